@@ -1,1 +1,1 @@
-"""What runs before submit: spec, plan, render; and what drives a run: engines, rehearsal, commands."""
+"""Everything before submit (spec, plan, rendering), and the parts that drive a run: engines, rehearsal, commands."""

@@ -1,4 +1,4 @@
-"""`python -m workflows` is the command `bringup`, as pods of a schedule start it."""
+"""Entry point `python -m workflows`: the command `bringup`, as pods of a schedule start it."""
 
 from workflows.cli.main import main
 

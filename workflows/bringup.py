@@ -13,5 +13,5 @@ KIND = "bringup"
 
 
 def build(plan: Plan, settings: Settings) -> WorkflowTemplate:
-    """The whole bring-up as one WorkflowTemplate: every stage of the plan, each behind the judge of the one before."""
+    """Return the whole bring-up as one WorkflowTemplate: every stage of the plan, each behind the judge of the one before."""
     return pipeline(KIND, plan, plan.stages, settings)

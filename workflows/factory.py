@@ -2,7 +2,7 @@
 
 os_prep → rke2
 
-What makes it a factory (Argo Workflows, a registry, storage; the rebuild on schedule) is not in this version.
+Argo Workflows, a registry, storage and the scheduled rebuild are not in this version.
 """
 
 from hera.workflows import WorkflowTemplate
@@ -16,5 +16,5 @@ STAGES = ("os_prep", "rke2")
 
 
 def build(plan: Plan, settings: Settings) -> WorkflowTemplate:
-    """The part of a plan that makes a bare Kubernetes."""
+    """Return the part of a plan that builds a bare Kubernetes as a WorkflowTemplate."""
     return pipeline(KIND, plan, (stage for stage in plan.stages if stage.id in STAGES), settings)

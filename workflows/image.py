@@ -2,7 +2,7 @@
 
 image_standing → image_lock → image_layers → image_assemble → image_sandbox → image_boot → image_publish
 
-The first asks whether this very image is published already; the others are left out then.
+The first stage checks whether this very image is published already; if so, the others are left out.
 """
 
 from hera.workflows import WorkflowTemplate
@@ -15,5 +15,5 @@ KIND = "image"
 
 
 def build(plan: Plan, settings: Settings) -> WorkflowTemplate:
-    """An image build as one WorkflowTemplate: every stage of the plan, each behind the judge of the one before."""
+    """Return an image build as one WorkflowTemplate: every stage of the plan, each behind the judge of the one before."""
     return pipeline(KIND, plan, plan.stages, settings)

@@ -1,6 +1,6 @@
-"""Pipeline stack: `spack.yaml` → a tested software stack. This version opens, reports and seals a run, and builds nothing:
+"""Pipeline stack: `spack.yaml` → a tested software stack.
 
-the stages (lock, build, view, test, promote) are not there yet, so there is nothing between the two ends.
+This version opens, reports and seals a run, and builds nothing: the stages (lock, build, view, test, promote) do not exist yet.
 """
 
 from hera.workflows import WorkflowTemplate
@@ -13,5 +13,5 @@ KIND = "stack"
 
 
 def build(plan: Plan, settings: Settings) -> WorkflowTemplate:
-    """The frame of a stack build: a run that records that it built nothing."""
+    """Return the frame of a stack build: a run that records that it built nothing."""
     return pipeline(KIND, plan, (), settings)

@@ -1,8 +1,19 @@
-"""The catalog: charts, pins, values and overlays as data, and what a spec makes of them."""
+"""The catalog: charts, pins, values and overlays as data, resolved with a spec into planned releases."""
 
-from workflows.catalog.checking import check, require
+from workflows.catalog.compatibility import check, require
 from workflows.catalog.loader import Catalog, load
-from workflows.catalog.model import Component, KubernetesRange, Layer, Overlay, Release
+from workflows.catalog.model import Component, KubernetesRange, Overlay, PlannedRelease, ValuesLayer
 from workflows.catalog.resolve import resolve
 
-__all__ = ["Catalog", "Component", "KubernetesRange", "Layer", "Overlay", "Release", "check", "load", "require", "resolve"]
+__all__ = [
+    "Catalog",
+    "Component",
+    "KubernetesRange",
+    "Overlay",
+    "PlannedRelease",
+    "ValuesLayer",
+    "check",
+    "load",
+    "require",
+    "resolve",
+]

@@ -1,4 +1,4 @@
-"""A spec's facts in the catalog's dimensions, and the matching of criteria against them."""
+"""The facts of a spec in the dimensions of the catalog, and the matching of criteria against them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Facts = Mapping[str, str]
 
 
 def facts(spec: ClusterSpec) -> Facts:
-    """Return the value of each dimension for a spec; `none` where a section is absent."""
+    """Return the value of each dimension for a spec; `none` for an absent section."""
     gpu, fabric = spec.accelerator, spec.fabric
     minor = kubernetes(spec.rke2.version)[1]
     return {
@@ -82,11 +82,11 @@ DIMENSIONS = (
     "profile",
     "site",
 )
-"""The dimensions that criteria may name; any other is an error in the catalog."""
+"""The dimensions that criteria may name. Any other name is an error of the catalog."""
 
 
 def multus_owner(spec: ClusterSpec) -> str:
-    """Return who installs Multus: `rke2`, `operator` or `none` (`gpu_stack §2.1`: exactly one)."""
+    """Return who installs Multus: `rke2`, `operator` or `none`. Two Multus DaemonSets would fight over /etc/cni/net.d."""
     if spec.fabric.kind != "none" and spec.fabric.multus is not None:
         return spec.fabric.multus
     if "multus" in spec.rke2.cni:
@@ -101,13 +101,15 @@ def argo_cd_owner(spec: ClusterSpec) -> str:
 
 
 def wants_peer_to_peer(spec: ClusterSpec) -> bool:
-    """Whether devices must reach each other directly: as the spec says, else GPUs and the NICs of a fabric. GB200 reaches its NICs
-    by ways that need ACS as its maker sets it."""
+    """Return True if devices must reach each other directly: as the spec says, else GPUs and NICs of a fabric.
+
+    GB200 is left out by default: it reaches its NICs over paths that need the ACS settings of its maker.
+    """
     if spec.os.peer_to_peer is not None:
         return spec.os.peer_to_peer
     return spec.accelerator is not None and spec.fabric.kind != "none" and spec.accelerator.product != "GB200"
 
 
 def matches(criteria: Mapping[str, tuple[str, ...]], known: Facts) -> bool:
-    """Tell whether every dimension of the criteria accepts the spec's fact."""
+    """Return True if each dimension of the criteria accepts the fact of the spec."""
     return all(known[dimension] in accepted for dimension, accepted in criteria.items())

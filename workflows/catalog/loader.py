@@ -1,4 +1,4 @@
-"""Catalog files → a frozen `Catalog`, checked as a whole: names that must exist, criteria that must be known, no cycles."""
+"""Catalog files → a frozen `Catalog`, checked as a whole: references exist, criteria are known, and there are no cycles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 
 
 class CatalogFile(Section):
-    """`components.yaml`."""
+    """The content of `components.yaml`."""
 
     components: Mapping[SnakeId, Component]
 
@@ -34,7 +34,7 @@ class Catalog:
     objects: Mapping[str, Mapping[str, Any]]
 
     def order(self) -> tuple[str, ...]:
-        """Return the component ids so that each stands after what it needs; ties as in the file."""
+        """Return the component ids with each after those it needs; ties are in the order of the file."""
         sorter = graphlib.TopologicalSorter({name: component.needs for name, component in self.components.items()})
         sorter.prepare()
         position = {name: index for index, name in enumerate(self.components)}
@@ -47,9 +47,9 @@ class Catalog:
 
 
 def load(*more: Path) -> Catalog:
-    """Load the catalog of the package, and over it folders of a site with the same layout.
+    """Load the catalog of the package, then site folders of the same layout over it.
 
-    A folder may hold `components.yaml`, `overlays/`, `values/` and `objects/`; what has a known name replaces it.
+    A folder may hold `components.yaml`, `overlays/`, `values/` and `objects/`. An entry with a known name replaces the earlier one.
 
     Raises:
         SpecErrors: a file is wrong, or the files do not fit together.

@@ -1,33 +1,34 @@
-"""Spec + catalog → the planned releases, each with its values, their provenance, and nothing left empty.
+"""Spec and catalog → the planned releases, each with its values, their origin, and no empty fact.
 
-Layers, lowest first: the component's values file, overlays from general to specific, the spec's overrides. References are
-filled after the overlays and before the overrides, so a user's own values are taken as they stand.
+Layers, lowest first: the values file of the component, overlays from general to specific, the overrides of the spec. References are
+filled before the overrides are merged, so values of a user are taken as written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workflows.catalog import criteria, merging, templating, upgrades
+from workflows.catalog import criteria, templating
 from workflows.catalog.loader import Catalog
-from workflows.catalog.model import Component, Layer, Overlay, OverlayPart, Release
-from workflows.catalog.scope import scope
+from workflows.catalog.model import Component, Overlay, OverlayPart, PlannedRelease, ValuesLayer
+from workflows.catalog.reference_scope import scope
 from workflows.spec import ClusterSpec, SpecError, SpecErrors
 from workflows.spec.fields import is_floating
 from workflows.spec.governance import Override
+from workflows.spec.products import numbers
 
 _NEVER_EMPTY = ("source", "version", "namespace", "rollout", "health", "rollback")
 _NO_OVERRIDE = Override()
 
 
-def resolve(spec: ClusterSpec, catalog: Catalog) -> tuple[Release, ...]:
+def resolve(spec: ClusterSpec, catalog: Catalog) -> tuple[PlannedRelease, ...]:
     """Return the releases that a spec plans, in the order of stages, each after those it needs.
 
     Raises:
         SpecErrors: a release lacks source, version, namespace, rollout, health or rollback; a version floats; an override
-            names no planned component; a value refers to nothing.
+            names no planned component; or a value refers to nothing.
     """
     facts = criteria.facts(spec)
     work = _Work(spec, catalog, facts, tuple(_applied(catalog, facts)), scope(spec))
@@ -53,7 +54,7 @@ def _idle_overrides(spec: ClusterSpec, planned: tuple[str, ...]) -> Iterator[Spe
             yield SpecError(f"overrides.{name}", "this spec plans no such component", f"choose from {', '.join(planned)}")
 
 
-def _gaps(release: Release) -> Iterator[SpecError]:
+def _gaps(release: PlannedRelease) -> Iterator[SpecError]:
     path = f"catalog.{release.id}"
     for field in _NEVER_EMPTY:
         if not getattr(release, field):
@@ -64,7 +65,7 @@ def _gaps(release: Release) -> Iterator[SpecError]:
 
 
 def _applied(catalog: Catalog, facts: criteria.Facts) -> list[tuple[str, Overlay]]:
-    """Return the overlays that match, bases first, then by number of criteria, then by name."""
+    """Return the matching overlays with their names: bases first, then fewest criteria first, then by name."""
     chosen = []
     for name, overlay in catalog.overlays.items():
         lineage = list(_lineage(overlay, catalog))
@@ -82,7 +83,7 @@ def _lineage(overlay: Overlay, catalog: Catalog) -> Iterator[Overlay]:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What every release of one spec is made from."""
+    """The inputs that all releases of one spec are resolved from."""
 
     spec: ClusterSpec
     catalog: Catalog
@@ -91,18 +92,18 @@ class _Work:
     scope: Mapping[str, Any]
 
     def parts(self, name: str) -> list[tuple[str, OverlayPart]]:
-        """The overlays' changes to a component, lowest first."""
+        """Return the changes of overlays to a component, lowest first."""
         return [(origin, overlay.components[name]) for origin, overlay in self.applied if name in overlay.components]
 
     def plans(self, name: str) -> bool:
-        """Whether the component is planned: its own criteria, unless an overlay decides, and its stage runs."""
+        """Return True if a component is planned: its stage runs, and its own criteria match unless an overlay decides."""
         component = self.catalog.components[name]
         wanted = criteria.matches(component.when, self.facts)
         for _, part in self.parts(name):
             wanted = wanted if part.enabled is None else part.enabled
         return wanted and component.stage in self.spec.enabled_stages()
 
-    def release(self, name: str, planned: tuple[str, ...]) -> Release:
+    def release(self, name: str, planned: tuple[str, ...]) -> PlannedRelease:
         component = self.catalog.components[name]
         override = self.spec.overrides.get(name, _NO_OVERRIDE)
         version = self.coordinate(name, "version", override.version)
@@ -111,7 +112,7 @@ class _Work:
         chart, repo = self.address(component.chart, self.coordinate(name, "repo", override.repo), override)
         digest, *others = self.digests(name, override, version) or ("",)
         manifest = (component.manifest or "").replace("{version}", version)
-        return Release(
+        return PlannedRelease(
             id=name,
             component=name,
             stage=component.stage,
@@ -122,7 +123,7 @@ class _Work:
             version=version,
             digest=digest,
             other_digests=tuple(others),
-            upgrade_from=upgrades.reachable_from(component.lines, version),
+            upgrade_from=reachable_from(component.lines, version),
             app_version=(component.app_version or "") if version == component.version else "",
             cluster_kinds=component.cluster_kinds,
             other_namespaces=component.other_namespaces,
@@ -145,11 +146,11 @@ class _Work:
         )
 
     def namespace(self, component: Component) -> str:
-        """Return the target namespace: the spec's own field where the component names one, else the catalog's."""
+        """Return the target namespace: the field of the spec that the component names, else the namespace of the catalog."""
         return _optional(component.from_spec.get("namespace"), self.scope) or component.namespace or ""
 
     def coordinate(self, name: str, which: str, override: str | None) -> str:
-        """Return version or repo: the override's, else the spec's own field, else the last overlay's, else the catalog's."""
+        """Return version or repo: from the override, else the spec's own field, else the last overlay, else the catalog."""
         component = self.catalog.components[name]
         path = dict(component.from_spec).get("version" if which == "version" else "repo")
         given = _optional(path, self.scope)
@@ -157,20 +158,20 @@ class _Work:
         return override or given or (overlaid[-1] if overlaid else "") or getattr(component, which) or ""
 
     def address(self, chart: str, repo: str, override: Override) -> tuple[str, str]:
-        """Return chart and repo as HelmChart wants them: an OCI chart's whole address stands in chart (`gpu_stack §5`)."""
+        """Return chart and repo in the form of a HelmChart, where an OCI chart has its whole address in `chart`."""
         if chart and self.spec.airgap is not None and override.repo is None:
             repo = self.spec.airgap.charts
         return (f"{repo.rstrip('/')}/{chart}", "") if chart and repo.startswith("oci://") else (chart, repo)
 
     def digests(self, name: str, override: Override, version: str) -> tuple[str, ...]:
-        """Return every digest that is given: the override's first, the catalog's last and for its own version only."""
+        """Return all given digests: that of the override first, that of the catalog last and for its own version only."""
         mirrored = self.spec.airgap.digests.get(name) if self.spec.airgap else None
         component = self.catalog.components[name]
         own = component.digest if component.version == version else None
         return tuple(dict.fromkeys(digest for digest in (override.digest, mirrored, own) if digest))
 
-    def values(self, name: str, override: Override, inner: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Layer, ...]]:
-        """Return the merged values and the layers that made them."""
+    def values(self, name: str, override: Override, inner: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[ValuesLayer, ...]]:
+        """Return the merged values and the layers they came from."""
         component = self.catalog.components[name]
         stack = [(f"values/{component.values}", self.catalog.values[component.values])] if component.values else []
         stack += [(f"overlay {origin}", part.values) for origin, part in self.parts(name)]
@@ -178,26 +179,43 @@ class _Work:
         layers = []
         for origin, part in stack:
             filled = templating.fill(part, inner, self.facts) or {}
-            merged = merging.merge(merged, filled)
-            layers.append(Layer(origin, tuple(merging.leaves(filled))))
+            merged = templating.merge(merged, filled)
+            layers.append(ValuesLayer(origin, tuple(templating.leaves(filled))))
         if override.values:
-            merged = merging.merge(merged, override.values)
-            layers.append(Layer(f"spec overrides.{name}", tuple(merging.leaves(override.values))))
+            merged = templating.merge(merged, override.values)
+            layers.append(ValuesLayer(f"spec overrides.{name}", tuple(templating.leaves(override.values))))
         return merged, tuple(layers)
 
     def objects(self, component: Component, inner: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        """Yield the objects applied after the release."""
+        """Yield the objects that are applied after the release."""
         for part in component.objects:
             if criteria.matches(part.when, self.facts):
                 yield from templating.fill(self.catalog.objects[part.file]["objects"], inner, self.facts)
 
 
 def _optional(path: str | None, values: Mapping[str, Any]) -> str:
-    return (merging.value_at(values, path) or "") if path else ""
+    return (templating.value_at(values, path) or "") if path else ""
 
 
 def _provided(component: Component, values: Mapping[str, Any]) -> Iterator[str]:
     for provision in component.provides:
-        value = merging.value_at(values, provision.where) if provision.where else None
+        value = templating.value_at(values, provision.where) if provision.where else None
         if provision.default if value is None else bool(value):
             yield provision.capability
+
+
+def reachable_from(lines: Sequence[str], version: str) -> tuple[str, ...]:
+    """Return the release lines that may be upgraded to `version`: its own and the one before.
+
+    Empty if the component lists no lines and so has no rule. A version of an unknown line is reached from its own line only.
+    """
+    if not lines:
+        return ()
+    own = ".".join(str(number) for number in numbers(version)[:2])
+    before = lines[lines.index(own) - 1 : lines.index(own)] if own in lines and lines.index(own) else ()
+    return (*before, own)
+
+
+def may_upgrade(installed: str, reachable: Sequence[str]) -> bool:
+    """Return True if an installed version belongs to one of these lines, or if there is no rule."""
+    return not reachable or any(numbers(installed)[:2] == numbers(line)[:2] for line in reachable)

@@ -1,17 +1,17 @@
-"""References in catalog data → the spec's own values, so that a chart needs no code.
+"""Helm values from catalog data: references to the spec are filled in, and layers are merged.
 
-- `${path}`: the value at a dotted path of the scope. A text that is one reference keeps the value's type
-  (`${accelerator.per_node}` → 8); inside a longer text it is printed. A path that names nothing is an error.
+- `${path}`: the value at a dotted path of the scope. A text that is a single reference keeps the type of the value
+  (`${accelerator.per_node}` → 8); inside a longer text it is printed. A path without a value is an error.
 - `{$each: path, $key: K, $value: V}`: a map with one entry for each item of a list; `${item.…}` is the item.
   Without `$key` it is a list.
-- `{$when: CRITERIA, …}`: a map that is left out, with its key, unless the criteria match the spec. With `$value` in it, that
-  value stands in its place.
+- `{$when: CRITERIA, …}`: a map that is left out, with its key, unless the criteria match the spec. With `$value` inside, that
+  value replaces the map.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from workflows.catalog.criteria import Facts, matches
@@ -20,11 +20,11 @@ _REFERENCE = re.compile(r"\$\{([a-z0-9_.]+)\}")
 
 
 class BadReference(ValueError):
-    """A catalog value refers to something that the spec does not have."""
+    """A reference in catalog data to something that the spec does not have."""
 
 
 class _Absent:
-    """Marks a part that `$when` leaves out."""
+    """Marker of a part that `$when` leaves out."""
 
 
 _ABSENT = _Absent()
@@ -76,7 +76,7 @@ def _each(value: Mapping[str, Any], scope: Mapping[str, Any], facts: Facts) -> A
 
 
 def look_up(path: str, scope: Mapping[str, Any]) -> Any:
-    """Return the value at a dotted path."""
+    """Return the value at a dotted path. Raises BadReference if there is none."""
     here: Any = scope
     for part in path.split("."):
         if not isinstance(here, Mapping) or part not in here:
@@ -89,3 +89,33 @@ def look_up(path: str, scope: Mapping[str, Any]) -> Any:
 
 def _printed(value: Any) -> str:
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def merge(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
+    """Return two layers of Helm values as one; neither is changed.
+
+    The upper layer wins, maps merge, lists and scalars replace, and null removes: Helm's own rule.
+    """
+    merged = dict(lower)
+    for key, value in upper.items():
+        below = merged.get(key)
+        merged[key] = merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the dotted path of every value that a layer sets."""
+    for key, value in values.items():
+        path = f"{prefix}.{key}" if prefix else key
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, path)
+        else:
+            yield path
+
+
+def value_at(values: Mapping[str, Any], path: str) -> Any:
+    """Return the value at a dotted path, None if there is none."""
+    here: Any = values
+    for part in path.split("."):
+        here = here.get(part) if isinstance(here, Mapping) else None
+    return here

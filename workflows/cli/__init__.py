@@ -1,1 +1,1 @@
-"""The commands: thin, no logic; each parses its line, calls one thing, prints, and ends with a code of the table."""
+"""The commands of `bringup`. Each parses its line, calls one function, prints, and ends with an exit code of the table."""

@@ -1,4 +1,4 @@
-"""What each kind of use needs on a machine, and whether it is there."""
+"""Requirements of each kind of use on this machine, and the check of each."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from importlib import util
 from pathlib import Path
 
 from steps.errors import BadTask
-from workflows.engines.folders import Home, NoHome
+from workflows.engines.folders import NoStateFolder, StateFolder
 from workflows.rehearsal import loopback
 
 REHEARSAL, RUN, IMAGES, HOSTS, CLUSTER = "rehearsal", "run on real hosts", "node images", "host tests", "cluster tests"
@@ -53,12 +53,12 @@ _FILES = {
         "apt-get install ipxe-qemu",
     ),
 }
-"""What locks are made with and QEMU boots from, and where it may lie: one of these."""
+"""Files that locks are made with and that QEMU boots from, each with the paths of which one must exist."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """One thing that one kind of use needs."""
+    """A requirement of one kind of use."""
 
     use: str
     need: str
@@ -67,56 +67,57 @@ class Need:
 
 
 def every(environ: Mapping[str, str]) -> list[Need]:
-    """All needs, the rehearsal's first."""
+    """Return all requirements, the rehearsal's first."""
     return [*_rehearsal(environ), *_programs(environ), *_images(), *_kernel()]
 
 
 def _rehearsal(environ: Mapping[str, str]) -> Iterator[Need]:
-    wanted = ".".join(map(str, _OLDEST_PYTHON))
-    yield Need(REHEARSAL, f"Python {wanted} or newer", sys.version_info[:2] >= _OLDEST_PYTHON, "uv python install 3.11")
+    oldest = ".".join(map(str, _OLDEST_PYTHON))
+    yield Need(REHEARSAL, f"Python {oldest} or newer", sys.version_info[:2] >= _OLDEST_PYTHON, "uv python install 3.11")
     yield Need(REHEARSAL, "Linux with pidfd (5.3 or newer)", hasattr(os, "pidfd_open"), "run on Linux, or in a Linux machine")
     for package in _PACKAGES:
         yield Need(REHEARSAL, f"Python package {package}", util.find_spec(package) is not None, "uv sync")
     yield _home(environ)
-    yield Need(REHEARSAL, "a loopback interface", loopback.works(), loopback.REMEDY)
+    yield Need(REHEARSAL, "a loopback interface", loopback.loopback_works(), loopback.REMEDY)
 
 
 def _home(environ: Mapping[str, str]) -> Need:
-    """The folder for runs, which need not be there yet: then its nearest parent counts."""
+    """Return the check of the folder for runs. If it does not exist yet, its nearest existing parent must be writable."""
     remedy = "set BRINGUP_HOME to a folder on a local disk"
     try:
-        home = Home.of_environment(environ).root
-    except NoHome as none:
-        return Need(REHEARSAL, "a folder for runs", False, f"{none}: {remedy}")
+        home = StateFolder.of_environment(environ).root
+    except NoStateFolder as error:
+        return Need(REHEARSAL, "a folder for runs", False, f"{error}: {remedy}")
     nearest = next(path for path in (home, *home.parents) if path.exists())
-    there = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
-    return Need(REHEARSAL, f"{home} is writable", there, remedy)
+    writable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+    return Need(REHEARSAL, f"{home} is writable", writable, remedy)
 
 
 def _programs(environ: Mapping[str, str]) -> Iterator[Need]:
     path = environ.get("PATH", os.defpath)
     for use, programs in _PROGRAMS.items():
         for program, install in programs.items():
-            found = shutil.which(program, path=path) or shutil.which(program, path="/usr/sbin:/sbin")
-            yield Need(use, program, found is not None, install)
+            # PATH of an ordinary user may lack the folders of system programs
+            path_found = shutil.which(program, path=path) or shutil.which(program, path="/usr/sbin:/sbin")
+            yield Need(use, program, path_found is not None, install)
 
 
 def _images() -> Iterator[Need]:
-    for what, (places, install) in _FILES.items():
-        yield Need(IMAGES, what, any(Path(place).exists() for place in places), install)
+    for need, (places, install) in _FILES.items():
+        yield Need(IMAGES, need, any(Path(place).exists() for place in places), install)
     yield _rights()
 
 
 def _rights() -> Need:
-    """Whether this user may mount, which layers are built with: root, or somebody with uidmap and subordinate ids."""
-    from steps.clients.image.contained import identities
+    """Return the check of the right to mount, which layers need: as root, or as a user with uidmap and subordinate ids."""
+    from steps.nodeimage.containment import id_ranges
 
-    what = "mounts as root, or in user namespaces with subordinate ids"
+    need = "mounts as root, or in user namespaces with subordinate ids"
     try:
-        identities.choose()
+        id_ranges.choose()
     except BadTask as error:
-        return Need(IMAGES, what, False, f"{error}: {error.hint}")
-    return Need(IMAGES, what, True)
+        return Need(IMAGES, need, False, f"{error}: {error.hint}")
+    return Need(IMAGES, need, True)
 
 
 def _kernel() -> Iterator[Need]:

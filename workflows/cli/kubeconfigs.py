@@ -1,4 +1,4 @@
-"""Kubeconfigs that a command line names: what is wrong with one is said before anything begins, and the hint names the option."""
+"""Kubeconfigs that a command line names: errors are raised before any other work, with a hint that names the option."""
 
 import os
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 from steps.clients.kube import kubeconfig
 from steps.errors import BadTask
 from workflows.cli import naming
-from workflows.engines.argo.home import Home, NoHomeCluster, Where, chosen
+from workflows.engines.argo.home import Home, HomeAddress, NoHomeCluster, choose_home
 
 
 def require(file: Path, option: str) -> None:
-    """Raise BadTask where no API server can be reached by this file."""
+    """Raise BadTask if the file leads to no API server."""
     try:
         kubeconfig.load(file)
     except BadTask as problem:
@@ -18,13 +18,13 @@ def require(file: Path, option: str) -> None:
 
 
 def home(given: str, context: str, namespace: str) -> Home:
-    """The home cluster of a command line, or of the environment. Raises NotAName, NoHomeCluster, BadTask."""
+    """Return the home cluster that the command line or the environment names. Raises NotAName, NoHomeCluster, BadTask."""
     naming.require_namespace(namespace)
-    return reached(chosen(given, context, namespace, os.environ), NoHomeCluster.hint)
+    return reached(choose_home(given, context, namespace, os.environ), NoHomeCluster.hint)
 
 
-def reached(where: Where, hint: str = "give the home cluster's kubeconfig of now with --home-kubeconfig") -> Home:
-    """A home cluster that is known, as what this machine remembers of a run. Raises BadTask."""
+def reached(where: HomeAddress, hint: str = "give the home cluster's kubeconfig of now with --home-kubeconfig") -> Home:
+    """Return a home cluster by an address that is known already, such as that of an earlier run. Raises BadTask."""
     try:
         return Home(where)
     except BadTask as problem:
@@ -32,6 +32,6 @@ def reached(where: Where, hint: str = "give the home cluster's kubeconfig of now
 
 
 def _named(problem: BadTask, hint: str) -> BadTask:
-    """Of a file that cannot be read the client's own hint is about steps, which find it elsewhere."""
-    own = "" if isinstance(problem.__cause__, OSError) else problem.hint
-    return BadTask(str(problem), hint=own or hint)
+    """Return the error with a hint for this command line: the client's own hint about an unreadable file is for steps in pods."""
+    own_hint = "" if isinstance(problem.__cause__, OSError) else problem.hint
+    return BadTask(str(problem), hint=own_hint or hint)

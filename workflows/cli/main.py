@@ -1,4 +1,4 @@
-"""`bringup`: the command line. Finds the command, and turns every error into one sentence, a hint and an exit code."""
+"""The command line `bringup`: find the command, and turn every error into one sentence, a hint and an exit code."""
 
 import errno
 import os
@@ -23,13 +23,13 @@ from workflows.cli.runs.operation_commands import register as register_operation
 from workflows.cli.runs.report_commands import register as register_report
 from workflows.cli.specs.commands import register as register_spec
 from workflows.cli.tool_commands import register as register_tools
-from workflows.engines.folders import Home, NoHome
+from workflows.engines.folders import NoStateFolder, StateFolder
 
 _UsageError = cast(type[typer.BadParameter], typer.BadParameter.__bases__[0])
-"""typer exports BadParameter alone; its base covers unknown commands, options and missing arguments as well."""
+"""Base class of typer's usage errors; typer exports BadParameter alone, but unknown commands and missing arguments raise it too."""
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
-"""A disk that may have room again: temporary."""
+"""Error numbers of a disk that may have room again later: temporary."""
 
 _HINTS = {
     errno.EISDIR: "that is a folder: name a file",
@@ -41,11 +41,11 @@ _HINTS = {
 }
 
 INTERRUPTED = 130
-"""What shells expect of a program ended by Ctrl-C."""
+"""Exit code that shells expect of a program ended by Ctrl-C."""
 
 
 def application() -> typer.Typer:
-    """All commands; modules are imported here, heavy ones inside the commands."""
+    """Return the typer application with all commands. Light modules are imported here, heavy ones inside the commands."""
     app = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False, rich_markup_mode=None)
     app.callback()(_options)
     for register in (
@@ -81,7 +81,7 @@ def _options(
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script."""
     output.begin()
     code = run(sys.argv[1:])
     output.finish()
@@ -91,6 +91,7 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code."""
     try:
+        # in standalone mode typer would print errors itself and end the process
         return int(application()(args=arguments, standalone_mode=False, prog_name="bringup") or 0)
     except _UsageError as problem:
         return _misused(problem, arguments)
@@ -98,14 +99,14 @@ def run(arguments: list[str]) -> int:
         output.error("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        output.drop(sys.stdout)  # the reader of our output is gone: nothing more to say
+        output.drop(sys.stdout)  # the reader of the output is gone
         return ExitCode.OK
     except Exception as problem:  # noqa: BLE001 - the outermost edge
         return _failed(problem, "--debug" in arguments)
 
 
 def _misused(problem: typer.BadParameter, arguments: list[str]) -> int:
-    """A command line that cannot be run; a group of commands without any asks for its help, which is no error."""
+    """Return the exit code of an unusable command line. A command group without a command prints its help, which is no error."""
     context = problem.ctx
     if context is not None and problem.message == context.get_help():
         output.lines([problem.message])
@@ -116,9 +117,9 @@ def _misused(problem: typer.BadParameter, arguments: list[str]) -> int:
 
 
 def _said(problem: typer.BadParameter) -> str:
-    """What is wrong with the command line; our own sentences as they are, without "Invalid value"."""
+    """Return the error of a command line as text; bringup's own sentences stay without "Invalid value"."""
     ours = isinstance(problem, typer.BadParameter) and problem.param is None
-    # typer lets pydantic read choices, whose sentences begin with its own words
+    # typer lets pydantic parse choices, and pydantic puts its own words before the message
     return problem.message if ours else problem.format_message().replace(": Value error, ", ": ", 1)
 
 
@@ -130,7 +131,7 @@ def _failed(problem: Exception, debug: bool) -> int:
         return ExitCode.TEMPORARY if problem.errno in _FULL else ExitCode.USAGE
     code = getattr(problem, "exit_code", None)
     if code is None and isinstance(problem, ValueError) and type(problem) is not ValueError:
-        code = ExitCode.USAGE  # our own ValueErrors are about what somebody gave us
+        code = ExitCode.USAGE  # bringup's subclasses of ValueError are about the user's input
     if code is None:
         output.error(
             f"bug: {type(problem).__name__}: {problem}", "" if debug else "run again with --debug and report the traceback"
@@ -141,23 +142,23 @@ def _failed(problem: Exception, debug: bool) -> int:
 
 
 def _hint(problem: OSError) -> str:
-    """What to do about a file: choose another home for runs where it is one of theirs, else what its error says."""
+    """Return the hint for a file error: another BRINGUP_HOME for files of runs, otherwise a hint by error number."""
     if not problem.filename:
         return "make room where this output goes, or where runs lie (BRINGUP_HOME)"
     if _is_at_home(problem) or problem.errno in _FULL:
         return "runs lie in BRINGUP_HOME: choose a folder with room that you may write to"
     if problem.errno == errno.ENOENT:
-        there = Path(os.fsdecode(problem.filename)).parent.is_dir()
-        return "name a file that is there" if there else "its folder is not there: make it, or name another path"
+        has_folder = Path(os.fsdecode(problem.filename)).parent.is_dir()
+        return "name a file that is there" if has_folder else "its folder is not there: make it, or name another path"
     return _HINTS.get(problem.errno or 0, "name another file or folder")
 
 
 def _is_at_home(problem: OSError) -> bool:
-    """Whether a file is below the home for runs, or is a folder above it that cannot be made."""
+    """Return True if the file lies below BRINGUP_HOME, or is a parent of it that cannot be created."""
     if not problem.filename:
         return False
     try:
-        home, path = Home.of_environment().root, Path(os.fsdecode(problem.filename)).absolute()
-    except NoHome:
+        home, path = StateFolder.of_environment().root, Path(os.fsdecode(problem.filename)).absolute()
+    except NoStateFolder:
         return False
     return path.is_relative_to(home) or (home.is_relative_to(path) and not path.is_dir())

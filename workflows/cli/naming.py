@@ -1,4 +1,4 @@
-"""Names that a command line gives and that become parts of URLs and paths: checked before anything is asked or read."""
+"""Checks of names on a command line that become parts of URLs and paths, before anything is read or requested."""
 
 import re
 
@@ -8,23 +8,23 @@ _SPACE = re.compile(_LABEL)
 
 
 class NotAName(ValueError):
-    """What a command line gives as a name can be none."""
+    """Error for a text on the command line that cannot be a name."""
 
     hint = "runs, clusters and namespaces have the names that Kubernetes allows, as in h200-16-20261121-101500-3f2a"
 
 
 def is_namespace(text: str) -> bool:
-    """Whether Kubernetes takes it as the name of a namespace."""
+    """Return True if Kubernetes accepts the text as the name of a namespace."""
     return bool(_SPACE.fullmatch(text))
 
 
 def require_namespace(text: str) -> None:
-    """Raise NotAName; an empty one stands for the usual namespace."""
+    """Raise NotAName for an invalid namespace; an empty text stands for the default."""
     if text and not is_namespace(text):
         raise NotAName(f"{text!r} cannot be a namespace: lower-case letters, digits and dashes, at most 63")
 
 
 def require(text: str, what: str = "run") -> None:
-    """Raise NotAName for what no Workflow can be called; an empty name stands for the newest run."""
+    """Raise NotAName for an invalid name of a Workflow; an empty text stands for the newest run."""
     if text and not _RUN.fullmatch(text):
         raise NotAName(f"{text!r} cannot be the name of a {what}: lower-case letters, digits, dashes and dots")

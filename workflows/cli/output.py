@@ -1,4 +1,4 @@
-"""How commands print: tables for people, JSON or YAML for scripts, errors as one sentence and a hint on stderr."""
+"""Output of commands: tables for people, JSON or YAML for scripts, errors as one sentence and a hint on stderr."""
 
 import io
 import json
@@ -27,11 +27,14 @@ class Format(StrEnum):
 
 
 def console(*, stderr: bool = False) -> "Console":
-    """The console; without colour where NO_COLOR is set or the output is no terminal, and never folded when piped. What
-    is printed is what was read: no square bracket is a command, no `:word:` a picture."""
+    """Return the console: no colour with NO_COLOR or without a terminal, no folded lines in a pipe.
+
+    Texts are printed as they are: square brackets are no markup, and `:word:` is no emoji.
+    """
     from workflows.cli.terminal import Quiet
 
     stream = sys.stderr if stderr else sys.stdout
+    # lines of a pipe are wide, so that scripts see one record a line
     width = None if stream.isatty() else int(os.environ.get("COLUMNS", "0") or 0) or 200
     return Quiet(
         stderr=stderr,
@@ -55,7 +58,7 @@ def data(value: Any, form: Format) -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
-    """Print a table for a person. Where the width does not hold the words, each row becomes a block: nothing is cut or torn."""
+    """Print a table for a person. If the terminal is too narrow for the words, each row becomes a block: nothing is cut."""
     from rich.table import Column, Table
 
     cells = [[plain.line(str(cell)) for cell in row] for row in rows]
@@ -65,15 +68,15 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = ""
         lines([title] if title else [])
         lines(line for row in cells for line in _block(columns, row, out.width))
         return
-    named = (Column(name, width=width) for name, width in zip(columns, widths, strict=True))
-    grid = Table(*named, title=title or None, title_justify="left", show_lines=False, box=None, pad_edge=False, header_style="bold")
+    sized = (Column(name, width=width) for name, width in zip(columns, widths, strict=True))
+    grid = Table(*sized, title=title or None, title_justify="left", show_lines=False, box=None, pad_edge=False, header_style="bold")
     for row in cells:
         grid.add_row(*row)
     out.print(grid, soft_wrap=False)
 
 
 def _widths(rows: Sequence[Sequence[str]], room: int) -> list[int]:
-    """How wide each column is, none narrower than its longest word: the widest give way first. Empty where there is no room."""
+    """Return the width of each column, at least its longest word; the widest columns shrink first. Empty if they do not fit."""
     from rich.cells import cell_len
 
     wide = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
@@ -106,7 +109,7 @@ def _block(columns: Sequence[str], row: Sequence[str], width: int) -> Iterator[s
 
 
 def lines(rows: Iterable[str]) -> None:
-    """Print lines, what was read in them as plain text and markup as it is; silent once the reader of a pipe is gone."""
+    """Print lines, with control characters escaped; stop silently once the reader of a pipe is gone."""
     try:
         for row in rows:
             print(plain.block(row))
@@ -115,9 +118,9 @@ def lines(rows: Iterable[str]) -> None:
 
 
 def begin() -> None:
-    """Streams that were closed before the command began lead nowhere: it works all the same, and no file takes their place.
+    r"""Replace streams that were closed before the command began by /dev/null, so that no opened file takes their number.
 
-    What the output's encoding lacks is written as `\\u2026`, as Python does on stderr: no character ends a command.
+    Characters that the output's encoding lacks are written as `\\u2026`, as Python does on stderr.
     """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
@@ -127,7 +130,7 @@ def begin() -> None:
 
 
 def finish() -> None:
-    """Print what is still held back; silent once the reader of a pipe is gone."""
+    """Flush stdout; stop silently once the reader of a pipe is gone."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -135,24 +138,24 @@ def finish() -> None:
 
 
 def drop(stream: IO[str]) -> None:
-    """Send what is still printed nowhere: the reader is gone, the command goes on to its own end and its own exit code."""
+    """Send further output to /dev/null: the reader is gone, but the command goes on to its own exit code."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 
 def count(number: int, thing: str) -> str:
-    """A number of things in words: `1 error`, `2 errors`."""
+    """Return a number of things in words: `1 error`, `2 errors`."""
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def note(message: str) -> None:
-    """One sentence beside the answer, on stderr: no script takes it for a part of that."""
+    """Print one sentence on stderr, so that no script takes it for a part of the answer."""
     console(stderr=True).print(f"note: {plain.line(message)}")
 
 
 def error(message: str, hint: str = "") -> None:
-    """One sentence and what to do, on stderr; the errors of a spec follow theirs as lines."""
+    """Print one sentence and a hint on stderr; the errors of a spec follow as lines."""
     out = console(stderr=True)
     out.print(f"error: {plain.block(message)}", style="red" if out.is_terminal else None)
     if hint:

@@ -1,4 +1,4 @@
-"""A console whose reader may leave: `bringup plan | head -1` is no error."""
+"""A console whose reader may close the pipe: `bringup plan | head -1` is no error."""
 
 from rich.console import Console
 
@@ -6,9 +6,9 @@ from workflows.cli import output
 
 
 class Quiet(Console):
-    """Falls silent when the reader of its pipe is gone, where rich would end the whole program with 1."""
+    """A rich console that falls silent when the reader of its pipe is gone; rich itself would exit with 1."""
 
     def on_broken_pipe(self) -> None:
-        """What rich calls then."""
+        """Drop further output; rich calls this method at a broken pipe."""
         self.quiet = True
         output.drop(self.file)

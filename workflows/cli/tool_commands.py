@@ -1,4 +1,4 @@
-"""Commands around the pipeline: exec, simulate, doctor."""
+"""Commands for single tools: exec, simulate, doctor."""
 
 import math
 import os
@@ -17,9 +17,20 @@ Output = Annotated[Format, typer.Option("--output", "-o", help="Form of the outp
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
+    app.command()(explain)
     app.command(name="exec")(execute)
     app.command()(simulate)
     app.command()(doctor)
+
+
+def explain(
+    word: Annotated[str, typer.Argument(help="A field of a spec, a rule such as P02, a fault, or a gate such as rke2/nodes.")],
+) -> int:
+    """Explain a field of a spec, a compatibility rule, a fault or a gate."""
+    from workflows.app import reference
+
+    output.lines(reference.explain(word))
+    return ExitCode.OK
 
 
 def execute(
@@ -29,18 +40,19 @@ def execute(
     ] = None,
     actions: Annotated[Path | None, typer.Option("--actions", help="Operator actions to play (conformance corpus).")] = None,
 ) -> int:
-    """Run any Workflow manifest of the portable subset on the embedded engine."""
+    """Run a Workflow manifest of the portable subset on the embedded engine."""
     from workflows.cli.runs import executing
-    from workflows.engines.local.execute import execute_manifest
+    from workflows.engines.local.manifest_execution import execute_manifest
 
-    said: list[str] = []
+    messages: list[str] = []
     with tempfile.TemporaryDirectory(prefix="bringup-record-") as scratch:
-        kept = record or Path(scratch) / "record.json"
-        code = execute_manifest(manifest, kept, actions, say=said.append)
-        if said:
-            output.error("".join(said).strip(), "" if manifest.is_file() else "name the file of a Workflow manifest")
+        # the summary is read from the record, so there is one even without --record
+        record_file = record or Path(scratch) / "record.json"
+        code = execute_manifest(manifest, record_file, actions, say=messages.append)
+        if messages:
+            output.error("".join(messages).strip(), "" if manifest.is_file() else "name the file of a Workflow manifest")
         else:
-            output.lines(executing.summary(kept))
+            output.lines(executing.summary(record_file))
     return code
 
 
@@ -51,35 +63,48 @@ def simulate(
     speed: Annotated[float, typer.Option("--speed", help="Simulated seconds a second.")] = 60.0,
     bare: Annotated[bool, typer.Option("--bare", help="Do not bring RKE2 up: only an empty API server.")] = False,
 ) -> int:
-    """Serve the simulated cluster alone, so that kubectl and other tools can look at it. Ctrl-C ends it."""
+    """Serve a simulated cluster by itself, for kubectl and other tools. Ctrl-C ends it."""
     from workflows.cli.specs import sources
     from workflows.plan.compiler import compile_plan
-    from workflows.rehearsal import serve
-    from workflows.rehearsal.rehearse import Options
+    from workflows.rehearsal import standalone_cluster
+    from workflows.rehearsal.rehearsal_run import RehearsalOptions
 
     if not (math.isfinite(speed) and speed > 0):
-        raise typer.BadParameter(f"--speed {speed:g} would stop the time: give a number above 0, as in 60")
+        raise typer.BadParameter(f"--speed {speed:g} must be a number above 0, for instance 60")
     loaded = sources.read(spec)[1]
     plan = compile_plan(loaded)
-    Options(faults=fault or ()).check(loaded, plan)
-    with serve.serving(plan, kubeconfig_out, faults=fault or (), speed=speed, bare=bare) as where:
+    RehearsalOptions(faults=fault or ()).check(loaded, plan)
+    with standalone_cluster.serving(plan, kubeconfig_out, faults=fault or (), speed=speed, bare=bare) as address:
         output.lines(
-            [f"simulated cluster of {plan.name} at {where}; kubectl --kubeconfig {kubeconfig_out} get nodes; Ctrl-C ends it"]
+            [f"simulated cluster of {plan.name} at {address}; kubectl --kubeconfig {kubeconfig_out} get nodes; Ctrl-C ends it"]
         )
-        serve.until_interrupted()
+        standalone_cluster.until_interrupted()
     return ExitCode.OK
 
 
 def doctor(form: Output = Format.TABLE) -> int:
-    """Tell what is missing on this machine for each kind of use, and how to install it."""
+    """Show what each kind of use needs on this machine, what is missing, and how to install it."""
     from workflows.cli import checkup
 
-    found = checkup.every(os.environ)
+    requirements = checkup.every(os.environ)
     if form is not Format.TABLE:
-        output.data([{"for": one.use, "needs": one.need, "there": one.there, "install": one.install} for one in found], form)
+        output.data(
+            [
+                {"for": requirement.use, "needs": requirement.need, "there": requirement.there, "install": requirement.install}
+                for requirement in requirements
+            ],
+            form,
+        )
     else:
         output.table(
             ("for", "needs", "", "how to get it"),
-            [(one.use, one.need, "ok" if one.there else "missing", one.install) for one in found],
+            [
+                (requirement.use, requirement.need, "ok" if requirement.there else "missing", requirement.install)
+                for requirement in requirements
+            ],
         )
-    return ExitCode.OK if all(one.there for one in found if one.use == checkup.REHEARSAL) else ExitCode.USAGE
+    return (
+        ExitCode.OK
+        if all(requirement.there for requirement in requirements if requirement.use == checkup.REHEARSAL)
+        else ExitCode.USAGE
+    )

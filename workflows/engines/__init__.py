@@ -1,1 +1,1 @@
-"""What executes a rendered workflow: `local` (embedded) or `argo`."""
+"""The engines that execute a rendered workflow: `local` (embedded) and `argo`."""

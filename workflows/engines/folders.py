@@ -1,4 +1,4 @@
-"""Where runs of this machine lie: the store, and beside it what an engine needs to execute one run."""
+"""Folders of this machine's runs: the run store, and beside it what the local engine needs for each run."""
 
 import os
 import secrets
@@ -11,55 +11,55 @@ HOME_VARIABLE = "BRINGUP_HOME"
 
 
 class NoSuchRun(ValueError):
-    """No run of that name; the message lists some that there are."""
+    """No run has that name; the message lists some that exist."""
 
     hint = (
         "a run on Argo that this machine does not know is found with --engine argo [--namespace N]; "
-        "start one with `bringup rehearse` or `bringup run`; BRINGUP_HOME says where runs lie"
+        "start one with `bringup rehearse` or `bringup run`; BRINGUP_HOME names the folder of the runs"
     )
 
 
-class NoHome(ValueError):
+class NoStateFolder(ValueError):
     """The environment names no folder for runs."""
 
     hint = f"set {HOME_VARIABLE} to a folder on a local disk"
 
 
 @dataclass(frozen=True)
-class Home:
-    """The folder that holds all runs of this machine; `$BRINGUP_HOME`, else `~/.local/state/bringup`."""
+class StateFolder:
+    """The folder that holds all runs of this machine: `$BRINGUP_HOME`, else `~/.local/state/bringup`."""
 
     root: Path
 
     @classmethod
-    def of_environment(cls, environ: Mapping[str, str] | None = None) -> "Home":
-        """The home that the environment names. Raises NoHome where it names none: runs must not land somewhere by chance."""
+    def of_environment(cls, environ: Mapping[str, str] | None = None) -> "StateFolder":
+        """Return the folder that the environment names. Raises NoStateFolder if there is none: runs must not land just anywhere."""
         env = os.environ if environ is None else environ
         if env.get(HOME_VARIABLE):
             return cls(Path(env[HOME_VARIABLE]).absolute())
         if env.get("XDG_STATE_HOME"):
             return cls(Path(env["XDG_STATE_HOME"]).absolute() / "bringup")
         if not env.get("HOME"):
-            raise NoHome(f"neither {HOME_VARIABLE} nor HOME is set, so there is no folder for runs")
+            raise NoStateFolder(f"neither {HOME_VARIABLE} nor HOME is set, so there is no folder for runs")
         return cls(Path(env["HOME"]).absolute() / ".local/state/bringup")
 
     @property
     def store(self) -> Path:
-        """The run store: evidence, reports, seals of all runs."""
+        """Return the run store: evidence, reports and seals of all runs."""
         return self.root / "store"
 
     def run(self, name: str) -> "RunFolder":
-        """The folders of one run, whether it exists or not."""
+        """Return the folders of a run, which need not exist."""
         return RunFolder(self, name)
 
     def runs(self) -> tuple[str, ...]:
-        """Names of all runs, the newest last."""
+        """Return the names of all runs, the newest last."""
         folder = self.root / "engine"
         found = [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
         return tuple(path.name for path in sorted(found, key=lambda path: (path.stat().st_mtime, path.name)))
 
     def find(self, name: str) -> "RunFolder":
-        """An existing run; an empty name or `last` means the newest. Raises NoSuchRun."""
+        """Return an existing run; an empty name or `last` means the newest. Raises NoSuchRun."""
         every = self.runs()
         if name in ("", "last") and every:
             return self.run(every[-1])
@@ -72,33 +72,33 @@ class Home:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The folders of one run: `engine` (journal, inbox, logs), `inputs` (tasks, fleet, secrets) and its part of the store."""
+    """The folders of one run: `engine` (journal, inbox, logs), `inputs` (tasks, fleet, secrets), and its part of the run store."""
 
-    home: Home
+    home: StateFolder
     name: str
 
     @property
     def engine(self) -> Path:
-        """The engine's own folder; on a local disk."""
+        """Return the engine's folder for the run; it must lie on a local disk."""
         return self.home.root / "engine" / self.name
 
     @property
     def inputs(self) -> Path:
-        """What the run was told: tasks, fleet, secrets, and the manifest."""
+        """Return the folder with the run's inputs: tasks, fleet, secrets, and the manifest."""
         return self.home.root / "inputs" / self.name
 
     @property
     def stored(self) -> Path:
-        """Evidence, report and seal."""
+        """Return the folder with evidence, report and seal of the run."""
         return self.home.store / "runs" / self.name
 
 
-def places(folder: RunFolder) -> list[str]:
-    """Lines that say where report and evidence of a run lie, as far as they were written."""
+def result_paths(folder: RunFolder) -> list[str]:
+    """Return lines with the paths of a run's report and evidence, as far as these exist."""
     known = (("report", folder.stored / "report/report.html"), ("evidence", folder.stored))
     return [f"{name:<8} {path}" for name, path in known if path.exists()]
 
 
 def new_run_name(cluster: str) -> str:
-    """A name for a new run: cluster, UTC time, and four random digits, as in `h200-16-20261121-101500-3f2a`."""
+    """Return a name for a new run: cluster, UTC time and four random digits, as in `h200-16-20261121-101500-3f2a`."""
     return f"{cluster}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"

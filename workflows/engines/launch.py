@@ -1,4 +1,4 @@
-"""Starts and continues runs on the embedded engine: the rendered manifest, this machine's folders, the right environment."""
+"""Start and resume of runs on the local engine, with the rendered manifest, this machine's folders and the steps' environment."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -9,20 +9,22 @@ import msgspec
 from steps.clients.clock import SimulatedClock
 from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
 from steps.contract import paths
-from workflows.engines import inputs, locks
+from workflows.engines import locks, run_inputs
 from workflows.engines.folders import RunFolder
-from workflows.engines.local.driver import Passing
-from workflows.engines.local.engine import LocalEngine
-from workflows.engines.local.paths import RunPaths
+from workflows.engines.local.executor import StartProcess, start_process
+from workflows.engines.local.local_engine import LocalEngine
 from workflows.engines.local.result import Observer, RunResult
-from workflows.engines.local.settings import default_environment
+from workflows.engines.local.run_driver import TimePassing
+from workflows.engines.local.run_settings import RunPaths, default_environment
 
 PARALLELISM = 8
-"""Steps at one time: most of them wait for something else, so more than cores."""
+"""Steps that run at one time; more than there are cores, since most steps wait for something else."""
 
 
-def start(folder: RunFolder, extra: Mapping[str, str], observer: Observer | None, reuse: str = "none") -> RunResult:
-    """Run the manifest in `folder.inputs` from its beginning. `extra` is added to every step's environment."""
+def start(
+    folder: RunFolder, extra: Mapping[str, str], observer: Observer | None, reuse: str = "none", spawn: StartProcess = start_process
+) -> RunResult:
+    """Run the manifest in `folder.inputs` from the start; `extra` is added to each step's environment. Raises ClusterBusy."""
     document = _document(folder)
     template = document["template"]
     namespace = document["workflow"]["metadata"]["namespace"]
@@ -38,42 +40,43 @@ def start(folder: RunFolder, extra: Mapping[str, str], observer: Observer | None
         parallelism=PARALLELISM,
         observer=observer,
         passing=_passing(extra),
+        start=spawn,
     )
     with _alone(folder, template, extra):
         return engine.run()
 
 
 def resume(folder: RunFolder, extra: Mapping[str, str], observer: Observer | None) -> RunResult:
-    """Go on with a run whose engine is gone; a finished run is returned as it is."""
+    """Continue a run whose engine has died; a finished run is returned unchanged. Raises ClusterBusy."""
     with _alone(folder, _document(folder)["template"], extra):
         return LocalEngine.resume(folder.engine, environment(extra), observer)
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """What every step of a local run has in its environment."""
+    """Return the environment of every step of a local run."""
     return {**default_environment(), paths.ENGINE: "local", **extra}
 
 
-def _passing(extra: Mapping[str, str]) -> Passing | None:
-    """In a rehearsal, the simulated cluster lives through the engine's waits as it does through those of steps."""
+def _passing(extra: Mapping[str, str]) -> TimePassing | None:
+    """Return a function by which the engine's waits age the simulated cluster; None outside a rehearsal."""
     if SIMULATOR not in extra:
         return None
     clock = SimulatedClock(extra[SIMULATOR], extra[SIMULATOR_TOKEN])
 
     def passing(seconds: float) -> float:
-        before = clock.now()
-        clock.pause(seconds, before + seconds)
+        start_time = clock.now()
+        clock.pause(seconds, start_time + seconds)
         return seconds
 
     return passing
 
 
 def _document(folder: RunFolder) -> dict[str, Any]:
-    document: dict[str, Any] = msgspec.json.decode((folder.inputs / inputs.MANIFEST).read_bytes())
+    document: dict[str, Any] = msgspec.json.decode((folder.inputs / run_inputs.MANIFEST).read_bytes())
     return document
 
 
 def _alone(folder: RunFolder, template: Mapping[str, Any], extra: Mapping[str, str]) -> AbstractContextManager[None]:
-    """The lock on the run's cluster; a rehearsal has a cluster of its own and needs none."""
+    """Return the lock on the run's cluster; a rehearsal has a cluster of its own and needs no lock."""
     simulated = SIMULATOR in extra
     return nullcontext() if simulated else locks.cluster(folder.home, template["metadata"]["labels"]["bringup/cluster"])

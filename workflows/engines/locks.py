@@ -1,4 +1,4 @@
-"""One local run a cluster at a time: what the workflow's mutex is to Argo, a lock file is on this machine."""
+"""Locks of local runs: a lock file admits one run per cluster at a time, as the workflow's mutex does on Argo."""
 
 import fcntl
 import os
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from steps.contract.exit import ExitCode
-from workflows.engines.folders import Home, RunFolder
+from workflows.engines.folders import RunFolder, StateFolder
 from workflows.engines.local.result import read_status
 
 
@@ -18,23 +18,24 @@ class ClusterBusy(RuntimeError):
 
 
 class RunDriven(RuntimeError):
-    """Another process drives this very run."""
+    """Another process drives the same run."""
 
     exit_code = ExitCode.TEMPORARY
     hint = "follow it with `bringup watch`, or stop it with `bringup cancel`"
 
 
 def require_idle(folder: RunFolder) -> None:
-    """Raise RunDriven for a run whose engine is alive."""
+    """Raise RunDriven if the run's engine is alive."""
     if read_status(folder.engine).alive:
         raise RunDriven(f"run {folder.name} is being driven by another process")
 
 
 @contextmanager
-def cluster(home: Home, name: str) -> Iterator[None]:
-    """Hold the cluster of this name while the context lasts. Raises ClusterBusy; the lock ends with the process in any case."""
+def cluster(home: StateFolder, name: str) -> Iterator[None]:
+    """Hold the lock on a cluster; the kernel releases it when the process ends. Raises ClusterBusy."""
     folder = home.root / "locks"
     folder.mkdir(parents=True, exist_ok=True)
+    # children must not inherit the lock, or it would outlive this process
     handle = os.open(folder / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

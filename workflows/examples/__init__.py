@@ -1,4 +1,4 @@
-"""Example specs that travel with the package: each loads without an error and can be rehearsed as it is."""
+"""Example specs that are installed with the package. Each loads without an error and can be rehearsed as it is."""
 
 from __future__ import annotations
 

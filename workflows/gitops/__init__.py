@@ -1,1 +1,1 @@
-"""What Argo CD delivers, as files for Git: spec and resolved releases → a tree of path and text. Pure."""
+"""The Git tree that Argo CD delivers from: spec and planned releases → a mapping of path to text, without I/O."""

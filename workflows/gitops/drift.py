@@ -1,4 +1,4 @@
-"""A tree against what lies in a folder: what is missing, extra or different, and how environments differ from each other."""
+"""Comparison of a rendered tree with the files of a folder, and of environments with each other."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from workflows.gitops.layout import Layout
 from workflows.spec.document import BadDocument, parse
 
 LONGEST = 100
-"""Characters that are shown of a line."""
+"""Most characters that are shown of a line."""
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """One file: `missing` and `extra` are seen from the folder; `differs` has the first line that does, counted from 1."""
+class TreeDifference:
+    """A file that differs: `missing` or `extra` in the folder, or `differs` at its first differing line, counted from 1."""
 
     path: str
     what: str
@@ -31,11 +31,11 @@ class Difference:
         )
 
 
-def differences(layout: Layout, made: Mapping[str, str], found: Mapping[str, str]) -> list[Difference]:
-    """Every file that differs, sorted by path. Never compared are other environments and what the site wrote into its overlay.
+def differences(layout: Layout, made: Mapping[str, str], found: Mapping[str, str]) -> list[TreeDifference]:
+    """Return every file that differs, sorted by path, leaving out other environments and the overlay of the site.
 
-    That the overlay has a kustomization is: without one no stage can be built. Common files that other environments need too are
-    told by `left_to_others` instead.
+    Only a missing kustomization of the overlay counts, since no stage can be built without it. Common files that other environments
+    share are reported by `shared_file_notes` instead.
     """
     shared = {path for path in layout.common if path in found} if layout.others(found) else set()
     there = layout.has_overlay(found)
@@ -45,8 +45,8 @@ def differences(layout: Layout, made: Mapping[str, str], found: Mapping[str, str
     return [one for one in compared if one is not None]
 
 
-def left_to_others(layout: Layout, made: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
-    """A sentence for each common file that differs where other environments need it too: they would write over each other's."""
+def shared_file_notes(layout: Layout, made: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each differing common file that other environments share, which a run leaves as it is."""
     names = layout.others(found)
     differing = (path for path in layout.common if path in found and found[path] != made.get(path))
     said = f"differs from what {layout.environment} renders; it is shared with {', '.join(names)}, so it is left as it is"
@@ -57,24 +57,24 @@ def _in_overlay(layout: Layout, path: str) -> bool:
     return path.startswith(f"{layout.overlay}/")
 
 
-def _difference(path: str, wanted: str | None, found: str | None) -> Difference | None:
+def _difference(path: str, wanted: str | None, found: str | None) -> TreeDifference | None:
     if wanted == found:
         return None
     if found is None:
-        return Difference(path, "missing")
+        return TreeDifference(path, "missing")
     if wanted is None:
-        return Difference(path, "extra")
+        return TreeDifference(path, "extra")
     mine, theirs = wanted.split("\n"), found.split("\n")
     shared = min(len(mine), len(theirs))
     at = next((number for number in range(shared) if mine[number] != theirs[number]), shared)
     lines = [text[at].strip() if at < len(text) else "" for text in (mine, theirs)]
     same = next((at for at, (one, other) in enumerate(zip(*lines, strict=False)) if one != other), 0)
     start = max(same - 30, 0) if max(map(len, lines)) > LONGEST else 0
-    return Difference(path, "differs", at + 1, *(line[start : start + LONGEST] for line in lines))
+    return TreeDifference(path, "differs", at + 1, *(line[start : start + LONGEST] for line in lines))
 
 
-def unlike(layout: Layout, files: Mapping[str, str]) -> list[str]:
-    """A sentence for each way in which another environment differs from this one in more than values, revision and name."""
+def environment_differences(layout: Layout, files: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each chart, version or kind in which another environment differs from this one."""
     charts: dict[str, dict[str, str]] = {}
     for path, text in files.items():
         environment, _, rest = path.removeprefix(f"{layout.environments}/").partition("/")
@@ -93,7 +93,7 @@ def _against(own: str, mine: Mapping[str, str], name: str, theirs: Mapping[str, 
 
 
 def _chart(text: str) -> str:
-    """Kind, chart and version of an Application's file."""
+    """Return kind, chart and version in the file of an Application."""
     try:
         data = parse(text).data
     except BadDocument:

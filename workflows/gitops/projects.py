@@ -1,14 +1,14 @@
-"""AppProjects: what the Applications of this environment may take, where they may write, and which kinds; never `default`."""
+"""AppProjects: the sources, namespaces and kinds that Applications of this environment may use; never the project `default`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from workflows.catalog import Release
+from workflows.catalog import PlannedRelease
 from workflows.gitops.layout import IN_CLUSTER, delivered, delivery
 from workflows.spec import ClusterSpec
-from workflows.spec.delivery import ArgoCd
+from workflows.spec.argocd_delivery import ArgoCdDelivery
 
 Object = dict[str, Any]
 
@@ -20,19 +20,19 @@ _EVERY_CHART = (
     "admissionregistration.k8s.io/MutatingWebhookConfiguration",
     "admissionregistration.k8s.io/ValidatingWebhookConfiguration",
 )
-"""Cluster-wide kinds that operators' charts bring; each component names what it has beside them."""
+"""Cluster-wide kinds that charts of operators usually create. Each component of the catalog lists its further kinds."""
 
 ENVIRONMENTS = "bringup-environments"
-"""Project of the ApplicationSet, which is the same for every environment of a repository."""
+"""Project of the ApplicationSet, shared by all environments of a repository."""
 
 
-def roots_project(argo: ArgoCd) -> str:
-    """Name of the project of Applications over Applications."""
+def roots_project(argo: ArgoCdDelivery) -> str:
+    """Return the name of the project of Applications over Applications."""
     return f"{argo.project}-roots"
 
 
-def projects(spec: ClusterSpec, releases: Iterable[Release]) -> list[Object]:
-    """The project of the releases, and that of the roots, which may write Applications beside Argo CD and nothing else."""
+def projects(spec: ClusterSpec, releases: Iterable[PlannedRelease]) -> list[Object]:
+    """Return two projects: that of the releases, and that of the roots, which may create Applications next to Argo CD only."""
     argo, chosen = delivery(spec), delivered(releases)
     spaces = sorted({space for release in chosen for space in (release.namespace, *release.other_namespaces)})
     kinds = sorted({*_EVERY_CHART, *(kind for release in chosen for kind in release.cluster_kinds)})
@@ -53,7 +53,7 @@ def projects(spec: ClusterSpec, releases: Iterable[Release]) -> list[Object]:
 
 
 def environments_project(spec: ClusterSpec) -> Object:
-    """The project of a management Argo CD: it may write Applications into the Argo CD of each environment's own cluster."""
+    """Return the project of a management Argo CD, which may create Applications in the cluster of each environment."""
     argo = delivery(spec)
     body: Object = {
         "description": "Roots of every environment",
@@ -65,7 +65,7 @@ def environments_project(spec: ClusterSpec) -> Object:
     return _project(ENVIRONMENTS, argo, body)
 
 
-def _repository(release: Release) -> str:
+def _repository(release: PlannedRelease) -> str:
     return release.repo or release.chart.removeprefix("oci://").rpartition("/")[0]
 
 
@@ -74,7 +74,7 @@ def _kind(text: str) -> Object:
     return {"group": group, "kind": kind}
 
 
-def _project(name: str, argo: ArgoCd, body: Object) -> Object:
+def _project(name: str, argo: ArgoCdDelivery, body: Object) -> Object:
     return {
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "AppProject",

@@ -1,4 +1,4 @@
-"""A host key, what known_hosts says of it, and a host to be asked."""
+"""Host keys, and their states according to a known_hosts file."""
 
 import base64
 import binascii
@@ -9,8 +9,8 @@ from enum import StrEnum
 from steps.contract.play import Jump, PlayHost
 
 
-class State(StrEnum):
-    """What a known_hosts file says of the key that a host shows. `certified`: a certificate of a CA that the file trusts there."""
+class KeyState(StrEnum):
+    """State of a scanned key according to known_hosts. `certified`: the key has a certificate of a CA that the file trusts."""
 
     NEW = "new"
     SAME = "same"
@@ -29,7 +29,7 @@ class Key:
 
     @property
     def fingerprint(self) -> str:
-        """`SHA256:…` as `ssh` and `ssh-keygen -l` print it."""
+        """Fingerprint `SHA256:…` as `ssh` and `ssh-keygen -l` print it."""
         try:
             raw = base64.b64decode(self.blob, validate=True)
         except binascii.Error:
@@ -38,16 +38,16 @@ class Key:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
-    """One line of what was found: a key of a host, or why there is none. `place` is the host's name in known_hosts."""
+class ScannedKey:
+    """A scanned key of a host, or the reason why there is none. `place` is the name of the host in known_hosts."""
 
     host: str
     place: str
-    state: State
+    state: KeyState
     key: Key | None = None
     said: str = ""
 
 
 def place(access: PlayHost | Jump) -> str:
-    """A host's name in known_hosts: its address, in brackets with the port where that is not 22."""
+    """Return the name of a host in known_hosts: its address, in brackets with the port unless that is 22."""
     return access.address if access.port == 22 else f"[{access.address}]:{access.port}"

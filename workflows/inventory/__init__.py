@@ -1,1 +1,1 @@
-"""Ansible inventories: read into a spec (`bringup init --from-inventory`), written from one (`bringup inventory`)."""
+"""Ansible inventories: converted into a spec (`bringup init --from-inventory`), or exported from one (`bringup inventory`)."""

@@ -1,4 +1,4 @@
-"""How an inventory's variables say that a host is reached: address, user, port, key, jump hosts, known_hosts. Pure."""
+"""Connection variables of an inventory → how each host is reached: address, user, port, key, jump hosts, known_hosts."""
 
 import re
 import shlex
@@ -16,14 +16,14 @@ _NAMES = {
     "python": ("ansible_python_interpreter",),
 }
 _ARGUMENTS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
-"""In the order in which Ansible gives them to SSH, which takes the first of an option that stands twice."""
+"""Variables with SSH arguments, in the order in which Ansible passes them. SSH uses the first of repeated options."""
 _HOPS = {"proxyjump", "proxycommand"}
-"""Options that exclude each other: the first of them holds."""
+"""SSH options that exclude each other: the first one counts."""
 _THROUGH = {"jump", "proxy"}
-"""What they become."""
+"""Fields of `HostAccess` that these options set."""
 _SSH = re.compile(r"((ansible\.builtin\.)?(ssh|smart|paramiko|paramiko_ssh)|ansible\.netcommon\.libssh)?")
 _SILENT = {"ansible_become", "ansible_become_method", "ansible_become_user", "ansible_group_priority", "inventory_hostname"}
-"""Said by the spec in another way: any user but root becomes root by sudo."""
+"""Variables that need no note, since a spec implies them: any user but root becomes root by sudo."""
 _FORMS = {
     "address": re.compile(r"[A-Za-z0-9:]([A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?"),
     "user": re.compile(r"[a-z_][a-z0-9_-]{0,31}"),
@@ -32,12 +32,12 @@ _FORMS = {
 }
 _JUMP = re.compile(hosts.JUMP_HOSTS)
 SSH_PROXY = "bringup_ssh_proxy"
-"""Variable in which `writing` keeps the HTTP proxy before SSH, also where a jump host stands behind it."""
+"""Variable with the HTTP proxy before SSH, which `inventory_export` also writes if a jump host follows it."""
 _PROXY_OPTIONS = {"nc": "-x", "ncat": "--proxy", "connect": "-H", "connect-proxy": "-H"}
-"""Of programs that connect through an HTTP proxy: the option with its place."""
+"""Programs that connect through an HTTP proxy → their option for its address."""
 _PROXY_HTTP = {"-X": "connect", "--proxy-type": "http"}
 _VALUED = "BbcDEeFIiJLlmOopQRSWw"
-"""Letters of SSH's options that have a value."""
+"""Letters of SSH options that take a value."""
 _FLAGS = re.compile(r"-[46ACaknqTtvXx]+")
 _HARMLESS = re.compile(r"(control|serveralive|connect|batch|forwardagent|log|compression)\w*")
 _VAULT = "__ansible_vault"
@@ -47,9 +47,11 @@ _LOGIN = "ssh: {http_proxy_user: NAME, http_proxy_password: {env: PROXY_PASSWORD
 
 
 @dataclass(frozen=True, kw_only=True)
-class Access:
-    """How one host is reached; empty or 0 where the inventory leaves it to SSH. `lost` are variables that were not taken over, each
-    with why; `own` are the names of all that are none of Ansible's."""
+class HostAccess:
+    """Access to a host; empty or 0 if the inventory leaves a setting to SSH.
+
+    `lost` are variables that were not converted, each with the reason. `own` are the names of all variables that are not Ansible's.
+    """
 
     address: str = ""
     user: str = ""
@@ -64,8 +66,8 @@ class Access:
     own: tuple[str, ...] = ()
 
 
-def access(variables: Mapping[str, Any]) -> Access:
-    """The access of a host by its variables, those of its groups merged in."""
+def host_access(variables: Mapping[str, Any]) -> HostAccess:
+    """Return the access to a host from its variables, with those of its groups merged in."""
     found: dict[str, Any] = {}
     lost: list[tuple[str, str]] = []
     for field, names in _NAMES.items():
@@ -86,7 +88,7 @@ def access(variables: Mapping[str, Any]) -> Access:
     lost += [(name, _why(name)) for name in sorted(variables) if _is_ansibles(name) and name not in known | _SILENT and _why(name)]
     own = tuple(sorted(name for name in variables if not _is_ansibles(name) and not name.startswith("bringup_")))
     local = not _SSH.fullmatch(str(variables.get("ansible_connection") or ""))
-    return Access(**found, is_local=local, lost=tuple(lost), own=own)
+    return HostAccess(**found, is_local=local, lost=tuple(lost), own=own)
 
 
 def _is_ansibles(name: str) -> bool:
@@ -94,7 +96,7 @@ def _is_ansibles(name: str) -> bool:
 
 
 def _value(field: str, raw: Any) -> tuple[Any, str]:
-    """A plain value, or why it is none."""
+    """Return a plain value and an empty text, or an empty value and the reason."""
     if isinstance(raw, Mapping) and _VAULT in raw:
         return "", _ENCRYPTED
     if isinstance(raw, str) and ("{{" in raw or "{%" in raw):
@@ -120,7 +122,7 @@ def _why(name: str) -> str:
 
 
 def _options(raw: Any) -> tuple[dict[str, str], list[str]]:
-    """SSH's arguments as fields of an access, and what of them has no place in a spec: never a value, which may be a password."""
+    """Return SSH arguments as fields of an access, and notes about the rest. Notes repeat no value, which may be a password."""
     if why := _unread(raw):
         return {}, [why]
     found: dict[str, str] = {}
@@ -146,7 +148,7 @@ def _options(raw: Any) -> tuple[dict[str, str], list[str]]:
 
 
 def _unread(raw: Any) -> str:
-    """Why arguments are not looked into."""
+    """Return the reason if SSH arguments cannot be read."""
     if isinstance(raw, Mapping) and _VAULT in raw:
         return _ENCRYPTED
     if isinstance(raw, str):
@@ -155,7 +157,7 @@ def _unread(raw: Any) -> str:
 
 
 def _hop(option: str, value: str) -> tuple[dict[str, str], list[str]]:
-    """What stands before a host, and what of it has no place in a spec; with `none` nothing does, whatever its group says."""
+    """Return the hop before a host, and notes about the rest. The value `none` removes a hop that the group would set."""
     if value.lower() == "none":
         return {"jump": ""}, []
     jump = value if option == "proxyjump" and _JUMP.fullmatch(value) else _jump(value) if option == "proxycommand" else ""
@@ -168,13 +170,13 @@ def _hop(option: str, value: str) -> tuple[dict[str, str], list[str]]:
 
 
 def _first(files: str) -> str:
-    """The first of several files; in double quotes where it has spaces."""
+    """Return the first of several files; a name with spaces is in double quotes."""
     match = re.match(r'"([^"]+)"|(\S+)', files)
     return (match[1] or match[2]) if match else ""
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Option and value of each SSH argument, options in lower case; what is no option is said in words of ours."""
+    """Yield option (in lower case) and value of each SSH argument. Words that are no option are described instead of repeated."""
     try:
         words = shlex.split(text)
     except ValueError:
@@ -196,14 +198,14 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _assigned(text: str) -> tuple[str, str]:
-    """Option and value of `-o OPTION=VALUE` or `-o "OPTION VALUE"`."""
+    """Return option and value of `-o OPTION=VALUE` or `-o "OPTION VALUE"`."""
     option, _, value = text.partition("=") if "=" in text else text.partition(" ")
     name = option.strip().lower()
     return (name if name.isalnum() else "an SSH option that is none"), value.strip()
 
 
 def _proxy(command: str) -> tuple[str, str]:
-    """URL and user of the HTTP proxy that the usual programs go through; empty where a ProxyCommand is more than that."""
+    """Return URL and user of the HTTP proxy that a usual proxy program connects through; empty for any other command."""
     program, *words = command.split() or [""]
     name = program.rpartition("/")[2].removesuffix(".openbsd")
     if name == "corkscrew" and len(words) == 4:
@@ -216,7 +218,7 @@ def _proxy(command: str) -> tuple[str, str]:
 
 
 def _jump(command: str) -> str:
-    """The jump host of the usual `ssh -W %h:%p [-q] [-p PORT] user@bastion`; empty where the command is more than that."""
+    """Return the jump host of `ssh -W %h:%p [-q] [-p PORT] user@bastion`; empty for any other command."""
     words = command.split()
     if not words or words[0].rpartition("/")[2] != "ssh" or "%h:%p" not in command:
         return ""

@@ -1,11 +1,11 @@
-"""Which host of an inventory stands in which group of a spec: there each host has one group, and each group one role. Pure."""
+"""Assignment of inventory hosts to groups of a spec, where each host has one group and each group one role."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from steps.contract.host_ranges import fold
 from workflows.inventory.model import BadInventory, Inventory
-from workflows.spec.ranges import compress
 
 SERVER_NAMES = (
     "rke2_servers",
@@ -23,27 +23,27 @@ SERVER_NAMES = (
     "server",
     "managers",
 )
-"""What groups of servers are called in the inventories of rke2-ansible, ansible-role-rke2, Kubespray, k3s-ansible and DeepOps."""
+"""Names of server groups in inventories of rke2-ansible, ansible-role-rke2, Kubespray, k3s-ansible and DeepOps."""
 _OTHERS = re.compile(r"bastions?|jump(_?hosts?)?|localhost|etcd|.*_?cluster|calico_rr|vault|nfs.*|loadbalancers?|lb")
-"""Groups that are no kind of machine, or whose machines are no nodes."""
+"""Groups that describe no kind of machine, or whose machines are no nodes."""
 _GPU = re.compile(r"(?i)(^|_)(gpus?|dgx|hgx|a100|h100|h200|b200|b300|gb200|gb300)([0-9_]|$)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grouped:
-    """Groups of a spec in order, servers first: name → hosts. `gpu` are those whose name says GPU; `notes` what was decided."""
+class GroupedHosts:
+    """Hosts by group of the spec, servers first. `gpu` are groups whose names say GPU; `notes` are the decisions that were made."""
 
     groups: Mapping[str, tuple[str, ...]]
     servers: tuple[str, ...]
-    """Those of them that are servers."""
+    """Groups that are servers."""
     gpu: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-def grouped(inventory: Inventory, hosts: Sequence[str], servers: str = "", wanted: Sequence[str] = ()) -> Grouped:
-    """Give each of these hosts one group. `servers` and `wanted` are groups of the inventory that the user chose.
+def group_hosts(inventory: Inventory, hosts: Sequence[str], servers: str = "", wanted: Sequence[str] = ()) -> GroupedHosts:
+    """Assign each host to one group. `servers` and `wanted` are inventory groups that the user chose.
 
-    Raises BadInventory where nobody can tell which hosts are the servers.
+    Raises BadInventory if the servers cannot be determined.
     """
     groups = inventory.groups
     for name in (*wanted, *([servers] if servers else [])):
@@ -68,13 +68,13 @@ def grouped(inventory: Inventory, hosts: Sequence[str], servers: str = "", wante
     if free and not wanted:
         found[_unused("nodes", found)] = tuple(free)
     gpu = tuple(name for name in found if _GPU.search(name) and name not in above)
-    return Grouped(groups=found, servers=above, gpu=gpu, notes=tuple(notes))
+    return GroupedHosts(groups=found, servers=above, gpu=gpu, notes=tuple(notes))
 
 
 def _dealt(
     groups: Mapping[str, tuple[str, ...]], names: Sequence[str], hosts: Sequence[str], taken: Mapping[str, object] | None = None
 ) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """Each host to the first of these groups that has it; and the hosts that none has."""
+    """Return the hosts that each group gets, each host in the first group that has it, and the hosts that are left."""
     found: dict[str, tuple[str, ...]] = {}
     free = dict.fromkeys(hosts)
     for name in names:
@@ -87,13 +87,13 @@ def _dealt(
 
 
 def snake(name: str) -> str:
-    """A group's name as an id of a spec."""
+    """Return the name of an inventory group as an id of a spec."""
     text = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:60]
     return text if text[:1].isalpha() else f"g_{text}".rstrip("_")
 
 
 def is_bastion(name: str) -> bool:
-    """Whether a group holds hosts that others are reached through."""
+    """Return True if a group holds jump hosts."""
     return re.fullmatch(r"bastions?|jump(_?hosts?)?", snake(name)) is not None
 
 
@@ -109,7 +109,10 @@ def _servers(hosts: Sequence[str], groups: Mapping[str, tuple[str, ...]]) -> str
 
 
 def _kinds(inventory: Inventory, free: set[str], within: set[str] | None = None) -> list[str]:
-    """Groups that say a kind of machine, best first: those that say GPU, then the largest; `within`: that have no other hosts."""
+    """Return groups that describe a kind of machine, GPU groups first, then the largest.
+
+    With `within`, only groups without other hosts are returned.
+    """
     counted = {name: len(free & set(members)) for name, members in inventory.groups.items() if name not in inventory.parents}
     if within is not None:
         counted = {name: count for name, count in counted.items() if set(inventory.groups[name]) <= within}
@@ -122,11 +125,11 @@ def _unused(name: str, found: Mapping[str, object]) -> str:
 
 
 def _left(free: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    return [f"hosts {compress(free)}: in none of the groups {', '.join(wanted)}"] if free and wanted else []
+    return [f"hosts {fold(free)}: in none of the groups {', '.join(wanted)}"] if free and wanted else []
 
 
 def _unnamed(groups: Mapping[str, set[str]], found: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Groups that are lost: none of the spec, and not just some of the spec's together."""
+    """Return a note about inventory groups that have no counterpart in the spec, alone or as a union of its groups."""
     whole = [set(members) for members in found.values()]
     lost = [
         name

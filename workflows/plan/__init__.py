@@ -1,1 +1,1 @@
-"""Spec and catalog resolved into a plan: pure, and the same input gives the same bytes."""
+"""The plan: spec and catalog resolved. Pure code: the same input gives the same bytes."""

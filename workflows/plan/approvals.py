@@ -1,4 +1,4 @@
-"""Approvals of a plan: which stage waits for whom, the tasks that announce the wait and check the answer."""
+"""Approvals of a plan: the stages that wait, and the tasks that announce the wait and verify the answer."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -10,14 +10,14 @@ from workflows.stages.stage import COMMAND, WEBHOOK, Approval, Stage
 from workflows.stages.stage import task as stage_task
 
 RUN = "run"
-"""The stage name of the tasks that belong to the run as a whole."""
+"""Stage name of the tasks that belong to the run as a whole."""
 
 ANNOUNCE_SECONDS = 60
-"""One POST, which is given up after `timeouts.ANNOUNCE`; tries again are the engine's."""
+"""Time for one POST, which `timeouts.ANNOUNCE` bounds; the engine retries."""
 
 
 def attached(stages: tuple[Stage, ...], approvals: Iterable[Any]) -> tuple[Stage, ...]:
-    """Attach each approval to the stage that waits for it; one before a stage that is not planned has nothing to hold."""
+    """Return the stages, each with the approval that it waits for. An approval before a stage outside the plan is dropped."""
     waiting: dict[str, Any] = {approval.before: approval for approval in approvals}
     return tuple(
         dataclasses.replace(stage, approval=_approval(waiting[stage.id])) if stage.id in waiting else stage for stage in stages
@@ -25,14 +25,15 @@ def attached(stages: tuple[Stage, ...], approvals: Iterable[Any]) -> tuple[Stage
 
 
 def _approval(approval: Any) -> Approval:
-    keys = {who.name: (who.key,) if who.key else () for who in approval.approvers}
-    told = approval.announce
-    how = "" if told is None else WEBHOOK if told.webhook else COMMAND
-    return Approval(approvers=keys, timeout_seconds=int(approval.timeout.total_seconds()), announced=how)
+    keys = {approver.name: (approver.key,) if approver.key else () for approver in approval.approvers}
+    announcement = approval.announce
+    channel = "" if announcement is None else WEBHOOK if announcement.webhook else COMMAND
+    return Approval(approvers=keys, timeout_seconds=int(approval.timeout.total_seconds()), announced=channel)
 
 
 def confirm_tasks(stages: tuple[Stage, ...]) -> dict[str, Task]:
-    """One for each approval; what is approved is the evidence of the stage before it."""
+    """Return the task that verifies each approval, by stage; the evidence of the stage before is what gets approved."""
+    # what gets approved is the evidence of the stage before; before the first stage, that of the run's opening
     tasks = {}
     for before, stage in zip((RUN, *(stage.id for stage in stages)), stages, strict=False):
         if stage.approval is not None:
@@ -45,9 +46,9 @@ def confirm_tasks(stages: tuple[Stage, ...]) -> dict[str, Task]:
 
 
 def announce_tasks(cluster: str, approvals: Iterable[Any], stages: tuple[Stage, ...]) -> dict[str, Task]:
-    """One for each approval that a webhook hears of."""
+    """Return the task that announces each approval by webhook, by stage."""
     tasks = {}
-    private = {one.before for one in approvals if one.announce is not None and one.announce.ca is not None}
+    private = {entry.before for entry in approvals if entry.announce is not None and entry.announce.ca is not None}
     for before, stage in zip((RUN, *(stage.id for stage in stages)), stages, strict=False):
         if stage.approval is not None and stage.approval.announced == WEBHOOK:
             names, file = list(stage.approval.approvers), contract.webhook_file(stage.id)

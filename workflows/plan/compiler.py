@@ -1,4 +1,4 @@
-"""Spec → plan: resolve the catalog, build each stage, attach approvals, and give everything its digest."""
+"""The compiler, spec → plan: resolve the catalog, build each stage, attach approvals, and compute all digests."""
 
 import difflib
 import importlib
@@ -14,8 +14,8 @@ from steps.contract.task import Task, Verb
 from workflows import catalog as catalogs
 from workflows.plan import approvals, fleet, judging, lease, operations
 from workflows.plan.model import Plan, PlanError, Starts
-from workflows.spec import unattended
-from workflows.spec.cluster import ClusterSpec
+from workflows.spec import announcement_rule
+from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.machines import expand_groups
 from workflows.stages import OPERATIONS, ORDER, site_roles
 from workflows.stages.access import api_arguments, secret_files, ssh_arguments
@@ -26,10 +26,10 @@ END_TASKS = (
     Task(stage=approvals.RUN, name="report", verb=Verb.REPORT, deadline_seconds=300),
     Task(stage=approvals.RUN, name="seal", verb=Verb.SEAL, deadline_seconds=300),
 )
-"""What every run ends with, whatever happened."""
+"""The tasks that end every run, however it went."""
 
 OPEN_SECONDS = 300
-"""Asking a handful of servers over SSH, with one retry where one does not answer; everything else takes no time."""
+"""Time to query a handful of servers over SSH, with one retry for a server that does not answer."""
 
 
 def compile_plan(
@@ -39,10 +39,10 @@ def compile_plan(
     until: str = "",
     operation: Operation = BRINGUP,
 ) -> Plan:
-    """The plan of a spec; pure. `only` and `until` narrow the stages, `operation` what is done and the hosts that are touched.
+    """Return the plan of a spec; pure.
 
-    Raises PlanError for a stage that the spec leaves out and for a host that it does not have, SpecErrors for a breach of a
-    compatibility rule.
+    `only` and `until` narrow the stages; `operation` narrows the work and the hosts that it touches. Raises PlanError for a stage
+    that the spec leaves out or a host that it does not have, and SpecErrors for a breach of a compatibility rule.
     """
     known = catalog or catalogs.load()
     issues = catalogs.require(spec, known)
@@ -50,19 +50,20 @@ def compile_plan(
     machines = expand_groups(spec.hosts, spec.accelerator.per_node if spec.accelerator else 0)
     site = Site(spec=spec, machines=machines, releases={release.id: release for release in releases}, operation=operation)
     operations.check(site)
-    every = _stages(site)
-    stages = approvals.attached(_narrowed(every, only, until), spec.approvals)
+    all_stages = _stages(site)
+    stages = approvals.attached(_narrowed(all_stages, only, until), spec.approvals)
     hosts = fleet.hosts(machines, operation)
     used = {name for stage in stages for name in stage.releases}
     planned = tuple(release for release in releases if release.id in used)
+    # everything that decides what a run does; times of starts and proxies are left out on purpose
     parts = {
         "cluster": [spec.name, spec.owner, spec.revision, spec.target.uid or ""],
-        "stages": [_plain(stage) for stage in stages],
+        "stages": [_plain(stage.digested) for stage in stages],
         "hosts": msgspec.to_builtins(hosts),
         "releases": [_plain(release) for release in planned],
     } | operations.said(site)
-    told = approvals.announce_tasks(spec.name, spec.approvals, stages)
-    whole = digest(parts | _private(told))
+    announce_tasks = approvals.announce_tasks(spec.name, spec.approvals, stages)
+    whole = digest(parts | _private(announce_tasks))
     return Plan(
         name=spec.name,
         owner=spec.owner,
@@ -76,31 +77,32 @@ def compile_plan(
         issues=issues,
         secrets=secret_files(spec),
         digest=whole,
-        open_task=_open_task(spec, whole, stages, _left_out(every, stages), site),
+        open_task=_open_task(spec, whole, stages, _left_out(all_stages, stages), site),
         confirm_tasks=approvals.confirm_tasks(stages),
-        announce_tasks=told,
+        announce_tasks=announce_tasks,
         end_tasks=END_TASKS,
         tree=site.tree if _publishes(stages) else {},
         archives=site_roles.archives(spec.roles, stages),
+        # a narrowed plan must not replace the schedule of the whole plan
         starts=None if only or until or operation != BRINGUP else _starts(spec),
     )
 
 
 def _starts(spec: ClusterSpec) -> Starts:
-    return Starts(schedule=spec.schedule, events=spec.events, issues=tuple(unattended.issues(spec)))
+    return Starts(schedule=spec.schedule, events=spec.events, issues=tuple(announcement_rule.cluster_issues(spec)))
 
 
-def _private(told: dict[str, Task]) -> dict[str, Any]:
-    """Part of the digest where a webhook is known by a CA of the site: its pod has one more file, which its stage does not say."""
-    stages = [stage for stage, one in told.items() if "ca" in one.arguments]
+def _private(announce_tasks: dict[str, Task]) -> dict[str, Any]:
+    """Return the part of the digest for webhooks with a site's own CA: their pods have one more file, which no stage names."""
+    stages = [stage for stage, one in announce_tasks.items() if "ca" in one.arguments]
     return {"announce_ca": stages} if stages else {}
 
 
 def _stages(site: Site) -> tuple[Stage, ...]:
     wanted = site.spec.stages
     order = OPERATIONS if site.operation.kind is Kind.RESET else ORDER
-    named = (name for name in order if wanted is None or name in wanted or name in OPERATIONS)
-    built = (importlib.import_module(f"workflows.stages.{name}").build(site) for name in named)
+    names = (name for name in order if wanted is None or name in wanted or name in OPERATIONS)
+    built = (importlib.import_module(f"workflows.stages.{name}").build(site) for name in names)
     return tuple(judging.complete(site_roles.added(stage, site), site) for stage in built if stage is not None)
 
 
@@ -126,14 +128,14 @@ def _narrowed(stages: tuple[Stage, ...], only: Sequence[str], until: str) -> tup
 
 
 def _left_out(every: tuple[Stage, ...], stages: tuple[Stage, ...]) -> list[str]:
-    """Stages of the spec that a narrowed plan lacks before its last one: what they built is not looked at."""
-    kept = [stage.id for stage in stages]
-    before = itertools.takewhile(lambda stage: stage.id != kept[-1], every) if kept else ()
-    return [stage.id for stage in before if stage.id not in kept]
+    """Return the stages of the spec before the last planned one that a narrowed plan leaves out: their results are not checked."""
+    planned = [stage.id for stage in stages]
+    before = itertools.takewhile(lambda stage: stage.id != planned[-1], every) if planned else ()
+    return [stage.id for stage in before if stage.id not in planned]
 
 
 def _open_task(spec: ClusterSpec, plan: str, stages: tuple[Stage, ...], left_out: list[str], site: Site) -> Task:
-    """The task that starts the run. Where the plan changes hosts it asks the servers first which cluster they belong to."""
+    """Return the task that starts the run. If the plan plays on hosts, it first asks the servers which cluster they belong to."""
     header: dict[str, Any] = {
         "plan": plan,
         "cluster": spec.name,

@@ -1,4 +1,4 @@
-"""Plan → the files of the tasks folder: one a task, the plan's summary for the report, and the tree that is published to Git."""
+"""The tasks folder of a plan: one file a task, the plan's summary for the report, and the tree that is published to Git."""
 
 from steps.contract import run
 from steps.contract.canonical import canonical
@@ -8,11 +8,11 @@ from workflows.plan import show
 from workflows.plan.model import Plan
 
 MAX_BYTES = 900_000
-"""Of the whole folder: on Argo it is one ConfigMap, which the API server takes up to 1 MiB, names and metadata included."""
+"""Size limit of the whole folder: on Argo it is one ConfigMap, limited by the API server to 1 MiB with names and metadata."""
 
 
 def tasks_folder(plan: Plan) -> dict[str, bytes]:
-    """File name → bytes. Raises TaskError for a task above 8 kB, or where all files together are too large for a ConfigMap."""
+    """Return file name → bytes. Raises TaskError for a task above 8 kB, or if all files together are too large for a ConfigMap."""
     files = {**plan.task_files, **plan.archives, run.PLAN_FILE: canonical(show.to_data(plan))}
     if plan.tree:
         files[TREE_FILE] = canonical(dict(plan.tree))

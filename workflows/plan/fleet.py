@@ -1,4 +1,4 @@
-"""Machines → the fleet's shard files: at most 50 hosts a shard, servers and agents never in one shard."""
+"""The shard files of the fleet: at most 50 hosts a shard, servers and agents never in the same shard."""
 
 import gzip
 from collections.abc import Iterable
@@ -7,13 +7,13 @@ from itertools import groupby
 from steps.contract import fleet
 from steps.contract.canonical import canonical
 from steps.contract.operation import BRINGUP, Operation
-from workflows.spec.cluster import ClusterSpec
+from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.derived import max_pods
 from workflows.spec.machines import Machine
 
 
 def hosts(machines: Iterable[Machine], operation: Operation = BRINGUP) -> tuple[fleet.Host, ...]:
-    """Expected hosts, servers first, else in the order of the spec."""
+    """Return the expected hosts, servers first, otherwise in the order of the spec."""
     ordered = sorted(machines, key=lambda machine: machine.role != "server")
     return tuple(
         fleet.Host(
@@ -31,7 +31,7 @@ def hosts(machines: Iterable[Machine], operation: Operation = BRINGUP) -> tuple[
 
 
 def shards(every: Iterable[fleet.Host]) -> tuple[tuple[fleet.Host, ...], ...]:
-    """Hosts cut into shards of at most SHARD_SIZE, one role each, in order."""
+    """Return the hosts cut into shards of at most SHARD_SIZE, one role each, in order."""
     cut: list[tuple[fleet.Host, ...]] = []
     for _, members in groupby(every, key=lambda host: host.role):
         group = tuple(members)
@@ -40,17 +40,17 @@ def shards(every: Iterable[fleet.Host]) -> tuple[tuple[fleet.Host, ...], ...]:
 
 
 def files(plan: str, every: tuple[fleet.Host, ...]) -> dict[str, bytes]:
-    """The fleet folder: `index.json` and one gzip file a shard. `plan` is the plan's digest."""
+    """Return the fleet folder: `index.json` and one gzip file a shard. `plan` is the plan's digest."""
     cut = shards(every)
     index = fleet.Index(plan=plan, hosts=len(every), shards=len(cut))
-    # mtime 0: the same hosts give the same bytes
+    # without a time in the gzip header the same hosts give the same bytes
     packed = {fleet.shard_file(number): gzip.compress(canonical(list(members)), mtime=0) for number, members in enumerate(cut)}
     return {fleet.INDEX: canonical(index), **packed}
 
 
 def _variables(machine: Machine) -> dict[str, str]:
-    """What plays and the simulated hosts may ask of one machine, by name; empty values are left out."""
-    named = {
+    """Return the variables of one machine for plays and simulated hosts; empty values are left out."""
+    values = {
         "leaf": machine.leaf,
         "scalable_unit": machine.scalable_unit,
         "ssh_user": machine.ssh_user,
@@ -59,17 +59,17 @@ def _variables(machine: Machine) -> dict[str, str]:
         "ssh_http_proxy": machine.ssh_http_proxy,
         "python": machine.python,
     }
-    return {key: value for key, value in named.items() if value}
+    return {key: value for key, value in values.items() if value}
 
 
 def built(spec: ClusterSpec) -> dict[str, str | int | bool]:
-    """What a spec says of its machines, by the names of the simulated machines' own fields; what it leaves open is left out."""
+    """Return the spec's statements about its machines by field name of a simulated machine; open ones are left out."""
     system, gpu, fabric = spec.os, spec.accelerator, spec.fabric
-    found: dict[str, str | int | bool] = {"os_id": system.distribution, "os_version": system.version}
-    found |= {"os_image": f"{system.distribution} {system.version}"} | ({"kernel": system.kernel} if system.kernel else {})
-    found["pods"] = max_pods(spec)
+    settings: dict[str, str | int | bool] = {"os_id": system.distribution, "os_version": system.version}
+    settings |= {"os_image": f"{system.distribution} {system.version}"} | ({"kernel": system.kernel} if system.kernel else {})
+    settings["pods"] = max_pods(spec)
     if gpu is not None:
-        found |= {"driver_on_host": gpu.driver == "host"} | ({"driver": gpu.driver_version} if gpu.driver_version else {})
+        settings |= {"driver_on_host": gpu.driver == "host"} | ({"driver": gpu.driver_version} if gpu.driver_version else {})
     if fabric.kind != "none":
-        found |= {"nics": fabric.nics_per_node, "nic_gbit": fabric.rate_gbit, "pci_nic": fabric.device_ids[0]}
-    return found
+        settings |= {"nics": fabric.nics_per_node, "nic_gbit": fabric.rate_gbit, "pci_nic": fabric.device_ids[0]}
+    return settings

@@ -1,4 +1,4 @@
-"""What a stage's judge must have seen: a record of every task of the stage, in running order, each in its own way."""
+"""The judges of stages: a judge needs a record of every task of its stage, in running order."""
 
 import dataclasses
 from typing import Any, cast
@@ -16,10 +16,10 @@ NODES = "nodes"
 
 
 def complete(stage: Stage, site: Site) -> Stage:
-    """The stage with a judge that counts all its tasks: those that only change something come with their own refusals."""
+    """Return the stage with a judge that checks all its tasks, those that only change something included."""
     *steps, judge = stage.steps
-    named = {check["task"]: check for check in judge.task.arguments["checks"]}
-    checks = [_check(stage, step, named.get(step.name, {})) for step in steps]
+    named_checks = {check["task"]: check for check in judge.task.arguments["checks"]}
+    checks = [_check(stage, step, named_checks.get(step.name, {})) for step in steps]
     arguments = {**judge.task.arguments, "checks": checks}
     if site.operation.is_partial:
         arguments = _partial(stage, arguments, site)
@@ -34,9 +34,13 @@ def _check(stage: Stage, step: Step, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _partial(stage: Stage, arguments: dict[str, Any], site: Site) -> dict[str, Any]:
-    """A judge where plays touch some hosts alone: their gates are about those, and so is a stage that has no other node gate."""
+    """Return the judge's arguments for an operation on some hosts: gates of plays judge those hosts alone.
+
+    Quorum and members are narrowed too, unless another gate of the stage judges all nodes.
+    """
     plays = {step.name: step.task.arguments for step in stage.steps if step.task.verb is Verb.PLAY}
-    narrowed = {name for name, told in plays.items() if not told.get("everyone")}
+    # a play with `everyone` reads all hosts, so its gate judges all of them
+    narrowed = {name for name, play_arguments in plays.items() if not play_arguments.get("everyone")}
     checks = [
         check | {"select": f"{TOUCHED}{plays[check['task']].get('select', 'all')}"} if check["task"] in narrowed else check
         for check in arguments["checks"]

@@ -1,20 +1,20 @@
-"""Two values of JSON data, compared leaf by leaf: each path at which they differ, with what stands there before and after."""
+"""Comparison of two values of JSON data, leaf by leaf: each path at which they differ, with both values."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 ABSENT = "(none)"
-"""What is shown for a path that only one of the two values has."""
+"""Text shown for a path that only one of the two values has."""
 
 LONGEST = 60
 _NAMES = ("name", "task", "id", "key")
 
 Leaf = tuple[str, Any, Any]
-"""A path, and what it had and has; None where it is not there."""
+"""Path, old value and new value; a value is None where the path is missing."""
 
 
 def differing(before: Any, after: Any, path: str = "") -> Iterator[Leaf]:
-    """Every leaf that differs, in order. Items of lists are told apart by their names where they have some, else by their place."""
+    """Yield every leaf that differs, in order. Items of lists are matched by name if they have names, else by position."""
     if before == after:
         return
     if isinstance(before, Mapping) and isinstance(after, Mapping):
@@ -28,7 +28,7 @@ def differing(before: Any, after: Any, path: str = "") -> Iterator[Leaf]:
 
 
 def shown(value: Any) -> str:
-    """A value on one line, cut where it is long."""
+    """Return a value on one line, cut if it is long."""
     if value is None:
         return ABSENT
     text = _flow(value)
@@ -49,7 +49,7 @@ def _is_nested(values: Sequence[Any]) -> bool:
 
 
 def _by_name(values: Sequence[Any]) -> dict[str, Any]:
-    """Items of a list by what to call them in a path: `[Job nccl]`, `[worker]`, or `[2]` where names are missing or not unique."""
+    """Return items of a list by their label in a path: `[Job nccl]`, `[worker]`, or `[2]` if names are missing or not unique."""
     names = [_name(value) for value in values]
     unique = all(names) and len(set(names)) == len(names)
     return {f"[{name if unique else number}]": value for number, (name, value) in enumerate(zip(names, values, strict=True))}
@@ -64,7 +64,7 @@ def _name(value: Any) -> str:
 
 
 def _first_line(before: str, after: str, path: str) -> Leaf:
-    """Of two long texts the first line that differs: `valuesContent line 3`."""
+    """Return the first line at which two long texts differ, with a path such as `valuesContent line 3`."""
     old, new = before.splitlines(), after.splitlines()
     number = next((at for at, (one, two) in enumerate(zip(old, new, strict=False)) if one != two), min(len(old), len(new)))
     first, second = (lines[number].strip() if number < len(lines) else None for lines in (old, new))

@@ -1,28 +1,28 @@
-"""A plan as data and as text: what each stage changes, where, what reboots, how it is rolled back."""
+"""Views of a plan as data and as text: what each stage changes, where, whether it reboots, how it is rolled back."""
 
 from typing import Any
 
 from steps.contract import plural
-from workflows.catalog import Release
+from steps.contract.host_ranges import fold
+from workflows.catalog import PlannedRelease
 from workflows.plan.model import Plan
-from workflows.spec.image_schedule import GitSource, ImageSchedule
-from workflows.spec.ranges import compress
+from workflows.spec.git_schedule import GitSchedule, GitSource
 from workflows.stages.stage import COMMAND, WEBHOOK, Approval, Stage
 
 COLUMNS = ("stage", "changes", "where", "gates", "rollback")
-"""What `rows` are made of."""
+"""Column names of `rows`."""
 
 
 def to_data(plan: Plan) -> dict[str, Any]:
-    """The plan for scripts: JSON data with stable keys, tasks with their input digests."""
+    """Return the plan for scripts: JSON data with stable keys, tasks with their input digests."""
     return {
         "cluster": plan.name,
         "owner": plan.owner,
         "revision": plan.revision,
         "targetUid": plan.target_uid,
         "digest": plan.digest,
-        **({"operation": said} if (said := operation(plan)) else {}),
-        "hosts": {"count": len(plan.hosts), "ranges": compress([host.name for host in plan.hosts])},
+        **({"operation": operation_text} if (operation_text := operation(plan)) else {}),
+        "hosts": {"count": len(plan.hosts), "ranges": fold([host.name for host in plan.hosts])},
         "releases": [_release(release) for release in plan.releases],
         "issues": [_issue(issue) for issue in plan.issues],
         "stages": [_stage(plan, stage) for stage in plan.stages],
@@ -30,23 +30,23 @@ def to_data(plan: Plan) -> dict[str, Any]:
 
 
 def operation(plan: Plan) -> str:
-    """What is done to a cluster that stands, and to which of its hosts; empty for a whole bring-up."""
+    """Return the operation on an existing cluster and its hosts as text; empty for a whole bring-up."""
     return str(plan.open_task.arguments.get("operation", ""))
 
 
 def is_targetless(plan: Plan) -> bool:
-    """Whether a plan is about no cluster and no hosts: that of a node image."""
+    """Return True if the plan has no target cluster and no hosts, as that of a node image."""
     return bool(plan.open_task.arguments.get("targetless"))
 
 
 def size(plan: Plan) -> str:
-    """How large a run is: its stages, and its hosts where it has any."""
+    """Return the size of a run as text: its number of stages, and of hosts if it has any."""
     hosts = f"{plural.count(len(plan.hosts), 'host')}, " if plan.hosts else ""
     return f"{hosts}{plural.count(len(plan.stages), 'stage')}"
 
 
 def starts(plan: Plan) -> dict[str, Any]:
-    """What starts runs without a person, as data; nothing for a narrowed plan. Beside `to_data`, whose bytes the digest names."""
+    """Return schedule and events as data; empty for a narrowed plan. They are no part of `to_data`, which the digest covers."""
     schedule, events = (plan.starts.schedule, plan.starts.events) if plan.starts else (None, ())
     timed = (
         {
@@ -54,7 +54,7 @@ def starts(plan: Plan) -> dict[str, Any]:
             "timezone": schedule.timezone,
             "startingDeadlineSeconds": int(schedule.starting_deadline.total_seconds()),
             "suspend": schedule.suspend,
-            **({"source": _source(schedule.source)} if isinstance(schedule, ImageSchedule) else {}),
+            **({"source": _source(schedule.source)} if isinstance(schedule, GitSchedule) else {}),
         }
         if schedule
         else None
@@ -67,33 +67,33 @@ def _source(source: GitSource) -> dict[str, str]:
 
 
 def issues(plan: Plan) -> list[dict[str, Any]]:
-    """Every warning that the spec has, as data: those of the plan, and those of what starts its runs."""
+    """Return every warning of the spec as data, those about schedule and events included."""
     return [_issue(issue) for issue in (*plan.issues, *(plan.starts.issues if plan.starts else ()))]
 
 
 def warnings(plan: Plan) -> list[str]:
-    """Those of what starts its runs, in a line each, with place and fix; `bringup validate` tells the others."""
-    found = plan.starts.issues if plan.starts else ()
-    return [f"{one.severity} {one.rule} {one.path}: {one.problem}; fix: {one.fix}" for one in found]
+    """Return the warnings about schedule and events, a line each with place and fix; `bringup validate` prints the others."""
+    issues_of_starts = plan.starts.issues if plan.starts else ()
+    return [f"{issue.severity} {issue.rule} {issue.path}: {issue.problem}; fix: {issue.fix}" for issue in issues_of_starts]
 
 
 def started(plan: Plan) -> list[str]:
-    """What starts runs without a person, in a line each."""
+    """Return schedule and events as text, a line each."""
     schedule, events = (plan.starts.schedule, plan.starts.events) if plan.starts else (None, ())
     lines = []
     if schedule:
-        kept = ", suspended" if schedule.suspend else ""
-        of = schedule.source if isinstance(schedule, ImageSchedule) else None
-        what = f" from branch {of.branch} of {of.repository}" if of else ""
-        lines.append(f"Argo starts it by itself{what}: {' and '.join(schedule.cron)} ({schedule.timezone}{kept})")
+        suspended = ", suspended" if schedule.suspend else ""
+        source = schedule.source if isinstance(schedule, GitSchedule) else None
+        origin = f" from branch {source.branch} of {source.repository}" if source else ""
+        lines.append(f"Argo starts it by itself{origin}: {' and '.join(schedule.cron)} ({schedule.timezone}{suspended})")
     return [*lines, *(f"Argo starts it on the event {event.name}: {event.selector}" for event in events)]
 
 
 def tree(plan: Plan) -> list[str]:
-    """The plan as an indented outline, one line an entry."""
-    doing = f"{said}, " if (said := operation(plan)) else ""
+    """Return the plan as an indented outline, one line an entry."""
+    prefix = f"{operation_text}, " if (operation_text := operation(plan)) else ""
     hosts = "" if is_targetless(plan) else f"{len(plan.hosts)} hosts, "
-    lines = [f"{plan.name} ({doing}{hosts}plan {plan.digest[:19]})"]
+    lines = [f"{plan.name} ({prefix}{hosts}plan {plan.digest[:19]})"]
     for stage in plan.stages:
         if stage.approval:
             lines.append(f"├─ approval before {stage.id}: {approval(stage.approval)}")
@@ -108,20 +108,20 @@ def tree(plan: Plan) -> list[str]:
 
 
 def approval(one: Approval) -> str:
-    """Who may approve, how, how they hear of it, and how long the run waits for them."""
-    who = ", ".join(f"{name} (signed)" if keys else name for name, keys in one.approvers.items()) or "anybody who may approve"
-    told = {WEBHOOK: ", told by webhook", COMMAND: ", told by a command of who follows the run"}.get(one.announced, "")
-    return f"{who}{told}, within {span(one.timeout_seconds)}, else the run stops"
+    """Return an approval as text: who may approve and how, how they hear of it, and how long the run waits."""
+    approvers = ", ".join(f"{name} (signed)" if keys else name for name, keys in one.approvers.items()) or "anybody who may approve"
+    channel = {WEBHOOK: ", told by webhook", COMMAND: ", told by a command of who follows the run"}.get(one.announced, "")
+    return f"{approvers}{channel}, within {span(one.timeout_seconds)}, else the run stops"
 
 
 def span(seconds: int) -> str:
-    """A span of time in the form that a spec has it: `24h`, `1h30m`, `45s`."""
+    """Return a span of time in the form of a spec: `24h`, `1h30m`, `45s`."""
     parts = ((seconds // 3600, "h"), (seconds % 3600 // 60, "m"), (seconds % 60, "s"))
     return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
 
 
 def releases(plan: Plan) -> list[str]:
-    """Each planned release with its whole life, in blocks of lines that fit a narrow terminal."""
+    """Return each planned release with source, rollout, health and rollback, in lines that fit a narrow terminal."""
     lines = []
     for release in plan.releases:
         head, *rest = _life(release)
@@ -129,7 +129,7 @@ def releases(plan: Plan) -> list[str]:
     return lines
 
 
-def _life(release: Release) -> list[str]:
+def _life(release: PlannedRelease) -> list[str]:
     parts = {
         "source": release.source,
         "rollout": release.rollout.replace("_", " "),
@@ -141,13 +141,13 @@ def _life(release: Release) -> list[str]:
 
 
 def rows(plan: Plan) -> list[tuple[str, str, str, str, str]]:
-    """The plan as table rows (`COLUMNS`): each stage, and before it the approval that it waits for."""
-    found = []
+    """Return the plan as table rows (`COLUMNS`): each stage, after the approval that it waits for."""
+    result = []
     for stage in plan.stages:
         if stage.approval:
-            found.append(("approval", f"before {stage.id}: {approval(stage.approval)}", "-", "-", "-"))
-        found.append(_row(stage))
-    return found
+            result.append(("approval", f"before {stage.id}: {approval(stage.approval)}", "-", "-", "-"))
+        result.append(_row(stage))
+    return result
 
 
 def _row(stage: Stage) -> tuple[str, str, str, str, str]:
@@ -174,7 +174,7 @@ def _stage(plan: Plan, stage: Stage) -> dict[str, Any]:
     }
 
 
-def _release(release: Release) -> dict[str, Any]:
+def _release(release: PlannedRelease) -> dict[str, Any]:
     names = ("id", "stage", "source", "version", "digest", "namespace", "rollout", "health", "rollback")
     return {name: getattr(release, name) for name in names} | {
         "values": [f"{layer.origin}: {', '.join(layer.keys)}" for layer in release.provenance]

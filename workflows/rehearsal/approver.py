@@ -1,39 +1,42 @@
-"""Answers the approvals of a rehearsal as soon as they wait, in its own name or in somebody's, and records it as such."""
+"""Automatic answers to the approvals of a rehearsal, recorded under the name that gave them."""
 
 from collections.abc import Callable
 
 from steps.contract import approval
-from workflows import places
-from workflows.engines import approvals
+from workflows import user_paths
+from workflows.engines import open_approvals
 from workflows.engines.folders import RunFolder
 from workflows.engines.local import inbox
 from workflows.engines.local.result import News, NodeNews
 from workflows.plan.model import Plan
 
 
-class NoKey(ValueError):
-    """There is no such key file."""
+class SigningKeyMissing(ValueError):
+    """The key file that should sign approvals does not exist."""
 
 
-def check(plan: Plan, name: str, key: str = "") -> None:
-    """Whether this name and key can answer the plan's approvals, before anything runs. Raises NotAllowed, NoKey."""
-    approvals.check_name(name, ())
+def check_approver(plan: Plan, name: str, key: str = "") -> None:
+    """Raise NotAllowed or SigningKeyMissing if this name and key cannot answer the plan's approvals."""
+    open_approvals.check_name(name, ())
     for stage in plan.stages:
         if stage.approval:
-            approvals.check_name(name, stage.approval.approvers)
-    if key and not places.expanded(key).is_file():
-        raise NoKey(f"no key file {key} to sign approvals with")
+            open_approvals.check_name(name, stage.approval.approvers)
+    if key and not user_paths.expand_home(key).is_file():
+        raise SigningKeyMissing(f"there is no key file {key} to sign approvals with")
 
 
-def opener(folder: RunFolder, name: str = approval.REHEARSAL, key: str = "") -> Callable[[News], None]:
-    """An observer that passes each approval when it opens. `name` must be allowed to; `key` signs where the spec lists keys."""
+def approving_observer(folder: RunFolder, name: str = approval.REHEARSAL, key: str = "") -> Callable[[News], None]:
+    """Return an observer that passes each approval as soon as it opens.
+
+    `name` must be an allowed approver. `key` is the file that signs approvals where the spec lists approvers' keys.
+    """
 
     def observe(news: News) -> None:
-        if isinstance(news, NodeNews) and news.waits and news.node.name.startswith(approvals.PREFIX):
-            one = approvals.read(folder, news.node.name)
-            given = approvals.parameters(one, approval.PASS, name)
+        if isinstance(news, NodeNews) and news.waits and news.node.name.startswith(open_approvals.PREFIX):
+            open_approval = open_approvals.read_approval(folder, news.node.name)
+            parameters = open_approvals.parameters(open_approval, approval.PASS, name)
             if key:
-                approvals.sign(folder, one, name, key)
-            inbox.send(folder.engine, "approve", node=news.node.name, parameters=given, message=f"approved by {name}")
+                open_approvals.sign(folder, open_approval, name, key)
+            inbox.send(folder.engine, "approve", node=news.node.name, parameters=parameters, message=f"approved by {name}")
 
     return observe

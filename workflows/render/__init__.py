@@ -1,1 +1,1 @@
-"""Turn a plan into manifests and check them (compile side)."""
+"""Rendering of a plan into manifests, and the checks of those manifests (compile side)."""

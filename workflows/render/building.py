@@ -1,8 +1,8 @@
-"""What pods of verb `build` have beyond all others: the builder image, root with the rights to mount, room for test machines.
+"""Pods of verb `build`: the builder image, root with the capabilities to mount, and memory for test machines.
 
 Node images are built over overlays in mount namespaces, as files of many owners. So these pods are root with `CAPABILITIES`, and
-without two profiles: AppArmor's usual one lets nobody mount, that of seccomp lets nobody change the root of a mount namespace, as
-sandboxes do. A namespace takes such pods at the privileged level of Pod Security alone. They are not privileged themselves:
+run without two profiles: AppArmor's default forbids mounts, and seccomp's default forbids to change the root of a mount namespace,
+as sandboxes do. A namespace must allow such pods at the privileged level of Pod Security. The pods themselves are not privileged:
 they see no device of the node, and cannot change their own root.
 """
 
@@ -26,21 +26,24 @@ CAPABILITIES: Final = (
     "SYS_ADMIN",
     "SYS_CHROOT",
 )
-"""Root over the files and processes of an image (what scripts of packages expect), mounts and namespaces (SYS_ADMIN), the loopback
-of a network namespace (NET_ADMIN), and taking all that away again from what runs in a sandbox (SETPCAP)."""
+"""Capabilities of a build: root over files and processes of an image (package scripts expect that), and four special ones.
+
+SYS_ADMIN is for mounts and namespaces, NET_ADMIN for the loopback of a network namespace, SETPCAP to drop capabilities in a
+sandbox.
+"""
 MEMORY_MIB: Final = 1024
-"""What a build takes for itself."""
+"""Memory in MiB that a build requests for itself."""
 MOST_MIB: Final = 8192
-"""The most that it may take: squashfs and initrd are packed side by side, and tests write to memory."""
+"""Memory limit of a build in MiB: squashfs and initrd are packed side by side, and tests write to memory."""
 
 
-def builds(one: Task) -> bool:
-    """Whether a task's pod is of this kind."""
-    return one.verb is Verb.BUILD
+def builds(task: Task) -> bool:
+    """Return True if the task's pod is a build pod."""
+    return task.verb is Verb.BUILD
 
 
 def security() -> m.SecurityContext:
-    """Of the container. Kubernetes refuses to add SYS_ADMIN where privileges may not grow."""
+    """Return the container's security context. Kubernetes refuses SYS_ADMIN together with `allowPrivilegeEscalation: false`."""
     return m.SecurityContext(
         run_as_user=0,
         run_as_group=0,
@@ -52,9 +55,9 @@ def security() -> m.SecurityContext:
     )
 
 
-def resources(one: Task) -> m.ResourceRequirements:
-    """Test machines take the memory that the spec gives them, beside the build's own."""
-    machines = int(one.arguments.get("machines", 0)) * int(one.arguments.get("memory_mib", 0))
+def resources(task: Task) -> m.ResourceRequirements:
+    """Return requests and limits: the build's own memory, plus that of the spec's test machines."""
+    machines = int(task.arguments.get("machines", 0)) * int(task.arguments.get("memory_mib", 0))
     return m.ResourceRequirements(
         requests={"cpu": m.Quantity(root="500m"), "memory": m.Quantity(root=f"{machines + MEMORY_MIB}Mi")},
         limits={"memory": m.Quantity(root=f"{machines + MOST_MIB}Mi")},

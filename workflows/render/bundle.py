@@ -1,4 +1,4 @@
-"""Plan → everything that is submitted: WorkflowTemplate, Workflow, RBAC, the ConfigMaps of tasks and fleet, and what starts it."""
+"""Everything that is submitted for a plan: WorkflowTemplate, Workflow, RBAC, the ConfigMaps of tasks and fleet, and its starts."""
 
 import base64
 from collections.abc import Callable
@@ -15,16 +15,16 @@ from workflows.render.steps import Settings
 
 Object = dict[str, Any]
 Build = Callable[[Plan, Settings], WorkflowTemplate]
-"""`build` of one of the four pipeline modules."""
+"""Type of `build` of the four pipeline modules."""
 
 
 class RenderError(ValueError):
-    """What was rendered is not what Argo would read; the message names the place. Always a bug of ours."""
+    """Error for a manifest that Argo would read differently; the message names the place. Always a bug of bringup."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bundle:
-    """What one plan renders to. `template` and `workflow` do not depend on how many nodes there are; the ConfigMaps do."""
+    """The manifests of one plan. `template` and `workflow` do not depend on the number of nodes; the ConfigMaps do."""
 
     template: Object
     workflow: Object
@@ -32,22 +32,25 @@ class Bundle:
     target_rbac: tuple[Object, ...]
     config_maps: tuple[Object, ...]
     starts: tuple[Object, ...] | None = None
-    """What starts runs without a person; None for a narrowed plan, which leaves that alone."""
+    """CronWorkflow, event bindings and their accounts; None for a narrowed plan, which leaves those of the whole plan alone."""
 
     def files(self) -> dict[str, str]:
-        """File name → YAML, as `bringup render` writes them."""
-        found = {
+        """Return file name → YAML, as `bringup render` writes them."""
+        result = {
             "workflowtemplate.yaml": to_yaml(self.template),
             "workflow.yaml": to_yaml(self.workflow),
             "rbac.yaml": to_yaml(*self.rbac),
             "target-rbac.yaml": to_yaml(*self.target_rbac),
             "configmaps.yaml": to_yaml(*self.config_maps),
         }
-        return found | ({"starts.yaml": to_yaml(*self.starts)} if self.starts else {})
+        return result | ({"starts.yaml": to_yaml(*self.starts)} if self.starts else {})
 
 
 def render(plan: Plan, build: Build, settings: Settings | None = None) -> Bundle:
-    """Render one pipeline, e.g. `workflows.bringup.build`; deterministic. Raises RenderError when Argo would drop a field."""
+    """Return the manifests of one pipeline, e.g. `workflows.bringup.build`; deterministic.
+
+    Raises RenderError if Argo would drop a field.
+    """
     chosen = settings or Settings()
     template = build(plan, chosen).to_dict()
     workflow = {
@@ -71,7 +74,8 @@ def render(plan: Plan, build: Build, settings: Settings | None = None) -> Bundle
 
 
 def to_yaml(*objects: Object) -> str:
-    """YAML documents with keys in the given order and no folded lines, so that `{{ }}` stays on one line."""
+    """Return YAML documents with keys in the given order and no folded lines, so that `{{ }}` stays on one line."""
+    # libyaml's dumper is several times faster than PyYAML's own, where it is built in
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     return yaml.dump_all(objects, Dumper=dumper, sort_keys=False, width=10**9, explicit_start=len(objects) > 1)
 

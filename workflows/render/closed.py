@@ -1,6 +1,7 @@
 """The closed-schema check: a rendered field that Argo's models do not know is an error, never dropped in silence.
 
-Hera's generated models ignore unknown fields (hera_argo §1.3), so the rendered data is walked beside them.
+Hera's generated models ignore unknown fields, so the rendered data is walked beside the models (`steps/docs/facts/argo.md`, Hera
+and the models of Argo).
 """
 
 import types
@@ -15,7 +16,7 @@ NEWER: dict[str, frozenset[str]] = {
     "Template": frozenset({"pendingTimeout", "podResources", "resourceClaims"}),
     "WorkflowSpec": frozenset({"podResources", "resourceClaims", "executorPlugins"}),
 }
-"""Fields of Argo Workflows 4.1 that Hera 7.1's models do not have yet (hera_argo §1.2)."""
+"""Fields of Argo Workflows 4.1 that the models of Hera 7.1, made from Argo 4.0, do not have yet."""
 
 _MODELS: dict[str, type[BaseModel]] = {
     "Workflow": m.Workflow,
@@ -26,7 +27,10 @@ _MODELS: dict[str, type[BaseModel]] = {
 
 
 def unknown_fields(manifest: dict[str, Any]) -> tuple[str, ...]:
-    """Paths of all fields that no model knows, such as `spec.templates[2].dag.tasks[0].depend`; kinds that are not Argo's pass."""
+    """Return the paths of all fields that no model knows, such as `spec.templates[2].dag.tasks[0].depend`.
+
+    Kinds that are not Argo's have no such fields.
+    """
     model = _MODELS.get(str(manifest.get("kind")))
     return tuple(_walk(manifest, model, "")) if model else ()
 
@@ -52,15 +56,15 @@ def _fields(value: dict[str, Any], kind: type[BaseModel], path: str) -> Iterator
         known[field.alias or name] = field.annotation
     newer = NEWER.get(kind.__name__, frozenset())
     for key, item in value.items():
-        here = f"{path}.{key}".lstrip(".")
+        field_path = f"{path}.{key}".lstrip(".")
         if key in known:
-            yield from _walk(item, known[key], here)
+            yield from _walk(item, known[key], field_path)
         elif key not in newer:
-            yield here
+            yield field_path
 
 
 def _plain(kind: Any) -> Any:
-    """A type without Annotated and Optional; of a union the first model."""
+    """Return a type without Annotated and Optional; for a union, its first model."""
     while True:
         origin = typing.get_origin(kind)
         if origin is typing.Annotated:

@@ -1,26 +1,27 @@
-"""Stage → Hera DAG template, and the run's own templates: approvals and the exit handler."""
+"""Hera DAG templates of stages, and the templates of approvals."""
 
 from hera.workflows import DAG, Container, Parameter, Suspend, Task
 from hera.workflows import models as m
 
 from steps.contract import approval
-from steps.contract.stages import image_standing
+from steps.contract.shortcut import Shortcut
 from workflows.render import names, steps
 from workflows.render.secret_volumes import SecretVolumes
 from workflows.stages.stage import Stage, Step, When
 
 _ENDED = ("Succeeded", "Failed", "Errored", "Skipped", "Omitted")
 SHARD_LISTS = ("shards", "agents")
-"""What `open` hands out and stages take in."""
+"""Lists of shard numbers that `open` outputs and stages take as inputs."""
 
 
 def stage(one: Stage, settings: steps.Settings, secrets: SecretVolumes) -> DAG:
-    """The DAG of one stage. Its judge is its only leaf, so the judge alone decides the stage's phase."""
-    templates = {step.name: steps.step_container(step, settings, secrets) for step in one.steps}
+    """Return the DAG of one stage. Its judge is its only leaf, so the judge alone decides the stage's phase."""
+    templates = {step.name: steps.step_container(one, step, settings, secrets) for step in one.steps}
     with DAG(
         name=names.dashed(one.id),
         inputs=[Parameter(name=name) for name in SHARD_LISTS],
         outputs=_outputs(one) or None,
+        # the judge must still run after a task has failed
         fail_fast=False,
         parallelism=one.parallelism or None,
     ) as dag:
@@ -30,18 +31,18 @@ def stage(one: Stage, settings: steps.Settings, secrets: SecretVolumes) -> DAG:
 
 
 def _outputs(one: Stage) -> list[Parameter]:
-    """What the stages after it read: whether anything is left to do."""
-    if one.id != image_standing.ID:
+    """Return the output of a stage with a shortcut, which later stages read; none for other stages."""
+    if one.shortcut is None:
         return []
-    told = f"{{{{tasks.{names.dashed(image_standing.TASK)}.outputs.parameters.{image_standing.OUTPUT}}}}}"
-    source = m.ValueFrom(parameter=told, default=image_standing.CHANGED)
-    return [Parameter(name=image_standing.OUTPUT, value_from=source)]
+    output = f"{{{{tasks.{names.dashed(one.shortcut.task)}.outputs.parameters.{one.shortcut.output}}}}}"
+    source = m.ValueFrom(parameter=output, default=one.shortcut.proceed)
+    return [Parameter(name=one.shortcut.output, value_from=source)]
 
 
-def something_changed() -> str:
-    """The condition of the first stage after that one; those behind it are omitted with it."""
-    told = f"tasks.{names.dashed(image_standing.ID)}.outputs.parameters.{image_standing.OUTPUT}"
-    return f"{{{{{told}}}}} == {image_standing.CHANGED}"
+def proceeds(shortcut: Shortcut) -> str:
+    """Return the condition under which the stage after one with a shortcut starts; all later stages are omitted with it."""
+    output = f"tasks.{names.dashed(shortcut.stage)}.outputs.parameters.{shortcut.output}"
+    return f"{{{{{output}}}}} == {shortcut.proceed}"
 
 
 def _task(step: Step, template: Container) -> None:
@@ -59,12 +60,16 @@ def _depends(step: Step) -> str:
 
 
 def ended(name: str) -> str:
-    """The condition that a task has ended, however that was."""
-    return "(" + " || ".join(f"{name}.{how}" for how in _ENDED) + ")"
+    """Return the condition that a task has ended, in whatever way."""
+    return "(" + " || ".join(f"{name}.{phase}" for phase in _ENDED) + ")"
 
 
 def approve(one: Stage) -> Suspend:
-    """The approval before a stage: its parameters default to no approval, so a time-out is none (hera_argo §2.4)."""
+    """Return the suspend node before a stage.
+
+    Its parameters default to no approval, because Argo marks a suspend node that timed out as succeeded
+    (`steps/docs/facts/argo.md`, Argo Workflows: approvals).
+    """
     assert one.approval is not None
     return Suspend(
         name=f"{approval.NODE_PREFIX}{names.dashed(one.id)}",

@@ -1,7 +1,7 @@
-"""What a schedule of a node image starts: one pod that reads a branch, and submits the build of what stands there.
+"""The pod that a node image's schedule starts: it reads a branch, and submits the build of what it finds there.
 
-It alone has a token of home: its account may submit runs, not change who may do what, nor what starts runs. What the installed spec
-names of Secrets, and whose approval it asks for, are among its arguments: no commit changes them.
+This pod alone has a token of home. Its account may submit runs; it may not change rights, schedules or events. The Secrets that the
+installed spec names, and its approvers, are arguments of the pod, so that no commit changes them.
 """
 
 from collections.abc import Mapping
@@ -13,19 +13,19 @@ from hera.workflows import models as m
 from steps.contract import paths
 from workflows.plan.model import Plan
 from workflows.render import rbac, steps
-from workflows.render.grammar.patches import ARGOS_CONTAINERS
+from workflows.render.grammar.field_rules import ARGOS_CONTAINERS
 from workflows.spec.fields import SecretKey
-from workflows.spec.image_schedule import GitSource
+from workflows.spec.git_schedule import GitSource
 
 Object = dict[str, Any]
 COMMAND: Final = ("python", "-m", "workflows")
 VERB: Final = ("image", "from-git")
-"""What the one container runs, and its first arguments."""
+"""Command of the one container, and its first arguments."""
 ENTRYPOINT: Final = "from-git"
 ROOM: Final = "1Gi"
-"""Of the folder for what is fetched and laid out."""
+"""Size of the folder for fetched and unpacked files."""
 SECONDS: Final = 900
-"""After which the pod ends: image pull, a slow Git server, an API server that is away for a while."""
+"""Time after which the pod ends: image pull, a slow Git server, an API server that is away for a while."""
 RIGHTS: rbac.Rights = {
     ("argoproj.io", "workflowtemplates"): frozenset({"get", "create", "patch"}),
     ("argoproj.io", "workflows"): frozenset({"get", "list", "create", "patch"}),
@@ -33,27 +33,27 @@ RIGHTS: rbac.Rights = {
     ("", "serviceaccounts"): frozenset({"get"}),
     ("", "persistentvolumeclaims"): frozenset({"get"}),
 }
-"""What a submission asks of home; no Secrets, since the spec names those that pods mount."""
+"""Rights in home that a submission needs. There are none on Secrets: the spec names those that pods mount."""
 
 
 def account_name(name: str) -> str:
-    """The account of the pod."""
+    """Return the name of the pod's account."""
     return f"bringup-schedule-{name}"
 
 
 def secrets_of(plan: Plan) -> tuple[str, ...]:
-    """The keys of Secrets that pods of a plan mount, as `SECRET/KEY`."""
+    """Return the keys of Secrets that pods of a plan mount, as `SECRET/KEY`."""
     return tuple(sorted({f"{file.secret}/{file.key}" for file in plan.secrets if file.secret}))
 
 
 def approvers_of(plan: Plan) -> tuple[str, ...]:
-    """Whose approval a plan asks for, each with the key that signs it, if any."""
-    asked = [stage.approval.approvers for stage in plan.stages if stage.approval is not None]
-    return tuple(sorted(" ".join([name, *keys]) for one in asked for name, keys in one.items()))
+    """Return the approvers of a plan, each with the key that signs the approval, if any."""
+    per_stage = [stage.approval.approvers for stage in plan.stages if stage.approval is not None]
+    return tuple(sorted(" ".join([name, *keys]) for approvers in per_stage for name, keys in approvers.items()))
 
 
 def account(name: str, labels: Mapping[str, str], space: str) -> list[Object]:
-    """Account, Role and binding. The token is mounted because the account says so: Argo leaves that to it."""
+    """Return account, Role and binding. The account asks for a mounted token itself, because the Workflow leaves that to it."""
     own = rbac.account(account_name(name), space)
     own["automountServiceAccountToken"] = True
     own["metadata"]["labels"] = dict(labels)
@@ -61,7 +61,10 @@ def account(name: str, labels: Mapping[str, str], space: str) -> list[Object]:
 
 
 def workflow_spec(plan: Plan, source: GitSource, settings: steps.Settings) -> Object:
-    """The spec of the Workflow that the schedule of an image starts; one at a time, also where a person starts it beside."""
+    """Return the spec of the Workflow that an image's schedule starts.
+
+    A mutex admits one at a time, also beside one that a person starts.
+    """
     name = plan.name
     with Workflow(
         generate_name=f"{name}-",
@@ -75,7 +78,7 @@ def workflow_spec(plan: Plan, source: GitSource, settings: steps.Settings) -> Ob
         affinity=steps.placement(),
         synchronization=m.Synchronization(mutexes=[m.Mutex(name=f"starts-{name}")]),
         volumes=[m.Volume(name="out", empty_dir=m.EmptyDirVolumeSource(size_limit=m.Quantity(root=ROOM))), *_volumes(source)],
-    ) as made:
+    ) as workflow:
         Container(
             name=ENTRYPOINT,
             image=settings.builder,
@@ -88,26 +91,30 @@ def workflow_spec(plan: Plan, source: GitSource, settings: steps.Settings) -> Ob
             retry_strategy=steps.retry(),
             resources=steps.resources(),
             security_context=steps.security(),
-            termination_message_policy="FallbackToLogsOnError",  # its last sentence becomes the Workflow's message
+            # the last line of the log becomes the message of the Workflow
+            termination_message_policy="FallbackToLogsOnError",
         )
-    spec: Object = made.to_dict()["spec"]
+    spec: Object = workflow.to_dict()["spec"]
     return spec
 
 
 def _arguments(plan: Plan, source: GitSource, settings: steps.Settings) -> list[str]:
-    opened = ["--secrets", f"{paths.ROOT}/secrets"] if source.secrets else []
+    folder = ["--secrets", f"{paths.ROOT}/secrets"] if source.secrets else []
     images = ["--image", settings.image, "--builder-image", settings.builder]
-    where = ["--branch", source.branch, "--name", plan.name, "--namespace", settings.namespace]
-    used = [word for key in secrets_of(plan) for word in ("--may-use", key)]
-    asked = [word for who in approvers_of(plan) for word in ("--approver", who)]
+    options = ["--branch", source.branch, "--name", plan.name, "--namespace", settings.namespace]
+    secrets = [word for key in secrets_of(plan) for word in ("--may-use", key)]
+    approvers = [word for approver in approvers_of(plan) for word in ("--approver", approver)]
     owner = ["--starter", "{{workflow.name}}"]
-    return [*VERB, *where, *images, *opened, *used, *asked, *owner, "--", source.repository, source.path]
+    return [*VERB, *options, *images, *folder, *secrets, *approvers, *owner, "--", source.repository, source.path]
 
 
 def _environment(settings: steps.Settings) -> list[Env]:
-    """The folder for what a command remembers, and by which Secret nodes pull the images of the runs that it starts."""
-    told = {"BRINGUP_HOME": f"{paths.ROOT}/out", **({"BRINGUP_PULL_SECRET": settings.pull_secret} if settings.pull_secret else {})}
-    return [Env(name=key, value=value) for key, value in told.items()]
+    """Return the environment: the folder for the command's state, and the pull secret for the runs that it starts."""
+    values = {
+        "BRINGUP_HOME": f"{paths.ROOT}/out",
+        **({"BRINGUP_PULL_SECRET": settings.pull_secret} if settings.pull_secret else {}),
+    }
+    return [Env(name=key, value=value) for key, value in values.items()]
 
 
 def _mounts(source: GitSource) -> list[m.VolumeMount]:
@@ -116,11 +123,11 @@ def _mounts(source: GitSource) -> list[m.VolumeMount]:
 
 
 def _volumes(source: GitSource) -> list[m.Volume]:
-    """What opens the repository, each under the name of its key in the spec."""
+    """Return the volume with the repository's credentials, each under the name of its key in the spec."""
     if not source.secrets:
         return []
-    found = [m.VolumeProjection(secret=_projected(name, key)) for name, key in source.secrets.items()]
-    return [m.Volume(name="secrets", projected=m.ProjectedVolumeSource(sources=found, default_mode=0o400))]
+    projections = [m.VolumeProjection(secret=_projected(name, key)) for name, key in source.secrets.items()]
+    return [m.Volume(name="secrets", projected=m.ProjectedVolumeSource(sources=projections, default_mode=0o400))]
 
 
 def _projected(name: str, key: SecretKey) -> m.SecretProjection:

@@ -1,14 +1,18 @@
-"""The house profile of the linter: what our own manifests keep beyond the grammar (design §4): each breach one sentence."""
+"""The house profile of the linter: rules for bringup's own manifests beyond the grammar. Each breach is one sentence.
+
+Containers run only `python -m steps VERB`, paths start with /bringup, outputs fail closed, and Argo's executor has one account with
+a token Secret.
+"""
 
 import re
 from collections.abc import Iterator
 from typing import Any
 
-from steps.contract import approval, paths, task
+from steps.contract import approval, paths, shortcut, task
 from steps.contract.exit import RETRY_EXPRESSION
-from steps.contract.stages import image_standing
 from workflows.render import from_git
 from workflows.render.building import CAPABILITIES
+from workflows.stages import EVERY
 
 Object = dict[str, Any]
 COMMAND = ["python", "-m", "steps"]
@@ -17,48 +21,48 @@ SAFE_DEFAULTS = {
     "verdict": "inconclusive",
     "shards": "[]",
     "agents": "[]",
-    image_standing.OUTPUT: image_standing.CHANGED,
+    **{one.output: one.proceed for one in shortcut.declared(EVERY)},
     **approval.PARAMETERS,
 }
-"""Every output parameter that a manifest of ours may have, with the default that lets nothing pass."""
+"""Every output parameter that a manifest may have, with the default that lets nothing pass."""
 
 _NEVER = ("privileged", "procMount", "seLinuxOptions")
-"""What no container of ours says of its security."""
+"""Fields of a security context that no container sets."""
 _OUTPUT_OF = re.compile(r"\{\{=?\s*tasks\.([A-Za-z0-9_-]+)\.outputs\.")
 _ALLOWED_ABSOLUTE = f"{paths.ROOT}/"
 
 
 def breaches(template: Object) -> tuple[str, ...]:
-    """Every breach of the house profile in a WorkflowTemplate or Workflow, with its place."""
+    """Return every breach of the house profile in a WorkflowTemplate or Workflow, with its place."""
     spec = template.get("spec", {})
-    found = [*_exit_handler(spec), *_executor(spec)]
-    for number, one in enumerate(spec.get("templates", ())):
-        where = f"spec.templates[{number}] ({one.get('name')})"
-        found += [f"{where}: {problem}" for problem in _template(one)]
-    return tuple(found)
+    result = [*_exit_handler(spec), *_executor(spec)]
+    for number, entry in enumerate(spec.get("templates", ())):
+        place = f"spec.templates[{number}] ({entry.get('name')})"
+        result += [f"{place}: {problem}" for problem in _template(entry)]
+    return tuple(result)
 
 
 def starting_breaches(workflow: Object) -> tuple[str, ...]:
-    """The same of what a node image's schedule starts, the one Workflow of ours that is no pipeline: one pod, which submits a run.
+    """Return the breaches in the Workflow that a node image's schedule starts: one pod, which submits a run.
 
-    It alone may have a token of home; it has no verb, and nothing to report or seal.
+    The pod alone may have a token of home. It has no verb, and nothing to report or seal.
     """
     spec = workflow["spec"]
     templates: list[Object] = spec.get("templates") or []
     if len(templates) != 1 or "container" not in templates[0]:
         return ("spec.templates: a Workflow that starts a run is one container",)
-    found = [] if (spec.get("executor") or {}).get("serviceAccountName") else ["spec.executor.serviceAccountName is missing"]
+    result = [] if (spec.get("executor") or {}).get("serviceAccountName") else ["spec.executor.serviceAccountName is missing"]
     container = templates[0]["container"]
     if container.get("command") != list(from_git.COMMAND) or tuple(container.get("args") or ())[:2] != from_git.VERB:
-        found.append(f"spec.templates[0]: command must be {' '.join([*from_git.COMMAND, *from_git.VERB])}")
-    found += [f"spec.templates[0]: {problem}" for problem in _pod(templates[0])]
-    return tuple(found)
+        result.append(f"spec.templates[0]: command must be {' '.join([*from_git.COMMAND, *from_git.VERB])}")
+    result += [f"spec.templates[0]: {problem}" for problem in _pod(templates[0])]
+    return tuple(result)
 
 
-def _pod(one: Object) -> Iterator[str]:
-    yield from _kept_in(one)
-    yield from _security(one["container"].get("securityContext") or {}, builds=False)
-    yield from _outputs(one)
+def _pod(template: Object) -> Iterator[str]:
+    yield from _kept_in(template)
+    yield from _security(template["container"].get("securityContext") or {}, builds=False)
+    yield from _outputs(template)
 
 
 def _exit_handler(spec: Object) -> Iterator[str]:
@@ -69,39 +73,41 @@ def _exit_handler(spec: Object) -> Iterator[str]:
 
 
 def _executor(spec: Object) -> Iterator[str]:
-    """Only where pods are made: a Workflow that refers to a WorkflowTemplate takes all of it from there."""
+    """Yield breaches about tokens, only where pods are made: a Workflow with `workflowTemplateRef` takes these fields from
+    there.
+    """
     if spec.get("templates") and spec.get("automountServiceAccountToken") is not False:
         yield "spec.automountServiceAccountToken must be false: a step needs no token of home"
     elif spec.get("templates") and not (spec.get("executor") or {}).get("serviceAccountName"):
         yield "spec.executor.serviceAccountName is missing: without it Argo makes no pod that has no mounted token"
 
 
-def _template(one: Object) -> Iterator[str]:
-    if "container" in one:
-        yield from _container(one)
-    if "suspend" in one:
-        yield from _suspend(one)
-    if "dag" in one:
-        yield from _dag(one)
-    if "script" in one:
+def _template(template: Object) -> Iterator[str]:
+    if "container" in template:
+        yield from _container(template)
+    if "suspend" in template:
+        yield from _suspend(template)
+    if "dag" in template:
+        yield from _dag(template)
+    if "script" in template:
         yield "a script has no place in a manifest of ours; use `python -m steps VERB`"
-    yield from _outputs(one)
+    yield from _outputs(template)
 
 
-def _container(one: Object) -> Iterator[str]:
-    container = one["container"]
+def _container(template: Object) -> Iterator[str]:
+    container = template["container"]
     arguments = [str(argument) for argument in container.get("args") or ()]
     if container.get("command") != COMMAND:
         yield f"command {container.get('command')} must be {COMMAND}"
     elif not arguments or arguments[0] not in VERBS:
         yield f"{arguments[:1]} is no verb; verbs are {', '.join(sorted(VERBS))}"
-    yield from _kept_in(one)
+    yield from _kept_in(template)
     yield from _security(container.get("securityContext") or {}, builds=arguments[:1] == [task.Verb.BUILD.value])
 
 
-def _kept_in(one: Object) -> Iterator[str]:
-    """Where a container may write, how long it may take, and when it is tried again."""
-    container = one["container"]
+def _kept_in(template: Object) -> Iterator[str]:
+    """Yield breaches about the places a container may write to, its time limit, and its retries."""
+    container = template["container"]
     arguments = [str(argument) for argument in container.get("args") or ()]
     for text in (*arguments, *(str(entry.get("value", "")) for entry in container.get("env") or ())):
         if text.startswith("/") and not text.startswith(_ALLOWED_ABSOLUTE):
@@ -109,46 +115,48 @@ def _kept_in(one: Object) -> Iterator[str]:
     for mount in container.get("volumeMounts") or ():
         if not str(mount.get("mountPath", "")).startswith(_ALLOWED_ABSOLUTE):
             yield f"mount {mount.get('mountPath')} must lie below {_ALLOWED_ABSOLUTE}"
-    if RETRY_EXPRESSION not in str((one.get("retryStrategy") or {}).get("expression", "")):
+    if RETRY_EXPRESSION not in str((template.get("retryStrategy") or {}).get("expression", "")):
         yield f"retryStrategy.expression must hold `{RETRY_EXPRESSION}`: the exit code decides the retry"
-    if ((one.get("retryStrategy") or {}).get("backoff") or {}).get("maxDuration"):
+    if ((template.get("retryStrategy") or {}).get("backoff") or {}).get("maxDuration"):
         yield "retryStrategy.backoff.maxDuration counts from the first attempt's start: a long task gets no second one; use cap"
-    if not one.get("activeDeadlineSeconds"):
+    if not template.get("activeDeadlineSeconds"):
         yield "activeDeadlineSeconds is missing: a pod that hangs must end"
 
 
-def _security(told: Object, *, builds: bool) -> Iterator[str]:
-    """Only verb `build` is root with capabilities, and not with all of them."""
-    added = set((told.get("capabilities") or {}).get("add") or ())
+def _security(context: Object, *, builds: bool) -> Iterator[str]:
+    """Yield breaches of the security context: only verb `build` is root with capabilities, and not with all of them."""
+    added = set((context.get("capabilities") or {}).get("add") or ())
     allowed = set(CAPABILITIES) if builds else set()
-    if told.keys() & set(_NEVER) or not added <= allowed:
-        names = sorted(told.keys() & set(_NEVER)) + sorted(added - allowed)
+    if context.keys() & set(_NEVER) or not added <= allowed:
+        names = sorted(context.keys() & set(_NEVER)) + sorted(added - allowed)
         yield f"securityContext: {', '.join(names)} is more than its verb needs"
-    root = told.get("runAsUser") == 0 or told.get("runAsNonRoot") is False or told.get("allowPrivilegeEscalation")
-    if not builds and (root or told.get("appArmorProfile") or told.get("seccompProfile")):
+    root = context.get("runAsUser") == 0 or context.get("runAsNonRoot") is False or context.get("allowPrivilegeEscalation")
+    if not builds and (root or context.get("appArmorProfile") or context.get("seccompProfile")):
         yield "securityContext: only verb build is root, or goes without AppArmor and seccomp"
 
 
-def _suspend(one: Object) -> Iterator[str]:
-    given = {str(entry.get("name")): entry.get("valueFrom") or {} for entry in (one.get("outputs") or {}).get("parameters") or ()}
+def _suspend(template: Object) -> Iterator[str]:
+    sources = {
+        str(entry.get("name")): entry.get("valueFrom") or {} for entry in (template.get("outputs") or {}).get("parameters") or ()
+    }
     for name, default in approval.PARAMETERS.items():
-        source = given.get(name, {})
+        source = sources.get(name, {})
         if "supplied" not in source or source.get("default") != default:
             yield f"approval output {name} must be supplied with default {default}: a time-out must approve nothing"
-    if not one["suspend"].get("duration"):
+    if not template["suspend"].get("duration"):
         yield "suspend.duration is missing: a forgotten approval must end"
 
 
-def _dag(one: Object) -> Iterator[str]:
-    tasks = {str(entry.get("name")): entry for entry in one["dag"].get("tasks") or ()}
+def _dag(template: Object) -> Iterator[str]:
+    tasks = {str(entry.get("name")): entry for entry in template["dag"].get("tasks") or ()}
     for name, entry in tasks.items():
         for read in _OUTPUT_OF.findall(str(entry)):
             if tasks.get(read, {}).get("when"):
                 yield f"task {name} reads an output of {read}, which has `when` and may leave none; use `depends` instead"
 
 
-def _outputs(one: Object) -> Iterator[str]:
-    for entry in (one.get("outputs") or {}).get("parameters") or ():
+def _outputs(template: Object) -> Iterator[str]:
+    for entry in (template.get("outputs") or {}).get("parameters") or ():
         name, source = str(entry.get("name")), entry.get("valueFrom") or {}
         if name not in SAFE_DEFAULTS:
             yield f"output {name} is not among {', '.join(SAFE_DEFAULTS)}: outputs are enums, shard numbers and digests only"

@@ -7,10 +7,9 @@ from hera.workflows import DAG, Parameter, Task, WorkflowTemplate
 from hera.workflows import models as m
 
 from steps.contract import approval
-from steps.contract.stages import image_standing
 from workflows.plan.model import Plan
 from workflows.render import dags, names, steps
-from workflows.render.grammar.patches import ARGOS_CONTAINERS
+from workflows.render.grammar.field_rules import ARGOS_CONTAINERS
 from workflows.render.secret_volumes import SecretVolumes
 from workflows.stages.stage import Stage
 
@@ -18,7 +17,7 @@ FINISH = "finish"
 
 
 def pipeline(kind: str, plan: Plan, stages: Iterable[Stage], settings: steps.Settings) -> WorkflowTemplate:
-    """The WorkflowTemplate of one pipeline over the stages it names. One run at a time for each cluster (mutex)."""
+    """Return the WorkflowTemplate of one pipeline over the given stages. A mutex admits one run at a time for each cluster."""
     ordered, secrets, settings = tuple(stages), SecretVolumes(plan), replace(settings, proxies=plan.proxies)
     labels = {"bringup/pipeline": kind, "bringup/cluster": plan.name}
     notes = {"bringup/plan": plan.digest, "bringup/owner": plan.owner, "bringup/revision": plan.revision}
@@ -27,7 +26,7 @@ def pipeline(kind: str, plan: Plan, stages: Iterable[Stage], settings: steps.Set
         namespace=settings.namespace,
         labels=labels,
         annotations=notes,
-        workflow_metadata=m.WorkflowMetadata(labels=labels, annotations=notes),  # also of runs that `argo submit --from` makes
+        workflow_metadata=m.WorkflowMetadata(labels=labels, annotations=notes),  # for runs that `argo submit --from` creates
         entrypoint=kind,
         on_exit=FINISH,
         arguments=[Parameter(name="reuse", value="none"), Parameter(name="source", value="none")],
@@ -42,7 +41,7 @@ def pipeline(kind: str, plan: Plan, stages: Iterable[Stage], settings: steps.Set
         affinity=steps.placement(),
         volumes=steps.volumes(plan.inputs, settings, secrets),
     )
-    with template:  # Hera adds every template that is made in here
+    with template:  # Hera adds every template that is created in this context
         steps.container(plan.open_task, settings, secrets)
         for stage in ordered:
             if stage.approval is not None:
@@ -66,14 +65,15 @@ def _main(kind: str, plan: Plan, stages: tuple[Stage, ...]) -> None:
             if stage.approval is not None:
                 ready = _approval(name, ready, announced=stage.id in plan.announce_tasks)
             Task(name=name, template=name, depends=ready, when=when, arguments=shards)
-            ready, when = f"{name}.Succeeded", dags.something_changed() if stage.id == image_standing.ID else None
+            # only the stage after one with a shortcut has a condition: Argo omits the later stages with it
+            ready, when = f"{name}.Succeeded", dags.proceeds(stage.shortcut) if stage.shortcut else None
 
 
 def _approval(stage: str, ready: str, *, announced: bool) -> str:
-    """The wait for a person before a stage, and the check of the answer; the condition under which the stage starts.
+    """Add the wait for a person before a stage and the check of the answer; return the condition under which the stage starts.
 
-    It is announced beside the wait. The stage comes after both, because a task that nothing comes after decides how the whole run
-    ends; whether the announcement succeeded plays no part.
+    The announcement runs beside the wait, and its success plays no part. The stage comes after both, because a DAG task without a
+    successor decides how the whole run ends.
     """
     approve, confirm = f"{approval.NODE_PREFIX}{stage}", f"{approval.CONFIRM}-{stage}"
     answer = [Parameter(name=name, value=f"{{{{tasks.{approve}.outputs.parameters.{name}}}}}") for name in approval.PARAMETERS]
@@ -86,11 +86,14 @@ def _approval(stage: str, ready: str, *, announced: bool) -> str:
 
 
 def _finish(plan: Plan, settings: steps.Settings, secrets: SecretVolumes) -> None:
-    """The exit handler: report, then seal, whatever happened; both are best effort there (hera_argo §2.5)."""
+    """Add the exit handler: report, then seal, however the run went. Argo does not run it after `terminate`, so both are best
+    effort.
+    """
     report, seal = plan.end_tasks
     steps.container(report, settings, secrets, inputs=("status",))
     steps.container(seal, settings, secrets, inputs=("status",))
     status = [Parameter(name="status", value="{{workflow.status}}")]
+    # seal must run even if report failed
     with DAG(name=FINISH, fail_fast=False):
         Task(name="report", template=names.template("run", "report"), arguments=status)
         ended = "report.Succeeded || report.Failed || report.Errored"

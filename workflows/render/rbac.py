@@ -1,4 +1,6 @@
-"""Who may do what: in home Argo's executor, an account a verb without rights, who submits; on the target an account a task."""
+"""Accounts and roles: in home for Argo's executor, for each verb (without rights) and for submitters; on the target for
+each task.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +13,7 @@ from workflows.stages.stage import Rule
 
 Object = dict[str, Any]
 Rights = dict[tuple[str, str], frozenset[str]]
-"""(API group, resource) → verbs."""
+"""Rights by (API group, resource), each with its verbs."""
 
 RBAC = "rbac.authorization.k8s.io"
 TARGET_NAMESPACE = "bringup"
@@ -36,8 +38,11 @@ ESCALATIONS = (
     ),
     (("argoproj.io", "workflows"), frozenset({"create"}), "may create Workflows: uses every account and Secret of this namespace"),
 )
-"""Rights that give more than they name: the helm-controller installs whatever a HelmChart names with its own rights, Argo CD
-whatever an Application names and its project allows; a Workflow runs with the account that it names and mounts what it names."""
+"""Rights that give more than they name.
+
+The helm-controller installs whatever a HelmChart names, with its own rights. Argo CD installs whatever an Application names and its
+project allows. A Workflow runs with the account that it names, and mounts what it names.
+"""
 
 
 SUBMITTER = "bringup-submitter"
@@ -60,14 +65,17 @@ SUBMITTER_RIGHTS: Rights = {
     ("", "persistentvolumeclaims"): frozenset({"get"}),
     ("apps", "deployments"): frozenset({"list"}),
 }
-"""What the commands ask of home. Task results are among it because nobody may grant what he has not, and an installation grants the
-executor's. Deployments tell the version of the controller, where that runs in the same namespace; else `--argo-version` does."""
+"""Rights in home that the commands need.
+
+Task results are included because nobody may grant rights that he has not, and an installation grants the executor's. Deployments
+show the controller's version if it runs in the same namespace; otherwise `--argo-version` says it.
+"""
 
 
 def home(plan: Plan, settings: steps.Settings) -> list[Object]:
-    """What home gets: Argo's own containers may report task results; the accounts of the verbs may do nothing there.
+    """Return the objects for home: Argo's own containers may report task results; the verbs' accounts have no rights there.
 
-    A pod without a mounted token needs the executor's token as a Secret: Argo refuses to make the pod otherwise.
+    A pod without a mounted token needs the executor's token as a Secret: Argo refuses to create the pod otherwise.
     """
     results: Rights = {("argoproj.io", "workflowtaskresults"): frozenset({"create", "patch"})}
     executor = account(steps.EXECUTOR, settings.namespace)
@@ -80,12 +88,12 @@ def home(plan: Plan, settings: steps.Settings) -> list[Object]:
 
 
 def submitter(namespace: str) -> Object:
-    """The Role for whoever runs bring-ups in this home; bound to nobody."""
+    """Return the Role for people who run bring-ups in this home; it is bound to nobody."""
     return role({"name": SUBMITTER, "namespace": namespace}, SUBMITTER_RIGHTS)
 
 
 def token(owner: Object) -> Object:
-    """The account's long-lived token, under the name by which Argo looks for it; Kubernetes fills it in."""
+    """Return the account's long-lived token under the name by which Argo looks for it; Kubernetes fills it in."""
     meta = owner["metadata"]
     return {
         "apiVersion": "v1",
@@ -100,20 +108,21 @@ def token(owner: Object) -> Object:
 
 
 def target(plan: Plan) -> list[Object]:
-    """What a target could get: Namespaces, then for each task that has rules there a ServiceAccount and its bound roles; the
-    opening of a plan with plays, which holds the target before them, and the seal, which gives it free, have those of a claim. No
-    run installs or uses them, since steps act as the user of the kubeconfig that they are given: they say what that user needs, for
-    review, and for a site that makes a kubeconfig of its own.
+    """Return the accounts and roles that a target could get: namespaces first, then a ServiceAccount and roles for each task.
+
+    The first task of a plan with plays takes the target's lease and the last one releases it; they get the rights of a claim. No
+    run installs or uses these objects, since steps act as the user of their kubeconfig: they show what that user needs, for review
+    and for sites that make a kubeconfig of their own.
 
     Rules without namespaces become a ClusterRole, the others one Role in each of their namespaces; all are called
-    `bringup-STAGE-TASK`. A Role can be applied only where its namespace exists, also where a stage makes that namespace later: the
-    Namespaces come first, bare, so that the labels of the stage's own server-side apply are added to them.
+    `bringup-STAGE-TASK`. A Role needs its namespace to exist, even if a stage creates it later. So the Namespaces come first, bare,
+    and the stage's own server-side apply adds labels to them.
     """
     objects: list[Object] = []
     spaces = {TARGET_NAMESPACE}
     tasks = [(stage.id, step.name, step.rules) for stage in plan.stages for step in stage.steps]
     ends = (*((plan.open_task,) if plan.open_task.arguments.get("ssh") else ()), plan.end_tasks[-1])
-    for stage_id, name, rules in (*tasks, *((one.stage, one.name, CLAIM) for one in ends)):
+    for stage_id, name, rules in (*tasks, *((task.stage, task.name, CLAIM) for task in ends)):
         merged = merge(rules)
         if not merged:
             continue
@@ -124,36 +133,36 @@ def target(plan: Plan) -> list[Object]:
             spaces.add(space)
     if not any(rules for _, _, rules in tasks):
         return []
-    made = sorted(spaces - BUILT_IN - {CLUSTER_WIDE})
-    return [*({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}} for space in made), *objects]
+    namespaces = sorted(spaces - BUILT_IN - {CLUSTER_WIDE})
+    return [*({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}} for space in namespaces), *objects]
 
 
 def merge(rules: Iterable[Rule]) -> dict[str, Rights]:
-    """Namespace (CLUSTER_WIDE first) → rights: every right once, and in no namespace what holds cluster-wide anyway."""
-    found: dict[str, defaultdict[tuple[str, str], set[str]]] = {}
+    """Return namespace (CLUSTER_WIDE first) → rights: each right once, and in no namespace if it holds cluster-wide anyway."""
+    by_namespace: dict[str, defaultdict[tuple[str, str], set[str]]] = {}
     for rule in rules:
         for space in rule.namespaces or (CLUSTER_WIDE,):
-            rights = found.setdefault(space, defaultdict(set))
+            rights = by_namespace.setdefault(space, defaultdict(set))
             for key in ((group, resource) for group in rule.groups for resource in rule.resources):
                 rights[key].update(rule.verbs)
-    everywhere: Mapping[tuple[str, str], set[str]] = found.get(CLUSTER_WIDE, {})
+    everywhere: Mapping[tuple[str, str], set[str]] = by_namespace.get(CLUSTER_WIDE, {})
     merged: dict[str, Rights] = {}
-    for space in sorted(found):
+    for space in sorted(by_namespace):
         covered = everywhere if space != CLUSTER_WIDE else {}
-        left = {key: frozenset(verbs - covered.get(key, set())) for key, verbs in sorted(found[space].items())}
-        if any(left.values()):
-            merged[space] = {key: verbs for key, verbs in left.items() if verbs}
+        remaining = {key: frozenset(verbs - covered.get(key, set())) for key, verbs in sorted(by_namespace[space].items())}
+        if any(remaining.values()):
+            merged[space] = {key: verbs for key, verbs in remaining.items() if verbs}
     return merged
 
 
 def account(name: str, namespace: str) -> Object:
-    """A ServiceAccount whose token no pod gets unasked."""
+    """Return a ServiceAccount whose token is mounted in no pod unless the pod asks for it."""
     meta = {"name": name, "namespace": namespace}
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta, "automountServiceAccountToken": False}
 
 
 def granted(owner: Object, namespace: str, rights: Rights) -> Iterator[Object]:
-    """A role with these rights, and its binding to the account; the role says so where it gives more than it names."""
+    """Yield a role with these rights and its binding to the account; an annotation warns if the role gives more than it names."""
     subject = owner["metadata"]
     scope = "Cluster" if namespace == CLUSTER_WIDE else ""
     meta: Object = {"name": subject["name"]}
@@ -172,7 +181,7 @@ def granted(owner: Object, namespace: str, rights: Rights) -> Iterator[Object]:
 
 
 def role(meta: Object, rights: Rights) -> Object:
-    """A Role, or a ClusterRole where `meta` names no namespace."""
+    """Return a Role, or a ClusterRole if `meta` names no namespace."""
     notes = [note for key, verbs, note in ESCALATIONS if rights.get(key, frozenset()) & verbs]
     noted = {**meta, "annotations": {"bringup/note": "; ".join(notes)}} if notes else meta
     kind = "Role" if "namespace" in meta else "ClusterRole"
@@ -180,7 +189,7 @@ def role(meta: Object, rights: Rights) -> Object:
 
 
 def _rules(rights: Rights) -> list[Object]:
-    """As few rules as say it: resources of one group with the same verbs share one."""
+    """Return as few rules as possible: resources of one group with the same verbs share one."""
     shared: defaultdict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
     for (group, resource), verbs in rights.items():
         shared[group, tuple(sorted(verbs))].append(resource)

@@ -1,7 +1,7 @@
-"""Which secret files the pod of each task gets: those that its task names, and the kubeconfig where its verb acts on the target.
+"""Volumes with the secret files of each task's pod: those that its task names, and the kubeconfig if its verb acts on the target.
 
-Every pod has its own at the one place below ROOT; tasks that need the same share a volume. A pod that needs none has no such mount.
-What a pod takes out of its log and records is what it has here, and what its run keeps in the store.
+Every pod mounts them at the same place below ROOT. Tasks that need the same files share a volume, and a pod that needs none has no
+mount. A pod redacts the content of these files, and of files that its run keeps in the store, in its log and records.
 """
 
 from collections.abc import Iterator
@@ -19,18 +19,19 @@ FOLDER = "secrets"
 _NO_TARGET = {Verb.ANNOUNCE, Verb.BUILD, Verb.CONFIRM, Verb.PUBLISH, Verb.REPORT}
 """Verbs that read and write nothing in the target."""
 _NAMED = {Verb.ANNOUNCE: ("webhook", "ca"), Verb.CONFIRM: (), Verb.REPORT: ()}
-"""Verbs whose other arguments are words of people, which may be names of secret files by chance: the arguments that name one."""
+"""Arguments that name secret files, for verbs whose other arguments are free words that could equal a file's name by chance."""
 
 
-def needed(one: Task, files: tuple[SecretFile, ...]) -> tuple[str, ...]:
-    """Names of the secret files that a task is told, sorted: whatever its arguments and expectations give by such a name."""
+def needed(task: Task, files: tuple[SecretFile, ...]) -> tuple[str, ...]:
+    """Return the sorted names of the secret files that a task needs: all that its arguments and expectations name."""
     known = {file.name for file in files}
-    if one.verb in _NAMED:
-        told = {str(one.arguments[name]) for name in _NAMED[one.verb] if name in one.arguments}
+    if task.verb in _NAMED:
+        texts = {str(task.arguments[name]) for name in _NAMED[task.verb] if name in task.arguments}
     else:
-        told = set(_texts([one.arguments, one.expectations]))
-    told |= set() if one.verb in _NO_TARGET else {KUBECONFIG}
-    return tuple(sorted(known & told))
+        # any text that equals a file's name counts, so no verb's argument shape has to be known here
+        texts = set(_texts([task.arguments, task.expectations]))
+    texts |= set() if task.verb in _NO_TARGET else {KUBECONFIG}
+    return tuple(sorted(known & texts))
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -51,14 +52,14 @@ class SecretVolumes:
         self._plan = plan
         self._sets = list(dict.fromkeys(chosen for one in plan.tasks if (chosen := needed(one, plan.secrets))))
 
-    def mounts(self, one: Task) -> list[m.VolumeMount]:
-        """What the container of a task mounts: nothing, or its one volume."""
-        chosen = needed(one, self._plan.secrets)
+    def mounts(self, task: Task) -> list[m.VolumeMount]:
+        """Return the mounts of a task's container: none, or its one volume."""
+        chosen = needed(task, self._plan.secrets)
         place = f"{paths.ROOT}/{FOLDER}"
         return [m.VolumeMount(name=self._name(chosen), mount_path=place, read_only=True)] if chosen else []
 
     def volumes(self) -> list[m.Volume]:
-        """All of them; Argo gives a pod those that it mounts (`addVolumeReferences`)."""
+        """Return all volumes; Argo gives a pod only those that it mounts (`addVolumeReferences`)."""
         return [
             m.Volume(name=self._name(chosen), projected=m.ProjectedVolumeSource(sources=self._sources(chosen), default_mode=0o400))
             for chosen in self._sets
@@ -68,24 +69,29 @@ class SecretVolumes:
         return f"{FOLDER}-{self._sets.index(chosen) + 1}"
 
     def _sources(self, chosen: tuple[str, ...]) -> list[m.VolumeProjection]:
-        """Keys of Kubernetes Secrets as the spec names them, all others from one Secret made at submit, or one ConfigMap where they
-        are public."""
-        named: dict[str, list[m.KeyToPath]] = {}
+        """Return the sources of a set: keys of Secrets that the spec names, one ConfigMap for public files, one Secret for the
+        rest.
+
+        bringup makes that Secret at submit.
+        """
+        by_secret: dict[str, list[m.KeyToPath]] = {}
         public = [name for name in chosen if name in self._plan.public]
         for file in self._plan.secrets:
             if file.name in chosen and file.name not in public:
                 secret = file.secret or f"bringup-secrets-{names.short(self._plan.inputs)}"
-                named.setdefault(secret, []).append(m.KeyToPath(key=file.key or file.name, path=file.name))
-        found = [
+                by_secret.setdefault(secret, []).append(m.KeyToPath(key=file.key or file.name, path=file.name))
+        projections = [
             m.VolumeProjection(secret=m.SecretProjection(name=secret, items=items, optional=True))
-            for secret, items in sorted(named.items())
+            for secret, items in sorted(by_secret.items())
         ]
         if public:
-            told = m.ConfigMapProjection(name=public_name(self._plan), items=[m.KeyToPath(key=name, path=name) for name in public])
-            found.append(m.VolumeProjection(config_map=told))
-        return found
+            public_files = m.ConfigMapProjection(
+                name=public_name(self._plan), items=[m.KeyToPath(key=name, path=name) for name in public]
+            )
+            projections.append(m.VolumeProjection(config_map=public_files))
+        return projections
 
 
 def public_name(plan: Plan) -> str:
-    """The ConfigMap of the files that are no secrets."""
+    """Return the name of the ConfigMap with the files that are no secrets."""
     return f"bringup-public-{names.short(plan.inputs)}"

@@ -1,8 +1,8 @@
-"""What starts runs without a person: a CronWorkflow for the schedule, a WorkflowEventBinding for each event, and their account.
+"""Objects that start runs without a person: a CronWorkflow for the schedule, a WorkflowEventBinding for each event, an account.
 
-They submit the plan's own WorkflowTemplate by reference, so that what they start is what `bringup run` starts. But a node image's
-schedule starts a pod that reads the newest state from Git (`from_git`). Names come from the cluster, not from the plan, so
-that a new revision replaces them. Facts: hera_argo §2.6.
+They submit the plan's own WorkflowTemplate by reference, so they start the same as `bringup run`. A node image's schedule instead
+starts a pod that reads the newest state from Git (`from_git`). Names come from the cluster, not from the plan, so that a new
+revision replaces the objects. Facts: `steps/docs/facts/argo.md`, Argo Workflows: triggers.
 """
 
 from typing import Any
@@ -11,57 +11,69 @@ import msgspec
 
 from workflows.plan.model import Plan
 from workflows.render import from_git, rbac, steps
-from workflows.spec.image_schedule import ImageSchedule
-from workflows.spec.schedule import Event, Schedule
+from workflows.spec.git_schedule import GitSchedule
+from workflows.spec.schedule import EventTrigger, Schedule
 
 Object = dict[str, Any]
 API = "argoproj.io/v1alpha1"
 KEPT = 14
-"""Ended runs of a schedule whose Workflows stay, of those that succeeded and of those that did not: two weeks of a nightly one, at
-1 MiB each at the most. Argo's defaults are 3 and 1; with a Workflow goes what `status` and `logs` tell of its run. Those of an
-image only start runs; each owns its run and what was installed for that alone, which go with it."""
+"""Number of ended Workflows of a schedule that stay, of succeeded and of failed ones each: two weeks of a nightly schedule.
+
+Each takes 1 MiB at most. Argo's defaults are 3 and 1. Once a Workflow is deleted, `status` and `logs` know nothing of its run. A
+Workflow of an image's schedule owns the run that it started and the objects installed for it, which are deleted with it.
+"""
 STARTS = "bringup/starts"
-"""Label of a Workflow that only starts a run: the pipeline of that."""
+"""Label of a Workflow that only starts a run; its value is the pipeline of that run."""
 EVENT_RIGHTS: rbac.Rights = {
     ("argoproj.io", "workflows"): frozenset({"create"}),
     ("argoproj.io", "workfloweventbindings"): frozenset({"list"}),
     ("argoproj.io", "workflowtemplates"): frozenset({"get"}),
 }
-"""Argo's server acts with the sender's own rights: it looks for the binding, reads the template, and creates the Workflow."""
+"""Rights of an event's sender. Argo's server acts with them: it looks up the binding, reads the template, creates the Workflow."""
 
 
 def cron_name(kind: str, cluster: str) -> str:
-    """Name of a cluster's CronWorkflow: at most 48 characters, 52 are allowed since runs get a time behind it."""
+    """Return the name of a cluster's CronWorkflow, at most 48 characters. Argo allows 52, since names of runs get a time
+    appended.
+    """
     return f"{kind}-{cluster}"
 
 
 def account_name(cluster: str) -> str:
-    """The account with whose token events are sent."""
+    """Return the name of the account with whose token events are sent."""
     return f"bringup-events-{cluster}"
 
 
 def starts(plan: Plan, template: Object, settings: steps.Settings) -> tuple[Object, ...] | None:
-    """The objects for a plan and its WorkflowTemplate, accounts first; None where the plan is narrowed and leaves them alone."""
+    """Return the objects for a plan and its WorkflowTemplate, accounts first; None for a narrowed plan, which leaves them alone."""
     if plan.starts is None:
         return None
-    found, schedule = _account(plan, template) if plan.starts.events else [], plan.starts.schedule
-    if isinstance(schedule, ImageSchedule):
-        found += [*from_git.account(plan.name, _labels(template), settings.namespace), _reading(plan, template, schedule, settings)]
+    objects, schedule = _account(plan, template) if plan.starts.events else [], plan.starts.schedule
+    if isinstance(schedule, GitSchedule):
+        objects += [
+            *from_git.account(plan.name, _labels(template), settings.namespace),
+            _reading(plan, template, schedule, settings),
+        ]
     elif schedule is not None:
-        found.append(_cron(plan, template, schedule))
-    return (*found, *(_binding(plan, template, event) for event in plan.starts.events))
+        objects.append(_cron(plan, template, schedule))
+    return (*objects, *(_binding(plan, template, event) for event in plan.starts.events))
 
 
 def workflow(manifest: Object) -> Object | None:
-    """The Workflow that one of them makes, for the linter; None for what makes none."""
+    """Return the Workflow that a CronWorkflow or event binding makes, for the linter; None for other kinds."""
     spec = manifest.get("spec", {})
     if manifest["kind"] == "CronWorkflow":
-        made = spec["workflowSpec"]
+        workflow_spec = spec["workflowSpec"]
     elif manifest["kind"] == "WorkflowEventBinding":
-        made = {part: spec["submit"][part] for part in ("workflowTemplateRef", "arguments")}
+        workflow_spec = {part: spec["submit"][part] for part in ("workflowTemplateRef", "arguments")}
     else:
         return None
-    return {"apiVersion": API, "kind": "Workflow", "metadata": {"generateName": f"{manifest['metadata']['name']}-"}, "spec": made}
+    return {
+        "apiVersion": API,
+        "kind": "Workflow",
+        "metadata": {"generateName": f"{manifest['metadata']['name']}-"},
+        "spec": workflow_spec,
+    }
 
 
 def _labels(template: Object) -> dict[str, str]:
@@ -82,8 +94,8 @@ def _cron(plan: Plan, template: Object, schedule: Schedule) -> Object:
     return _cron_workflow(plan, template, schedule, started)
 
 
-def _reading(plan: Plan, template: Object, schedule: ImageSchedule, settings: steps.Settings) -> Object:
-    """What it starts is no run of the pipeline itself, and has another label: else it would supersede itself."""
+def _reading(plan: Plan, template: Object, schedule: GitSchedule, settings: steps.Settings) -> Object:
+    """Return the CronWorkflow of a node image. Its Workflows get another label than runs: otherwise one would supersede itself."""
     annotations = {key: value for key, value in template["metadata"]["annotations"].items() if key != "bringup/plan"}
     labels = _labels(template)
     started = {
@@ -94,10 +106,11 @@ def _reading(plan: Plan, template: Object, schedule: ImageSchedule, settings: st
 
 
 def _cron_workflow(plan: Plan, template: Object, schedule: Schedule, started: Object) -> Object:
-    """`suspend` is written only where the spec says so: elsewhere it belongs to who suspends the schedule on the cluster.
+    """Return a CronWorkflow.
 
-    It has no annotations of its own: at each tick Argo writes all of them back as it has read them, and would own one that an
-    installation changed meanwhile (cron/operator.go, persistUpdate): the next installation then ends in a conflict.
+    `suspend` is written only if the spec sets it; otherwise it belongs to whoever suspends the schedule on the cluster. The object
+    has no annotations of its own: at each tick Argo writes back all that it has read (cron/operator.go, persistUpdate). It would
+    then own an annotation that an installation changed meanwhile, and the next installation would end in a conflict.
     """
     kind = template["metadata"]["labels"]["bringup/pipeline"]
     spec: Object = {
@@ -117,10 +130,12 @@ def _cron_workflow(plan: Plan, template: Object, schedule: Schedule, started: Ob
     }
 
 
-def _binding(plan: Plan, template: Object, event: Event) -> Object:
-    """Labels and annotations of what an event submits are expressions to Argo, hence the quotes; nothing of the event enters."""
-    told = {"bringup/plan": plan.digest}
-    metadata = {"labels": _quoted(_labels(template)), "annotations": _quoted(told)}
+def _binding(plan: Plan, template: Object, event: EventTrigger) -> Object:
+    """Return the binding of an event. Argo reads labels and annotations as expressions, hence the quotes; nothing of the event
+    enters.
+    """
+    annotations = {"bringup/plan": plan.digest}
+    metadata = {"labels": _quoted(_labels(template)), "annotations": _quoted(annotations)}
     return {
         "apiVersion": API,
         "kind": "WorkflowEventBinding",
@@ -139,7 +154,7 @@ def _quoted(values: dict[str, str]) -> dict[str, str]:
 
 
 def _account(plan: Plan, template: Object) -> list[Object]:
-    """The events' account, its token where Argo's server looks for it, and its Role in home."""
+    """Return the account of the events, its token where Argo's server looks for it, and its Role in home."""
     space = template["metadata"]["namespace"]
     account = rbac.account(account_name(plan.name), space)
     account["metadata"]["labels"] = _labels(template)

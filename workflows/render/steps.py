@@ -1,5 +1,7 @@
-"""Task → Hera Container template: one command, the five folders, retries by exit code, a deadline, little privilege (but for
-verb `build`: `building`)."""
+"""Hera Container templates of tasks: one command, the five folders, retries by exit code, a deadline, few privileges.
+
+Pods of verb `build` have more privileges (see `building`).
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,22 +12,23 @@ from hera.workflows import models as m
 from steps import __version__
 from steps.contract import paths, task
 from steps.contract.exit import RETRY_EXPRESSION
-from steps.contract.stages import image_lock, image_standing
 from workflows.render import building, names
 from workflows.render.secret_volumes import FOLDER, SecretVolumes
 from workflows.spec.derived import GROUP_LABEL
-from workflows.stages.stage import Step
+from workflows.stages.stage import Stage, Step
 
 RETRY_LIMIT = 3
 RETRY_FIRST, RETRY_FACTOR, RETRY_MOST = "10s", 2, "5m"
-"""Waits between two attempts, growing to the last. No `maxDuration`: that counts the attempts' own time too, and would end the
-second attempt of every task that takes longer (argo_conformance `retry-backoff-max`)."""
+"""Waits between two attempts, growing up to the last value.
+
+There is no `maxDuration`: Argo counts the attempts' own time too, and would end the second attempt of every longer task.
+"""
 DEADLINE_MARGIN = 900
 """Seconds beyond the task's own deadline (image pull, start, diagnosis, clean-up) after which the engine ends the pod."""
 ANNOUNCE_MARGIN = 240
-"""The same for an announcement, which the stage comes after: nothing to diagnose or clean, an image that may be slow."""
+"""Seconds beyond an announcement's deadline, kept short because the stage waits for it: nothing to diagnose, one image pull."""
 LOG_READABLE = "60s"
-"""How long the pod of a step that succeeded stays, so that who follows its log reads the end."""
+"""Time for which the pod of a successful step stays, so that a process that follows its log reads the end."""
 EXECUTOR = "bringup-executor"
 """The account of Argo's own containers, which report each step's result; the step's container itself gets no token."""
 USER = 8737
@@ -41,15 +44,12 @@ OUTPUTS = {
     "announce": {"verdict": "inconclusive"},
     "confirm": {"verdict": "inconclusive"},
 }
-"""Output parameters by verb with their fail-closed defaults (design §4): enums and lists of shard numbers only."""
-STANDING = {image_standing.OUTPUT: image_standing.CHANGED}
-"""The same of the one task that says whether anything is left to do: where it cannot tell, everything is."""
+"""Output parameters by verb with their fail-closed defaults: enums and lists of shard numbers only, never free text."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What an installation chooses: namespace of home, the step image, the image of pods that build node images, the Secret by
-    which nodes pull both, the store's volume claim."""
+    """Choices of an installation: namespace of home, images of steps and of builds, their pull secret, the store's volume claim."""
 
     namespace: str = "bringup"
     image: str = f"bringup-steps:{__version__}"
@@ -57,13 +57,24 @@ class Settings:
     pull_secret: str = ""
     store_claim: str = "bringup-store"
     proxies: Mapping[str, str] = field(default_factory=dict)
-    """Not of the installation but of the spec: what tasks that fetch have in their environment."""
+    """Proxy variables of tasks that fetch; they come from the spec, not from the installation."""
 
 
 def container(
-    one: task.Task, settings: Settings, secrets: SecretVolumes, *, inputs: tuple[str, ...] = (), fanned: bool = False
+    one: task.Task,
+    settings: Settings,
+    secrets: SecretVolumes,
+    *,
+    inputs: tuple[str, ...] = (),
+    outputs: Mapping[str, str] | None = None,
+    fanned: bool = False,
+    downloads: bool = False,
 ) -> Container:
-    """The template of one task. `inputs` are workflow inputs handed on by `--input`; `fanned` adds the shard."""
+    """Return the template of one task.
+
+    `inputs` are workflow inputs handed on by `--input`. `outputs` are its output parameters with their defaults, by default those
+    of its verb. `fanned` adds the shard, `downloads` the proxies of the spec.
+    """
     parameters = [Parameter(name="shard")] if fanned else []
     parameters += [Parameter(name=name) for name in inputs]
     arguments = [one.verb.value, "--task", f"{paths.ROOT}/tasks/{task.file_name(one.stage, one.name)}"]
@@ -77,8 +88,12 @@ def container(
         command=["python", "-m", "steps"],
         args=arguments,
         inputs=parameters or None,
-        outputs=[_output(name, default) for name, default in _outputs(one).items()] or None,
-        env=_environment(one.verb) + (variables(settings.proxies) if fetches(one) else []),
+        outputs=[
+            _output(name, default) for name, default in (OUTPUTS.get(one.verb.value, {}) if outputs is None else outputs).items()
+        ]
+        or None,
+        # a webhook may lie outside of the site, so announcements get the proxies too
+        env=_environment(one.verb) + (variables(settings.proxies) if downloads or one.verb is task.Verb.ANNOUNCE else []),
         volume_mounts=_mounts(secrets.mounts(one)),
         active_deadline_seconds=one.deadline_seconds + (ANNOUNCE_MARGIN if one.verb is task.Verb.ANNOUNCE else DEADLINE_MARGIN),
         retry_strategy=retry(),
@@ -88,52 +103,55 @@ def container(
     )
 
 
-def fetches(one: task.Task) -> bool:
-    """Whether a task reaches what lies outside by HTTP, beside Kubernetes APIs, which no task reaches by a proxy."""
-    return one.verb is task.Verb.ANNOUNCE or (one.stage, one.name) == (image_lock.ID, image_lock.TASK)
-
-
-def variables(told: Mapping[str, str]) -> list[Env]:
-    """As a container has them."""
-    return [Env(name=name, value=value) for name, value in told.items()]
+def variables(values: Mapping[str, str]) -> list[Env]:
+    """Return variables as entries of a container's environment."""
+    return [Env(name=name, value=value) for name, value in values.items()]
 
 
 PLAYING = ("1Gi", "3Gi")
-"""Memory of a play, asked for and at most. Ansible has a process for each of 50 hosts: 0.8 GiB where each does one small thing, 1.2
-where facts are gathered; what a role of the site registers or loops over comes on top, in each of them."""
+"""Memory of a play, requested and at most.
+
+Ansible has a process for each of 50 hosts: 0.8 GiB if each does one small thing, 1.2 GiB if facts are gathered. Data that a site's
+own role registers or loops over comes on top, in each process.
+"""
 OTHERS = ("256Mi", "1Gi")
 
 
 def resources(verb: task.Verb | None = None) -> m.ResourceRequirements:
-    """Of a container that builds nothing."""
-    asked, most = PLAYING if verb is task.Verb.PLAY else OTHERS
+    """Return requests and limits of a container that builds nothing."""
+    requested, limit = PLAYING if verb is task.Verb.PLAY else OTHERS
     return m.ResourceRequirements(
-        requests={"cpu": m.Quantity(root="100m"), "memory": m.Quantity(root=asked)},
-        limits={"memory": m.Quantity(root=most)},
+        requests={"cpu": m.Quantity(root="100m"), "memory": m.Quantity(root=requested)},
+        limits={"memory": m.Quantity(root=limit)},
     )
 
 
 def security() -> m.SecurityContext:
-    """Of a container that builds nothing: no rights beyond its files."""
+    """Return the security context of a container that builds nothing: no rights beyond its files."""
     return m.SecurityContext(
         allow_privilege_escalation=False, read_only_root_filesystem=True, capabilities=m.Capabilities(drop=["ALL"])
     )
 
 
-def step_container(step: Step, settings: Settings, secrets: SecretVolumes) -> Container:
-    """The template of one task of a stage."""
-    return container(step.task, settings, secrets, fanned=bool(step.fan_out))
+def step_container(stage: Stage, step: Step, settings: Settings, secrets: SecretVolumes) -> Container:
+    """Return the template of one task of a stage."""
+    decides = stage.shortcut is not None and stage.shortcut.task == step.name
+    # the default is to proceed: a task without a result must not skip the later stages
+    outputs = {stage.shortcut.output: stage.shortcut.proceed} if stage.shortcut and decides else None
+    downloads = step.name in stage.downloads
+    return container(step.task, settings, secrets, outputs=outputs, fanned=bool(step.fan_out), downloads=downloads)
 
 
 def account(verb: str) -> str:
-    """ServiceAccount in home of all pods of one verb."""
+    """Return the ServiceAccount in home of all pods of one verb."""
     return f"bringup-{verb}"
 
 
 def retry() -> m.RetryStrategy:
-    """Again on exit code 75 and on a lost pod (which is an Error, never a Failure: hera_argo §2.5); a few times, ever later."""
+    """Return the retry strategy: up to three retries on exit code 75 and on a lost pod, with growing waits."""
     return m.RetryStrategy(
         limit=m.IntOrString(root=RETRY_LIMIT),
+        # Argo reports a lost pod as Error, never as Failure (steps/docs/facts/argo.md, Argo Workflows: control flow)
         retry_policy="Always",
         expression=f"{RETRY_EXPRESSION} || lastRetry.status == 'Error'",
         backoff=m.Backoff(duration=RETRY_FIRST, factor=m.IntOrString(root=RETRY_FACTOR), cap=RETRY_MOST),
@@ -141,16 +159,17 @@ def retry() -> m.RetryStrategy:
 
 
 def pod_security() -> m.PodSecurityContext:
-    """What the restricted level of Pod Security asks of a pod, beside what each container has."""
+    """Return the pod's security context that Pod Security's restricted level requires, beside each container's own."""
     return m.PodSecurityContext(
         run_as_non_root=True, run_as_user=USER, fs_group=USER, seccomp_profile=m.SeccompProfile(type="RuntimeDefault")
     )
 
 
 def placement() -> m.Affinity:
-    """Away from nodes that a bring-up changes, which it may reboot under the pod. A wish, no demand: home may have no other nodes.
+    """Return a preference for nodes that no bring-up changes, since those may reboot under the pod.
 
-    It names the label and no nodes: the manifest stays as large at 10,000 of them.
+    It is no requirement, because home may have no other nodes. It names a label and no nodes, so the manifest stays small at 10,000
+    nodes.
     """
     unmanaged = m.NodeSelectorRequirement(key=GROUP_LABEL, operator="DoesNotExist")
     term = m.PreferredSchedulingTerm(weight=100, preference=m.NodeSelectorTerm(match_expressions=[unmanaged]))
@@ -158,7 +177,8 @@ def placement() -> m.Affinity:
 
 
 def volumes(inputs: str, settings: Settings, secrets: SecretVolumes) -> list[m.Volume]:
-    """The five folders: tasks and fleet of this plan, the store, a scratch folder, and secrets by who needs them."""
+    """Return the volumes of the five folders: tasks and fleet of this plan, the store, a scratch folder, and secrets by set."""
+    # ConfigMaps are immutable and named by digest: a plan that is installed later never changes this one
     short = names.short(inputs)
     return [
         m.Volume(name="tasks", config_map=m.ConfigMapVolumeSource(name=f"bringup-tasks-{short}")),
@@ -169,17 +189,14 @@ def volumes(inputs: str, settings: Settings, secrets: SecretVolumes) -> list[m.V
     ]
 
 
-def _outputs(one: task.Task) -> dict[str, str]:
-    asks = (one.stage, one.name) == (image_standing.ID, image_standing.TASK)
-    return STANDING if asks else OUTPUTS.get(one.verb.value, {})
-
-
 def _output(name: str, default: str) -> Parameter:
     return Parameter(name=name, value_from=m.ValueFrom(path=f"{paths.ROOT}/out/{name}", default=default))
 
 
 def _environment(verb: task.Verb) -> list[Env]:
-    """`open` alone is told where the spec came from: it keeps that for all; `announce` the namespace, for the command it tells."""
+    """Return the environment of a task: `open` alone gets the spec's source, which it records; `announce` alone gets the
+    namespace.
+    """
     space = [Env(name=paths.NAMESPACE, value="{{workflow.namespace}}")] if verb is task.Verb.ANNOUNCE else []
     source = [Env(name=paths.SOURCE, value="{{workflow.parameters.source}}")] if verb is task.Verb.OPEN else []
     fixed = variables(paths.ENVIRONMENT)

@@ -1,20 +1,20 @@
-"""The spec: what a user writes in `cluster.yaml`, read into frozen models, with every error at once.
+"""The spec of one cluster: what a user writes in `cluster.yaml`, read into frozen models with all errors at once.
 
-`load` reads `cluster.yaml`; `load_factory`, `load_stack` and `load_image` read the other three. All raise `SpecErrors` (exit
-code 64). `json_schema` is for editors, `starter` is what `bringup init` writes, `OUT_OF_SCOPE` lists what is refused by name.
-Compatibility rules are in `workflows.spec.compat`; `workflows.catalog.check` runs them with the catalog's releases.
+`load` reads `cluster.yaml`; `load_factory` and `load_stack` read the factory and stack specs; node images have theirs in
+`workflows.nodeimage`. All raise `SpecErrors`, exit code 64. `json_schema` returns the schema for editors, `starter` the text that
+`bringup init` writes, and `OUT_OF_SCOPE` lists the keys that are refused by name. The compatibility rules are in
+`workflows.spec.compat`; the catalog runs them with its releases.
 """
 
-from workflows.spec.cluster import ClusterSpec
+from workflows.spec.cluster_spec import ClusterSpec
+from workflows.spec.editor_schema import json_schema
 from workflows.spec.errors import Issue, SpecError, SpecErrors
 from workflows.spec.fields import STAGES, SecretRef, StageName
-from workflows.spec.image import ImageSpec, load_image
 from workflows.spec.loading import load, load_as
 from workflows.spec.machines import Machine
-from workflows.spec.others import FactorySpec, StackSpec, load_factory, load_stack
-from workflows.spec.ranges import BadRange, compress, expand
-from workflows.spec.schema import json_schema
-from workflows.spec.scope import OUT_OF_SCOPE, OutOfScope
+from workflows.spec.out_of_scope import OUT_OF_SCOPE, OutOfScope
+from workflows.spec.pipeline_specs import FactorySpec, StackSpec, load_factory, load_stack
+from workflows.spec.range_syntax import BadRange, expand
 from workflows.spec.starter import starter
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "BadRange",
     "ClusterSpec",
     "FactorySpec",
-    "ImageSpec",
     "Issue",
     "Machine",
     "OutOfScope",
@@ -32,13 +31,11 @@ __all__ = [
     "SpecErrors",
     "StackSpec",
     "StageName",
-    "compress",
     "expand",
     "json_schema",
     "load",
     "load_as",
     "load_factory",
-    "load_image",
     "load_stack",
     "starter",
 ]

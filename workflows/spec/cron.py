@@ -1,4 +1,4 @@
-"""Lines of cron, as the parser reads them that both Argo and RKE2 have (robfig/cron ParseStandard)."""
+"""Cron lines, read as robfig/cron's ParseStandard does, which both Argo and RKE2 use."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ _FIX = "write five fields, as in 0 2 * * 6"
 
 
 class _Part(NamedTuple):
-    """One of the five fields: what it counts, its bounds, and the names that stand for numbers."""
+    """A field of a cron line: name, bounds, and the words that stand for numbers."""
 
     name: str
     low: int
@@ -29,7 +29,10 @@ _PARTS = (
 
 
 def check(text: str, zone: str) -> str:
-    """Return a line's five fields with one space between; `zone` says what holds of time zones. Raises what validators raise."""
+    """Return the five fields of a cron line with single spaces. Raises a spec error for a line that never fires or cannot be read.
+
+    `zone` is a sentence about time zones for the error text.
+    """
     fields = text.split()
     if len(fields) != len(_PARTS):
         raise problem(f"cron has five fields, this has {len(fields)}", f"{_FIX}; {zone}")
@@ -41,7 +44,7 @@ def check(text: str, zone: str) -> str:
 
 
 def _field(part: _Part, text: str) -> frozenset[int]:
-    """The numbers that a field takes: a list of `*`, numbers and ranges, each with or without a step."""
+    """Return the numbers that a field stands for: a list of `*`, numbers and ranges, each with an optional step."""
     return frozenset(number for item in text.split(",") for number in _item(part, item))
 
 

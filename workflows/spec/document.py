@@ -1,8 +1,8 @@
-"""YAML text → plain data and the line of every key, refusing everything a spec has no use for.
+"""YAML text → plain data and the line of every key. Whatever a spec does not need is refused.
 
-Spec files are hostile until parsed (design §10). Text is read as YAML events, so nothing is constructed: no tags, no anchors
-or aliases (hence no expansion bombs), no duplicate or non-text keys, one document, limited size and depth. Scalars follow
-the YAML 1.2 core schema: `no` and `1:30` are text, `012` is text (a zero-padded number is a name).
+Spec files are hostile until parsed. The text is read as YAML events and no object is constructed: no tags, no anchors or aliases
+(so no expansion bombs), no duplicate or non-text keys, one document, limited size and depth. Scalars follow the YAML 1.2 core
+schema: `no` and `1:30` are text, and so is `012`, which is a zero-padded name.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ _FLOAT = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})\.[0-9]{1,17}(?:[eE][-+]?[0-9]{
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """A parsed file: `data` (dict, list or scalar), `lines`, path → 1-based line of its key, and `written`, path → the text of a
-    number as it stands in the file (`1.10` is not 1.1)."""
+class YamlDocument:
+    """A parsed file: `data` (dict, list or scalar), `lines` (path → line of its key, from 1) and `written`.
+
+    `written` maps the path of a number to its text in the file, since `1.10` is not 1.1.
+    """
 
     data: object
     lines: dict[str, int] = field(default_factory=dict)
@@ -37,7 +39,7 @@ class Document:
 
 
 class BadDocument(Exception):
-    """The text is not acceptable YAML; carries the errors found."""
+    """A text that is not acceptable YAML, with the errors found."""
 
     def __init__(self, errors: list[SpecError]) -> None:
         self.errors = errors
@@ -45,14 +47,14 @@ class BadDocument(Exception):
 
 
 def join(path: str, key: object) -> str:
-    """Return the path of a child: `a` + `b` → `a.b`, `a` + 0 → `a[0]`."""
+    """Return the path of a child: `a` and `b` → `a.b`, `a` and 0 → `a[0]`."""
     if isinstance(key, int):
         return f"{path}[{key}]"
     return f"{path}.{key}" if path else str(key)
 
 
-def parse(text: str) -> Document:
-    """Parse one document, or raise `BadDocument`."""
+def parse(text: str) -> YamlDocument:
+    """Parse a text that holds one YAML document. Raises `BadDocument` with all errors."""
     if len(text.encode("utf-8", "surrogatepass")) > LARGEST_BYTES:
         raise BadDocument([SpecError("", "the file is larger than 1 MiB", "give hosts as ranges, not one by one")])
     builder = _Builder()
@@ -63,7 +65,7 @@ def parse(text: str) -> Document:
         raise BadDocument([*builder.errors, _syntax_error(error)]) from error
     if builder.errors:
         raise BadDocument(builder.errors)
-    return Document(builder.root, builder.lines, builder.written)
+    return YamlDocument(builder.root, builder.lines, builder.written)
 
 
 def _syntax_error(error: yaml.YAMLError) -> SpecError:
@@ -82,7 +84,7 @@ class _Frame:
 
 
 class _Builder:
-    """Builds plain data from parser events with an explicit stack, so depth never becomes recursion."""
+    """A builder of plain data from parser events. Its explicit stack keeps nesting from becoming recursion."""
 
     def __init__(self) -> None:
         self.root: object = None
@@ -138,7 +140,7 @@ class _Builder:
         frame.duplicate = isinstance(frame.container, dict) and key in frame.container
         if frame.duplicate:
             first = self.lines.get(path, 0)
-            self.errors.append(SpecError(path, f"the key stands twice (first on line {first})", "keep one of the two", line=line))
+            self.errors.append(SpecError(path, f"the key is given twice (first on line {first})", "keep one of the two", line=line))
         else:
             self.lines[path] = line
         frame.key = key

@@ -1,7 +1,7 @@
-"""What is wrong with a spec, as data: where, which value, why, and what to write instead.
+"""Problems of a spec as data: the path, the value, the reason, and what to write instead.
 
-Two kinds. A `SpecError` is found while reading one file (shape, types, names, ranges) and always refuses it.
-An `Issue` is found by a compatibility rule over a whole, well-formed spec (`gpu_stack §9`) and is an error or a warning.
+A `SpecError` is found while one file is read (shape, types, names, ranges) and always refuses the file. An `Issue` is found by a
+compatibility rule over a well-formed spec, and is an error or a warning.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 USAGE_EXIT_CODE = 64
-"""Exit code of a bad spec (design §4: 64 bad task, spec or usage)."""
+"""Exit code of a command whose spec or usage is wrong."""
 
 Severity = Literal["error", "warning"]
 
@@ -20,10 +20,10 @@ _LONGEST_VALUE = 80
 
 @dataclass(frozen=True, slots=True)
 class SpecError:
-    """One thing wrong with a spec file.
+    """An error in a spec file.
 
-    `path` is dotted with list indices (`hosts.gpu.ranges[0]`), `value` is already shortened and free of secrets,
-    `line` is 1-based, 0 where unknown.
+    `path` is dotted with list indices (`hosts.gpu.ranges[0]`), `value` is shortened and free of secrets, and `line` counts from 1,
+    0 if it is unknown.
     """
 
     path: str
@@ -45,7 +45,7 @@ class SpecError:
 
 
 class SpecErrors(Exception):
-    """Every error found in one spec; `str()` prints one block per error. `exit_code` is 64."""
+    """All errors of one spec, with one block of text per error in `str()`; `exit_code` is 64."""
 
     exit_code = USAGE_EXIT_CODE
 
@@ -62,7 +62,7 @@ class SpecErrors(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """One finding of a compatibility rule; `checked_later` names the gates that check what a spec cannot show."""
+    """A finding of a compatibility rule. `checked_later` names the gates that check what a spec cannot show."""
 
     rule: str
     severity: Severity
@@ -73,19 +73,19 @@ class Issue:
     checked_later: tuple[str, ...] = ()
 
     def as_error(self, line: int = 0) -> SpecError:
-        """Return the issue as a spec error, its rule named in the sentence."""
-        return SpecError(path=self.path, problem=f"{self.rule}: {self.problem} ({self.source})", fix=self.fix, line=line)
+        """Return the issue as a spec error whose sentence names the rule."""
+        return SpecError(path=self.path, problem=f"{self.rule}: {self.problem} (see {self.source})", fix=self.fix, line=line)
 
     def block(self) -> str:
         """Return the issue as a few lines for a terminal."""
         rows = [f"{self.severity} {self.rule} {self.path}", f"  {self.problem}", f"  fix    {self.fix}", f"  source {self.source}"]
         if self.checked_later:
-            rows.append(f"  later  {', '.join(self.checked_later)}")
+            rows.append(f"  gates  checked again by {', '.join(self.checked_later)}")
         return "\n".join(rows)
 
 
 def shown(value: object) -> str:
-    """Return a value as it is printed in an error: one line, at most 80 characters."""
+    """Return a value as an error prints it: one line of at most 80 characters."""
     text = " ".join((f'"{value}"' if isinstance(value, str) else _plain(value)).split())
     return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"
 

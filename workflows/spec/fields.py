@@ -1,8 +1,9 @@
-"""The field types that every section of a spec shares: the strict model base, names, references to secrets, durations.
+"""Field types that all sections of a spec share: the strict model base, names, references to secrets, durations, IP addresses.
 
-A field description is shown by editors (JSON Schema) and its first example is the fix printed for a wrong value.
+Editors show the description of a field (JSON Schema). Its first example is the fix that an error suggests for a wrong value.
 """
 
+import ipaddress
 import re
 from datetime import timedelta
 from typing import Annotated, Any, Literal, get_args
@@ -25,24 +26,24 @@ from pydantic_core import PydanticCustomError, core_schema
 StageName = Literal[
     "os_prep", "rke2", "base_services", "gpu_operator", "network_operator", "sharing", "gang", "slurm", "validation"
 ]
-"""The nine stages of a bring-up, in running order (design §3)."""
+"""The nine stages of a bring-up, in running order."""
 
 STAGES: tuple[StageName, ...] = get_args(StageName)
 
 
 class Section(BaseModel):
-    """A part of a spec: frozen, no unknown keys, no silent conversion."""
+    """Base of every part of a spec: frozen, without unknown keys, without silent conversion of types."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True, hide_input_in_errors=True)
 
 
 def problem(sentence: str, fix: str) -> PydanticCustomError:
-    """Return the error a validator raises: what is wrong and what to write."""
+    """Return the error that a validator raises, with what is wrong and what to write instead."""
     return PydanticCustomError("spec", "{sentence}", {"sentence": sentence, "fix": fix})
 
 
 def as_tuple(value: Any) -> Any:
-    """Accept a list, or one item in place of a list of one."""
+    """Return a list as a tuple, and a single item as a tuple of one."""
     if isinstance(value, list):
         return tuple(value)
     return value if isinstance(value, tuple) or value is None else (value,)
@@ -53,11 +54,11 @@ def _listed(value: Any) -> Any:
 
 
 Listed = BeforeValidator(_listed)
-"""Marks a `tuple[...]` field that YAML writes as a list."""
+"""Marker of a `tuple[...]` field that YAML writes as a list."""
 
 
 class _OneOrMore:
-    """Marks a `tuple[...]` field that YAML may also write as one item; its JSON Schema says so."""
+    """Marker of a `tuple[...]` field that YAML writes as a list or as a single item; its JSON Schema has both forms."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         return core_schema.no_info_before_validator_function(as_tuple, handler(source))
@@ -68,16 +69,16 @@ class _OneOrMore:
 
 
 OneOrMore = _OneOrMore()
-"""Put it last in `Annotated`, so that the list's own limits are part of the schema it sees."""
+"""Instance of the marker; it must stand last in `Annotated`, so that its schema includes the limits of the list."""
 
 DnsLabel = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
-"""A Kubernetes name: lower-case letters, digits, dashes, at most 63."""
+"""A Kubernetes name of at most 63 lower-case letters, digits and dashes."""
 
 ClusterName = Annotated[str, StringConstraints(pattern=r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$")]
-"""A cluster name: a DNS label of at most 40 characters that starts with a letter, so that names derived from it still fit."""
+"""A DNS label of at most 40 characters that starts with a letter, so that names derived from it still fit."""
 
 SnakeId = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
-"""An id: snake_case (design §3)."""
+"""An id in snake_case."""
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 AbsolutePath = Annotated[str, StringConstraints(pattern=r"^/[^\x00\n]{0,1000}$")]
@@ -89,11 +90,11 @@ Taint = Annotated[
     StringConstraints(pattern=r"^[A-Za-z0-9./_-]+(=[A-Za-z0-9._-]*)?:(NoSchedule|PreferNoSchedule|NoExecute)$"),
     AfterValidator(lambda text: text.replace("=:", ":")),
 ]
-"""A taint as a node shows it: without a sign of equality where it has no value."""
+"""A taint in the form that a node shows, which has no `=` if the value is empty."""
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 ChartVersion = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}$")]
 Url = Annotated[str, StringConstraints(pattern=r"^(https?|oci|git|ssh)://[^\s@]+$|^git@[^\s:]+:[^\s]+$", max_length=500)]
-"""A URL without credentials in it."""
+"""A URL without credentials."""
 
 _DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,6})s)?\Z")
 
@@ -113,7 +114,7 @@ Duration = Annotated[
     BeforeValidator(_duration),
     WithJsonSchema({"type": "string", "pattern": r"^(\d+d)?(\d+h)?(\d+m)?(\d+s)?$"}),
 ]
-"""A span of time written as `24h`, `1h30m`, `90s`."""
+"""A span of time such as `24h`, `1h30m` or `90s`."""
 
 
 class SecretKey(Section):
@@ -121,15 +122,17 @@ class SecretKey(Section):
 
     name: DnsLabel = Field(description="Name of the Secret.", examples=["slurm-license"])
     key: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,253}$")] = Field(
-        description="Key inside it.", examples=["token"]
+        description="Key inside the Secret.", examples=["token"]
     )
     namespace: DnsLabel | None = Field(
-        default=None, description="Its namespace; default: the namespace of the run.", examples=["bringup"]
+        default=None, description="Namespace of the Secret; default: the namespace of the run.", examples=["bringup"]
     )
 
 
 class SecretRef(Section):
-    """Where a secret lies: exactly one of a file, a key of a Kubernetes Secret, or an environment variable. Never the secret."""
+    """A reference to a secret: exactly one of a file, a key of a Kubernetes Secret, or an environment variable; never the secret
+    itself.
+    """
 
     file: Argument | None = Field(default=None, description="Path of a file, relative to the spec.", examples=["./id_ed25519"])
     secret: SecretKey | None = Field(default=None, description="A key of a Kubernetes Secret.")
@@ -147,7 +150,7 @@ class SecretRef(Section):
     @model_validator(mode="after")
     def _exactly_one(self) -> "SecretRef":
         if sum(part is not None for part in (self.file, self.secret, self.env)) != 1:
-            raise problem("a reference names exactly one place", "keep one of file, secret and env")
+            raise problem("a reference has exactly one of file, secret and env", "keep one of file, secret and env")
         return self
 
 
@@ -155,5 +158,19 @@ _FLOATING_WORDS = frozenset({"latest", "head", "main", "master", "stable", "edge
 
 
 def is_floating(version: str) -> bool:
-    """Tell whether a version can mean two things at two times (`gpu_stack §9 P13`): `latest`, `HEAD`, `5.x.x`, `>=1`."""
+    """Return True if a version may mean different things at different times: `latest`, `HEAD`, `5.x.x`, `>=1`."""
     return version.lower() in _FLOATING_WORDS or bool(re.search(r"(^|\.)[xX*](\.|$)|[<>~^|, ]", version)) or not version
+
+
+def is_address(text: str) -> bool:
+    """Return True if a text is an IP address rather than a name."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def is_ipv6(text: str) -> bool:
+    """Return True if a text is an IPv6 address."""
+    return is_address(text) and ipaddress.ip_address(text).version == 6

@@ -1,4 +1,4 @@
-"""Who decides and how much may fail: quorum, approvals, overrides of the catalog, air gap."""
+"""The sections about control of a run: quorum, approvals, overrides of the catalog, air gap."""
 
 import math
 import re
@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints, WithJsonSchema, model_validator
 
-from workflows.spec.access import Registry
 from workflows.spec.fields import (
     Argument,
     ChartVersion,
@@ -21,14 +20,15 @@ from workflows.spec.fields import (
     Url,
     problem,
 )
+from workflows.spec.infrastructure import Registry
 
 _SHARE = re.compile(r"(?:(all)|([1-9]\d{0,5})|([1-9]\d{0,5})/([1-9]\d{0,5})|(\d{1,3}(?:\.\d{1,2})?)%)\Z")
 
 
 class Share(Section):
-    """How many nodes must pass: `all`, a count `15`, a fraction `15/16`, or `93.75%`."""
+    """Number of nodes that must pass: `all`, a count `15`, a fraction `15/16`, or a percentage `93.75%`."""
 
-    text: str = Field(description="As written.", examples=["15/16"])
+    text: str = Field(description="The share as written.", examples=["15/16"])
 
     @model_validator(mode="before")
     @classmethod
@@ -46,7 +46,7 @@ class Share(Section):
         return not match[5] or 0 < float(match[5]) <= 100
 
     def needed(self, total: int) -> int:
-        """Return how many of `total` nodes must pass; fractions and percentages round up, a count is at most `total`."""
+        """Return how many of `total` nodes must pass. Fractions and percentages round up; a count is at most `total`."""
         match = _SHARE.match(self.text)
         if match is None or match[1]:
             return total
@@ -66,18 +66,22 @@ ShareField = Annotated[
 
 
 class Quorum(Section):
-    """How many nodes must pass each stage; the rest are quarantined. Servers must always all pass."""
+    """Number of nodes that must pass each stage. The others are quarantined; servers must all pass in any case."""
 
-    default: ShareField = Field(default=Share.model_validate("all"), description="For stages not named.", examples=["all", "95%"])
-    stages: Mapping[StageName, ShareField] = Field(default={}, description="By stage.", examples=[{"validation": "15/16"}])
+    default: ShareField = Field(
+        default=Share.model_validate("all"), description="Share of stages that are not named.", examples=["all", "95%"]
+    )
+    stages: Mapping[StageName, ShareField] = Field(
+        default={}, description="Share by stage; default: none.", examples=[{"validation": "15/16"}]
+    )
 
     def share(self, stage: StageName) -> Share:
-        """Return the share that holds for a stage."""
+        """Return the share that applies to a stage."""
         return self.stages.get(stage, self.default)
 
 
 class Approver(Section):
-    """Someone who may approve: a name, with an SSH public key where the approval must be signed."""
+    """A person who may approve: a name, with an SSH public key if approvals must be signed."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9@._+-]{0,99}$")] = Field(
         description="Name or mail address.", examples=["ada@example.org"]
@@ -92,7 +96,7 @@ class Approver(Section):
         | None
     ) = Field(
         default=None,
-        description="SSH public key.",
+        description="SSH public key; default: approvals of this person are not signed.",
         examples=["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0000000000000000000000000000000000000000000"],
     )
 
@@ -112,40 +116,40 @@ class Approver(Section):
 
 
 class Announce(Section):
-    """How approvers hear of a waiting approval: exactly one of a command and a webhook.
+    """Notification of approvers about a waiting approval: exactly one of a command and a webhook.
 
-    A webhook is told by the run itself, followed or not, and at least once: twice where a pod is lost after it told. A command is
-    started on the machine of who follows the run, at most once.
+    The run itself calls a webhook, at least once: twice if a pod is lost after the call. A command runs on the machine of the user
+    who follows the run, at most once.
     """
 
     command: Annotated[tuple[Argument, ...], Listed] = Field(
         default=(),
-        description="Command and arguments; no shell. Started by who follows the run, and by nobody where nobody does.",
+        description="Command and arguments without a shell. It runs on the machine of the user who follows the run, and not at "
+        "all without one.",
         examples=[["/usr/local/bin/notify", "gpu-platform"]],
     )
     webhook: SecretRef | None = Field(
-        default=None, description="Where the URL to POST to lies (such URLs are secrets). The run tells it, followed or not."
+        default=None,
+        description="URL of a webhook, by reference since such URLs are secrets. The run itself sends a POST, followed or not.",
     )
     ca: SecretRef | None = Field(
         default=None,
-        description="CA certificates (PEM) of the webhook's server, where its certificate is not signed by a public one; "
-        "the run trusts these and no others there.",
+        description="CA certificates (PEM) of the webhook's server, if no public CA signed its certificate. The run trusts only "
+        "these for the server.",
         examples=[{"file": "./chat_ca.pem"}],
     )
 
     @model_validator(mode="after")
     def _exactly_one(self) -> "Announce":
         if bool(self.command) == (self.webhook is not None):
-            raise problem("an announcement goes one way", "keep one of command and webhook")
+            raise problem("an announcement has exactly one of command and webhook", "keep one of command and webhook")
         if self.ca is not None and self.webhook is None:
-            raise problem(
-                "ca belongs to a webhook; a command knows its server by itself", "remove ca, or write webhook in place of command"
-            )
+            raise problem("ca belongs to a webhook, and there is none", "remove ca, or write webhook in place of command")
         return self
 
 
-class Asked(Section):
-    """Who is asked before the run goes on, and how they hear of it."""
+class ApprovalRequest(Section):
+    """Approvers of a run, and how they are notified."""
 
     approvers: Annotated[
         tuple[Approver, ...],
@@ -153,51 +157,64 @@ class Asked(Section):
         Field(min_length=1),
         WithJsonSchema({"type": "array", "minItems": 1, "items": {"type": "string"}}),
     ] = Field(
-        description="Who may approve: names, or SSH public key lines whose signature is then required.",
+        description="Persons who may approve: names, or SSH public key lines, which then must sign.",
         examples=[["ada@example.org"]],
     )
     timeout: Duration = Field(
-        default="24h", validate_default=True, description="How long it waits; then the run stops, never approved.", examples=["24h"]
+        default="24h",
+        validate_default=True,
+        description="How long the run waits; after that it stops without approval.",
+        examples=["24h"],
     )
-    announce: Announce | None = Field(default=None, description="How approvers are told.")
+    announce: Announce | None = Field(default=None, description="How approvers are notified; default: not at all.")
 
     @property
     def signed(self) -> bool:
-        """Whether an approval must be signed, because every approver has a key."""
+        """True if an approval must be signed, because every approver has a key."""
         return all(approver.key for approver in self.approvers)
 
     @model_validator(mode="after")
-    def _keys_for_all_or_none(self) -> "Asked":
+    def _keys_for_all_or_none(self) -> "ApprovalRequest":
         keyed = [approver.key is not None for approver in self.approvers]
         if any(keyed) and not all(keyed):
             raise problem("some approvers have a key and some have none", "give every approver a key, or none")
         return self
 
 
-class Approval(Asked):
-    """A point where the run waits for a person."""
+class ApprovalPoint(ApprovalRequest):
+    """A point at which the run waits for an approval."""
 
-    before: StageName = Field(description="Stage that waits.", examples=["validation"])
+    before: StageName = Field(description="Stage that waits for the approval.", examples=["validation"])
 
 
 class Override(Section):
-    """What differs from the catalog for one component."""
+    """Differences from the catalog for one component."""
 
-    version: ChartVersion | None = Field(default=None, description="Exact chart version.", examples=["v26.3.3"])
-    repo: Url | None = Field(default=None, description="Chart repository.", examples=["oci://registry.example.org/charts"])
-    digest: Digest | None = Field(default=None, description="Digest of the chart.", examples=["sha256:" + "0" * 64])
+    version: ChartVersion | None = Field(
+        default=None, description="Exact chart version; default: that of the catalog.", examples=["v26.3.3"]
+    )
+    repo: Url | None = Field(
+        default=None, description="Chart repository; default: that of the catalog.", examples=["oci://registry.example.org/charts"]
+    )
+    digest: Digest | None = Field(
+        default=None,
+        description="Digest of the chart; default: that of the catalog, if it has one.",
+        examples=["sha256:" + "0" * 64],
+    )
     values: Mapping[str, Any] = Field(
-        default={}, description="Helm values, merged over the catalog's.", examples=[{"dcgm": {"enabled": True}}]
+        default={}, description="Helm values, merged over those of the catalog.", examples=[{"dcgm": {"enabled": True}}]
     )
 
 
 class Airgap(Section):
-    """A site without internet."""
+    """Mirrors for a site without internet."""
 
     registry: Registry = Field(description="Registry that holds every image.", examples=["registry.example.org:5000"])
     charts: Url = Field(description="Repository that holds every chart.", examples=["oci://registry.example.org:5000/charts"])
     digests: Mapping[SnakeId, Digest] = Field(
-        default={}, description="Chart digest by component.", examples=[{"gpu_operator": "sha256:" + "0" * 64}]
+        default={},
+        description="Chart digest by component; every chart needs one here or in overrides.",
+        examples=[{"gpu_operator": "sha256:" + "0" * 64}],
     )
 
     @model_validator(mode="before")
@@ -205,7 +222,7 @@ class Airgap(Section):
     def _no_ca(cls, data: Any) -> Any:
         if isinstance(data, Mapping) and "ca" in data:
             raise problem(
-                "ca is not read by anything that pulls charts or images from the mirror",
+                "nothing that pulls charts or images from the mirror reads ca",
                 "remove it, and have a CA that hosts and pods trust sign the mirror's certificate; where Argo CD delivers, "
                 "the charts' server may be given in overrides: {argo_cd: {values: {configs: {tls: {certificates: {HOST: PEM}}}}}}",
             )

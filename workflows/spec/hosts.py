@@ -1,4 +1,4 @@
-"""Hosts: named groups of machines as ranges, how their addresses and places in the fabric follow from their names."""
+"""Host groups of a spec: names as ranges, with addresses and topology that follow from the names."""
 
 import functools
 import ipaddress
@@ -8,15 +8,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
-from workflows.spec import ranges, secrecy
+from workflows.spec import range_syntax, secrecy
 from workflows.spec.fields import LabelKey, LabelValue, Listed, OneOrMore, Section, SnakeId, Taint, as_tuple, problem
 
 PLACEHOLDER = re.compile(r"\{(host|index|[1-9]|block:([1-9][0-9]{0,4}))\}")
-"""What a pattern may hold: `{host}`, `{index}` (from 0), `{1}`… the numbers in the name, `{block:8}` the block of 8 (from 1)."""
+"""The placeholders of a pattern: `{host}`, `{index}` (from 0), `{1}`… for the numbers in the name, `{block:8}` for the block of 8
+hosts (from 1).
+"""
 
 
 def check_range(text: Any) -> Any:
-    """Refuse a range that cannot be expanded; return it unchanged."""
+    """Return a range text unchanged, or raise if it cannot be expanded or has upper-case letters."""
     if isinstance(text, str) and text != text.lower():
         raise problem("node names are lower-case in Kubernetes", f"write {text.lower()}")
     if (flaw := _flaw(text)) is not None:
@@ -25,11 +27,14 @@ def check_range(text: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=1024)
-def _flaw(text: str) -> ranges.BadRange | None:
-    """Why a range cannot be expanded. Kept: a spec with errors in it is looked at more than once, and ranges may be large."""
+def _flaw(text: str) -> range_syntax.BadRange | None:
+    """Return the error of a range that cannot be expanded, else None.
+
+    Results are cached, since a spec with errors is validated more than once and ranges may be large.
+    """
     try:
-        ranges.expand(text)
-    except ranges.BadRange as error:
+        range_syntax.expand(text)
+    except range_syntax.BadRange as error:
         return error
     return None
 
@@ -58,10 +63,9 @@ def _check_cidr(text: str) -> str:
 
 
 def _check_of_ipv4(text: str) -> str:
-    """RKE2 with Services of IPv6 alone serves its host on ::1 (Control.Loopback of K3s), and whoever looks there asks 127.0.0.1."""
     if ipaddress.ip_network(text).version != 4:
-        why = "clusters of IPv6 are not built: RKE2 would answer its host on ::1, and all that looks there asks 127.0.0.1"
-        raise problem(why, "write a network of IPv4, as in 10.42.0.0/16; what SSH dials may be of IPv6")
+        why = "IPv6 clusters are not supported: RKE2 would listen on ::1, while its clients on the host use 127.0.0.1"
+        raise problem(why, "write an IPv4 network, as in 10.42.0.0/16; addresses that SSH dials may be IPv6")
     return text
 
 
@@ -71,12 +75,12 @@ SSH_PROXY = re.compile(r"http://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):(
 def _check_proxy(text: str) -> str:
     written = "write http://HOST:PORT, as in http://proxy.example.org:3128"
     if text.startswith("https://"):
-        raise problem("SSH talks to an HTTP proxy by plain http: what goes through it SSH encrypts itself", written)
+        raise problem("SSH connects to an HTTP proxy by plain http; the SSH connection through it is encrypted", written)
     if "@" in text:
-        raise problem("a login stands in the URL", secrecy.SSH_PROXY_FIX)
+        raise problem("the URL contains a login", secrecy.SSH_PROXY_FIX)
     match = SSH_PROXY.fullmatch(text)
     if match is None or not 0 < int(match[2]) < 65536:
-        raise problem("this is no HTTP proxy with its port", written)
+        raise problem("this is not the URL of an HTTP proxy with its port", written)
     return text
 
 
@@ -86,32 +90,32 @@ API_SERVER = re.compile(r"https://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])
 def _check_api_server(text: str) -> str:
     match = API_SERVER.fullmatch(text)
     if match is None or not 0 < int(match[3] or 443) < 65536:
-        raise problem("this is no URL of an API server", "write https://HOST:PORT, as in https://127.0.0.1:6443")
+        raise problem("this is not the URL of an API server", "write https://HOST:PORT, as in https://127.0.0.1:6443")
     return text
 
 
-RangeText = Annotated[str, StringConstraints(min_length=1, max_length=ranges.LONGEST), AfterValidator(check_range)]
-"""One range text, as in `gpu[001-016]`."""
+RangeText = Annotated[str, StringConstraints(min_length=1, max_length=range_syntax.LONGEST), AfterValidator(check_range)]
+"""A range text such as `gpu[001-016]`."""
 Pattern = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_check_pattern)]
 IpAddress = Annotated[str, AfterValidator(_check_address)]
 Cidr = Annotated[str, AfterValidator(_check_cidr)]
 Cidr4 = Annotated[Cidr, AfterValidator(_check_of_ipv4)]
 Address = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9:]([A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?$")]
-"""A host name or IP address."""
+"""A host name or an IP address."""
 _PORT = r"[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
 _JUMP_HOST = rf"([a-z_][a-z0-9_-]*@)?[A-Za-z0-9.-]+(:({_PORT}))?"
 JUMP_HOSTS = rf"^{_JUMP_HOST}(,{_JUMP_HOST}){{0,4}}$"
 JumpHosts = Annotated[str, StringConstraints(pattern=JUMP_HOSTS)]
-"""Up to five SSH hosts to jump through, in order, as `user@host:port` with commas between."""
+"""Up to five SSH jump hosts in order, as `user@host:port` with commas between them."""
 SshProxy = Annotated[str, AfterValidator(_check_proxy)]
-"""The URL of an HTTP proxy that SSH goes through, without a login."""
+"""URL of an HTTP proxy for SSH connections, without a login."""
 ApiServer = Annotated[str, AfterValidator(_check_api_server)]
-"""The URL of a Kubernetes API server."""
+"""URL of a Kubernetes API server."""
 SshUser = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
 SshPort = Annotated[int, Field(ge=1, le=65535)]
 PYTHON = r"^/[A-Za-z0-9._/+@-]{1,1000}$"
 Python = Annotated[str, StringConstraints(pattern=PYTHON)]
-"""Where Python lies on a machine."""
+"""Path of the Python interpreter on a machine."""
 
 
 KUBELET_KEYS = frozenset(
@@ -122,13 +126,13 @@ KUBELET_KEYS = frozenset(
         *(f"topology.kubernetes.io/{name}" for name in ("region", "zone")),
     )
 )
-"""Keys of Kubernetes' own that a kubelet may give its node, beside those below `KUBELET_PREFIXES`."""
+"""Labels in Kubernetes' own domains that a kubelet may set on its node, besides those below `KUBELET_PREFIXES`."""
 KUBELET_PREFIXES = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _KUBERNETES = ("kubernetes.io", "k8s.io")
 
 
 def _check_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
-    """Refuse keys that a kubelet does not start with (--node-labels): nobody but the cluster's admins gives a node those."""
+    """Refuse labels that `kubelet --node-labels` rejects: only admins of the cluster may set these on a node."""
     for key in labels:
         prefix = key.rpartition("/")[0]
         if _is_below(prefix, _KUBERNETES) and not _is_below(prefix, KUBELET_PREFIXES) and key not in KUBELET_KEYS:
@@ -143,13 +147,13 @@ def _is_below(name: str, domains: tuple[str, ...]) -> bool:
 
 
 NodeLabels = Annotated[Mapping[LabelKey, LabelValue], AfterValidator(_check_labels)]
-"""Labels that a kubelet gives its own node at registration."""
+"""Labels that a kubelet sets on its own node at registration."""
 
 DNS_SUFFIX = r"^[a-z0-9]([a-z0-9.-]{0,200}[a-z0-9])?$"
 
 
 class Addresses(Section):
-    """How the addresses of a group follow from its host names: at most one of the four; none means the names resolve by DNS."""
+    """Addresses of a group that follow from its host names, by at most one of the four fields. Without one, DNS resolves names."""
 
     dns_suffix: Annotated[str, StringConstraints(pattern=DNS_SUFFIX)] | None = Field(
         default=None, description="Appended to each name with a dot.", examples=["cluster.example.org"]
@@ -174,7 +178,7 @@ class Addresses(Section):
 
 
 class Topology(Section):
-    """Where each host stands, by pattern over its name and its order in the group."""
+    """Rack, leaf switch and scalable unit of each host, as patterns over its name and its position in the group."""
 
     rack: Pattern | None = Field(
         default=None, description="Rack name pattern; {1} is the first number in the name as printed.", examples=["rack{1}"]
@@ -182,25 +186,29 @@ class Topology(Section):
     leaf: Pattern | None = Field(
         default=None, description="Leaf switch pattern; {block:8} numbers blocks of 8 hosts from 1.", examples=["leaf{block:8}"]
     )
-    scalable_unit: Pattern | None = Field(default=None, description="Scalable unit pattern.", examples=["su{block:32}"])
+    scalable_unit: Pattern | None = Field(
+        default=None, description="Scalable unit pattern, in the form of rack.", examples=["su{block:32}"]
+    )
 
 
 class HostOverride(Section):
-    """What differs on one host."""
+    """Differences of one host from its group."""
 
-    address: Address | None = Field(default=None, description="Its address.", examples=["10.10.1.99"])
-    rack: str | None = Field(default=None, description="Its rack.", examples=["rack07"])
-    leaf: str | None = Field(default=None, description="Its leaf switch.", examples=["leaf03"])
-    scalable_unit: str | None = Field(default=None, description="Its scalable unit.", examples=["su02"])
-    ssh_user: SshUser | None = Field(default=None, description="User that logs in there.", examples=["ops"])
-    ssh_port: SshPort | None = Field(default=None, description="SSH port there.", examples=[2222])
-    python: Python | None = Field(default=None, description="Path of its Python.", examples=["/usr/bin/python3.11"])
-    gpus: Annotated[int, Field(ge=0, le=16)] | None = Field(default=None, description="GPUs it has, where fewer.", examples=[7])
-    labels: NodeLabels = Field(default={}, description="Node labels added.", examples=[{"site/zone": "b"}])
+    address: Address | None = Field(default=None, description="Address of the host.", examples=["10.10.1.99"])
+    rack: str | None = Field(default=None, description="Rack of the host.", examples=["rack07"])
+    leaf: str | None = Field(default=None, description="Leaf switch of the host.", examples=["leaf03"])
+    scalable_unit: str | None = Field(default=None, description="Scalable unit of the host.", examples=["su02"])
+    ssh_user: SshUser | None = Field(default=None, description="User that logs in on the host.", examples=["ops"])
+    ssh_port: SshPort | None = Field(default=None, description="SSH port of the host.", examples=[2222])
+    python: Python | None = Field(default=None, description="Path of Python on the host.", examples=["/usr/bin/python3.11"])
+    gpus: Annotated[int, Field(ge=0, le=16)] | None = Field(
+        default=None, description="Number of GPUs, if fewer than in the other machines.", examples=[7]
+    )
+    labels: NodeLabels = Field(default={}, description="Node labels added on the host.", examples=[{"site/zone": "b"}])
 
 
 class HostGroup(Section):
-    """One group of like machines."""
+    """A group of machines of the same kind."""
 
     role: Literal["server", "agent"] = Field(description="server runs the RKE2 control plane, agent runs work.", examples=["agent"])
     ranges: Annotated[tuple[RangeText, ...], Field(min_length=1), OneOrMore] = Field(
@@ -210,13 +218,13 @@ class HostGroup(Section):
     gpu: bool = Field(default=False, description="Whether these machines have the accelerator.", examples=[True])
     jump_host: JumpHosts | None = Field(
         default=None,
-        description="Host to jump through to these machines, as user@host:port; default: ssh.jump_host.",
+        description="Jump host before these machines, as user@host:port; default: ssh.jump_host.",
         examples=["ops@bastion.example.org:22"],
     )
     http_proxy: SshProxy | None = Field(
         default=None,
-        description="HTTP proxy that SSH to these machines, or to the first jump host before them, goes through; default: "
-        "ssh.http_proxy. Its login is ssh.http_proxy_user.",
+        description="HTTP proxy for SSH to these machines, or to the first jump host before them; default: ssh.http_proxy. "
+        "The login is ssh.http_proxy_user.",
         examples=["http://proxy.example.org:3128"],
     )
     python: Python | None = Field(
@@ -225,14 +233,16 @@ class HostGroup(Section):
         examples=["/usr/bin/python3.11"],
     )
     addresses: Addresses = Field(
-        default=Addresses(), description="How addresses, which SSH dials, follow from names; default: DNS."
+        default=Addresses(), description="How the addresses that SSH dials follow from host names; default: names resolve by DNS."
     )
     topology: Topology = Field(default=Topology(), description="Rack, leaf and scalable unit of each host.")
     labels: NodeLabels = Field(default={}, description="Node labels set at registration.", examples=[{"site/pool": "train"}])
     taints: Annotated[tuple[Taint, ...], Listed] = Field(
         default=(), description="Node taints set at registration.", examples=[["nvidia.com/gpu=present:NoSchedule"]]
     )
-    overrides: Mapping[str, HostOverride] = Field(default={}, description="What differs, by host name.")
+    overrides: Mapping[str, HostOverride] = Field(
+        default={}, description="Differences of single hosts, by host name; default: none."
+    )
 
     @model_validator(mode="after")
     def _overrides_name_members(self) -> "HostGroup":
@@ -241,27 +251,27 @@ class HostGroup(Section):
         members = set(self.names())
         for name in self.overrides:
             if name not in members:
-                raise problem(f"override {name} is no host of this group", "name a host that ranges holds")
+                raise problem(f"override {name} is not a host of this group", "name a host of ranges")
         if self.addresses.map is not None and set(self.addresses.map) != members:
             different = ", ".join(sorted(members ^ set(self.addresses.map))[:3])
             raise problem(f"addresses.map and ranges differ: {different}", "give every host of the group one address, and no other")
         return self
 
     def names(self) -> tuple[str, ...]:
-        """Return the group's host names in order."""
-        return tuple(name for text in self.ranges for name in ranges.expand(text))
+        """Return the host names of the group, in order."""
+        return tuple(name for text in self.ranges for name in range_syntax.expand(text))
 
 
 def _few_enough(groups: Any) -> Any:
-    """Refuse a fleet that is too large before any of it is expanded; one range that is too large is refused at its own place."""
+    """Refuse a fleet that is too large before any range is expanded. A single range that is too large has its own error."""
     if isinstance(groups, dict):
         written = [group.get("ranges") for group in groups.values() if isinstance(group, dict)]
         texts = [text for one in written for text in as_tuple(one) or () if isinstance(text, str)]
-        sizes = [ranges.size(text) for text in texts]
-        if sum(size for size in sizes if size <= ranges.MOST_HOSTS) > ranges.MOST_HOSTS:
-            raise problem(f"more than {ranges.MOST_HOSTS} hosts", "split the fleet into several clusters")
+        sizes = [range_syntax.size(text) for text in texts]
+        if sum(size for size in sizes if size <= range_syntax.MOST_HOSTS) > range_syntax.MOST_HOSTS:
+            raise problem(f"more than {range_syntax.MOST_HOSTS} hosts", "split the fleet into several clusters")
     return groups
 
 
 Hosts = Annotated[Mapping[SnakeId, HostGroup], Field(min_length=1), BeforeValidator(_few_enough)]
-"""Groups by name."""
+"""Host groups by name."""

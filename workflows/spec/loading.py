@@ -1,7 +1,7 @@
-"""Text or file → a frozen spec, or every error at once.
+"""Text or file → a frozen spec, or all errors at once.
 
-The order: size and YAML (`document`), secrets written out (`secrecy`), the schema (pydantic), then rules between sections
-(`structure`), which run over every section that is itself sound, so that one typo hides nothing else.
+The order: size and YAML (`document`), secrets written out (`secrecy`), the models (pydantic), then rules between sections
+(`structure`). These run over every section that is valid itself, so one typo hides no other error.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from workflows.spec import hidden, roles, secrecy, structure
-from workflows.spec.cluster import ClusterSpec
-from workflows.spec.document import LARGEST_BYTES, BadDocument, Document, parse
+from workflows.spec import masked_errors, roles, secrecy, structure
+from workflows.spec.cluster_spec import ClusterSpec
+from workflows.spec.document import LARGEST_BYTES, BadDocument, YamlDocument, parse
 from workflows.spec.errors import SpecError, SpecErrors
-from workflows.spec.problems import line_of, meant, translate
+from workflows.spec.validation_errors import line_of, meant, translate
 
 MOST_ERRORS = 50
-"""More errors than this are cut, with a sentence that says so."""
+"""Most errors that are shown. A sentence says how many more there are."""
 
 _FILLER = {
     "apiVersion": "bringup/v1",
@@ -29,16 +29,16 @@ _FILLER = {
     "revision": "x",
     "hosts": {"x": {"role": "server", "ranges": "x"}},
 }
-"""Stands in for required sections that are broken, so that the others can still be checked against each other."""
+"""Stand-in for invalid required sections, so that the valid ones can be checked against each other."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 def load(source: Path | str) -> ClusterSpec:
-    """Load `cluster.yaml` from a path, or from text (a `str` with a line break in it).
+    """Load `cluster.yaml` from a path, or from a `str` that has a line break.
 
     Raises:
-        SpecErrors: everything wrong with it (exit code 64).
+        SpecErrors: every error of the file (exit code 64).
     """
     name, document = read(source)
     errors, spec = _validate(ClusterSpec, document)
@@ -53,21 +53,21 @@ def load(source: Path | str) -> ClusterSpec:
 
 
 def load_as(model: type[Model], source: Path | str) -> Model:
-    """Load one of the other specs (`factory.yaml`, `stack.yaml`, `image.yaml`) with the same errors."""
+    """Load a spec of another kind (`factory.yaml`, `stack.yaml`, `image.yaml`) with the errors that `load` gives."""
     name, document = read(source)
     return validated(model, name, document)
 
 
-def validated(model: type[Model], name: str, document: Document) -> Model:
-    """A document as a model. Raises `SpecErrors` with everything that is wrong with it."""
+def validated(model: type[Model], name: str, document: YamlDocument) -> Model:
+    """Return a parsed document as a model. Raises `SpecErrors` with all its errors."""
     errors, spec = _validate(model, document)
     if errors or spec is None:
         raise SpecErrors(name, _cut(errors))
     return spec
 
 
-def read(source: Path | str) -> tuple[str, Document]:
-    """Return the name that errors use and the parsed document."""
+def read(source: Path | str) -> tuple[str, YamlDocument]:
+    """Return the name that errors use for a source, and the parsed document."""
     name, text = _text(source)
     try:
         document = parse(text)
@@ -79,7 +79,7 @@ def read(source: Path | str) -> tuple[str, Document]:
 
 
 def _folder(source: Path | str) -> Path:
-    """Where relative paths of a spec begin; for text that lies nowhere, or comes through a pipe, here."""
+    """Return the folder that relative paths of a spec start from; the current one for text without a file."""
     return Path() if (isinstance(source, str) and "\n" in source) or not Path(source).is_file() else Path(source).parent
 
 
@@ -99,19 +99,19 @@ def _text(source: Path | str) -> tuple[str, str]:
         raise SpecErrors(name, [SpecError("", f"cannot read {source}: {reason}", "give the path of a spec file")]) from error
 
 
-def _validate(model: type[Model], document: Document) -> tuple[list[SpecError], Model | None]:
+def _validate(model: type[Model], document: YamlDocument) -> tuple[list[SpecError], Model | None]:
     errors = secrecy.literals(document.data, document.lines)
     try:
         return errors, model.model_validate(document.data)
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=True)
-        details += hidden.findings(model, document.data, details)
+        details += masked_errors.findings(model, document.data, details)
         known = {found.path for found in errors}
         return [*errors, *(one for one in translate(model, details, document) if one.path not in known)], None
 
 
-def _sound_sections(document: Document, errors: list[SpecError]) -> ClusterSpec | None:
-    """Return a spec of the sections without errors; the others have their defaults or a filler (rules over them are left out)."""
+def _sound_sections(document: YamlDocument, errors: list[SpecError]) -> ClusterSpec | None:
+    """Return a spec of the valid sections. The others have defaults or fillers, and rules that read them are skipped."""
     bad = _broken(errors)
     data = document.data if isinstance(document.data, dict) else {}
     good = {key: value for key, value in data.items() if key not in bad}
@@ -122,7 +122,7 @@ def _sound_sections(document: Document, errors: list[SpecError]) -> ClusterSpec 
 
 
 def _broken(errors: list[SpecError]) -> set[str]:
-    """Return the sections with errors, and those that a misspelt one was meant to be: nothing follows from their absence."""
+    """Return the sections with errors and those whose names were misspelt, since nothing follows from their absence."""
     named = {_top(error.path) for error in errors}
     return named | {meant(ClusterSpec, (name,)) for name in named}
 

@@ -1,4 +1,4 @@
-"""Host groups → one frozen record per machine, with its address and place: what the fleet of a plan is made of."""
+"""Host groups → one frozen record for each machine, with its address and topology: the fleet of a plan."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _PLAIN = HostOverride()
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One machine: `address` is what SSH dials; rack, leaf and scalable_unit are empty where the spec says nothing.
+    """A machine of the fleet. `address` is the one that SSH dials; `rack`, `leaf` and `scalable_unit` are empty without a topology.
 
-    `ssh_user`, `ssh_port`, `ssh_jump` and `ssh_http_proxy` are its own, empty and 0 where those of all machines hold; `python` is
-    empty where it lies in its usual place.
+    `ssh_user`, `ssh_port`, `ssh_jump` and `ssh_http_proxy` are empty or 0 where the settings of section `ssh` apply. `python` is
+    empty for the default interpreter.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Machine:
 
 
 def expand_groups(hosts: Mapping[str, HostGroup], gpus_per_node: int) -> tuple[Machine, ...]:
-    """Return every machine of the spec, groups in their order, hosts in the order of their ranges."""
+    """Return every machine of the spec, in the order of groups and ranges."""
     return tuple(machine for name, group in hosts.items() for machine in _members(name, group, gpus_per_node))
 
 
@@ -88,9 +88,9 @@ def _addresses(group: HostGroup, names: tuple[str, ...]) -> Iterator[str]:
 
 
 def fill(pattern: str | None, name: str, index: int, *, padded: bool = True) -> str:
-    """Fill a pattern for one host; a number that the name does not have becomes 0.
+    """Return a pattern filled for one host; a number that the name does not have becomes 0.
 
-    `padded` keeps `{1}` as printed in the name (`rack01`), else it is the plain number (addresses).
+    With `padded`, `{1}` is printed as in the name (`rack01`); without, as a plain number, which addresses need.
     """
     if pattern is None:
         return ""

@@ -1,16 +1,16 @@
-"""Rules over the networks of one spec, which must be apart and hold every node."""
+"""Rules about the networks of a spec, which must not overlap and must hold every node."""
 
 import ipaddress
 from collections.abc import Iterator
 
-from workflows.spec.cluster import ClusterSpec
+from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.errors import SpecError
 
 Findings = Iterator[SpecError]
 
 
 def sizes(spec: ClusterSpec) -> Findings:
-    """Pods and Services have networks apart, and there is a part of the first for every node."""
+    """Check that the networks of pods and Services do not overlap, and that every node gets a part of the former."""
     pods, services = ipaddress.IPv4Network(spec.rke2.cluster_cidr), ipaddress.IPv4Network(spec.rke2.service_cidr)
     if pods.overlaps(services):
         yield SpecError("rke2.service_cidr", "overlaps cluster_cidr", "give the two networks apart", spec.rke2.service_cidr)

@@ -1,4 +1,4 @@
-"""What makes nodes a GPU platform: accelerator, fabric, sharing model, gang scheduler and quota."""
+"""The sections that make nodes a GPU platform: accelerator, fabric, sharing, gang scheduling and quota."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -14,21 +14,23 @@ ProductName = Literal["A100-40GB", "A100-80GB", "H100", "H100-NVL", "H200", "B20
 
 
 class Accelerator(Section):
-    """The GPUs and who installs their driver."""
+    """The GPUs, and who installs their driver."""
 
-    product: ProductName = Field(description="GPU product; SXM parts where the name says nothing else.", examples=["H200"])
+    product: ProductName = Field(description="GPU product; the SXM variant if the name does not say otherwise.", examples=["H200"])
     per_node: Annotated[int, Field(ge=1, le=16)] = Field(default=8, description="GPUs in each GPU machine.", examples=[8])
     product_label: LabelValue | None = Field(
-        default=None, description="Label nvidia.com/gpu.product where yours differs from the table.", examples=["NVIDIA-H200"]
+        default=None,
+        description="Label nvidia.com/gpu.product, if it differs from that of bringup's table.",
+        examples=["NVIDIA-H200"],
     )
     driver: Literal["host", "operator"] = Field(
         default="operator",
-        description="Who installs the driver: the machine's own image, or the GPU Operator. Never both.",
+        description="Who installs the driver: the image of the machine, or the GPU Operator; never both.",
         examples=["operator"],
     )
     driver_version: Annotated[str, StringConstraints(pattern=r"^[0-9]{3}(\.[0-9]{1,3}){0,2}$")] | None = Field(
         default=None,
-        description="Driver version, in quotes; required with driver: host, default with operator: the chart's.",
+        description="Driver version, in quotes; required with driver: host. Default with driver: operator: that of the chart.",
         examples=["580.126.20"],
     )
     operator_mode: Literal["cluster_policy", "gpu_cluster"] = Field(
@@ -45,21 +47,23 @@ class Accelerator(Section):
 
     @property
     def facts(self) -> Product:
-        """The product's row of the table."""
+        """The facts of the product from the table of accelerators."""
         return PRODUCTS[self.product]
 
     @property
     def label(self) -> str:
-        """The expected `nvidia.com/gpu.product` of whole GPUs."""
+        """The expected label `nvidia.com/gpu.product` of whole GPUs."""
         return self.product_label or self.facts.label
 
 
 class IpPool(Section):
-    """Addresses of the secondary network, handed out by NVIDIA's IPAM."""
+    """Addresses of the secondary network, assigned by NVIDIA's IPAM."""
 
     subnet: Cidr = Field(description="Network of the pool.", examples=["192.168.0.0/16"])
-    per_node_block: Annotated[int, Field(ge=1, le=65536)] = Field(default=32, description="Addresses per node.", examples=[32])
-    gateway: IpAddress | None = Field(default=None, description="Gateway, where the fabric is routed.", examples=["192.168.0.1"])
+    per_node_block: Annotated[int, Field(ge=1, le=65536)] = Field(default=32, description="Addresses for each node.", examples=[32])
+    gateway: IpAddress | None = Field(
+        default=None, description="Gateway of a routed fabric; default: none.", examples=["192.168.0.1"]
+    )
 
     @model_validator(mode="after")
     def _gateway_inside(self) -> "IpPool":
@@ -80,19 +84,22 @@ DeviceId = Annotated[
         {"anyOf": [{"type": "string", "pattern": "^[0-9a-f]{4}$"}, {"type": "integer", "minimum": 1000, "maximum": 9999}]}
     ),
 ]
-"""A PCI device id; `1021` may stand without quotes."""
+"""A PCI device id; `1021` may be written without quotes."""
 
 
 class Fabric(Section):
-    """The high-speed network and how pods reach it."""
+    """The high-speed network, and how pods access it."""
 
-    kind: Literal["none", "infiniband", "roce"] = Field(default="none", description="Fabric.", examples=["infiniband"])
+    kind: Literal["none", "infiniband", "roce"] = Field(
+        default="none", description="Kind of the high-speed network.", examples=["infiniband"]
+    )
     nics_per_node: Annotated[int, Field(ge=1, le=32)] = Field(
         default=8, description="Fabric NICs in each GPU machine.", examples=[8]
     )
     mode: Literal["rdma_shared", "sriov", "host_device", "ipoib", "macvlan"] = Field(
         default="rdma_shared",
-        description="How pods get it: shared RDMA device alone, or with an ipoib or macvlan network; SR-IOV; whole devices.",
+        description="How pods access the fabric: a shared RDMA device (rdma_shared), also with a network (ipoib, macvlan), "
+        "SR-IOV, or whole devices.",
         examples=["rdma_shared"],
     )
     resource_name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9_.-]{0,61}[a-z0-9])?$")] = Field(
@@ -107,30 +114,32 @@ class Fabric(Section):
     virtual_functions: Annotated[int, Field(ge=1, le=128)] = Field(
         default=8, description="SR-IOV virtual functions per NIC.", examples=[8]
     )
-    ip_pool: IpPool | None = Field(default=None, description="Addresses of the secondary network; required where mode makes one.")
+    ip_pool: IpPool | None = Field(
+        default=None, description="Addresses of the secondary network; required unless mode is rdma_shared."
+    )
     mtu: Annotated[int, Field(ge=1280, le=9216)] | None = Field(
-        default=None, description="MTU of the fabric interfaces.", examples=[4092]
+        default=None, description="MTU of the fabric interfaces; default: unchanged.", examples=[4092]
     )
     rate_gbit: Annotated[int, Field(ge=10, le=1600)] = Field(default=400, description="Rate of one port in Gbit/s.", examples=[400])
     driver: Literal["host", "operator"] = Field(
         default="host",
-        description="Who installs the NIC driver: the machine's own image (inbox or DOCA), or the Network Operator.",
+        description="Who installs the NIC driver: the image of the machine (inbox or DOCA), or the Network Operator.",
         examples=["host"],
     )
     multus: Literal["rke2", "operator"] | None = Field(
         default=None,
-        description="Who installs Multus, where a network needs it; default: rke2 if cni lists it, else the operator.",
+        description="Who installs Multus, if a network needs it; default: rke2 if rke2.cni lists it, else the operator.",
         examples=["rke2"],
     )
 
     @property
     def has_network(self) -> bool:
-        """Whether pods get a secondary network, and so need Multus and an address pool."""
+        """True if pods get a secondary network, which needs Multus and an address pool."""
         return self.kind != "none" and self.mode != "rdma_shared"
 
     @property
     def resource_key(self) -> str:
-        """The resource that pods request (`gpu_stack §2.2`): `rdma/…` for shared devices, `nvidia.com/…` for whole ones."""
+        """The resource that pods request: `rdma/…` for shared devices, `nvidia.com/…` for whole devices."""
         prefix = "nvidia.com" if self.mode in ("sriov", "host_device") else "rdma"
         return f"{prefix}/{self.resource_name}"
 
@@ -149,8 +158,8 @@ class Fabric(Section):
         return self
 
 
-class Sharing(Section):
-    """How GPUs are shared between pods."""
+class GpuSharing(Section):
+    """Sharing of GPUs between pods."""
 
     mode: Literal["none", "time_slicing", "mps", "mig", "dra"] = Field(
         default="none", description="Sharing model. Time-slicing and MPS give no isolation.", examples=["none"]
@@ -159,10 +168,12 @@ class Sharing(Section):
         default=None, description="Shares per GPU (time_slicing, mps).", examples=[4]
     )
     rename: bool = Field(
-        default=True, description="Advertise shares as nvidia.com/gpu.shared, so that nobody takes one for a GPU.", examples=[True]
+        default=True,
+        description="Advertise shares as nvidia.com/gpu.shared, so that a share is not mistaken for a GPU.",
+        examples=[True],
     )
     fail_requests_greater_than_one: bool = Field(
-        default=True, description="Refuse pods that ask for two shares (time_slicing).", examples=[True]
+        default=True, description="Refuse pods that request two shares (time_slicing).", examples=[True]
     )
     profile: Annotated[str, StringConstraints(pattern=r"^[1-7]g\.[0-9]{1,3}gb$")] | None = Field(
         default=None, description="MIG profile on every GPU (mig).", examples=["1g.18gb"]
@@ -174,7 +185,7 @@ class Sharing(Section):
     )
 
     @model_validator(mode="after")
-    def _fields_fit_mode(self) -> "Sharing":
+    def _fields_fit_mode(self) -> "GpuSharing":
         shares = self.mode in ("time_slicing", "mps")
         if shares and self.replicas is None:
             raise problem(f"mode {self.mode} needs the number of shares", "add replicas: 4")
@@ -187,44 +198,46 @@ class Sharing(Section):
         return self
 
 
-class Queue(Section):
-    """One tenant's quota: a Kueue ClusterQueue with a LocalQueue in the tenant's namespace."""
+class TenantQueue(Section):
+    """The quota of one tenant: a Kueue ClusterQueue with a LocalQueue in the namespace of the tenant."""
 
     name: DnsLabel = Field(description="Name of the queue.", examples=["research"])
     namespace: DnsLabel = Field(description="The tenant's namespace.", examples=["team-a"])
     gpus: Annotated[int, Field(ge=0, le=1_000_000)] = Field(description="Nominal quota, in advertised units.", examples=[64])
     borrowing_limit: Annotated[int, Field(ge=0, le=1_000_000)] | None = Field(
-        default=None, description="Units it may borrow from its cohort; default: no limit.", examples=[64]
+        default=None, description="Units that the queue may borrow from its cohort; default: no limit.", examples=[64]
     )
-    cohort: DnsLabel | None = Field(default=None, description="Cohort it lends to and borrows from.", examples=["all"])
+    cohort: DnsLabel | None = Field(
+        default=None, description="Cohort that the queue lends to and borrows from; default: none.", examples=["all"]
+    )
 
 
-class Flavor(Section):
+class QueueFlavor(Section):
     """The Kueue ResourceFlavor that the queues draw on."""
 
     name: DnsLabel = Field(default="gpu", description="Name of the flavor.", examples=["h200"])
     node_labels: Mapping[LabelKey, LabelValue] | None = Field(
         default=None,
-        description="Labels its nodes carry; default: nvidia.com/gpu.product as it reads after sharing.",
+        description="Labels of the nodes of this flavor; default: nvidia.com/gpu.product with its value after sharing.",
         examples=[{"nvidia.com/gpu.product": "NVIDIA-H200"}],
     )
     covered_resources: Annotated[tuple[LabelKey, ...], OneOrMore] = Field(
-        default=(), description="Resources under quota; default: what the GPU nodes advertise.", examples=[["nvidia.com/gpu"]]
+        default=(), description="Resources under quota; default: those that GPU nodes advertise.", examples=[["nvidia.com/gpu"]]
     )
 
 
-class Scheduler(Section):
+class SchedulerSettings(Section):
     """Gang scheduling and quota."""
 
     gang: Literal["none", "volcano", "kai"] = Field(
         default="none", description="All-or-nothing placement for multi-pod jobs.", examples=["volcano"]
     )
     quota: Literal["none", "kueue"] = Field(default="none", description="Fair-share quota across teams.", examples=["kueue"])
-    queues: Annotated[tuple[Queue, ...], Listed] = Field(default=(), description="Quota per team (kueue).")
-    flavor: Flavor = Field(default=Flavor(), description="The nodes that the queues draw on (kueue).")
+    queues: Annotated[tuple[TenantQueue, ...], Listed] = Field(default=(), description="Quota per team (kueue).")
+    flavor: QueueFlavor = Field(default=QueueFlavor(), description="The nodes that the queues draw on (kueue).")
 
     @model_validator(mode="after")
-    def _queues_need_kueue(self) -> "Scheduler":
+    def _queues_need_kueue(self) -> "SchedulerSettings":
         if self.queues and self.quota == "none":
             raise problem("queues are given, but no quota system", "add quota: kueue, or remove queues")
         names = [queue.name for queue in self.queues]

@@ -1,4 +1,4 @@
-"""Facts of the accelerators and releases that rules and gates need, as one table each with its source."""
+"""Tables of facts about accelerators and releases that rules and gates need."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """One accelerator.
+    """An accelerator.
 
-    `label` is GFD's `nvidia.com/gpu.product` of whole GPUs, `mig` maps MIG profile → instances per GPU (`gpu_stack §3.2`),
-    floors are for 8 GPUs in one node (GB/s, `§8.2`) and per port (Gbit/s, `§2.3`), None where no verified number exists.
+    `label` is the label `nvidia.com/gpu.product` of whole GPUs; `mig` maps each MIG profile to its instances per GPU. Floors are
+    None without a verified number: `intra_node_floor_gb_s` is for 8 GPUs in one node, `ib_write_bw_floor_gbit_s` for one port.
+
+    Sources: MIG profiles from assets/state-mig-manager/0400_configmap.yaml of NVIDIA/gpu-operator, port floors from
+    Azure/azurehpc-health-checks, NCCL floors from `steps/docs/facts/gpu.md` (expected bus bandwidth).
     """
 
     name: str
@@ -67,25 +70,32 @@ PRODUCTS: Mapping[str, Product] = {
         Product("L40S", "NVIDIA-L40S", False),
     )
 }
-"""Accelerators by the name a spec uses. Not verified: the labels of H100-NVL, B200, GB200, B300; a spec can override them."""
+"""Accelerators by their names in a spec. The labels of H100-NVL, B200, GB200 and B300 are not verified; a spec can override them.
+"""
 
 DRIVER_BRANCHES = (535, 580, 595, 610)
-"""Driver branches that GPU Operator 26.x carries (`gpu_stack §9 P06`)."""
+"""Driver branches that GPU Operator 26.x carries.
+
+Source: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/platform-support.html
+"""
 
 _RKE2 = re.compile(r"v(\d+)\.(\d+)\.(\d+)(?:-(alpha|beta|rc)(\d+))?\+rke2r(\d+)\Z")
 
 CONTAINERD_2_1 = {33: (1, 33, 5), 34: (1, 34, 1)}
-"""First patch of a minor that ships containerd 2.1; every release from 1.35 does (`gpu_stack §3.3, §9 P11`)."""
+"""First patch release of a Kubernetes minor that ships containerd 2.1; every RKE2 release from 1.35 on does.
+
+Source: release notes at https://docs.rke2.io/release-notes/v1.34.X
+"""
 
 
 def kubernetes(version: str) -> tuple[int, int, int]:
-    """Return the Kubernetes version of an RKE2 version: `v1.35.7+rke2r1` → (1, 35, 7); (0, 0, 0) where unreadable."""
+    """Return the Kubernetes version of an RKE2 version: `v1.35.7+rke2r1` → (1, 35, 7); (0, 0, 0) if it cannot be read."""
     match = _RKE2.match(version)
     return (int(match[1]), int(match[2]), int(match[3])) if match else (0, 0, 0)
 
 
 def has_containerd_2_1(version: str) -> bool:
-    """Tell whether an RKE2 release ships containerd 2.1 or later, which NRI needs."""
+    """Return True if an RKE2 release ships containerd 2.1 or later, which NRI needs."""
     release = kubernetes(version)
     return release >= CONTAINERD_2_1.get(release[1], (1, 35, 0))
 

@@ -1,4 +1,4 @@
-"""HTTP proxies: what a spec says, and the environment of it that plays and RKE2 get on machines, and pods that fetch for images."""
+"""HTTP proxies of a spec, and the environment variables that plays, RKE2 and pods derive from them."""
 
 import ipaddress
 from collections.abc import Iterable, Sequence
@@ -6,11 +6,10 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints, model_validator
 
-from workflows.spec.addresses import is_address
-from workflows.spec.fields import Listed, SecretRef, Section, problem
+from workflows.spec.fields import Listed, SecretRef, Section, is_address, problem
 
 ProxyUrl = Annotated[str, StringConstraints(pattern=r"^https?://[A-Za-z0-9.\[\]:-]+(:[0-9]{1,5})?/?$", max_length=300)]
-"""A proxy's URL, without a login: that is given beside it, by reference."""
+"""URL of a proxy, without a login."""
 User = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._@+\\-]{1,100}$")]
 Outside = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.:/*-]{1,253}$")]
 ALWAYS = ("localhost", "127.0.0.0/8", "::1", ".svc", ".cluster.local")
@@ -20,13 +19,16 @@ _MOST_NETWORKS = 16
 class Proxies(Section):
     """HTTP proxies without a login."""
 
-    http: ProxyUrl | None = Field(default=None, description="Proxy for http.", examples=["http://proxy.example.org:3128"])
+    http: ProxyUrl | None = Field(
+        default=None, description="Proxy for http; default: none.", examples=["http://proxy.example.org:3128"]
+    )
     https: ProxyUrl | None = Field(
-        default=None, description="Proxy for https; default: that for http.", examples=["http://proxy.example.org:3128"]
+        default=None, description="Proxy for https; default: the proxy for http.", examples=["http://proxy.example.org:3128"]
     )
     no_proxy: Annotated[tuple[Outside, ...], Listed] = Field(
         default=(),
-        description="Names, .domains and networks reached without; the cluster's own networks and machines are added.",
+        description="Names, .domains and networks that are reached without a proxy; networks and machines of the cluster are "
+        "added.",
         examples=[[".example.org", "10.0.0.0/8"]],
     )
 
@@ -38,12 +40,12 @@ class Proxies(Section):
 
 
 class Proxy(Proxies):
-    """HTTP proxies by which machines reach package mirrors, release downloads and registries."""
+    """HTTP proxies through which machines reach package mirrors, release downloads and registries."""
 
-    user: User | None = Field(default=None, description="User, where the proxies want a login.", examples=["bringup"])
+    user: User | None = Field(default=None, description="User of the proxies, if they ask for a login.", examples=["bringup"])
     password: SecretRef | None = Field(
         default=None,
-        description="Its password. On machines it lies in RKE2's own environment file alone, for root to read.",
+        description="Password of the user. On machines it is only in RKE2's environment file, readable by root.",
     )
 
     @model_validator(mode="after")
@@ -53,16 +55,16 @@ class Proxy(Proxies):
 
 
 def require_whole_login(user: str | None, password: SecretRef | None, what: str = "a login", prefix: str = "") -> None:
-    """Raise where a login has only one of its two fields, `PREFIXuser` and `PREFIXpassword`."""
+    """Raise if only one of the two fields `PREFIXuser` and `PREFIXpassword` is given."""
     if (user is None) != (password is None):
         why = f"{what} has a user and a password, and one of them is missing"
         raise problem(why, f"give {prefix}user and {prefix}password, or neither")
 
 
 def environment(proxy: Proxies | None, networks: Sequence[str], addresses: Iterable[str]) -> dict[str, str]:
-    """The variables of a process, in both cases (apt and curl read small letters); empty without a proxy.
+    """Return the proxy variables of a process in upper and lower case, since apt and curl read lower case. Empty without a proxy.
 
-    `networks` are those of pods and Services, `addresses` those of machines and of what stands in front of the servers.
+    `networks` are those of pods and Services; `addresses` those of machines and of the load balancer before the servers.
     """
     if proxy is None:
         return {}
@@ -73,7 +75,7 @@ def environment(proxy: Proxies | None, networks: Sequence[str], addresses: Itera
 
 
 def _around(addresses: Iterable[str]) -> list[str]:
-    """Few entries that hold all addresses: names as they are or by their domain, IP addresses by as small networks as will do."""
+    """Return few NO_PROXY entries that cover all addresses: names or their domains, and the smallest networks that will do."""
     every = list(dict.fromkeys(addresses))
     plain = [address for address in every if not is_address(address)]
     domains = [f".{domain}" for name in plain if (domain := name.partition(".")[2])]

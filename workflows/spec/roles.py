@@ -1,7 +1,7 @@
-"""A site's own Ansible roles before or after a stage: what a spec says of them, and their folders as archives for the plan.
+"""Ansible roles of a site before or after a stage: their section in a spec, and their folders as archives for the plan.
 
-A role is the site's code, and runs as root on its machines. Its folder is packed when the spec is loaded: files in order,
-without times and owners, so that the same files give the same digest. Links and devices are refused.
+A role is code of the site and runs as root on its machines. Its folder is packed when the spec is loaded: files in sorted order
+without times and owners, so that equal files give equal digests. Links and devices are refused.
 """
 
 import hashlib
@@ -19,43 +19,49 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, StringConstraints, field_validator, model_validator
 
-from workflows import places
+from workflows import user_paths
 from workflows.spec import secrecy
 from workflows.spec.errors import SpecError
 from workflows.spec.fields import Argument, Duration, Section, SnakeId, StageName, problem
 
 LARGEST_BYTES = 500_000
-"""Of all roles together, packed: on Argo they are in the ConfigMap of the tasks, which holds 1 MiB."""
+"""Most bytes of all packed roles together: on Argo they travel in the ConfigMap of the tasks, which holds 1 MiB."""
 MOST_FILES = 2000
 _SKIPPED = {".git", "__pycache__", ".DS_Store", "molecule"}
 _NAME = re.compile(r"[A-Za-z0-9._@+-][A-Za-z0-9 ._@+-]{0,99}")
 _TEMPLATE = re.compile(r"\{[{%#]")
 _LARGEST_VARIABLES = 2000
 OURS = frozenset({"os_prep", "rke2", "rke2_reset"})
-"""Names that a site's role cannot have: they are those of `playbooks/roles`."""
+"""Names of bringup's own roles (`playbooks/roles`), which a role of a site cannot have."""
 
 VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
 
 
-class Role(Section):
+class SiteRole(Section):
     """A role of the site, before or after a stage."""
 
     name: SnakeId = Field(description="Name of the role, and of its task.", examples=["site_hardening"])
-    path: Argument = Field(description="Its folder, relative to the spec.", examples=["./roles/site_hardening"])
-    before: StageName | None = Field(default=None, description="The stage that it runs before.", examples=["os_prep"])
-    after: StageName | None = Field(default=None, description="The stage that it runs after.", examples=["rke2"])
-    hosts: Literal["all"] | SnakeId = Field(default="all", description="all, or a group of hosts.", examples=["gpu"])
+    path: Argument = Field(description="Folder of the role, relative to the spec.", examples=["./roles/site_hardening"])
+    before: StageName | None = Field(
+        default=None, description="Stage that the role runs before; exactly one of before and after is given.", examples=["os_prep"]
+    )
+    after: StageName | None = Field(
+        default=None, description="Stage that the role runs after; exactly one of before and after is given.", examples=["rke2"]
+    )
+    hosts: Literal["all"] | SnakeId = Field(
+        default="all", description="Hosts that the role runs on: all, or the name of a host group.", examples=["gpu"]
+    )
     variables: Mapping[VariableName, Any] = Field(
         default={}, description="Variables of the role; no secrets, no templates.", examples=[{"site_banner": "GPU cluster"}]
     )
     secrets: Mapping[VariableName, SnakeId] = Field(
         default={},
-        description="Variables of the role that are secrets: their names under secrets.",
+        description="Variables of the role that are secrets → their names under secrets of the spec.",
         examples=[{"site_license": "license"}],
     )
     timeout: Duration = Field(
         default=timedelta(minutes=30),
-        description="How long it may take. A task that hangs on one host ends after four fifths of it, or 20 minutes.",
+        description="Longest time of the role. A task that hangs on one host ends after four fifths of it, or 20 minutes.",
         examples=["30m"],
     )
     _archive: bytes = PrivateAttr(default=b"")
@@ -64,7 +70,7 @@ class Role(Section):
     @classmethod
     def _not_one_of_ours(cls, name: str) -> str:
         if name in OURS:
-            raise problem(f"{name} is a role of bringup itself", "give your role another name")
+            raise problem(f"{name} is the name of a role of bringup", "give your role another name")
         return name
 
     @field_validator("variables", "secrets")
@@ -83,19 +89,19 @@ class Role(Section):
         return variables
 
     @model_validator(mode="after")
-    def _one_place(self) -> "Role":
+    def _one_place(self) -> "SiteRole":
         if (self.before is None) == (self.after is None):
-            raise problem("a role runs before or after one stage", "give before: STAGE or after: STAGE, one of them")
+            raise problem("a role runs before or after exactly one stage", "give one of before: STAGE and after: STAGE")
         return self
 
     @property
     def stage(self) -> StageName:
-        """The stage whose task it becomes."""
+        """The stage whose task the role becomes."""
         return self.before or self.after or "os_prep"
 
     @property
     def archive(self) -> bytes:
-        """The folder as a tar file; empty where the spec was not loaded from a file."""
+        """The folder of the role as a tar file; empty if the spec was not loaded from a file."""
         return self._archive
 
     @property
@@ -106,18 +112,18 @@ class Role(Section):
 
 @dataclass(frozen=True)
 class BadRole(Exception):
-    """A folder that cannot travel with a plan."""
+    """A role folder that cannot travel with a plan."""
 
     sentence: str
     fix: str
 
 
-def attach(roles: tuple[Role, ...], folder: Path) -> Iterator[SpecError]:
-    """Pack the folder of each role, which then has its archive; what is wrong with one comes out as an error of the spec."""
+def attach(roles: tuple[SiteRole, ...], folder: Path) -> Iterator[SpecError]:
+    """Pack the folder of each role into its archive, and yield an error for each folder that cannot be packed."""
     total = 0
     for index, role in enumerate(roles):
         try:
-            role._archive = pack(folder / places.expanded(role.path))
+            role._archive = pack(folder / user_paths.expand_home(role.path))
         except BadRole as bad:
             yield SpecError(f"roles[{index}].path", bad.sentence, bad.fix, role.path)
         total += len(role.archive)
@@ -127,7 +133,9 @@ def attach(roles: tuple[Role, ...], folder: Path) -> Iterator[SpecError]:
 
 
 def pack(folder: Path) -> bytes:
-    """A role's folder as a tar file. Raises BadRole for links, devices, odd names, and where it is too large or no role."""
+    """Return a role folder as a tar file. Raises BadRole for links, devices, odd names, secrets, and folders that are too large or
+    no role.
+    """
     if not folder.is_dir() or folder.is_symlink():
         raise BadRole(f"there is no folder {folder}", "name the role's folder, relative to the spec")
     if not (folder / "tasks").is_dir():
@@ -151,7 +159,7 @@ def pack(folder: Path) -> bytes:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Every file in order; links are refused, they would bring in what is not the role's."""
+    """Yield every file in sorted order. Links are refused, since they could pull in files from outside the role."""
     for path in sorted(folder.iterdir()):
         if path.name in _SKIPPED:
             continue

@@ -1,6 +1,7 @@
-"""What starts runs without a person: cron lines in a time zone, and events that webhooks send; Argo's controller acts on both.
+"""Starts of runs without a person: cron lines in a time zone, and events from webhooks. Argo's controller acts on both.
 
-A cron line that Argo's parser refuses would only stand in the controller's log, and one that never comes would stand nowhere.
+Argo would report a cron line that it cannot read only in the log of its controller, and one that never fires nowhere. So lines are
+checked here.
 """
 
 import difflib
@@ -31,13 +32,13 @@ def _zones() -> frozenset[str]:
 def _zone(text: str) -> str:
     if text not in _zones():
         near = difflib.get_close_matches(text, sorted(_zones()), n=1)
-        raise problem("no IANA time zone", f"write {near[0] if near else 'a name such as Europe/Berlin, or UTC'}")
+        raise problem("this is not an IANA time zone", f"write {near[0] if near else 'a name such as Europe/Berlin, or UTC'}")
     return text
 
 
 def _at_least_a_minute(span: timedelta) -> timedelta:
     if span < timedelta(minutes=1):
-        raise problem("shorter than the minute in which the controller looks", "write 1m or more")
+        raise problem("the controller checks schedules once a minute, so this is too short", "write 1m or more")
     return span
 
 
@@ -48,37 +49,39 @@ class Schedule(Section):
         description="Five cron fields, or a list of such lines.", examples=["0 2 * * 6"]
     )
     timezone: Annotated[str, StringConstraints(max_length=64), AfterValidator(_zone)] = Field(
-        default="UTC", description="IANA time zone in which cron counts.", examples=["Europe/Berlin"]
+        default="UTC", description="IANA time zone of the cron lines.", examples=["Europe/Berlin"]
     )
     starting_deadline: Annotated[Duration, AfterValidator(_at_least_a_minute)] = Field(
         default="10m",
         validate_default=True,
-        description="How late a missed start may still be made up, as after the controller was away.",
+        description="How late a missed start may still happen, as after an outage of the controller.",
         examples=["10m"],
     )
-    suspend: bool = Field(default=False, description="Whether it is kept from starting anything.", examples=[True])
+    suspend: bool = Field(default=False, description="Whether the schedule is suspended and starts no runs.", examples=[True])
 
 
 def _discriminates(selector: str) -> str:
     if not any(word in selector for word in ("payload", "metadata", "discriminator")):
         raise problem(
-            "it takes every event of the namespace, or none",
+            "the selector matches every event of the namespace, or none",
             'look at payload, metadata or discriminator, as in discriminator == "my-cluster"',
         )
     return selector
 
 
-class Event(Section):
-    """An event that starts a run of what was installed last: a webhook to Argo's server. Nothing of the event enters the run."""
+class EventTrigger(Section):
+    """An event that starts a run of the plan that was installed last: a webhook call to Argo's server. No data of the event enters
+    the run.
+    """
 
-    name: DnsLabel = Field(description="Name, unique in this file.", examples=["machine-replaced"])
+    name: DnsLabel = Field(description="Name of the trigger, unique in this file.", examples=["machine-replaced"])
     selector: Annotated[Argument, AfterValidator(_discriminates)] = Field(
-        description="Expression over payload, metadata (x-* headers, lower case, each a list) and discriminator (hera_argo §2.6).",
+        description="Expression over payload, metadata (x-* headers, lower case, each a list) and discriminator.",
         examples=['discriminator == "my-cluster" && payload.event == "machine-replaced"'],
     )
 
 
-def _named_once(events: tuple[Event, ...]) -> tuple[Event, ...]:
+def _named_once(events: tuple[EventTrigger, ...]) -> tuple[EventTrigger, ...]:
     names = [event.name for event in events]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -86,5 +89,5 @@ def _named_once(events: tuple[Event, ...]) -> tuple[Event, ...]:
     return events
 
 
-Events = Annotated[tuple[Event, ...], Listed, Field(max_length=20), AfterValidator(_named_once)]
-"""The events of one spec."""
+Events = Annotated[tuple[EventTrigger, ...], Listed, Field(max_length=20), AfterValidator(_named_once)]
+"""The event triggers of one spec."""

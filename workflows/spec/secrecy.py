@@ -1,7 +1,7 @@
-"""Finds secrets written out in a spec, and keeps their values out of every message.
+"""Detection of secrets written out in a spec; messages never contain their values.
 
-Secrets are given by reference (design §10). A value is refused when its text has the form of a credential, or when it is
-plain text under a key that names a secret. The message never repeats the value.
+Secrets are given by reference. A value is refused if its text has the form of a credential, or if it is plain text under a key that
+names a secret.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def names_secret(key: str) -> bool:
-    """Tell whether a key is one that holds a secret: `password`, `adminPassword`, `join_token`."""
+    """Return True if the name of a key says that it holds a secret: `password`, `adminPassword`, `join_token`."""
     return bool(_SECRET_KEY.search(_CAMEL.sub("_", key)))
 
 
 def form_of(text: str) -> str | None:
-    """Return what kind of credential a text has the form of, if any."""
+    """Return the kind of credential that a text has the form of, None for other texts."""
     if len(text) < 8:
         return None
     return next((name for name, form in _FORMS if form.search(text)), None)
 
 
 def literals(data: object, lines: dict[str, int]) -> list[SpecError]:
-    """Return an error for each secret written out in the data."""
+    """Return an error for each secret that is written out in the data."""
     of_image = isinstance(data, dict) and data.get("kind") == "Image"
     return [
         SpecError(
@@ -61,7 +61,7 @@ def literals(data: object, lines: dict[str, int]) -> list[SpecError]:
 
 
 def _fix(path: str, *, of_image: bool) -> str:
-    """Return what to write instead; a proxy of machines has its login beside its URLs, one of an image has none."""
+    """Return the fix for a secret at a path. A proxy of machines has its login in separate keys; the proxy of an image has none."""
     if path.endswith(".http_proxy"):
         return SSH_PROXY_FIX
     if path not in ("proxy.http", "proxy.https"):

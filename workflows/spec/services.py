@@ -1,4 +1,4 @@
-"""What runs on the platform: base services, Slurm on Kubernetes, and the validation that accepts it."""
+"""Sections about services on the platform: base services, Slurm on Kubernetes, and the validation that accepts the platform."""
 
 from typing import Annotated, Literal
 
@@ -21,7 +21,7 @@ from workflows.spec.fields import (
 from workflows.spec.hosts import Address
 
 Size = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}[KMG]?$")]
-"""A message size as nccl-tests takes it: `8G`."""
+"""A message size in the form of nccl-tests: `8G`."""
 
 
 class Storage(Section):
@@ -29,7 +29,7 @@ class Storage(Section):
 
     provisioner: Literal["local_path", "existing", "none"] = Field(
         default="local_path",
-        description="local_path installs one; existing names one that is there; none: no storage class.",
+        description="local_path installs a provisioner; existing uses storage_class as it is; none: no storage class.",
         examples=["local_path"],
     )
     storage_class: DnsLabel = Field(default="local-path", description="Name of the storage class.", examples=["local-path"])
@@ -49,32 +49,34 @@ class BaseServices(Section):
 
 
 class Partition(Section):
-    """One Slurm partition."""
+    """A Slurm partition."""
 
-    name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,30}$")] = Field(description="Name.", examples=["train"])
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,30}$")] = Field(
+        description="Name of the partition.", examples=["train"]
+    )
     groups: Annotated[tuple[SnakeId, ...], Field(min_length=1), OneOrMore] = Field(
-        description="Host groups in it.", examples=[["gpu"]]
+        description="Host groups of the partition.", examples=[["gpu"]]
     )
-    default: bool = Field(default=False, description="Whether jobs go there by default.", examples=[True])
+    default: bool = Field(default=False, description="Whether jobs without a partition run here.", examples=[True])
     max_time: Annotated[str, StringConstraints(pattern=r"^(UNLIMITED|([0-9]+-)?[0-9]{1,3}:[0-9]{2}:[0-9]{2})$")] = Field(
-        default="UNLIMITED", description="Longest job, as Slurm writes it.", examples=["7-00:00:00"]
+        default="UNLIMITED", description="Longest time of a job in Slurm's form (DAYS-HH:MM:SS).", examples=["7-00:00:00"]
     )
 
 
-class Login(Section):
+class SlurmLogin(Section):
     """Slurm login pods."""
 
-    replicas: Annotated[int, Field(ge=0, le=16)] = Field(default=1, description="Login pods; 0: none.", examples=[1])
+    replicas: Annotated[int, Field(ge=0, le=16)] = Field(default=1, description="Number of login pods; 0: none.", examples=[1])
     authorized_keys: Annotated[tuple[Argument, ...], Listed] = Field(
         default=(), description="SSH public keys that may log in as root.", examples=[["ssh-ed25519 AAAA… admin@example.org"]]
     )
     service: Literal["ClusterIP", "NodePort", "LoadBalancer"] = Field(
-        default="ClusterIP", description="How login is reached.", examples=["ClusterIP"]
+        default="ClusterIP", description="Type of the Service of the login pods.", examples=["ClusterIP"]
     )
 
 
 class Accounting(Section):
-    """Slurm accounting against a MariaDB that exists."""
+    """Slurm accounting in an existing MariaDB."""
 
     host: Address = Field(description="Database host.", examples=["mariadb.slurm.svc"])
     port: Annotated[int, Field(ge=1, le=65535)] = Field(default=3306, description="Database port.", examples=[3306])
@@ -84,25 +86,29 @@ class Accounting(Section):
     user: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,32}$")] = Field(
         default="slurm", description="Database user.", examples=["slurm"]
     )
-    password: SecretRef = Field(description="Where the password lies.")
+    password: SecretRef = Field(description="Password of the database user, by reference.")
 
 
 class Slurm(Section):
     """Slurm on Kubernetes."""
 
-    kind: Literal["none", "slinky", "sunk"] = Field(default="none", description="Which operator.", examples=["slinky"])
-    partitions: Annotated[tuple[Partition, ...], Listed] = Field(
-        default=(), description="Partitions; default: one, all, with every GPU group."
+    kind: Literal["none", "slinky", "sunk"] = Field(
+        default="none", description="Operator of Slurm: Slinky (open source), SUNK (licensed), or none.", examples=["slinky"]
     )
-    login: Login = Field(default=Login(), description="Login pods.")
+    partitions: Annotated[tuple[Partition, ...], Listed] = Field(
+        default=(), description="Partitions; default: one partition named all, with every GPU group."
+    )
+    login: SlurmLogin = Field(default=SlurmLogin(), description="Login pods.")
     accounting: Accounting | None = Field(default=None, description="Accounting database; default: no accounting.")
     repo: Url | None = Field(
-        default=None, description="Chart repository (sunk: required).", examples=["oci://registry.example.org/sunk"]
+        default=None, description="Chart repository, required with kind: sunk.", examples=["oci://registry.example.org/sunk"]
     )
     version: ChartVersion | None = Field(
-        default=None, description="Chart version (sunk: required); slinky: the catalog's.", examples=["7.3.0"]
+        default=None,
+        description="Chart version, required with kind: sunk. Default with slinky: that of the catalog.",
+        examples=["7.3.0"],
     )
-    license: SecretRef | None = Field(default=None, description="Where the SUNK licence lies (sunk: required).")
+    license: SecretRef | None = Field(default=None, description="Licence of SUNK by reference, required with kind: sunk.")
 
     @model_validator(mode="after")
     def _sunk_inputs(self) -> "Slurm":
@@ -128,23 +134,26 @@ class Slurm(Section):
 
 
 class Nccl(Section):
-    """NCCL all-reduce. Floors hold for the largest size, never the average (`gpu_stack §0.10`)."""
+    """NCCL all-reduce bandwidth. Floors apply to the largest message size, since the average of nccl-tests mixes all sizes."""
 
     sizes: Annotated[tuple[Size, ...], Listed, Field(min_length=1)] = Field(
         default=("1G", "8G"), description="Message sizes, smallest to largest.", examples=[["1G", "8G"]]
     )
     intra_node_floor_gb_s: Annotated[float, Field(gt=0, le=10_000)] | None = Field(
         default=None,
-        description="Least bus bandwidth inside a node in GB/s; default: the product's published floor.",
+        description="Lowest accepted bus bandwidth inside a node in GB/s; default: the published floor of the product.",
         examples=[431],
     )
     inter_node_floor_gb_s: Annotated[float, Field(gt=0, le=10_000)] | None = Field(
-        default=None, description="Least bus bandwidth between nodes in GB/s: 0.9 × your site's baseline.", examples=[350]
+        default=None,
+        description="Lowest accepted bus bandwidth between nodes in GB/s, 0.9 × the baseline of the site. Required with a fabric "
+        "and several GPU machines.",
+        examples=[350],
     )
 
 
 class Validation(Section):
-    """The last stage: what the platform must show to be accepted."""
+    """The last stage: tests that the platform must pass to be accepted."""
 
     image: Argument = Field(
         default="ghcr.io/coreweave/nccl-tests:12.8.1-devel-ubuntu22.04-nccl2.26.2-1-0708d2e",
@@ -153,10 +162,12 @@ class Validation(Section):
     )
     nccl: Nccl = Field(default=Nccl(), description="NCCL bandwidth.")
     ib_write_bw_floor_gbit_s: Annotated[float, Field(gt=0, le=1600)] | None = Field(
-        default=None, description="Least ib_write_bw per port in Gbit/s; default: the product's published floor.", examples=[360]
+        default=None,
+        description="Lowest accepted ib_write_bw of a port in Gbit/s; default: the published floor of the product.",
+        examples=[360],
     )
     dcgm_level: Annotated[int, Field(ge=1, le=4)] = Field(
-        default=2, description="dcgmi diag level; 3 takes about 15 minutes a node.", examples=[2]
+        default=2, description="Level of dcgmi diag; level 3 takes about 15 minutes on a node.", examples=[2]
     )
     runs: Annotated[int, Field(ge=1, le=20)] = Field(default=3, description="Repetitions of each bandwidth test.", examples=[3])
-    timeout: Duration = Field(default="45m", validate_default=True, description="Time for each test.", examples=["45m"])
+    timeout: Duration = Field(default="45m", validate_default=True, description="Longest time of each test.", examples=["45m"])

@@ -1,16 +1,16 @@
-"""The commented files that `bringup init` writes: valid as they stand, so the first edit starts from something that works."""
+"""The commented files that `bringup init` writes. They are valid as written, so the first edit starts from a spec that works."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 _IMAGE = "compute"
-"""The recipe of the example of an image spec."""
+"""Name of the recipe in the example of an image spec."""
 _BESIDE_MIB = 2048
-"""Memory of a test machine beside the packed root, which lies in it whole: kernel, overlay and what the tests take."""
+"""Memory of a test machine in MiB for kernel, overlay and tests, beside the packed root that lies in memory."""
 _STEP_MIB = 1024
 _LARGE_MIB = 1024
-"""From so large a packed root on, a test machine needs longer to fetch and read it."""
+"""Size of a packed root in MiB from which a test machine gets more time to fetch and read it."""
 
 
 def starter() -> str:
@@ -19,9 +19,11 @@ def starter() -> str:
 
 
 def image(recipe: str, *, own_lock: bool = True, packed_mib: int = 0) -> str:
-    """Return an `image.yaml` for a shipped recipe with its comments; without `own_lock` it takes the lock that the recipe has, and
-    the kernel that is locked there.
-    `packed_mib`: how large its packed root may become, for which test machines have the memory."""
+    """Return an `image.yaml` for a shipped recipe, with its comments.
+
+    Without `own_lock` the spec uses the lock of the recipe and the kernel that is locked there. `packed_mib` is the largest
+    expected size of the packed root, for which test machines get enough memory.
+    """
     from workflows import examples
 
     text = (Path(examples.__file__).parent / "images/image.yaml").read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 """Rules between the sections of one spec: names that must exist, counts that must fit, choices that exclude each other.
 
-Each rule is a small pure function that names the sections it reads; it is left out where one of them is broken already.
-Rules over versions and products are in `compat`.
+Each rule is a small pure function that names the sections it reads. A rule is skipped if one of its sections has errors of its own.
+Rules about versions and products are in `compat`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from workflows.spec import networks
-from workflows.spec.addresses import is_address
-from workflows.spec.cluster import ClusterSpec
+from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.errors import SpecError
-from workflows.spec.fields import STAGES, StageName
+from workflows.spec.fields import STAGES, StageName, is_address
 
 Findings = Iterator[SpecError]
 
@@ -22,26 +21,26 @@ _GPU_STAGES = frozenset({"gpu_operator", "network_operator", "sharing", "gang", 
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """A rule and the sections it reads."""
+class SectionRule:
+    """A rule between sections, with the names of the sections that it reads."""
 
     needs: frozenset[str]
     find: Callable[[ClusterSpec], Findings]
 
 
-RULES: list[Rule] = []
+RULES: list[SectionRule] = []
 
 
 def _rule(*needs: str) -> Callable[[Callable[[ClusterSpec], Findings]], Callable[[ClusterSpec], Findings]]:
     def register(find: Callable[[ClusterSpec], Findings]) -> Callable[[ClusterSpec], Findings]:
-        RULES.append(Rule(frozenset(needs), find))
+        RULES.append(SectionRule(frozenset(needs), find))
         return find
 
     return register
 
 
 def check(spec: ClusterSpec, broken: set[str]) -> list[SpecError]:
-    """Return what the rules find in the sections that are not broken."""
+    """Return the errors that rules find, skipping the rules that read a broken section."""
     return [found for rule in RULES if not rule.needs & broken for found in rule.find(spec)]
 
 
@@ -52,7 +51,7 @@ def _host_names_are_unique(spec: ClusterSpec) -> Findings:
         for host in group.names():
             first = seen.setdefault(host, name)
             if first != name:
-                yield SpecError(f"hosts.{name}.ranges", f"{host} stands in group {first} too", "name each host in one group", host)
+                yield SpecError(f"hosts.{name}.ranges", f"{host} is in group {first} too", "name each host in one group", host)
                 break
 
 
@@ -65,7 +64,7 @@ def _addresses_are_unique(spec: ClusterSpec) -> Findings:
             reported.add(machine.group)
             path = f"hosts.{machine.group}.addresses"
             first, second = [one.name for one in spec.machines if one.address == machine.address][:2]
-            yield SpecError(path, f"{first} and {second} have this address", "give every host its own address", machine.address)
+            yield SpecError(path, f"{first} and {second} have the same address", "give every host its own address", machine.address)
 
 
 @_rule("hosts")
@@ -77,7 +76,7 @@ def _addresses_are_addresses(spec: ClusterSpec) -> Findings:
             if machine.group == name and not is_address(machine.address):
                 fix = "keep every number in 0..255, or use start"
                 yield SpecError(
-                    f"hosts.{name}.addresses.pattern", f"the pattern gives {machine.name} no IP address", fix, machine.address
+                    f"hosts.{name}.addresses.pattern", f"the pattern gives {machine.name} no valid IP address", fix, machine.address
                 )
                 break
 
@@ -92,7 +91,7 @@ def _servers_can_hold_etcd(spec: ClusterSpec) -> Findings:
 @_rule("hosts", "ssh")
 def _a_proxys_login_has_its_proxy(spec: ClusterSpec) -> Findings:
     if spec.ssh.http_proxy_user and not spec.ssh.http_proxy and not any(group.http_proxy for group in spec.hosts.values()):
-        why = "there is no HTTP proxy that this login is for"
+        why = "the login has no effect without an HTTP proxy"
         yield SpecError(
             "ssh.http_proxy_user", why, "add http_proxy: http://HOST:PORT, or remove the login", spec.ssh.http_proxy_user
         )
@@ -111,24 +110,22 @@ def _high_availability_has_one_address(spec: ClusterSpec) -> Findings:
 
 @_rule("rke2")
 def _mirrors_alone_are_asked(spec: ClusterSpec) -> Findings:
-    """RKE2 leaves out a registry itself only where a mirror is named for it and no login or certificate is: those of a mirror it
-    looks up by the mirror's own host, and what has one is asked."""
+    # RKE2 bypasses a registry only if it has a mirror and neither login nor certificate. It looks up the login of a mirror by the
+    # host of the mirror, so a registry whose own entry has a login is used directly.
     rke2 = spec.rke2
     if rke2.registry_fallback:
         return
     of_all = rke2.registries.get("*")
     if not rke2.registry_mirror and not (of_all and of_all.endpoints):
-        problem = "registries that no mirror is named for would be asked themselves, and there is no mirror for all"
+        problem = "registries without a mirror would be used directly, and there is no mirror for all of them"
         fix = "add registry_mirror, or endpoints of the entry * of registries; or leave registry_fallback out"
         yield SpecError("rke2.registry_fallback", problem, fix, "false")
     mirrors = {host for one in rke2.registries.values() for host in one.hosts} | {(rke2.registry_mirror or "").partition("/")[0]}
     for name, one in rke2.registries.items():
         if one.access and name not in (one.hosts if one.endpoints else mirrors):
             of = f"of {', '.join(one.hosts)} " if one.endpoints else "of a mirror "
-            problem = (
-                f"{', '.join(one.access)}: it is for {name} itself, which would be asked for it, and registry_fallback is false"
-            )
-            fix = f"write what is {of}in an entry named as that host; or add https://{name} to the endpoints of {name}"
+            problem = f"{', '.join(one.access)} of {name} would make RKE2 use {name} directly, and registry_fallback is false"
+            fix = f"move the keys {of}into an entry named after that host; or add https://{name} to the endpoints of {name}"
             yield SpecError(f"rke2.registries.{name}", problem, fix if name != "*" else fix.partition(";")[0])
 
 
@@ -145,10 +142,13 @@ def _one_primary_cni(spec: ClusterSpec) -> Findings:
     primary = [name for name in cni if name != "multus"]
     if len(primary) != 1:
         yield SpecError(
-            "rke2.cni", "exactly one CNI besides multus carries the pod network", "write canal, or [multus, canal]", ", ".join(cni)
+            "rke2.cni",
+            "exactly one CNI besides multus must carry the pod network",
+            "write canal, or [multus, canal]",
+            ", ".join(cni),
         )
     elif "multus" in cni and cni[0] != "multus":
-        yield SpecError("rke2.cni", "multus must stand first", f"write [multus, {primary[0]}]", ", ".join(cni))
+        yield SpecError("rke2.cni", "multus must come first", f"write [multus, {primary[0]}]", ", ".join(cni))
 
 
 _rule("hosts", "rke2")(networks.sizes)
@@ -206,7 +206,7 @@ def _named_stages_have_work(spec: ClusterSpec) -> Findings:
     for index, stage in enumerate(spec.stages or ()):
         if stage not in enabled:
             yield SpecError(
-                f"stages[{index}]", "this file gives the stage no work", "describe its section, or remove it here", stage
+                f"stages[{index}]", "the spec has no work for this stage", "add its section, or remove the stage here", stage
             )
 
 
@@ -218,7 +218,7 @@ def _approvals_stand_before_stages(spec: ClusterSpec) -> Findings:
         if approval.before not in enabled:
             yield SpecError(path, "this stage does not run", f"choose from {', '.join(enabled)}", approval.before)
         if approval.before in seen:
-            yield SpecError(path, "two approvals before one stage", "list all approvers in one", approval.before)
+            yield SpecError(path, "two approvals wait before the same stage", "list all approvers in one", approval.before)
         seen.add(approval.before)
 
 
@@ -256,7 +256,7 @@ def _roles_have_their_place(spec: ClusterSpec) -> Findings:
 
 
 def expected(spec: ClusterSpec, stage: StageName) -> int:
-    """Return how many nodes take part in a stage: GPU machines in GPU stages, else all."""
+    """Return how many nodes take part in a stage: GPU machines in GPU stages, all machines in others."""
     gpus = len(spec.gpu_machines)
     return gpus if stage in _GPU_STAGES and gpus else len(spec.machines)
 

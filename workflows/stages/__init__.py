@@ -1,4 +1,4 @@
-"""One module a stage, Hera-free data; the running order of a bring-up."""
+"""Stages of a bring-up and of an image build as plain data, one module a stage, without Hera; and the order in which they run."""
 
 from workflows import spec
 
@@ -6,7 +6,7 @@ ORDER = spec.STAGES
 """Stage ids in running order; a stage that the spec leaves out is absent from the plan."""
 
 OPERATIONS = ("reset",)
-"""Stages that are no part of a bring-up: each is the whole of an operation of that name."""
+"""Stages outside a bring-up: each is the whole of the operation of the same name."""
 
 IMAGE_ORDER = (
     "image_standing",
@@ -17,5 +17,10 @@ IMAGE_ORDER = (
     "image_boot",
     "image_publish",
 )
-"""Stage ids of the pipeline that builds a node image, in running order: what they build from is an `ImageSite`. The first is
-absent where a command asks for a build whatever is published."""
+"""Stage ids of the node-image pipeline, in running order; their builders take an `ImageSite`.
+
+`image_standing` is left out when a command asks for a build whatever is published.
+"""
+
+EVERY = (*ORDER, *OPERATIONS, *IMAGE_ORDER)
+"""Stage ids of all pipelines and operations."""

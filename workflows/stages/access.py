@@ -1,4 +1,4 @@
-"""How the tasks of a plan reach hosts: the SSH arguments of a play, and the secret files that they name."""
+"""The access of a plan's tasks to hosts: the SSH arguments of a play, and the secret files that they name."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +7,7 @@ import msgspec
 
 from steps.contract import approval
 from steps.contract.play import Jump
-from workflows.spec.cluster import ClusterSpec
+from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.fields import SecretRef
 from workflows.spec.proxy import environment
 from workflows.spec.rke2_parts import registry_secrets
@@ -30,10 +30,10 @@ USERS_KNOWN_HOSTS = "~/.ssh/known_hosts"
 
 @dataclass(frozen=True, kw_only=True)
 class SecretFile:
-    """One file below the secrets folder and where its content comes from: a path, a Kubernetes Secret's key, or a variable.
+    """A file below the secrets folder and the source of its content: a path, a Kubernetes Secret's key, or a variable.
 
-    `certificates` is the spec's field that gives it, where it must hold certificates and nothing else; empty for other files.
-    `optional`: no such path is no error, and the file is not there.
+    `certificates` is the field of the spec that gives the file, where it must hold certificates alone. `optional`: a missing path
+    is no error, and the file is left out.
     """
 
     name: str
@@ -46,9 +46,10 @@ class SecretFile:
 
 
 def ssh_arguments(spec: ClusterSpec) -> dict[str, Any]:
-    """The `ssh` argument of the verb `play`: user, port, host-key policy, and names of secret files, never their content."""
+    """Return the `ssh` argument of the verb `play`: user, port, host-key policy, and names of secret files, never their content."""
     ssh = spec.ssh
     arguments: dict[str, Any] = {"user": ssh.user, "port": ssh.port, "host_keys": ssh.host_key_policy.replace("_", "-")}
+    # secrets are named by file only, because arguments end up in ConfigMaps and records
     arguments |= {"key": SSH_KEY} if ssh.key else {}
     arguments["known_hosts"] = KNOWN_HOSTS
     arguments |= {"sudo_password": SUDO_PASSWORD} if ssh.sudo_password else {}
@@ -66,15 +67,15 @@ def ssh_arguments(spec: ClusterSpec) -> dict[str, Any]:
 
 
 def api_arguments(spec: ClusterSpec) -> dict[str, str]:
-    """The way to the cluster's API that the spec gives beside the registration address, if any."""
+    """Return the spec's own address of the cluster's API and the name in its certificate; empty where it gives none."""
     if not spec.target.server:
         return {}
-    # the certificate has the registration address, whatever the tunnel begins at
+    # the API server's certificate names the registration address, even if `server` is the end of a tunnel
     return {"server": spec.target.server, "server_name": spec.target.tls_server_name or spec.registration_address}
 
 
 def _known_hosts(spec: ClusterSpec) -> SecretFile:
-    """The file that the spec names, else the user's own, which may lack where the spec allows a first contact."""
+    """Return the file that the spec names, else the user's own, which may be missing where the spec accepts new host keys."""
     path = spec.ssh.known_hosts or USERS_KNOWN_HOSTS
     return SecretFile(name=KNOWN_HOSTS, path=path, optional=spec.ssh.host_key_policy == "accept_new" and not spec.ssh.known_hosts)
 
@@ -87,7 +88,7 @@ def _proxy(spec: ClusterSpec) -> dict[str, str]:
 
 
 def secret_files(spec: ClusterSpec) -> tuple[SecretFile, ...]:
-    """Every secret file that the tasks of this spec may ask for, by name."""
+    """Return every secret file that tasks of this spec may ask for, sorted by name."""
     argo = spec.delivery.argo_cd
     references: dict[str, SecretRef | None] = {
         SSH_KEY: spec.ssh.key,
@@ -103,21 +104,21 @@ def secret_files(spec: ClusterSpec) -> tuple[SecretFile, ...]:
     }
     certificates = {GIT_CA: "delivery.argo_cd.ca"}
     certificates |= {f: f"rke2.registries.{name}.ca" for f, name, part, _ in registry_secrets(spec.rke2.registries) if part == "ca"}
-    for index, one in enumerate(spec.approvals):
-        if one.announce:
-            webhook, ca = approval.webhook_file(one.before), approval.ca_file(one.before)
-            references |= {webhook: one.announce.webhook, ca: one.announce.ca}
+    for index, approval_spec in enumerate(spec.approvals):
+        if approval_spec.announce:
+            webhook, ca = approval.webhook_file(approval_spec.before), approval.ca_file(approval_spec.before)
+            references |= {webhook: approval_spec.announce.webhook, ca: approval_spec.announce.ca}
             certificates[ca] = f"approvals[{index}].announce.ca"
-    given = {name: reference for name, reference in references.items() if reference is not None}
-    found = [secret_file(name, reference, certificates.get(name, "")) for name, reference in given.items()]
-    found.append(_known_hosts(spec))
+    defined = {name: reference for name, reference in references.items() if reference is not None}
+    files = [secret_file(name, reference, certificates.get(name, "")) for name, reference in defined.items()]
+    files.append(_known_hosts(spec))
     if argo and argo.known_hosts:
-        found.append(SecretFile(name=GIT_KNOWN_HOSTS, path=argo.known_hosts))
-    return tuple(sorted(found, key=lambda file: file.name))
+        files.append(SecretFile(name=GIT_KNOWN_HOSTS, path=argo.known_hosts))
+    return tuple(sorted(files, key=lambda file: file.name))
 
 
 def secret_file(name: str, reference: SecretRef, certificates: str = "") -> SecretFile:
-    """The file below the secrets folder that a reference of a spec fills."""
+    """Return the file below the secrets folder that a secret reference of a spec fills."""
     if reference.secret is not None:
         return SecretFile(name=name, secret=reference.secret.name, key=reference.secret.key, certificates=certificates)
     return SecretFile(name=name, path=reference.file or "", variable=reference.env or "", certificates=certificates)

@@ -1,9 +1,9 @@
-"""Stage base_services: storage, certificates and monitoring kinds, which the charts of later stages need."""
+"""Stage base_services: the storage class, cert-manager and the monitoring CRDs that the charts of later stages need."""
 
 from __future__ import annotations
 
 from steps.contract.task import Verb
-from workflows.catalog import Release
+from workflows.catalog import PlannedRelease
 from workflows.spec.fields import StageName
 from workflows.stages import delivery, objects, rights
 from workflows.stages.site import Site
@@ -14,7 +14,7 @@ CHECK = "pvc"
 CONTROL, FUNCTIONAL = "base_services/control", "base_services/functional"
 CERT_MANAGER = "cert_manager"
 MARGIN_SECONDS = 300
-"""Beside Helm's own time-outs: pulling images and electing leaders."""
+"""Seconds beside Helm's own time-outs, to pull images and elect leaders."""
 
 _WRITE = 'printf %s "$POD_UID" > /volume/nonce && sync'
 _READ = (
@@ -24,7 +24,7 @@ _READ = (
 
 
 def build(site: Site) -> Stage | None:
-    """The stage of a site; None where its spec asks for no base service at all."""
+    """Return the stage, or None if the spec asks for no base service."""
     chosen = objects.releases(site, STAGE)
     storage_class = _storage_class(site)
     certificates = CERT_MANAGER in {release.id for release in chosen}
@@ -40,7 +40,7 @@ def build(site: Site) -> Stage | None:
         steps.append(_functional(site, storage_class, certificates))
         gates["functional"] = FUNCTIONAL
     steps.append(objects.judge(site, STAGE, gates, members="all", cordon=False))
-    every = (*delivery.installed(site), *chosen)
+    installed = (*delivery.installed(site), *chosen)
     return Stage(
         id=STAGE,
         title="Base services",
@@ -50,8 +50,8 @@ def build(site: Site) -> Stage | None:
             *delivery.changes(site),
             *(Change(what=f"install {release.release_name} {release.version}", where=release.namespace) for release in chosen),
         ),
-        rollback="; ".join(f"{release.release_name}: {release.rollback}" for release in every) or "nothing is changed",
-        releases=tuple(release.id for release in every),
+        rollback="; ".join(f"{release.release_name}: {release.rollback}" for release in installed) or "nothing is changed",
+        releases=tuple(release.id for release in installed),
     )
 
 
@@ -60,18 +60,18 @@ def _storage_class(site: Site) -> str:
     return "" if storage.provisioner == "none" else storage.storage_class
 
 
-def _expectations(site: Site, chosen: tuple[Release, ...], storage_class: str) -> Object:
-    found: Object = {
+def _expectations(site: Site, chosen: tuple[PlannedRelease, ...], storage_class: str) -> Object:
+    expectations: Object = {
         "releases": [objects.expected(site, release) for release in chosen],
         "crds": [crd for release in chosen for crd in release.crds],
         "storage_class": storage_class,
         "webhook_namespaces": [release.namespace for release in chosen if release.id == CERT_MANAGER],
         **objects.root_app(site, chosen),
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in expectations.items() if value}
 
 
-def _apply(site: Site, chosen: tuple[Release, ...], storage_class: str, after: tuple[str, ...]) -> Step:
+def _apply(site: Site, chosen: tuple[PlannedRelease, ...], storage_class: str, after: tuple[str, ...]) -> Step:
     return Step(
         task=task(
             STAGE,
@@ -89,9 +89,9 @@ def _apply(site: Site, chosen: tuple[Release, ...], storage_class: str, after: t
     )
 
 
-def _control(site: Site, chosen: tuple[Release, ...], storage_class: str, after: tuple[str, ...]) -> Step:
+def _control(site: Site, chosen: tuple[PlannedRelease, ...], storage_class: str, after: tuple[str, ...]) -> Step:
     expectations = _expectations(site, chosen, storage_class)
-    asked: Object = {
+    compared: Object = {
         key: expectations[key] for key in ("releases", "root_app", "crds", "webhook_namespaces") if key in expectations
     }
     return Step(
@@ -104,7 +104,7 @@ def _control(site: Site, chosen: tuple[Release, ...], storage_class: str, after:
                 "gate": CONTROL,
                 "stable_seconds": 10,
                 "namespaces": list(dict.fromkeys(release.namespace for release in chosen)),
-                **asked,
+                **compared,
             },
             expectations=expectations,
         ),
@@ -126,9 +126,9 @@ _READS = (
 
 
 def _functional(site: Site, storage_class: str, certificates: bool) -> Step:
-    made = [objects.check_namespace()]
-    made += _volume_check(storage_class, site.spec.check_image) if storage_class else []
-    made += _certificate_check() if certificates else []
+    check_objects = [objects.check_namespace()]
+    check_objects += _volume_check(storage_class, site.spec.check_image) if storage_class else []
+    check_objects += _certificate_check() if certificates else []
     space = (objects.CHECK_NAMESPACE,)
     claims = Rule(groups=("",), resources=("persistentvolumeclaims",), verbs=("get", "create", "delete"), namespaces=space)
     kinds = Rule(
@@ -140,7 +140,7 @@ def _functional(site: Site, storage_class: str, certificates: bool) -> Step:
             "functional",
             Verb.JOB,
             deadline=600,
-            arguments={"gate": FUNCTIONAL, "objects": made, "checks": [CHECK], "select": "all"},
+            arguments={"gate": FUNCTIONAL, "objects": check_objects, "checks": [CHECK], "select": "all"},
             expectations={"storage_class": storage_class, "certificate": certificates},
         ),
         after=("control",),
@@ -149,7 +149,7 @@ def _functional(site: Site, storage_class: str, certificates: bool) -> Step:
 
 
 def _volume_check(storage_class: str, image: str) -> list[Object]:
-    """A claim, and a pod whose first container writes the pod's uid to it and whose second one reads it back."""
+    """Return a volume claim, and a Job whose first container writes the pod's uid to the volume and whose second reads it back."""
     uid = {"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
     mount = [{"name": "volume", "mountPath": "/volume"}]
     claim = {
@@ -164,6 +164,7 @@ def _volume_check(storage_class: str, image: str) -> list[Object]:
     }
     pod = {
         "volumes": [{"name": "volume", "persistentVolumeClaim": {"claimName": CHECK}}],
+        # one container writes and another reads, so that the data really was on the volume
         "initContainers": [objects.container(image, _WRITE, name="write", env=[uid], volumeMounts=mount)],
         "containers": [objects.container(image, _READ, env=[uid, objects.node_name()], volumeMounts=mount)],
     }
@@ -171,7 +172,7 @@ def _volume_check(storage_class: str, image: str) -> list[Object]:
 
 
 def _certificate_check() -> list[Object]:
-    """A self-signed issuer and one short-lived certificate; its Secret `pvc-tls` stays, as cert-manager leaves it."""
+    """Return a self-signed issuer and one short-lived certificate; cert-manager leaves the Secret `pvc-tls` behind."""
     meta = objects.check_metadata(STAGE, CHECK)
     issuer = {"apiVersion": "cert-manager.io/v1", "kind": "Issuer", "metadata": meta, "spec": {"selfSigned": {}}}
     spec = {

@@ -1,6 +1,6 @@
 """Delivery by Argo CD, the first tasks of stage base_services: Argo CD itself, its settings, and the tree that it delivers from.
 
-What these leave is read back before any release is applied: `argo_cd` looks at Argo CD, `delivery` at what it was told.
+Two gates read the result back before any release is applied: `argo_cd` checks Argo CD, `delivery` its settings.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import hashlib
 
 from steps.contract.delivery import TREE_FILE, server, ssh_host, text_digest
 from steps.contract.task import Verb
-from workflows.catalog import Release
-from workflows.catalog.merging import merge
-from workflows.gitops import layout, projects, settings
-from workflows.spec.delivery import ArgoCd
+from workflows.catalog import PlannedRelease
+from workflows.catalog.templating import merge
+from workflows.gitops import argocd_config, layout, projects
+from workflows.spec.argocd_delivery import ArgoCdDelivery
 from workflows.stages import access, objects, rights
 from workflows.stages.site import Site
 from workflows.stages.stage import Change, Object, Rule, Step, task
@@ -22,55 +22,60 @@ STAGE = "base_services"
 ARGO_CD, DELIVERY = "base_services/argo_cd", "base_services/delivery"
 SECONDS = 300
 PUBLISH_SECONDS = 600
-"""A push may have to be built again on top of what others pushed meanwhile."""
+"""Time to publish: a push is built again on top of commits that others pushed meanwhile."""
 RESOURCE_HEALTH = "controller.resource.health.persist"
-"""Setting of Argo CD that is off since 3.0 (gpu_stack §6.2)."""
+"""Setting that makes Argo CD store the health of single resources, off since Argo CD 3.0
+(https://argo-cd.readthedocs.io/en/stable/operator-manual/upgrading/2.14-3.0/).
+"""
 CRDS = ("applications.argoproj.io", "applicationsets.argoproj.io", "appprojects.argoproj.io")
 WORKLOADS = 4
-"""Application controller, repo server, ApplicationSet controller and Redis; the chart's server comes on top."""
+"""Fewest workloads of Argo CD: application controller, repo server, ApplicationSet controller and Redis; argocd-server is extra."""
 
 
 def steps(site: Site) -> tuple[Step, ...]:
-    """The tasks, each after the one before; none where helm-controller installs the charts."""
+    """Return the delivery tasks, one after another; empty where helm-controller installs the charts."""
     argo = site.spec.delivery.argo_cd
     if argo is None:
         return ()
-    made = [*(_install(site, release) for release in installed(site)), _argo_cd(site, argo)]
-    made += [_settings(site, argo), _publish(site, argo), _delivery(site, argo)]
-    ordered = [made[0]]
-    for step in made[1:]:
+    unordered = [*(_install(site, release) for release in installed(site)), _argo_cd(site, argo)]
+    unordered += [_settings(site, argo), _publish(site, argo), _delivery(site, argo)]
+    ordered = [unordered[0]]
+    for step in unordered[1:]:
         ordered.append(dataclasses.replace(step, after=(ordered[-1].name,)))
     return tuple(ordered)
 
 
 def gates(site: Site) -> dict[str, str]:
-    """Gate ids by the task that has them."""
+    """Return the gate id of each delivery task that has a gate."""
     return {"argo_cd": ARGO_CD, "delivery": DELIVERY} if site.spec.delivery.argo_cd else {}
 
 
-def installed(site: Site) -> tuple[Release, ...]:
-    """Argo CD's own chart with our keys in its values, where this run installs it: there the ConfigMap has an owner, and any other
-    way of setting them would be undone by it. It keeps the health of resources, by which gates see what a quorum spares."""
+def installed(site: Site) -> tuple[PlannedRelease, ...]:
+    """Return Argo CD's own chart where this run installs it, with bringup's keys of argocd-cm merged into its values."""
     release = site.releases.get(layout.INSTALLER)
     if release is None:
         return ()
-    keys = settings.settings(site.releases.values())
+    keys = argocd_config.settings(site.releases.values())
+    # the chart owns argocd-cm: keys that are set in any other way would be undone by its next upgrade
+    # stored health of single resources lets gates tell which ones a quorum spares
     configs = {"cm": keys, "params": {RESOURCE_HEALTH: "true"}}
     return (dataclasses.replace(release, values=merge(release.values, {"configs": configs})),)
 
 
 def changes(site: Site) -> tuple[Change, ...]:
-    """What the tasks change, for the plan."""
+    """Return the changes that the delivery tasks make, for the plan."""
     argo = site.spec.delivery.argo_cd
     if argo is None:
         return ()
-    found = [Change(what=f"install {one.release_name} {one.version}", where=one.namespace) for one in installed(site)]
-    found.append(Change(what=f"apply AppProject {argo.project} and {projects.roots_project(argo)}", where=argo.namespace))
+    result = [
+        Change(what=f"install {release.release_name} {release.version}", where=release.namespace) for release in installed(site)
+    ]
+    result.append(Change(what=f"apply AppProject {argo.project} and {projects.roots_project(argo)}", where=argo.namespace))
     if not argo.install:
-        found.append(Change(what="set keys of argocd-cm", where=argo.namespace))
+        result.append(Change(what="set keys of argocd-cm", where=argo.namespace))
     if not argo.is_commit:
-        found.append(Change(what=f"commit to {argo.branch} and tag {argo.revision}", where=argo.repo))
-    return tuple(found)
+        result.append(Change(what=f"commit to {argo.branch} and tag {argo.revision}", where=argo.repo))
+    return tuple(result)
 
 
 # ---- Argo CD itself ------------------------------------------------------------------------------------------------------------
@@ -78,20 +83,20 @@ def changes(site: Site) -> tuple[Change, ...]:
 _CRD_READS = Rule(groups=("apiextensions.k8s.io",), resources=("customresourcedefinitions",), verbs=("get",))
 
 
-def _argo_cd_expectations(site: Site, argo: ArgoCd) -> Object:
-    found: Object = {"namespace": argo.namespace, "version": argo.version, "crds": list(CRDS)}
+def _argo_cd_expectations(site: Site, argo: ArgoCdDelivery) -> Object:
+    expectations: Object = {"namespace": argo.namespace, "version": argo.version, "crds": list(CRDS)}
     releases = [objects.expected(site, release, workloads=WORKLOADS) for release in installed(site)]
-    return found | ({"releases": releases} if releases else {})
+    return expectations | ({"releases": releases} if releases else {})
 
 
-def _argo_cd_rules(site: Site, argo: ArgoCd) -> tuple[Rule, ...]:
+def _argo_cd_rules(site: Site, argo: ArgoCdDelivery) -> tuple[Rule, ...]:
     workloads = Rule(
         groups=("apps",), resources=("deployments", "statefulsets", "daemonsets"), verbs=("list",), namespaces=(argo.namespace,)
     )
     return (*rights.gate_rules(site, installed(site)), workloads, _CRD_READS)
 
 
-def _install(site: Site, release: Release) -> Step:
+def _install(site: Site, release: PlannedRelease) -> Step:
     argo = layout.delivery(site.spec)
     arguments = {
         "objects": objects.release_objects(site, (release,)),
@@ -104,10 +109,10 @@ def _install(site: Site, release: Release) -> Step:
     )
 
 
-def _argo_cd(site: Site, argo: ArgoCd) -> Step:
+def _argo_cd(site: Site, argo: ArgoCdDelivery) -> Step:
     expectations = _argo_cd_expectations(site, argo)
-    asked: Object = {key: expectations[key] for key in ("namespace", "crds", "releases") if key in expectations}
-    arguments = {"gate": ARGO_CD, "stable_seconds": 10, "namespaces": [argo.namespace], **asked}
+    compared: Object = {key: expectations[key] for key in ("namespace", "crds", "releases") if key in expectations}
+    arguments = {"gate": ARGO_CD, "stable_seconds": 10, "namespaces": [argo.namespace], **compared}
     seconds = SECONDS + sum(release.timeout_seconds for release in installed(site))
     return Step(
         task=task(STAGE, "argo_cd", Verb.WAIT, deadline=seconds, arguments=arguments, expectations=expectations),
@@ -122,12 +127,12 @@ def _made_projects(site: Site) -> list[Object]:
     return projects.projects(site.spec, site.releases.values())
 
 
-def _delivery_expectations(site: Site, argo: ArgoCd) -> Object:
+def _delivery_expectations(site: Site, argo: ArgoCdDelivery) -> Object:
     return {
         "namespace": argo.namespace,
         "repo": argo.repo,
         "keys": _keys(site),
-        "projects": [{"name": one["metadata"]["name"], "spec": one["spec"]} for one in _made_projects(site)],
+        "projects": [{"name": project["metadata"]["name"], "spec": project["spec"]} for project in _made_projects(site)],
         **({"credentials": True} if argo.credentials else {}),
         **({"host_keys": True} if argo.known_hosts else {}),
         **({"certificates": True} if argo.ca else {}),
@@ -135,21 +140,21 @@ def _delivery_expectations(site: Site, argo: ArgoCd) -> Object:
 
 
 def _keys(site: Site) -> dict[str, str]:
-    """Digests of our keys of argocd-cm: their texts are too large for a task."""
-    return {key: text_digest(text) for key, text in settings.settings(site.releases.values()).items()}
+    """Return digests of bringup's keys of argocd-cm; the texts are too large for a task."""
+    return {key: text_digest(text) for key, text in argocd_config.settings(site.releases.values()).items()}
 
 
-def _trusted(argo: ArgoCd) -> Object:
-    """Whom Argo CD is to trust, by the names of secret files."""
-    found: Object = {}
+def _trusted(argo: ArgoCdDelivery) -> Object:
+    """Return the Git server that Argo CD must trust, with the names of the secret files for host keys and certificates."""
+    trusted: Object = {}
     if argo.known_hosts:
-        found["known_hosts"] = {"namespace": argo.namespace, "host": ssh_host(argo.repo), "file": access.GIT_KNOWN_HOSTS}
+        trusted["known_hosts"] = {"namespace": argo.namespace, "host": ssh_host(argo.repo), "file": access.GIT_KNOWN_HOSTS}
     if argo.ca:
-        found["certificates"] = {"namespace": argo.namespace, "host": server(argo.repo), "file": access.GIT_CA}
-    return found
+        trusted["certificates"] = {"namespace": argo.namespace, "host": server(argo.repo), "file": access.GIT_CA}
+    return trusted
 
 
-def _delivery_rules(argo: ArgoCd) -> tuple[Rule, ...]:
+def _delivery_rules(argo: ArgoCdDelivery) -> tuple[Rule, ...]:
     space = (argo.namespace,)
     return (
         Rule(groups=("argoproj.io",), resources=("appprojects",), verbs=("get",), namespaces=space),
@@ -159,11 +164,10 @@ def _delivery_rules(argo: ArgoCd) -> tuple[Rule, ...]:
     )
 
 
-def _settings(site: Site, argo: ArgoCd) -> Step:
-    """AppProjects, our keys of argocd-cm unless the chart carries them, whom Argo CD trusts, and the Secret that lets it into the
-    repository.
+def _settings(site: Site, argo: ArgoCdDelivery) -> Step:
+    """Return the task that applies AppProjects, keys of argocd-cm, trusted Git servers, and the repository's Secret.
 
-    It names no gate for reuse: `delivery` reads all of it back in any case.
+    The task names no gate for reuse: gate `delivery` reads all of it back in any case.
     """
     space = (argo.namespace,)
     arguments: Object = {"objects": _made_projects(site)}
@@ -188,9 +192,11 @@ def _settings(site: Site, argo: ArgoCd) -> Step:
     )
 
 
-def _publish(site: Site, argo: ArgoCd) -> Step:
-    """The tree goes to Git; this task touches nothing in the cluster. The tree's digest stands in the arguments, hence in every
-    digest of this task: another tree is another input."""
+def _publish(site: Site, argo: ArgoCdDelivery) -> Step:
+    """Return the task that pushes the tree to Git; it changes nothing in the cluster.
+
+    Its arguments hold the tree's digest, so another tree is another input of the task.
+    """
     place = layout.Layout.of(site.spec)
     arguments: Object = {
         "repo": argo.repo,
@@ -208,14 +214,15 @@ def _publish(site: Site, argo: ArgoCd) -> Step:
     return Step(task=task(STAGE, "publish", Verb.PUBLISH, deadline=PUBLISH_SECONDS, arguments=arguments))
 
 
-def _delivery(site: Site, argo: ArgoCd) -> Step:
+def _delivery(site: Site, argo: ArgoCdDelivery) -> Step:
     expectations = _delivery_expectations(site, argo)
     arguments: Object = {
         "gate": DELIVERY,
         "stable_seconds": 10,
         "namespace": argo.namespace,
-        **({"repo": argo.repo} if argo.credentials else {}),  # no Secret to look for, no right to list them
-        "projects": [one["name"] for one in expectations["projects"]],
+        # without credentials there is no Secret to find, and the task has no right to list Secrets
+        **({"repo": argo.repo} if argo.credentials else {}),
+        "projects": [project["name"] for project in expectations["projects"]],
         "namespaces": [argo.namespace],
         **_trusted(argo),
     }

@@ -1,10 +1,11 @@
-"""Stage gang: a gang scheduler, quotas, or both, and two gangs as proof: one that must not start, and one that must.
+"""Stage gang: a gang scheduler, quotas, or both, proven by one gang that must not start and one that must.
 
-The oversized gang is one member larger than all GPUs of the plan (gpu_stack §4.4 asks for one more than is free): whatever part of
-the fleet is set aside or busy, it stays too large, and a scheduler that binds pods one by one still shows itself.
+The oversized gang has one member more than all GPUs of the plan can hold (`steps/docs/facts/gpu.md`, Functional gate of a gang
+scheduler). It stays too large whatever part of the fleet is set aside or busy, and a scheduler that binds pods one by one is
+caught.
 
-Where no GPUs can be requested, members stand apart, one on a node: with DRA nothing is advertised, and Slurm's node pods hold every
-GPU from their stage on, so that a second run would find none free.
+Where no GPUs can be requested, members are spread one a node. With DRA nodes advertise no GPU resource, and with Slurm its node
+pods hold every GPU, so that a second run would find none free.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from steps.contract.task import Verb
-from workflows.catalog import Release
-from workflows.spec.cluster import ClusterSpec
+from workflows.catalog import PlannedRelease
+from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.derived import GPU, PRODUCT_LABEL, advertised, allocatable, max_pods, product_label
 from workflows.spec.fields import StageName
 from workflows.stages import gang_objects, objects, rights
@@ -25,12 +26,12 @@ CONTROL, NODES, OVERSIZE, FIT = "gang/control", "gang/nodes", "gang/oversize", "
 MARGIN_SECONDS = 300
 NODES_SECONDS = 300
 OVERSIZE_SECONDS = 420
-"""60 s of watching, and the time that controllers need to make thousands of pods."""
+"""Time for 60 s of watching, and for controllers to create thousands of pods."""
 FIT_SECONDS = 420
 PODS = "pods"
-"""The resource that members who stand apart are counted by: each counts for all pods that its node takes."""
+"""The resource that spread members are counted by: each counts for all pods that its node takes."""
 MOST_PODS = 1024
-"""Above this many members the gangs consist of whole nodes, so that the check stays smaller than the jobs that will run."""
+"""Number of members above which a member takes a whole node, so that the check stays smaller than the jobs that will run."""
 
 DEPLOYMENTS = {
     "volcano": ("volcano-scheduler", "volcano-controllers", "volcano-admission"),
@@ -45,15 +46,18 @@ DEPLOYMENTS = {
     ),
     "kueue": ("kueue-controller-manager",),
 }
-"""Deployments by release id; KAI's operator makes all but its own."""
+"""Deployments by release id; KAI's operator creates all but its own."""
 
 QUEUES = {"volcano": "Queue default", "kai_scheduler": "Queue default-queue"}
-"""The queue that each scheduler makes by itself and that the check uses."""
+"""The queue that each scheduler creates by itself and that the check uses."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Members of the two gangs and the units of a resource that each counts for; those who stand `apart` request none."""
+    """Members of the two gangs, and the units of `resource` that each member counts for.
+
+    Members that are spread one a node (`apart`) request nothing.
+    """
 
     oversize: int
     fit: int
@@ -63,14 +67,15 @@ class Sizes:
 
 
 def build(site: Site) -> Stage | None:
-    """The stage of a site; None without a gang scheduler and without quotas, or without GPUs."""
+    """Return the stage, or None without a gang scheduler and quotas, or without GPUs."""
     chosen = objects.releases(site, STAGE)
     spec = site.spec
     if not chosen or spec.accelerator is None:
         return None
-    made = _quota_objects(spec, chosen)
-    gates = {"charts": CONTROL, "control": CONTROL} if made else {"control": CONTROL}
-    steps = [_apply(site, chosen), *_configure(site, chosen, made), _control(site, chosen, made)]
+    quota_objects = _quota_objects(spec, chosen)
+    # quota objects need a task of their own between the charts and the gate on everything
+    gates = {"charts": CONTROL, "control": CONTROL} if quota_objects else {"control": CONTROL}
+    steps = [_apply(site, chosen), *_configure(site, chosen, quota_objects), _control(site, chosen, quota_objects)]
     sizes = gang_sizes(site)
     steps += [_nodes(spec, sizes), _oversize(spec, sizes), _fit(spec, sizes)]
     gates |= {"nodes": NODES, "oversize": OVERSIZE, "functional": FIT}
@@ -79,19 +84,19 @@ def build(site: Site) -> Stage | None:
         title="Gang scheduling and quota",
         steps=(*steps, objects.judge(site, STAGE, gates)),
         gates=tuple(dict.fromkeys(gates.values())),
-        changes=_changes(chosen, made),
+        changes=_changes(chosen, quota_objects),
         rollback="; ".join(f"{release.release_name}: {release.rollback}" for release in chosen),
         releases=tuple(release.id for release in chosen),
     )
 
 
 def scheduler(spec: ClusterSpec) -> str:
-    """Who places the check's gangs: the gang scheduler, or Kueue where there is only quota."""
+    """Return the scheduler that places the check's gangs: the gang scheduler, or Kueue where the spec has quotas alone."""
     return spec.scheduler.gang if spec.scheduler.gang != "none" else "kueue"
 
 
 def gang_sizes(site: Site) -> Sizes:
-    """One more member than all GPUs of the plan allow, and one member for each node that the quorum asks for (two at least)."""
+    """Return the sizes of the gangs: one member more than all GPUs hold, and one a node of the quorum (two at least)."""
     spec, machines = site.spec, [machine for machine in site.machines if machine.gpu]
     if spec.slurm.kind != "none" or not advertised(spec):
         return _apart(site)
@@ -106,38 +111,38 @@ def gang_sizes(site: Site) -> Sizes:
 
 
 def _apart(site: Site) -> Sizes:
-    """One member more than there are machines, and one for each node that the quorum asks for."""
+    """Return the sizes of gangs with one member a node: one more than there are machines, and one a node of the quorum."""
     fit = min(max(site.needed(STAGE, "gpu"), 2), site.count("gpu"))
     return Sizes(oversize=len(site.machines) + 1, fit=fit, units=max_pods(site.spec), resource=PODS, apart=True)
 
 
-def _changes(chosen: tuple[Release, ...], made: list[Object]) -> tuple[Change, ...]:
+def _changes(chosen: tuple[PlannedRelease, ...], made: list[Object]) -> tuple[Change, ...]:
     installs = tuple(
         Change(what=f"install {release.release_name} {release.version}", where=release.namespace) for release in chosen
     )
-    names = ", ".join(f"{one['kind']} {one['metadata']['name']}" for one in made if one["kind"] != "Namespace")
+    names = ", ".join(f"{item['kind']} {item['metadata']['name']}" for item in made if item["kind"] != "Namespace")
     return (*installs, Change(what=f"apply {names}", where="cluster")) if made else installs
 
 
-def _quota_objects(spec: ClusterSpec, chosen: tuple[Release, ...]) -> list[Object]:
-    """Kueue's flavor and queues, and the tenants' namespaces that LocalQueues lie in."""
-    made = [dict(item) for release in chosen for item in release.objects]
+def _quota_objects(spec: ClusterSpec, chosen: tuple[PlannedRelease, ...]) -> list[Object]:
+    """Return Kueue's flavor and queues, and the tenants' namespaces that LocalQueues lie in."""
+    own_objects = [dict(item) for release in chosen for item in release.objects]
     spaces = dict.fromkeys(queue.namespace for queue in spec.scheduler.queues)
-    return [*(objects.namespace(name) for name in spaces), *made] if made else []
+    return [*(objects.namespace(name) for name in spaces), *own_objects] if own_objects else []
 
 
-def _expectations(site: Site, chosen: tuple[Release, ...], made: list[Object]) -> Object:
+def _expectations(site: Site, chosen: tuple[PlannedRelease, ...], made: list[Object]) -> Object:
     spec = site.spec
-    found: Object = {
+    expectations: Object = {
         "releases": [objects.expected(site, release) for release in chosen],
         "deployments": [f"{release.namespace}/{name}" for release in chosen for name in DEPLOYMENTS.get(release.id, ())],
         "queues": [QUEUES[release.id] for release in chosen if release.id in QUEUES],
         **objects.root_app(site, chosen),
     }
     if made:
-        found["queues"] += [_queue_name(one) for one in made if one["kind"] in ("ClusterQueue", "LocalQueue")]
-        found |= {"flavors": _flavors(spec), "covered": list(advertised(spec) or (GPU,))}
-    return found
+        expectations["queues"] += [_queue_name(item) for item in made if item["kind"] in ("ClusterQueue", "LocalQueue")]
+        expectations |= {"flavors": _flavors(spec), "covered": list(advertised(spec) or (GPU,))}
+    return expectations
 
 
 def _queue_name(queue: Object) -> str:
@@ -146,15 +151,15 @@ def _queue_name(queue: Object) -> str:
 
 
 def _flavors(spec: ClusterSpec) -> dict[str, dict[str, str]]:
-    """The flavor with the labels that its nodes carry after sharing (gpu_stack §9 P10)."""
+    """Return the flavor with its node labels. Sharing changes `nvidia.com/gpu.product`, so the label after sharing counts."""
     if spec.scheduler.quota == "none":
         return {}
     flavor = spec.scheduler.flavor
     return {flavor.name: dict(flavor.node_labels) if flavor.node_labels is not None else {PRODUCT_LABEL: product_label(spec)}}
 
 
-def _apply(site: Site, chosen: tuple[Release, ...]) -> Step:
-    """Charts; their gate for reuse leaves out what a later task applies."""
+def _apply(site: Site, chosen: tuple[PlannedRelease, ...]) -> Step:
+    """Return the task that applies the charts; its gate for reuse leaves out the objects that a later task applies."""
     arguments = {
         "objects": objects.release_objects(site, chosen),
         "gate": CONTROL,
@@ -166,7 +171,7 @@ def _apply(site: Site, chosen: tuple[Release, ...]) -> Step:
     )
 
 
-def _wait(site: Site, chosen: tuple[Release, ...], name: str, after: str, expectations: Object) -> Step:
+def _wait(site: Site, chosen: tuple[PlannedRelease, ...], name: str, after: str, expectations: Object) -> Step:
     deadline = sum(release.timeout_seconds for release in chosen) + MARGIN_SECONDS
     arguments = {
         "gate": CONTROL,
@@ -183,8 +188,8 @@ def _wait(site: Site, chosen: tuple[Release, ...], name: str, after: str, expect
     )
 
 
-def _configure(site: Site, chosen: tuple[Release, ...], made: list[Object]) -> tuple[Step, ...]:
-    """Kueue's own objects need its CRDs and webhook, so they come after its chart has passed."""
+def _configure(site: Site, chosen: tuple[PlannedRelease, ...], made: list[Object]) -> tuple[Step, ...]:
+    """Return the tasks for Kueue's own objects; they wait for the chart, whose CRDs and webhook they need."""
     if not made:
         return ()
     charts = _wait(site, chosen, "charts", "apply", _expectations(site, chosen, []))
@@ -205,7 +210,7 @@ def _configure(site: Site, chosen: tuple[Release, ...], made: list[Object]) -> t
     return charts, configure
 
 
-def _control(site: Site, chosen: tuple[Release, ...], made: list[Object]) -> Step:
+def _control(site: Site, chosen: tuple[PlannedRelease, ...], made: list[Object]) -> Step:
     return _wait(site, chosen, "control", "configure" if made else "apply", _expectations(site, chosen, made))
 
 
@@ -218,12 +223,12 @@ _READS = (
     ),
 )
 _WORLD = (Rule(groups=("",), resources=("nodes", "pods"), verbs=("list",)),)
-"""What counting free units needs: every node and every pod."""
+"""Rights to count free units: every node and every pod."""
 
 
 def _nodes(spec: ClusterSpec, sizes: Sizes) -> Step:
     flavors, resource = _flavors(spec), sizes.resource
-    labels = sorted({key for wanted in flavors.values() for key in wanted})
+    labels = sorted({key for node_labels in flavors.values() for key in node_labels})
     arguments = {"gate": NODES, "select": "gpu", "decides": False, "resource": resource, "labels": labels}
     return Step(
         task=task(
@@ -248,14 +253,14 @@ def _fit(spec: ClusterSpec, sizes: Sizes) -> Step:
 
 
 def _check(spec: ClusterSpec, sizes: Sizes, count: int, names: tuple[str, str, str, str], deadline: int) -> Step:
-    """One gang after the other: the second one needs the room that a failing first one would hold.
+    """Return one gang as a step, after the step before it: the second gang needs the room that a failing first one would hold.
 
     `names` are those of the task, of its gate, of its check, and of the task before it.
     """
-    who, (name, gate, check, after) = scheduler(spec), names
+    scheduler_name, (name, gate, check, after) = scheduler(spec), names
     gang = gang_objects.Gang(
         check=check,
-        scheduler=who,
+        scheduler=scheduler_name,
         count=count,
         resource=sizes.resource,
         units=sizes.units,
@@ -268,12 +273,12 @@ def _check(spec: ClusterSpec, sizes: Sizes, count: int, names: tuple[str, str, s
         "checks": [check],
         "select": "gpu",
         "after": ["nodes"],
-        "scheduler": who,
+        "scheduler": scheduler_name,
         "resource": sizes.resource,
     }
-    expectations = {"scheduler": who, "count": count, "units": sizes.units}
+    expectations = {"scheduler": scheduler_name, "count": count, "units": sizes.units}
     return Step(
         task=task(STAGE, name, Verb.JOB, deadline=deadline, arguments=arguments, expectations=expectations),
         after=(after,),
-        rules=(*rights.check_rules(*gang_objects.RULES[who]), *_WORLD, *_READS),
+        rules=(*rights.check_rules(*gang_objects.RULES[scheduler_name]), *_WORLD, *_READS),
     )

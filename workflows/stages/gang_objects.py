@@ -1,10 +1,10 @@
-"""The gangs of the check as each scheduler takes them: Volcano's Job, or a batch Job with KAI's annotation or Kueue's queue."""
+"""The check's gangs in the form that each scheduler takes: Volcano's Job, or a batch Job with KAI's annotation or Kueue's queue."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workflows.spec.cluster import ClusterSpec
+from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.derived import GROUP_LABEL, own_taints
 from workflows.spec.fields import StageName
 from workflows.stages import objects
@@ -25,9 +25,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Gang:
-    """A gang of `count` pods with `units` of a resource each, or that stand `apart`, one on a node, and request nothing.
+    """A gang of `count` pods with `units` of a resource each.
 
-    It ends by itself after `seconds`, should nobody delete it.
+    Members that are spread one a node (`apart`) request nothing. The gang ends by itself after `seconds` if nobody deletes it.
     """
 
     check: str
@@ -40,7 +40,7 @@ class Gang:
 
 
 def build(gang: Gang, spec: ClusterSpec) -> list[Object]:
-    """The objects of a gang, in the order in which they must be made."""
+    """Return the objects of a gang, in the order in which they must be created."""
     if gang.scheduler == "volcano":
         return [_volcano(gang, spec)]
     if gang.scheduler == "kai":
@@ -49,12 +49,13 @@ def build(gang: Gang, spec: ClusterSpec) -> list[Object]:
         return [_batch(gang, spec, labels, notes, {"schedulerName": "kai-scheduler"})]
     queue = {"kueue.x-k8s.io/queue-name": gang.check}
     job = _batch(gang, spec, queue, {}, {})
-    job["spec"]["suspend"] = True  # Kueue's webhook would do it; stated, no pod can slip through where the webhook is away
+    # Kueue's webhook suspends Jobs too, but while the webhook is down a pod could slip through
+    job["spec"]["suspend"] = True
     return [_cluster_queue(gang, spec), _local_queue(gang), job]
 
 
 def _volcano(gang: Gang, spec: ClusterSpec) -> Object:
-    """All members are needed at once, and none of them is tried again."""
+    """Return Volcano's Job, which needs all members at once and retries none."""
     template = {"metadata": {"labels": objects.check_labels(STAGE, gang.check)}, "spec": _pod(gang, spec)}
     return {
         "apiVersion": "batch.volcano.sh/v1alpha1",
@@ -72,9 +73,9 @@ def _volcano(gang: Gang, spec: ClusterSpec) -> Object:
 
 
 def _batch(gang: Gang, spec: ClusterSpec, labels: dict[str, str], notes: dict[str, str], pod: Object) -> Object:
-    """A batch Job. The labels go to its pods too: KAI reads its queue there."""
-    own = objects.check_metadata(STAGE, gang.check)
-    meta = {**own, "labels": own["labels"] | labels, **({"annotations": notes} if notes else {})}
+    """Return a batch Job. Its pods carry the labels too, because KAI reads the queue there."""
+    base = objects.check_metadata(STAGE, gang.check)
+    meta = {**base, "labels": base["labels"] | labels, **({"annotations": notes} if notes else {})}
     template = {"metadata": {"labels": objects.check_labels(STAGE, gang.check) | labels}, "spec": _pod(gang, spec) | pod}
     return {
         "apiVersion": "batch/v1",
@@ -91,9 +92,9 @@ def _batch(gang: Gang, spec: ClusterSpec, labels: dict[str, str], notes: dict[st
 
 
 def _cluster_queue(gang: Gang, spec: ClusterSpec) -> Object:
-    """A queue of the check's own: its quota is one unit short of the oversized gang, and enough for the one that fits.
+    """Return a ClusterQueue of the check: one unit short of the oversized gang, and enough for the gang that fits.
 
-    Members that request nothing count as the pods that they are.
+    Members that request nothing count as pods.
     """
     quota = gang.count * (1 if gang.apart else gang.units) - (1 if gang.check == "gang-oversize" else 0)
     resources = [{"name": gang.resource, "nominalQuota": quota}]
@@ -119,7 +120,7 @@ def _local_queue(gang: Gang) -> Object:
 
 
 def _pod(gang: Gang, spec: ClusterSpec) -> Object:
-    """A member that holds its units, or its place, and does nothing, on nodes of the GPU groups alone."""
+    """Return a pod that sleeps on a node of the GPU groups and holds its units of the resource, or its place."""
     groups = sorted(name.replace("_", "-") for name, group in spec.hosts.items() if group.gpu)
     resources: Object = {} if gang.apart else {"resources": {"limits": {gang.resource: gang.units}}}
     taints = sorted({taint for group in spec.hosts.values() if group.gpu for taint in group.taints})
@@ -137,7 +138,7 @@ def _pod(gang: Gang, spec: ClusterSpec) -> Object:
 
 
 def _toleration(taint: str) -> Object:
-    """What tolerates `key=value:effect` or `key:effect`."""
+    """Return the toleration of a taint `key=value:effect` or `key:effect`."""
     pair, _, effect = taint.rpartition(":")
     key, _, value = pair.partition("=")
     match = {"operator": "Equal", "value": value} if value else {"operator": "Exists"}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from steps.contract.task import Verb
-from workflows.catalog import Release
-from workflows.catalog.merging import value_at
-from workflows.spec.cluster import ClusterSpec
+from workflows.catalog import PlannedRelease
+from workflows.catalog.templating import value_at
+from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.derived import GPU, allocatable, product_label
 from workflows.spec.fields import StageName
 from workflows.spec.products import numbers
@@ -19,17 +19,19 @@ CHECK = "cuda-smoke"
 CONTROL, NODES, FUNCTIONAL = "gpu_operator/control", "gpu_operator/nodes", "gpu_operator/functional"
 
 CONTROL_SECONDS = 2700
-"""A driver container may build for 20 minutes (startup probe 120 × 10 s, gpu_stack §1.2); Helm and images come on top."""
+"""Time limit of the control gate: a driver container may build for 20 minutes (its startup probe: 120 × 10 s), beside Helm and
+image pulls.
+"""
 
 NODES_SECONDS = 1200
-"""After the control gate only stragglers are left: one more driver build."""
+"""Time limit of the node gate: after the control gate only late nodes remain, with one more driver build."""
 
 FLAPPING_BEFORE = (26, 7)
-"""Before this version ClusterPolicy may report ready in the middle of a driver upgrade (gpu_stack §1.3)."""
+"""First version in which ClusterPolicy no longer reports ready in the middle of a driver upgrade (NVIDIA/gpu-operator#1567)."""
 
 
 def build(site: Site) -> Stage | None:
-    """The stage of a site; None for a cluster without GPUs."""
+    """Return the stage, or None for a cluster without GPUs."""
     release = site.releases.get(RELEASE)
     if release is None or site.spec.accelerator is None:
         return None
@@ -51,20 +53,22 @@ def build(site: Site) -> Stage | None:
     )
 
 
-def _changes(site: Site, release: Release) -> tuple[Change, ...]:
-    found = [Change(what=f"install {release.release_name} {release.version}", where=release.namespace)]
+def _changes(site: Site, release: PlannedRelease) -> tuple[Change, ...]:
+    changes = [Change(what=f"install {release.release_name} {release.version}", where=release.namespace)]
     if value_at(release.values, "driver.enabled") is not False:
-        found.append(Change(what="load the NVIDIA driver", where=f"{site.count('gpu')} GPU nodes"))
-    found.append(Change(what="add the NVIDIA runtime to containerd, which restarts RKE2", where=f"{site.count('gpu')} GPU nodes"))
-    return tuple(found)
+        changes.append(Change(what="load the NVIDIA driver", where=f"{site.count('gpu')} GPU nodes"))
+    changes.append(Change(what="add the NVIDIA runtime to containerd, which restarts RKE2", where=f"{site.count('gpu')} GPU nodes"))
+    return tuple(changes)
 
 
 def _mode(spec: ClusterSpec) -> str:
     return spec.accelerator.operator_mode if spec.accelerator else "cluster_policy"
 
 
-def _operands(spec: ClusterSpec, release: Release) -> list[str]:
-    """DaemonSets that must run on every GPU node; a trailing dash marks a prefix (gpu_stack §1.4, §3.3)."""
+def _operands(spec: ClusterSpec, release: PlannedRelease) -> list[str]:
+    """Return the DaemonSets that must run on every GPU node; a trailing dash marks a prefix (`steps/docs/facts/gpu.md`, GPU
+    Operator).
+    """
     driver = value_at(release.values, "driver.enabled") is not False
     if _mode(spec) == "gpu_cluster":
         return [*(["nvidia-gpu-driver-"] if driver else []), "nvidia-dra-driver-kubelet-plugin"]
@@ -78,22 +82,22 @@ def _operands(spec: ClusterSpec, release: Release) -> list[str]:
     ]
 
 
-def _expectations(site: Site, release: Release) -> Object:
+def _expectations(site: Site, release: PlannedRelease) -> Object:
     accelerator = site.spec.accelerator
-    found: Object = {
+    expectations: Object = {
         "releases": [objects.expected(site, release, workloads=2)],
         "least": site.needed(STAGE, "gpu"),
         "operands": _operands(site.spec, release),
         **objects.root_app(site, (release,)),
     }
     if _mode(site.spec) == "gpu_cluster":
-        found["mode"] = "gpu_cluster"
+        expectations["mode"] = "gpu_cluster"
     if accelerator and accelerator.driver == "operator" and accelerator.driver_version:
-        found["driver"] = accelerator.driver_version
-    return found
+        expectations["driver"] = accelerator.driver_version
+    return expectations
 
 
-def _apply(site: Site, release: Release) -> Step:
+def _apply(site: Site, release: PlannedRelease) -> Step:
     arguments = {
         "objects": objects.release_objects(site, (release,)),
         "gate": CONTROL,
@@ -107,11 +111,12 @@ def _apply(site: Site, release: Release) -> Step:
     )
 
 
-def _control(site: Site, release: Release) -> Step:
+def _control(site: Site, release: PlannedRelease) -> Step:
     expectations = _expectations(site, release)
     arguments = {
         "gate": CONTROL,
         "select": "gpu",
+        # versions that report ready too early must stay ready for longer
         "stable_seconds": 60 if numbers(release.version) < FLAPPING_BEFORE else 20,
         "namespaces": [release.namespace],
         "releases": expectations["releases"],
@@ -132,7 +137,7 @@ _READS = (
 
 
 def _gpus(site: Site) -> Object:
-    """GPUs per node, and the machines that have another number."""
+    """Return the usual number of GPUs a node, and the machines that have another number."""
     usual = site.spec.accelerator.per_node if site.spec.accelerator else 0
     others = {machine.name: machine.gpus for machine in site.machines if machine.gpu and machine.gpus != usual}
     return {"gpus": usual, **({"others": others} if others else {})}
@@ -144,6 +149,7 @@ def _nodes(site: Site) -> Step:
     arguments: Object = {
         "gate": NODES,
         "select": "gpu",
+        # verdicts about nodes are only recorded here: the judge applies the quorum
         "decides": False,
         "stable_seconds": 10,
         "namespaces": ["gpu-operator"],
@@ -164,7 +170,7 @@ def _nodes(site: Site) -> Step:
 
 
 def _shapes(spec: ClusterSpec) -> list[dict[str, int]]:
-    """What a node may advertise per GPU: whole GPUs, or on a second run what the sharing stage left (gpu_stack §3)."""
+    """Return the resources that a node may advertise per GPU: whole GPUs, or on a second run those of the sharing stage."""
     if spec.sharing.mode == "dra" or _mode(spec) == "gpu_cluster":
         return []
     whole, shared = {GPU: 1}, allocatable(spec, 1)
@@ -192,23 +198,24 @@ def _functional(site: Site) -> Step:
 
 
 def _claims(spec: ClusterSpec) -> list[Object]:
-    """With DRA: a claim for all GPUs of the pod's node."""
+    """Return the template of a claim for all GPUs of a node, for DRA; empty otherwise."""
     return [objects.gpu_claims(STAGE, CHECK, every=True)] if _mode(spec) == "gpu_cluster" else []
 
 
 def _pod(site: Site) -> Object:
-    """One container that sees all GPUs of its node.
+    """Return a pod whose container sees all GPUs of its node.
 
-    It requests them where they are whole, equally many and free; where sharing or Slurm has taken them (on a second run), or
-    machines differ, it takes them through the runtime class instead.
+    The pod requests GPUs if they are whole, free, and equally many on every node. If sharing or Slurm has taken them (on a second
+    run), or machines differ, it gets them by the runtime class instead.
     """
     spec, env = site.spec, [objects.node_name()]
     image, smoke = spec.validation.image, objects.script("cuda_smoke.sh")
     if _mode(spec) == "gpu_cluster":
         return objects.claiming(CHECK, objects.container(image, smoke, env=env))
     gpus = _gpus(site)
+    # one Job has one request: machines with another number of GPUs would not fit it
     if spec.sharing.mode == "none" and spec.slurm.kind == "none" and "others" not in gpus:
         return {"containers": [objects.container(image, smoke, env=env, resources={"limits": {GPU: gpus["gpus"]}})]}
-    every = [*env, {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
-    opened = objects.container(image, smoke, env=every, securityContext={"privileged": True})
+    all_gpus = [*env, {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+    opened = objects.container(image, smoke, env=all_gpus, securityContext={"privileged": True})
     return {"runtimeClassName": "nvidia", "containers": [opened]}

@@ -1,4 +1,4 @@
-"""Stage image_assemble: the layers as squashfs, kernel, initrd, manifest and OCI archive, read back after they were written."""
+"""Stage image_assemble: the layers are packed into squashfs, kernel, initrd, manifest and OCI archive, and read back."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from workflows.stages.stage import Change, Stage, Step, task
 ID: Final = "image_assemble"
 GATE: Final = "image_assemble/outputs"
 SECONDS = 1200
-"""Packing 10 GB takes a minute or two a core."""
+"""Time to pack the image: 10 GB take a minute or two of one core."""
 
 
 def build(site: ImageSite) -> Stage:
-    """One task packs the image."""
-    wanted: dict[str, Any] = {"key": site.key}
-    wanted |= {"budget_mib": site.recipe.budget_mib} if site.recipe.budget_mib else {}
-    told = arguments(site, GATE, part="assemble")
+    """Return the stage: one task that packs the image."""
+    expectations: dict[str, Any] = {"key": site.key}
+    expectations |= {"budget_mib": site.recipe.budget_mib} if site.recipe.budget_mib else {}
+    task_arguments = arguments(site, GATE, part="assemble")
     return Stage(
         id=ID,
         title="Image files",
         steps=(
-            Step(task=task(ID, "outputs", Verb.BUILD, deadline=SECONDS, arguments=told, expectations=wanted)),
+            Step(task=task(ID, "outputs", Verb.BUILD, deadline=SECONDS, arguments=task_arguments, expectations=expectations)),
             judge(ID, {"outputs": GATE}),
         ),
         gates=(GATE,),

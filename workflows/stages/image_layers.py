@@ -1,32 +1,34 @@
-"""Stage image_layers: one task a layer, each on the one below; what is built already is found by its key."""
+"""Stage image_layers: one task a layer, each on the layer below; a layer that exists already is found by its key."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from steps.contract.image import keys
 from steps.contract.task import Verb
+from steps.nodeimage.contract import build_keys
 from workflows.stages.image_site import ImageSite, arguments, judge
 from workflows.stages.stage import Change, Stage, Step, task
 
 ID: Final = "image_layers"
 GATE: Final = "image_layers/layer"
 SECONDS = 3600
-"""A layer with a driver that is compiled in it; a base of 140 packages takes half a minute."""
+"""Time for a layer that compiles a driver; a base of 140 packages takes half a minute."""
 
 
 def build(site: ImageSite) -> Stage:
-    """The layers in order: a layer is built on what is below it."""
+    """Return the stage: the layers in order, each built on those below it."""
     steps: list[Step] = []
-    found, packages = keys.layers(site.recipe), 0
+    keys, packages = build_keys.layers(site.recipe), 0
     for layer in site.recipe.layers:
         packages += len(layer.packages)
-        named = sorted({name for command in layer.commands for name in command.secrets})
-        told = arguments(site, GATE, part="layer", layer=layer.name) | ({"secrets": named} if named else {})
-        wanted = {"layer": layer.name, "key": found[layer.name], "packages": packages}
-        wanted |= {"budget_mib": layer.budget_mib} if layer.budget_mib else {}
-        one = task(ID, f"layer_{layer.name}", Verb.BUILD, deadline=SECONDS, arguments=told, expectations=wanted)
-        steps.append(Step(task=one, after=(steps[-1].name,) if steps else ()))
+        secret_names = sorted({name for command in layer.commands for name in command.secrets})
+        task_arguments = arguments(site, GATE, part="layer", layer=layer.name) | ({"secrets": secret_names} if secret_names else {})
+        expectations = {"layer": layer.name, "key": keys[layer.name], "packages": packages}
+        expectations |= {"budget_mib": layer.budget_mib} if layer.budget_mib else {}
+        layer_task = task(
+            ID, f"layer_{layer.name}", Verb.BUILD, deadline=SECONDS, arguments=task_arguments, expectations=expectations
+        )
+        steps.append(Step(task=layer_task, after=(steps[-1].name,) if steps else ()))
     gates = {step.name: GATE for step in steps}
     return Stage(
         id=ID,

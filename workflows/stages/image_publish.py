@@ -1,4 +1,4 @@
-"""Stage image_publish: the tested image as a new version where nodes boot from, by one switch of a pointer."""
+"""Stage image_publish: the tested image becomes a new version in the tree that nodes boot from, by one rename of a pointer."""
 
 from __future__ import annotations
 
@@ -12,32 +12,31 @@ from workflows.stages.stage import Change, Stage, Step, task
 ID: Final = "image_publish"
 GATE: Final = "image_publish/tree"
 SECONDS = 1800
-"""A few GB over a slow link to the boot server."""
+"""Time to copy a few GB over a slow link to the boot server."""
 
 
 def build(site: ImageSite) -> Stage:
-    """One task publishes; it may be held back by an approval."""
+    """Return the stage: one task that publishes; an approval may hold it back."""
     place = site.place
-    wanted: dict[str, Any] = {"groups": [group.name for group in place.groups], "keep": place.keep}
-    wanted |= {"signed": True} if place.key else {}
-    told = arguments(site, GATE, **placed(place)) | ({"again": True} if site.again else {})
-    where = f"{place.host}:{place.root}" if place.host else place.root
+    expectations: dict[str, Any] = {"groups": [group.name for group in place.groups], "keep": place.keep}
+    expectations |= {"signed": True} if place.key else {}
+    task_arguments = arguments(site, GATE, **placed(place)) | ({"again": True} if site.again else {})
+    location = f"{place.host}:{place.root}" if place.host else place.root
     return Stage(
         id=ID,
         title="Publication",
         steps=(
-            Step(task=task(ID, "tree", Verb.PUBLISH, deadline=SECONDS, arguments=told, expectations=wanted)),
+            Step(task=task(ID, "tree", Verb.PUBLISH, deadline=SECONDS, arguments=task_arguments, expectations=expectations)),
             judge(ID, {"tree": GATE}),
         ),
         gates=(GATE,),
-        changes=(Change(what=f"a new version of {site.recipe.name}, if it is another than the published one", where=where),),
+        changes=(Change(what=f"a new version of {site.recipe.name}, if it is another than the published one", where=location),),
         rollback=f"{_back(site)}: the pointer goes back by one rename; versions are never overwritten",
     )
 
 
 def _back(site: ImageSite) -> str:
-    """The command that goes back. How to log in on another machine, and whose signature counts, stand in the spec alone, which a
-    person has as a file."""
+    """Return the rollback command. Only image.yaml holds a remote host's login and the trusted signers, so those need the file."""
     place = site.place
     tree = "image.yaml" if place.host or place.signers else shlex.quote(place.root)
     return f"bringup image rollback --tree {tree} --image {site.recipe.name}"

@@ -1,4 +1,4 @@
-"""Stage image_sandbox: the recipe's tests on the root, without booting it."""
+"""Stage image_sandbox: the recipe's tests run on the image's root file system, without booting it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ from workflows.stages.stage import Stage, Step, task
 ID: Final = "image_sandbox"
 GATE: Final = "image_sandbox/tests"
 MARGIN_SECONDS = 300
-"""Beside the tests' own time, which they spend side by side: mounting the layers, starting the sandboxes."""
+"""Seconds beside the tests' own time, to mount the layers and start the sandboxes."""
 
 
 def build(site: ImageSite) -> Stage:
-    """One task runs them all. The gate's expectation is filled from the recipe where it runs: a site may have many tests."""
-    deadline = MARGIN_SECONDS + int(sum(one.seconds for one in site.recipe.tests))
-    told = arguments(site, GATE, part="sandbox")
+    """Return the stage: one task that runs all tests.
+
+    The task reads the gate's expectation from the recipe where it runs: many tests would not fit into a task file.
+    """
+    deadline = MARGIN_SECONDS + int(sum(test.seconds for test in site.recipe.tests))
+    task_arguments = arguments(site, GATE, part="sandbox")
     return Stage(
         id=ID,
         title="Tests without booting",
         steps=(
-            Step(task=task(ID, "tests", Verb.BUILD, deadline=deadline, arguments=told, expectations={"key": site.key})),
+            Step(task=task(ID, "tests", Verb.BUILD, deadline=deadline, arguments=task_arguments, expectations={"key": site.key})),
             judge(ID, {"tests": GATE}),
         ),
         gates=(GATE,),

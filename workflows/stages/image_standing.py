@@ -1,4 +1,4 @@
-"""Stage image_standing: the published tree is asked first; where this very image is current, nothing after it is done."""
+"""Stage image_standing: read the published tree first; if this very image is current, all later stages are skipped."""
 
 from __future__ import annotations
 
@@ -6,24 +6,28 @@ from typing import Final
 
 import msgspec
 
-from steps.contract.stages.image_standing import ID, TASK
 from steps.contract.task import Verb
+from steps.stages.image_standing.contract import ID, SHORTCUT, TASK
 from workflows.stages.image_site import ImageSite, arguments, judge, placed
 from workflows.stages.stage import Stage, Step, task
 
 GATE: Final = "image_standing/tree"
 SECONDS = 600
-"""A few GB of one version are read on the boot server where nothing else differs."""
+"""Time to read a few GB of one version on the boot server, needed where nothing else tells a difference."""
 
 
 def build(site: ImageSite) -> Stage | None:
-    """One task asks; it gets all that publishing is told but the key that signs. None where nothing is to be asked."""
+    """Return the stage, or None if the command asks for a build whatever is published.
+
+    Its task gets the arguments of publishing without the signing key.
+    """
     if not site.asked:
         return None
+    # reading needs no signing key, so the task gets none
     place = msgspec.structs.replace(site.place, key="")
-    told = arguments(site, GATE, image=site.recipe.name, key=site.key, **placed(place))
-    told |= {"firmware": [one.value for one in site.firmware]} | ({"signed": True} if site.place.key else {})
-    one = task(ID, TASK, Verb.PUBLISH, deadline=SECONDS, arguments=told, expectations={"key": site.key})
+    task_arguments = arguments(site, GATE, image=site.recipe.name, key=site.key, **placed(place))
+    task_arguments |= {"firmware": [one.value for one in site.firmware]} | ({"signed": True} if site.place.key else {})
+    one = task(ID, TASK, Verb.PUBLISH, deadline=SECONDS, arguments=task_arguments, expectations={"key": site.key})
     return Stage(
         id=ID,
         title="Published image",
@@ -31,4 +35,5 @@ def build(site: ImageSite) -> Stage | None:
         gates=(GATE,),
         changes=(),
         rollback="nothing is changed",
+        shortcut=SHORTCUT,
     )

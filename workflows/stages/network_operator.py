@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from steps.contract.task import Verb
-from workflows.catalog import Release
+from workflows.catalog import PlannedRelease
 from workflows.catalog.criteria import multus_owner
 from workflows.spec.derived import ib_write_bw_floor
 from workflows.spec.fields import StageName
@@ -21,7 +21,9 @@ CHECK = "ib-write-bw"
 CHARTS, CONTROL = "network_operator/charts", "network_operator/control"
 NODES, FUNCTIONAL = "network_operator/nodes", "network_operator/functional"
 CONTROL_SECONDS, NODES_SECONDS, FUNCTIONAL_SECONDS = 2400, 900, 1200
-"""A NIC driver container may build for 20 minutes; the check takes 8 devices × 5 s, and 7 minutes more where a peer is away."""
+"""Time limits of the gates: a NIC driver container may build for 20 minutes. The bandwidth check takes 5 s for each of up to 8
+devices, and 7 minutes more if a peer is missing.
+"""
 
 VIRTUAL_FUNCTION = "101e"
 """PCI device id of every virtual function of ConnectX-4 and later (mlx5)."""
@@ -37,13 +39,13 @@ _STATES = {
     "secondaryNetwork.ipoib": "state-ipoib-cni",
     "secondaryNetwork.multus": "state-multus-cni",
 }
-"""Part of a NicClusterPolicy's spec → the state that says how it is (gpu_stack §2.3)."""
+"""Part of a NicClusterPolicy's spec → the applied state that reports on it (`steps/docs/facts/gpu.md`, Network Operator)."""
 
 _LINK = {"infiniband": "InfiniBand", "roce": "Ethernet"}
 
 
 def build(site: Site) -> Stage | None:
-    """The stage of a site; None without a fabric."""
+    """Return the stage, or None without a fabric."""
     release = site.releases.get(RELEASE)
     if release is None or site.spec.fabric.kind == "none":
         return None
@@ -67,12 +69,14 @@ def build(site: Site) -> Stage | None:
     )
 
 
-def _changes(site: Site, release: Release) -> tuple[Change, ...]:
-    found = [Change(what=f"install {release.release_name} {release.version}", where=release.namespace)]
+def _changes(site: Site, release: PlannedRelease) -> tuple[Change, ...]:
+    changes = [Change(what=f"install {release.release_name} {release.version}", where=release.namespace)]
     if site.spec.fabric.driver == "operator":
-        found.append(Change(what="replace the NIC driver, which resets the fabric's links", where=f"{site.count('gpu')} GPU nodes"))
-    made = ", ".join(f"{item['kind']} {item['metadata']['name']}" for item in release.objects)
-    return (*found, Change(what=f"apply {made}", where="cluster"))
+        changes.append(
+            Change(what="replace the NIC driver, which resets the fabric's links", where=f"{site.count('gpu')} GPU nodes")
+        )
+    applied = ", ".join(f"{item['kind']} {item['metadata']['name']}" for item in release.objects)
+    return (*changes, Change(what=f"apply {applied}", where="cluster"))
 
 
 # ---- chart ---------------------------------------------------------------------------------------------------------------------
@@ -80,12 +84,12 @@ def _changes(site: Site, release: Release) -> tuple[Change, ...]:
 _CRDS = Rule(groups=("apiextensions.k8s.io",), resources=("customresourcedefinitions",), verbs=("get",))
 
 
-def _chart_expectations(site: Site, release: Release) -> Object:
-    found: Object = {"releases": [objects.expected(site, release)], "crds": list(release.crds)}
-    return found | objects.root_app(site, (release,))
+def _chart_expectations(site: Site, release: PlannedRelease) -> Object:
+    expectations: Object = {"releases": [objects.expected(site, release)], "crds": list(release.crds)}
+    return expectations | objects.root_app(site, (release,))
 
 
-def _apply(site: Site, release: Release) -> Step:
+def _apply(site: Site, release: PlannedRelease) -> Step:
     arguments = {
         "objects": objects.release_objects(site, (release,)),
         "gate": CHARTS,
@@ -97,7 +101,7 @@ def _apply(site: Site, release: Release) -> Step:
     )
 
 
-def _charts(site: Site, release: Release) -> Step:
+def _charts(site: Site, release: PlannedRelease) -> Step:
     expectations = _chart_expectations(site, release)
     return Step(
         task=task(
@@ -117,26 +121,26 @@ def _charts(site: Site, release: Release) -> Step:
 
 
 def required_states(policy: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The states that a NicClusterPolicy's spec asks for, each with the image tag of its part."""
+    """Yield the states that a NicClusterPolicy's spec asks for, each with the image tag of its part."""
     for path, state in _STATES.items():
-        here: Any = policy.get("spec", {})
+        value: Any = policy.get("spec", {})
         for part in path.split("."):
-            here = here.get(part) if isinstance(here, Mapping) else None
-        if here is not None:
-            yield state, str(here.get("version", ""))
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if value is not None:
+            yield state, str(value.get("version", ""))
 
 
-def _control_expectations(site: Site, release: Release) -> Object:
+def _control_expectations(site: Site, release: PlannedRelease) -> Object:
     items = release.objects
     policy = next((item for item in items if item["kind"] == "NicClusterPolicy"), {})
-    found: Object = {
+    expectations: Object = {
         "least": site.needed(STAGE, "gpu"),
         "states": dict(required_states(policy)),
         "networks": [f"{item['kind']}/{item['metadata']['name']}" for item in items if item["kind"].endswith("Network")],
         "pools": [item["metadata"]["name"] for item in items if item["kind"] == "IPPool"],
         "multus": site.spec.fabric.has_network and multus_owner(site.spec) != "none",
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in expectations.items() if value}
 
 
 _READS = (
@@ -158,7 +162,7 @@ _READS = (
 )
 
 
-def _configure(site: Site, release: Release) -> Step:
+def _configure(site: Site, release: PlannedRelease) -> Step:
     arguments = {
         "objects": [dict(item) for item in release.objects],
         "gate": CONTROL,
@@ -172,7 +176,7 @@ def _configure(site: Site, release: Release) -> Step:
     )
 
 
-def _control(site: Site, release: Release) -> Step:
+def _control(site: Site, release: PlannedRelease) -> Step:
     arguments = {"gate": CONTROL, "select": "gpu", "stable_seconds": 20, "namespaces": [release.namespace]}
     expectations = _control_expectations(site, release)
     return Step(
@@ -186,7 +190,9 @@ def _control(site: Site, release: Release) -> Step:
 
 
 def _per_node(fabric: Fabric) -> int:
-    """How many of its resource a node must at least advertise; a shared device says nothing about the number of NICs."""
+    """Return the fewest units of the fabric's resource that a node must advertise; a shared device says nothing about the number of
+    NICs.
+    """
     match fabric.mode:
         case "sriov":
             return fabric.nics_per_node * fabric.virtual_functions
@@ -198,7 +204,7 @@ def _per_node(fabric: Fabric) -> int:
 
 def _nodes(site: Site) -> Step:
     fabric = site.spec.fabric
-    asked: Object = {"resource": fabric.resource_key, "sriov": fabric.mode == "sriov"}
+    resource: Object = {"resource": fabric.resource_key, "sriov": fabric.mode == "sriov"}
     return Step(
         task=task(
             STAGE,
@@ -208,12 +214,13 @@ def _nodes(site: Site) -> Step:
             arguments={
                 "gate": NODES,
                 "select": "gpu",
+                # verdicts about nodes are only recorded here: the judge applies the quorum
                 "decides": False,
                 "stable_seconds": 10,
                 "namespaces": ["nvidia-network-operator"],
-                **asked,
+                **resource,
             },
-            expectations={"count": _per_node(fabric), "mofed": fabric.driver == "operator", **asked},
+            expectations={"count": _per_node(fabric), "mofed": fabric.driver == "operator", **resource},
         ),
         after=("control",),
         rules=_READS,
@@ -241,6 +248,7 @@ def _functional(site: Site) -> Step:
                 "checks": [CHECK],
                 "select": "gpu",
                 "after": ["nodes"],
+                # bandwidth is measured between neighbours, so one node alone proves nothing
                 "least": 2,
                 "namespaces": ["nvidia-network-operator"],
             },
@@ -256,12 +264,12 @@ def _functional(site: Site) -> Step:
 
 
 def _attachments(fabric: Fabric) -> int:
-    """Networks that carry one device each are attached once per NIC, shared ones once."""
+    """Return how often a pod attaches the network: once a NIC if each network carries one device, else once."""
     return fabric.nics_per_node if fabric.mode in ("sriov", "host_device") else 1
 
 
 def _service() -> Object:
-    """A headless service, so that the pods of the ring find each other by index."""
+    """Return a headless Service, so that the pods of the ring find each other by index."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -271,7 +279,7 @@ def _service() -> Object:
 
 
 def _pod(site: Site) -> Object:
-    """One container with the node's RDMA devices. It is told how many the ring has: all names in every pod would be N²."""
+    """Return a pod with the node's RDMA devices. It is given only the number of pods: a list of names in every pod would be N²."""
     fabric = site.spec.fabric
     ids = (*fabric.device_ids, VIRTUAL_FUNCTION) if fabric.mode == "sriov" else fabric.device_ids
     env = [
@@ -286,6 +294,7 @@ def _pod(site: Site) -> Object:
         objects.script("ib_write_bw.sh"),
         env=env,
         resources={"limits": {fabric.resource_key: _attachments(fabric)}},
+        # RDMA registers locked memory: without IPC_LOCK ibv_reg_mr fails
         securityContext={"capabilities": {"add": ["IPC_LOCK"]}},
     )
     return {"subdomain": CHECK, "containers": [measuring]}

@@ -1,4 +1,4 @@
-"""Builders of the Kubernetes objects that several stages share: the same site gives the same bytes."""
+"""Builders of the Kubernetes objects that several stages share. The same site always gives the same bytes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from steps.contract.task import Verb
-from workflows.catalog import Release
-from workflows.catalog.text import values_text
-from workflows.gitops import applications, layout, projects
+from workflows.catalog import PlannedRelease
+from workflows.catalog.yaml_text import values_text
+from workflows.gitops import argo_applications, layout, projects
 from workflows.spec.fields import StageName
 from workflows.stages import rights
 from workflows.stages.site import Site
@@ -20,41 +20,45 @@ CHECK_LABEL = "bringup/check"
 STAGE_LABEL = "bringup/stage"
 HOSTNAME = "kubernetes.io/hostname"
 COUNT, NODES = "@count", "@nodes"
-"""Markers that verb `job` replaces by the number and the list of the nodes under test."""
+"""Markers that the verb `job` replaces by the number and the list of the nodes under test."""
 
 
 # ---- releases ------------------------------------------------------------------------------------------------------------------
 
 
 def namespace(name: str, *, privileged: bool = False) -> Object:
-    """A Namespace; `privileged` lifts pod security for workloads that touch the host."""
-    labels = {"labels": dict(applications.PRIVILEGED)} if privileged else {}
+    """Return a Namespace; `privileged` lifts pod security for workloads that touch the host."""
+    labels = {"labels": dict(argo_applications.PRIVILEGED)} if privileged else {}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, **labels}}
 
 
-def releases(site: Site, stage: str) -> tuple[Release, ...]:
-    """The charts of a stage, in catalog order (upstream manifests are no releases; Argo CD itself comes before the stage's own)."""
+def releases(site: Site, stage: str) -> tuple[PlannedRelease, ...]:
+    """Return the charts of a stage, in catalog order, without upstream manifests and without Argo CD itself."""
     return tuple(release for release in layout.delivered(site.releases.values()) if release.stage == stage)
 
 
-def release_objects(site: Site, chosen: Iterable[Release]) -> list[Object]:
-    """What applies releases of a stage: their namespaces, then by their one owner (design §6) a HelmChart each, or the stage's root
-    Application, which has Argo CD make one for each from Git."""
+def release_objects(site: Site, chosen: Iterable[PlannedRelease]) -> list[Object]:
+    """Return the objects that apply releases of a stage: their namespaces, and a HelmChart each or the stage's root Application.
+
+    Each release has one owner: RKE2's helm-controller, or Argo CD, which creates an Application for each release from Git.
+    """
     chosen = tuple(chosen)
-    made = [namespace(name, privileged=flag) for name, flag in layout.privileged(chosen).items()]
+    namespaces = [namespace(name, privileged=flag) for name, flag in layout.privileged(chosen).items()]
     if chosen and by_argo_cd(site, chosen):
-        return [*made, applications.root(site.spec, chosen[0].stage)]
-    return [*made, *map(helm_chart, chosen)]
+        return [*namespaces, argo_applications.root_application(site.spec, chosen[0].stage)]
+    return [*namespaces, *map(helm_chart, chosen)]
 
 
-def by_argo_cd(site: Site, chosen: Iterable[Release]) -> bool:
-    """Whether Argo CD owns these releases: where it delivers, all but itself."""
+def by_argo_cd(site: Site, chosen: Iterable[PlannedRelease]) -> bool:
+    """Return True if Argo CD owns these releases: it owns all but its own where it delivers."""
     return site.spec.delivery.argo_cd is not None and bool(layout.delivered(chosen))
 
 
-def root_app(site: Site, chosen: Iterable[Release]) -> Object:
-    """What tasks and gates of a stage say about its root Application: `steps.contract.charts.RootApplication` as plain data, under
-    its key; nothing where Argo CD does not own the stage's releases."""
+def root_app(site: Site, chosen: Iterable[PlannedRelease]) -> Object:
+    """Return `steps.contract.charts.RootApplication` as plain data under its key, for tasks and gates of a stage.
+
+    The result is empty where Argo CD does not own the stage's releases.
+    """
     chosen, argo = tuple(chosen), site.spec.delivery.argo_cd
     if argo is None or not by_argo_cd(site, chosen):
         return {}
@@ -79,17 +83,21 @@ _BY_NODES: Mapping[str, tuple[str, ...]] = {
     "sharing": (_DAEMON_SET,),
     "slurm": (_DAEMON_SET, "slinky.slurm.net/NodeSet"),
 }
-"""Stages whose own gates count nodes, and the kinds (GROUP/KIND) that say of the whole that it is not ready while a single node is
-short. All else in these stages has to be healthy."""
+"""Kinds (GROUP/KIND) that are not ready while a single node is missing, for the stages whose own gates count nodes.
+
+Everything else in these stages must be healthy.
+"""
 
 
-def helm_chart(release: Release) -> Object:
-    """A HelmChart for RKE2's helm-controller. Its defaults would try 1000 times and then uninstall (gpu_stack §0.5)."""
+def helm_chart(release: PlannedRelease) -> Object:
+    """Return a HelmChart for RKE2's helm-controller."""
     spec: Object = {
         "chart": release.chart,
         "version": release.version,
         "targetNamespace": release.namespace,
         "createNamespace": True,
+        # the controller's defaults retry 1000 times, and uninstall after a failed upgrade
+        # (steps/docs/facts/gpu.md, helm-controller)
         "backOffLimit": 3,
         "failurePolicy": "abort",
         "timeout": f"{release.timeout_seconds}s",
@@ -106,27 +114,30 @@ def helm_chart(release: Release) -> Object:
     }
 
 
-def _marked(release: Release) -> Object:
-    """The chart's digest where one is given: neither owner checks it, so it is there to be compared with what was pulled."""
-    return {"annotations": {applications.CHART_DIGEST: release.digest}} if release.digest else {}
+def _marked(release: PlannedRelease) -> Object:
+    """Return an annotation with the chart's digest, where one is given. Neither owner verifies it: it is there to compare."""
+    return {"annotations": {argo_applications.CHART_DIGEST: release.digest}} if release.digest else {}
 
 
-def upgrades(site: Site, chosen: Sequence[Release]) -> Object:
-    """The argument `upgrade_from` of verb `apply`: by release (NAMESPACE/NAME) the lines that may be upgraded (P14).
+def upgrades(site: Site, chosen: Sequence[PlannedRelease]) -> Object:
+    """Return the argument `upgrade_from` of verb `apply`: by release (NAMESPACE/NAME) the version lines it may be upgraded from
+    (rule P14).
 
-    None with Argo CD, which keeps no Helm releases: there `plan --against` alone says it.
+    The result is empty with Argo CD, which keeps no Helm releases: there only `plan --against` checks the rule.
     """
     if by_argo_cd(site, chosen):
         return {}
-    found = {f"{one.namespace}/{one.release_name}": list(one.upgrade_from) for one in chosen if one.upgrade_from}
-    return {"upgrade_from": found} if found else {}
+    lines = {
+        f"{release.namespace}/{release.release_name}": list(release.upgrade_from) for release in chosen if release.upgrade_from
+    }
+    return {"upgrade_from": lines} if lines else {}
 
 
-def expected(site: Site, release: Release, *, workloads: int = 1) -> Object:
-    """What the chart gate expects of a release: `steps.contract.charts.Release` as plain data."""
+def expected(site: Site, release: PlannedRelease, *, workloads: int = 1) -> Object:
+    """Return the chart gate's expectation of a release: `steps.contract.charts.Release` as plain data."""
     argo = site.spec.delivery.argo_cd
     crds_only = release.rollout == "crds_only"
-    found: Object = {
+    expectation: Object = {
         "name": release.release_name,
         "namespace": release.namespace,
         "version": release.version,
@@ -134,17 +145,18 @@ def expected(site: Site, release: Release, *, workloads: int = 1) -> Object:
         "spare": spare(site, release.stage),
     }
     if argo is None or not by_argo_cd(site, (release,)):
-        return found
-    revision = "" if argo.is_commit else argo.revision  # a commit cannot name itself: the values stand in the Application
-    repo, chart = applications.chart_place(release)
+        return expectation
+    # a tree cannot contain the id of its own commit: the values are then part of the Application
+    revision = "" if argo.is_commit else argo.revision
+    repo, chart = argo_applications.chart_source(release)
     place = {"repo": repo, "chart": chart, "project": argo.project, "server": layout.IN_CLUSTER}
-    if found["spare"] and release.stage in _BY_NODES:
-        found["by_quorum"] = list(_BY_NODES[release.stage])
-    return found | {"owner": "argo_cd", "home": argo.namespace, "revision": revision, **place}
+    if expectation["spare"] and release.stage in _BY_NODES:
+        expectation["by_quorum"] = list(_BY_NODES[release.stage])
+    return expectation | {"owner": "argo_cd", "home": argo.namespace, "revision": revision, **place}
 
 
 def spare(site: Site, stage: StageName) -> int:
-    """How many nodes a DaemonSet may be short of: those that the stage's quorum lets go, which still count as desired there."""
+    """Return how many nodes a DaemonSet may be short of: those that the quorum spares still count as desired there."""
     members = "gpu" if site.count("gpu") else "all"
     return site.count(members) - site.needed(stage, members)
 
@@ -153,74 +165,75 @@ def spare(site: Site, stage: StageName) -> int:
 
 
 def check_namespace() -> Object:
-    """The namespace of all check objects; it is kept."""
+    """Return the namespace of all check objects; it is kept after the checks."""
     return namespace(CHECK_NAMESPACE, privileged=True)
 
 
 def check_metadata(stage: str, check: str) -> Object:
-    """Name, namespace and labels of a check's object."""
+    """Return name, namespace and labels of a check's object."""
     return {"name": check, "namespace": CHECK_NAMESPACE, "labels": check_labels(stage, check)}
 
 
 def check_labels(stage: str, check: str) -> dict[str, str]:
-    """Labels by which a check's pods are found."""
+    """Return the labels by which a check's pods are found."""
     return {CHECK_LABEL: check, STAGE_LABEL: stage.replace("_", "-")}
 
 
 def container(image: str, script: str, *, name: str = "check", **fields: Any) -> Object:
-    """A container that runs a shell script; what it writes to /dev/termination-log is its report."""
+    """Return a container that runs a shell script and reports by writing to /dev/termination-log."""
     return {"name": name, "image": image, "command": ["/bin/sh", "-c", script], **fields}
 
 
 CLAIM = "gpus"
-"""Name of the claim in a pod that has one of `gpu_claims`."""
+"""Name of the claim in a pod that uses a template of `gpu_claims`."""
 
 
 def gpu_claims(stage: str, check: str, *, every: bool) -> Object:
-    """A template for claims of GPUs (DRA): each pod gets one GPU, or with `every` all of its node."""
-    wanted: Object = {"deviceClassName": "gpu.nvidia.com", **({"allocationMode": "All"} if every else {})}
+    """Return a template for claims of GPUs (DRA): one GPU a pod, or with `every` all GPUs of its node."""
+    device_request: Object = {"deviceClassName": "gpu.nvidia.com", **({"allocationMode": "All"} if every else {})}
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
         "metadata": check_metadata(stage, check),
-        "spec": {"spec": {"devices": {"requests": [{"name": CLAIM, "exactly": wanted}]}}},
+        "spec": {"spec": {"devices": {"requests": [{"name": CLAIM, "exactly": device_request}]}}},
     }
 
 
 def claiming(check: str, container: Object) -> Object:
-    """A pod whose one container has what the template of this check's claims gives it."""
+    """Return a pod whose one container uses the GPU claim template of this check."""
     claimed = {**container, "resources": {**container.get("resources", {}), "claims": [{"name": CLAIM}]}}
     return {"containers": [claimed], "resourceClaims": [{"name": CLAIM, "resourceClaimTemplateName": check}]}
 
 
 def script(name: str) -> str:
-    """A shell script of `scripts/`, without its comments."""
+    """Return a shell script of `scripts/` without its comments."""
     lines = Path(__file__).with_name("scripts").joinpath(name).read_text(encoding="utf-8").splitlines()
     return "\n".join(line for line in lines if not line.startswith("# "))
 
 
 def node_name() -> Object:
-    """The environment variable NODE_NAME with the pod's node."""
+    """Return the environment variable NODE_NAME with the pod's node."""
     return {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
 
 
 def single_job(stage: str, check: str, pod: Object, *, seconds: int, annotations: Mapping[str, str] | None = None) -> Object:
-    """A Job of one pod that is tried once and removed by itself some time after it ended."""
+    """Return a Job of one pod that is tried once, and deleted by Kubernetes an hour after it ended."""
     return _job(stage, check, pod, {"backoffLimit": 0}, seconds, annotations)
 
 
 def per_node_job(stage: str, check: str, pod: Object, *, seconds: int, annotations: Mapping[str, str] | None = None) -> Object:
-    """An indexed Job with one pod on each node under test: anti-affine to each other, pinned to the list of nodes.
+    """Return an indexed Job with one pod on each node under test.
 
     A node whose pod fails does not stop the others (`backoffLimitPerIndex`, Kubernetes 1.33).
     """
+    # a node under test may carry any taint, hence the toleration of all
     affinity = one_a_node({CHECK_LABEL: check}, HOSTNAME, NODES)
     shape = {"completionMode": "Indexed", "completions": COUNT, "parallelism": COUNT, "backoffLimitPerIndex": 0}
     return _job(stage, check, {"affinity": affinity, "tolerations": [{"operator": "Exists"}], **pod}, shape, seconds, annotations)
 
 
 def one_a_node(own: Mapping[str, str], key: str, values: str | list[str]) -> Object:
-    """Affinity of pods with the labels `own`: no two on one node, and only on nodes whose label `key` is one of `values`."""
+    """Return the affinity of pods with the labels `own`: one a node, and only on nodes whose label `key` is one of `values`."""
     apart = {"labelSelector": {"matchLabels": dict(own)}, "topologyKey": HOSTNAME}
     terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": values}]}]
     return {
@@ -258,7 +271,7 @@ def _job(stage: str, check: str, pod: Object, shape: Object, seconds: int, annot
 
 
 def judge(site: Site, stage: StageName, gates: Mapping[str, str], *, members: str = "gpu", cordon: bool = True) -> Step:
-    """The step that decides the stage. `gates` maps task names to gate ids, in running order."""
+    """Return the step that decides the stage. `gates` maps task names to gate ids, in running order."""
     return Step(
         task=task(
             stage,

@@ -1,4 +1,6 @@
-"""Stage os_prep: one play brings every machine to the profile that RKE2 and the GPU stack need; its gate reads them again."""
+"""Stage os_prep: one play brings every machine to the profile that RKE2 and the GPU stack need; its gate reads the
+machines again.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,11 @@ import ipaddress
 from fnmatch import fnmatchcase
 from typing import Final
 
+from steps.contract.host_ranges import fold
 from steps.contract.task import Verb
 from workflows.catalog import criteria, profile
-from workflows.spec.cluster import ClusterSpec
+from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.products import kubernetes
-from workflows.spec.ranges import compress
 from workflows.stages import os_prep_words, rights
 from workflows.stages.access import ssh_arguments
 from workflows.stages.site import Site
@@ -19,17 +21,20 @@ from workflows.stages.stage import Change, Object, Stage, Step, When, task
 ID: Final = "os_prep"
 GATES = {"play": "os_prep/nodes"}
 PLAY_SECONDS = 4200
-"""A shard of 50 machines side by side: 900 s for the profile with its packages, 1,380 s for a reboot, 900 s for reading again; the
-rest is for logins (`playbooks/roles/os_prep/defaults`)."""
+"""Time limit of the play for a shard of 50 machines side by side.
+
+The profile with its packages takes 900 s, a reboot 1,380 s, the second reading 900 s; the rest is for logins
+(`playbooks/roles/os_prep/defaults`).
+"""
 
 CGROUP_V2 = (1, 35, 0)
-"""Kubernetes from which on a kubelet does not start with version 1 of control groups, unless its settings allow it."""
+"""First Kubernetes version whose kubelet does not start on cgroup version 1, unless its settings allow it."""
 MIB = 1024
 """MiB in a GiB."""
 TIME_SERVICE = "time service"
-"""Item without which a machine's clock need not be synchronized, where it is tolerated."""
+"""Name of the item that checks the time service; a spec that tolerates its fault accepts clocks that are not synchronized."""
 MELLANOX = "15b3"
-"""PCI vendor of the NICs whose device ids a spec names."""
+"""PCI vendor id of the NICs whose device ids a spec names."""
 POLICY = "rke2-selinux"
 """The package of RKE2's SELinux policy."""
 
@@ -43,7 +48,7 @@ ITEMS = (
     "sysctl fs.inotify.max_user_instances",
     "disk *",
 )
-"""Items that must be among those which the machine shows: a profile that forgot them would prove nothing."""
+"""Items that every machine must show: a profile without them would prove nothing."""
 PROVEN = {
     "packages": "package",
     "modules": "module",
@@ -58,14 +63,14 @@ PROVEN = {
     "repositories": "repository of",
     "system_users": "system user",
 }
-"""Parts of a profile each entry of which every machine shows as an item of its own, and the first word of its name."""
+"""Parts of a profile whose entries each show as an item of their own, and the first word of the item's name."""
 KEPT = {
     "modules": "file /etc/modules-load.d/*",
     "blacklist": "file /etc/modprobe.d/*",
     "sysctls": "file /etc/sysctl.d/*",
     "memlock": "file /etc/security/limits.d/*",
 }
-"""The file that brings a part again with the next boot."""
+"""The file that applies each part of the profile again at the next boot."""
 SINGLE = {
     "swap_off": "swap /etc/fstab",
     "time_service": TIME_SERVICE,
@@ -74,14 +79,17 @@ SINGLE = {
     "pcie_acs": "PCIe ACS",
     "firewall": "firewall",
 }
-"""Parts that are one item. Not among them: ports, which show nothing where RKE2 has them, and memlock, only systemd's; nor
-the line in /etc/hosts, which a machine that is reached by a name has not."""
+"""Parts of the profile that are one item each.
+
+Ports are missing because they show nothing where RKE2 has them, memlock because only systemd's limit shows. The line in /etc/hosts
+does not exist on a machine that is reached by name.
+"""
 
 
 def build(site: Site) -> Stage | None:
-    """Every machine is prepared: servers must all pass, agents by quorum."""
+    """Return the stage for every machine: all servers must pass, agents by quorum."""
     members = "agent" if site.count("agent") else "server"
-    names = compress(site.touched("all"))
+    names = fold(site.touched("all"))
     return Stage(
         id=ID,
         title="Operating system",
@@ -110,24 +118,27 @@ def _play(spec: ClusterSpec) -> Step:
     return Step(
         task=task(ID, "play", Verb.PLAY, deadline=PLAY_SECONDS, arguments=arguments, expectations=_expectations(spec)),
         fan_out="shards",
-        rules=rights.CLAIM,  # machines of a cluster that another run may hold
+        rules=rights.CLAIM,  # the machines may belong to a cluster whose lease another run holds
     )
 
 
 def _variables(spec: ClusterSpec) -> Object:
-    """Variables of the role (`playbooks/roles/os_prep/meta/argument_specs.yml`)."""
-    told: Object = {"os_prep_profile": node_profile(spec), "os_prep_reboot": spec.os.reboot}
-    return told if _asks_for_time(spec) else told | {"os_prep_clock_seconds": 0}
+    """Return the variables of the role (`playbooks/roles/os_prep/meta/argument_specs.yml`)."""
+    variables: Object = {"os_prep_profile": node_profile(spec), "os_prep_reboot": spec.os.reboot}
+    return variables if _asks_for_time(spec) else variables | {"os_prep_clock_seconds": 0}
 
 
 def _asks_for_time(spec: ClusterSpec) -> bool:
-    """Whether a clock that is not synchronized is a fault here."""
+    """Return True if a clock that is not synchronized is a fault on this site."""
     return not any(fnmatchcase(TIME_SERVICE, pattern) for pattern in spec.os.tolerate)
 
 
 def node_profile(spec: ClusterSpec) -> Object:
-    """The catalog's layers for this spec, and over them what the spec says itself. Kernel, huge pages, interfaces and routes are
-    for the machines with GPUs, which the fabric connects; for all where none has GPUs."""
+    """Return the catalog's profile layers for this spec, overridden by the spec's own settings.
+
+    Kernel parameters, huge pages, interfaces and routes apply to machines with GPUs, which the fabric connects, or to all machines
+    if none has GPUs.
+    """
     general, special = profile.resolve(criteria.facts(spec))
     general = profile.over(profile.over(general, _of_all(spec)), _of_policy(spec, general))
     special = profile.over(special, _of_fast(spec))
@@ -139,7 +150,7 @@ def node_profile(spec: ClusterSpec) -> Object:
 
 def _of_all(spec: ClusterSpec) -> Object:
     os = spec.os
-    said: Object = {
+    settings: Object = {
         "disks": {path: gib * MIB for path, gib in sorted(os.free_disk_gib.items())},
         "mounts": {path: list(mount.filesystem) for path, mount in sorted(os.mounts.items())},
         "time_servers": list(os.time_servers),
@@ -149,22 +160,22 @@ def _of_all(spec: ClusterSpec) -> Object:
         "apparmor": os.apparmor or "",
         "firewall": _let_in(spec) if os.firewall == "keep" else {},
     }
-    return {key: value for key, value in said.items() if value}
+    return {key: value for key, value in settings.items() if value}
 
 
 def _of_policy(spec: ClusterSpec, general: Object) -> Object:
-    """What the spec says of the repository of RKE2's SELinux policy, where the catalog's layers ask for that."""
-    said = spec.os.rke2_repository
+    """Return the spec's settings of the repository of RKE2's SELinux policy, if the catalog's layers use that repository."""
+    repository = spec.os.rke2_repository
     if POLICY not in general.get("repositories", {}):
         return {}
-    if not said.write:
+    if not repository.write:
         return {"repositories": {POLICY: None}}
-    keys = {"baseurl": said.baseurl, "gpgkey": said.gpgkey, "repo_gpgcheck": "" if said.repo_gpgcheck else "0"}
+    keys = {"baseurl": repository.baseurl, "gpgkey": repository.gpgkey, "repo_gpgcheck": "" if repository.repo_gpgcheck else "0"}
     return {"repositories": {POLICY: {"keys": {key: value for key, value in keys.items() if value}}}}
 
 
 def _let_in(spec: ClusterSpec) -> Object:
-    """Networks that a firewall which stays must know; the ports are the catalog's."""
+    """Return the networks that a firewall which stays on must let in; the catalog has the ports."""
     pods = [str(ipaddress.ip_network(text)) for text in (spec.rke2.cluster_cidr, spec.rke2.service_cidr)]
     return {"pods": pods, "networks": list(spec.os.firewall_networks)}
 
@@ -172,13 +183,14 @@ def _let_in(spec: ClusterSpec) -> Object:
 def _of_fast(spec: ClusterSpec) -> Object:
     os, fabric = spec.os, spec.fabric
     parameters, sysctls = list(os.kernel_parameters), {}
+    # pages of 1 GiB can be reserved reliably only at boot; those of 2 MiB also by sysctl
     if os.hugepages and os.hugepages.size == "1G":
         parameters.append(f"hugepagesz=1G hugepages={os.hugepages.count}")
     elif os.hugepages:
         sysctls = {"vm.nr_hugepages": str(os.hugepages.count)}
-    # a driver that the operator brings has no interfaces yet
+    # with the operator's driver the interfaces do not exist yet while this stage runs
     linked = fabric.kind != "none" and fabric.driver == "host" and (fabric.mtu or fabric.interfaces)
-    said: Object = {
+    settings: Object = {
         "kernel_parameters": parameters,
         "sysctls": sysctls,
         "hugepages": {os.hugepages.size: os.hugepages.count} if os.hugepages else {},
@@ -186,9 +198,9 @@ def _of_fast(spec: ClusterSpec) -> Object:
         "interface_names": dict(sorted(os.interface_names.items())),
         "routes": [route.model_dump(mode="json", exclude_none=True) for route in os.routes],
     }
-    if fabric.kind != "none" and fabric.mode == "host_device" and (said["links"] or os.interface_names or os.routes):
-        said["given_away"] = _devices(spec)
-    return {key: value for key, value in said.items() if value}
+    if fabric.kind != "none" and fabric.mode == "host_device" and (settings["links"] or os.interface_names or os.routes):
+        settings["given_away"] = _devices(spec)
+    return {key: value for key, value in settings.items() if value}
 
 
 def _devices(spec: ClusterSpec) -> list[str]:
@@ -202,34 +214,40 @@ def _links(spec: ClusterSpec) -> Object:
 
 
 def _expectations(spec: ClusterSpec) -> Object:
-    """What the gate wants of each machine: the items that the profile must have shown, and what machines must be beside it."""
+    """Return the gate's expectation of each machine: the items that its profile must show, and further requirements."""
     system = f"{spec.os.distribution} {spec.os.version}"
-    said = node_profile(spec)
-    wanted: Object = {
+    node = node_profile(spec)
+    expectations: Object = {
+        # a version without a dot stands for all its minor releases
         "systems": [system] if "." in spec.os.version else [system, f"{system}.*"],
-        "items": list(dict.fromkeys([*ITEMS, *proven(said)])),
-        "gpu_items": proven(said.get("gpu", {})),
+        "items": list(dict.fromkeys([*ITEMS, *proven(node)])),
+        "gpu_items": proven(node.get("gpu", {})),
         "disk_free_mib": {path: gib * MIB for path, gib in sorted(spec.os.free_disk_gib.items())},
         "tolerate": list(spec.os.tolerate),
     }
-    if said.get("time_service") and _asks_for_time(spec):
-        wanted["clock_synchronized"] = True
-    if said.get("selinux"):
-        wanted["selinux"] = said["selinux"]
-    told = spec.rke2.kubelet_args.get("fail-cgroupv1") == "false" or spec.rke2.kubelet_config.get("failCgroupV1") is False
-    if kubernetes(spec.rke2.version) >= CGROUP_V2 and not told:
-        wanted["cgroup_v2"] = True
+    if node.get("time_service") and _asks_for_time(spec):
+        expectations["clock_synchronized"] = True
+    if node.get("selinux"):
+        expectations["selinux"] = node["selinux"]
+    allows_cgroup_v1 = (
+        spec.rke2.kubelet_args.get("fail-cgroupv1") == "false" or spec.rke2.kubelet_config.get("failCgroupV1") is False
+    )
+    if kubernetes(spec.rke2.version) >= CGROUP_V2 and not allows_cgroup_v1:
+        expectations["cgroup_v2"] = True
     if spec.os.kernel:
-        wanted["kernel"] = spec.os.kernel
+        expectations["kernel"] = spec.os.kernel
     if spec.accelerator is not None:
-        wanted["driver_on_host"] = spec.accelerator.driver == "host"
-    return {key: value for key, value in wanted.items() if value not in ([], {})}
+        expectations["driver_on_host"] = spec.accelerator.driver == "host"
+    return {key: value for key, value in expectations.items() if value not in ([], {})}
 
 
 def proven(part: Object) -> list[str]:
-    """Names of the items by which a node shows that it got this part of a profile: a play that left one out proves nothing."""
+    """Return the names of the items by which a node shows that it got this part of a profile.
+
+    A play that left an item out proves nothing.
+    """
     links = part.get("links", {})
-    names = [f"{word} {one}" for key, word in PROVEN.items() for one in part.get(key, ())]
+    names = [f"{word} {entry}" for key, word in PROVEN.items() for entry in part.get(key, ())]
     names += [name for key, name in KEPT.items() if part.get(key)]
     names += [f"file {file['path']}" for file in part.get("files", ()) if not file.get("needs")]
     names += [f"user {user['name']}" for user in part.get("users", ())]

@@ -1,11 +1,11 @@
-"""Stage reset: takes RKE2 off machines again, agents first; its gate counts what is left on each."""
+"""Stage reset: remove RKE2 from machines, agents first; its gate counts what remains on each machine."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from steps.contract.host_ranges import fold
 from steps.contract.task import Verb
-from workflows.spec.ranges import compress
 from workflows.stages import rights
 from workflows.stages.access import ssh_arguments
 from workflows.stages.site import Site
@@ -14,26 +14,28 @@ from workflows.stages.stage import Change, Object, Stage, Step, When, task
 ID: Final = "reset"
 PLAYBOOK = "rke2_reset"
 SHARDS_AT_ONCE = 2
-"""Shards that go at one time where servers stay: all ask the same one to drain and to forget, with ten kubectl each."""
+"""Shards at one time while some servers stay: every machine has the same server drain and delete its Node, ten kubectl
+calls each.
+"""
 SECONDS = 1200
-"""A shard of 50 machines side by side, once their pods have gone: killing, removing, forgetting."""
+"""Time to clean a shard of 50 machines side by side, once their pods have gone."""
 
 
 def build(site: Site) -> Stage | None:
-    """Every touched machine is taken back; the agents while the servers still live, so that their Nodes can be deleted."""
+    """Return the stage; agents go first, while the servers still run and can delete the agents' Nodes."""
     has = {role: bool(site.touched(role)) for role in ("agent", "server")}
     agents = (_play(site, "agent", fan_out="agents"),) if has["agent"] else ()
     after = tuple(step.name for step in agents)
     servers = (_play(site, "server", after=after),) if has["server"] else ()
     steps = (*agents, *servers)
-    names, told = site.touched("all"), "drained, its Node deleted; " if _is_survived(site) else ""
+    names, before = site.touched("all"), "drained, its Node deleted; " if _is_survived(site) else ""
     return Stage(
         id=ID,
         title="Take RKE2 off the machines",
         parallelism=SHARDS_AT_ONCE if _is_survived(site) else 0,
         steps=(*steps, _judge(site, steps)),
         gates=tuple(f"{ID}/{step.name}" for step in steps),
-        changes=(Change(what=f"{told}RKE2, its containers, network, data and files are removed", where=compress(names)),),
+        changes=(Change(what=f"{before}RKE2, its containers, network, data and files are removed", where=fold(names)),),
         rollback="none: data of the removed servers and agents is gone; `bringup run` builds anew",
     )
 
@@ -59,7 +61,7 @@ def _play(site: Site, role: str, *, fan_out: str = "", after: tuple[str, ...] = 
         arguments["helpers"] = "server"
         arguments["variables"] |= {
             "rke2_reset_drain_seconds": site.spec.rke2.drain_seconds,
-            "rke2_registration_address": site.spec.registration_address,  # of the servers that are asked to forget
+            "rke2_registration_address": site.spec.registration_address,  # its servers delete the Nodes
         }
     if fan_out:
         arguments["fanned"] = True
@@ -72,7 +74,7 @@ def _play(site: Site, role: str, *, fan_out: str = "", after: tuple[str, ...] = 
 
 
 def _is_survived(site: Site) -> bool:
-    """Whether a server stays, so that the cluster must forget those that go."""
+    """Return True if a server stays: the cluster must then delete the Nodes and etcd members of the machines that go."""
     return len(site.touched("server")) < site.count("server")
 
 

@@ -1,23 +1,23 @@
-"""Rights that several stages share, as Role rules: each task may do on the target what it does, and nothing else (design §10)."""
+"""Rights that several stages share, as Role rules. Each task gets only the rights that it needs on the target."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workflows.catalog import Release
+from workflows.catalog import PlannedRelease
 from workflows.gitops import layout
-from workflows.spec.delivery import ArgoCd
+from workflows.spec.argocd_delivery import ArgoCdDelivery
 from workflows.stages.site import Site
 from workflows.stages.stage import Rule
 
 CHECK_NAMESPACE = "bringup-check"
-"""Namespace of the checks."""
+"""Namespace in which all checks run."""
 
 CLAIM = (
     Rule(groups=("",), resources=("namespaces",), verbs=("get",)),
     Rule(groups=("coordination.k8s.io",), resources=("leases",), verbs=("get", "create", "patch"), namespaces=("kube-system",)),
 )
-"""Rights to recognize the target and to hold its lease, which every writing task needs."""
+"""Rights to identify the target and to hold its lease; every writing task needs them."""
 
 GPU_CLAIMS = Rule(
     groups=("resource.k8s.io",),
@@ -25,7 +25,7 @@ GPU_CLAIMS = Rule(
     verbs=("get", "create", "delete"),
     namespaces=(CHECK_NAMESPACE,),
 )
-"""Rights to make a check's template of DRA claims."""
+"""Rights to create the ResourceClaimTemplate of a check that claims GPUs (DRA)."""
 
 DIAGNOSE = (
     Rule(groups=("",), resources=("pods", "pods/log", "events", "nodes", "resourcequotas"), verbs=("get", "list")),
@@ -34,12 +34,14 @@ DIAGNOSE = (
     Rule(groups=("cert-manager.io",), resources=("certificates",), verbs=("get", "list")),
     Rule(groups=("coordination.k8s.io",), resources=("leases",), verbs=("get",), namespaces=("kube-system",)),
 )
-"""Rights to read what a record shows beside a verdict that is no pass, a refused write (a quota refuses as a missing right does) or
-an error (who holds the target)."""
+"""Rights to read the diagnosis of a verdict that is no pass, of a refused write, and of an error.
+
+Quotas are read because a quota refuses a write as a missing right does; the lease shows who holds the target.
+"""
 
 
-def release_rules(site: Site, chosen: Sequence[Release]) -> tuple[Rule, ...]:
-    """Rights to apply releases. Whoever may create HelmCharts in kube-system is cluster-admin in effect (design §10)."""
+def release_rules(site: Site, chosen: Sequence[PlannedRelease]) -> tuple[Rule, ...]:
+    """Return the rights to apply releases. Whoever may create HelmCharts in kube-system is cluster-admin in effect."""
     if not chosen:
         return (*CLAIM, *DIAGNOSE)
     argo = _argo_cd(site, chosen)
@@ -52,10 +54,12 @@ def release_rules(site: Site, chosen: Sequence[Release]) -> tuple[Rule, ...]:
     return (Rule(groups=("",), resources=("namespaces",), verbs=verbs), owner, *CLAIM, *gate_rules(site, chosen))
 
 
-def gate_rules(site: Site, chosen: Sequence[Release]) -> tuple[Rule, ...]:
-    """Rights to read what the chart gate compares. Release Secrets hold values: only those of the releases' namespaces."""
+def gate_rules(site: Site, chosen: Sequence[PlannedRelease]) -> tuple[Rule, ...]:
+    """Return the rights to read what the chart gate compares, with Secrets (which hold values) in the releases' namespaces
+    alone.
+    """
     spaces = tuple(dict.fromkeys(release.namespace for release in chosen))
-    if not spaces:  # no namespaces would mean all of them
+    if not spaces:  # a rule without namespaces would be cluster-wide
         return DIAGNOSE
     argo = _argo_cd(site, chosen)
     owner = (
@@ -76,13 +80,13 @@ def gate_rules(site: Site, chosen: Sequence[Release]) -> tuple[Rule, ...]:
     return (*owner, Rule(groups=("apps",), resources=kinds, verbs=("list",), namespaces=spaces), *DIAGNOSE)
 
 
-def _argo_cd(site: Site, chosen: Sequence[Release]) -> ArgoCd | None:
-    """The Argo CD that owns these releases; None where helm-controller does."""
+def _argo_cd(site: Site, chosen: Sequence[PlannedRelease]) -> ArgoCdDelivery | None:
+    """Return the Argo CD that owns these releases, or None where helm-controller does."""
     return site.spec.delivery.argo_cd if layout.delivered(chosen) else None
 
 
 def check_rules(*more: Rule) -> tuple[Rule, ...]:
-    """Rights to run a check: Jobs and pods in its namespace, and whatever else its objects need."""
+    """Return the rights to run a check: Jobs and pods in the check namespace, and further rules for its other objects."""
     space = (CHECK_NAMESPACE,)
     return (
         *CLAIM,
@@ -94,13 +98,13 @@ def check_rules(*more: Rule) -> tuple[Rule, ...]:
     )
 
 
-def kind_rules(release: Release) -> tuple[Rule, ...]:
-    """Rights on the kinds that the release's objects have."""
-    named = sorted({(str(item["apiVersion"]).partition("/")[0], str(item["kind"]).lower()) for item in release.objects})
+def kind_rules(release: PlannedRelease) -> tuple[Rule, ...]:
+    """Return the rights on the kinds of the release's own objects."""
+    kinds = sorted({(str(item["apiVersion"]).partition("/")[0], str(item["kind"]).lower()) for item in release.objects})
     verbs = ("get", "list", "create", "patch")
-    return tuple(Rule(groups=(group,), resources=(_plural(kind),), verbs=verbs) for group, kind in named)
+    return tuple(Rule(groups=(group,), resources=(_plural(kind),), verbs=verbs) for group, kind in kinds)
 
 
 def _plural(kind: str) -> str:
-    """A kind's resource name as these operators build it: `nicclusterpolicy` → `nicclusterpolicies`."""
+    """Return the resource name of a kind as these operators build it: `nicclusterpolicy` → `nicclusterpolicies`."""
     return f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"

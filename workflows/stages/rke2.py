@@ -1,4 +1,4 @@
-"""Stage rke2: servers, then agents in shards, then the cluster itself says whether it is whole."""
+"""Stage rke2: install servers, then agents in shards, then verify the cluster through its own API."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from steps.contract.fleet import SHARD_SIZE
 from steps.contract.operation import RELEASES
 from steps.contract.task import Verb
-from workflows.spec.cluster import ClusterSpec
+from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.derived import GROUP_LABEL, max_pods, node_labels, own_taints
 from workflows.spec.rke2_parts import MAX_PODS
 from workflows.stages import rights, rke2_check, rke2_operation, rke2_options
@@ -19,11 +19,11 @@ from workflows.stages.stage import Object, Rule, Stage, Step, When, task
 
 ID: Final = "rke2"
 MOST_JOINING = 50
-"""Agents that may join at one time over all shards: RKE2 advises no more (peers §2)."""
+"""Largest number of agents that join at one time over all shards: RKE2's documentation advises batches of 50 or less."""
 CONTROL_SECONDS = 900
 NODES_SECONDS = 900
 MOST_NAMES = 1500
-"""Characters of host ranges that a task says; where they are more, the label of a node's group says which one it is of."""
+"""Largest length in characters of the host ranges in a task; beyond it, a node's group label alone says its group."""
 
 NETWORK = {
     "canal": "DaemonSet rke2-canal",
@@ -38,12 +38,12 @@ NETWORK_PODS = {
     "cilium": ("kube-system", "k8s-app=cilium"),
     "calico": ("calico-system", "k8s-app=calico-node"),
 }
-"""Namespace and label of each network plugin's pods, where known; the others are judged by their workload alone."""
+"""Namespace and label of each network plugin's pods, where known; other plugins are judged by their workload alone."""
 DNS = "Deployment rke2-coredns-rke2-coredns"
 
 
 def build(site: Site) -> Stage | None:
-    """RKE2 on every machine; a cluster without agents has no task for them."""
+    """Return the stage: RKE2 on every machine. A cluster without agents has no task for them."""
     spec, has_agents = site.spec, site.count("agent") > 0
     plays = (_servers(site), *((_agents(site),) if site.touched("agent") else ()))
     after = plays[-1].name
@@ -53,6 +53,7 @@ def build(site: Site) -> Stage | None:
     return Stage(
         id=ID,
         title="Kubernetes (RKE2)",
+        # an upgrade or rollback drains nodes, so shards go one after another
         parallelism=1 if site.operation.kind in RELEASES else max(1, MOST_JOINING // spec.rke2.join_batch),
         steps=(*steps, _judge(site, members, [step.name for step in steps])),
         gates=gates,
@@ -62,8 +63,8 @@ def build(site: Site) -> Stage | None:
 
 
 def _servers(site: Site) -> Step:
-    spec, told = site.spec, rke2_operation.servers(site)
-    arguments = _play(site, "server") | told | {"kubeconfig_from": "kubeconfig", "keep": {"token": JOIN_TOKEN}}
+    spec, operation_arguments = site.spec, rke2_operation.servers(site)
+    arguments = _play(site, "server") | operation_arguments | {"kubeconfig_from": "kubeconfig", "keep": {"token": JOIN_TOKEN}}
     arguments |= api_arguments(spec)
     expectations = {
         "version": spec.rke2.version,
@@ -87,7 +88,8 @@ def _agents(site: Site) -> Step:
     spec = site.spec
     arguments = _play(site, "agent") | {"fanned": True, "after": "servers"}
     expectations = {"version": spec.rke2.version, "service": "rke2-agent"}
-    least = min(spec.rke2.upgrade_batch, spec.rke2.join_batch)  # who upgrades and who joins, no plan knows
+    # the plan cannot know which agents upgrade and which join, so the smaller batch bounds the time
+    least = min(spec.rke2.upgrade_batch, spec.rke2.join_batch)
     return Step(
         task=task(
             ID,
@@ -117,7 +119,7 @@ def _play(site: Site, role: str) -> Object:
 
 
 def _variables(spec: ClusterSpec) -> Object:
-    """Variables of the role rke2; what the spec leaves open is left out, so that the role's default holds."""
+    """Return the variables of the role rke2, without those that the spec leaves open: the role's defaults hold there."""
     rke2, servers = spec.rke2, spec.servers
     optional = {
         "rke2_registry_mirror": rke2.registry_mirror,
@@ -134,6 +136,7 @@ def _variables(spec: ClusterSpec) -> Object:
         "rke2_profile": rke2.profile,
         "rke2_join_batch": rke2.join_batch,
         "rke2_kubelet_args": dict(sorted({MAX_PODS: str(max_pods(spec)), **rke2.kubelet_args}.items())),
+        # the first server starts the cluster, the others join it
         "rke2_first_server": servers[0].name if servers else "",
         "rke2_server_addresses": [machine.address for machine in servers],
         "rke2_node_labels": {group: _pairs(node_labels(spec, group)) for group in spec.hosts},
@@ -146,7 +149,7 @@ def _variables(spec: ClusterSpec) -> Object:
 
 
 def _host_labels(spec: ClusterSpec) -> Object:
-    """Labels of the hosts that differ from their group."""
+    """Return the labels of hosts that differ from their group."""
     overrides = ((host, group.overrides[host]) for group in spec.hosts.values() for host in group.overrides)
     return {host: _pairs(override.labels) for host, override in overrides if override.labels}
 
@@ -156,8 +159,8 @@ def _pairs(labels: Mapping[str, str]) -> list[str]:
 
 
 def _control(site: Site, after: str) -> Step:
-    found = rke2_check.controller(site)
-    workloads = [DNS, *(NETWORK[plugin] for plugin in site.spec.rke2.cni), *([found.workload] if found else [])]
+    ingress = rke2_check.controller(site)
+    workloads = [DNS, *(NETWORK[plugin] for plugin in site.spec.rke2.cni), *([ingress.workload] if ingress else [])]
     spare = site.count("agent") - site.needed(ID, "agent")
     return Step(
         task=task(
@@ -192,8 +195,8 @@ def _control(site: Site, after: str) -> Step:
 def _nodes(site: Site, plays: Iterable[str]) -> Step:
     spec, groups, hosts = site.spec, _groups(site.spec), _host_labels(site.spec)
     plugin = next((name for name in spec.rke2.cni if name in NETWORK_PODS), "")
-    own = (pair for pairs in hosts.values() for pair in pairs)
-    labels = {key for group in groups.values() for key in group["labels"]} | {pair.partition("=")[0] for pair in own}
+    host_pairs = (pair for pairs in hosts.values() for pair in pairs)
+    labels = {key for group in groups.values() for key in group["labels"]} | {pair.partition("=")[0] for pair in host_pairs}
     arguments: Object = {"gate": f"{ID}/nodes", "select": "all", "decides": False, "namespaces": ["kube-system"]}
     arguments |= {"labels": sorted(labels), "passed": list(plays)}
     expectations: Object = {
@@ -218,7 +221,7 @@ def _nodes(site: Site, plays: Iterable[str]) -> Step:
 
 
 def _groups(spec: ClusterSpec) -> Object:
-    """What the nodes of each group are given at registration, by the value of the group's own label."""
+    """Return the hosts, labels and taints of each group, by the value of the group's own label."""
     few = sum(len(text) for group in spec.hosts.values() for text in group.ranges) <= MOST_NAMES
     return {
         node_labels(spec, name)[GROUP_LABEL]: {
@@ -231,7 +234,7 @@ def _groups(spec: ClusterSpec) -> Object:
 
 
 def _functional(site: Site) -> Step:
-    found = rke2_check.controller(site)
+    ingress = rke2_check.controller(site)
     arguments: Object = {
         "gate": f"{ID}/functional",
         "objects": rke2_check.made(site),
@@ -246,8 +249,8 @@ def _functional(site: Site) -> Step:
             "functional",
             Verb.JOB,
             deadline=rke2_check.JOB_SECONDS,
-            arguments=arguments | ({"ingress_pods": found.pods} if found else {}),
-            expectations={"ingress": True} if found else {},
+            arguments=arguments | ({"ingress_pods": ingress.pods} if ingress else {}),
+            expectations={"ingress": True} if ingress else {},
         ),
         after=("nodes",),
         rules=rights.check_rules(*rke2_check.rules(site)),

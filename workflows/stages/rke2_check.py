@@ -1,10 +1,10 @@
-"""What check `dns` of stage rke2 makes: a ring of pods, a Service in front of them, and an Ingress where RKE2 has a controller."""
+"""Objects of check `dns` of stage rke2: a ring of pods, a Service in front, and an Ingress where RKE2 has a controller."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from workflows.spec.cluster import ClusterSpec
+from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.compat.kubernetes import TRAEFIK_SINCE
 from workflows.spec.derived import ingress_groups
 from workflows.spec.products import kubernetes
@@ -15,9 +15,9 @@ from workflows.stages.stage import Object, Rule
 STAGE, CHECK = "rke2", "dns"
 JOB_SECONDS = 600
 POD_SECONDS = 240
-"""How long a pod of the ring waits for its neighbours: the slowest image pull among them."""
+"""Seconds for which a pod of the ring waits for its neighbours, the slowest image pull among them."""
 SERVICE = "vip"
-"""The Service with an address; Kubernetes tells it to pods as VIP_SERVICE_HOST."""
+"""The Service with a cluster address; Kubernetes gives it to pods as VIP_SERVICE_HOST."""
 INGRESS_HOST = "ring.bringup-check.internal"
 MOST_ENTRIES = 3
 
@@ -38,17 +38,19 @@ CONTROLLERS = {
     ),
     "traefik": Controller("traefik", "DaemonSet rke2-traefik", "app.kubernetes.io/name=rke2-traefik"),
 }
-"""From the values of rancher/rke2-charts (kind: DaemonSet, hostPort 80). Not verified: the labels of Traefik's pods."""
+"""Ingress controllers by name, from the values of rancher/rke2-charts (kind DaemonSet, hostPort 80). Not verified: the labels of
+Traefik's pods.
+"""
 
 
 def controller(site: Site) -> Controller | None:
-    """The ingress controller that this cluster has; None where the spec wants none, or where taints keep it from every node."""
-    named = site.spec.rke2.ingress_controller or _of_release(site.spec)
-    return CONTROLLERS.get(named) if entries(site) else None
+    """Return the cluster's ingress controller, or None where the spec wants none or taints keep it from every node."""
+    name = site.spec.rke2.ingress_controller or _of_release(site.spec)
+    return CONTROLLERS.get(name) if entries(site) else None
 
 
 def entries(site: Site) -> tuple[str, ...]:
-    """Addresses of some machines on which an ingress controller runs."""
+    """Return the addresses of up to three machines on which an ingress controller runs."""
     groups = ingress_groups(site.spec)
     return tuple(machine.address for machine in site.machines if machine.group in groups)[:MOST_ENTRIES]
 
@@ -58,14 +60,16 @@ def _of_release(spec: ClusterSpec) -> str:
 
 
 def made(site: Site) -> list[Object]:
-    """The check's objects, in order: a pod is told of Services that are there before it."""
-    found = controller(site)
-    ways = [_ingress(found)] if found else []
-    return [objects.check_namespace(), _names(), _address(), *ways, _ring(site, found)]
+    """Return the check's objects in order: Services come first, because a pod's environment lists only Services that exist before
+    it.
+    """
+    ingress = controller(site)
+    ingress_objects = [_ingress(ingress)] if ingress else []
+    return [objects.check_namespace(), _names(), _address(), *ingress_objects, _ring(site, ingress)]
 
 
 def rules(site: Site) -> tuple[Rule, ...]:
-    """Rights to make them."""
+    """Return the rights to create the check's Services and Ingress."""
     verbs, space = ("get", "create", "delete"), (objects.CHECK_NAMESPACE,)
     services = Rule(groups=("",), resources=("services",), verbs=verbs, namespaces=space)
     ingresses = Rule(groups=("networking.k8s.io",), resources=("ingresses",), verbs=verbs, namespaces=space)
@@ -73,13 +77,13 @@ def rules(site: Site) -> tuple[Rule, ...]:
 
 
 def _names() -> Object:
-    """A headless Service gives each pod of the ring its name, before it is ready too."""
+    """Return a headless Service that gives each pod of the ring a DNS name, even before the pod is ready."""
     spec = {"clusterIP": "None", "ports": [{"name": "http", "port": 8080}]}
     return _service(CHECK, spec)
 
 
 def _address() -> Object:
-    """A Service with an address of its own: it was not there before, so that it shows rules that are kept up to date."""
+    """Return a Service with a new cluster address, so that the check proves that nodes keep their Service rules up to date."""
     return _service(SERVICE, {"ports": [{"name": "http", "port": 80, "targetPort": 8080}]})
 
 
@@ -88,29 +92,34 @@ def _service(name: str, spec: Object) -> Object:
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": objects.check_metadata(STAGE, CHECK) | {"name": name},
+        # pods of the ring look each other up before they are ready
         "spec": {"publishNotReadyAddresses": True, "selector": {objects.CHECK_LABEL: CHECK}, **spec},
     }
 
 
-def _ingress(found: Controller) -> Object:
+def _ingress(ingress: Controller) -> Object:
     backend = {"service": {"name": SERVICE, "port": {"name": "http"}}}
     paths = [{"path": "/", "pathType": "Prefix", "backend": backend}]
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "Ingress",
         "metadata": objects.check_metadata(STAGE, CHECK),
-        "spec": {"ingressClassName": found.ingress_class, "rules": [{"host": INGRESS_HOST, "http": {"paths": paths}}]},
+        "spec": {"ingressClassName": ingress.ingress_class, "rules": [{"host": INGRESS_HOST, "http": {"paths": paths}}]},
     }
 
 
-def _ring(site: Site, found: Controller | None) -> Object:
-    """One pod on each node: it resolves names, reaches the Service, asks the next pod, answers another, comes in by ingress."""
+def _ring(site: Site, ingress: Controller | None) -> Object:
+    """Return the Job with one pod a node.
+
+    Each pod resolves names, reaches the Service, asks the next pod, answers the previous one, and comes in by ingress.
+    """
     environment = [
         objects.node_name(),
+        # the verb `job` fills in the number of nodes under test
         {"name": "COUNT", "value": "@count_text"},
         {"name": "SECONDS_TO_WAIT", "value": str(POD_SECONDS)},
     ]
-    if found:
+    if ingress:
         environment += [
             {"name": "INGRESS_HOST", "value": INGRESS_HOST},
             {"name": "INGRESS_AT", "value": " ".join(entries(site))},

@@ -1,9 +1,9 @@
-"""What an operation makes of stage rke2: its playbooks, their variables, what becomes of the machines, and how it is taken back."""
+"""The effect of an operation (upgrade, rollback, replacement) on stage rke2: playbooks, variables, changes, and its rollback."""
 
 import re
 
+from steps.contract.host_ranges import fold
 from steps.contract.operation import Kind
-from workflows.spec.ranges import compress
 from workflows.stages.site import Site
 from workflows.stages.stage import Change, Object
 
@@ -25,49 +25,52 @@ HOW = {
         "agent": " again, {batch} at a time, each drained before" + IN_PLACE,
     },
 }
-"""How machines come to their release, by operation and role; where an operation has no words, they simply join."""
+"""Sentence endings that say how machines get their release, by operation and role; other operations simply let them join."""
 
 
 def playbook(site: Site, role: str) -> str:
-    """The playbook for the machines of a role."""
+    """Return the name of the playbook for machines of a role."""
     return f"rke2_{role}_rollback" if site.operation.kind is Kind.ROLLBACK else f"rke2_{role}"
 
 
 def servers(site: Site) -> Object:
-    """Further arguments of the servers' play: one that fails stops those after it, those that are only read are in it too, and a
-    cluster that goes back may be down, and has the lease of before once its etcd is set back."""
-    told: Object = {"together": True} | ({"everyone": True} if site.operation.is_partial else {})
-    return told | ({"may_be_down": True, "restores": True} if site.operation.kind is Kind.ROLLBACK else {})
+    """Return further arguments of the servers' play.
+
+    `together`: a server that fails stops those after it. `everyone`: servers that are only read take part too. In a rollback the
+    cluster may be down (`may_be_down`), and etcd has the old lease once its snapshot is restored (`restores`).
+    """
+    arguments: Object = {"together": True} | ({"everyone": True} if site.operation.is_partial else {})
+    return arguments | ({"may_be_down": True, "restores": True} if site.operation.kind is Kind.ROLLBACK else {})
 
 
 def variables(site: Site, role: str) -> Object:
-    """What an operation on a cluster that stands adds: servers that are only read, and hosts whose old Node is to be forgotten."""
-    operation, every = site.operation, [machine.name for machine in site.machines if machine.role == role]
-    told: Object = {}
+    """Return the variables of an operation on an existing cluster: servers that are only read, and hosts whose old Node must go."""
+    operation, names = site.operation, [machine.name for machine in site.machines if machine.role == role]
+    result: Object = {}
     if role == "server" and operation.is_partial:
-        told["rke2_untouched"] = [name for name in every if not operation.touches(name)]
-    if operation.kind is Kind.REPLACE_NODE and (replaced := operation.touched(every)):
-        told["rke2_replaced"] = replaced
-    return told
+        result["rke2_untouched"] = [name for name in names if not operation.touches(name)]
+    if operation.kind is Kind.REPLACE_NODE and (replaced := operation.touched(names)):
+        result["rke2_replaced"] = replaced
+    return result
 
 
 def changes(site: Site) -> tuple[Change, ...]:
-    """What becomes of the machines of each role that plays touch."""
+    """Return the change of the machines of each role that the plays touch."""
     how, rke2 = HOW.get(site.operation.kind, {}), site.spec.rke2
     return tuple(
-        Change(what=f"RKE2 {rke2.version} as {role}{how.get(role, '').format(batch=rke2.upgrade_batch)}", where=compress(names))
+        Change(what=f"RKE2 {rke2.version} as {role}{how.get(role, '').format(batch=rke2.upgrade_batch)}", where=fold(names))
         for role in ("server", "agent")
         if (names := site.touched(role))
     )
 
 
 def way_back(site: Site) -> str:
-    """What a person does to take the operation back."""
+    """Return the sentence that tells a person how to undo the operation."""
     if site.operation.kind is Kind.ROLLBACK:
         return FORWARD
     if site.operation.kind is not Kind.UPGRADE:
         return RESET
-    # as the role names it (playbooks/roles/rke2/vars/main.yml)
+    # the role rke2 gives the snapshot this name (playbooks/roles/rke2/vars/main.yml)
     snapshot = f"{DATA}/snapshots/bringup-before-{re.sub('[^A-Za-z0-9.-]', '-', site.spec.rke2.version)}-*"
     return (
         "a host that does not come to a patch release goes back by itself; else write the release before into rke2.version, and "

@@ -1,15 +1,15 @@
-"""Stage sharing: GPUs are divided among pods as the spec says, and where it says `none` it is shown that they are not.
+"""Stage sharing: divide GPUs among pods as the spec says; for mode `none`, prove that GPUs are not shared.
 
-The GPU Operator's chart carries every sharing configuration from its first install, switched off; this stage sets the node label
-that chooses one. So the chart keeps its only owner, and installing it again never undoes this stage (`spec.derived.sharing_label`).
+The GPU Operator's chart carries every sharing configuration from its first install, switched off. This stage sets the node label
+that selects one. So the chart keeps its only owner, and installing it again never undoes this stage (`spec.derived.sharing_label`).
 """
 
 from __future__ import annotations
 
 from steps.contract.task import Verb
-from workflows.catalog import Release
-from workflows.catalog.merging import value_at
-from workflows.spec.cluster import ClusterSpec
+from workflows.catalog import PlannedRelease
+from workflows.catalog.templating import value_at
+from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.derived import PRODUCT_LABEL, advertised, allocatable, product_label, sharing_label
 from workflows.spec.fields import StageName
 from workflows.stages import objects, rights
@@ -21,18 +21,21 @@ CHECK = "sharing"
 CONTROL, NODES, FUNCTIONAL = "sharing/control", "sharing/nodes", "sharing/functional"
 CONTROL_SECONDS = 900
 NODES_SECONDS = {"mig": 1800, "dra": 900}
-"""MIG waits five minutes an application for pods to go, and may reboot; its state `pending` can be terminal (gpu_stack §3.2)."""
+"""Time limit of the node gate by mode: the MIG manager waits five minutes for each application's pods to go, and may reboot.
+
+The MIG manager's state `pending` can be terminal (`steps/docs/facts/gpu.md`, Sharing).
+"""
 OTHER_NODES_SECONDS = 600
 HOLD_SECONDS = 60
-"""How long the check's pods hold their device: long enough for the second one to start beside the first."""
+"""Seconds for which the check's pods hold their device, long enough for the second pod to start beside the first."""
 CHECK_SECONDS = 600
 
 STRATEGY_LABELS = {"none": "none", "time_slicing": "time-slicing", "mps": "mps"}
-"""Mode → label nvidia.com/gpu.sharing-strategy as the device plugin's GFD writes it (gpu_stack §1.5)."""
+"""Mode → value of the label nvidia.com/gpu.sharing-strategy (`steps/docs/facts/gpu.md`, Sharing)."""
 
 
 def build(site: Site) -> Stage | None:
-    """The stage of a site; None for a cluster without GPUs."""
+    """Return the stage, or None for a cluster without GPUs."""
     spec = site.spec
     if spec.accelerator is None:
         return None
@@ -54,7 +57,7 @@ def build(site: Site) -> Stage | None:
 
 
 def _pair_fits(site: Site) -> bool:
-    """Whether every node can hold two pods with one unit each."""
+    """Return True if every node can hold two pods with one unit each."""
     least = min((machine.gpus for machine in site.machines if machine.gpu), default=0)
     units = allocatable(site.spec, 1)
     return least * max(units.values(), default=1) >= 2
@@ -65,14 +68,14 @@ def _labels(spec: ClusterSpec) -> dict[str, str]:
     return {label[0]: label[1]} if label else {}
 
 
-def _changes(site: Site, chosen: tuple[Release, ...]) -> tuple[Change, ...]:
+def _changes(site: Site, chosen: tuple[PlannedRelease, ...]) -> tuple[Change, ...]:
     where = f"{site.count('gpu')} GPU nodes"
     installs = [Change(what=f"install {release.release_name} {release.version}", where=release.namespace) for release in chosen]
     labels = [Change(what=f"label {key}={value}", where=where) for key, value in _labels(site.spec).items()]
     return (*installs, *labels)
 
 
-def _rollback(spec: ClusterSpec, chosen: tuple[Release, ...]) -> str:
+def _rollback(spec: ClusterSpec, chosen: tuple[PlannedRelease, ...]) -> str:
     undo = {
         "mig": "set the label nvidia.com/mig.config to all-disabled on every GPU node, after its pods are gone",
         "time_slicing": "remove the label nvidia.com/device-plugin.config from every GPU node, after its pods are gone",
@@ -82,7 +85,7 @@ def _rollback(spec: ClusterSpec, chosen: tuple[Release, ...]) -> str:
     return "; ".join([*parts, *(f"{release.release_name}: {release.rollback}" for release in chosen)]) or "nothing is changed"
 
 
-def _apply(site: Site, chosen: tuple[Release, ...]) -> tuple[Step, ...]:
+def _apply(site: Site, chosen: tuple[PlannedRelease, ...]) -> tuple[Step, ...]:
     labels = _labels(site.spec)
     if not labels and not chosen:
         return ()
@@ -105,46 +108,46 @@ def _apply(site: Site, chosen: tuple[Release, ...]) -> tuple[Step, ...]:
     )
 
 
-def _control_expectations(site: Site, chosen: tuple[Release, ...]) -> Object:
+def _control_expectations(site: Site, chosen: tuple[PlannedRelease, ...]) -> Object:
     spec = site.spec
     mode = _effective_mode(spec)
-    found: Object = {"mode": mode, "spare": site.count("gpu") - site.needed(STAGE, "gpu")}
+    expectations: Object = {"mode": mode, "spare": site.count("gpu") - site.needed(STAGE, "gpu")}
     if chosen:
-        found["releases"] = [objects.expected(site, release) for release in chosen]
-        found |= objects.root_app(site, chosen)
+        expectations["releases"] = [objects.expected(site, release) for release in chosen]
+        expectations |= objects.root_app(site, chosen)
     gpu_cluster = spec.accelerator is not None and spec.accelerator.operator_mode == "gpu_cluster"
     if gpu_cluster:
-        found["root"] = "GPUCluster"
+        expectations["root"] = "GPUCluster"
     if mode in ("time_slicing", "mps"):
-        found |= {"key": _labels(spec)["nvidia.com/device-plugin.config"], "shares": _shares(spec)}
+        expectations |= {"key": _labels(spec)["nvidia.com/device-plugin.config"], "shares": _shares(spec)}
     if mode == "mig":
-        found["mig_strategy"] = spec.sharing.strategy
+        expectations["mig_strategy"] = spec.sharing.strategy
     if mode == "dra":
-        found["device_classes"] = ["gpu.nvidia.com"]
+        expectations["device_classes"] = ["gpu.nvidia.com"]
     daemons = _daemons(site, mode)
-    return found | ({"daemons": daemons} if daemons and not gpu_cluster else {})
+    return expectations | ({"daemons": daemons} if daemons and not gpu_cluster else {})
 
 
 def _shares(spec: ClusterSpec) -> Object:
     sharing = spec.sharing
-    found: Object = {"strategy": "timeSlicing", "replicas": sharing.replicas or 1, "rename": sharing.rename}
+    shares: Object = {"strategy": "timeSlicing", "replicas": sharing.replicas or 1, "rename": sharing.rename}
     if sharing.mode == "mps":
-        return found | {"strategy": "mps"}
-    return found | {"refuse_two": sharing.fail_requests_greater_than_one}
+        return shares | {"strategy": "mps"}
+    return shares | {"refuse_two": sharing.fail_requests_greater_than_one}
 
 
 def _daemons(site: Site, mode: str) -> list[str]:
-    """DaemonSets of the operator that the mode needs (gpu_stack §1.4); DRA's standalone driver is a release of its own."""
+    """Return the operator's DaemonSets that the mode needs; DRA's standalone driver is a release of its own."""
     operator = site.releases.get("gpu_operator")
     plugin = operator is None or value_at(operator.values, "devicePlugin.enabled") is not False
-    more = {"mps": ["nvidia-device-plugin-mps-control-daemon"], "mig": ["nvidia-mig-manager"]}
-    return [*(["nvidia-device-plugin-daemonset"] if plugin else []), *more.get(mode, [])]
+    by_mode = {"mps": ["nvidia-device-plugin-mps-control-daemon"], "mig": ["nvidia-mig-manager"]}
+    return [*(["nvidia-device-plugin-daemonset"] if plugin else []), *by_mode.get(mode, [])]
 
 
-def _control(site: Site, chosen: tuple[Release, ...]) -> Step:
+def _control(site: Site, chosen: tuple[PlannedRelease, ...]) -> Step:
     expectations = _control_expectations(site, chosen)
-    asked: Object = {key: expectations[key] for key in ("releases", "root_app") if key in expectations}
-    arguments: Object = {"gate": CONTROL, "select": "gpu", "stable_seconds": 10, "namespaces": ["gpu-operator"], **asked}
+    compared: Object = {key: expectations[key] for key in ("releases", "root_app") if key in expectations}
+    arguments: Object = {"gate": CONTROL, "select": "gpu", "stable_seconds": 10, "namespaces": ["gpu-operator"], **compared}
     return Step(
         task=task(STAGE, "control", Verb.WAIT, deadline=CONTROL_SECONDS, arguments=arguments, expectations=expectations),
         after=("apply",) if chosen or _labels(site.spec) else (),
@@ -177,28 +180,32 @@ def _nodes_expectations(site: Site) -> Object:
     usual = spec.accelerator.per_node if spec.accelerator else 0
     others = {machine.name: machine.gpus for machine in site.machines if machine.gpu and machine.gpus != usual}
     mode = _effective_mode(spec)
-    found: Object = {"mode": mode, "gpus": usual, **({"others": others} if others else {})}
+    expectations: Object = {"mode": mode, "gpus": usual, **({"others": others} if others else {})}
     names = advertised(spec)
     if mode == "dra":
-        return found | {"labels": _labels(spec)}
-    found |= {"resource": names[0], "units": allocatable(spec, 1)[names[0]], "labels": _expected_labels(spec)}
-    return found | ({"mig": _labels(spec)["nvidia.com/mig.config"]} if mode == "mig" else {})
+        return expectations | {"labels": _labels(spec)}
+    expectations |= {"resource": names[0], "units": allocatable(spec, 1)[names[0]], "labels": _expected_labels(spec)}
+    return expectations | ({"mig": _labels(spec)["nvidia.com/mig.config"]} if mode == "mig" else {})
 
 
 def _effective_mode(spec: ClusterSpec) -> str:
-    """With GPUCluster there is no device plugin, so that GPUs are DRA devices whatever the sharing mode."""
+    """Return the sharing mode that nodes show. With a GPUCluster there is no device plugin, so GPUs are DRA devices in
+    every mode.
+    """
     gpu_cluster = spec.accelerator is not None and spec.accelerator.operator_mode == "gpu_cluster"
     return "dra" if gpu_cluster else spec.sharing.mode
 
 
 def _expected_labels(spec: ClusterSpec) -> dict[str, str]:
-    """What turns sharing on, and what GPU feature discovery must then say: quotas and schedulers select by it."""
+    """Return the labels that turn sharing on and those that GPU feature discovery must then set: quotas and schedulers select by
+    them.
+    """
     mode = spec.sharing.mode
-    found = {**_labels(spec), PRODUCT_LABEL: product_label(spec)}
+    labels = {**_labels(spec), PRODUCT_LABEL: product_label(spec)}
     if mode in STRATEGY_LABELS:
-        found["nvidia.com/gpu.sharing-strategy"] = STRATEGY_LABELS[mode]
-        found["nvidia.com/gpu.replicas"] = str(spec.sharing.replicas or 1)
-    return found
+        labels["nvidia.com/gpu.sharing-strategy"] = STRATEGY_LABELS[mode]
+        labels["nvidia.com/gpu.replicas"] = str(spec.sharing.replicas or 1)
+    return labels
 
 
 def _functional(spec: ClusterSpec) -> Step:
@@ -217,27 +224,27 @@ def _functional(spec: ClusterSpec) -> Step:
     expectations: Object = {"mode": _effective_mode(spec), "exclusive": sharing.mode not in ("time_slicing", "mps")}
     expectations |= {"refuse_two": True} if refuse_two else {}
     space = (objects.CHECK_NAMESPACE,)
-    more = [Rule(groups=("",), resources=("pods",), verbs=("create", "delete"), namespaces=space)]
-    more += [rights.GPU_CLAIMS] if _claims(spec) else []
+    extra_rules = [Rule(groups=("",), resources=("pods",), verbs=("create", "delete"), namespaces=space)]
+    extra_rules += [rights.GPU_CLAIMS] if _claims(spec) else []
     return Step(
         task=task(STAGE, "functional", Verb.JOB, deadline=CHECK_SECONDS, arguments=arguments, expectations=expectations),
         after=("nodes",),
-        rules=rights.check_rules(*more),
+        rules=rights.check_rules(*extra_rules),
     )
 
 
 def _claims(spec: ClusterSpec) -> list[Object]:
-    """With DRA each pod gets a claim for one GPU from this template."""
+    """Return the template from which each pod gets a claim for one GPU, for DRA; empty otherwise."""
     return [objects.gpu_claims(STAGE, CHECK, every=False)] if _effective_mode(spec) == "dra" else []
 
 
 def _held(spec: ClusterSpec) -> bool:
-    """Whether Slurm's node pods hold every unit once its stage has run: from the second run on, none is left to request."""
+    """Return True if Slurm's node pods hold every unit once Slurm's stage has run: a second run finds none free to request."""
     return spec.slurm.kind != "none" and spec.sharing.mode == "none" and not _claims(spec)
 
 
 def _pod(spec: ClusterSpec, name: str) -> Object:
-    """A pod that holds one unit (`sharing-two`: two) beside the first one, whose node the scheduler chooses."""
+    """Return a pod that holds one unit (`sharing-two`: two); `sharing-second` goes to the node of the first pod."""
     environment = [
         objects.node_name(),
         {"name": "SECONDS_TO_HOLD", "value": str(HOLD_SECONDS)},
@@ -264,10 +271,10 @@ def _pod(spec: ClusterSpec, name: str) -> Object:
 
 
 def _with_device(spec: ClusterSpec, name: str, container: Object) -> Object:
-    """How a pod gets its device: by a claim, by a request, or by number where Slurm has requested all of them.
+    """Return a pod's container with its device: by a claim, by a request, or by device number if Slurm has requested all of them.
 
-    By number, without privileges, the container toolkit must show that one device and no other: what a device plugin's grant comes
-    down to as well. How many a node advertises is told by the gates before, and by whom they are held by Slurm's own check.
+    By number and without privileges, the container toolkit must show that one device and no other. Earlier gates count the devices
+    that a node advertises, and Slurm's own check shows who holds them.
     """
     if _claims(spec):
         return objects.claiming(CHECK, container)
@@ -279,10 +286,10 @@ def _with_device(spec: ClusterSpec, name: str, container: Object) -> Object:
 
 
 def _affinity(name: str) -> Object:
-    """The second pod goes where the first one is; every pod to a node that passed the gates before."""
+    """Return the affinity of a pod: nodes that passed the earlier gates, and for the second pod the first pod's node."""
     terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": objects.NODES}]}]
-    found: Object = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    affinity: Object = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
     if name == "sharing-second":
         beside = {"labelSelector": {"matchLabels": {"bringup/pod": "sharing-first"}}, "topologyKey": "kubernetes.io/hostname"}
-        found["podAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [beside]}
-    return found
+        affinity["podAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [beside]}
+    return affinity

@@ -1,4 +1,4 @@
-"""A site's own roles as tasks of the stages that they stand before or after: each a play of its own, with its own gate."""
+"""A site's own Ansible roles as tasks before or after a stage: each is a play of its own with its own gate."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
-from steps.contract import fleet, site_roles
+from steps.contract import fleet
+from steps.contract.host_ranges import fold
 from steps.contract.play import RoleArchive
 from steps.contract.task import Verb
-from workflows.spec.ranges import compress
-from workflows.spec.roles import Role
+from steps.stages.site_roles import contract as site_roles
+from workflows.spec.roles import SiteRole
 from workflows.stages import rights
 from workflows.stages.access import ssh_arguments
 from workflows.stages.site import Site
@@ -22,14 +23,16 @@ GATE: Final = "site_roles/ran"
 
 
 def added(stage: Stage, site: Site) -> Stage:
-    """The stage with the roles that the spec puts before and after it, in the spec's order; its judge counts them too. Roles on
-    whose hosts this operation touches nothing are left out."""
+    """Return the stage with the roles that the spec puts before and after it, in the spec's order; its judge counts them too.
+
+    Roles on whose hosts this operation changes nothing are left out.
+    """
     roles = [role for role in site.spec.roles if role.stage == stage.id and _hosts(role, site)]
     if not roles:
         return stage
-    *own, judge = stage.steps
+    *own_steps, judge = stage.steps
     before = _chain([role for role in roles if role.before], stage, site, ())
-    inner = [_behind(step, before) for step in own]
+    inner = [_behind(step, before) for step in own_steps]
     plays = tuple(step.name for step in (*before, *inner) if step.task.verb is Verb.PLAY)
     after = _chain([role for role in roles if role.after], stage, site, _leaves(inner), plays)
     judge = dataclasses.replace(judge, task=_counted(judge, roles), after=_last(judge, before, after))
@@ -42,31 +45,31 @@ def added(stage: Stage, site: Site) -> Stage:
     )
 
 
-def archives(roles: Iterable[Role], stages: Iterable[Stage]) -> Mapping[str, bytes]:
-    """Files of the tasks folder: the archive of each role that runs in one of these stages."""
+def archives(roles: Iterable[SiteRole], stages: Iterable[Stage]) -> Mapping[str, bytes]:
+    """Return files of the tasks folder: the archive of each role that runs in one of these stages."""
     planned = {(stage.id, step.name) for stage in stages for step in stage.steps}
     used = (role for role in roles if (role.stage, step_name(role)) in planned)
     return {site_roles.file_name(role.name): site_roles.encode(role.archive) for role in used}
 
 
-def step_name(role: Role) -> str:
-    """The task of a role within its stage."""
+def step_name(role: SiteRole) -> str:
+    """Return the name of a role's task within its stage."""
     return f"role_{role.name}"
 
 
 def _behind(step: Step, before: list[Step]) -> Step:
-    """A task of the stage behind the roles before it: its play leaves out hosts where one of them failed."""
+    """Return a task of the stage, moved behind the roles before it; its play leaves out hosts where one of them failed."""
     if not before:
         return step
-    names = [one.name for one in before]
+    names = [role_step.name for role_step in before]
     if step.task.verb is Verb.PLAY:
-        told = msgspec.structs.replace(step.task, arguments={**step.task.arguments, "passed": names})
-        step = dataclasses.replace(step, task=told)
+        narrowed = msgspec.structs.replace(step.task, arguments={**step.task.arguments, "passed": names})
+        step = dataclasses.replace(step, task=narrowed)
     return step if step.after else dataclasses.replace(step, after=(names[-1],))
 
 
-def _chain(roles: list[Role], stage: Stage, site: Site, after: tuple[str, ...], plays: tuple[str, ...] = ()) -> list[Step]:
-    """Roles one after another, each on the hosts that passed the `plays` and roles before it."""
+def _chain(roles: list[SiteRole], stage: Stage, site: Site, after: tuple[str, ...], plays: tuple[str, ...] = ()) -> list[Step]:
+    """Return the roles one after another, each on the hosts that passed the `plays` and the roles before it."""
     steps: list[Step] = []
     for role in roles:
         passed = [*plays, *(step.name for step in steps)]
@@ -74,7 +77,7 @@ def _chain(roles: list[Role], stage: Stage, site: Site, after: tuple[str, ...], 
     return steps
 
 
-def _step(role: Role, stage: Stage, site: Site, after: tuple[str, ...], passed: list[str]) -> Step:
+def _step(role: SiteRole, stage: Stage, site: Site, after: tuple[str, ...], passed: list[str]) -> Step:
     archive = RoleArchive(name=role.name, file=site_roles.file_name(role.name), digest=role.digest)
     fan_out = _fan_out(role, site)
     arguments: dict[str, Any] = {
@@ -103,24 +106,24 @@ def _step(role: Role, stage: Stage, site: Site, after: tuple[str, ...], passed: 
     )
 
 
-def _fan_out(role: Role, site: Site) -> str:
-    """The list of shards whose hosts may be the role's; servers are few, and played together."""
+def _fan_out(role: SiteRole, site: Site) -> str:
+    """Return the list of shards that may hold the role's hosts; servers are few and are played together."""
     if role.hosts == "all":
         return "shards"
     return "agents" if site.spec.hosts[role.hosts].role == "agent" else ""
 
 
-def _select(role: Role) -> str:
+def _select(role: SiteRole) -> str:
     return "all" if role.hosts == "all" else f"{fleet.GROUP}{role.hosts}"
 
 
 def _leaves(steps: list[Step]) -> tuple[str, ...]:
-    """Tasks that no other one comes after."""
+    """Return the tasks that no other task comes after."""
     awaited = {name for step in steps for name in step.after}
     return tuple(step.name for step in steps if step.name not in awaited)
 
 
-def _counted(judge: Step, roles: list[Role]) -> Any:
+def _counted(judge: Step, roles: list[SiteRole]) -> Any:
     checks = [{"task": step_name(role), "gate": site_roles.gate(role.name), "select": _select(role)} for role in roles]
     arguments = {**judge.task.arguments, "checks": [*judge.task.arguments["checks"], *checks]}
     return msgspec.structs.replace(judge.task, arguments=arguments)
@@ -130,11 +133,11 @@ def _last(judge: Step, before: list[Step], after: list[Step]) -> tuple[str, ...]
     return (*judge.after, *(step.name for step in (*before, *after)))
 
 
-def _change(role: Role, site: Site) -> Change:
+def _change(role: SiteRole, site: Site) -> Change:
     place = f"before {role.before}" if role.before else f"after {role.after}"
-    return Change(what=f"your role {role.name} ({place}, {role.digest[:19]})", where=compress(_hosts(role, site)))
+    return Change(what=f"your role {role.name} ({place}, {role.digest[:19]})", where=fold(_hosts(role, site)))
 
 
-def _hosts(role: Role, site: Site) -> list[str]:
-    """The role's hosts that this operation's plays may change."""
+def _hosts(role: SiteRole, site: Site) -> list[str]:
+    """Return the role's hosts that this operation's plays may change."""
     return site.operation.touched(machine.name for machine in site.machines if role.hosts in ("all", machine.group))

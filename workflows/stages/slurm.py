@@ -1,12 +1,15 @@
-"""Stage slurm: Slurm on Kubernetes by Slinky or SUNK, proven by sinfo and srun on every node (gpu_stack §7)."""
+"""Stage slurm: Slurm on Kubernetes by Slinky or SUNK, proven by sinfo and by srun on every node.
+
+Facts: `steps/docs/facts/slurm.md`, Slinky and SUNK.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from steps.contract.task import Verb
-from workflows.catalog import Release
-from workflows.spec.cluster import ClusterSpec
+from workflows.catalog import PlannedRelease
+from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.derived import slurm_groups
 from workflows.spec.fields import StageName
 from workflows.spec.machines import Machine
@@ -20,7 +23,7 @@ CHARTS, CONTROL = "slurm/charts", "slurm/control"
 NODES, FUNCTIONAL = "slurm/nodes", "slurm/functional"
 
 CONTROL_SECONDS = 2400
-"""Images of slurmctld, slurmd and login are pulled first (2 GB on each node), then every slurmd registers."""
+"""Time limit of the control gate: images of slurmctld, slurmd and login are pulled (2 GB a node), then every slurmd registers."""
 NODES_SECONDS = 600
 FUNCTIONAL_SECONDS = 900
 
@@ -28,25 +31,25 @@ LOGIN_IMAGE = "ghcr.io/slinkyproject/login:26.05-ubuntu26.04"
 """The chart's own login image (slurm chart 1.2.1, loginsetDefaults.login.image): it has srun, sinfo and sackd."""
 
 _WORKLOADS = {"slurm_operator_crds": 0, "slurm_operator": 2, "slurm": 0, "sunk": 1, "sunk_slurm": 1}
-"""Workloads that a chart itself brings; Slinky's chart `slurm` brings resources of which the operator makes workloads."""
+"""Number of workloads that a chart itself brings; of the resources in Slinky's chart `slurm` the operator makes workloads."""
 _CLUSTER = ("slurm", "sunk_slurm")
-"""Releases that are installed once the operator's kinds are served."""
+"""Releases that are installed once the operator's CRDs are served."""
 
 
 def build(site: Site) -> Stage | None:
-    """The stage of a site; None where the spec wants no Slurm."""
+    """Return the stage, or None where the spec wants no Slurm."""
     if site.spec.slurm.kind == "none":
         return None
-    found = objects.releases(site, STAGE)
-    operator = tuple(release for release in found if release.id not in _CLUSTER)
-    cluster = next(release for release in found if release.id in _CLUSTER)
+    releases = objects.releases(site, STAGE)
+    operator = tuple(release for release in releases if release.id not in _CLUSTER)
+    cluster = next(release for release in releases if release.id in _CLUSTER)
     slinky = site.spec.slurm.kind == "slinky"
     gates = {"charts": CHARTS, "control": CONTROL, "nodes": NODES} | ({"functional": FUNCTIONAL} if slinky else {})
     steps = [
-        *(_by_root(site, found, cluster) if objects.by_argo_cd(site, found) else (_apply(site, operator),)),
+        *(_by_root(site, releases, cluster) if objects.by_argo_cd(site, releases) else (_apply(site, operator),)),
         _charts(site, operator),
-        *(() if objects.by_argo_cd(site, found) else (_configure(site, cluster),)),
-        _control(site, found, cluster),
+        *(() if objects.by_argo_cd(site, releases) else (_configure(site, cluster),)),
+        _control(site, releases, cluster),
         _nodes(site, cluster),
         *([_functional(site, cluster)] if slinky else []),
         objects.judge(site, STAGE, gates, members=select(site)),
@@ -56,14 +59,14 @@ def build(site: Site) -> Stage | None:
         title="Slurm on Kubernetes",
         steps=tuple(steps),
         gates=tuple(gates.values()),
-        changes=_changes(site, found),
+        changes=_changes(site, releases),
         rollback=cluster.rollback,
-        releases=tuple(release.id for release in found),
+        releases=tuple(release.id for release in releases),
     )
 
 
-def _changes(site: Site, found: Iterable[Release]) -> tuple[Change, ...]:
-    installs = [Change(what=f"install {release.release_name} {release.version}", where=release.namespace) for release in found]
+def _changes(site: Site, releases: Iterable[PlannedRelease]) -> tuple[Change, ...]:
+    installs = [Change(what=f"install {release.release_name} {release.version}", where=release.namespace) for release in releases]
     return (*installs, Change(what="run slurmd, which holds the node's GPUs", where=f"{len(machines(site))} nodes"))
 
 
@@ -71,13 +74,13 @@ def _changes(site: Site, found: Iterable[Release]) -> tuple[Change, ...]:
 
 
 def machines(site: Site) -> tuple[Machine, ...]:
-    """The machines that run Slurm."""
+    """Return the machines that run Slurm."""
     chosen = set(slurm_groups(site.spec))
     return tuple(machine for machine in site.machines if machine.group in chosen)
 
 
 def select(site: Site) -> str:
-    """The selector that takes exactly these machines."""
+    """Return the selector that takes exactly the machines that run Slurm."""
     chosen = {machine.name for machine in machines(site)}
     simple = {
         "gpu": {machine.name for machine in site.machines if machine.gpu},
@@ -88,7 +91,7 @@ def select(site: Site) -> str:
 
 
 def gpus(site: Site) -> int:
-    """GPUs that Slurm must have on every node; 0 where nodes differ, have none, or share them."""
+    """Return the number of GPUs that Slurm must have on every node; 0 if nodes differ, have none, or share them."""
     counts = {machine.gpus for machine in machines(site)}
     return counts.pop() if len(counts) == 1 and site.spec.sharing.mode == "none" else 0
 
@@ -98,16 +101,16 @@ def gpus(site: Site) -> int:
 _CRDS = Rule(groups=("apiextensions.k8s.io",), resources=("customresourcedefinitions",), verbs=("get",))
 
 
-def _expected(site: Site, found: Iterable[Release]) -> list[Object]:
-    return [objects.expected(site, release, workloads=_WORKLOADS.get(release.id, 1)) for release in found]
+def _expected(site: Site, releases: Iterable[PlannedRelease]) -> list[Object]:
+    return [objects.expected(site, release, workloads=_WORKLOADS.get(release.id, 1)) for release in releases]
 
 
-def _chart_expectations(site: Site, operator: tuple[Release, ...]) -> Object:
+def _chart_expectations(site: Site, operator: tuple[PlannedRelease, ...]) -> Object:
     crds = [name for release in operator for name in release.crds]
     return {"releases": _expected(site, operator), **({"crds": crds} if crds else {})}
 
 
-def _apply(site: Site, operator: tuple[Release, ...]) -> Step:
+def _apply(site: Site, operator: tuple[PlannedRelease, ...]) -> Step:
     arguments = {
         "objects": objects.release_objects(site, operator),
         "gate": CHARTS,
@@ -119,20 +122,20 @@ def _apply(site: Site, operator: tuple[Release, ...]) -> Step:
     )
 
 
-def _by_root(site: Site, found: tuple[Release, ...], cluster: Release) -> tuple[Step, ...]:
-    """With Argo CD: one root over all charts, whose waves bring the cluster once the operator is healthy."""
+def _by_root(site: Site, releases: tuple[PlannedRelease, ...], cluster: PlannedRelease) -> tuple[Step, ...]:
+    """Return the task for Argo CD: one root Application over all charts, which syncs the cluster once the operator is healthy."""
     arguments = {
-        "objects": objects.release_objects(site, found),
+        "objects": objects.release_objects(site, releases),
         "gate": CONTROL,
         "select": select(site),
         "slurm_namespace": cluster.namespace,
-        "gate_expectations": _control_expectations(site, found),
+        "gate_expectations": _control_expectations(site, releases),
     }
-    rules = (*rights.release_rules(site, found), *_reads(cluster.namespace), _CRDS)
+    rules = (*rights.release_rules(site, releases), *_reads(cluster.namespace), _CRDS)
     return (Step(task=task(STAGE, "apply", Verb.APPLY, deadline=300, arguments=arguments), rules=rules),)
 
 
-def _charts(site: Site, operator: tuple[Release, ...]) -> Step:
+def _charts(site: Site, operator: tuple[PlannedRelease, ...]) -> Step:
     expectations = _chart_expectations(site, operator)
     seconds = max(release.timeout_seconds for release in operator) + 300
     arguments = {"gate": CHARTS, "namespaces": sorted({release.namespace for release in operator}), **expectations}
@@ -150,8 +153,8 @@ def _parts(spec: ClusterSpec) -> list[str]:
     return ["Controller", "RestApi", *(["LoginSet"] if spec.slurm.login.replicas else [])]
 
 
-def _control_expectations(site: Site, found: tuple[Release, ...]) -> Object:
-    expectations: Object = {"releases": _expected(site, found), **objects.root_app(site, found)}
+def _control_expectations(site: Site, releases: tuple[PlannedRelease, ...]) -> Object:
+    expectations: Object = {"releases": _expected(site, releases), **objects.root_app(site, releases)}
     if site.spec.slurm.kind == "slinky":
         parts, members = _parts(site.spec), machines(site)
         expectations |= {
@@ -174,24 +177,24 @@ def _reads(namespace: str) -> tuple[Rule, ...]:
     )
 
 
-def _configure(site: Site, cluster: Release) -> Step:
-    found = (*(release for release in objects.releases(site, STAGE) if release.id not in _CLUSTER), cluster)
+def _configure(site: Site, cluster: PlannedRelease) -> Step:
+    releases = (*(release for release in objects.releases(site, STAGE) if release.id not in _CLUSTER), cluster)
     arguments = {
         "objects": objects.release_objects(site, (cluster,)),
         "gate": CONTROL,
         "select": select(site),
         "slurm_namespace": cluster.namespace,
-        "gate_expectations": _control_expectations(site, found),
+        "gate_expectations": _control_expectations(site, releases),
     }
     return Step(
         task=task(STAGE, "configure", Verb.APPLY, deadline=300, arguments=arguments),
         after=("charts",),
-        rules=(*rights.release_rules(site, (cluster,)), *rights.gate_rules(site, found), *_reads(cluster.namespace)),
+        rules=(*rights.release_rules(site, (cluster,)), *rights.gate_rules(site, releases), *_reads(cluster.namespace)),
     )
 
 
-def _control(site: Site, found: tuple[Release, ...], cluster: Release) -> Step:
-    expectations = _control_expectations(site, found)
+def _control(site: Site, releases: tuple[PlannedRelease, ...], cluster: PlannedRelease) -> Step:
+    expectations = _control_expectations(site, releases)
     arguments = {
         "gate": CONTROL,
         "select": select(site),
@@ -199,20 +202,22 @@ def _control(site: Site, found: tuple[Release, ...], cluster: Release) -> Step:
         "namespaces": [cluster.namespace],
         "slurm_namespace": cluster.namespace,
         "releases": expectations["releases"],
-        **objects.root_app(site, found),
+        **objects.root_app(site, releases),
     }
     return Step(
         task=task(STAGE, "control", Verb.WAIT, deadline=CONTROL_SECONDS, arguments=arguments, expectations=expectations),
-        after=("charts",) if objects.by_argo_cd(site, found) else ("configure",),
-        rules=(*rights.gate_rules(site, found), *_reads(cluster.namespace)),
+        # with Argo CD the root Application already holds the cluster's chart, so there is no task `configure`
+        after=("charts",) if objects.by_argo_cd(site, releases) else ("configure",),
+        rules=(*rights.gate_rules(site, releases), *_reads(cluster.namespace)),
     )
 
 
-def _nodes(site: Site, cluster: Release) -> Step:
+def _nodes(site: Site, cluster: PlannedRelease) -> Step:
     slinky = site.spec.slurm.kind == "slinky"
     arguments = {
         "gate": NODES,
         "select": select(site),
+        # verdicts about nodes are only recorded here: the judge applies the quorum
         "decides": False,
         "stable_seconds": 10,
         "namespaces": [cluster.namespace],
@@ -235,10 +240,10 @@ def _nodes(site: Site, cluster: Release) -> Step:
 # ---- srun ----------------------------------------------------------------------------------------------------------------------
 
 
-def _functional(site: Site, cluster: Release) -> Step:
-    """The check runs in Slurm's own namespace, because it mounts the cluster's key, and Secrets do not cross namespaces.
+def _functional(site: Site, cluster: PlannedRelease) -> Step:
+    """Return the srun check; it runs in Slurm's own namespace to mount the cluster's key, because Secrets do not cross namespaces.
 
-    SUNK has none: how a foreign pod authenticates there is not public (gpu_stack §7.1, §12).
+    SUNK has no such check: how a foreign pod authenticates there is not public (`steps/docs/facts/slurm.md`, SUNK).
     """
     space = (cluster.namespace,)
     arguments = {
@@ -269,7 +274,7 @@ def _functional(site: Site, cluster: Release) -> Step:
     )
 
 
-def _job(site: Site, cluster: Release) -> Object:
+def _job(site: Site, cluster: PlannedRelease) -> Object:
     env = [
         objects.node_name(),
         {"name": "SERVER", "value": f"{cluster.release_name}-controller.{cluster.namespace}:6817"},
@@ -279,6 +284,7 @@ def _job(site: Site, cluster: Release) -> Object:
     mounts = [{"name": "key", "mountPath": "/key", "readOnly": True}]
     pod = {
         "volumes": [{"name": "key", "secret": {"secretName": f"{cluster.release_name}-auth-slurm"}}],
+        # srun must resolve the names of Slinky's worker pods
         "dnsConfig": {"searches": [f"slurm-workers-{cluster.release_name}.{cluster.namespace}.svc.cluster.local"]},
         "containers": [objects.container(LOGIN_IMAGE, objects.script("srun.sh"), env=env, volumeMounts=mounts)],
     }

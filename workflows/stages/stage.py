@@ -1,10 +1,11 @@
-"""What a stage is, as plain data: its tasks and their order, its gates, what it changes, and how it is rolled back."""
+"""The types of a stage as plain data: tasks and their order, gates, changes, and rollback."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
+from steps.contract.shortcut import Shortcut
 from steps.contract.task import Task, Verb
 
 Object = dict[str, Any]
@@ -12,18 +13,21 @@ Object = dict[str, Any]
 
 
 class When(StrEnum):
-    """When a task may start, given the tasks it comes after."""
+    """Condition under which a task may start, given the tasks that it comes after."""
 
     PASSED = "passed"
-    """All of them succeeded."""
+    """Start if every earlier task succeeded."""
     ANYHOW = "anyhow"
-    """All of them ended, or were left out because of an earlier failure: a judge must always judge."""
+    """Start once every earlier task ended or was left out after a failure: a judge must always judge."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One task of a stage in its place: `after` are task names of the same stage; `fan_out` names the list of shards that `open`
-    hands out (`shards` or `agents`), empty for a single task. `rules` are the rights that the task needs on the target."""
+    """A task of a stage in its place.
+
+    `after` names tasks of the same stage. `fan_out` names the list of shards that `open` hands out (`shards` or `agents`); it is
+    empty for a single task. `rules` are the rights that the task needs on the target.
+    """
 
     task: Task
     after: tuple[str, ...] = ()
@@ -33,24 +37,24 @@ class Step:
 
     @property
     def name(self) -> str:
-        """The task's name within its stage (snake_case)."""
+        """Return the task's name within its stage (snake_case)."""
         return self.task.name
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """Rights on the target as a Role has them."""
+    """Rights on the target, as a Kubernetes Role states them."""
 
     groups: tuple[str, ...]
     resources: tuple[str, ...]
     verbs: tuple[str, ...]
     namespaces: tuple[str, ...] = ()
-    """Empty: cluster-wide."""
+    """Namespaces in which the rights hold; empty means cluster-wide."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What a stage changes, for the plan that a person reads. `where` names nodes (as ranges) or releases."""
+    """A change that a stage makes, for the plan that a person reads; `where` names nodes (as ranges) or releases."""
 
     what: str
     where: str
@@ -59,7 +63,10 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """One stage of a plan. `gates` are gate ids in running order, the judge's left out; `releases` are catalog release ids."""
+    """A stage of a plan.
+
+    `gates` are gate ids in running order without the judge's; `releases` are release ids of the catalog.
+    """
 
     id: str
     title: str
@@ -69,14 +76,26 @@ class Stage:
     rollback: str
     releases: tuple[str, ...] = ()
     parallelism: int = 0
-    """Most tasks of it at one time, over all shards; 0: as many as the engine runs."""
+    """Largest number of tasks of the stage at one time, over all shards; 0 means as many as the engine runs."""
     approval: "Approval | None" = None
+    shortcut: Shortcut | None = None
+    """The output by which the stage says that nothing is left to do, so that all later stages are skipped."""
+    downloads: tuple[str, ...] = ()
+    """Names of the stage's tasks that fetch over HTTP: their pods get the proxies of the spec."""
+
+    @property
+    def digested(self) -> Object:
+        """Return the fields that a plan's digest covers: all but those that only say how the stage is rendered and shown."""
+        return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name not in ("shortcut", "downloads")}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Approval:
-    """A person's decision before a stage starts: `approvers` maps names to SSH public keys (none where a name will do); `announced`
-    says how they hear of it: WEBHOOK, which the run itself tells, COMMAND, which who follows the run starts, or not at all."""
+    """A person's decision before a stage starts.
+
+    `approvers` maps names to SSH public keys (empty where a name is enough). `announced` is WEBHOOK (the run itself calls it),
+    COMMAND (the process that follows the run starts it), or empty.
+    """
 
     approvers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     timeout_seconds: int = 86400
@@ -84,17 +103,17 @@ class Approval:
 
 
 WEBHOOK, COMMAND = "webhook", "command"
-"""Ways to announce an approval. A command is of the machine that follows; a webhook's URL is a secret of the run."""
+"""Ways to announce an approval. A command runs on the machine that follows the run; a webhook's URL is a secret of the run."""
 
 
 Builder = Callable[..., Stage | None]
-"""`build(site: Site) -> Stage | None` of a stage module; None when the spec leaves the stage out."""
+"""Type of a stage module's `build(site)`, which returns None when the spec leaves the stage out."""
 
 
 def task(
     stage: str, name: str, verb: Verb, *, deadline: int, arguments: Object | None = None, expectations: Object | None = None
 ) -> Task:
-    """A task of a stage. `deadline` is in seconds."""
+    """Return a task of a stage; `deadline` is in seconds."""
     return Task(
         stage=stage, name=name, verb=verb, arguments=arguments or {}, expectations=expectations or {}, deadline_seconds=deadline
     )

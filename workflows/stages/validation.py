@@ -1,10 +1,13 @@
-"""Stage validation: the platform is accepted on NCCL inside nodes, DCGM, and NCCL over all nodes, by numbers (gpu_stack §8)."""
+"""Stage validation: accept the platform by measured numbers: NCCL inside nodes, DCGM diagnostics, and NCCL over all nodes.
+
+Facts: `steps/docs/facts/acceptance.md`.
+"""
 
 from __future__ import annotations
 
 from steps.contract.task import Verb
-from workflows.catalog import Release
-from workflows.spec.cluster import ClusterSpec
+from workflows.catalog import PlannedRelease
+from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.derived import intra_node_floor
 from workflows.spec.fields import StageName
 from workflows.stages import objects, rights, validation_operator, validation_pods
@@ -16,17 +19,17 @@ INTRA_CHECK, DCGM_CHECK = "nccl-intra", "dcgm"
 INTRA, DCGM, FUNCTIONAL = "validation/intra", "validation/dcgm", "validation/functional"
 
 SPREAD_INTRA, SPREAD_INTER = 0.1, 0.15
-"""How far apart repeated runs may be, as a share of the fastest; healthy fabrics repeat within a few percent."""
+"""Largest difference of repeated runs, as a share of the fastest; healthy fabrics repeat within a few percent."""
 
 DCGM_IMAGE = "nvcr.io/nvidia/cloud-native/dcgm:4.6.0-1-ubuntu24.04"
 """DCGM of GPU Operator 26.7 (its values.yaml `dcgm`); DCGM 4 runs with every driver from R535 on."""
 
 DCGM_SECONDS = {1: 300, 2: 900, 3: 3600, 4: 10800}
-"""`dcgmi diag -r`: seconds, 2 minutes, 15 minutes, or longer, with a margin (gpu_stack §8.5)."""
+"""Time limit of `dcgmi diag -r` by level, with a margin: levels take seconds, 2 minutes, 15 minutes, or longer."""
 
 
 def build(site: Site) -> Stage | None:
-    """The stage of a site; None for a cluster without GPUs, which has nothing to measure here."""
+    """Return the stage, or None for a cluster without GPUs, which has nothing to measure."""
     release = site.releases.get(validation_operator.RELEASE)
     if release is None or site.spec.accelerator is None or not site.count("gpu"):
         return None
@@ -47,13 +50,13 @@ def build(site: Site) -> Stage | None:
     )
 
 
-def _changes(site: Site, release: Release, between: bool) -> tuple[Change, ...]:
-    found = [Change(what=f"install mpi-operator {release.version}", where=release.namespace)] if between else []
-    return (*found, Change(what="load every GPU and fabric port for some minutes", where=f"{site.count('gpu')} GPU nodes"))
+def _changes(site: Site, release: PlannedRelease, between: bool) -> tuple[Change, ...]:
+    installs = [Change(what=f"install mpi-operator {release.version}", where=release.namespace)] if between else []
+    return (*installs, Change(what="load every GPU and fabric port for some minutes", where=f"{site.count('gpu')} GPU nodes"))
 
 
 def _whole(spec: ClusterSpec) -> bool:
-    """Whether pods can have whole GPUs: NCCL cannot join MIG instances of several GPUs."""
+    """Return True if pods can have whole GPUs: NCCL cannot join MIG instances of several GPUs."""
     return spec.sharing.mode != "mig"
 
 
@@ -62,19 +65,19 @@ def _between(site: Site) -> bool:
 
 
 def _checks(site: Site, between: bool) -> list[Step]:
-    """The checks one after the other, since each wants all GPUs of a node; a node that fails one is left out of the next."""
+    """Return the checks one after another, since each needs all GPUs of a node; a node that fails one is left out of the next."""
     spec, after = site.spec, ["control"] if between else []
-    found: list[Step] = []
+    steps: list[Step] = []
     if _whole(spec) and spec.accelerator and spec.accelerator.per_node > 1:
-        found.append(_intra(site, tuple(after)))
-    found.append(_dcgm(site, tuple(step.name for step in found) or tuple(after)))
+        steps.append(_intra(site, tuple(after)))
+    steps.append(_dcgm(site, tuple(step.name for step in steps) or tuple(after)))
     if between:
-        found.append(_functional(site, tuple(step.name for step in found)))
-    return found
+        steps.append(_functional(site, tuple(step.name for step in steps)))
+    return steps
 
 
 def _seconds(site: Site) -> int:
-    """The spec's time for each test."""
+    """Return the spec's time limit of each test in seconds."""
     return int(site.spec.validation.timeout.total_seconds())
 
 
@@ -93,7 +96,7 @@ def _check(
     expectations: Object,
     rules: tuple[Rule, ...] = (),
 ) -> Step:
-    """One check as a step; only nodes that passed the checks before it take part."""
+    """Return one check as a step; only nodes that passed the earlier checks take part."""
     claims = validation_pods.claims(site.spec, check)
     before = [step for step in after if step != "control"]
     arguments = {
@@ -112,7 +115,7 @@ def _check(
 
 
 def _want(site: Site, *, floor: float | None, spread: float, **more: bool | int) -> Object:
-    """`steps.contract.nccl.NcclWant` as plain data."""
+    """Return `steps.contract.nccl.NcclWant` as plain data."""
     return {"runs": site.spec.validation.runs, "spread": spread, **({"floor": floor} if floor else {}), **more}
 
 
@@ -136,10 +139,11 @@ def _intra(site: Site, after: tuple[str, ...]) -> Step:
 
 def _dcgm(site: Site, after: tuple[str, ...]) -> Step:
     spec = site.spec
+    # with MIG, pods hold no whole GPU, which the hardware tests of higher levels need
     level = spec.validation.dcgm_level if _whole(spec) else 1
     seconds = DCGM_SECONDS[level]
-    told = {"LEVEL": str(level), "SECONDS_TO_RUN": str(seconds - 120)}
-    env = [objects.node_name(), *({"name": name, "value": value} for name, value in told.items())]
+    settings = {"LEVEL": str(level), "SECONDS_TO_RUN": str(seconds - 120)}
+    env = [objects.node_name(), *({"name": name, "value": value} for name, value in settings.items())]
     pod = validation_pods.gpu_pod(site, objects.container(DCGM_IMAGE, objects.script("dcgm.sh"), env=env), DCGM_CHECK)
     return _check(
         site,

@@ -1,11 +1,11 @@
-"""The MPI operator of stage validation: an upstream manifest that a Job in the target applies, and the wait until it runs."""
+"""The MPI operator of stage validation: a Job in the target applies the upstream manifest, and a gate waits until it runs."""
 
 from __future__ import annotations
 
 import re
 
 from steps.contract.task import Verb
-from workflows.catalog import Release
+from workflows.catalog import PlannedRelease
 from workflows.spec.fields import StageName
 from workflows.stages import objects, rights
 from workflows.stages.site import Site
@@ -18,16 +18,18 @@ GATE = "validation/control"
 SECONDS = 900
 
 KUBECTL_IMAGE = "registry.k8s.io/kubectl"
-"""Image of the Job that applies the operator's manifest, at the cluster's own Kubernetes version; it needs no shell."""
+"""Image of the Job that applies the operator's manifest, at the cluster's own Kubernetes version; the Job needs no shell."""
 
 
-def install_name(release: Release) -> str:
-    """Name of the install Job: one per version, since a Job cannot be changed."""
+def install_name(release: PlannedRelease) -> str:
+    """Return the name of the install Job: one per version, since a Job cannot be changed."""
     return f"install-{re.sub('[^a-z0-9]+', '-', release.version.lower())}"
 
 
-def apply(site: Site, release: Release) -> Step:
-    """The project publishes a manifest and no chart; with its CRD it is far too large for a task, so a Job applies it."""
+def apply(site: Site, release: PlannedRelease) -> Step:
+    """Return the task that installs the operator by a Job. Upstream has no chart, and the manifest with its CRD is too large for a
+    task.
+    """
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "bringup-install", "namespace": NAMESPACE}}
     binding = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -51,13 +53,14 @@ def apply(site: Site, release: Release) -> Step:
             Rule(groups=("",), resources=("serviceaccounts",), verbs=verbs, namespaces=(NAMESPACE,)),
             Rule(groups=("batch",), resources=("jobs",), verbs=verbs, namespaces=(NAMESPACE,)),
             Rule(groups=("rbac.authorization.k8s.io",), resources=("clusterrolebindings",), verbs=verbs),
+            # Kubernetes lets nobody bind a role beyond his own rights without the verb `bind`
             Rule(groups=("rbac.authorization.k8s.io",), resources=("clusterroles",), verbs=("bind",)),
             *_READS,
         ),
     )
 
 
-def _install_job(site: Site, release: Release) -> Object:
+def _install_job(site: Site, release: PlannedRelease) -> Object:
     version = site.spec.rke2.version.partition("+")[0]
     kubectl = {
         "name": "kubectl",
@@ -87,16 +90,16 @@ _READS = (
 )
 
 
-def _asked(release: Release) -> Object:
+def _asked(release: PlannedRelease) -> Object:
     return {"install": install_name(release), "crds": list(release.crds)}
 
 
-def _control_expectations(release: Release) -> Object:
+def _control_expectations(release: PlannedRelease) -> Object:
     return {"crds": list(release.crds), "tag": release.version.removeprefix("v")}
 
 
-def control(release: Release) -> Step:
-    """The wait until the operator runs and its kind is served."""
+def control(release: PlannedRelease) -> Step:
+    """Return the task that waits until the operator runs and its CRD is served."""
     arguments = {"gate": GATE, "stable_seconds": 10, "namespaces": [NAMESPACE], **_asked(release)}
     return Step(
         task=task(

@@ -1,8 +1,8 @@
-"""Pods of stage validation: containers that have all GPUs of their node, one pod on each node, and the MPIJob over all of them."""
+"""Pods of stage validation: one on each node with all its GPUs, and the MPIJob over all nodes."""
 
 from __future__ import annotations
 
-from workflows.spec.cluster import ClusterSpec
+from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.derived import GPU
 from workflows.spec.fields import StageName
 from workflows.stages import objects
@@ -16,26 +16,34 @@ _WORKERS = {"training.kubeflow.org/job-name": JOB, "training.kubeflow.org/job-ro
 
 
 def gpus(site: Site) -> Object:
-    """GPUs per node, and the machines that have another number."""
+    """Return the usual number of GPUs a node, and the machines that have another number."""
     usual = site.spec.accelerator.per_node if site.spec.accelerator else 0
     others = {machine.name: machine.gpus for machine in site.machines if machine.gpu and machine.gpus != usual}
     return {"gpus": usual, **({"others": others} if others else {})}
 
 
 def sizes(site: Site, runs: int, seconds: int) -> list[Object]:
-    """What the NCCL scripts are told: sizes, repetitions, and how long one may take."""
-    asked = site.spec.validation.nccl.sizes
-    told = {"FIRST": asked[0], "LAST": asked[-1], "RUNS": str(runs), "SECONDS_A_RUN": str(max((seconds - 300) // runs, 60))}
-    return [objects.node_name(), *({"name": name, "value": value} for name, value in told.items())]
+    """Return the environment of the NCCL scripts: message sizes, repetitions, and seconds a run may take."""
+    message_sizes = site.spec.validation.nccl.sizes
+    settings = {
+        "FIRST": message_sizes[0],
+        "LAST": message_sizes[-1],
+        "RUNS": str(runs),
+        "SECONDS_A_RUN": str(max((seconds - 300) // runs, 60)),
+    }
+    return [objects.node_name(), *({"name": name, "value": value} for name, value in settings.items())]
 
 
 def slots(site: Site) -> int:
-    """Ranks on each node: as many as the machine with the fewest GPUs has."""
+    """Return the number of ranks a node: that of the machine with the fewest GPUs."""
     return min(machine.gpus for machine in site.machines if machine.gpu)
 
 
 def mpi_job(site: Site, seconds: int) -> Object:
-    """Workers on exactly the nodes under test; the launcher starts once all are ready and counts its ranks in its host file."""
+    """Return the MPIJob with workers on exactly the nodes under test.
+
+    The launcher starts once all workers are ready, and counts its ranks in its host file.
+    """
     spec, labels = site.spec, objects.check_labels(STAGE, INTER_CHECK)
     env = [*sizes(site, spec.validation.runs, seconds), {"name": "PER_NODE", "value": str(slots(site))}]
     launch = objects.container(spec.validation.image, objects.script("nccl_inter.sh"), name="launcher", env=env)
@@ -79,29 +87,31 @@ def mpi_job(site: Site, seconds: int) -> Object:
 
 
 def _attachments(spec: ClusterSpec) -> int:
-    """Networks that carry one device each are attached once per NIC, shared ones once."""
+    """Return how often a pod attaches the network: once a NIC if each network carries one device, else once."""
     return spec.fabric.nics_per_node if spec.fabric.mode in ("sriov", "host_device") else 1
 
 
 def claims(spec: ClusterSpec, check: str) -> list[Object]:
-    """With the GPU Operator's DRA mode: a claim for all GPUs of the pod's node."""
+    """Return the template of a claim for all GPUs of a node, in the GPU Operator's DRA mode; empty otherwise."""
     dra = spec.accelerator is not None and spec.accelerator.operator_mode == "gpu_cluster"
     return [objects.gpu_claims(STAGE, check, every=True)] if dra else []
 
 
 def gpu_pod(site: Site, container: Object, check: str, *, fabric: bool = False) -> Object:
-    """A pod whose one container has all GPUs of its node, and with `fabric` the RDMA devices.
+    """Return a pod whose one container has all GPUs of its node, and with `fabric` the RDMA devices.
 
-    It requests them where they are whole, equally many and free; where sharing or Slurm's node pods have taken them, or machines
-    differ, it takes them through the runtime class instead: nothing else runs on them while the platform is validated.
+    The pod requests GPUs if they are whole, free, and equally many on every node. If sharing or Slurm's node pods have taken them,
+    or machines differ, it gets them by the runtime class: nothing else runs on the GPUs during validation.
     """
-    spec, found = site.spec, gpus(site)
+    spec, counts = site.spec, gpus(site)
     limits = _fabric_limits(spec) if fabric else {}
+    # RDMA registers locked memory: without IPC_LOCK ibv_reg_mr fails
     secured = {"securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}} if fabric and spec.fabric.kind != "none" else {}
     if claims(spec, check):
         return objects.claiming(check, {**container, **secured, **({"resources": {"limits": limits}} if limits else {})})
-    if spec.sharing.mode == "none" and spec.slurm.kind == "none" and "others" not in found:
-        whole = {"limits": {**limits, GPU: found["gpus"]}}
+    # one Job has one request: machines with another number of GPUs would not fit it
+    if spec.sharing.mode == "none" and spec.slurm.kind == "none" and "others" not in counts:
+        whole = {"limits": {**limits, GPU: counts["gpus"]}}
         return {"containers": [{**container, **secured, "resources": whole}]}
     opened = {
         **container,
@@ -113,7 +123,9 @@ def gpu_pod(site: Site, container: Object, check: str, *, fabric: bool = False) 
 
 
 def _fabric_limits(spec: ClusterSpec) -> dict[str, int]:
-    """The RDMA devices that a pod requests; whole devices that Slurm's node pods hold are reached as a privileged pod instead."""
+    """Return the RDMA devices that a pod requests; a privileged pod reaches whole devices that Slurm's node pods hold without a
+    request.
+    """
     fabric = spec.fabric
     taken = spec.slurm.kind != "none" and fabric.mode in ("sriov", "host_device")
     return {fabric.resource_key: _attachments(spec)} if fabric.kind != "none" and not taken else {}

@@ -1,4 +1,4 @@
-"""The node profile: layers of YAML, chosen by the criteria that a spec meets, as the one argument of `node_profile`."""
+"""The node profile: YAML layers, chosen by criteria that a spec meets, as the single argument of `node_profile`."""
 
 from __future__ import annotations
 
@@ -24,65 +24,67 @@ KEYS = frozenset(
         *("server_ports", "agent_ports", "system_users", "users", "pcie_acs", "system"),
     }
 )
-"""What a profile may say: the keys of `playbooks/library/node_profile.py`."""
+"""Allowed keys of a profile, which are those of `playbooks/library/node_profile.py`."""
 
 CONFINEMENT = {"selinux": "SELinux", "apparmor": "AppArmor"}
-"""What confines programs: the profile's key, and the name of its item."""
+"""Systems that confine programs: key in the profile → name of the item in reports."""
 
 Profile = dict[str, Any]
 
 
-class Layer(Section):
-    """One file of this folder."""
+class ProfileLayer(Section):
+    """A layer of the node profile: the content of one file of this folder."""
 
-    criteria: Criteria = Field(default={}, description="Criteria under which it holds; none: always.")
-    machines: Literal["all", "gpu"] = Field(default="all", description="Whether it is for all machines, or those with GPUs alone.")
-    profile: Mapping[str, Any] = Field(description="What it says.")
+    criteria: Criteria = Field(default={}, description="Criteria under which the layer applies; default: always.")
+    machines: Literal["all", "gpu"] = Field(
+        default="all", description="Whether the layer is for all machines or for those with GPUs only."
+    )
+    profile: Mapping[str, Any] = Field(description="Keys and values of the layer.")
 
     @model_validator(mode="after")
-    def _known_words(self) -> Layer:
+    def _known_words(self) -> ProfileLayer:
         for key in self.profile:
             if key not in KEYS:
-                raise problem(f"a node profile has no {key}", f"choose from {', '.join(sorted(KEYS))}")
+                raise problem(f"a node profile has no key {key}", f"choose from {', '.join(sorted(KEYS))}")
         for dimension in self.criteria:
             if dimension not in DIMENSIONS:
                 raise problem(f"{dimension} is no dimension", f"choose from {', '.join(DIMENSIONS)}")
         return self
 
 
-def layers(*more: Path) -> dict[str, Layer]:
-    """Every layer by name: those of the package, then those of a site's folders, where a known name replaces.
+def layers(*more: Path) -> dict[str, ProfileLayer]:
+    """Return every layer by name: those of the package, then those of site folders, where a known name replaces.
 
     Raises:
         SpecErrors: a file is wrong.
     """
-    return {file.stem: load_as(Layer, file) for folder in (HERE, *more) for file in sorted(folder.glob("*.yaml"))}
+    return {file.stem: load_as(ProfileLayer, file) for folder in (HERE, *more) for file in sorted(folder.glob("*.yaml"))}
 
 
 @cache
-def _packaged() -> Mapping[str, Layer]:
+def _packaged() -> Mapping[str, ProfileLayer]:
     return layers()
 
 
-def resolve(facts: Facts, known: Mapping[str, Layer] | None = None) -> tuple[Profile, Profile]:
-    """What all machines must be, and what those with GPUs must be too, for the criteria that a spec meets (`criteria.facts`)."""
+def resolve(facts: Facts, known: Mapping[str, ProfileLayer] | None = None) -> tuple[Profile, Profile]:
+    """Return two profiles for the facts of a spec (`criteria.facts`): that of all machines, and the additions for GPU machines."""
     chosen = list(_chosen(_packaged() if known is None else known, facts))
     return _merged(chosen, "all"), _merged(chosen, "gpu")
 
 
 def of_system(distribution: str) -> Profile:
-    """The profile of a machine without anything special, by the distribution's id: what a play outside of a plan needs."""
+    """Return the profile of a plain machine by the id of its distribution, for plays that run without a plan."""
     facts = dict.fromkeys(DIMENSIONS, "none") | {"os": distribution}
     return resolve(facts)[0]
 
 
-def _chosen(known: Mapping[str, Layer], facts: Facts) -> Iterator[Layer]:
-    """The layers that hold: the base, then general before specific, then by name."""
+def _chosen(known: Mapping[str, ProfileLayer], facts: Facts) -> Iterator[ProfileLayer]:
+    """Return the matching layers: the base, then general before specific, then by name."""
     order = sorted(known, key=lambda name: (name != BASE, len(known[name].criteria), name))
     return (known[name] for name in order if matches(known[name].criteria, facts))
 
 
-def _merged(chosen: Iterable[Layer], machines: str) -> Profile:
+def _merged(chosen: Iterable[ProfileLayer], machines: str) -> Profile:
     merged: Profile = {}
     for layer in chosen:
         if layer.machines == machines:
@@ -91,7 +93,7 @@ def _merged(chosen: Iterable[Layer], machines: str) -> Profile:
 
 
 def over(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> Profile:
-    """One layer over another: maps merge, lists grow by what is new, null removes, anything else replaces. Neither is changed."""
+    """Return one layer over another: maps merge, lists grow by new items, null removes, and anything else replaces."""
     merged = dict(lower)
     for key, value in upper.items():
         below = merged.get(key)

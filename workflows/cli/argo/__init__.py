@@ -1,1 +1,1 @@
-"""Commands about runs and schedules on Argo, and what they call."""
+"""Commands about runs and schedules on Argo, and the code behind them."""

@@ -1,4 +1,4 @@
-"""What the commands do about a run on Argo: find it, start it, follow it, show it, answer it, end it."""
+"""Actions on a run on Argo: find it, show its status and logs, follow it, conclude it."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -24,50 +24,53 @@ from workflows.cli.argo import listening
 from workflows.cli.argo.options import LOCAL, Place
 from workflows.cli.output import Format
 from workflows.cli.runs import planned
-from workflows.engines import announce, approvals
-from workflows.engines.argo import answer, claims, follow, logs, progress, pull, remembered, stop, waits
-from workflows.engines.argo.home import Home, NoWorkflow, OnlyStarts, WorkflowGone
-from workflows.engines.argo.objects import PIPELINE, Workflow, node_status
-from workflows.engines.folders import Home as Runs
-from workflows.engines.folders import RunFolder, places
-from workflows.engines.local.result import NodeStatus
+from workflows.engines import approval_announcer, open_approvals
+from workflows.engines.argo import approval_patches, cancellation, follower, logs, progress, pull, run_memory, waits
+from workflows.engines.argo.home import Home, NoWorkflow, StarterWorkflow, WorkflowGone
+from workflows.engines.argo.workflow_objects import PIPELINE, Workflow, node_status
+from workflows.engines.folders import RunFolder, result_paths
+from workflows.engines.folders import StateFolder as Runs
+from workflows.engines.local.result import RunNodeStatus
 
 NEVER_BEGUN = "it ended before its first task, so it has no report"
 
 
 @dataclass(frozen=True)
 class Away:
-    """A run on Argo as this machine reaches it."""
+    """A run on Argo, with the home cluster and the run's folder on this machine."""
 
     home: Home
     folder: RunFolder
 
     @property
     def name(self) -> str:
-        """The run's name, which is the Workflow's."""
+        """Return the name of the run, which is also the name of its Workflow."""
         return self.folder.name
 
     def workflow(self) -> Workflow:
-        """As it is now. Raises NoWorkflow."""
-        found = self.home.workflow(self.name)
-        self.home.check_ours(found)
-        return found
+        """Return the Workflow as it is now. Raises NoWorkflow."""
+        workflow = self.home.workflow(self.name)
+        self.home.check_ours(workflow)
+        return workflow
 
 
 def find(run: str, place: Place) -> Away | None:
-    """The run where it is on Argo, else None: it is one of this machine's. Raises NoSuchRun, NoHomeCluster, NoWorkflow."""
+    """Return the run if it is on Argo, or None for a run of this machine. Raises NoSuchRun, NoHomeCluster, NoWorkflow."""
     away = locate(run, place)
-    if away is None or (not place.is_named and remembered.knows_tasks(away.folder)):
+    if away is None or (not place.is_named and run_memory.knows_tasks(away.folder)):
         return away
     return known(away.home, away.folder)
 
 
 def locate(run: str, place: Place) -> Away | None:
-    """The same, also where its Workflow may be gone: nothing is asked of home but the name of the newest run."""
+    """Return the run if it is on Argo, without asking for its Workflow, which may be deleted; None for a run of this machine.
+
+    Home is asked only for the name of the newest run, if none is given.
+    """
     runs = Runs.of_environment()
     if not place.is_named:
         folder = runs.find(run)
-        memory = remembered.read(folder)
+        memory = run_memory.read(folder)
         if memory is None:
             return None
         if place.engine == LOCAL:
@@ -79,19 +82,19 @@ def locate(run: str, place: Place) -> Away | None:
 
 
 def known(home: Home, folder: RunFolder) -> Away:
-    """A run that exists on Argo; this machine remembers it from now on. Raises NoWorkflow."""
+    """Return a run that exists on Argo, and record on this machine where it is. Raises NoWorkflow."""
     away = Away(home, folder)
-    remembered.learn(home, away.workflow(), folder)
-    memory = remembered.read(folder)
+    run_memory.fetch_tasks(home, away.workflow(), folder)
+    memory = run_memory.read(folder)
     if memory is None:
-        remembered.write(folder, remembered.Memory(where=home.where))
+        run_memory.write(folder, run_memory.RunMemory(where=home.where))
     elif memory.where != home.where:
-        remembered.write(folder, msgspec.structs.replace(memory, where=home.where))
+        run_memory.write(folder, msgspec.structs.replace(memory, where=home.where))
     return away
 
 
 def reached(away: Away) -> Workflow:
-    """The run's Workflow, remembered from now on; where that is gone, what its store can be read with. Raises NoWorkflow."""
+    """Return the run's Workflow, or if it is deleted a stand-in by which its store can still be read. Raises NoWorkflow."""
     try:
         return known(away.home, away.folder).workflow()
     except WorkflowGone as gone:
@@ -99,67 +102,67 @@ def reached(away: Away) -> Workflow:
 
 
 def _newest(home: Home) -> str:
-    every = home.ask(lambda kube: kube.list(home.workflows(), Workflow, labels=PIPELINE)) or ()
-    if not every:
+    workflows = home.ask(lambda kube: kube.list(home.workflows(), Workflow, labels=PIPELINE)) or ()
+    if not workflows:
         raise NoWorkflow(f"namespace {home.namespace} of the home cluster has no run of ours")
-    return max(every, key=lambda one: (one.metadata.creation_timestamp, one.metadata.name)).metadata.name
+    return max(workflows, key=lambda one: (one.metadata.creation_timestamp, one.metadata.name)).metadata.name
 
 
 # --- show -----------------------------------------------------------------------------------------------------------------
 
 
 def status(away: Away) -> dict[str, Any]:
-    """Phase, stages so far, and what is waited for since when, in the form that local runs have."""
+    """Return phase, stages so far, and open waits with their times, in the same form as for local runs."""
     workflow = away.workflow()
-    every = workflow.nodes()
-    told = [node_status(node, every) for node in every.values()]
-    waiting = waits.waits(away.home, workflow)
+    all_nodes = workflow.nodes()
+    statuses = [node_status(node, all_nodes) for node in all_nodes.values()]
+    open_waits = waits.waits(away.home, workflow)
     return {
         "run": away.name,
         "phase": workflow.status.phase or "Pending",
-        "message": stop.told(workflow),
-        "waiting": [_waiting(away, workflow, one) for one in waiting],
-        "stages": progress.explained(_stages(away, workflow, told), _verdicts(away.folder)),
+        "message": cancellation.end_message(workflow),
+        "waiting": [_waiting(away, workflow, wait) for wait in open_waits],
+        "stages": progress.with_reasons(_stages(away, workflow, statuses), _verdicts(away.folder)),
     }
 
 
-def _stages(away: Away, workflow: Workflow, told: list[NodeStatus]) -> list[dict[str, str]]:
-    """Of a run that has ended nothing is to come, also where it never began."""
+def _stages(away: Away, workflow: Workflow, told: list[RunNodeStatus]) -> list[dict[str, str]]:
+    """Return the rows of the stages; in a run that has ended, even before its first task, no stage is still to come."""
     rows = progress.stages(list(planned.tasks(away.folder)), told, away.name)
-    return progress.over(rows) if workflow.finished else rows
+    return progress.ended_rows(rows) if workflow.finished else rows
 
 
 def _verdicts(folder: RunFolder) -> dict[str, tuple[str, str]]:
-    """Status and reason of each stage whose verdict is on this machine."""
+    """Return status and reason of each stage whose verdict is on this machine."""
     store = Store(folder.home.store)
     if store.read(contract.header_key(folder.name)) is None:
         return {}
-    made = build(source.read(store, folder.name))
-    return {one.id: (one.status, one.reason) for one in made.with_opening if one.judged}
+    report = build(source.read(store, folder.name))
+    return {stage.id: (stage.status, stage.reason) for stage in report.with_opening if stage.judged}
 
 
-def _waiting(away: Away, workflow: Workflow, one: waits.Wait) -> dict[str, str]:
-    row = {"for": one.sentence, "since": stamp(one.since), "how": ""}
-    if one.kind != waits.APPROVAL:
+def _waiting(away: Away, workflow: Workflow, wait: waits.Wait) -> dict[str, str]:
+    row = {"for": wait.sentence, "since": stamp(wait.since), "how": ""}
+    if wait.kind != waits.APPROVAL:
         return row
     try:
-        asked = _shown(away, workflow, one)
+        asked = _shown(away, workflow, wait)
     except (StepError, NoWorkflow) as error:
         unknown = dict.fromkeys(("stage", "about", "evidence", "approvers"), "")
         return {**row, **unknown, "how": f"its evidence cannot be read now: {error}"}
     return row | asked.row(away.home.namespace)
 
 
-def _shown(away: Away, workflow: Workflow, one: waits.Wait) -> approvals.Open:
-    """The approval with its evidence, read from the store just now and remembered as shown."""
-    node = one.node.removeprefix(f"{away.name}.")
-    (asked,) = answer.waiting(away.home, workflow, away.folder, [node])
-    approvals.remember(away.folder, [asked])
+def _shown(away: Away, workflow: Workflow, wait: waits.Wait) -> open_approvals.OpenApproval:
+    """Return the approval with its evidence, read from the store now; this machine then counts the evidence as shown."""
+    node = wait.node.removeprefix(f"{away.name}.")
+    (asked,) = approval_patches.waiting(away.home, workflow, away.folder, [node])
+    open_approvals.remember(away.folder, [asked])
     return asked
 
 
 def show_status(away: Away, form: Format) -> int:
-    """`bringup status`."""
+    """Print the answer of `bringup status`."""
     view = status(away)
     if form is not Format.TABLE:
         output.data(view, form)
@@ -173,24 +176,24 @@ def show_status(away: Away, form: Format) -> int:
 
 
 def show_logs(away: Away, task: str) -> list[tuple[str, str]]:
-    """`bringup logs`; also of what a schedule starts, which is no run."""
+    """Return the logs for `bringup logs`, also of the Workflow by which a schedule starts a run."""
     try:
         return logs.logs(away.home, reached(away), away.folder, task)
-    except OnlyStarts:
-        return logs.of_start(away.home, away.home.workflow(away.name))
+    except StarterWorkflow:
+        return logs.starter_logs(away.home, away.home.workflow(away.name))
 
 
-def nodes(away: Away) -> list[NodeStatus]:
-    """What Argo knows of all nodes."""
-    every = reached(away).nodes()
-    return [node_status(node, every) for node in every.values()]
+def nodes(away: Away) -> list[RunNodeStatus]:
+    """Return all nodes of the run as Argo knows them."""
+    all_nodes = reached(away).nodes()
+    return [node_status(node, all_nodes) for node in all_nodes.values()]
 
 
 # --- follow ---------------------------------------------------------------------------------------------------------------
 
 
 def watch(away: Away) -> int:
-    """Follow to the end with the live view; then evidence and report come here. Ctrl-C and SIGTERM leave the run alone."""
+    """Follow the run to its end with the live view, then fetch evidence and report. Ctrl-C and SIGTERM do not stop the run."""
     console = output.console()
 
     def say(sentence: str) -> None:
@@ -200,17 +203,17 @@ def watch(away: Away) -> int:
     with _interruptible(), _announced(away, say) as tell:
         try:
             with listening.shown(away.folder, console, away.home.where) as show:
-                ended = follow.follow(away.home, away.name, tell(show), say)
+                ended = follower.follow(away.home, away.name, tell(show), say)
         except KeyboardInterrupt:
-            how = "goes on in the home cluster; follow it again" if ended is None else "has ended; its evidence and report"
-            output.lines([f"run {away.name} {how}: bringup watch {away.name}"])
+            ending = "goes on in the home cluster; follow it again" if ended is None else "has ended; its evidence and report"
+            output.lines([f"run {away.name} {ending}: bringup watch {away.name}"])
             raise
     return conclude(away, ended)
 
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """SIGTERM ends what is in here as Ctrl-C does."""
+    """Handle SIGTERM in this context as Ctrl-C."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -219,15 +222,16 @@ def _interruptible() -> Iterator[None]:
 
 
 @contextmanager
-def _announced(away: Away, say: follow.Say) -> Iterator[Callable[[listening.Observer], listening.Observer]]:
-    """Put an announcer beside an observer, where this machine knows a command that announces approvals of the run."""
-    memory = remembered.read(away.folder)
+def _announced(away: Away, say: follower.Say) -> Iterator[Callable[[listening.Observer], listening.Observer]]:
+    """Put an announcer beside an observer if this machine knows a command that announces approvals of the run."""
+    memory = run_memory.read(away.folder)
     if memory is None or not memory.telling:
         yield lambda observer: observer
         return
-    how = "", announcement.command(away.name, namespace=away.home.namespace)  # to read the evidence takes a pod, and a while
-    claim = claims.claim(away.home.where, away.name)
-    announcer = announce.Announcer(away.name, memory.telling, claim, lambda _node: how, say)
+    # reading the evidence would take a pod and a while, so its digest is left out
+    answer = "", announcement.command(away.name, namespace=away.home.namespace)
+    claim = approval_patches.claim(away.home.where, away.name)
+    announcer = approval_announcer.Announcer(away.name, memory.telling, claim, lambda _node: answer, say)
     try:
         yield announcer.beside
     finally:
@@ -235,9 +239,11 @@ def _announced(away: Away, say: follow.Say) -> Iterator[Callable[[listening.Obse
 
 
 def conclude(away: Away, ended: Workflow) -> int:
-    """Evidence and report of a run that has ended; its exit code: a Workflow that Succeeded without evidence is no success."""
-    code, phase = follow.exit_code(ended.status.phase), f"{ended.status.phase} {stop.told(ended)}".rstrip()
-    if stop.was_never_begun(ended):
+    """Print the report of a run that has ended and return its exit code; a Workflow that succeeded without evidence is no
+    success.
+    """
+    code, phase = follower.exit_code(ended.status.phase), f"{ended.status.phase} {cancellation.end_message(ended)}".rstrip()
+    if cancellation.was_never_begun(ended):
         output.lines(["", f"{NEVER_BEGUN}: {phase}"])
         return code or ExitCode.GATE_FAILED
     try:
@@ -254,15 +260,16 @@ def conclude(away: Away, ended: Workflow) -> int:
     elif broken := verify.problems(away.folder.stored):
         output.lines(["", f"its evidence is not what was sealed ({'; '.join(broken[:3])}): bringup verify {away.folder.stored}"])
         code = code or ExitCode.GATE_FAILED
+    # Argo's phase says only that pods ended well, so the evidence has the last word
     elif code == ExitCode.OK and (proven := _proven(away)) != Status.PASS:
         output.lines(["", f"Argo says {ended.status.phase}, the evidence says {proven}: the evidence decides"])
         code = ExitCode.GATE_FAILED
-    output.lines(["", *places(away.folder)])
+    output.lines(["", *result_paths(away.folder)])
     return code
 
 
 def _pulled(away: Away, ended: Workflow) -> None:
-    """Bring the evidence here. Raises StepError."""
+    """Fetch the evidence to this machine. Raises StepError."""
     patiently(lambda: pull.pull(away.home, ended, away.folder))
 
 
@@ -270,7 +277,7 @@ T = TypeVar("T")
 
 
 def patiently(ask: Callable[[], T]) -> T:
-    """Ask through an API server that goes away just now. Raises Unreachable when it does not come back."""
+    """Call `ask` again while the API server is away. Raises Unreachable when it does not come back."""
     import tenacity
 
     retrying = tenacity.Retrying(

@@ -1,4 +1,4 @@
-"""Commands about runs on Argo beside those that every run has: pull, sweep; and diff-runs, which compares any two."""
+"""Commands for runs on Argo alone: pull and sweep; and diff-runs, which compares any two runs."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from steps.contract.exit import ExitCode
 from workflows.cli import output
 from workflows.cli.argo.options import Place, placed
 from workflows.cli.output import Format
-from workflows.engines.folders import Home
+from workflows.engines.folders import StateFolder
 
 Run = Annotated[str, typer.Argument(help="Name of a run; the newest where none is given.")]
 
@@ -21,16 +21,16 @@ def register(app: typer.Typer) -> None:
 
 
 def pull(run: Run = "", *, place: Place) -> int:
-    """Bring evidence, report and logs of a run on Argo to this machine; its store is read by a short pod."""
+    """Copy evidence, report and logs of a run on Argo to this machine. A short-lived pod reads them from the run's store."""
     from workflows.cli.argo import acting
     from workflows.cli.runs import reading
 
     away = acting.locate(run, place)
     if away is None:
         return _lies_here(run)
-    count, found = reading.brought(away)
-    output.lines([f"{output.count(count, 'file')} of {away.name} are in {found.folder.stored}"])
-    found.say()
+    count, evidence = reading.brought(away)
+    output.lines([f"{output.count(count, 'file')} of {away.name} are in {evidence.folder.stored}"])
+    evidence.say()
     return ExitCode.OK
 
 
@@ -40,7 +40,7 @@ def sweep(
     *,
     place: Place,
 ) -> int:
-    """Do for a run that ended on Argo what its exit handler should have done: report, seal, give the target back."""
+    """Finish a run on Argo whose exit handler did not: write report and seal, and release the target's lease."""
     if plans:
         return _sweep_plans(run, place)
     from workflows.cli.argo import acting, ending
@@ -50,7 +50,7 @@ def sweep(
 
 
 def _sweep_plans(run: str, place: Place) -> int:
-    """Each plan leaves a template, ConfigMaps and a Secret in home; whoever may delete those removes the old ones."""
+    """Remove old plans from home, each a template, ConfigMaps and a Secret; only a user who may delete those can do this."""
     from datetime import UTC, datetime
 
     from workflows.cli import kubeconfigs
@@ -60,8 +60,8 @@ def _sweep_plans(run: str, place: Place) -> int:
         raise typer.BadParameter(f"--plans is about all plans of the home cluster: leave out {run}")
     home = kubeconfigs.home(place.home_kubeconfig, place.home_context, place.namespace)
     removed = leftovers.remove(home, datetime.now(UTC))
-    gone = [f"removed from namespace {home.namespace}: {name}, its ConfigMaps and its Secret" for name in removed]
-    output.lines(gone or [f"namespace {home.namespace} of the home cluster has no old plan that nothing refers to"])
+    lines = [f"removed from namespace {home.namespace}: {name}, its ConfigMaps and its Secret" for name in removed]
+    output.lines(lines or [f"namespace {home.namespace} of the home cluster has no old plan that nothing refers to"])
     return ExitCode.OK
 
 
@@ -70,18 +70,18 @@ def diff_runs(
     other: Annotated[str, typer.Argument(help="Name of another.")],
     form: Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")] = Format.TABLE,
 ) -> int:
-    """Compare the evidence of two runs: equal but for times and ids, or what differs."""
+    """Compare the evidence of two runs and print the differences, leaving out times and ids."""
     from steps.clients.store import Store
-    from workflows.engines.differences import differences
+    from workflows.engines.run_comparison import differences
 
-    found = differences(Store(Home.of_environment().store), one, other)
+    differing = differences(Store(StateFolder.of_environment().store), one, other)
     if form is not Format.TABLE:
-        output.data({"runs": [one, other], "equal": not found, "differences": list(found)}, form)
+        output.data({"runs": [one, other], "equal": not differing, "differences": list(differing)}, form)
     else:
-        output.lines(found or [f"the evidence of {one} and {other} is equal but for times and ids"])
-    return ExitCode.GATE_FAILED if found else ExitCode.OK
+        output.lines(differing or [f"the evidence of {one} and {other} is equal but for times and ids"])
+    return ExitCode.GATE_FAILED if differing else ExitCode.OK
 
 
 def _lies_here(run: str) -> int:
-    folder = Home.of_environment().find(run)
+    folder = StateFolder.of_environment().find(run)
     raise typer.BadParameter(f"run {folder.name} was not on Argo: its evidence lies in {folder.stored}")

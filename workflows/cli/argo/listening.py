@@ -1,4 +1,4 @@
-"""Listens to a run on Argo for its live view, in a thread: what home is asked for never holds up who follows the run."""
+"""The thread that feeds the live view of a run on Argo: slow requests to home never delay the command that follows the run."""
 
 import queue
 import threading
@@ -14,8 +14,8 @@ from workflows.cli import output
 from workflows.cli.argo import live as argo_live
 from workflows.cli.argo.live import AwayProgress
 from workflows.cli.runs import live
-from workflows.engines.argo import last_words
-from workflows.engines.argo.home import Home, Where
+from workflows.engines.argo import run_pods
+from workflows.engines.argo.home import Home, HomeAddress
 from workflows.engines.folders import RunFolder
 from workflows.engines.local.result import News, NodeNews
 
@@ -23,14 +23,14 @@ Observer = Callable[[News], None]
 
 
 Hear = Callable[[], Mapping[str, Said]]
-"""Asks home what pods said last. Raises StepError."""
+"""Function that asks home for the last words of pods. Raises StepError."""
 
 
 class Listener:
-    """Hands news on to a view in their order, in a thread: what is asked of home in between never holds up who follows.
+    """A thread that hands news to a view in order, and asks home for the last words of pods that have ended.
 
-    One request at a time, for all nodes that ended since the last one. Where home does not tell within `patience` seconds, the view
-    goes on without.
+    There is one request at a time, for all nodes that ended since the last one. If home does not answer within `patience` seconds,
+    the view goes on without.
     """
 
     def __init__(self, view: live.View, progress: AwayProgress, hear: Hear, patience: float = timeouts.LAST_WORDS) -> None:
@@ -44,14 +44,14 @@ class Listener:
         self._thread.start()
 
     def observe(self, news: News) -> None:
-        """Take a piece of news. Raises what kept an earlier one from being shown, whatever that was."""
+        """Take a piece of news. Raises the error that kept earlier news from being shown."""
         self._check()
         self._news.put(news)
 
     def finish(self) -> None:
-        """Show what came so far; to ask for it takes `patience` at the most, and as long again for what is under way.
+        """Show all news so far, within `patience` seconds for a request under way and as long again for a new one.
 
-        Raises what kept something from being shown, as `observe` does: the last news of all may be the one.
+        Raises the error that kept news from being shown, as `observe` does: the last news of all may be the one.
         """
         self._news.put(None)
         self._thread.join()
@@ -62,7 +62,7 @@ class Listener:
             raise self._problem
 
     def leave(self) -> None:
-        """Show nothing more."""
+        """Stop showing news."""
         self._left = True
         self._news.put(None)
 
@@ -70,6 +70,7 @@ class Listener:
         more = True
         while more and not self._left:
             batch = [self._news.get()]
+            # take everything that is queued, so that one request to home serves all of it
             while not self._news.empty():
                 batch.append(self._news.get())
             more = None not in batch
@@ -84,12 +85,13 @@ class Listener:
             self._problem = problem
 
     def _ask(self, news: Iterable[News]) -> None:
-        ended = {one.node.path for one in news if isinstance(one, NodeNews) and self._progress.is_told_by_its_pod(one.node)}
+        ended = {item.node.path for item in news if isinstance(item, NodeNews) and self._progress.is_told_by_its_pod(item.node)}
         if not ended - self._asked or self._asking.is_alive():
             return
         self._asked |= ended
         self._asking = threading.Thread(target=self._listen_to_home, name="last words", daemon=True)
         self._asking.start()
+        # a request that hangs is left behind, and the view goes on without its answer
         self._asking.join(self._patience)
         if self._asking.is_alive():
             self._complain(f"home has not answered in {self._patience:g} s")
@@ -103,21 +105,21 @@ class Listener:
             self._complain(f"{type(error).__name__}: {error}")
 
     def _complain(self, why: str) -> None:
-        """Once: whoever follows a run for hours need not be told each time."""
+        """Print a note once: a person who follows a run for hours needs no repetition."""
         if not self._complained and not self._left:
             output.note(f"what gates say cannot be read now, bringup report {self._progress.run} tells it: {why}")
         self._complained = True
 
     def _show(self, news: Iterable[News]) -> None:
-        for one in news:
+        for item in news:
             if self._left:
                 return
-            self._view.observe(one)
+            self._view.observe(item)
 
 
 @contextmanager
-def shown(folder: RunFolder, console: Console, where: Where) -> Iterator[Observer]:
-    """The live view of a run whose tasks are known here: its observer. Where this ends well, all that was told is shown."""
+def shown(folder: RunFolder, console: Console, where: HomeAddress) -> Iterator[Observer]:
+    """Show the live view of a run whose tasks are known here, and give its observer. At a normal end all news have been shown."""
     progress = argo_live.progress(folder, where)
     with live.View(progress, console) as view:
         listener = Listener(view, progress, _hearing(where, folder.name))
@@ -128,13 +130,13 @@ def shown(folder: RunFolder, console: Console, where: Where) -> Iterator[Observe
             listener.leave()
 
 
-def _hearing(where: Where, run: str) -> Hear:
-    """With a client of its own, made when it is needed: a client is not for two threads."""
-    made: list[Home] = []
+def _hearing(where: HomeAddress, run: str) -> Hear:
+    """Return a function that asks home with a client of its own, created at first use: a client is not for two threads."""
+    clients: list[Home] = []
 
     def hear() -> Mapping[str, Said]:
-        if not made:
-            made.append(Home(where))
-        return last_words.heard(made[0], run)
+        if not clients:
+            clients.append(Home(where))
+        return run_pods.last_words(clients[0], run)
 
     return hear

@@ -1,4 +1,4 @@
-"""The options by which a command finds a run on Argo, defined once; light, since every such command has them."""
+"""Options by which a command finds a run on Argo, defined once; a light module, since every such command imports it."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ Namespace = Annotated[str, typer.Option("--namespace", help="Namespace of the ru
 
 @dataclass(frozen=True)
 class Place:
-    """What the command line says about where a run is; all empty: what this machine remembers of it."""
+    """The options that say where a run is; if all are empty, this machine's record of the run decides."""
 
     engine: Engine = ""
     home_kubeconfig: HomeKubeconfig = ""
@@ -31,50 +31,53 @@ class Place:
 
     @property
     def is_named(self) -> bool:
-        """Whether the command line says that the run is on Argo."""
+        """Return True if the command line says that the run is on Argo."""
         return self.engine == ARGO or bool(self.home_kubeconfig or self.home_context or self.namespace)
 
     def check(self) -> None:
-        """Raise BadParameter where it names no engine, or says two things at once."""
+        """Raise BadParameter for an unknown engine, or for options that contradict each other."""
         require_engine(self.engine or LOCAL)
         if self.engine == LOCAL:
-            told = {"--home-kubeconfig": self.home_kubeconfig, "--home-context": self.home_context}
-            refuse_for_local({**told, "--namespace": self.namespace})
+            options = {"--home-kubeconfig": self.home_kubeconfig, "--home-context": self.home_context}
+            refuse_for_local({**options, "--namespace": self.namespace})
 
 
 def require_engine(engine: str) -> None:
-    """Raise BadParameter for an engine that there is not."""
+    """Raise BadParameter for an unknown engine."""
     if engine not in (LOCAL, ARGO):
         raise typer.BadParameter(f"engine {engine!r} is none; use {LOCAL} or {ARGO}")
 
 
 def refuse_for_local(given: Mapping[str, str]) -> None:
-    """Raise BadParameter where an option that means something on Argo alone is given for the local engine."""
+    """Raise BadParameter if an option for Argo is given with the local engine."""
     names = [name for name, value in given.items() if value]
     if names:
-        said = ", ".join(names)
-        raise typer.BadParameter(f"the local engine takes no {said}: for a run on Argo say --engine {ARGO}, else leave out {said}")
+        listed = ", ".join(names)
+        raise typer.BadParameter(
+            f"the local engine takes no {listed}: for a run on Argo say --engine {ARGO}, else leave out {listed}"
+        )
 
 
 class Checked(Protocol):
-    """Options that are checked together."""
+    """A dataclass of options that are checked together."""
 
     def check(self) -> None:
-        """Raise BadParameter where they do not fit each other."""
+        """Raise BadParameter for options that do not fit each other."""
 
 
 def placed(command: Callable[..., int], kind: type[Checked] = Place) -> Callable[..., int]:
-    """A command whose parameter `place` is a dataclass of options: these stand on its command line instead, and are checked."""
-    kept = [one for one in inspect.signature(command).parameters.values() if one.name != "place"]
+    """Return a command that has the fields of a dataclass as options, in place of its parameter `place`; they are checked first."""
+    own_parameters = [parameter for parameter in inspect.signature(command).parameters.values() if parameter.name != "place"]
     options = list(inspect.signature(kind).parameters.values())
 
     def placing(**given: Any) -> int:
-        place = kind(**{one.name: given.pop(one.name) for one in options})
+        place = kind(**{parameter.name: given.pop(parameter.name) for parameter in options})
         place.check()
         return command(**given, place=place)
 
+    # typer reads options from name, docstring and signature, so the fields become parameters there
     placing.__name__, placing.__doc__ = command.__name__, command.__doc__
-    every = [*kept, *options]
-    placing.__annotations__ = {one.name: one.annotation for one in every} | {"return": int}
-    placing.__signature__ = inspect.Signature([one.replace(kind=one.KEYWORD_ONLY) for one in every])  # type: ignore[attr-defined]  # as inspect documents
+    parameters = [*own_parameters, *options]
+    placing.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {"return": int}
+    placing.__signature__ = inspect.Signature([parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in parameters])  # type: ignore[attr-defined]  # as inspect documents
     return placing

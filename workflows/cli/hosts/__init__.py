@@ -1,1 +1,1 @@
-"""Commands about hosts: their keys, inventories, and who of them is set aside."""
+"""Commands about hosts (their keys, inventories, quarantine), and the code behind them."""

@@ -1,4 +1,4 @@
-"""Commands about Ansible inventories: `bringup inventory` writes one; `init --from-inventory` (spec_commands) reads one."""
+"""The command `bringup inventory`, which writes an Ansible inventory; `bringup init --from-inventory` reads one."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -30,10 +30,10 @@ def inventory(
 ) -> int:
     """Write the hosts of a spec as an Ansible inventory: groups, addresses, users, ports, key, jump hosts."""
     from workflows.cli.specs import sources
-    from workflows.inventory import writing
+    from workflows.inventory import inventory_export
 
     path, read = sources.read(spec)
-    text = writing.text(writing.inventory(read, sources.beside(spec)), form.value)
+    text = inventory_export.render_inventory(inventory_export.export_inventory(read, sources.beside(spec)), form.value)
     if out is None:
         output.lines([text.rstrip("\n")])
         return ExitCode.OK

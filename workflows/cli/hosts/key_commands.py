@@ -1,4 +1,4 @@
-"""Command about host keys: `bringup host-keys` shows the keys of all hosts, and writes into known_hosts what is new."""
+"""The command `bringup host-keys`, which shows the keys of all hosts and writes new ones into known_hosts."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,12 +20,12 @@ def host_keys(
     replace: Annotated[list[str] | None, typer.Option("--replace", metavar="HOST", help="Its key may change; repeat.")] = None,
     form: Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")] = Format.TABLE,
 ) -> int:
-    """Show the keys of all hosts and jump hosts with their fingerprints, and write those that are new into known_hosts.
+    """Show the host keys of all hosts and jump hosts with their fingerprints, and write new ones into known_hosts.
 
-    Compare the fingerprints with what the machines' consoles or your provisioning say before you say yes; hosts with the same
-    outcome are one line, and more than 50 new keys are given one by one with -o json alone. A changed key is never
-    written, unless --replace names its host. Hosts with a certificate of a CA that a line `@cert-authority` trusts need nothing.
-    Ends with 65 where a key has changed, 75 where a host did not answer.
+    Compare the fingerprints with those on the machines' consoles or in your provisioning before you say yes. Hosts with the same
+    outcome share a line; of more than 50 new keys, only -o json lists each. A changed key is written only if --replace names its
+    host. Hosts with a certificate of a CA that a line `@cert-authority` trusts need nothing. The exit code is 65 if a key has
+    changed, 75 if a host did not answer.
     """
     from workflows.cli.hosts import keys as doing
 

@@ -1,4 +1,4 @@
-"""Commands about nodes that a run went on without: quarantine list, quarantine release."""
+"""Commands about nodes that a run set aside: quarantine list, quarantine release."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from workflows.cli import output
 from workflows.cli.argo.options import Place, placed
 from workflows.cli.output import Format
 from workflows.cli.runs import operations
-from workflows.engines.folders import Home
+from workflows.engines.folders import StateFolder
 
 
 def register(app: typer.Typer) -> None:
@@ -26,20 +26,22 @@ def show(
     *,
     place: Place,
 ) -> int:
-    """List the nodes that a run set aside, by which stage and why, and who was released since."""
+    """List the nodes that a run set aside, with stage and reason, and those that were released since."""
     from workflows.cli.hosts import quarantining
     from workflows.cli.runs import reading
 
-    found = reading.find(run, place, fresh=True)
-    folder = found.folder
+    evidence = reading.find(run, place, fresh=True)
+    folder = evidence.folder
     rows = quarantining.listed(folder.home, folder.name)
-    found.say()
+    evidence.say()
     if form is not Format.TABLE:
         output.data(quarantining.plain(rows), form)
     elif rows:
-        output.table(("node", "stage", "reason", "released"), [(one.node, one.stage, one.reason, one.released) for one in rows])
+        output.table(
+            ("node", "stage", "reason", "released"), [(node.node, node.stage, node.reason, node.released) for node in rows]
+        )
     else:
-        output.lines([f"run {folder.name} {'has set no node aside so far' if found.goes_on else 'set no node aside'}"])
+        output.lines([f"run {folder.name} {'has set no node aside so far' if evidence.goes_on else 'set no node aside'}"])
     return ExitCode.OK
 
 
@@ -50,7 +52,7 @@ def release(
     *,
     place: Place,
 ) -> int:
-    """Let repaired nodes take part again: takes off the run's cordon, and keeps who released them and when."""
+    """Release repaired nodes: remove the run's cordon, and record who released them and when."""
     from workflows.cli.argo import acting as argo
     from workflows.cli.argo import quarantine as argo_quarantine
     from workflows.cli.hosts import quarantining
@@ -59,7 +61,7 @@ def release(
     if away := argo.locate(run, place):
         lines = argo_quarantine.released(away, names, who)
     else:
-        lines = quarantining.release(Home.of_environment().find(run), names, who)
+        lines = quarantining.release(StateFolder.of_environment().find(run), names, who)
     for line in lines:
         output.lines([line])
     return ExitCode.OK

@@ -1,4 +1,4 @@
-"""What the quarantine commands share: who is set aside in a run, what an earlier run left so, and how a node is released."""
+"""Shared code of the quarantine commands: the nodes a run set aside, those left by an earlier run, and their release."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -7,29 +7,29 @@ import msgspec
 
 from steps.clients.store import Store
 from steps.contract import run as contract
-from workflows.engines import release as releasing
-from workflows.engines.folders import Home, NoHome, RunFolder
-from workflows.engines.release import KUBECONFIG, Aside
+from workflows.engines import node_release as releasing
+from workflows.engines.folders import NoStateFolder, RunFolder, StateFolder
+from workflows.engines.node_release import KUBECONFIG, QuarantinedNode
 
 
-def listed(home: Home, run: str) -> tuple[Aside, ...]:
-    """All nodes that a run set aside, by name, as this machine's store has them."""
-    return releasing.listed(Store(home.store), run)
+def listed(home: StateFolder, run: str) -> tuple[QuarantinedNode, ...]:
+    """Return all nodes that a run set aside, sorted by name, from this machine's store."""
+    return releasing.quarantined_nodes(Store(home.store), run)
 
 
 # ---- what an earlier run left ---------------------------------------------------------------------------------------------------
 
 
 def reminder(cluster: str, hosts: Iterable[str]) -> list[str]:
-    """A line for each of these hosts that the last real run of a cluster set aside and nobody released since."""
+    """Return a line for each of these hosts that the cluster's last real run set aside and nobody released since."""
     try:
-        home = Home.of_environment()
-    except NoHome:
+        home = StateFolder.of_environment()
+    except NoStateFolder:
         return []
     store, known = Store(home.store), frozenset(hosts)
     last = next((name for name in reversed(home.runs()) if _is_real(store, name, cluster)), "")
-    left = [one for one in listed(home, last) if one.node in known and not one.released] if last else []
-    return [f"{one.node} was set aside by run {last} in {one.stage} and is not released: {one.reason}" for one in left]
+    nodes = [node for node in listed(home, last) if node.node in known and not node.released] if last else []
+    return [f"{node.node} was set aside by run {last} in {node.stage} and is not released: {node.reason}" for node in nodes]
 
 
 def _is_real(store: Store, run: str, cluster: str) -> bool:
@@ -42,15 +42,15 @@ def _is_real(store: Store, run: str, cluster: str) -> bool:
 
 
 def release(folder: RunFolder, nodes: Iterable[str], who: str) -> Iterator[str]:
-    """Release nodes of a run of this machine. Raises CannotRelease, and what the client raises."""
+    """Release nodes of a run of this machine. Raises CannotRelease, and the Kubernetes client's errors."""
     yield from releasing.release(Store(folder.home.store), folder.name, _kubeconfigs(folder), nodes, who)
 
 
 def _kubeconfigs(folder: RunFolder) -> tuple[Path, Path]:
-    """What the run wrote itself, then what the spec named."""
+    """Return the kubeconfig that the run wrote itself, then the one that the spec named."""
     return folder.stored / "secrets" / KUBECONFIG, folder.inputs / "secrets" / KUBECONFIG
 
 
-def plain(rows: Iterable[Aside]) -> list[dict[str, str]]:
-    """The list as data for scripts."""
-    return [dict(msgspec.structs.asdict(one)) for one in rows]
+def plain(rows: Iterable[QuarantinedNode]) -> list[dict[str, str]]:
+    """Return the quarantined nodes as data for scripts."""
+    return [dict(msgspec.structs.asdict(row)) for row in rows]

@@ -1,1 +1,1 @@
-"""Commands about node images and their recipes, and what they call."""
+"""Commands about node images and their recipes, and the code behind them."""

@@ -1,4 +1,4 @@
-"""Commands about images: node images, and the step image."""
+"""The command group `bringup image`: node images and the step image."""
 
 from pathlib import Path
 from typing import Annotated
@@ -37,11 +37,11 @@ def build(
     tree: Tree = None,
     form: Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")] = Format.TABLE,
 ) -> int:
-    """Build the step image as an OCI archive: no daemon, no registry, no root; the same inputs give the same digest."""
-    from workflows.images import step
-    from workflows.images.cache import Cache, default
+    """Build the step image as an OCI archive, without daemon, registry or root. The same inputs give the same digest."""
+    from workflows.podimage import step_image
+    from workflows.podimage.download_cache import Cache, default
 
-    built = step.Step(_tree(tree), Cache(default()), _say, builder=builder).write(out, name)
+    built = step_image.StepImageBuild(_tree(tree), Cache(default()), _say, builder=builder).write(out, name)
     if form is not Format.TABLE:
         facts = {"archive": str(built.archive), "sbom": str(built.bill), "name": built.name}
         output.data({**facts, "digest": built.digest, "image_id": built.image_id, "size": built.size}, form)
@@ -53,19 +53,19 @@ def build(
 
 
 def lock(builder: Builder = False, tree: Tree = None) -> int:
-    """Resolve the recipe again: newest Debian packages of its suites, wheels as in uv.lock.
+    """Lock the step image again: the newest Debian packages of its suites, wheels as in uv.lock.
 
-    With --builder what the builder image has beyond the step image, which stays as it is locked: lock that one first.
+    With --builder, lock what the builder image adds to the step image. The step image stays as it is locked: lock it first.
     """
-    from workflows.images import recipe, resolve
-    from workflows.images.cache import Cache, default
+    from workflows.podimage import pod_locks, pod_recipe
+    from workflows.podimage.download_cache import Cache, default
 
     if builder:
-        debs, wheels = resolve.lock_builder(_tree(tree), Cache(default()))
-        output.lines([f"{recipe.BUILDER}: {debs} packages, {wheels} wheels locked"])
+        debs, wheels = pod_locks.lock_builder(_tree(tree), Cache(default()))
+        output.lines([f"{pod_recipe.BUILDER}: {debs} packages, {wheels} wheels locked"])
         return ExitCode.OK
-    debs, wheels = resolve.lock(_tree(tree), Cache(default()))
-    output.lines([f"{recipe.STEP}: {debs} packages, {wheels} wheels locked"])
+    debs, wheels = pod_locks.lock(_tree(tree), Cache(default()))
+    output.lines([f"{pod_recipe.STEP}: {debs} packages, {wheels} wheels locked"])
     return ExitCode.OK
 
 

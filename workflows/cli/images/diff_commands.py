@@ -7,7 +7,7 @@ import typer
 
 from steps.contract.exit import ExitCode
 from workflows.cli.output import Format
-from workflows.engines.folders import Home
+from workflows.engines.folders import StateFolder
 
 _ANY = "A key, or its first digits; a folder with an image; with --tree, NAME (what is published now), NAME/VERSION or NAME/NUMBER."
 
@@ -26,11 +26,11 @@ def diff(
     exit_code: Annotated[bool, typer.Option("--exit-code", help="End with 65 where the images differ, for scripts.")] = False,
     form: Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")] = Format.TABLE,
 ) -> int:
-    """Explain what differs between two images: packages, files with the package that owns them, kernel, initrd, layers."""
-    from steps.clients.image.files import comparing
+    """Show the differences of two images: packages, files with the package that owns them, kernel, initrd, layers."""
+    from steps.nodeimage.files import image_comparison
     from workflows.cli.images import differences
 
-    images = Home.of_environment().store / "images"
-    found = comparing.compare(comparing.find(before, images, tree), comparing.find(after, images, tree))
-    differences.show(found, form)
-    return ExitCode.GATE_FAILED if exit_code and not found.same else ExitCode.OK
+    images = StateFolder.of_environment().store / "images"
+    difference = image_comparison.compare(image_comparison.find(before, images, tree), image_comparison.find(after, images, tree))
+    differences.show(difference, form)
+    return ExitCode.GATE_FAILED if exit_code and not difference.same else ExitCode.OK

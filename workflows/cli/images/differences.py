@@ -1,32 +1,32 @@
-"""Shows how two images differ: a sentence, then tables of what differs in settings, packages, and files by their package."""
+"""Output of the difference of two images: a sentence, then tables of settings, packages, and files by package."""
 
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from steps.contract.image import difference
-from steps.contract.image.difference import Difference, FileDifference, PackageDifference, Value
+from steps.nodeimage.contract import image_difference
+from steps.nodeimage.contract.image_difference import FileDifference, ImageDifference, PackageDifference, Value
 from workflows.cli import output
 from workflows.cli.output import Format
 
 _MOST_FILES = 40
-"""Files that a table shows of a package: -o json has all."""
+"""Largest number of files of one package in a table; -o json has all."""
 _DIGITS = 19
-"""Of a digest: `sha256:` and twelve more tell two apart."""
+"""Characters shown of a digest: `sha256:` and twelve hex digits."""
 
 
-def show(found: Difference, form: Format) -> None:
-    """Print it."""
-    said = difference.sentence(found)
+def show(difference: ImageDifference, form: Format) -> None:
+    """Print the difference."""
+    sentence = image_difference.sentence(difference)
     if form is not Format.TABLE:
-        output.data({"sentence": said, **msgspec.to_builtins(found)}, form)
+        output.data({"sentence": sentence, **msgspec.to_builtins(difference)}, form)
         return
-    output.lines([said])
-    layers = (msgspec.structs.replace(one, name=f"layer {one.name}") for one in found.layers)
-    _table(("what", "before", "after"), [_value(one) for one in (*found.values, *found.parts, *layers)])
-    _table(("package", "before", "after", "layer"), [_package(one) for one in found.packages])
-    _table(("file of the root", "how", "bytes", "package"), list(_files(found.root)))
-    _table(("file of the initrd", "how", "bytes", "package"), list(_files(found.initrd)))
+    output.lines([sentence])
+    layers = (msgspec.structs.replace(layer, name=f"layer {layer.name}") for layer in difference.layers)
+    _table(("what", "before", "after"), [_value(layer) for layer in (*difference.values, *difference.parts, *layers)])
+    _table(("package", "before", "after", "layer"), [_package(layer) for layer in difference.packages])
+    _table(("file of the root", "how", "bytes", "package"), list(_files(difference.root)))
+    _table(("file of the initrd", "how", "bytes", "package"), list(_files(difference.initrd)))
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -35,20 +35,20 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         output.table(columns, rows)
 
 
-def _value(one: Value) -> tuple[str, str, str]:
-    before, after = ((each[:_DIGITS] if each.startswith("sha256:") else each) or "-" for each in (one.before, one.after))
-    return one.name, before, after
+def _value(value: Value) -> tuple[str, str, str]:
+    before, after = ((each[:_DIGITS] if each.startswith("sha256:") else each) or "-" for each in (value.before, value.after))
+    return value.name, before, after
 
 
-def _package(one: PackageDifference) -> tuple[str, str, str, str]:
-    after = f"{one.after} (other bytes)" if one.rebuilt else one.after
-    return one.name, one.before or "-", after or "-", one.layer
+def _package(package: PackageDifference) -> tuple[str, str, str, str]:
+    after = f"{package.after} (other bytes)" if package.rebuilt else package.after
+    return package.name, package.before or "-", after or "-", package.layer
 
 
 def _files(found: Sequence[FileDifference]) -> Iterable[tuple[str, str, str, str]]:
-    for package, files in difference.by_package(found).items():
+    for package, files in image_difference.by_package(found).items():
         for one in files[:_MOST_FILES]:
-            how = f"{one.how}: {', '.join(one.what)}" if one.what else one.how
-            yield f"/{one.path}", how, f"{one.grew:+d}" if one.grew else "", package or "-"
+            change = f"{one.how}: {', '.join(one.what)}" if one.what else one.how
+            yield f"/{one.path}", change, f"{one.grew:+d}" if one.grew else "", package or "-"
         if rest := files[_MOST_FILES:]:
             yield f"and {len(rest)} more", "", f"{sum(one.grew for one in rest):+d}", package or "-"

@@ -1,4 +1,4 @@
-"""A build of what a Git branch says now: its newest commit is laid out, checked and installed; then it supersedes others."""
+"""The build of a Git branch's newest commit: check it out, check and install it, and supersede other builds."""
 
 import os
 from collections.abc import Iterator
@@ -20,14 +20,14 @@ from workflows.cli.images import from_git_checkout, specs, superseding
 from workflows.cli.images.from_git_bounds import Bounds
 from workflows.cli.images.from_git_checkout import Branch, NotThere
 from workflows.cli.specs import compiling, pipelines
-from workflows.engines.argo import installation
+from workflows.engines.argo import argo_version
 from workflows.engines.argo.home import Home, NoWorkflow
-from workflows.engines.argo.objects import Owner
+from workflows.engines.argo.workflow_objects import OwnerReference
 from workflows.spec import SpecErrors
 
 
 class NotBuilt(Exception):
-    """What a commit holds cannot be built; the message names repository, branch and commit, and paths in there."""
+    """Error for a commit that cannot be built; the message names repository, branch, commit, and paths in the repository."""
 
     def __init__(self, said: str, problem: Exception, folder: Path) -> None:
         super().__init__(f"{said}: {_inside(str(problem), folder)}")
@@ -36,12 +36,12 @@ class NotBuilt(Exception):
 
 
 class Moved(Temporary):
-    """The branch has a newer commit than the one that was to be built."""
+    """Error for a branch that got a newer commit during the checks."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Where it is built: home, the images of its pods, and the Workflow that starts it, if that is one of a schedule."""
+    """The place of the build: home, the images of its pods, and the schedule's Workflow that starts it, if any."""
 
     home: Home
     image: str = ""
@@ -52,7 +52,7 @@ class Target:
 def build(wanted: Branch, bounds: Bounds, target: Target, folder: Path) -> int:
     """Read the branch into `folder`, which is empty, and start the build of its spec. Raises NotThere, NotBuilt, StepError.
 
-    A pod of a schedule says why it could not as its last word too: the Workflow's own message tells of its retries alone.
+    A schedule's pod also leaves the error as its last word, because the Workflow's own message tells of retries alone.
     """
     try:
         return _build(wanted, bounds, target, folder)
@@ -69,9 +69,10 @@ def _build(wanted: Branch, bounds: Bounds, target: Target, folder: Path) -> int:
         checkout.write(entries, folder)
         asked = _asked(wanted, commit, bounds, folder)
         settings = compiling.installation(home.namespace, target.image, os.environ, target.builder)
-        # whoever installed the schedule saw the controller's version, which a pod of the schedule may not
-        oldest = ".".join(map(str, installation.OLDEST))
+        # the version was checked when the schedule was installed; the pod's account may not read it
+        oldest = ".".join(map(str, argo_version.OLDEST))
         ready = argo_running.prepared(home, asked, settings, oldest, settled=True, owner=owner)
+    # a newer commit would supersede this build at once
     if from_git_checkout.tip(wanted) != commit:
         raise Moved(f"{wanted.said}: there is a newer commit than {commit} by now", hint="try again")
     if same := superseding.by_schedule(home, asked.plan.name, image.KIND, asked.plan.digest, owner):
@@ -81,21 +82,21 @@ def _build(wanted: Branch, bounds: Bounds, target: Target, folder: Path) -> int:
 
 
 def _asked(wanted: Branch, commit: str, bounds: Bounds, folder: Path) -> argo_running.Asked:
-    """The spec of the commit and its plan, which keeps within the bounds."""
+    """Return the commit's spec and plan. Raises OutOfBounds if the plan goes beyond the bounds."""
     if not (folder / wanted.path).is_file():
         raise NotThere(f"there is no file {wanted.path}")
     path, loaded = pipelines.IMAGE.read(str(folder / wanted.path))
     if wanted.name not in ("", loaded.name):
         raise NotThere(f"{wanted.path} describes image {loaded.name}, not {wanted.name}")
-    found = specs.check(path, loaded, specs.lacking(loaded, ARGO))
+    resolved = specs.check(path, loaded, specs.lacking(loaded, ARGO))
     source = Source(commit=commit, path=wanted.path, dirty=False)
-    plan = pipelines.of_image(path, loaded, found).plan(path, loaded, pipelines.Wish(source=source))
+    plan = pipelines.of_image(path, loaded, resolved).plan(path, loaded, pipelines.Wish(source=source))
     bounds.check(plan, path, folder)
     return argo_running.Asked(loaded=loaded, plan=plan, build=image.build, folder=path.parent, source=source)
 
 
-def _owner(target: Target) -> Owner | None:
-    """The Workflow that starts this; None where a person does, or where it is gone."""
+def _owner(target: Target) -> OwnerReference | None:
+    """Return the Workflow that starts this build; None for a person, or if it is gone."""
     if not target.starter:
         return None
     try:
@@ -105,16 +106,16 @@ def _owner(target: Target) -> Owner | None:
 
 
 @contextmanager
-def _told_of(said: str, folder: Path) -> Iterator[None]:
-    """Errors of ours about what lies in the folder, told of the commit that it holds."""
+def _told_of(where: str, folder: Path) -> Iterator[None]:
+    """Raise errors about files in the folder as NotBuilt, with the commit that the folder holds."""
     try:
         yield
     except (StepError, SpecErrors, ValueError) as problem:
         if type(problem) is ValueError:
-            raise  # none of ours
-        raise NotBuilt(said, problem, folder) from problem
+            raise  # a bug, no error of the commit
+        raise NotBuilt(where, problem, folder) from problem
 
 
 def _inside(text: str, folder: Path) -> str:
-    """A sentence with paths in the repository, and not in the folder into which it was laid."""
+    """Return a sentence with the paths of the repository in place of those of its temporary folder."""
     return text.replace(f"{folder}/", "").replace(str(folder), "the repository")

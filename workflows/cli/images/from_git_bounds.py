@@ -1,7 +1,7 @@
-"""What no commit may change of a schedule's builds: which Secrets pods mount, whose approval they need, which files they read.
+"""Limits of a schedule's builds that no commit may change: Secrets that pods mount, approvers, and files that are read.
 
-Whoever may push to the branch decides what is built, and nothing of the cluster in which that happens: who installs the schedule
-does, and what the installed spec said of that are arguments of the schedule's pod.
+A person who may push to the branch decides what is built, but has no rights in the cluster. The limits come from the installed
+spec, and are arguments of the schedule's pod.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _ANEW = "whoever may, installs the schedule anew with this spec: bringup image b
 
 
 class OutOfBounds(ValueError):
-    """A commit asks for more than the schedule was installed with."""
+    """Error for a commit that asks for more than the schedule was installed with."""
 
     exit_code = ExitCode.USAGE
 
@@ -26,17 +26,17 @@ class OutOfBounds(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """What a schedule was installed with, in the words of `render.from_git`: keys of Secrets, and approvers."""
+    """The limits that a schedule was installed with, as `render.from_git` writes them: keys of Secrets, and approvers."""
 
     secrets: tuple[str, ...] = ()
     approvers: tuple[str, ...] = ()
 
     def check(self, plan: Plan, spec: Path, folder: Path) -> None:
-        """Raise OutOfBounds for a plan that goes beyond them; `spec` lies in `folder`, which alone may be read."""
-        here = [file.name for file in plan.secrets if not file.secret and file.name not in plan.public]
-        if here:
+        """Raise OutOfBounds for a plan that exceeds the limits; `spec` lies in `folder`, and only files there may be read."""
+        local_files = [file.name for file in plan.secrets if not file.secret and file.name not in plan.public]
+        if local_files:
             raise OutOfBounds(
-                f"the spec has {', '.join(here)} from a file or a variable, and a schedule has Secrets of the cluster alone",
+                f"the spec has {', '.join(local_files)} from a file or a variable, and a schedule has Secrets of the cluster alone",
                 "write {secret: {name: NAME, key: KEY}}",
             )
         for file in plan.secrets:
@@ -45,11 +45,11 @@ class Bounds:
                     f"the spec names {file.path}, which does not lie in its folder of the repository",
                     "put it beside the spec, in Git",
                 )
-        if more := sorted(set(from_git.secrets_of(plan)) - set(self.secrets)):
-            raise OutOfBounds(f"the spec names {', '.join(more)} of the cluster's Secrets, which the schedule may not use")
+        if unknown_keys := sorted(set(from_git.secrets_of(plan)) - set(self.secrets)):
+            raise OutOfBounds(f"the spec names {', '.join(unknown_keys)} of the cluster's Secrets, which the schedule may not use")
         if self.approvers and from_git.approvers_of(plan) != self.approvers:
-            asked = ", ".join(one.split()[0] for one in self.approvers)
-            raise OutOfBounds(f"the schedule was installed with an approval by {asked}, and the spec has none or others")
+            names = ", ".join(approver.split()[0] for approver in self.approvers)
+            raise OutOfBounds(f"the schedule was installed with an approval by {names}, and the spec has none or others")
 
 
 def _lies_in(folder: Path, beside: Path, path: str) -> bool:

@@ -1,4 +1,4 @@
-"""The newest commit of a branch, as far as a build needs it: the folder of the spec and what lies below."""
+"""The newest commit of a branch, as far as a build needs it: the folder of the spec and everything below."""
 
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from steps.clients.git.access import GitAccess
 
 KEYS = Keys("schedule.source", "repository", "read it")
-"""How the spec names the repository, for advice."""
+"""Keys of the spec that name the repository, for hints in errors."""
 
 
 MOST_BYTES = 512 << 20
-"""Of one commit as a server packs it: its pod's folder has room for twice that (`render.from_git.ROOM`)."""
+"""Size limit of one commit in the server's pack; the pod's folder has room for twice that (`render.from_git.ROOM`)."""
 
 
 class NotThere(ValueError):
-    """The repository does not hold what the schedule is of."""
+    """Error for a repository without the branch or spec that the schedule names."""
 
     exit_code = ExitCode.USAGE
     hint = "correct schedule.source, and install the schedule anew: bringup image build SPEC --engine argo"
@@ -30,8 +30,10 @@ class NotThere(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Branch:
-    """What is built: the spec at `path` of the newest commit of a branch, which must be called `name` where one is told. What opens
-    the repository lies in folder `secrets`."""
+    """The spec to build: at `path` in the newest commit of a branch, with this `name` if one is given.
+
+    Folder `secrets` holds the repository's credentials.
+    """
 
     repository: str
     branch: str
@@ -41,12 +43,12 @@ class Branch:
 
     @property
     def said(self) -> str:
-        """As it may be shown."""
+        """Return repository and branch as text, without credentials."""
         return f"{access.without_credentials(self.repository)}, branch {self.branch}"
 
 
 def newest(wanted: Branch) -> tuple[str, list[Entry]]:
-    """The id of the branch's newest commit, and what it holds of the spec's folder. Raises NotThere, StepError."""
+    """Return the id of the branch's newest commit and its entries of the spec's folder. Raises NotThere, StepError."""
     below = str(PurePosixPath(wanted.path).parent)
     with repositories.opened(_access(wanted), MOST_BYTES) as repository:
         commit = repository.tip(wanted.branch)
@@ -56,13 +58,13 @@ def newest(wanted: Branch) -> tuple[str, list[Entry]]:
 
 
 def tip(wanted: Branch) -> str:
-    """The id of the branch's newest commit now; empty where it is gone."""
+    """Return the id of the branch's newest commit now; empty if the branch is gone."""
     with repositories.opened(_access(wanted)) as repository:
         return repository.refs().get(f"refs/heads/{wanted.branch}", "")
 
 
 def _access(wanted: Branch) -> "GitAccess":
-    """With the secret files that are there."""
+    """Return the access to the repository with the secret files that exist."""
     folder = wanted.secrets
     names = {name: name for name in ("credentials", "known_hosts", "ca") if folder and (folder / name).exists()}
     if folder is not None and not names:

@@ -1,4 +1,4 @@
-"""Command `bringup image gc`: removes from the store of images what nothing needs any more, and says what and how much."""
+"""The command `bringup image gc`: remove unneeded layers, images and packages from the store."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from workflows.cli import output
 from workflows.cli.argo.options import placed
 from workflows.cli.images.trees import NOBODY, Login
 from workflows.cli.output import Format
-from workflows.engines.folders import Home
+from workflows.engines.folders import StateFolder
 
 DAY = 86400.0
 Keep = Annotated[
@@ -40,18 +40,23 @@ def collect(
     form: Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")] = Format.TABLE,
     place: Login = NOBODY,
 ) -> int:
-    """Remove layers and images that no recipe, published image or recent run needs, packages where asked; never what is in use."""
-    from steps.clients.image import collecting
+    """Remove layers and images that no recipe, published image or recent run needs; packages only with --packages.
+
+    Files in use are never removed.
+    """
+    from steps.nodeimage import garbage_collection
     from workflows.cli.images import gc
 
     if packages and not keep:
         raise typer.BadParameter("--packages goes with every RECIPE or SPEC whose packages stay: name them")
-    home = Home.of_environment()
-    own = None if keep else gc.here(place)
-    roots = gc.roots(home, keep or (), published or (), pin or (), days * DAY, place) | (own.roots if own else collecting.Roots())
-    found = collecting.collect(home.store / gc.IMAGES, roots, recent=days * DAY, dry_run=dry_run, packages=packages)
+    home = StateFolder.of_environment()
+    own_spec = None if keep else gc.here(place)
+    roots = gc.roots(home, keep or (), published or (), pin or (), days * DAY, place) | (
+        own_spec.roots if own_spec else garbage_collection.Roots()
+    )
+    collected = garbage_collection.collect(home.store / gc.IMAGES, roots, recent=days * DAY, dry_run=dry_run, packages=packages)
     if form is Format.TABLE:
-        gc.show(found, own, dry_run=dry_run, packages=packages)
+        gc.show(collected, own_spec, dry_run=dry_run, packages=packages)
     else:
-        output.data(gc.data(found), form)
+        output.data(gc.data(collected), form)
     return ExitCode.OK

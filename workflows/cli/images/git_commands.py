@@ -1,4 +1,4 @@
-"""Command `bringup image from-git`: what a schedule's pod runs; the newest spec of a Git branch becomes a build on Argo."""
+"""The command `bringup image from-git`, which a schedule's pod runs: the newest spec of a Git branch becomes a build on Argo."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from workflows.cli.argo.options import HomeContext, HomeKubeconfig, Namespace, p
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where the build runs: always on Argo, and nobody waits for it."""
+    """Options of the build, which always runs on Argo, without a person who waits."""
 
     kubeconfig: HomeKubeconfig = ""
     context: HomeContext = ""
@@ -21,7 +21,7 @@ class Place:
     starter: Annotated[str, typer.Option("--starter", help="Workflow whose pod this is; what it makes ends with that.")] = ""
 
     def check(self) -> None:
-        """All of them fit each other."""
+        """Accept all options: they fit each other."""
 
 
 def register(image: typer.Typer) -> None:
@@ -46,18 +46,21 @@ def from_git(
     *,
     place: Place,
 ) -> int:
-    """Start a build on Argo of what a Git branch says now, and end all others of it; nothing where exactly that is being built."""
+    """Start a build of a Git branch's newest commit on Argo, and end older builds of this image.
+
+    If a build of the same commit is already running, no new one is started.
+    """
     from steps.clients.private_folder import private_folder
     from workflows.cli import kubeconfigs
     from workflows.cli.images import from_git as building
     from workflows.cli.images.from_git_bounds import Bounds
     from workflows.cli.images.from_git_checkout import Branch
 
-    wanted = Branch(repository=repository, branch=branch, path=path, name=name, secrets=secrets)
+    source = Branch(repository=repository, branch=branch, path=path, name=name, secrets=secrets)
     bounds = Bounds(secrets=tuple(use or ()), approvers=tuple(sorted(approver or ())))
     home = kubeconfigs.home(place.kubeconfig, place.context, place.namespace)
     target = building.Target(home=home, image=place.image, builder=place.builder, starter=place.starter)
     with private_folder(sockets=False) as folder:
         checkout = folder.resolve() / "checkout"
         checkout.mkdir()
-        return building.build(wanted, bounds, target, checkout)
+        return building.build(source, bounds, target, checkout)

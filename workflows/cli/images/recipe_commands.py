@@ -25,15 +25,15 @@ def recipes(
     folder: Annotated[Path | None, typer.Argument(help="A folder with recipes; without it, those that bringup ships.")] = None,
     form: Output = Format.TABLE,
 ) -> int:
-    """List recipes: their layers, how many packages each brings, and what is fetched for them."""
+    """List recipes: their layers, the number of packages of each, and the size of the download."""
     from workflows.cli.images import recipes as image_recipes
 
-    found = image_recipes.listed(folder)
+    rows = image_recipes.listed(folder)
     if form is Format.TABLE:
-        image_recipes.show_list(found)
+        image_recipes.show_list(rows)
     else:
-        output.data([one.data() for one in found], form)
-    return ExitCode.USAGE if any(one.problem for one in found) else ExitCode.OK
+        output.data([row.data() for row in rows], form)
+    return ExitCode.USAGE if any(row.problem for row in rows) else ExitCode.OK
 
 
 def lock(
@@ -46,17 +46,22 @@ def lock(
         typer.Option("--seed", exists=True, file_okay=False, help="A folder that may have packages already; repeat for more."),
     ] = None,
 ) -> int:
-    """Lock a recipe: every package of every layer by version and digest. Without a lock, the newest that its repositories have;
-    where there is one, packages keep their versions, but for those that the recipe newly asks for and what these need."""
+    """Lock a recipe: every package of every layer by version and digest.
+
+    Without a lock, the newest versions of its repositories are taken. An existing lock keeps its versions, but for packages that
+    the recipe newly asks for and their dependencies.
+    """
     from workflows.cli.images import recipes as image_recipes
-    from workflows.images.nodes import locking
+    from workflows.nodeimage import lock_creation
 
     asked = image_recipes.asked(named)
     path = image_recipes.own_lock(asked, asked.chain())
     before = image_recipes.before(asked, path)
-    made = locking.again(asked, before, image_recipes.bringing(asked, seed or ())) if before else locking.newest(asked)
-    written = locking.write(made, path)
-    image_recipes.show_lock(path, made, before, written=written)
+    new_lock = (
+        lock_creation.again(asked, before, image_recipes.bringing(asked, seed or ())) if before else lock_creation.newest(asked)
+    )
+    is_written = lock_creation.write(new_lock, path)
+    image_recipes.show_lock(path, new_lock, before, written=is_written)
     return image_recipes.kept(asked, seed or ()) if keep else ExitCode.OK
 
 
@@ -73,16 +78,17 @@ def update(
     ] = None,
     form: Output = Format.TABLE,
 ) -> int:
-    """Show what a newer lock would change, before anything is built: by the newest of all packages, or of some."""
+    """Show what a newer lock would change, before anything is built: with the newest versions of all packages, or of some."""
     from workflows.cli.images import recipes as image_recipes
-    from workflows.images.errors import BuildError
-    from workflows.images.nodes import difference, locking
-    from workflows.images.nodes.cves import Feed
+    from workflows.nodeimage import lock_creation as locking
+    from workflows.nodeimage import lock_difference
+    from workflows.nodeimage.vulnerabilities import Feed
+    from workflows.podimage.errors import BuildError
 
     asked = image_recipes.asked(named)
-    found = asked.chain()
-    path = image_recipes.own_lock(asked, found) if write else asked.lock_path(found)
-    feed = Feed(cves, found.foundation.release) if cves else None
+    chain = asked.chain()
+    path = image_recipes.own_lock(asked, chain) if write else asked.lock_path(chain)
+    feed = Feed(cves, chain.foundation.release) if cves else None
     before = image_recipes.before(asked, path)
     if only:
         if before is None:
@@ -92,7 +98,7 @@ def update(
         after = locking.again(asked, before, image_recipes.bringing(asked), only)
     else:
         after = locking.newest(asked)
-    differs = difference.between(before, after, feed)
+    differs = lock_difference.between(before, after, feed)
     if form is Format.TABLE:
         image_recipes.show_difference(path, differs, first=before is None)
     else:

@@ -1,4 +1,4 @@
-"""Image specs as commands take them: a file, or the name of a shipped recipe; every error of spec and recipe in one round."""
+"""Image specs of commands: a file, or the name of a shipped recipe; errors of spec and recipe are raised together."""
 
 import re
 from pathlib import Path
@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from steps.contract.exit import ExitCode
 from workflows.cli.argo.options import LOCAL
-from workflows.images.errors import BuildError
+from workflows.podimage.errors import BuildError
 
 if TYPE_CHECKING:
-    from steps.contract.image.recipe import Recipe
-    from workflows.images.nodes.resolve import Asked, Resolved
+    from steps.nodeimage.contract.resolved_recipe import Recipe
+    from workflows.nodeimage.image_spec import ImageSpec
+    from workflows.nodeimage.recipe_resolution import RecipeRequest, Resolved
     from workflows.spec import SpecError, SpecErrors
-    from workflows.spec.image import ImageSpec
 
 RECIPE, CLUSTER = "ImageRecipe", "Cluster"
-"""Kinds of other files that are given where an image spec is wanted."""
+"""Kinds of other files that are given in place of an image spec."""
 _OTHERS = {
     RECIPE: ("this is a recipe, and no spec of an image", "name it as `recipe: {path}` in one; `bringup init --image` writes one"),
     CLUSTER: (
@@ -28,7 +28,7 @@ _OF_FILE = re.compile(r"[^\s:]+\.ya?ml(:\d+)?: ")
 
 
 class NoPlace(ValueError):
-    """There is nowhere to build or to publish to; better said now than after the boots. `path` is the key of the spec."""
+    """Error for a missing place to build or to publish to, raised before the boots. `path` is the key of the spec."""
 
     exit_code = ExitCode.USAGE
 
@@ -39,9 +39,9 @@ class NoPlace(ValueError):
 
 
 def load(path: Path) -> "ImageSpec":
-    """A spec. Raises SpecErrors: what is wrong with it, and with the recipe that it names; or that it is a file of another kind."""
+    """Return the spec of a file. Raises SpecErrors with all errors of spec and recipe, or one for a file of another kind."""
+    from workflows.nodeimage.image_spec import load_image
     from workflows.spec import SpecErrors
-    from workflows.spec.image import load_image
 
     try:
         return load_image(path)
@@ -51,34 +51,32 @@ def load(path: Path) -> "ImageSpec":
 
 
 def refuse_others(path: Path, *kinds: str) -> None:
-    """Raise SpecErrors for a file that says to be of one of these kinds, or that cannot be read at all: one error, and not all that
-    such a file lacks."""
+    """Raise SpecErrors with a single error for a file of one of these kinds, or for one that cannot be read at all."""
     from workflows.spec import SpecError, SpecErrors
     from workflows.spec.loading import read
-    from workflows.spec.problems import line_of
+    from workflows.spec.validation_errors import line_of
 
     name, document = read(path)
-    found = document.data.get("kind") if isinstance(document.data, dict) else None
-    if found in kinds:
-        problem, fix = _OTHERS[found]
-        raise SpecErrors(name, [SpecError("kind", problem, fix.format(path=path), found, line_of("kind", document))])
+    kind = document.data.get("kind") if isinstance(document.data, dict) else None
+    if kind in kinds:
+        problem, fix = _OTHERS[kind]
+        raise SpecErrors(name, [SpecError("kind", problem, fix.format(path=path), kind, line_of("kind", document))])
 
 
-def asked(path: Path, spec: "ImageSpec") -> "Asked":
-    """What a spec asks for; its hints name this very file."""
-    from workflows.images.nodes import resolve
+def asked(path: Path, spec: "ImageSpec") -> "RecipeRequest":
+    """Return the recipe that a spec asks for; its hints name this very file."""
+    from workflows.nodeimage import recipe_resolution
 
-    return resolve.of_spec(spec, path.parent, f"bringup image lock {path}")
+    return recipe_resolution.of_spec(spec, path.parent, f"bringup image lock {path}")
 
 
 def check(path: Path, spec: "ImageSpec", lacking: NoPlace | None) -> "Resolved":
-    """The resolved recipe of a spec. Raises what is wrong with the recipe and its lock, and `lacking`: all of it in one error where
-    it is more than one thing."""
-    from workflows.images.nodes import resolve
+    """Return the resolved recipe of a spec. Raises the errors of recipe and lock together with `lacking`."""
+    from workflows.nodeimage import recipe_resolution as resolve
     from workflows.spec import SpecError, SpecErrors
 
     try:
-        found = resolve.resolve(asked(path, spec))
+        resolved = resolve.resolve(asked(path, spec))
     except SpecErrors as errors:
         if lacking is None:
             raise
@@ -89,22 +87,22 @@ def check(path: Path, spec: "ImageSpec", lacking: NoPlace | None) -> "Resolved":
         raise SpecErrors(path.name, [_as_error(lacking), SpecError("lock", str(error), error.hint)]) from None
     if lacking is not None:
         raise lacking
-    return found
+    return resolved
 
 
 def require_writable(spec: "ImageSpec", recipe: "Recipe") -> None:
-    """Raise NoPlace where this user may not write the tree of a spec on this machine; another machine's is asked by the run."""
-    from steps.clients.published import local
+    """Raise NoPlace if this user may not write the spec's tree on this machine; a tree on another machine is checked by the run."""
+    from steps.clients.releases import local_transport
 
-    if spec.publish.ssh is None and (found := local.unwritable(Path(spec.publish.root), recipe.name)):
-        said = f"this user may not write to publish.root {spec.publish.root} ({', '.join(found)})"
-        raise NoPlace(said, path="publish.root", hint="give this user these folders, or build as the user that has them")
+    if spec.publish.ssh is None and (folders := local_transport.unwritable(Path(spec.publish.root), recipe.name)):
+        problem = f"this user may not write to publish.root {spec.publish.root} ({', '.join(folders)})"
+        raise NoPlace(problem, path="publish.root", hint="give this user these folders, or build as the user that has them")
 
 
 def lacking(spec: "ImageSpec", engine: str) -> NoPlace | None:
-    """Why a run on that engine could not reach the tree of the spec, if so."""
-    told = spec.publish
-    if told.ssh is not None:
+    """Return the error if a run on that engine could not reach the spec's tree; None if it could."""
+    publish = spec.publish
+    if publish.ssh is not None:
         return None
     if engine != LOCAL:
         return NoPlace(
@@ -112,9 +110,9 @@ def lacking(spec: "ImageSpec", engine: str) -> NoPlace | None:
             path="publish",
             hint="add publish.ssh, the boot server",
         )
-    if not Path(told.root).is_dir():
-        said = f"publish.root {told.root} is no folder of this machine"
-        return NoPlace(said, path="publish.root", hint="make it, or mount what it should be")
+    if not Path(publish.root).is_dir():
+        problem = f"publish.root {publish.root} is no folder of this machine"
+        return NoPlace(problem, path="publish.root", hint="make it, or mount what it should be")
     return None
 
 
@@ -125,19 +123,19 @@ def _as_error(lacking: NoPlace) -> "SpecError":
 
 
 def _of_recipe(path: Path) -> list["SpecError"]:
-    """What is wrong with the recipe of a spec that is itself not sound; nothing where the spec does not say which that is."""
+    """Return the errors of a recipe whose spec has errors too; empty if the spec does not say which recipe."""
     from pydantic import TypeAdapter, ValidationError
 
-    from workflows.images.nodes import chain
+    from workflows.nodeimage import recipe_chain
     from workflows.spec import SpecErrors
     from workflows.spec.loading import read
-    from workflows.spec.others import RelativePath
+    from workflows.spec.pipeline_specs import RelativePath
 
     try:
         data = read(path)[1].data
-        told = data if isinstance(data, dict) else {}
-        recipe = TypeAdapter(RelativePath).validate_python(told.get("recipe"), strict=True)
-        chain.read(recipe, path.parent, _texts(told.get("variables")), secrets=_names(told.get("secrets")))
+        keys = data if isinstance(data, dict) else {}
+        recipe = TypeAdapter(RelativePath).validate_python(keys.get("recipe"), strict=True)
+        recipe_chain.read(recipe, path.parent, _texts(keys.get("variables")), secrets=_names(keys.get("secrets")))
     except SpecErrors as errors:
         return _as_of_spec(errors)
     except ValidationError:
@@ -146,10 +144,10 @@ def _of_recipe(path: Path) -> list["SpecError"]:
 
 
 def _as_of_spec(errors: "SpecErrors") -> list["SpecError"]:
-    """Errors of a recipe among those of its spec: each says which file it is about."""
+    """Return errors of a recipe as errors of its spec: each names its file."""
     from workflows.spec import SpecError
 
-    return [SpecError(_place(one, errors.source), one.problem, one.fix, one.value) for one in errors.errors]
+    return [SpecError(_place(error, errors.source), error.problem, error.fix, error.value) for error in errors.errors]
 
 
 def _place(one: "SpecError", source: str) -> str:

@@ -1,6 +1,6 @@
-"""Ends builds of the same image that go on, so that the newest state of a recipe is built and no older one before it.
+"""The end of unfinished builds of the same image, so that the newest state of a recipe is built, without waiting for older ones.
 
-Last of all, when nothing but the start of the newer build is missing: one that could not start ends none.
+It comes last, when nothing but the start of the newer build is missing: a build that could not start ends no other.
 """
 
 import time
@@ -13,30 +13,30 @@ from steps.contract.cancelled import Cancelled
 from steps.contract.exit import ExitCode
 from workflows.cli import output
 from workflows.cli.runs import cancelling, following
-from workflows.engines import inputs
-from workflows.engines.argo import going_on, stop
+from workflows.engines import run_inputs
+from workflows.engines.argo import cancellation, submission
 from workflows.engines.argo.home import Home as Away
-from workflows.engines.argo.objects import CLUSTER, PIPELINE, Owner, Workflow
-from workflows.engines.folders import Home, RunFolder
+from workflows.engines.argo.workflow_objects import CLUSTER, PIPELINE, OwnerReference, Workflow
+from workflows.engines.folders import RunFolder, StateFolder
 from workflows.engines.local.errors import JournalForeignError, RunDirectoryError
 from workflows.engines.local.result import read_status
 from workflows.render.bundle import Bundle
 
 NEWER = "a newer build"
-"""Why it is cancelled."""
+"""Reason in the record of the cancelled run."""
 
 
 class StillGoing(RuntimeError):
-    """A build that was told to end has not."""
+    """Error for a cancelled build that has not ended in time."""
 
     exit_code = ExitCode.TEMPORARY
     hint = "see `bringup status RUN`; `bringup cancel --now RUN` ends it without a report"
 
 
-def here(home: Home, bundle: Bundle) -> None:
-    """End builds of what was rendered on the embedded engine of this machine, and wait until they are gone. Raises StillGoing."""
-    wanted = bundle.template["metadata"]["labels"]
-    going = [folder for folder in map(home.run, home.runs()) if _is_of(folder, wanted) and _alive(folder)]
+def here(home: StateFolder, bundle: Bundle) -> None:
+    """End builds of the same pipeline and spec on this machine, and wait until they are gone. Raises StillGoing."""
+    labels = bundle.template["metadata"]["labels"]
+    going = [folder for folder in map(home.run, home.runs()) if _is_of(folder, labels) and _alive(folder)]
     for folder in going:
         cancelling.by_command(folder, NEWER)
         following.send(folder, "stop", "", {}, "superseded by a newer build")
@@ -49,9 +49,9 @@ def here(home: Home, bundle: Bundle) -> None:
 
 
 def _is_of(folder: RunFolder, wanted: dict[str, str]) -> bool:
-    """Whether a run is one of this pipeline and spec, by the labels of what was rendered: names of others may begin alike."""
+    """Return True if the run has the same pipeline and spec, by the labels of its manifest: names of other runs may begin alike."""
     try:
-        manifest = msgspec.json.decode((folder.inputs / inputs.MANIFEST).read_bytes())
+        manifest = msgspec.json.decode((folder.inputs / run_inputs.MANIFEST).read_bytes())
         labels = manifest["template"]["metadata"]["labels"]
     except (OSError, msgspec.MsgspecError, KeyError, TypeError):
         return False
@@ -67,30 +67,34 @@ def _alive(folder: RunFolder) -> bool:
 
 def on_argo(home: Away, name: str, pipeline: str) -> None:
     """Ask home to end builds of this image; Argo's mutex holds the newer one until they are gone."""
-    _end(home, going_on.runs(home, name, pipeline), cancelling.by_me(NEWER))
+    _end(home, submission.unfinished_runs(home, name, pipeline), cancelling.by_me(NEWER))
 
 
-def by_schedule(home: Away, name: str, pipeline: str, digest: str, owner: Owner | None) -> str:
-    """End builds of this image but for the one that does exactly this plan, whose name is given: it goes on as if this start of the
-    schedule, `owner`, had submitted it. Empty where none does."""
-    found = going_on.runs(home, name, pipeline)
-    same = going_on.doing(found, digest)
-    others = [run for run in found if run is not same and not run.spec.shutdown]
-    said = Cancelled(who=f"the schedule of {name}", how=NEWER, when=time.time())
-    _end(home, others, said, stored=False)  # its account makes no pods
+def by_schedule(home: Away, name: str, pipeline: str, digest: str, owner: OwnerReference | None) -> str:
+    """End builds of this image but for one with exactly this plan; return its name, or an empty text if there is none.
+
+    That build goes on as if `owner`, this start of the schedule, had submitted it.
+    """
+    runs = submission.unfinished_runs(home, name, pipeline)
+    same = submission.run_of_plan(runs, digest)
+    others = [run for run in runs if run is not same and not run.spec.shutdown]
+    record = Cancelled(who=f"the schedule of {name}", how=NEWER, when=time.time())
+    _end(home, others, record, stored=False)  # the schedule's account may create no pods
     if same is None:
         return ""
     if owner is not None:
-        going_on.take_over(home, same, owner)
+        submission.change_owner(home, same, owner)
     return same.metadata.name
 
 
-def _end(home: Away, runs: Iterable[Workflow], said: Cancelled, *, stored: bool = True) -> None:
-    """Ask home to end these runs; each keeps on its Workflow what is said of that, and by a pod in its store (`stored`)."""
+def _end(home: Away, runs: Iterable[Workflow], record: Cancelled, *, stored: bool = True) -> None:
+    """Ask home to end these runs. Each Workflow records who ended it, and with `stored` a pod writes that to the run's
+    store too.
+    """
     for run in runs:
         try:
-            keep = stop.cancel(home, run.metadata.name, said, stored=stored)
-        except stop.Ended:
+            keep = cancellation.cancel(home, run.metadata.name, record, stored=stored)
+        except cancellation.AlreadyEnded:
             continue
         output.lines([f"{run.metadata.name} is superseded, and is being cancelled"])
         cancelling.kept(keep)

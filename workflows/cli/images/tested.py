@@ -1,13 +1,13 @@
-"""Whether a recipe that is built without a spec was built and tested to the end already, which no published tree can tell."""
+"""The check if a recipe without a spec was already built and tested: there is no published tree that would tell."""
 
 from pathlib import Path
 
 from steps.clients.store import Store
 from steps.contract import evidence, run
-from steps.contract.image import keys, manifest
-from steps.contract.image.recipe import Recipe
 from steps.contract.verdict import Status
-from workflows.engines.folders import Home
+from steps.nodeimage.contract import build_keys, image_manifest
+from steps.nodeimage.contract.resolved_recipe import Recipe
+from workflows.engines.folders import StateFolder
 from workflows.plan.model import Plan
 from workflows.stages import image_boot
 
@@ -15,10 +15,12 @@ _JUDGE = "judge"
 
 
 def by_run(plan: Plan, recipe: Recipe) -> str:
-    """The newest run of this machine that passed by exactly this plan; empty where there is none, or its image is not there whole.
-    Large files are compared by size."""
-    home = Home.of_environment()
-    if not _is_whole(home.store / "images/assembled" / keys.image(recipe)):
+    """Return the newest run of this machine that passed with exactly this plan; empty if there is none or its image is incomplete.
+
+    Large files are compared by size.
+    """
+    home = StateFolder.of_environment()
+    if not _is_whole(home.store / "images/assembled" / build_keys.image(recipe)):
         return ""
     store = Store(home.store)
     return next((name for name in reversed(home.runs()) if _is_of(store, name, plan) and _has_passed(store, name)), "")
@@ -26,9 +28,9 @@ def by_run(plan: Plan, recipe: Recipe) -> str:
 
 def _is_whole(folder: Path) -> bool:
     try:
-        made = manifest.decode((folder / manifest.MANIFEST).read_bytes())
-        return all((folder / part.name).stat().st_size == part.size for part in made.parts)
-    except (OSError, manifest.ManifestError):
+        manifest = image_manifest.decode((folder / image_manifest.MANIFEST).read_bytes())
+        return all((folder / part.name).stat().st_size == part.size for part in manifest.parts)
+    except (OSError, image_manifest.ManifestError):
         return False
 
 
@@ -38,8 +40,8 @@ def _is_of(store: Store, name: str, plan: Plan) -> bool:
 
 
 def _has_passed(store: Store, name: str) -> bool:
-    """Whether its boots were judged to have passed: a stage begins where those before it have."""
-    found = store.keys(f"runs/{name}/evidence/{image_boot.ID}/{_JUDGE}")
-    data = store.read(found[-1]) if found else None
+    """Return True if the run's boots were judged to have passed; that stage begins only after all earlier ones have passed."""
+    keys = store.keys(f"runs/{name}/evidence/{image_boot.ID}/{_JUDGE}")
+    data = store.read(keys[-1]) if keys else None
     verdict = evidence.decode(data).verdict if data is not None else None
     return verdict is not None and verdict.status is Status.PASS

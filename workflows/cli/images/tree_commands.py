@@ -22,7 +22,7 @@ Form = Annotated[Format, typer.Option("--output", "-o", help="Form of the output
 DAY = 86400.0
 Days = Annotated[float, typer.Option("--days", min=0, help="A node that has told nothing for so long is stale.")]
 _SHORT = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,}\b")
-"""A commit: twelve digits tell two apart; -o json has all."""
+"""Pattern of a commit, shortened to twelve digits in tables; -o json has all."""
 Signer = Annotated[
     list[Path] | None, typer.Option("--signer", help="File with a trusted public key; repeat for more; default: those of the spec.")
 ]
@@ -41,12 +41,16 @@ def register(image: typer.Typer) -> None:
 
 
 def show(tree: TreeOf = "image.yaml", image: Image = "", form: Form = Format.TABLE, place: Login = NOBODY) -> int:
-    """List the versions of a published tree: which is current, since when and by whom, and which nodes run which."""
-    from steps.clients.published import rows
+    """List the versions of a published tree: which is current, since when and by whom, and how many nodes run each."""
+    from steps.nodeimage.publishing import node_reports
     from workflows.cli.images import trees
 
-    with trees.opened(tree, image, place) as found:
-        listed = [row for one in found.looks() for row in rows.versions(one, found.place.signers, now=time.time())]
+    with trees.opened(tree, image, place) as opened_tree:
+        listed = [
+            row
+            for release_tree in opened_tree.looks()
+            for row in node_reports.versions(release_tree, opened_tree.place.signers, now=time.time())
+        ]
     if form is not Format.TABLE:
         output.data(_plain(listed), form)
         return ExitCode.OK
@@ -76,24 +80,25 @@ def verify(
     form: Form = Format.TABLE,
     place: Login = NOBODY,
 ) -> int:
-    """Read every file of a published tree again and compare: digests, signatures, scripts, pointer. Names whatever is wrong."""
-    from steps.clients.published import leads, reading, signing, verifying
+    """Read every file of a published tree again and compare digests, signatures, scripts and pointer. List everything wrong."""
+    from steps.clients.releases import release_signatures
+    from steps.nodeimage.publishing import external_links, image_kind, image_versions
     from workflows.cli.images import trees
 
     keys = tuple(map(public_keys.read, signer or ()))
-    with trees.opened(tree, image, place) as found:
-        looks, signers = found.looks(digests=True), keys or found.place.signers
-        wrong = [one for look in looks for one in verifying.problems(look, signers, url or found.place.url)]
-        where = found.transport.where
-        moved = [said for look in looks for said in leads.moved_sentences(look, url or found.place.url)]
-        every = [(look, version) for look in looks for version in look.versions]
-        states = [signing.state(look, version, signers) for look, version in every]
-    unchecked = f", {_UNCHECKED}" if signing.UNKNOWN in states else ""
-    rows = [(one.place, one.why) for one in dict.fromkeys(wrong)]
+    with trees.opened(tree, image, place) as opened_tree:
+        looks, signers = opened_tree.looks(digests=True), keys or opened_tree.place.signers
+        wrong = [problem for look in looks for problem in image_kind.problems(look, signers, url or opened_tree.place.url)]
+        location = opened_tree.transport.where
+        moved = [sentence for look in looks for sentence in external_links.moved_sentences(look, url or opened_tree.place.url)]
+        versions = [(look, version) for look in looks for version in look.versions]
+        states = [image_kind.signature_state(look, version, signers) for look, version in versions]
+    unchecked = f", {_UNCHECKED}" if release_signatures.UNKNOWN in states else ""
+    rows = [(problem.place, problem.why) for problem in dict.fromkeys(wrong)]
     if form is not Format.TABLE:
         origins = [
-            {"image": look.image, "version": version, "origin": reading.tested(look, version).origin, "signature": state}
-            for (look, version), state in zip(every, states, strict=True)
+            {"image": look.product, "version": version, "origin": image_versions.tested(look, version).origin, "signature": state}
+            for (look, version), state in zip(versions, states, strict=True)
         ]
         output.data({"ok": not rows, "problems": _problems(rows), "versions": origins, "moved": moved}, form)
         return ExitCode.GATE_FAILED if rows else ExitCode.OK
@@ -101,7 +106,7 @@ def verify(
     if rows:
         output.table(("place", "what is wrong"), rows)
     else:
-        output.lines([f"{where}: {counted} {'is' if len(states) == 1 else 'are'} whole{unchecked}"])
+        output.lines([f"{location}: {counted} {'is' if len(states) == 1 else 'are'} whole{unchecked}"])
     output.lines(moved)
     return ExitCode.GATE_FAILED if rows else ExitCode.OK
 
@@ -117,25 +122,28 @@ def rollback(
     form: Form = Format.TABLE,
     place: Login = NOBODY,
 ) -> int:
-    """Go back to a version, in one rename, for nodes that boot from now on. One that is not whole, lacks a group, or is not signed
-    by a key that the spec or --signer trusts, is refused."""
-    from steps.clients.published import rolling_back, signing
+    """Go back to an earlier version, by one rename, for nodes that boot from now on.
+
+    A version is refused if it is incomplete, lacks a group, or is not signed by a key that the spec or --signer trusts.
+    """
+    from steps.clients.releases import release_signatures as signing
+    from steps.nodeimage.publishing import image_rollback
     from workflows.cli.images import trees
 
-    by, keys = f"rollback by {who or getpass.getuser()}", tuple(map(public_keys.read, signer or ()))
-    with trees.opened(tree, image, place) as found:
-        name = found.only()
-        done = rolling_back.rollback(found.transport, name, version, by, keys or found.place.signers)
-    more = f"; {_UNCHECKED}" if done.signature == signing.UNKNOWN else ""
-    more += f"; nodes fetch it from {done.elsewhere}, where the tree was when it was published" if done.elsewhere else ""
+    actor, keys = f"rollback by {who or getpass.getuser()}", tuple(map(public_keys.read, signer or ()))
+    with trees.opened(tree, image, place) as opened_tree:
+        name = opened_tree.only()
+        switch = image_rollback.roll_back(opened_tree.transport, name, version, actor, keys or opened_tree.place.signers)
+    notes = f"; {_UNCHECKED}" if switch.signature == signing.UNKNOWN else ""
+    notes += f"; nodes fetch it from {switch.elsewhere}, where the tree was when it was published" if switch.elsewhere else ""
     if form is not Format.TABLE:
-        told = {"image": name, "current": done.to, "before": done.before, "by": done.by, "signature": done.signature}
-        told |= {"elsewhere": done.elsewhere} if done.elsewhere else {}
-        output.data(told, form)
-    elif done.to == done.before:
-        output.lines([f"{name}: {done.to} is current already: nothing is written{more}"])
+        facts = {"image": name, "current": switch.to, "before": switch.before, "by": switch.by, "signature": switch.signature}
+        facts |= {"elsewhere": switch.elsewhere} if switch.elsewhere else {}
+        output.data(facts, form)
+    elif switch.to == switch.before:
+        output.lines([f"{name}: {switch.to} is current already: nothing is written{notes}"])
     else:
-        output.lines([f"{name}: {done.to} is current, it was {done.before}{more}"])
+        output.lines([f"{name}: {switch.to} is current, it was {switch.before}{notes}"])
     return ExitCode.OK
 
 
@@ -146,15 +154,16 @@ def nodes(
     form: Form = Format.TABLE,
     place: Login = NOBODY,
 ) -> int:
-    """Say what runs where, as the nodes reported: the current version, an older one, or one that is not here.
+    """Show which version each node runs, as the nodes reported: the current one, an older one, or one that is not in this tree.
 
-    Each tells once a day again. Who has been silent for longer than --days is stale: it may run something else now, or be gone.
+    Each node reports once a day. A node that was silent for longer than --days is stale: it may run another version now, or be
+    gone.
     """
-    from steps.clients.published import rows
+    from steps.nodeimage.publishing import node_reports as rows
     from workflows.cli.images import trees
 
-    with trees.opened(tree, image, place) as found:
-        listed = rows.nodes(found.looks(), now=time.time(), silence=days * DAY)
+    with trees.opened(tree, image, place) as opened_tree:
+        listed = rows.nodes(opened_tree.looks(), now=time.time(), silence=days * DAY)
     if form is not Format.TABLE:
         output.data(_plain(listed), form)
     elif listed:
@@ -175,27 +184,27 @@ def detach_check(
     form: Form = Format.TABLE,
     place: Login = NOBODY,
 ) -> int:
-    """Prove that nodes boot without the factory: no link, script, manifest or setting in a packed root of the tree leads into it.
+    """Prove that nodes boot without the factory: nothing in the tree leads into the factory or out of the tree.
 
-    Nor out of the tree. The factory's store is this machine's; name its hosts and further folders. What could not be looked into,
-    as packed roots on another machine, is named, and proves nothing.
+    Links, scripts, manifests and settings in packed roots are checked. The factory's store is this machine's; name its hosts and
+    further folders. Parts that cannot be read, such as packed roots on another machine, are listed and prove nothing.
     """
-    from steps.clients.published import leads
+    from steps.nodeimage.publishing import external_links as leads
     from workflows.cli.images import detaching, trees
-    from workflows.engines.folders import Home
+    from workflows.engines.folders import StateFolder
 
-    factory = detaching.factory(Home.of_environment().store, folder or (), host or ())
-    with trees.opened(tree, image, place) as found:
-        looks = found.looks()
-        rows, unread = detaching.problems(found, looks, url, factory)
-        moved = [said for look in looks for said in leads.moved_sentences(look, url or found.place.url)]
+    factory = detaching.factory(StateFolder.of_environment().store, folder or (), host or ())
+    with trees.opened(tree, image, place) as opened_tree:
+        looks = opened_tree.looks()
+        rows, unread = detaching.problems(opened_tree, looks, url, factory)
+        moved = [sentence for look in looks for sentence in leads.moved_sentences(look, url or opened_tree.place.url)]
     good = not rows and (unread_ok or not unread)
     if form is not Format.TABLE:
         looked_for = {"folders": list(factory.folders), "hosts": list(factory.hosts)}
         output.data({"ok": good, "problems": _problems(rows), "unread": unread, "looked_for": looked_for, "moved": moved}, form)
     else:
         looked = detaching.good(looks, factory)
-        detaching.show(found.transport.where, looked, rows, unread, accepted=unread_ok)
+        detaching.show(opened_tree.transport.where, looked, rows, unread, accepted=unread_ok)
         output.lines(moved)
     return ExitCode.OK if good else ExitCode.GATE_FAILED
 
@@ -205,18 +214,18 @@ def serve(
     address: Annotated[str, typer.Option("--address", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0: a free one.")] = 8080,
 ) -> int:
-    """Serve a tree by HTTP, and keep what nodes report: for rehearsals, not for production. Ends with Ctrl-C."""
-    from steps.clients.published import serving
+    """Serve a tree by HTTP and record the nodes' reports, for rehearsals, not for production. Ends with Ctrl-C."""
+    from steps.nodeimage.publishing import boot_server
     from workflows.cli.images import trees
 
     if not tree.is_dir():
         raise trees.NoTree(f"{tree} is no folder")
     try:
-        listening = serving.server(tree, address, port, lambda line: typer.echo(line, err=True))
+        listening = boot_server.server(tree, address, port, lambda line: typer.echo(line, err=True))
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        said = f"cannot listen on {address}:{port}: {why}; name another --address or --port (0: a free one)"
-        raise typer.BadParameter(said) from error
+        problem = f"cannot listen on {address}:{port}: {why}; name another --address or --port (0: a free one)"
+        raise typer.BadParameter(problem) from error
     with listening as server:
         host, number = server.server_address[:2]
         output.lines([f"serves {tree} at http://{host!s}:{number}/ for a rehearsal; Ctrl-C ends it"])

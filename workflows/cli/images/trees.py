@@ -1,4 +1,4 @@
-"""Published trees that commands look at: by the path of one, or by the image spec that says where it lies."""
+"""Published trees of commands: given by path, or by the image spec that says where the tree lies."""
 
 import os
 import tempfile
@@ -12,14 +12,15 @@ import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
-from steps.clients.published.operations import Transport
-from steps.clients.published.tree import ALL, Tree
-from steps.contract.image import published
-from steps.contract.image.published import Place
+from steps.clients.releases.release_tree import ALL, ReleaseTree
+from steps.clients.releases.tree_operations import TreeTransport
+from steps.contract import release_layout
+from steps.nodeimage.contract import boot_tree
+from steps.nodeimage.contract.boot_tree import PublishTarget
 from workflows.cli.argo.options import HomeContext, HomeKubeconfig
 
 if TYPE_CHECKING:
-    from workflows.spec.image import ImageSpec, PublishSsh
+    from workflows.nodeimage.image_spec import ImageSpec, PublishSsh
     from workflows.stages.access import SecretFile
 
 SshKey = Annotated[Path | None, typer.Option("--ssh-key", help="Your own private key for the boot server, not the spec's.")]
@@ -29,8 +30,7 @@ Namespace = Annotated[str, typer.Option("--namespace", help="Namespace of the sp
 
 @dataclass(frozen=True)
 class Login:
-    """What the command line says of how a boot server is reached: as oneself, or with the key of the spec, which where it is a
-    Secret the home cluster has."""
+    """Options for the login to a boot server: the user's own key, or the spec's key, which may be a Secret in the home cluster."""
 
     ssh_key: SshKey = None
     ssh_user: SshUser = ""
@@ -39,7 +39,7 @@ class Login:
     namespace: Namespace = ""
 
     def check(self) -> None:
-        """Raise BadParameter where a key is to be read that is not asked for."""
+        """Raise BadParameter if options for the home cluster's Secret are given together with an own key."""
         if self.ssh_key is not None and (self.home_kubeconfig or self.home_context or self.namespace):
             raise typer.BadParameter("with --ssh-key no Secret of the home cluster is read: leave out where that is")
 
@@ -48,30 +48,30 @@ NOBODY = Login()
 
 
 class NoTree(ValueError):
-    """What a command line names is no published tree; the message says why, `hint` what to do."""
+    """Error for an argument that is no published tree; the message says why, `hint` what to do."""
 
     hint = "name the folder that nodes boot from, or an image spec (image.yaml)"
 
 
 class Opened(Struct, frozen=True, kw_only=True):
-    """A way to a tree, the place that it is, and the image that the command line chose (empty: all)."""
+    """An open transport to a tree, the tree's place, and the image that the command line chose (empty: all)."""
 
-    transport: Transport
-    place: Place
+    transport: TreeTransport
+    place: PublishTarget
     image: str
 
-    def looks(self, *, digests: bool = False) -> tuple[Tree, ...]:
-        """Every image that was asked for. Raises NoTree where there is none."""
-        wanted = (ALL,) if digests else ()
-        names = (self.image,) if self.image else self.transport.look(published.BOOT).images
-        found = tuple(self.transport.look(name, wanted) for name in names)
-        if not found or not any(tree.versions or tree.current for tree in found):
+    def looks(self, *, digests: bool = False) -> tuple[ReleaseTree, ...]:
+        """Return every chosen image of the tree. Raises NoTree if there is none."""
+        paths = (ALL,) if digests else ()
+        names = (self.image,) if self.image else self.transport.look(boot_tree.BOOT).products
+        release_trees = tuple(self.transport.look(name, paths) for name in names)
+        if not release_trees or not any(tree.versions or tree.current for tree in release_trees):
             raise NoTree(f"{self.transport.where} holds no published image" + (f" {self.image}" if self.image else ""))
-        return found
+        return release_trees
 
     def only(self) -> str:
-        """The one image that is meant. Raises NoTree where the line does not say which."""
-        names = self.transport.look(published.BOOT).images
+        """Return the one image that is meant. Raises NoTree if the command line does not say which."""
+        names = self.transport.look(boot_tree.BOOT).products
         if self.image in names or (not self.image and len(names) == 1):
             return self.image or names[0]
         raise NoTree(f"{self.transport.where} holds {', '.join(names) or 'no image'}: say with --image which is meant")
@@ -79,71 +79,72 @@ class Opened(Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def opened(tree: str, image: str = "", login: Login = NOBODY) -> Iterator[Opened]:
-    """The tree that a command line names."""
-    from steps.clients.published import connecting
+    """Open the tree that a command line names."""
+    from steps.nodeimage.publishing import image_kind
 
     path = Path(tree)
     if path.is_dir():
         inner = path.absolute()
-        below = (inner / published.VERSIONS).is_dir()
+        below = (inner / release_layout.VERSIONS).is_dir()
         root, name = (inner.parent, inner.name) if below else (inner, image)
-        place = Place(root=str(root), url="")
-        with connecting.to(place, path) as transport:
+        place = PublishTarget(root=str(root), url="")
+        with image_kind.connected(place, path) as transport:
             yield Opened(transport=transport, place=place, image=name)
         return
     if not path.is_file():
         raise NoTree(f"{tree!r} is neither a folder nor a file")
-    with _of_spec(path, image, login) as found:
-        yield found
+    with _of_spec(path, image, login) as opened_tree:
+        yield opened_tree
 
 
 @contextmanager
 def _of_spec(path: Path, image: str, login: Login) -> Iterator[Opened]:
-    from steps.clients.published import connecting
+    from steps.nodeimage.publishing import image_kind
     from workflows.cli.images import specs
-    from workflows.plan import images
+    from workflows.nodeimage import image_plan
 
     spec = specs.load(path)
-    place = replace(images.place(spec), key="")
+    place = replace(image_plan.place(spec), key="")
     place = replace(place, user=login.ssh_user) if place.host and login.ssh_user else place
     with tempfile.TemporaryDirectory(prefix="bringup-") as folder:
         for name, data in _secrets(spec, path.parent, login).items():
             file = Path(folder, name)
+            # the mode is set before the secret is in the file
             file.touch(mode=0o600)
             file.write_bytes(data)
-        with connecting.to(place, Path(folder)) as transport:
+        with image_kind.connected(place, Path(folder)) as transport:
             yield Opened(transport=transport, place=place, image=image)
 
 
 def _secrets(spec: "ImageSpec", folder: Path, login: Login) -> dict[str, bytes]:
-    """What SSH needs of the spec's secrets: nothing where the tree is on this machine."""
-    from workflows.engines import inputs
-    from workflows.spec.image import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS
+    """Return the spec's secrets that SSH needs; empty if the tree is on this machine."""
+    from workflows.engines import run_inputs
+    from workflows.nodeimage.image_spec import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS
     from workflows.stages.access import SecretFile, secret_file
 
     ssh = spec.publish.ssh
     if ssh is None:
         return {}
     known_hosts = SecretFile(name=PUBLISH_KNOWN_HOSTS, path=ssh.known_hosts)
-    own = SecretFile(name=PUBLISH_KEY, path=str(login.ssh_key.absolute())) if login.ssh_key is not None else None
-    key = own or secret_file(PUBLISH_KEY, ssh.key)
+    own_key = SecretFile(name=PUBLISH_KEY, path=str(login.ssh_key.absolute())) if login.ssh_key is not None else None
+    key = own_key or secret_file(PUBLISH_KEY, ssh.key)
     files = [file for file in (key, known_hosts) if not file.secret]
-    found = inputs.gathered(files, folder, os.environ)
-    return found | ({key.name: _of_home(ssh, key, login)} if key.secret else {})
+    contents = run_inputs.read_secrets(files, folder, os.environ)
+    return contents | ({key.name: _of_home(ssh, key, login)} if key.secret else {})
 
 
 def _of_home(ssh: "PublishSsh", key: "SecretFile", login: Login) -> bytes:
-    """The key that pods publish with. Raises SecretMissing where it cannot be had; oneself may have another."""
+    """Return the key that pods publish with, from the home cluster. Raises SecretMissing, with the hint to use one's own key."""
     from workflows.cli import kubeconfigs
     from workflows.engines.argo import secret_files
     from workflows.engines.argo.home import NoHomeCluster
-    from workflows.engines.inputs import SecretMissing
+    from workflows.engines.run_inputs import SecretMissing
 
     namespace = (ssh.key.secret.namespace if ssh.key.secret else "") or login.namespace
     try:
-        return secret_files.fetched(kubeconfigs.home(login.home_kubeconfig, login.home_context, namespace), key)
+        return secret_files.fetch_secret(kubeconfigs.home(login.home_kubeconfig, login.home_context, namespace), key)
     except NoHomeCluster as error:
-        said = f"secret {key.name} is a key of the Secret {key.secret} of the home cluster, and {error}"
-        raise SecretMissing(said, f"{error.hint}; or log in as yourself, with --ssh-key and --ssh-user") from error
+        problem = f"secret {key.name} is a key of the Secret {key.secret} of the home cluster, and {error}"
+        raise SecretMissing(problem, f"{error.hint}; or log in as yourself, with --ssh-key and --ssh-user") from error
     except SecretMissing as error:
         raise SecretMissing(str(error), error.hint or "log in as yourself, with --ssh-key and --ssh-user") from error

@@ -1,1 +1,1 @@
-"""Commands about runs on either engine, and what they call."""
+"""Commands about runs on either engine, and the code behind them."""

@@ -1,4 +1,4 @@
-"""Announces waiting approvals of local runs by commands: what is told lies with the run, so `resume` tells it too."""
+"""Announcement of waiting approvals of local runs by commands, which lie with the run, so that `resume` announces too."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,9 +7,9 @@ from functools import partial
 import msgspec
 
 from workflows.cli import output
-from workflows.engines import announce, approvals
+from workflows.engines import approval_announcer, open_approvals
 from workflows.engines.folders import RunFolder
-from workflows.engines.local.result import NodeNews, NodeStatus, Observer
+from workflows.engines.local.result import NodeNews, Observer, RunNodeStatus
 from workflows.spec import ClusterSpec
 
 FILE = "telling.json"
@@ -17,19 +17,19 @@ CLAIMS = "announced"
 
 
 def keep(folder: RunFolder, spec: ClusterSpec) -> None:
-    """Keep what is announced by a command beside the inputs of a run that is about to start."""
+    """Write the announcing commands beside the inputs of a run that is about to start."""
     folder.inputs.mkdir(parents=True, exist_ok=True)
-    (folder.inputs / FILE).write_bytes(msgspec.json.encode(announce.tellings(spec)))
+    (folder.inputs / FILE).write_bytes(msgspec.json.encode(approval_announcer.announce_commands(spec)))
 
 
 @contextmanager
-def announced(folder: RunFolder, waiting: list[NodeStatus] | None = None) -> Iterator[Callable[[Observer], Observer]]:
-    """Put an announcer beside an observer. `waiting` are the approvals that are open already: the engine has no news of those."""
-    kept = folder.inputs / FILE
-    told = msgspec.json.decode(kept.read_bytes(), type=dict[str, announce.Telling]) if kept.exists() else {}
-    claim = announce.local_claim(folder.engine / CLAIMS)
-    how, about = partial(approvals.how, folder), partial(approvals.changes, folder)
-    announcer = announce.Announcer(folder.name, told, claim, how, lambda text: output.lines([text]), about)
+def announced(folder: RunFolder, waiting: list[RunNodeStatus] | None = None) -> Iterator[Callable[[Observer], Observer]]:
+    """Put an announcer beside an observer. `waiting` are approvals that are open already, of which the engine sends no news."""
+    file = folder.inputs / FILE
+    commands = msgspec.json.decode(file.read_bytes(), type=dict[str, approval_announcer.AnnounceCommand]) if file.exists() else {}
+    claim = approval_announcer.local_claim(folder.engine / CLAIMS)
+    answer, about = partial(open_approvals.answer_command, folder), partial(open_approvals.changes, folder)
+    announcer = approval_announcer.Announcer(folder.name, commands, claim, answer, lambda text: output.lines([text]), about)
     try:
         for node in waiting or ():
             announcer.observe(NodeNews(node, ""))

@@ -1,4 +1,4 @@
-"""Answers an approval on either engine, on evidence that has been seen: named, shown by `status` on this machine, or shown now."""
+"""Answers to an approval on either engine. The evidence must be named, shown by `status` on this machine, or shown now."""
 
 import sys
 
@@ -9,14 +9,14 @@ from steps.contract.exit import ExitCode
 from workflows.cli import output
 from workflows.cli.argo import acting as argo
 from workflows.cli.runs import following
-from workflows.engines import approvals
-from workflows.engines.approvals import Open
-from workflows.engines.argo import answer, follow
+from workflows.engines import open_approvals
+from workflows.engines.argo import approval_patches, follower
 from workflows.engines.folders import RunFolder
+from workflows.engines.open_approvals import OpenApproval
 
 
 class NotShown(ValueError):
-    """Somebody would approve evidence that they have not seen."""
+    """Error for an approval of evidence that the person has not seen."""
 
     def __init__(self, sentence: str, hint: str) -> None:
         super().__init__(sentence)
@@ -24,60 +24,64 @@ class NotShown(ValueError):
 
 
 def here(folder: RunFolder, who: str, stage: str, *, reject: bool, key: str, evidence: str) -> int:
-    """Of a run of this machine."""
-    one = approvals.choose(folder, following.open_nodes(folder), stage)
+    """Answer an approval of a run of this machine."""
+    open_approval = open_approvals.choose(folder, following.open_nodes(folder), stage)
     following.require_engine(folder)
-    given = _settled(folder, one, who, reject=reject, key=key, evidence=evidence)
+    parameters = _settled(folder, open_approval, who, reject=reject, key=key, evidence=evidence)
     if key and not reject:
-        approvals.sign(folder, one, who, key)
-    following.send(folder, "approve", one.node, given, f"answered by {who}")
-    output.lines([_sentence(one, who, reject=reject)])
+        open_approvals.sign(folder, open_approval, who, key)
+    following.send(folder, "approve", open_approval.node, parameters, f"answered by {who}")
+    output.lines([_sentence(open_approval, who, reject=reject)])
     return ExitCode.OK
 
 
 def on_argo(away: argo.Away, who: str, stage: str, *, reject: bool, key: str, evidence: str) -> int:
-    """Of a run on Argo; the evidence is read from its store just now."""
+    """Answer an approval of a run on Argo; its evidence is read from the run's store now."""
     workflow = away.workflow()
-    nodes = [node.display_name for node in follow.gates(workflow)]
-    answer.waiting(away.home, workflow, away.folder, [node for node in nodes if node.startswith(approvals.PREFIX)])
-    one = approvals.choose(away.folder, nodes, stage)
-    given = _settled(away.folder, one, who, reject=reject, key=key, evidence=evidence)
+    nodes = [node.display_name for node in follower.open_gates(workflow)]
+    approval_patches.waiting(away.home, workflow, away.folder, [node for node in nodes if node.startswith(open_approvals.PREFIX)])
+    open_approval = open_approvals.choose(away.folder, nodes, stage)
+    parameters = _settled(away.folder, open_approval, who, reject=reject, key=key, evidence=evidence)
     if key and not reject:
-        answer.keep_signature(away.home, workflow, away.folder, one, who, key)
-    answer.answer(away.home, away.name, one.node, given, f"answered by {who}")
-    output.lines([_sentence(one, who, reject=reject)])
+        approval_patches.store_signature(away.home, workflow, away.folder, open_approval, who, key)
+    approval_patches.answer(away.home, away.name, open_approval.node, parameters, f"answered by {who}")
+    output.lines([_sentence(open_approval, who, reject=reject)])
     return ExitCode.OK
 
 
-def _settled(folder: RunFolder, one: Open, who: str, *, reject: bool, key: str, evidence: str) -> dict[str, str]:
-    """The output parameters of an answer that may be given; nothing is sent yet. To reject one need have seen nothing.
+def _settled(folder: RunFolder, open_approval: OpenApproval, who: str, *, reject: bool, key: str, evidence: str) -> dict[str, str]:
+    """Return the output parameters of an answer that is allowed; nothing is sent yet. A rejection needs no evidence.
 
     Raises NotAllowed, NotSigned, NotShown, NoDigest, EvidenceChanged.
     """
     decision = approval.REJECT if reject else approval.PASS
-    given = approvals.parameters(one, decision, who)
-    approvals.check_key(one, decision, who, key)
+    parameters = open_approvals.parameters(open_approval, decision, who)
+    open_approvals.check_key(open_approval, decision, who, key)
     if evidence or not reject:
-        _require_shown(folder, one, who, evidence)
-    return given
+        _require_shown(folder, open_approval, who, evidence)
+    return parameters
 
 
-def _require_shown(folder: RunFolder, one: Open, who: str, evidence: str) -> None:
-    """Whether the evidence is what somebody names, else what this machine has shown, else what a terminal shows now."""
-    if shown := evidence or approvals.was_shown(folder, one):
-        approvals.check_shown(one, shown)
+def _require_shown(folder: RunFolder, open_approval: OpenApproval, who: str, evidence: str) -> None:
+    """Raise NotShown unless the evidence is named on the command line, was shown on this machine, or is confirmed on the
+    terminal.
+    """
+    if shown := evidence or open_approvals.was_shown(folder, open_approval):
+        open_approvals.check_shown(open_approval, shown)
         return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise NotShown(
-            f"whoever approves says on what evidence, and this machine has shown none of it yet: {one.about}",
-            f"if that is to be approved: --evidence {one.evidence}",
+            f"whoever approves says on what evidence, and this machine has shown none of it yet: {open_approval.about}",
+            f"if that is to be approved: --evidence {open_approval.evidence}",
         )
-    output.lines([f"{one.stage} waits for an approval of {one.about}"])
+    output.lines([f"{open_approval.stage} waits for an approval of {open_approval.about}"])
     if not typer.confirm(f"approve it as {who}?"):
-        raise NotShown(f"nothing was answered: {one.run} goes on waiting", f"`bringup report {one.run}` shows more of it")
+        raise NotShown(
+            f"nothing was answered: {open_approval.run} goes on waiting", f"`bringup report {open_approval.run}` shows more of it"
+        )
 
 
-def _sentence(one: Open, who: str, *, reject: bool) -> str:
-    """What was approved or rejected, by whom, on what evidence, and what becomes of the stage that waited."""
-    said = f"{'rejected' if reject else 'approved'} {one.what} as {who}, evidence {one.evidence}"
-    return f"{said}; {one.stage} {'does not start' if reject else 'starts'}"
+def _sentence(open_approval: OpenApproval, who: str, *, reject: bool) -> str:
+    """Return the result as a sentence: the decision, by whom, on which evidence, and whether the stage starts."""
+    decision = f"{'rejected' if reject else 'approved'} {open_approval.what} as {who}, evidence {open_approval.evidence}"
+    return f"{decision}; {open_approval.stage} {'does not start' if reject else 'starts'}"

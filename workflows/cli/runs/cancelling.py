@@ -1,4 +1,4 @@
-"""Who cancelled a run: kept beside its evidence, and told wherever the engine would name its own strategy."""
+"""The record of who cancelled a run, kept beside its evidence and shown in place of the engine's own message."""
 
 import getpass
 import os
@@ -17,12 +17,14 @@ COMMAND = "bringup cancel"
 
 
 def by_me(how: str = COMMAND) -> cancelled.Cancelled:
-    """That whoever runs this command cancels now."""
+    """Return the record that the user of this command cancels now."""
     return cancelled.Cancelled(who=_who(), how=how, when=time.time())
 
 
 def kept(keep: Callable[[], None]) -> None:
-    """Let a run on Argo keep who cancelled it (what `stop.cancel` returned); where that cannot be done, only a warning says so."""
+    """Let a run on Argo store who cancelled it, by the function that `cancellation.cancel` returned; if that fails, print a
+    warning.
+    """
     from workflows.engines.argo.home import NoWorkflow
 
     try:
@@ -32,22 +34,24 @@ def kept(keep: Callable[[], None]) -> None:
 
 
 def by_command(folder: RunFolder, how: str = COMMAND) -> bool:
-    """Keep that this person cancels it; `how`: by what, if not by `bringup cancel`. Whether nobody had before."""
+    """Record that this user cancels the run; `how` names the means if not `bringup cancel`. Return True if it was not cancelled
+    before.
+    """
     return _keep(folder, how)
 
 
 def by_signal(folder: RunFolder) -> bool:
-    """Keep that whoever runs this command ended it, unless it was cancelled by command: then that is known already."""
+    """Record that this user ended the run by a signal, unless it was cancelled by command before."""
     return _keep(folder, "Ctrl-C" if sys.stdin.isatty() else "a signal")
 
 
 def take_back(folder: RunFolder) -> None:
-    """Forget it: nothing was cancelled."""
+    """Delete the record, because nothing was cancelled."""
     Store(folder.home.store).path(cancelled.key(folder.name)).unlink(missing_ok=True)
 
 
 def told(folder: RunFolder, message: str) -> str:
-    """What is said of how a run ended: who cancelled it, else the engine's own message."""
+    """Return how a run ended as text: who cancelled it, else the engine's own message."""
     data = Store(folder.home.store).read(cancelled.key(folder.name))
     return cancelled.decode(data).sentence if data and message else message
 
@@ -61,8 +65,8 @@ def _keep(folder: RunFolder, how: str) -> bool:
 
 
 def _who() -> str:
-    """The login name; an account without one by its number."""
+    """Return the login name, or the uid of an account without one."""
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # KeyError until Python 3.13
+    except (OSError, KeyError):  # Python before 3.13 raises KeyError
         return f"uid {os.getuid()}"

@@ -3,13 +3,13 @@
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from steps.contract import approval
 from steps.contract.exit import ExitCode
-from steps.contract.operation import Kind
+from steps.contract.operation import Kind, Operation
 from workflows.cli import output
 from workflows.cli.argo.options import (
     ArgoVersion,
@@ -20,7 +20,11 @@ from workflows.cli.argo.options import (
 from workflows.cli.output import Format
 from workflows.cli.runs import starting
 from workflows.cli.specs import pipelines
-from workflows.engines.folders import Home, new_run_name
+from workflows.engines.folders import StateFolder, new_run_name
+
+if TYPE_CHECKING:
+    from workflows.plan.model import Plan
+    from workflows.spec import ClusterSpec
 
 Spec = Annotated[str, typer.Argument(help="Spec file, or the name of an example.")]
 Run = Annotated[str, typer.Argument(help="Name of a run; the newest where none is given.")]
@@ -33,6 +37,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(rehearse)
     app.command()(placed(run, starting.Place))
+    app.command()(runs)
     for command in (status, watch, logs, approve, cancel, resume):
         app.command()(placed(command))
 
@@ -71,60 +76,75 @@ def rehearse(
         typer.Option("--from", metavar="VERSION", help="With --operation upgrade or rollback: the release that the cluster has."),
     ] = "",
 ) -> int:
-    """Run the whole pipeline against a simulated cluster on this machine, faults included; or an operation on such a cluster."""
+    """Run the whole pipeline, or an operation, against a simulated cluster on this machine, with faults if you name some."""
     from workflows.cli import kubeconfigs
     from workflows.cli.runs import operations, running
     from workflows.cli.specs import revisions, sources
-    from workflows.rehearsal import approver, loopback, preparing, standing
-    from workflows.rehearsal.existing import existing
-    from workflows.rehearsal.rehearse import Options
-    from workflows.rehearsal.rehearse import rehearse as play
+    from workflows.rehearsal import approver, loopback, starting_cluster
+    from workflows.rehearsal.existing_server import existing_server
+    from workflows.rehearsal.rehearsal_run import RehearsalOptions
+    from workflows.rehearsal.rehearsal_run import rehearse as play
 
-    there = existing(kubeconfig, roles_off, speed, nodes_at)
-    asked: dict[str, Iterable[object]] = {
+    existing = existing_server(kubeconfig, roles_off, speed, nodes_at)
+    work = operations.named(operation, hosts or (), older)
+    again = {
         "--fault": fault or (),
         "--only": only or (),
         "--until": [until],
         "--seed": [seed] * (seed != 1),
-    }
-    asked |= {
         "--approve-as": [approve_as] * (approve_as != approval.REHEARSAL),
         "--key": [key],
         "--kubeconfig": [kubeconfig or ""],
         "--roles-off": [roles_off],
+        "--nodes-at": [nodes_at],
+        "--speed": [] if speed is None else [speed],
+        "--operation": [operation],
+        "--hosts": hosts or (),
+        "--from": [older],
     }
-    asked |= {"--nodes-at": [nodes_at], "--speed": [] if speed is None else [speed]}
-    asked |= {"--operation": [operation], "--hosts": hosts or (), "--from": [older]}
-    work = operations.named(operation, hosts or (), older)
-    again = ["bringup", "rehearse", spec, *_given(asked), *(["--hold"] if hold else [])]
-    options = Options(faults=tuple(fault or ()), seed=seed, existing=there, bare=standing.bare(work), again=shlex.join(again))
+    options = RehearsalOptions(
+        faults=tuple(fault or ()),
+        seed=seed,
+        existing=existing,
+        bare=starting_cluster.replaced_hosts(work),
+        restart_command=_restart_command(spec, again, hold=hold),
+    )
     loaded = sources.read(spec)[1]
     plan, bundle = running.prepare(loaded, operations.only(work, only or (), until), until, work)
-    approver.check(plan, approve_as, key)
-    is_whole = work.kind is Kind.BRINGUP
-    before = preparing.ground(loaded, plan) if is_whole else standing.ground(loaded, plan, work, older)
-    loopback.require()
+    approver.check_approver(plan, approve_as, key)
+    before = _plan_before(loaded, plan, work, older)
+    loopback.require_loopback()
     if kubeconfig is not None:
         kubeconfigs.require(kubeconfig, "--kubeconfig")
-    options.check(loaded, plan)  # before there is a run that would have to be explained
-    if before is not None:
-        output.lines([f"first, healthy and unseen: {', '.join(stage.id for stage in before.stages)}"])
-    folder = Home.of_environment().run(new_run_name(plan.name))
+    options.check(loaded, plan)  # refuse options before a run exists
+    output.lines([f"first, healthy and unseen: {', '.join(stage.id for stage in before.stages)}"] if before else [])
+    folder = StateFolder.of_environment().run(new_run_name(plan.name))
     revisions.keep(folder, spec)
     with running.shown(plan, folder) as view:
-        watchers = [view.observe] if hold else [view.observe, approver.opener(folder, approve_as, key)]
+        watchers = [view.observe] if hold else [view.observe, approver.approving_observer(folder, approve_as, key)]
         result = play(folder, plan, bundle, options, watchers, before)
     code = running.conclude(folder, result)
     if kubeconfig is not None:
-        output.lines(
-            [f"cluster  {kubeconfig} keeps what was simulated: no other rehearsal can use it until its etcd is empty again"]
-        )
+        output.lines([f"cluster  {kubeconfig} {_KEEPS_STATE}"])
     return code
 
 
-def _given(asked: Mapping[str, Iterable[object]]) -> list[str]:
-    """Options with their values as words, those without a value left out."""
-    return [part for name, values in asked.items() for value in values if str(value) for part in (name, str(value))]
+_KEEPS_STATE = "keeps what was simulated: no other rehearsal can use it until its etcd is empty again"
+
+
+def _plan_before(spec: "ClusterSpec", plan: "Plan", work: Operation, older: str) -> "Plan | None":
+    """Return the plan that brings the simulated cluster to where the rehearsal starts; None for a bare one."""
+    from workflows.rehearsal import earlier_stages, starting_cluster
+
+    if work.kind is Kind.BRINGUP:
+        return earlier_stages.plan_of_earlier_stages(spec, plan)
+    return starting_cluster.starting_plan(spec, plan, work, older)
+
+
+def _restart_command(spec: str, options: Mapping[str, Iterable[object]], *, hold: bool) -> str:
+    """Return the command line that starts the same rehearsal again; options without a value are left out."""
+    words = [part for name, values in options.items() for value in values if str(value) for part in (name, str(value))]
+    return shlex.join(["bringup", "rehearse", spec, *words, *(["--hold"] if hold else [])])
 
 
 def run(
@@ -140,9 +160,9 @@ def run(
 
 
 def resume(run: Run = "", version: ArgoVersion = "", *, place: Place) -> int:
-    """Go on with a run that was interrupted; of one that has ended, start a new run that reuses what it proved.
+    """Continue an interrupted run. For a run that has ended, start a new one that reuses its passed stages.
 
-    Both are told what the run was told. After a change of spec or secrets: bringup run SPEC --reuse RUN.
+    Both use the spec and secrets of the earlier run. If those have changed, use: bringup run SPEC --reuse RUN.
     """
     from workflows.cli.argo import acting as argo
     from workflows.cli.argo import running as argo_running
@@ -151,7 +171,7 @@ def resume(run: Run = "", version: ArgoVersion = "", *, place: Place) -> int:
     if away := argo.find(run, place):
         return argo_running.resume(away, version)
     refuse_for_local({"--argo-version": version})
-    return resuming.resume(Home.of_environment().find(run))
+    return resuming.resume(StateFolder.of_environment().find(run))
 
 
 def status(
@@ -160,14 +180,14 @@ def status(
     *,
     place: Place,
 ) -> int:
-    """Show where a run stands and what it waits for."""
+    """Show how far a run is and what it waits for."""
     from workflows.cli.argo import acting as argo
 
     if away := argo.find(run, place):
         return argo.show_status(away, form)
     from workflows.cli.runs import following
 
-    view = following.status(Home.of_environment().find(run))
+    view = following.status(StateFolder.of_environment().find(run))
     if form is not Format.TABLE:
         output.data(view, form)
         return ExitCode.OK
@@ -179,6 +199,20 @@ def status(
     return ExitCode.OK
 
 
+def runs(form: Output = Format.TABLE) -> int:
+    """List the runs that this machine knows, the newest first."""
+    from dataclasses import asdict
+
+    from workflows.app import run_list
+
+    found = run_list.listed_runs(StateFolder.of_environment())
+    if form is not Format.TABLE:
+        output.data([asdict(one) for one in found], form)
+        return ExitCode.OK
+    output.table(("run", "engine", "started", "state"), [(one.run, one.engine, one.started, one.state) for one in found])
+    return ExitCode.OK
+
+
 def watch(run: Run = "", *, place: Place) -> int:
     """Follow a run until it ends, from any terminal."""
     from workflows.cli.argo import acting as argo
@@ -187,7 +221,7 @@ def watch(run: Run = "", *, place: Place) -> int:
         return argo.watch(away)
     from workflows.cli.runs import following
 
-    return following.follow(Home.of_environment().find(run))
+    return following.follow(StateFolder.of_environment().find(run))
 
 
 def logs(
@@ -200,13 +234,13 @@ def logs(
     from workflows.cli.argo import acting as argo
 
     away = argo.locate(run, place)
-    folder = away.folder if away else Home.of_environment().find(run)
+    folder = away.folder if away else StateFolder.of_environment().find(run)
     from workflows.cli.runs import following
 
-    found = argo.show_logs(away, task) if away else following.log_files(folder, task)
-    if not found:
+    texts = argo.show_logs(away, task) if away else following.log_files(folder, task)
+    if not texts:
         raise following.NoLog(task, folder, argo.nodes(away) if away else following.nodes(folder))
-    for name, text in found:
+    for name, text in texts:
         output.lines([f"==> {name} <==", text])
     return ExitCode.OK
 
@@ -221,7 +255,7 @@ def approve(
     *,
     place: Place,
 ) -> int:
-    """Answer an approval that a run waits for, on the evidence that you have seen: named, shown by `status` here, or shown now."""
+    """Answer an approval that a run waits for. You approve evidence that you name, or that this machine has shown or shows now."""
     if not who:
         raise typer.BadParameter("an approval needs a name: --as NAME")
     from workflows.cli.argo import acting as argo
@@ -229,7 +263,7 @@ def approve(
 
     if away := argo.find(run, place):
         return answering.on_argo(away, who, stage, reject=reject, key=key, evidence=evidence)
-    return answering.here(Home.of_environment().find(run), who, stage, reject=reject, key=key, evidence=evidence)
+    return answering.here(StateFolder.of_environment().find(run), who, stage, reject=reject, key=key, evidence=evidence)
 
 
 def cancel(
@@ -238,7 +272,7 @@ def cancel(
     *,
     place: Place,
 ) -> int:
-    """Stop a run: its steps are ended, then report and seal run."""
+    """Stop a run: its steps are ended, then report and seal are written."""
     from workflows.cli.argo import acting as argo
 
     if away := argo.find(run, place):
@@ -247,8 +281,8 @@ def cancel(
         return ending.cancel(away, now=now)
     from workflows.cli.runs import cancelling, following
 
-    folder = Home.of_environment().find(run)
-    first = cancelling.by_command(folder)  # before the engine stops, so that its report can say who
+    folder = StateFolder.of_environment().find(run)
+    first = cancelling.by_command(folder)  # written before the engine stops, so that its report can name the person
     try:
         following.send(folder, "terminate" if now else "stop", "", {}, "cancelled by an operator")
     except following.NoEngine:

@@ -1,4 +1,4 @@
-"""Live progress of a run: a table in a terminal, plain lines elsewhere; fed by the engine's news and the store's records."""
+"""Live progress of a run, from the engine's news and the store's records: a table in a terminal, plain lines elsewhere."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +12,7 @@ from steps.clients.store import Store
 from steps.contract import approval, last_word, plain
 from steps.contract import run as contract
 from steps.contract.last_word import Said
-from workflows.engines.local.result import News, NodeNews, NodeStatus, RunNews
+from workflows.engines.local.result import News, NodeNews, RunNews, RunNodeStatus
 from workflows.render import names
 
 _OPEN = names.template(contract.STAGE, contract.OPEN)
@@ -21,7 +21,7 @@ _STYLES = {"pass": "green", "fail": "red", "inconclusive": "yellow", "running": 
 
 @dataclass
 class _Row:
-    """What the view knows of one stage."""
+    """State of one stage in the view."""
 
     status: str = ""
     task: str = ""
@@ -33,18 +33,18 @@ class _Row:
 
 @dataclass
 class Progress:
-    """The state of the view: pure bookkeeping of news; `lines` are what a plain terminal prints for the last news."""
+    """The state of the view, updated by each piece of news without any output."""
 
     tasks: Mapping[str, Iterable[str]]
     """Names of each stage's tasks, the stages in running order."""
     run: str
     store: Store
     how: Callable[[str], str]
-    """The command that answers the approval of a suspend node."""
+    """Function that returns the command which answers the approval of a suspend node."""
     rows: dict[str, _Row] = field(default_factory=dict)
     templates: dict[str, tuple[str, str]] = field(default_factory=dict)
     said: dict[tuple[str, str, int], str] = field(default_factory=dict)
-    """What was last said of a task's shard."""
+    """Last text that was printed for a task's shard."""
 
     def __post_init__(self) -> None:
         for stage, named in self.tasks.items():
@@ -53,19 +53,19 @@ class Progress:
             for task in (*named, *approval.TASKS):
                 self.templates[names.template(stage, task)] = (stage, task)
 
-    def take(self, node: NodeStatus) -> list[str]:
-        """Take one node's news; returns the plain lines it gives."""
+    def take(self, node: RunNodeStatus) -> list[str]:
+        """Take one node's news and return the plain lines for it."""
         if node.template == _OPEN and node.type == "Pod" and node.phase in ("Failed", "Error"):
-            said = self.of_opening(node)
+            word = self.of_opening(node)
             why = f"{node.message}; why: bringup logs {contract.STAGE}.{contract.OPEN} --run {self.run}"
-            return [f"{contract.OPEN}: {said.text if said else f'{node.phase}: {why}'}"]
+            return [f"{contract.OPEN}: {word.text if word else f'{node.phase}: {why}'}"]
         if node.template not in self.templates or node.type not in ("Pod", "Suspend"):
             return []
         stage, task = self.templates[node.template]
         row = self.rows[stage]
-        if task == approval.ANNOUNCE:  # beside the wait, which is what the row shows
+        if task == approval.ANNOUNCE:  # it runs beside the wait, which the row shows
             return self._ended(row, stage, task, 0) if node.finished is not None else []
-        if node.type == "Pod":  # what a person takes to approve is no time of the stage
+        if node.type == "Pod":  # the time that a person takes to approve does not count for the stage
             row.started = row.started or node.started
         if node.finished is None:
             row.task = task
@@ -75,29 +75,29 @@ class Progress:
         return self._ended(row, stage, task, int(node.inputs.get("shard") or 0))
 
     def _ended(self, row: _Row, stage: str, task: str, shard: int) -> list[str]:
-        told = self.told(stage, task) if task != "approval" else {}
-        if any(said.nodes for said in told.values()):
-            row.nodes = f"{sum(said.passed for said in told.values())}/{sum(said.nodes for said in told.values())}"
-        if task == "judge" and shard in told and told[shard] != last_word.RECORDED:
-            row.status, row.reason = told[shard].status, told[shard].reason
+        last_words = self.told(stage, task) if task != "approval" else {}
+        if any(word.nodes for word in last_words.values()):
+            row.nodes = f"{sum(word.passed for word in last_words.values())}/{sum(word.nodes for word in last_words.values())}"
+        if task == "judge" and shard in last_words and last_words[shard] != last_word.RECORDED:
+            row.status, row.reason = last_words[shard].status, last_words[shard].reason
             return [f"{stage}: {row.status}: {row.reason} ({row.finished - row.started:.1f} s)"]
-        return self._once(stage, task, shard, told[shard]) if shard in told else []
+        return self._once(stage, task, shard, last_words[shard]) if shard in last_words else []
 
     def _once(self, stage: str, task: str, shard: int, said: Said) -> list[str]:
-        """What a task came to; the sentence of its earlier attempt is not said a second time."""
+        """Return the line for a task's result; if its earlier attempt ended with the same sentence, that is not repeated."""
         before, self.said[stage, task, shard] = self.said.get((stage, task, shard)), said.text
         return [f"{stage}: {task} {said.text if said.text != before else f'{said.status} again, as before'}"]
 
     def told(self, stage: str, task: str) -> Mapping[int, Said]:
-        """What is known of a task's records, by shard."""
+        """Return the last word of each record of a task, by shard."""
         return {record.shard: last_word.of(record.verdict) for record in self.store.records(self.run, stage, task)}
 
-    def of_opening(self, _node: NodeStatus) -> Said | None:
-        """What is known of the task before all stages: where it failed, nothing else tells why none of them begins."""
+    def of_opening(self, _node: RunNodeStatus) -> Said | None:
+        """Return the last word of the task `open`, the only explanation if no stage begins."""
         return self.told(contract.STAGE, contract.OPEN).get(0)
 
     def table(self, now: float) -> RenderableType:
-        """The table of all stages."""
+        """Return the table of all stages."""
         grid = Table("stage", "status", "task", "nodes", "elapsed", box=None, pad_edge=False, header_style="bold")
         for stage, row in self.rows.items():
             end = row.finished if row.status in ("pass", "fail", "inconclusive") else now
@@ -107,7 +107,7 @@ class Progress:
 
 
 class View:
-    """Shows the progress; give `observe` to the engine. Use as a context manager. `stopped`: call it when the run is ended."""
+    """The live view of a run, a context manager; give `observe` to the engine. `stopped` is called when the run is ended."""
 
     def __init__(self, progress: Progress, console: Console, stopped: Callable[[], object] | None = None) -> None:
         self._progress = progress
@@ -130,7 +130,8 @@ class View:
             self._stopped()
         if isinstance(news, NodeNews):
             for line in self._progress.take(news.node):
-                if not self._live or news.waits or news.node.template == _OPEN:  # no row tells of open; a command stays one line
+                # the table has no row for `open`; lines with a command are not folded, so that they can be copied
+                if not self._live or news.waits or news.node.template == _OPEN:
                     self._console.print(plain.line(line), markup=False, emoji=False, soft_wrap=news.waits or None)
 
     def _render(self) -> RenderableType:

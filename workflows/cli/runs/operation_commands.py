@@ -1,4 +1,4 @@
-"""Commands about a cluster that stands: add-node, replace-node, upgrade, rollback, reset. Each is a run with a plan of its own."""
+"""Commands that change an existing cluster: add-node, replace-node, upgrade, rollback, reset. Each is a run with its own plan."""
 
 import sys
 from typing import Annotated
@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 
 
 def add_node(hosts: Chosen, spec: Spec = "cluster.yaml", until: Until = "", reuse: Reuse = "none", *, place: starting.Place) -> int:
-    """Bring hosts that the spec has by now into the cluster that runs; no other is touched, and gates look at all of them."""
+    """Bring hosts that were added to the spec into the running cluster. No other host is changed, but gates check all of them."""
     operation = Operation(kind=Kind.ADD_NODE, hosts=operations.names(hosts))
     return starting.start(spec, place, pipelines.Wish(reuse=reuse, until=until, operation=operation))
 
@@ -33,13 +33,13 @@ def add_node(hosts: Chosen, spec: Spec = "cluster.yaml", until: Until = "", reus
 def replace_node(
     hosts: Chosen, spec: Spec = "cluster.yaml", until: Until = "", reuse: Reuse = "none", *, place: starting.Place
 ) -> int:
-    """Bring new machines in under the names of old ones, of which the cluster forgets Node and etcd member before they join."""
+    """Bring in new machines under the names of old ones. The cluster first deletes the Node and etcd member of each old machine."""
     operation = Operation(kind=Kind.REPLACE_NODE, hosts=operations.names(hosts))
     return starting.start(spec, place, pipelines.Wish(reuse=reuse, until=until, operation=operation))
 
 
 def upgrade(spec: Spec = "cluster.yaml", *, place: starting.Place) -> int:
-    """Bring RKE2 to the spec's version: a snapshot of etcd, servers one at a time, agents drained in batches; nothing else."""
+    """Upgrade RKE2 to the spec's version: snapshot of etcd, servers one at a time, agents drained in batches; nothing else."""
     operation = Operation(kind=Kind.UPGRADE)
     return starting.start(spec, place, pipelines.Wish(only=operations.only(operation), operation=operation))
 
@@ -50,9 +50,9 @@ def rollback(
     *,
     place: starting.Place,
 ) -> int:
-    """Take RKE2 back to the spec's version, the one before the last upgrade: all servers at once, with etcd as it was before it.
+    """Take RKE2 back to the version before the last upgrade, as the spec names it: all servers at once, with etcd as it was then.
 
-    Every server must have kept that release and one a snapshot from before the upgrade; else nothing is stopped.
+    Every server must still have that release, and one of them a snapshot from before the upgrade; otherwise nothing is stopped.
     """
     operation = Operation(kind=Kind.ROLLBACK)
     if not yes:
@@ -72,7 +72,7 @@ def reset(
     *,
     place: starting.Place,
 ) -> int:
-    """Take RKE2 off the machines again, with all that it and its pods left there; data of the cluster is lost."""
+    """Remove RKE2 from the machines, with everything that it and its pods left there. The cluster's data is lost."""
     operation = Operation(kind=Kind.RESET, hosts=operations.names(hosts or ()))
     if not yes:
         which = f"hosts {', '.join(hosts)}" if hosts else "all {hosts}"
@@ -81,17 +81,17 @@ def reset(
 
 
 def _ask(spec: str, operation: Operation, what: str) -> None:
-    """Whoever takes a cluster back types its name; `what` is done, with `{name}` and `{hosts}` for the cluster's.
+    """Ask for the cluster's name before a destructive operation. `what` describes it, with `{name}` and `{hosts}` to fill in.
 
-    Raises typer.BadParameter where nobody is there to ask, and for another name.
+    Raises typer.BadParameter without a terminal, or for another name.
     """
     from workflows.cli.specs import planning, sources
 
-    planning.made(spec, operations.only(operation), "", operation)  # what is refused is not asked about
+    planning.made(spec, operations.only(operation), "", operation)  # refuse before asking
     loaded = sources.read(spec)[1]
-    said = what.format(name=loaded.name, hosts=output.count(len(loaded.machines), "host"))
+    question = what.format(name=loaded.name, hosts=output.count(len(loaded.machines), "host"))
     if not sys.stdin.isatty():
-        raise typer.BadParameter(f"{said}, and nobody is here to ask: add --yes")
-    output.lines([said])
+        raise typer.BadParameter(f"{question}, and nobody is here to ask: add --yes")
+    output.lines([question])
     if typer.prompt("type the name of the cluster to go on") != loaded.name:
         raise typer.BadParameter(f"that is not {loaded.name}, the name of the cluster: nothing was changed")

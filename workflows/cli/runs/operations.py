@@ -1,4 +1,4 @@
-"""Operations as a command line names them: their hosts as ranges, and the stages that each has."""
+"""Operations of a command line: their hosts as ranges, and the stages that each has."""
 
 from collections.abc import Sequence
 
@@ -8,22 +8,22 @@ from steps.contract.operation import BRINGUP, RELEASES, Kind, Operation
 
 
 def names(texts: Sequence[str], option: str = "--hosts") -> frozenset[str]:
-    """The hosts of all ranges that an option gives. Raises typer.BadParameter for a text that is no range."""
-    from workflows.spec import ranges
+    """Return the hosts of all ranges that an option gives. Raises typer.BadParameter for a text that is no range."""
+    from workflows.spec import range_syntax
 
-    found: set[str] = set()
+    hosts: set[str] = set()
     for text in texts:
         try:
-            found.update(ranges.expand(text))
-        except ranges.BadRange as error:
+            hosts.update(range_syntax.expand(text))
+        except range_syntax.BadRange as error:
             raise typer.BadParameter(f"{option} {text!r}: {error.problem}; {error.fix}") from error
-    return frozenset(found)
+    return frozenset(hosts)
 
 
 def only(operation: Operation, told: Sequence[str] = (), until: str = "") -> tuple[str, ...]:
-    """The stages that are asked for alone; empty where the spec says which.
+    """Return the stages to narrow the plan to; empty if the spec decides.
 
-    Raises typer.BadParameter where an operation that has one stage is `told` others.
+    Raises typer.BadParameter if other stages are given with an operation that has just one.
     """
     if operation.kind not in RELEASES:
         return tuple(told)
@@ -33,9 +33,8 @@ def only(operation: Operation, told: Sequence[str] = (), until: str = "") -> tup
 
 
 def named(name: str, hosts: Sequence[str], older: str = "") -> Operation:
-    """The operation that a plan or a rehearsal is told of.
-
-    Raises typer.BadParameter for one that there is not, or that cannot be meant.
+    """Return the operation of a plan or rehearsal. Raises typer.BadParameter for an unknown one, or for options that do
+    not fit it.
     """
     kinds = {kind.value: kind for kind in Kind if kind is not Kind.BRINGUP}
     if name and name not in kinds:

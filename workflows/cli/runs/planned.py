@@ -1,4 +1,4 @@
-"""The stages and tasks of a run, read from the plan that lies beside its tasks; light, since every view of a run needs them."""
+"""Stages and tasks of a run, from the plan beside its tasks; a light module, since every view of a run imports it."""
 
 import msgspec
 from msgspec import Struct
@@ -21,7 +21,7 @@ class _Plan(Struct, frozen=True):
 
 
 def tasks(folder: RunFolder) -> dict[str, list[str]]:
-    """Names of the tasks by stage, both in running order; nothing where the run has no plan here."""
+    """Return names of the tasks by stage, both in running order; empty if the run has no plan on this machine."""
     path = folder.inputs / "tasks" / run.PLAN_FILE
     if not path.exists():
         return {}

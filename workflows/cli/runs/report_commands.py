@@ -35,7 +35,7 @@ def report(
     *,
     place: Place,
 ) -> int:
-    """Print the acceptance report of a run from its evidence, which is brought here first from a run on Argo."""
+    """Print the acceptance report of a run from its evidence. The evidence of a run on Argo is fetched first."""
     from workflows.cli.runs import reading, reporting
 
     if out.endswith("/") or Path(out or "none").is_dir():
@@ -44,9 +44,9 @@ def report(
         return _hand_out(reading.find(run, place).folder, Path(out))
     if form not in reporting.FORMS:
         raise reporting.NoSuchForm(form)
-    found = reading.find(run, place)
-    content = reporting.report(found, form, for_public=for_public)
-    found.say()
+    evidence = reading.find(run, place)
+    content = reporting.report(evidence, form, for_public=for_public)
+    evidence.say()
     if not out:
         output.lines([content.rstrip("\n")])
     else:
@@ -71,48 +71,48 @@ def check(
     *,
     place: Place,
 ) -> int:
-    """Prove offline that nothing of a run was changed since it was sealed."""
+    """Verify offline that nothing of a run was changed since it was sealed."""
     from steps.report import verify
     from workflows.cli.runs import reading
 
-    who = _signer(signer)
+    signed_by = _signer(signer)
     is_folder = os.sep in run or Path(run or "none").is_dir()
     folder = Path(run) if is_folder else reading.find(run, place).folder.stored
-    found = verify.problems(folder, who)
-    output.lines(found)
-    if found:
-        output.lines([f"{folder}: {output.count(len(found), 'problem')}"])
+    problems = verify.problems(folder, signed_by)
+    output.lines(problems)
+    if problems:
+        output.lines([f"{folder}: {output.count(len(problems), 'problem')}"])
     else:
         covered = verify.cover(folder)
-        signed = f" and signed by {who[0]}" if who else ""
-        said = f"unchanged since it was sealed{signed}: {output.count(covered.files, 'file')}"
-        output.lines([f"{folder}: {said}", *covered.lines()])
-    return ExitCode.GATE_FAILED if found else ExitCode.OK
+        signed = f" and signed by {signed_by[0]}" if signed_by else ""
+        result = f"unchanged since it was sealed{signed}: {output.count(covered.files, 'file')}"
+        output.lines([f"{folder}: {result}", *covered.lines()])
+    return ExitCode.GATE_FAILED if problems else ExitCode.OK
 
 
 def incident(run: Run = "", form: Output = Format.TABLE, *, place: Place) -> int:
-    """Print all that happened in a run in its order: a draft of the post-incident note."""
+    """Print everything that happened in a run, in order: a draft of the post-incident note."""
     from workflows.cli.runs import reading, reporting
 
-    found = reading.find(run, place)
-    found.say()
+    evidence = reading.find(run, place)
+    evidence.say()
     if form is Format.TABLE:
-        output.lines([reporting.note(found)])
+        output.lines([reporting.note(evidence)])
     else:
-        output.data(reporting.moments(found), form)
+        output.data(reporting.moments(evidence), form)
     return ExitCode.OK
 
 
 def faults(form: Output = Format.TABLE) -> int:
-    """List the faults that a rehearsal can have, and which gate must catch each."""
-    from workflows.rehearsal.faults import registry
+    """List the faults that a rehearsal can inject, and the gate that must catch each."""
+    from workflows.rehearsal.faults import fault_registry
 
-    every = registry.faults()
+    all_faults = fault_registry.faults()
     if form is Format.TABLE:
-        output.table(("fault", "caught by", "what it does"), [(one.name, one.gate, one.summary) for one in every])
+        output.table(("fault", "caught by", "what it does"), [(fault.name, fault.gate, fault.summary) for fault in all_faults])
     else:
         names = ("name", "stage", "gate", "node", "summary", "caught_by", "false_green")
-        output.data([{name: getattr(one, name) for name in names} for one in every], form)
+        output.data([{name: getattr(fault, name) for name in names} for fault in all_faults], form)
     return ExitCode.OK
 
 

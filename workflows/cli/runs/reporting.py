@@ -1,4 +1,4 @@
-"""What the commands about finished runs share: a run's report, in the form that was asked for."""
+"""Reports of a run in the form that a command asks for."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -17,15 +17,15 @@ from steps.report import html, junit, model, public, source, text, timeline
 from steps.report.build import build
 from workflows.cli import output
 from workflows.cli.runs import reading
-from workflows.engines.folders import Home
+from workflows.engines.folders import StateFolder
 from workflows.engines.local.errors import JournalForeignError, RunDirectoryError
-from workflows.engines.local.result import NodeStatus, read_status
+from workflows.engines.local.result import RunNodeStatus, read_status
 from workflows.engines.locks import ClusterBusy
 from workflows.render import names
 
 
 class NoSuchForm(ValueError):
-    """A report has no such form."""
+    """Error for an unknown form of a report."""
 
     def __init__(self, form: str) -> None:
         super().__init__(f"{form!r} is no form of a report; use {', '.join(FORMS)}")
@@ -48,17 +48,17 @@ FORMS: dict[str, Callable[[model.Report], str]] = {
     "html": html.html,
     "junit": lambda made: junit.junit(made).decode(),
 }
-"""What a report can be printed as."""
+"""Output forms of a report, each with its function."""
 
 
-def report(found: reading.Found, form: str, *, for_public: bool) -> str:
-    """The report of a run in one of FORMS. Raises BadTask where its first task left nothing."""
-    report = made(found)
+def report(evidence: reading.Found, form: str, *, for_public: bool) -> str:
+    """Return the report of a run in one of FORMS. Raises BadTask if the run's first task left no record."""
+    report = made(evidence)
     return FORMS[form](public.public(report) if for_public else report)
 
 
-def keep_junit(home: Home, run: str, file: Path, code: int) -> int:
-    """Write the report for CI servers; the exit code of the run, which no trouble with its report replaces by a better one.
+def keep_junit(home: StateFolder, run: str, file: Path, code: int) -> int:
+    """Write the report for CI servers and return the exit code; an error in the report never turns a failed run into a passed one.
 
     A run without evidence here (its `open` failed, or the home cluster went away) gets a report of one failed case.
     """
@@ -74,10 +74,10 @@ def keep_junit(home: Home, run: str, file: Path, code: int) -> int:
 
 @dataclass
 class Unfinished:
-    """The report for CI servers while nobody knows how a run ends: one case with an error, neither passed nor failed.
+    """The report for CI servers while a run's result is unknown: one case with an error, neither passed nor failed.
 
-    It is there from the beginning of the command on, and replaced at the end of the run; so it holds however the command ends
-    before, and no server shows what an earlier build left in its place. `code` is what `--no-wait` ends with.
+    The file exists from the beginning of the command, and is replaced at the end of the run. So it is right however the command
+    ends before, and no server shows an earlier build's file. `code` is the exit code for `--no-wait`.
     """
 
     file: Path | None
@@ -86,7 +86,9 @@ class Unfinished:
 
     @contextmanager
     def explained(self, spec: str) -> Iterator[None]:
-        """While nothing has begun the file says so, and at last why. Raises OSError at once where it cannot be written."""
+        """Write in this context that no run has begun, and on an error why. Raises OSError at once if the file cannot be
+        written.
+        """
         if self.file is not None:
             self.file.write_text(_one_case(spec, "error", "no run has begun: the command says why", "not begun"))
         try:
@@ -97,11 +99,11 @@ class Unfinished:
             raise
 
     def begun(self, run: str, follow: str) -> None:
-        """Write that the run goes on; `follow` is the command that follows it."""
+        """Record that the run goes on; `follow` is the command that follows it."""
         self._say(run, f"run {run} goes on; follow it: {follow}")
 
     def begun_here(self, run: str) -> None:
-        """Write what holds of a run of this command if that is killed."""
+        """Record how to resume this command's run, in case the command is killed."""
         self._say(run, f"the engine of run {run} has not come to its end; if it is gone: bringup resume {run}")
 
     def _say(self, run: str, sentence: str) -> None:
@@ -111,7 +113,7 @@ class Unfinished:
 
 
 def keep_nothing_changed(file: Path, name: str, said: str) -> ExitCode:
-    """Write the report of a build that had nothing to do, and what is said of the image: one case that passed."""
+    """Write the report of a build that had nothing to do, with one sentence about the image: one case that passed."""
     root = ElementTree.Element("testsuites", name=f"bringup {name}")
     suite = ElementTree.SubElement(root, "testsuite", name="image", tests="1", failures="0", errors="0", skipped="0")
     ElementTree.SubElement(suite, "testcase", classname="image", name=f"{name} {said}: nothing changed")
@@ -132,32 +134,32 @@ def _unreported(run: str, reason: str) -> str:
 
 
 def _one_case(run: str, what: str, reason: str, kind: str) -> str:
-    """A report of the run as one case with an `error` or a `failure`."""
+    """Return a report of the run as one case with an `error` or a `failure`."""
     root = ElementTree.Element("testsuites", name=f"bringup {run}")
     failures, errors = str(int(what == "failure")), str(int(what == "error"))
     suite = ElementTree.SubElement(root, "testsuite", name="run", tests="1", failures=failures, errors=errors, skipped="0")
-    printable = "".join(letter if letter.isprintable() else " " for letter in reason)  # XML 1.0 holds no control characters
+    printable = "".join(letter if letter.isprintable() else " " for letter in reason)  # XML 1.0 allows no control characters
     case = ElementTree.SubElement(suite, "testcase", classname="run", name=run)
     ElementTree.SubElement(case, what, message=printable, type=kind)
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def note(found: reading.Found) -> str:
-    """A draft of the post-incident note."""
-    return timeline.note(made(found)).rstrip()
+def note(evidence: reading.Found) -> str:
+    """Return a draft of the post-incident note."""
+    return timeline.note(made(evidence)).rstrip()
 
 
-def moments(found: reading.Found) -> Any:
-    """The timeline as plain data."""
-    return msgspec.to_builtins(timeline.timeline(made(found)))
+def moments(evidence: reading.Found) -> Any:
+    """Return the timeline as plain data."""
+    return msgspec.to_builtins(timeline.timeline(made(evidence)))
 
 
-def made(found: reading.Found) -> model.Report:
-    """The report as store and engine have it; of a run whose engine is not known here the store alone tells. Raises BadTask."""
-    folder = found.folder
+def made(evidence: reading.Found) -> model.Report:
+    """Return the report from store and engine, or from the store alone if the engine's files are not here. Raises BadTask."""
+    folder = evidence.folder
     stored = source.read(Store(folder.home.store), folder.name)
-    if found.is_away:
-        return build(stored, running=found.goes_on, begun=_begun(stored, found.begun))
+    if evidence.is_away:
+        return build(stored, running=evidence.goes_on, begun=_begun(stored, evidence.begun))
     try:
         engine = read_status(folder.engine)
     except (JournalForeignError, RunDirectoryError):
@@ -166,8 +168,8 @@ def made(found: reading.Found) -> model.Report:
     return build(stored, running=engine.alive and not engine.finished, begun=_begun(stored, begun))
 
 
-def _begun(stored: source.Source, nodes: Iterable[NodeStatus]) -> Iterator[model.Begun]:
-    """Tasks whose processes or pods the engine began, and approvals that it waited for."""
+def _begun(stored: source.Source, nodes: Iterable[RunNodeStatus]) -> Iterator[model.Begun]:
+    """Yield tasks whose processes or pods the engine began, and approvals that it waited for."""
     templates = {
         f"{approval.NODE_PREFIX}{names.dashed(stage['id'])}": (stage["id"], model.APPROVAL)
         for stage in stored.plan.get("stages", ())

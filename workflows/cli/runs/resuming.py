@@ -1,4 +1,4 @@
-"""Resumes runs of this machine: an interrupted one goes on; one that has ended gets a new run that reuses it, as on Argo."""
+"""Resumption of runs of this machine: an interrupted run goes on; after one that has ended, a new run reuses its evidence."""
 
 import shutil
 from collections.abc import Iterator
@@ -10,21 +10,21 @@ import msgspec
 from steps.clients.store import Store
 from steps.contract import run
 from workflows.cli.runs import announcing, running
-from workflows.engines import inputs, launch, locks
-from workflows.engines.argo.objects import CLUSTER
+from workflows.engines import launch, locks, run_inputs
+from workflows.engines.argo.workflow_objects import CLUSTER
 from workflows.engines.folders import RunFolder, new_run_name
 from workflows.engines.local.result import read_status
-from workflows.rehearsal.rehearse import refuse_resuming
+from workflows.rehearsal.rehearsal_run import refuse_resuming
 
 
 class Forgotten(ValueError):
-    """What the ended run was told is not there any more, so that nothing can be made of it."""
+    """Error for an ended run whose inputs are no longer complete, so that no new run can be made of them."""
 
 
 def resume(folder: RunFolder) -> int:
-    """Go on with an interrupted run by its journal, or start a new one after a run that has ended; the exit code.
+    """Continue an interrupted run by its journal, or start a new one after a run that has ended; return the exit code.
 
-    Raises RunDriven, CannotResume for a rehearsal, and what `_anew` raises.
+    Raises RunDriven, CannotResume for a rehearsal, and the errors of `_anew`.
     """
     locks.require_idle(folder)
     refuse_resuming(folder)
@@ -37,27 +37,31 @@ def resume(folder: RunFolder) -> int:
 
 
 def _anew(before: RunFolder) -> int:
-    """Start a run with a copy of the ended one's inputs; its exit code. Raises Forgotten, and launch's ClusterBusy."""
+    """Start a run with a copy of the ended one's inputs; return its exit code. Raises Forgotten and ClusterBusy."""
     template = _complete(before)
     read = Store(before.home.store).read
     began = read(run.header_key(before.name)) is not None
     folder = before.home.run(new_run_name(template["metadata"]["labels"][CLUSTER]))
     _copy(before.inputs, folder.inputs)
-    said, note = running.continues(before.name, proved=began), run.unreached(before.name, read) if began else ""
-    with inputs.kept_if_begun(folder), announcing.announced(folder) as tell, running.shown_anew(folder, said, note) as view:
+    sentence, note = running.continues(before.name, proved=began), run.unreached(before.name, read) if began else ""
+    with (
+        run_inputs.inputs_removed_if_busy(folder),
+        announcing.announced(folder) as tell,
+        running.shown_anew(folder, sentence, note) as view,
+    ):
         result = launch.start(folder, {}, tell(view.observe), before.name if began else "none")
     return running.conclude(folder, result)
 
 
 def _copy(told: Path, place: Path) -> None:
-    """Secrets lie in a folder that is closed before they do."""
+    """Copy the inputs; the folder of secrets gets mode 0700 before any secret is in it."""
     (place / "secrets").mkdir(parents=True, mode=0o700)
     shutil.copytree(told, place, dirs_exist_ok=True)
 
 
 def _complete(before: RunFolder) -> dict[str, Any]:
-    """The template of the run. Raises Forgotten where a file that its tasks read is not there."""
-    manifest = before.inputs / inputs.MANIFEST
+    """Return the run's template. Raises Forgotten if a file that its tasks read is missing."""
+    manifest = before.inputs / run_inputs.MANIFEST
     _require(before, manifest)
     template: dict[str, Any] = msgspec.json.decode(manifest.read_bytes())["template"]
     tasks = before.inputs / "tasks" / run.PLAN_FILE
@@ -67,7 +71,7 @@ def _complete(before: RunFolder) -> dict[str, Any]:
 
 
 def _secrets(template: dict[str, Any]) -> Iterator[str]:
-    """Names of the secret files that pods of the template are given."""
+    """Yield the names of the secret files that the template's pods mount."""
     for volume in template["spec"].get("volumes", ()):
         for source in volume.get("projected", {}).get("sources", ()):
             yield from (item["path"] for item in source.get("secret", {}).get("items", ()))

@@ -1,4 +1,4 @@
-"""What the commands that start or continue a run share: prepare it, show it, conclude it."""
+"""Shared code of the commands that start or continue a local run: prepare it, show it, conclude it."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -11,8 +11,8 @@ from workflows import bringup
 from workflows.cli import output
 from workflows.cli.runs import cancelling, live, planned
 from workflows.cli.specs import compiling
-from workflows.engines import approvals
-from workflows.engines.folders import Home, RunFolder, places
+from workflows.engines import open_approvals
+from workflows.engines.folders import RunFolder, StateFolder, result_paths
 from workflows.engines.local.result import RunResult, read_status
 from workflows.plan import show
 from workflows.plan.compiler import compile_plan
@@ -28,13 +28,13 @@ def prepare(spec: ClusterSpec, only: Sequence[str], until: str, operation: Opera
 
 
 class NotReusable(ValueError):
-    """The run that is to be reused is not there, or is about something else."""
+    """Error for a run to reuse that does not exist, or is about another cluster."""
 
     hint = "see `bringup status` for runs of this machine; without --reuse everything is proven anew"
 
 
-def check_reuse(home: Home, plan: Plan, earlier: str) -> None:
-    """Whether a run of this plan on real hosts can reuse an earlier one. Raises NotReusable; the run itself checks it again."""
+def check_reuse(home: StateFolder, plan: Plan, earlier: str) -> None:
+    """Raise NotReusable if a run of this plan on real hosts cannot reuse the earlier one; the run itself checks again."""
     if earlier == "none":
         return
     read = Store(home.store).read
@@ -46,14 +46,14 @@ def check_reuse(home: Home, plan: Plan, earlier: str) -> None:
 
 
 def continues(earlier: str, *, proved: bool) -> str:
-    """What is said of a new run that was made by resuming one that has ended."""
+    """Return the sentence about a new run that continues an ended one."""
     if not proved:
         return f"goes on where {earlier} ended, which was before it began: nothing of it is reused"
     return f"goes on where {earlier} ended; what that proved and still holds is not done again"
 
 
 def shown(plan: Plan, folder: RunFolder) -> live.View:
-    """The live view of a run that is about to start."""
+    """Return the live view of a run that is about to start."""
     console = output.console()
     console.print(f"run {folder.name}: {show.size(plan)}, plan {plan.digest[:19]}")
     tasks = {stage.id: [step.name for step in stage.steps] for stage in plan.stages}
@@ -61,24 +61,26 @@ def shown(plan: Plan, folder: RunFolder) -> live.View:
 
 
 def _progress(folder: RunFolder, tasks: Mapping[str, Sequence[str]]) -> live.Progress:
-    return live.Progress(tasks, folder.name, Store(folder.home.store), lambda node: approvals.how(folder, node)[1])
+    return live.Progress(tasks, folder.name, Store(folder.home.store), lambda node: open_approvals.answer_command(folder, node)[1])
 
 
 def shown_again(folder: RunFolder) -> live.View:
-    """The live view of a run that goes on, told what its journal knows: the plan may not be what the spec says by now."""
+    """Return the live view of a run that goes on, with the state from its journal; the spec may have changed since its plan was
+    made.
+    """
     stages = planned.tasks(folder)
     progress = _progress(folder, stages)
     console = output.console()
-    told = [(node, progress.take(node)) for node in read_status(folder.engine).nodes]
+    taken = [(node, progress.take(node)) for node in read_status(folder.engine).nodes]
     done = sum(row.status == Status.PASS.value for row in progress.rows.values())
     console.print(f"run {folder.name} goes on: {done} of {len(stages)} stages have passed")
-    for waits in (lines for node, lines in told if node.type == "Suspend" and node.finished is None):
+    for waits in (lines for node, lines in taken if node.type == "Suspend" and node.finished is None):
         output.lines(waits)
     return live.View(progress, console, partial(cancelling.by_signal, folder))
 
 
 def shown_anew(folder: RunFolder, said: str, note: str) -> live.View:
-    """The live view of a run that is about to start with what an earlier one was told; `said` stands behind its name."""
+    """Return the live view of a run that starts with an earlier run's inputs; `said` is printed after its name."""
     console = output.console()
     console.print(f"run {folder.name}: {said}")
     output.lines([note] if note else [])
@@ -86,7 +88,7 @@ def shown_anew(folder: RunFolder, said: str, note: str) -> live.View:
 
 
 def conclude(folder: RunFolder, result: RunResult) -> int:
-    """Print the acceptance report and where it lies; the exit code of the run."""
+    """Print the acceptance report and where it lies; return the run's exit code."""
     report = folder.stored / "report" / "report.txt"
     output.lines(
         [
@@ -96,7 +98,7 @@ def conclude(folder: RunFolder, result: RunResult) -> int:
             else f"no report was written: {result.phase} {cancelling.told(folder, result.message)}",
         ]
     )
-    output.lines(["", *places(folder)])
+    output.lines(["", *result_paths(folder)])
     if (folder.stored / "secrets").is_dir():
         hand_out = f"bringup report {folder.name} --out FOLDER/"
         output.lines(

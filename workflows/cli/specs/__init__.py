@@ -1,1 +1,1 @@
-"""Commands about a spec before anything runs, and what they call."""
+"""Commands about a spec before anything runs, and the code behind them."""

@@ -1,23 +1,23 @@
-"""What is wrong with a spec, as rows for scripts: what hinders reading it, and what the compatibility rules find."""
+"""Findings about a spec as rows for scripts: errors that hinder reading it, and breaches of compatibility rules."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steps.contract.image.booting import UNBOOTED, why_not_booted
+from steps.nodeimage.contract.boot_tests import UNBOOTED, why_not_booted
 from workflows import catalog
 from workflows.cli.specs import kinds, sources
-from workflows.spec import Issue, SpecError, SpecErrors, unattended
+from workflows.nodeimage.recipe_spec import KIND as RECIPE
+from workflows.spec import Issue, SpecError, SpecErrors, announcement_rule
 from workflows.spec.errors import Severity
 from workflows.spec.loading import read
-from workflows.spec.problems import line_of
-from workflows.spec.recipe import KIND as RECIPE
+from workflows.spec.validation_errors import line_of
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A spec and its findings. `issues` are empty where it could not be read: `unreadable` then says why."""
+    """A spec and its findings. If it could not be read, `issues` are empty and `unreadable` holds the errors."""
 
     path: Path
     issues: tuple[Issue, ...] = ()
@@ -25,48 +25,50 @@ class Checked:
 
     @property
     def errors(self) -> int:
-        """How many findings refuse the spec."""
+        """Return the number of findings that make the spec unusable."""
         return len(self.unreadable.errors) if self.unreadable else sum(issue.severity == "error" for issue in self.issues)
 
     def data(self) -> dict[str, Any]:
-        """All of it for scripts; each finding has the same keys, whatever found it."""
-        found = [_error(one) for one in self.unreadable.errors] if self.unreadable else []
+        """Return all findings for scripts; each has the same keys."""
+        rows = [_error(finding) for finding in self.unreadable.errors] if self.unreadable else []
         document = read(self.path)[1] if self.issues and self.path.is_file() else None
-        found += [_issue(one, line_of(one.path, document) if document else 0) for one in self.issues]
-        return {"spec": str(self.path), "valid": not self.errors, "issues": found}
+        rows += [_issue(finding, line_of(finding.path, document) if document else 0) for finding in self.issues]
+        return {"spec": str(self.path), "valid": not self.errors, "issues": rows}
 
 
 def check(source: str) -> Checked:
-    """Read a spec argument and check it. Raises NoSpec where there is no such file."""
+    """Read a spec argument and check it. Raises NoSpec if there is no such file."""
     path = sources.find(source)
     try:
-        if path.is_file() and (kind := kinds.kind_of(path)) in (kinds.IMAGE_SPEC, RECIPE):  # a pipe is not read twice
+        if path.is_file() and (kind := kinds.kind_of(path)) in (kinds.IMAGE_SPEC, RECIPE):  # a pipe can be read only once
             return Checked(path, tuple(_image(path, is_recipe=kind == RECIPE)))
         spec = sources.read(source)[1]
-        return Checked(path, (*catalog.check(spec, catalog.load()), *unattended.issues(spec)))
+        return Checked(path, (*catalog.check(spec, catalog.load()), *announcement_rule.cluster_issues(spec)))
     except SpecErrors as errors:
         return Checked(path, unreadable=errors)
 
 
 def _image(path: Path, *, is_recipe: bool) -> Iterator[Issue]:
-    """What is wrong with the lock of an image spec or of a recipe, or that it cannot be booted. Raises
-    SpecErrors for what is wrong with those themselves."""
-    from workflows.cli.images import recipes as image_recipes
-    from workflows.images.errors import BuildError
-    from workflows.images.nodes import resolve
+    """Yield the findings about the lock of an image spec or recipe, and about an architecture that cannot be booted in tests.
 
-    asked = image_recipes.asked(str(path))
-    found = asked.chain(by_name=is_recipe)
-    if why := why_not_booted(found.top.spec.name, found.foundation.architecture):
+    Raises SpecErrors for errors in the files themselves.
+    """
+    from workflows.cli.images import recipes as image_recipes
+    from workflows.nodeimage import recipe_resolution
+    from workflows.podimage.errors import BuildError
+
+    request = image_recipes.asked(str(path))
+    chain = request.chain(by_name=is_recipe)
+    if why := why_not_booted(chain.top.spec.name, chain.foundation.architecture):
         kind: Severity = "warning" if is_recipe else "error"
         yield Issue("booted", kind, "recipe", why, UNBOOTED, "images/recipes/README.md")
     try:
         if is_recipe:
-            resolve.locked(asked, found)
+            recipe_resolution.locked(request, chain)
         else:
-            resolve.resolve(asked)
+            recipe_resolution.resolve(request)
     except BuildError as error:
-        severity: Severity = "warning" if is_recipe else "error"  # a recipe may be locked by who takes it up
+        severity: Severity = "warning" if is_recipe else "error"  # each site may lock a recipe itself
         yield Issue("locked", severity, "lock", str(error), error.hint, "images/recipes/README.md")
 
 

@@ -39,8 +39,8 @@ def init(
 ) -> int:
     """Write a commented starter spec, one with the hosts of an Ansible inventory, or with --image one of a node image.
 
-    An inventory is INI, YAML, a folder of them, or the JSON of a dynamic one; an executable that you name is run with --list.
-    Templates in it are not evaluated. What has no place in a spec is said, one line each.
+    An inventory is an INI or YAML file, a folder of such files, or the JSON of a dynamic inventory; an executable is run with
+    --list. Templates in it are not evaluated. A line is printed for each setting that has no place in a spec.
     """
     from workflows.spec.starter import starter
 
@@ -67,19 +67,19 @@ def init(
 
 
 def validate(spec: Spec = "cluster.yaml", form: Output = Format.TABLE) -> int:
-    """Check a spec: every error at once, then the compatibility rules."""
+    """Check a spec: print every error at once, then the compatibility rules that it breaks."""
     from workflows.cli.specs import checking
 
-    found = checking.check(spec)
+    checked = checking.check(spec)
     if form is not Format.TABLE:
-        output.data(found.data(), form)
-    elif found.unreadable:
-        raise found.unreadable
+        output.data(checked.data(), form)
+    elif checked.unreadable:
+        raise checked.unreadable
     else:
-        output.lines(f"{issue.block()}\n" for issue in found.issues)
-        counts = f"{output.count(found.errors, 'error')}, {output.count(len(found.issues) - found.errors, 'warning')}"
-        output.lines([f"{found.path}: {'not usable' if found.errors else 'valid'}, {counts}"])
-    return ExitCode.USAGE if found.errors else ExitCode.OK
+        output.lines(f"{issue.block()}\n" for issue in checked.issues)
+        counts = f"{output.count(checked.errors, 'error')}, {output.count(len(checked.issues) - checked.errors, 'warning')}"
+        output.lines([f"{checked.path}: {'not usable' if checked.errors else 'valid'}, {counts}"])
+    return ExitCode.USAGE if checked.errors else ExitCode.OK
 
 
 def plan(
@@ -100,21 +100,21 @@ def plan(
 
     if form not in ("table", "tree", "json", "yaml"):
         raise typer.BadParameter(f"{form!r} is no form of output; use table, tree, json or yaml")
-    work = operations.named(operation, hosts or ())
-    narrowed = operations.only(work, only or (), until)
+    operation_asked = operations.named(operation, hosts or ())
+    narrowed = operations.only(operation_asked, only or (), until)
     try:
-        made = planning.made(spec, narrowed, until, work)
-        before = planning.made(against, narrowed, until, work) if against else None
+        new_plan = planning.made(spec, narrowed, until, operation_asked)
+        old_plan = planning.made(against, narrowed, until, operation_asked) if against else None
     except SpecErrors:
-        wrong = next((found for found in map(checking.check, filter(None, (spec, against))) if found.errors), None)
-        if form in ("table", "tree") or wrong is None:
+        unusable = next((checked for checked in map(checking.check, filter(None, (spec, against))) if checked.errors), None)
+        if form in ("table", "tree") or unusable is None:
             raise
-        output.data(wrong.data(), Format(form))
+        output.data(unusable.data(), Format(form))
         return ExitCode.USAGE
-    if before is not None:
-        planning.show_difference(before, made, form)
+    if old_plan is not None:
+        planning.show_difference(old_plan, new_plan, form)
     else:
-        planning.show_plan(made, form)
+        planning.show_plan(new_plan, form)
     return ExitCode.OK
 
 
@@ -134,15 +134,16 @@ def render(
     gitops: Annotated[Path | None, typer.Option("--gitops", help="Checkout of the repository that Argo CD delivers from.")] = None,
     check: Annotated[bool, typer.Option("--check", help="With --gitops: write nothing, tell what differs (exit code 65).")] = False,
 ) -> int:
-    """Render the workflow, its RBAC and its ConfigMaps as YAML, and lint them; or with --gitops what Argo CD delivers.
+    """Render the workflow, its RBAC and its ConfigMaps as YAML, and lint them; with --gitops the files that Argo CD delivers.
 
-    All but target-rbac.yaml is what a run installs in home. That one is installed nowhere: it says what each task needs on the
-    target, for review, and for a site that makes kubeconfigs of its own; steps act as the user of the kubeconfig they are given.
+    A run installs all of these in the home cluster but target-rbac.yaml, which is never installed. It lists the rights that each
+    task needs on the target, for review and for sites that make their own kubeconfigs. Tasks act as the user of the kubeconfig that
+    they are given.
     """
     if gitops is not None:
-        told = {"--only": bool(only), "--until": bool(until), "--out": out is not None, "--image": bool(image)}
-        told |= {"--pipeline": bool(pipeline), "--namespace": namespace != "bringup", "--builder-image": bool(builder)}
-        return _gitops(spec, gitops, check, [name for name, is_given in told.items() if is_given])
+        given = {"--only": bool(only), "--until": bool(until), "--out": out is not None, "--image": bool(image)}
+        given |= {"--pipeline": bool(pipeline), "--namespace": namespace != "bringup", "--builder-image": bool(builder)}
+        return _gitops(spec, gitops, check, [name for name, is_given in given.items() if is_given])
     if check:
         raise typer.BadParameter("--check compares a folder; name it: --gitops DIR --check")
     from workflows.cli.specs import kinds
@@ -171,7 +172,7 @@ def _gitops(spec: str, folder: Path, check: bool, others: list[str]) -> int:
 
 def schema(kind: Annotated[str, typer.Argument(help="Cluster, Factory, Stack, Image or ImageRecipe.")] = "Cluster") -> int:
     """Print the JSON Schema of cluster.yaml, or of another kind of file, for editors."""
-    from workflows.spec.schema import KINDS, json_schema
+    from workflows.spec.editor_schema import KINDS, json_schema
 
     if kind not in KINDS:
         raise typer.BadParameter(f"{kind!r} is no kind of file; use {', '.join(KINDS)}")
@@ -180,19 +181,18 @@ def schema(kind: Annotated[str, typer.Argument(help="Cluster, Factory, Stack, Im
 
 
 def stages(form: Output = Format.TABLE) -> int:
-    """List the stages of a bring-up in running order with the files that make them."""
+    """List the stages of a bring-up in running order, with the files that implement each."""
     from workflows.stages import ORDER
 
     parts = (
         "workflows/stages/{}.py",
-        "steps/gates/{}.py",
-        "steps/probes/{}.py",
+        "steps/stages/{}/",
         "workflows/rehearsal/simulator/{}.py",
         "tests/gates/{}/",
     )
     rows = [(name, *(part.format(name) for part in parts)) for name in ORDER]
     if form is Format.TABLE:
-        output.table(("stage", "stage data", "gates", "probes", "simulator", "gate cases"), rows)
+        output.table(("stage", "stage data", "contract, probes, gates", "simulator", "gate cases"), rows)
     else:
         output.data([{"stage": row[0], "files": list(row[1:])} for row in rows], form)
     return ExitCode.OK

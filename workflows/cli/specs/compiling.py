@@ -1,4 +1,4 @@
-"""Spec → linted manifests: what several commands do before they print, submit or run."""
+"""The way from a spec to linted manifests, for all commands that print, submit or run them."""
 
 import re
 from collections.abc import Mapping
@@ -25,23 +25,25 @@ _IMAGE = re.compile(
     r"(?=.{1,255}\Z)([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?/)?"
     r"[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?"
 )
-"""An image reference: registry, path, tag, digest; all but the path may be left out."""
+"""Pattern of an image reference: registry, path, tag, digest; all but the path may be left out."""
 
 
 _SECRET = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
 IMAGE, BUILDER, PULL_SECRET = "BRINGUP_IMAGE", "BRINGUP_BUILDER_IMAGE", "BRINGUP_PULL_SECRET"
-"""What an installation chooses once: the step image where no `--image` names one, the same for the builder image, and the Secret by
-which nodes pull both."""
+"""Environment variables of an installation: step image, builder image, and the Secret by which nodes pull both."""
 
 
 class NotAnInstallation(ValueError):
-    """A namespace, an image or a pull secret that Kubernetes would refuse."""
+    """Error for a namespace, an image or a pull secret that Kubernetes would refuse."""
 
 
 def installation(namespace: str, image: str, environ: Mapping[str, str], builder: str = "") -> Settings:
-    """What an installation chooses, checked; without an image it is the environment's, else this version's, as nodes have it that
-    were given it by hand; the same for the builder image. Raises NotAnInstallation."""
+    """Return the checked settings of an installation. Raises NotAnInstallation.
+
+    An image that is not given comes from the environment, else it is this version's image name, for nodes that were given the image
+    by hand.
+    """
     if not naming.is_namespace(namespace):
         raise NotAnInstallation(
             f"{namespace!r} cannot be a namespace: lower-case letters, digits and dashes, at most 63, as in bringup"
@@ -56,30 +58,32 @@ def installation(namespace: str, image: str, environ: Mapping[str, str], builder
 
 
 def _chosen(image: str, variable: str, environ: Mapping[str, str]) -> str:
-    """An image reference, given or the environment's; empty where neither says one."""
+    """Return an image reference, given or from the environment; empty if there is none. Raises NotAnInstallation."""
     chosen = image or environ.get(variable, "")
     if chosen and not _IMAGE.fullmatch(chosen):
-        said = chosen if image else f"{variable}={chosen}"
+        shown = chosen if image else f"{variable}={chosen}"
         raise NotAnInstallation(
-            f"{said!r} is no image reference: REGISTRY/PATH:TAG or REGISTRY/PATH@sha256:DIGEST, path in lower case"
+            f"{shown!r} is no image reference: REGISTRY/PATH:TAG or REGISTRY/PATH@sha256:DIGEST, path in lower case"
         )
     return chosen
 
 
 def rendered(plan: Plan, build: Build, settings: Settings | None = None) -> Bundle:
-    """The bundle of a plan, linted. Raises RenderError with the first breach: what we render must be right."""
+    """Return the linted manifests of a plan. Raises RenderError with the first breach, which is a bug of bringup."""
     bundle = render(plan, build, settings)
     name = bundle.template["metadata"]["name"]
-    made = (bundle.workflow, *filter(None, map(starts.workflow, bundle.starts or ())))
-    found = [sentence for one in made for sentence in _refused(one, {name: bundle.template})]
-    found += house.breaches(bundle.template)
-    if found:
-        raise RenderError(f"the rendered manifest breaks {len(found)} rules; the first: {found[0]}")
+    workflows = (bundle.workflow, *filter(None, map(starts.workflow, bundle.starts or ())))
+    sentences = [sentence for workflow in workflows for sentence in _refused(workflow, {name: bundle.template})]
+    sentences += house.breaches(bundle.template)
+    if sentences:
+        raise RenderError(f"the rendered manifest breaks {len(sentences)} rules; the first: {sentences[0]}")
     return bundle
 
 
 def _refused(workflow: Object, templates: Mapping[str, Object]) -> list[str]:
-    """What the linter says of a Workflow that is submitted: one that runs a template, or one that has its own."""
+    """Return the linter's findings on a Workflow, whether it refers to a template or has templates of its own."""
     by_itself = bool(workflow["spec"].get("templates"))
     refused = findings.refused(lint(workflow, {} if by_itself else templates))
-    return [f"{one.path}: {one.sentence}" for one in refused] + [*(house.starting_breaches(workflow) if by_itself else ())]
+    return [f"{finding.path}: {finding.sentence}" for finding in refused] + [
+        *(house.starting_breaches(workflow) if by_itself else ())
+    ]

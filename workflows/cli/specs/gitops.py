@@ -1,4 +1,4 @@
-"""The tree of a spec in a folder: written, or compared with what lies there."""
+"""The Git tree of a spec in a folder: write it, or compare it with the files there."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,77 +9,80 @@ from workflows.cli import output
 from workflows.cli.specs import sources
 from workflows.gitops import drift
 from workflows.gitops.layout import Layout
-from workflows.gitops.tree import tree
+from workflows.gitops.repository_tree import render_tree
 from workflows.spec import ClusterSpec
 
 
 class NothingToDeliver(ValueError):
-    """A spec whose charts Argo CD does not deliver."""
+    """Error for a spec whose charts Argo CD does not deliver."""
 
     hint = "write delivery: {mode: argo_cd, argo_cd: {repo: URL, revision: TAG, project: NAME}}"
 
 
 class NoFolder(ValueError):
-    """A folder that is none, or has something where a file of ours belongs."""
+    """Error for a path that is no folder, or for another thing at the place of one of bringup's files."""
 
     hint = "give the root of a checkout of the repository that delivery.argo_cd.repo names"
 
 
 def write(source: str, folder: Path) -> int:
-    """Write the tree into a checkout. The overlay is made once; files of ours that are no longer rendered are removed."""
-    spec, layout, made = _made(source)
+    """Write the tree into a checkout. An existing overlay is kept; bringup's files that are no longer rendered are removed."""
+    spec, layout, tree = _made(source)
     if folder.exists() and not folder.is_dir():
         raise NoFolder(f"{folder} is no folder")
-    found = _read(folder, layout)
-    kept = layout.has_overlay(found)
-    wanted = {path: text for path, text in made.items() if not (kept and path.startswith(f"{layout.overlay}/"))}
-    changed = [path for path, text in wanted.items() if found.get(path) != text]
-    gone = [one.path for one in drift.differences(layout, made, found) if one.what == "extra"]
+    present = _read(folder, layout)
+    has_overlay = layout.has_overlay(present)
+    wanted = {path: text for path, text in tree.items() if not (has_overlay and path.startswith(f"{layout.overlay}/"))}
+    changed = [path for path, text in wanted.items() if present.get(path) != text]
+    extra = [difference.path for difference in drift.differences(layout, tree, present) if difference.what == "extra"]
+    # refuse before the first write, so that no tree is left half written
     for path in changed:
         _refuse_others(folder, path)
     for path in changed:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(wanted[path], encoding="utf-8")
-    for path in gone:
+    for path in extra:
         (folder / path).unlink()
         _drop_empty(folder / path, folder / layout.home)
-    output.lines(f"removed {path}: {spec.name} no longer renders it" for path in gone)
-    left = f"; {layout.overlay} is left as it is" if kept else ""
-    output.lines([f"wrote {output.count(len(changed), 'file')} of {len(made)} to {folder / layout.path}{left}"])
-    output.lines(_notes(layout, {**found, **made}))
+    output.lines(f"removed {path}: {spec.name} no longer renders it" for path in extra)
+    overlay_note = f"; {layout.overlay} is left as it is" if has_overlay else ""
+    output.lines([f"wrote {output.count(len(changed), 'file')} of {len(tree)} to {folder / layout.path}{overlay_note}"])
+    output.lines(_notes(layout, {**present, **tree}))
     return ExitCode.OK
 
 
 def check(source: str, folder: Path) -> int:
-    """Compare a checkout with the tree: 0 without drift, 65 with each file that differs."""
-    _, layout, made = _made(source)
+    """Compare a checkout with the tree: return 0 without drift, or print each file that differs and return 65."""
+    _, layout, tree = _made(source)
     if not folder.is_dir():
         raise NoFolder(f"{folder} is no folder")
-    found = _read(folder, layout)
-    differing = drift.differences(layout, made, found)
-    left = [f"note: {sentence}" for sentence in drift.left_to_others(layout, made, found)]
-    output.lines([*map(str, differing), *left, *_notes(layout, {**found, **made})])
+    present = _read(folder, layout)
+    differing = drift.differences(layout, tree, present)
+    shared_notes = [f"note: {sentence}" for sentence in drift.shared_file_notes(layout, tree, present)]
+    output.lines([*map(str, differing), *shared_notes, *_notes(layout, {**present, **tree})])
     if not differing:
-        output.lines([f"no drift: {folder / layout.path} is what {source} renders ({output.count(len(made), 'file')})"])
+        output.lines([f"no drift: {folder / layout.path} is what {source} renders ({output.count(len(tree), 'file')})"])
         return ExitCode.OK
-    wrong = output.count(len(differing), "file")
-    output.error(f"drift: {wrong} below {folder} differ from {source}", f"bringup render {source} --gitops {folder}, and commit it")
+    count = output.count(len(differing), "file")
+    output.error(f"drift: {count} below {folder} differ from {source}", f"bringup render {source} --gitops {folder}, and commit it")
     return ExitCode.GATE_FAILED
 
 
 def _made(source: str) -> tuple[ClusterSpec, Layout, Mapping[str, str]]:
-    """The spec of a source, its layout and its tree. Raises NothingToDeliver, or SpecErrors for a breach of a rule."""
+    """Return the spec of a source, its layout and its tree. Raises NothingToDeliver, or SpecErrors for a breach of a rule."""
     spec = sources.read(source)[1]
     if spec.delivery.argo_cd is None:
         raise NothingToDeliver(f"{spec.name} is not delivered by Argo CD, so there is no tree to render")
     known = catalog.load()
     catalog.require(spec, known)
-    return spec, Layout.of(spec), tree(spec, catalog.resolve(spec, known))
+    return spec, Layout.of(spec), render_tree(spec, catalog.resolve(spec, known))
 
 
 def _read(folder: Path, layout: Layout) -> dict[str, str]:
-    """The files that concern us: those of all environments, and the common ones. What is no text is shown as such; what lies
-    behind a linked folder is not there, as for Git."""
+    """Return bringup's files in a checkout: those of all environments, and the common ones.
+
+    Binary files are decoded with replacement. Files behind a linked folder are left out, as Git does.
+    """
     if any((folder / path).is_symlink() for path in _upwards(layout.environments)):
         return {}
     below = (folder / layout.environments).rglob("*")
@@ -88,19 +91,19 @@ def _read(folder: Path, layout: Layout) -> dict[str, str]:
 
 
 def _text(path: Path) -> str:
-    """What Git would keep of it: of a link its target."""
+    """Return a file's content as Git keeps it: for a link, its target."""
     return f"a link to {path.readlink()}" if path.is_symlink() else path.read_bytes().decode(errors="replace")
 
 
 def _upwards(path: str) -> list[str]:
-    """The path and all folders above it, the outermost first, up to the checkout's root."""
+    """Return the path and all folders above it up to the checkout's root, the outermost first."""
     parts = path.split("/")
     return ["/".join(parts[: count + 1]) for count in range(len(parts))]
 
 
 def _refuse_others(folder: Path, path: str) -> None:
-    """Raises NoFolder where a file cannot be written, or would land outside the checkout. The checkout itself may be a link."""
-    *above, itself = (folder / one for one in _upwards(path))
+    """Raise NoFolder if a file cannot be written, or would land outside the checkout. The checkout itself may be a link."""
+    *above, itself = (folder / part for part in _upwards(path))
     for parent in above:
         if parent.is_symlink():
             raise NoFolder(f"{parent} is a link, and nothing is written through it")
@@ -119,5 +122,7 @@ def _drop_empty(path: Path, home: Path) -> None:
 
 
 def _notes(layout: Layout, files: Mapping[str, str]) -> list[str]:
-    """Environments should differ by values, revision and name; where they differ in more, it may be meant, so it is only told."""
-    return [f"note: environments differ in more than values: {sentence}" for sentence in drift.unlike(layout, files)]
+    """Return notes on environments that differ by more than values, revision and name: this may be intended, so it is no error."""
+    return [
+        f"note: environments differ in more than values: {sentence}" for sentence in drift.environment_differences(layout, files)
+    ]

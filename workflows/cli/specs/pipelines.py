@@ -1,4 +1,4 @@
-"""The pipelines that commands start: how each reads its spec, what plan it makes of it, and what renders that plan."""
+"""The pipelines that commands start: each reads its spec, plans it, and renders that plan."""
 
 from __future__ import annotations
 
@@ -13,32 +13,34 @@ from steps.contract.operation import Operation
 from steps.contract.revision import Source
 
 if TYPE_CHECKING:
-    from workflows.images.nodes.resolve import Resolved
+    from workflows.nodeimage.recipe_resolution import Resolved
     from workflows.plan.model import Plan
     from workflows.render.steps import Settings
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What a command asks of a run beside its spec."""
+    """The options of a run beside its spec."""
 
     reuse: str = "none"
     only: tuple[str, ...] = ()
     until: str = ""
     operation: Operation = WHOLE
     again: bool = False
-    """Publish also what a rollback left."""
+    """Publish even a version that was rolled back."""
     source: Source | None = None
-    """Where the spec came from, where its folder is no work tree of Git; else Git is asked."""
+    """The spec's Git source if its folder is no work tree; otherwise Git is asked."""
     supersede: bool = False
-    """End what goes on of the same spec, once nothing but the start of this run is missing."""
+    """End unfinished runs of the same spec, once nothing but the start of this run is missing."""
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """`read` finds and loads the spec of an argument, `plan` makes a plan of it, `build` renders that to a WorkflowTemplate (whose
-    module takes longer to import than what most commands do). `ended` gives what a command ends with after a run of that name and
-    exit code.
+    """A pipeline's functions.
+
+    `read` finds and loads the spec of an argument, `plan` plans it, `build` renders the plan to a WorkflowTemplate. `ended` maps a
+    run's name and exit code to the command's exit code. `build` imports its module when it is called, because that takes longer
+    than most commands.
 
     A loaded spec has name, owner, revision, approvals, schedule and secrets, whichever pipeline it is for.
     """
@@ -71,9 +73,9 @@ def _read_image(spec: str) -> tuple[Path, Any]:
 
 def _plan_image(path: Path, loaded: Any, wish: Wish) -> Plan:
     from workflows.cli.images import specs as image_specs
-    from workflows.images.nodes import resolve
+    from workflows.nodeimage import recipe_resolution
 
-    return _plan_resolved(path, loaded, wish, resolve.resolve(image_specs.asked(path, loaded)))
+    return _plan_resolved(path, loaded, wish, recipe_resolution.resolve(image_specs.asked(path, loaded)))
 
 
 def _plan_resolved(path: Path, loaded: Any, wish: Wish, found: Resolved) -> Plan:
@@ -81,7 +83,7 @@ def _plan_resolved(path: Path, loaded: Any, wish: Wish, found: Resolved) -> Plan
 
     from workflows.cli.images import recipe_origins, starting
     from workflows.cli.images import specs as image_specs
-    from workflows.plan.images import compile_image
+    from workflows.nodeimage.image_plan import compile_image
 
     origin = recipe_origins.of(path, image_specs.asked(path, loaded), wish.source)
     recipe = msgspec.structs.replace(found.recipe, origin=origin)
@@ -102,7 +104,7 @@ def _build_image(plan: Plan, settings: Settings) -> Any:
 
 
 def _ended_image(run: str, code: int) -> int:
-    """A build changes nothing that a second one would find half changed: where it may succeed when tried again, CI is told so."""
+    """Return exit code 75 for a failed build that may pass when retried: a build leaves nothing half changed."""
     from workflows.cli.runs import trying_again
 
     return ExitCode.TEMPORARY if code == ExitCode.GATE_FAILED and trying_again.may_pass(run) else code
@@ -113,7 +115,9 @@ IMAGE = Pipeline(_read_image, _plan_image, _build_image, _ended_image)
 
 
 def of_image(path: Path, loaded: Any, found: Resolved) -> Pipeline:
-    """That of an image whose spec was read and whose recipe was resolved already: what was checked is what is planned."""
+    """Return the pipeline of an image whose spec was read and whose recipe was resolved already, so that both are not read
+    twice.
+    """
 
     def plan(path: Path, loaded: Any, wish: Wish) -> Plan:
         return _plan_resolved(path, loaded, wish, found)

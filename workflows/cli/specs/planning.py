@@ -1,4 +1,4 @@
-"""How a plan, or what differs between two, is printed in each form."""
+"""Printing of a plan, or of the difference of two plans, in each output form."""
 
 from collections.abc import Sequence
 
@@ -15,36 +15,40 @@ from workflows.plan.model import Plan
 
 
 def made(source: str, only: Sequence[str], until: str, operation: Operation = BRINGUP) -> Plan:
-    """The plan of a spec argument. Raises NoSpec, SpecErrors, PlanError; BadParameter for what its pipeline has not."""
+    """Return the plan of a spec argument. Raises NoSpec, SpecErrors, PlanError; BadParameter for options that do not apply
+    to it.
+    """
     return kinds.planned(source, only, until, operation)
 
 
 def show_plan(plan: Plan, form: str) -> None:
-    """The whole plan."""
+    """Print the whole plan."""
     if form == "tree":
         output.lines([*show.tree(plan), *show.warnings(plan)])
     elif form == "table":
         target = "" if show.is_targetless(plan) else f", target {plan.target_uid or 'not known yet'}"
         identity = f"{plan.name}, owner {plan.owner}, revision {plan.revision}{target}"
         others = "; the other hosts are only read" if any(host.untouched for host in plan.hosts) else ""
-        doing = [f"operation {said}{others}"] if (said := show.operation(plan)) else []
-        output.lines([f"plan {plan.digest}", identity, *doing, ""])
+        operation_lines = [f"operation {operation_text}{others}"] if (operation_text := show.operation(plan)) else []
+        output.lines([f"plan {plan.digest}", identity, *operation_lines, ""])
         output.table(show.COLUMNS, show.rows(plan))
         output.lines(["", *show.releases(plan)] if plan.releases else [])
-        output.lines(["", *told] if (told := show.started(plan)) else [])
-        output.lines(["", *told] if (told := show.warnings(plan)) else [])
+        output.lines(["", *text_lines] if (text_lines := show.started(plan)) else [])
+        output.lines(["", *text_lines] if (text_lines := show.warnings(plan)) else [])
         output.lines(quarantining.reminder(plan.name, (host.name for host in plan.hosts)))
     else:
         output.data(show.to_data(plan) | show.starts(plan) | {"issues": show.issues(plan)}, Format(form))
 
 
 def show_difference(before: Plan, after: Plan, form: str) -> None:
-    """Only what differs: lines for a person, each with old and new value; for scripts every value, whole. Raises BadParameter for
-    plans of two pipelines."""
+    """Print the differences: lines with old and new value for a person, every value in full for scripts.
+
+    Raises BadParameter for plans of two pipelines.
+    """
     if show.is_targetless(before) != show.is_targetless(after):
         raise typer.BadParameter(f"{before.name} and {after.name} are a cluster and an image: they have nothing to compare")
     if form in ("table", "tree"):
         output.lines(diff.differences(before, after) or ["no difference"])
     else:
-        found = msgspec.to_builtins(diff.changes(before, after))
-        output.data({"before": before.digest, "after": after.digest, "differences": found}, Format(form))
+        changes = msgspec.to_builtins(diff.changes(before, after))
+        output.data({"before": before.digest, "after": after.digest, "differences": changes}, Format(form))

@@ -1,11 +1,11 @@
-"""What a command's SPEC argument may be: a file, or the name of an example."""
+"""The SPEC argument of a command: a file, or the name of an example."""
 
 from pathlib import Path
 
 from workflows import examples
 from workflows.spec import ClusterSpec, SpecError, SpecErrors, load
 from workflows.spec.loading import read as read_document
-from workflows.spec.problems import line_of
+from workflows.spec.validation_errors import line_of
 
 _OTHERS = {
     "Image": ("the spec of a node image", "`bringup image build {path}` takes it"),
@@ -13,11 +13,11 @@ _OTHERS = {
     "Factory": ("the spec of a factory", "`bringup init` writes one of a cluster"),
     "Stack": ("the spec of a software stack", "`bringup init` writes one of a cluster"),
 }
-"""Kinds of other files that are given where the spec of a cluster is wanted: what they are, and who takes them."""
+"""Other kinds of files given in place of a cluster's spec: their description, and the command that takes them."""
 
 
 class NoSpec(ValueError):
-    """Neither a file nor an example."""
+    """Error for an argument that is neither a file nor an example."""
 
     def __init__(self, message: str, *, hint: str = "give the path of a spec, or write one with `bringup init`") -> None:
         super().__init__(message)
@@ -25,9 +25,9 @@ class NoSpec(ValueError):
 
 
 def find(source: str) -> Path:
-    """The file of a spec argument. Raises NoSpec naming the examples."""
+    """Return the file of a spec argument. Raises NoSpec, which lists the examples."""
     path = Path(source)
-    if source in examples.names() and not path.is_file():  # a folder of that name is no spec
+    if source in examples.names() and not path.is_file():  # a folder with the name of an example does not hide the example
         return examples.path(source)
     if path.exists():
         return path
@@ -35,13 +35,13 @@ def find(source: str) -> Path:
 
 
 def beside(source: str) -> Path:
-    """Where the relative paths of a spec begin: in its folder; here, for an example and for what comes through a pipe."""
+    """Return the folder that a spec's relative paths start from: its own, or the working directory for examples and pipes."""
     path = Path(source)
     return path.absolute().parent if path.is_file() else Path.cwd()
 
 
 def read(source: str) -> tuple[Path, ClusterSpec]:
-    """The file and the loaded spec. Raises NoSpec; SpecErrors, which is one error for a file of another kind."""
+    """Return the file and the loaded spec. Raises NoSpec, and SpecErrors (a single error for a file of another kind)."""
     path = find(source)
     try:
         return path, load(path)
@@ -51,24 +51,26 @@ def read(source: str) -> tuple[Path, ClusterSpec]:
 
 
 def _refuse_others(path: Path) -> None:
-    """Raise SpecErrors for a file that says to be of another kind. A pipe is not read twice."""
+    """Raise SpecErrors for a file that states another kind. A pipe is not read twice."""
     if not path.is_file():
         return
     name, document = read_document(path)
     kind = document.data.get("kind") if isinstance(document.data, dict) else None
     if isinstance(kind, str) and kind in _OTHERS:
-        what, fix = _OTHERS[kind]
-        error = SpecError("kind", f"this is {what}, and none of a cluster", fix.format(path=path), kind, line_of("kind", document))
+        description, fix = _OTHERS[kind]
+        error = SpecError(
+            "kind", f"this is {description}, and none of a cluster", fix.format(path=path), kind, line_of("kind", document)
+        )
         raise SpecErrors(name, [error])
 
 
 def find_image(source: str) -> Path:
-    """The file of an image spec, or a shipped example of one. Raises NoSpec."""
+    """Return the file of an image spec. Raises NoSpec, which lists the shipped recipes."""
     path = Path(source)
     if path.exists():
         return path
-    from workflows.images.nodes import shipped
+    from workflows.nodeimage import recipe_files
 
-    recipes = ", ".join(shipped.names())
+    recipes = ", ".join(recipe_files.shipped_names())
     hint = "give the path of an image spec, or write one with `bringup init --image`"
     raise NoSpec(f"{source!r} is neither a file nor a shipped recipe ({recipes})", hint=hint)

@@ -1,1 +1,1 @@
-"""The Argo engine: a real Argo Workflows runs the rendered manifest; this room submits, follows and answers over the plain API."""
+"""The Argo engine: submits a run to Argo Workflows, then follows, answers and cancels it over the Kubernetes API."""

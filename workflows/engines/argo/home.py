@@ -1,4 +1,4 @@
-"""The home cluster: one kubeconfig, one namespace; credentials that were refused are read again, since they may be renewed."""
+"""The home cluster: one kubeconfig, one namespace, and requests that renew refused credentials."""
 
 import os
 import shlex
@@ -12,8 +12,8 @@ from steps.clients.kube import client, kubeconfig
 from steps.clients.kube.api import ApiError, Http
 from steps.clients.kube.client import Kube
 from steps.errors import Refused
-from workflows import places
-from workflows.engines.argo.objects import API, CLUSTER, PIPELINE, STARTS, Meta, Workflow
+from workflows import user_paths
+from workflows.engines.argo.workflow_objects import API, CLUSTER, PIPELINE, STARTS, ResourceMeta, Workflow
 
 T = TypeVar("T")
 DEFAULT_NAMESPACE = "bringup"
@@ -21,7 +21,7 @@ Object = dict[str, Any]
 
 
 class NoHomeCluster(ValueError):
-    """Nothing says where Argo Workflows run."""
+    """Neither the command line nor the environment names the cluster that runs Argo Workflows."""
 
     hint = "name the home cluster's kubeconfig with --home-kubeconfig, or set KUBECONFIG"
 
@@ -33,39 +33,43 @@ class NoWorkflow(ValueError):
 
 
 class WorkflowGone(NoWorkflow):
-    """There is none of that name, or not any more."""
+    """The Workflow never existed or was deleted."""
 
 
 class NotOurs(NoWorkflow):
-    """The Workflow, or what its run was made from, is not what bringup submits."""
+    """The Workflow, or the WorkflowTemplate that it was made from, was not submitted by bringup."""
 
     hint = "runs of bringup: kubectl get workflows -l bringup/pipeline, in the namespace that --namespace names"
 
 
-class OnlyStarts(NotOurs):
-    """The Workflow is one of a schedule, which reads a repository and starts a run: it has no stages and no evidence."""
+class StarterWorkflow(NotOurs):
+    """The Workflow was created by a schedule: it reads a repository and starts a run, so it has neither stages nor evidence."""
 
     def __init__(self, workflow: Workflow) -> None:
         name, of = workflow.metadata.name, workflow.metadata.labels.get(CLUSTER, "")
-        super().__init__(f"Workflow {name} is no run: it starts those of {of}, and {workflow.status.phase or 'has not begun'}")
-        self.hint = f"what it said: bringup logs --run {name}; what it started: bringup schedule show {of}"
+        phase = workflow.status.phase or "not begun"
+        super().__init__(f"Workflow {name} is not a run: a schedule of {of} created it to start one (phase: {phase})")
+        self.hint = f"read its log with `bringup logs --run {name}`, find its run with `bringup schedule show {of}`"
 
 
 class NoTemplate(NoWorkflow):
-    """What a run was made from was deleted from home."""
+    """The WorkflowTemplate or ConfigMap that a run was made from was deleted from the home cluster."""
 
-    hint = "what the same spec renders to has the same name: apply what `bringup render SPEC --out FOLDER` writes, then try again"
-
-
-class Named(Struct, frozen=True):
-    """Any object of home, as far as it has a name."""
-
-    metadata: Meta
+    hint = "render the same spec again with `bringup render SPEC --out FOLDER`, apply the result, then try again"
 
 
-class Where(Struct, frozen=True, kw_only=True):
-    """Which home cluster: a kubeconfig (a file, or several as `KUBECONFIG` lists them; empty: the one whose pod this is), a context
-    in it (empty: the current one), and the namespace of the runs."""
+class NamedObject(Struct, frozen=True):
+    """Any object of the home cluster, reduced to its metadata."""
+
+    metadata: ResourceMeta
+
+
+class HomeAddress(Struct, frozen=True, kw_only=True):
+    """The address of a home cluster: kubeconfig, context, and the namespace of the runs.
+
+    `kubeconfig` is one file, or several as the variable KUBECONFIG lists them; empty inside a pod of the home cluster. An empty
+    `context` means the current one.
+    """
 
     kubeconfig: str
     context: str = ""
@@ -73,43 +77,43 @@ class Where(Struct, frozen=True, kw_only=True):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files of its kubeconfig."""
+        """Return the files of the kubeconfig."""
         return _files(self.kubeconfig)
 
     @property
     def options(self) -> str:
-        """What finds it on a command line, also where this machine remembers nothing of a run."""
-        told = {"--home-kubeconfig": self.kubeconfig, "--home-context": self.context, "--namespace": self.namespace}
-        return " ".join(f"{name} {shlex.quote(value)}" for name, value in told.items() if value)
+        """Return the command line options that select this home cluster on a machine that does not know the run."""
+        options = {"--home-kubeconfig": self.kubeconfig, "--home-context": self.context, "--namespace": self.namespace}
+        return " ".join(f"{name} {shlex.quote(value)}" for name, value in options.items() if value)
 
 
-def chosen(given: str, context: str, namespace: str, environ: Mapping[str, str]) -> Where:
-    """The home cluster that the command line names, else the environment's, else that of the pod. Raises NoHomeCluster."""
-    listed = given or environ.get("KUBECONFIG", "")
-    if not listed and environ.get("HOME"):
+def choose_home(option: str, context: str, namespace: str, environ: Mapping[str, str]) -> HomeAddress:
+    """Return the home cluster named by the command line, else by the environment, else the pod's own. Raises NoHomeCluster."""
+    files_listed = option or environ.get("KUBECONFIG", "")
+    if not files_listed and environ.get("HOME"):
         usual = Path(environ["HOME"]) / ".kube/config"
-        listed = str(usual) if usual.exists() else ""
-    if not listed and kubeconfig.is_in_cluster(environ):
-        return Where(kubeconfig="", namespace=namespace or DEFAULT_NAMESPACE)
-    if not listed:
+        files_listed = str(usual) if usual.exists() else ""
+    if not files_listed and kubeconfig.is_in_cluster(environ):
+        return HomeAddress(kubeconfig="", namespace=namespace or DEFAULT_NAMESPACE)
+    if not files_listed:
         raise NoHomeCluster("no kubeconfig of the home cluster is given")
-    files = _files(listed)
+    files = _files(files_listed)
     if not files:
-        raise NoHomeCluster(f"{'--home-kubeconfig' if given else 'KUBECONFIG'} is {listed!r}, which names no file")
-    there = [file for file in files if file.exists()] or files[:1]
-    return Where(kubeconfig=os.pathsep.join(map(str, there)), context=context, namespace=namespace or DEFAULT_NAMESPACE)
+        raise NoHomeCluster(f"{'--home-kubeconfig' if option else 'KUBECONFIG'} is {files_listed!r}, which names no file")
+    existing = [file for file in files if file.exists()] or files[:1]
+    return HomeAddress(kubeconfig=os.pathsep.join(map(str, existing)), context=context, namespace=namespace or DEFAULT_NAMESPACE)
 
 
 def _files(listed: str) -> tuple[Path, ...]:
-    """One file, or several as `KUBECONFIG` lists them."""
-    names = [listed] if places.expanded(listed).exists() else [name for name in listed.split(os.pathsep) if name]
-    return tuple(places.expanded(name).absolute() for name in names)
+    """Split a list of kubeconfig files as the variable KUBECONFIG holds it; a name that exists as a whole is one file."""
+    names = [listed] if user_paths.expand_home(listed).exists() else [name for name in listed.split(os.pathsep) if name]
+    return tuple(user_paths.expand_home(name).absolute() for name in names)
 
 
 class Home:
-    """Requests to the home cluster. Not for several threads at once."""
+    """A client of the home cluster. Not safe for use by several threads at once."""
 
-    def __init__(self, where: Where) -> None:
+    def __init__(self, where: HomeAddress) -> None:
         self.where = where
         self.namespace = where.namespace
         self.access = self._read()
@@ -125,7 +129,7 @@ class Home:
         self._http = Http(self.access)
 
     def renew(self) -> bool:
-        """Read the kubeconfig again; whether it says something new now."""
+        """Read the kubeconfig again and return True if it changed."""
         fresh = self._read()
         if fresh == self.access:
             return False
@@ -134,7 +138,7 @@ class Home:
         return True
 
     def ask(self, question: Callable[[Kube], T]) -> T:
-        """One use of the client; once more with renewed credentials when they were refused."""
+        """Call `question` with the client; if the credentials were refused, call it once more with renewed ones."""
         try:
             return question(self._kube)
         except Refused:
@@ -143,7 +147,7 @@ class Home:
             return question(self._kube)
 
     def fetch(self, path: str, query: dict[str, str] | None = None) -> bytes:
-        """The body of a GET, whole."""
+        """Return the body of a GET."""
         try:
             return self._http.request("GET", path, query=query)
         except Refused:
@@ -154,19 +158,19 @@ class Home:
     # --- paths and objects --------------------------------------------------------------------------------------------
 
     def core(self, kind: str, name: str = "", namespace: str = "") -> str:
-        """Path of core objects in our namespace: `core("pods", NAME)`."""
+        """Return the path of core objects in the namespace of the runs, as in `core("pods", NAME)`."""
         return f"/api/v1/namespaces/{namespace or self.namespace}/{kind}{f'/{name}' if name else ''}"
 
     def workflows(self, name: str = "") -> str:
-        """Path of Workflows in our namespace."""
+        """Return the path of the Workflows in the namespace of the runs, or of one of them."""
         return f"/apis/{API}/namespaces/{self.namespace}/workflows{f'/{name}' if name else ''}"
 
     def workflow(self, name: str) -> Workflow:
-        """One Workflow. Raises WorkflowGone, Garbled, NotUnderstood."""
-        return decoded(self.raw_workflow(name))
+        """Return a Workflow. Raises WorkflowGone, Garbled, NotUnderstood."""
+        return decode_workflow(self.raw_workflow(name))
 
     def raw_workflow(self, name: str) -> bytes:
-        """One Workflow as the API server sends it. Raises WorkflowGone."""
+        """Return a Workflow as the bytes that the API server sends. Raises WorkflowGone."""
         try:
             return self.fetch(self.workflows(name))
         except ApiError as error:
@@ -175,42 +179,44 @@ class Home:
             raise
 
     def check_ours(self, workflow: Workflow) -> None:
-        """Raise NotOurs for a Workflow that was not made from a WorkflowTemplate, OnlyStarts for one of a schedule."""
+        """Raise NotOurs for a Workflow that was not made from a WorkflowTemplate, OnlyStarts for one that a schedule created."""
         if STARTS in workflow.metadata.labels:
-            raise OnlyStarts(workflow)
+            raise StarterWorkflow(workflow)
         if not workflow.template:
             raise NotOurs(f"{self._not_ours(workflow)}: it has no WorkflowTemplate")
 
     def made_from(self, workflow: Workflow) -> Object:
-        """The spec of the WorkflowTemplate that a run of ours was made from, as plain data. Raises NotOurs, NoTemplate."""
+        """Return the spec of the WorkflowTemplate that a run was made from, as plain data. Raises NotOurs, NoTemplate."""
         self.check_ours(workflow)
         template = self.template(workflow.template)
         if PIPELINE not in (template["metadata"].get("labels") or {}):
-            raise NotOurs(f"{self._not_ours(workflow)}: its WorkflowTemplate {workflow.template} is none of bringup")
+            raise NotOurs(f"{self._not_ours(workflow)}: its WorkflowTemplate {workflow.template} does not belong to bringup")
         spec: Object = template["spec"]
         return spec
 
     def _not_ours(self, workflow: Workflow) -> str:
-        return f"Workflow {workflow.metadata.name} in namespace {self.namespace} is no run of ours"
+        return f"Workflow {workflow.metadata.name} in namespace {self.namespace} is not a run of bringup"
 
     def template(self, name: str) -> Object:
-        """A WorkflowTemplate as plain data. Raises NoTemplate."""
-        found = self.ask(lambda kube: kube.get(f"/apis/{API}/namespaces/{self.namespace}/workflowtemplates/{name}", dict[str, Any]))
-        if found is None:
+        """Return a WorkflowTemplate as plain data. Raises NoTemplate."""
+        template = self.ask(
+            lambda kube: kube.get(f"/apis/{API}/namespaces/{self.namespace}/workflowtemplates/{name}", dict[str, Any])
+        )
+        if template is None:
             raise NoTemplate(f"namespace {self.namespace} of the home cluster has no WorkflowTemplate {name} any more")
-        return found
+        return template
 
-    def templates(self) -> list[Meta]:
-        """The WorkflowTemplates of ours, in the order in which they were made. Raises Refused."""
+    def templates(self) -> list[ResourceMeta]:
+        """Return the metadata of bringup's WorkflowTemplates, the oldest first. Raises Refused."""
         path = f"/apis/{API}/namespaces/{self.namespace}/workflowtemplates"
-        every = self.ask(lambda kube: kube.list(path, Named, labels=PIPELINE)) or ()
-        return sorted((one.metadata for one in every), key=lambda meta: (meta.creation_timestamp, meta.name))
+        templates = self.ask(lambda kube: kube.list(path, NamedObject, labels=PIPELINE)) or ()
+        return sorted((template.metadata for template in templates), key=lambda meta: (meta.creation_timestamp, meta.name))
 
     def newest_template(self) -> str:
-        """Name of the one that was made last; empty where there is none. Raises Refused."""
+        """Return the name of bringup's newest WorkflowTemplate, or "" if there is none. Raises Refused."""
         return next((meta.name for meta in reversed(self.templates())), "")
 
 
-def decoded(data: bytes) -> Workflow:
-    """A Workflow from its JSON. Raises Garbled for what is no JSON, NotUnderstood for JSON of another form."""
+def decode_workflow(data: bytes) -> Workflow:
+    """Decode a Workflow. Raises Garbled for data that is not JSON, NotUnderstood for JSON of another shape."""
     return client.decoded("reading a Workflow", data, Workflow)

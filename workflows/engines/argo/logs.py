@@ -1,4 +1,4 @@
-"""Logs of a run's tasks: from their pods while those are there, from the store once they are gone."""
+"""Logs of a run's tasks: from their pods while these exist, from the run store afterwards."""
 
 import re
 from dataclasses import dataclass, field
@@ -7,53 +7,56 @@ from steps.clients.kube.api import ApiError
 from steps.clients.store import Store
 from steps.contract import log
 from steps.errors import Refused, StepError, Temporary
-from workflows.engines.argo import pull, watchdog
+from workflows.engines.argo import pull, run_pods
 from workflows.engines.argo.home import Home
-from workflows.engines.argo.last_words import MAIN
-from workflows.engines.argo.objects import Workflow, node_status
-from workflows.engines.argo.watchdog import Pod
+from workflows.engines.argo.run_pods import MAIN, RunPod
+from workflows.engines.argo.workflow_objects import Workflow, node_status
 from workflows.engines.folders import RunFolder
 
 
 def logs(home: Home, workflow: Workflow, folder: RunFolder, wanted: str) -> list[tuple[str, str]]:
-    """(node or key, text) in the order in which tasks started, each text once; `wanted` is a part of STAGE.TASK.
+    """Return pairs of node (or store key) and text in the order in which tasks started, each text once.
 
-    The store is read by a pod where a task's own pod is gone, or its log cannot be had now. Raises ErrandFailed, Damaged,
-    Unreachable where nothing at all can be read.
+    `wanted` is a part of STAGE.TASK. The store is read only if a task's pod is gone or its log cannot be read now. Raises
+    HelperPodFailed, Damaged or Unreachable if nothing at all can be read.
     """
     nodes, reader = workflow.nodes(), _Reader(home)
-    there = watchdog.pods(home, workflow.metadata.name)
-    found, stored, gone = list[tuple[str, str]](), set[str](), workflow.status.phase == pull.GONE
-    for node in sorted((node_status(one, nodes) for one in nodes.values() if one.type == "Pod"), key=lambda node: node.started):
+    pods_by_node = run_pods.pods(home, workflow.metadata.name)
+    texts, stored, gone = list[tuple[str, str]](), set[str](), workflow.status.phase == pull.GONE
+    for node in sorted(
+        (node_status(candidate, nodes) for candidate in nodes.values() if candidate.type == "Pod"), key=lambda node: node.started
+    ):
         if not is_wanted(node.template, wanted):
             continue
-        pod = there.get(node.path)
+        pod = pods_by_node.get(node.path)
         text = reader.text(pod) if pod else None
         if text is None:
             gone = gone or node.phase not in ("", "Pending")
             if pod and (why := reader.lost.get(pod.metadata.name)):
-                found.append((node.path, f"(its pod's log cannot be read now: {why})"))
+                texts.append((node.path, f"(its pod's log cannot be read now: {why})"))
             continue
         stored |= set(log.KEPT.findall(text))
-        found.append((node.path, log.KEPT.sub("", text).rstrip() or "(it said nothing)"))
+        texts.append((node.path, log.KEPT.sub("", text).rstrip() or "(it said nothing)"))
     if gone:
-        found += _from_store(home, workflow, folder, wanted, stored, alone=len(found) == len(reader.lost))
-    return found
+        texts += _from_store(home, workflow, folder, wanted, stored, alone=len(texts) == len(reader.lost))
+    return texts
 
 
-def of_start(home: Home, workflow: Workflow) -> list[tuple[str, str]]:
-    """The same of a Workflow that only starts a run, of which nothing is in a store: once its pod is gone, how it ended."""
+def starter_logs(home: Home, workflow: Workflow) -> list[tuple[str, str]]:
+    """Return the logs of a Workflow that only starts a run; for a pod that is gone, how it ended (nothing is in the store)."""
     nodes, reader = workflow.nodes(), _Reader(home)
-    there = watchdog.pods(home, workflow.metadata.name)
-    every = sorted((node_status(one, nodes) for one in nodes.values() if one.type == "Pod"), key=lambda node: node.started)
-    said = [(node, reader.text(there[node.path]) if node.path in there else None) for node in every]
-    return [(node.path, text or f"(its log is gone; it ended as {node.phase} {node.message})") for node, text in said]
+    pods_by_node = run_pods.pods(home, workflow.metadata.name)
+    pod_nodes = sorted(
+        (node_status(candidate, nodes) for candidate in nodes.values() if candidate.type == "Pod"), key=lambda node: node.started
+    )
+    texts = [(node, reader.text(pods_by_node[node.path]) if node.path in pods_by_node else None) for node in pod_nodes]
+    return [(node.path, text or f"(its log is gone; it ended as {node.phase} {node.message})") for node, text in texts]
 
 
 def _from_store(
     home: Home, workflow: Workflow, folder: RunFolder, wanted: str, shown: set[str], *, alone: bool
 ) -> list[tuple[str, str]]:
-    """What the store has beside what is shown. That it cannot be read is an error only where nothing else is shown."""
+    """Return the stored logs that are not in `shown`. An unreadable store is an error only if nothing else is shown (`alone`)."""
     try:
         pull.pull(home, workflow, folder)
     except StepError as error:
@@ -64,26 +67,28 @@ def _from_store(
 
 
 ARGOS = re.compile(r"^time=\S+ level=\w+ msg=.* argo=true(?: .*)?(?:\n|\Z)|^Error: exit status \d+\n?\Z", re.MULTILINE)
-"""What Argo's executor says among a container's own lines (workflow/executor/os-specific, cmd/argoexec). Its fields come in any
-order: what it waits for, and how the command ended, stand before or behind the one that tells it from others."""
+"""Lines of Argo's executor among a container's own (workflow/executor/os-specific and cmd/argoexec in Argo's source).
+
+Their fields come in any order, so `argo=true` may stand before or after the message.
+"""
 
 
 @dataclass
 class _Reader:
-    """Reads logs of pods. A kubelet that does not answer is asked once: each of its pods would wait as long again."""
+    """A reader of pod logs. A kubelet that does not answer is asked only once, since further requests would time out as well."""
 
     home: Home
     lost: dict[str, str] = field(default_factory=dict)
-    """By pod, why its log cannot be read now."""
+    """Reason why a pod's log cannot be read now, by pod."""
     _silent: dict[str, str] = field(default_factory=dict)
 
-    def text(self, pod: Pod) -> str | None:
-        """What a pod said; None where that is gone, not begun, not ours to read, or cannot be read now (see `lost`)."""
+    def text(self, pod: RunPod) -> str | None:
+        """Return the log of a pod; None if it is gone, not begun, forbidden, or cannot be read now (see `lost`)."""
         name, node = pod.metadata.name, pod.spec.node_name or pod.metadata.name
         if node not in self._silent:
             try:
-                said = self.home.fetch(f"{self.home.core('pods', name)}/log", {"container": MAIN}).decode(errors="replace")
-                return ARGOS.sub("", said)
+                log_text = self.home.fetch(f"{self.home.core('pods', name)}/log", {"container": MAIN}).decode(errors="replace")
+                return ARGOS.sub("", log_text)
             except (ApiError, Refused):
                 return None
             except Temporary as error:
@@ -93,7 +98,7 @@ class _Reader:
 
 
 def is_wanted(named: str, wanted: str) -> bool:
-    """Whether a template or `STAGE_TASK` is meant by a part of STAGE.TASK."""
+    """Return True if `wanted`, a part of STAGE.TASK, matches a template or a `STAGE_TASK`."""
     return wanted.replace(".", "_").replace("-", "_") in named.replace("-", "_")
 
 

@@ -1,60 +1,57 @@
-"""Where the stages of a run stand, as its nodes tell: pure; evidence says more once it has been read."""
+"""Status of each stage of a run on Argo, derived from the Workflow's nodes alone (pure; evidence from the store says more)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from steps.contract import last_word
+from steps.contract import last_word, shortcut
 from steps.contract import run as contract
-from steps.contract.stages import image_standing
-from workflows.engines.local.result import NodeStatus
+from steps.contract.shortcut import Shortcut
+from workflows.engines.local.result import RunNodeStatus
 from workflows.render import names
 
 JUDGE, VERDICT = "judge", "verdict"
-NOT_RUN, TO_COME, UNTOLD, SPARED = "not run", "to come", "inconclusive", "skipped"
+NOT_RUN, TO_COME, UNTOLD, SKIPPED = "not run", "to come", "inconclusive", "skipped"
 _BAD = ("fail", UNTOLD)
 _FAILED = ("Failed", "Error")
 
 
-def stages(ids: Iterable[str], nodes: Iterable[NodeStatus], run: str) -> list[dict[str, str]]:
-    """One row a stage, in running order: stage, status and reason, as `bringup status` prints them, or who tells the reason.
+def stages(ids: Iterable[str], nodes: Iterable[RunNodeStatus], run: str) -> list[dict[str, str]]:
+    """Return one row per stage in running order (stage, status, reason), as `bringup status` prints them.
 
-    Where the task before all stages failed it has a row before theirs.
+    A row for the task `open` comes first if that task failed.
     """
-    by_template: dict[str, list[NodeStatus]] = {}
+    by_template: dict[str, list[RunNodeStatus]] = {}
     for node in nodes:
         by_template.setdefault(node.template, []).append(node)
     opening = _opening(by_template.get(names.template(contract.STAGE, contract.OPEN), ()), run)
-    rows = [_stage(one, by_template, run, opened=not opening) for one in ids]
-    return [*opening, *(_spared(rows) if _is_unchanged(by_template) else rows)]
+    stage_ids = tuple(ids)
+    rows = [_stage(stage, by_template, run, opened=not opening) for stage in stage_ids]
+    for shortcut_taken in (candidate for candidate in shortcut.declared(stage_ids) if _is_taken(candidate, by_template)):
+        rows = [_row(row["stage"], SKIPPED, shortcut_taken.reason) if row["status"] == NOT_RUN else row for row in rows]
+    return [*opening, *rows]
 
 
-def _is_unchanged(nodes: Mapping[str, list[NodeStatus]]) -> bool:
-    """Whether an image build found its image published already, and left out all that comes after."""
-    asked = nodes.get(names.template(image_standing.ID, image_standing.TASK), ())
-    return any(node.outputs.get(image_standing.OUTPUT) == image_standing.CURRENT for node in asked)
+def _is_taken(declared: Shortcut, nodes: Mapping[str, list[RunNodeStatus]]) -> bool:
+    deciding = nodes.get(names.template(declared.stage, declared.task), ())
+    return any(node.outputs.get(declared.output) == declared.done for node in deciding)
 
 
-def _spared(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
-    told = "nothing changed: this image is published already"
-    return [_row(row["stage"], SPARED, told) if row["status"] == NOT_RUN else row for row in rows]
-
-
-def _opening(nodes: Sequence[NodeStatus], run: str) -> list[dict[str, str]]:
-    """A row where it failed for good: of attempts that are repeated the node above them tells the end."""
+def _opening(nodes: Sequence[RunNodeStatus], run: str) -> list[dict[str, str]]:
+    """Return a row for the task `open` if it failed for good: the Retry node above its attempts has ended."""
     pods = [node for node in nodes if node.type == "Pod"]
     whole = [node for node in nodes if node.type == "Retry"] or pods
     if not any(node.phase in _FAILED for node in whole):
         return []
     message = _last(pods or whole).message
-    said = last_word.of_node(message)
+    word = last_word.of_node(message)
     untold = f"{message}; why: bringup logs {contract.STAGE}.{contract.OPEN} --run {run}".removeprefix("; ")
-    return [_row(contract.OPEN, *((said.status, said.reason) if said else (UNTOLD, untold)))]
+    return [_row(contract.OPEN, *((word.status, word.reason) if word else (UNTOLD, untold)))]
 
 
-def _last(nodes: Iterable[NodeStatus]) -> NodeStatus:
+def _last(nodes: Iterable[RunNodeStatus]) -> RunNodeStatus:
     return max(nodes, key=lambda node: (node.started, node.path))
 
 
-def _stage(stage: str, nodes: Mapping[str, list[NodeStatus]], run: str, *, opened: bool) -> dict[str, str]:
+def _stage(stage: str, nodes: Mapping[str, list[RunNodeStatus]], run: str, *, opened: bool) -> dict[str, str]:
     judged = [node for node in nodes.get(names.template(stage, JUDGE), ()) if node.type == "Pod" and node.finished]
     whole = nodes.get(names.dashed(stage), [])
     if judged:
@@ -70,20 +67,20 @@ def _stage(stage: str, nodes: Mapping[str, list[NodeStatus]], run: str, *, opene
 
 
 def _reason(message: str, run: str) -> str:
-    """Why a judge ended with 65: its last word, where its pod could leave one."""
-    said = last_word.of_node(message)
-    return said.reason if said else f"{message}; why: bringup report {run}".removeprefix("; ")
+    """Return why a judge failed: its last word, or the command that shows the reason if its pod left none."""
+    word = last_word.of_node(message)
+    return word.reason if word else f"{message}; why: bringup report {run}".removeprefix("; ")
 
 
-def over(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
-    """The same rows of a run that has ended: what was to come does not run any more."""
+def ended_rows(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
+    """Return the rows of a run that has ended: stages that were still to come are marked as not run."""
     return [_row(row["stage"], NOT_RUN, row["reason"]) if row["status"] == TO_COME else row for row in rows]
 
 
-def explained(rows: Iterable[dict[str, str]], stored: Mapping[str, tuple[str, str]]) -> list[dict[str, str]]:
-    """The same rows, with the whole reason where `stored` has it (stage → status and reason of its verdict).
+def with_reasons(rows: Iterable[dict[str, str]], stored: Mapping[str, tuple[str, str]]) -> list[dict[str, str]]:
+    """Return the rows with the full reasons from the store (`stored` maps a stage to status and reason of its verdict).
 
-    What the store says of a stage that goes on, or ended otherwise by now, is of an earlier attempt.
+    A stored verdict that contradicts the node's status belongs to an earlier attempt and is not used.
     """
     return [_explained(row, stored.get(row["stage"])) for row in rows]
 

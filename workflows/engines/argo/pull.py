@@ -1,4 +1,4 @@
-"""Brings what the store of home has of a run to this machine, by short reader pods; every byte is checked against a digest."""
+"""Copy a run from the store of the home cluster to this machine by short reader pods; a digest proves that every byte arrived."""
 
 import base64
 import binascii
@@ -14,42 +14,42 @@ from msgspec import Struct
 
 from steps.clients.store import Store
 from steps.errors import Refused, Temporary
-from workflows.engines.argo import pods, read_store, remembered
+from workflows.engines.argo import helper_pods, run_memory, store_reader
 from workflows.engines.argo.home import Home, WorkflowGone
-from workflows.engines.argo.objects import Meta, Spec, Status, TemplateRef, Workflow
+from workflows.engines.argo.workflow_objects import ResourceMeta, SubmittedSpec, TemplateRef, Workflow, WorkflowStatus
 from workflows.engines.folders import RunFolder
 
 LIMIT = 4 << 20
-"""Compressed bytes a pod prints: as base64 well below the 10 MiB at which a kubelet rotates a log."""
+"""Compressed bytes that one pod prints; as base64 well below the 10 MiB at which a kubelet rotates a log."""
 
 MOST = 512 << 20
-"""Unpacked bytes of one pod's answer: a store is outside data until it is checked."""
+"""Largest unpacked size in bytes of one pod's output; a store is untrusted data until it is checked."""
 
 
 GONE = "Gone"
-"""Phase that we give a run whose Workflow was deleted: it has ended, nobody knows any more how."""
+"""Phase that is assigned to a run whose Workflow was deleted: the run has ended in an unknown way."""
 
 _NAME = re.compile(r"[a-z0-9][-.a-z0-9]*")
-"""Of a Workflow; anything else would lead a reader elsewhere in the store."""
+"""Pattern of a Workflow's name; other names could lead a reader out of the run's folder."""
 
 
 class NoReader(WorkflowGone):
-    """The Workflow is gone, and so is all that its store could be read with."""
+    """The Workflow was deleted, and no WorkflowTemplate is left to read its store with."""
 
     hint = (
-        "a finished Workflow may have been deleted; its evidence is read with any WorkflowTemplate of bringup there, but there is"
-        " none, or it may not be listed (Role bringup-submitter)"
+        "a finished Workflow may have been deleted; its evidence can be read with any WorkflowTemplate of bringup, but there is "
+        "none, or it may not be listed (Role bringup-submitter)"
     )
 
 
 class NeverThere(WorkflowGone):
-    """Neither a Workflow nor anything in the store has that name."""
+    """Neither a Workflow nor a folder in the store has that name."""
 
     hint = "runs of bringup: kubectl get workflows -l bringup/pipeline, in the namespace that --namespace names"
 
 
 class Damaged(Temporary):
-    """What a reader pod printed did not arrive whole."""
+    """The output of a reader pod did not arrive completely."""
 
 
 class _Trailer(Struct, frozen=True):
@@ -60,22 +60,26 @@ class _Trailer(Struct, frozen=True):
 
 
 def pull(home: Home, workflow: Workflow, folder: RunFolder, limit: int = LIMIT) -> int:
-    """Copy the run into this machine's store; the number of files. Raises ErrandFailed, Damaged, NeverThere."""
+    """Copy the run into this machine's store and return the number of files. Raises HelperPodFailed, Damaged, NeverThere."""
     store, after, count, began = Store(folder.home.store), "", 0, time.time()
     while True:
-        said = pods.run(home, workflow, _errand(workflow.metadata.name, after, limit))
-        archive, after = unpacked(said)
+        output = helper_pods.run(home, workflow, _errand(workflow.metadata.name, after, limit))
+        archive, after = unpack_answer(output)
         count += _keep(store, folder.name, archive)
         if not after:
             if not count and workflow.status.phase == GONE:
                 run = workflow.metadata.name
-                raise NeverThere(f"namespace {home.namespace} of the home cluster has no Workflow {run}, its store no such run")
-            remembered.pulled(folder, began, ended=workflow.finished)
+                place = f"namespace {home.namespace} of the home cluster"
+                raise NeverThere(f"{place} has no Workflow {run}, and its store no run of that name")
+            run_memory.record_pull(folder, began, ended=workflow.finished)
             return count
 
 
 def without_workflow(home: Home, gone: WorkflowGone, run: str) -> Workflow:
-    """What a run is read with whose Workflow is gone: any WorkflowTemplate of ours mounts the store. Raises WorkflowGone."""
+    """Return a stand-in Workflow for a deleted one, made from any WorkflowTemplate of bringup, as all of them mount the run store.
+
+    Raises WorkflowGone if the name is invalid, NoReader if there is no such template.
+    """
     if not _NAME.fullmatch(run):
         raise gone
     try:
@@ -84,41 +88,49 @@ def without_workflow(home: Home, gone: WorkflowGone, run: str) -> Workflow:
         template = ""
     if not template:
         raise NoReader(str(gone))
-    return Workflow(metadata=Meta(name=run), spec=Spec(workflow_template_ref=TemplateRef(name=template)), status=Status(phase=GONE))
+    return Workflow(
+        metadata=ResourceMeta(name=run),
+        spec=SubmittedSpec(workflow_template_ref=TemplateRef(name=template)),
+        status=WorkflowStatus(phase=GONE),
+    )
 
 
-def _errand(run: str, after: str, limit: int) -> pods.Errand:
+def _errand(run: str, after: str, limit: int) -> helper_pods.HelperPod:
     environment = {"BRINGUP_STORE": "/bringup/store", "BRINGUP_RUN": run, "AFTER": after, "LIMIT": str(limit)}
-    return pods.Errand(purpose="read", command=("python", "-c", inspect.getsource(read_store)), environment=environment)
+    return helper_pods.HelperPod(purpose="read", command=("python", "-c", inspect.getsource(store_reader)), environment=environment)
 
 
-def unpacked(said: bytes) -> tuple[bytes, str]:
-    """The archive that a reader pod printed, and the key after which the next one goes on. Raises Damaged."""
-    lines = said.decode(errors="replace").splitlines()
+def unpack_answer(log: bytes) -> tuple[bytes, str]:
+    """Return the archive that a reader pod printed, and the key after which the next pod continues. Raises Damaged."""
+    lines = log.decode(errors="replace").splitlines()
     try:
-        first = lines.index(read_store.BEGIN)
-        last = next(number for number in range(len(lines) - 1, first, -1) if lines[number].startswith(read_store.END))
-        trailer = msgspec.json.decode(lines[last].removeprefix(read_store.END), type=_Trailer)
+        # a log may also hold warnings of the interpreter, so the answer is searched between its marks
+        first = lines.index(store_reader.BEGIN)
+        last = next(number for number in range(len(lines) - 1, first, -1) if lines[number].startswith(store_reader.END))
+        trailer = msgspec.json.decode(lines[last].removeprefix(store_reader.END), type=_Trailer)
         data = base64.b64decode("".join(lines[first + 1 : last]), validate=True)
     except (ValueError, StopIteration, binascii.Error, msgspec.MsgspecError) as error:
-        raise Damaged(f"a reader pod's log has no whole answer ({len(said)} bytes): {error!r}") from error
+        raise Damaged(f"a reader pod's log is incomplete ({len(log)} bytes): {error!r}") from error
     if len(data) != trailer.bytes or hashlib.sha256(data).hexdigest() != trailer.sha256:
-        raise Damaged(f"a reader pod printed {trailer.bytes} bytes, {len(data)} arrived, or others than it printed")
+        raise Damaged(f"a reader pod printed {trailer.bytes} bytes, but {len(data)} arrived, or their digest differs")
     return data, trailer.next
 
 
 def _keep(store: Store, run: str, archive: bytes) -> int:
-    """Files into the store; a key that would leave it is refused by the store itself, one of another run here."""
+    """Write the archive's files into the store and return their number.
+
+    The store refuses keys that would leave it; keys of another run raise Damaged here.
+    """
     count, total = 0, 0
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as members:
         for member in members:
             stream = members.extractfile(member)
             total += member.size
             if stream is None or total > MOST:
-                raise Damaged(f"a reader pod's archive holds {member.name}, which is no file or makes it too large")
+                raise Damaged(f"a reader pod's archive holds {member.name}, which is not a file or exceeds the size limit")
             key, data = member.name, stream.read()
             if not key.startswith((f"runs/{run}/", f"releases/{run}/")):
-                raise Damaged(f"a reader pod's archive holds {key}, which is not of run {run}")
+                raise Damaged(f"a reader pod's archive holds {key}, which does not belong to run {run}")
             if store.read(key) != data:
                 store.replace(key, data)
             count += 1

@@ -1,4 +1,7 @@
-"""The secrets of a run: those of this machine go along, those of home must be there; all that are missing are named at once."""
+"""The secrets of a run on Argo: collect those of this machine, and check that those of the home cluster exist.
+
+All missing secrets are named in one message.
+"""
 
 import base64
 from collections.abc import Iterator, Mapping
@@ -9,17 +12,17 @@ from msgspec import Struct
 from pydantic import BaseModel
 
 from steps.errors import Refused
-from workflows.engines import inputs
+from workflows.engines import run_inputs
 from workflows.engines.argo.home import Home
-from workflows.engines.inputs import SecretMissing
+from workflows.engines.run_inputs import SecretMissing
 from workflows.plan.model import Plan
 from workflows.spec import ClusterSpec
 from workflows.spec.fields import SecretKey
 from workflows.stages.access import SecretFile
 
 
-class ElsewhereInHome(ValueError):
-    """The spec names a Secret in a namespace whose Secrets the run's pods cannot mount."""
+class SecretOutOfNamespace(ValueError):
+    """The spec names a Secret in another namespace than that of the runs, whose pods could not mount it."""
 
     hint = "copy it into the namespace of the runs and leave `namespace` out, or choose that namespace with --namespace"
 
@@ -29,11 +32,13 @@ class _Secret(Struct, frozen=True):
 
 
 def check_namespaces(spec: ClusterSpec, home: Home) -> None:
-    """Raise ElsewhereInHome where a reference names another namespace than that of the runs."""
-    others = [one for one in _references(spec) if one.namespace not in (None, home.namespace)]
+    """Raise SecretOutOfNamespace if the spec names a Secret in another namespace than that of the runs."""
+    others = [reference for reference in _references(spec) if reference.namespace not in (None, home.namespace)]
     if others:
-        named = ", ".join(dict.fromkeys(f"{one.namespace}/{one.name}" for one in others))
-        raise ElsewhereInHome(f"the spec names Secret {named}, but runs in namespace {home.namespace} have Secrets of that alone")
+        named = ", ".join(dict.fromkeys(f"{reference.namespace}/{reference.name}" for reference in others))
+        raise SecretOutOfNamespace(
+            f"the spec names Secret {named}, but runs in namespace {home.namespace} can only mount Secrets of that namespace"
+        )
 
 
 def _references(value: Any) -> Iterator[SecretKey]:
@@ -48,15 +53,14 @@ def _references(value: Any) -> Iterator[SecretKey]:
             yield from _references(item)
 
 
-def gathered(home: Home, plan: Plan, spec_folder: Path, environ: Mapping[str, str]) -> dict[str, bytes]:
-    """The secrets that come from this machine's files and variables, by name, once those of home are known to be there.
+def collect_secrets(home: Home, plan: Plan, spec_folder: Path, environ: Mapping[str, str]) -> dict[str, bytes]:
+    """Return the secrets from this machine's files and variables, by name, after checking those in the home cluster.
 
-    Raises SecretMissing naming all that are missing here or there, or unusable; what this person may not read in home is left to
-    the pods.
+    Raises SecretMissing, which names all that are missing or unusable. Secrets that this account may not read are not checked.
     """
     missing, hint, contents = list(_missing(home, plan)), "", dict[str, bytes]()
     try:
-        contents = inputs.gathered([file for file in plan.secrets if not file.secret], spec_folder, environ)
+        contents = run_inputs.read_secrets([file for file in plan.secrets if not file.secret], spec_folder, environ)
     except SecretMissing as error:
         missing.insert(0, str(error))
         hint = error.hint
@@ -65,46 +69,46 @@ def gathered(home: Home, plan: Plan, spec_folder: Path, environ: Mapping[str, st
     return contents
 
 
-def fetched(home: Home, file: SecretFile) -> bytes:
-    """The content of one that home has. Raises SecretMissing where it has not, or where this person may not read it."""
+def fetch_secret(home: Home, file: SecretFile) -> bytes:
+    """Return the content of a secret that the home cluster holds. Raises SecretMissing if it is missing or may not be read."""
     try:
-        found = _read(home, file.secret)
+        kube_secret = _read(home, file.secret)
     except Refused as error:
-        said = f"secret {file.name}: Secret {file.secret} in namespace {home.namespace} of the home cluster: {error}"
-        raise SecretMissing(said) from error
-    if lacking := _lacking(home, file, found):
+        sentence = f"secret {file.name}: Secret {file.secret} in namespace {home.namespace} of the home cluster: {error}"
+        raise SecretMissing(sentence) from error
+    if lacking := _lacking(home, file, kube_secret):
         raise SecretMissing(lacking)
-    return inputs.usable(file, base64.b64decode(found.data[file.key] if found else ""))
+    return run_inputs.checked_secret(file, base64.b64decode(kube_secret.data[file.key] if kube_secret else ""))
 
 
 def _missing(home: Home, plan: Plan) -> Iterator[str]:
-    """A sentence for each that home should have and has not, or not in a form that the run could use."""
+    """Yield a sentence for each secret that the home cluster lacks or holds in an unusable form."""
     for file in plan.secrets:
         if not file.secret:
             continue
         try:
-            found = _read(home, file.secret)
+            kube_secret = _read(home, file.secret)
         except Refused:
-            continue  # who submits need not be able to read secrets
-        if lacking := _lacking(home, file, found):
+            continue  # accounts that submit runs need no right to read Secrets
+        if lacking := _lacking(home, file, kube_secret):
             yield lacking
-        elif found is not None:
-            yield from _unusable(file, found.data[file.key])
+        elif kube_secret is not None:
+            yield from _unusable(file, kube_secret.data[file.key])
 
 
-def _lacking(home: Home, file: SecretFile, found: _Secret | None) -> str:
-    """What home has not of it; empty where it has it."""
-    if found is None:
+def _lacking(home: Home, file: SecretFile, kube_secret: _Secret | None) -> str:
+    """Return a sentence if the Secret or its key is missing in the home cluster, else ""."""
+    if kube_secret is None:
         return f"secret {file.name}: namespace {home.namespace} of the home cluster has no Secret {file.secret}"
-    if file.key not in found.data:
+    if file.key not in kube_secret.data:
         return f"secret {file.name}: Secret {file.secret} of the home cluster has no key {file.key}"
     return ""
 
 
 def _unusable(file: SecretFile, data: str) -> Iterator[str]:
-    """A sentence for one whose content, in base64, the run could not use."""
+    """Yield a sentence if the run could not use this content (`data`, in base64)."""
     try:
-        inputs.usable(file, base64.b64decode(data))
+        run_inputs.checked_secret(file, base64.b64decode(data))
     except SecretMissing as error:
         yield f"Secret {file.secret} of the home cluster, key {file.key}: {error}"
 

@@ -1,21 +1,27 @@
-"""What a run waits for, and since when: a person, a lock, a place for a pod, an image, or the controller itself."""
+"""Waits of a run on Argo (approval, lock, pod, controller), and a watchdog for problems that Argo does not report."""
 
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from msgspec import Struct
 
+from steps import timeouts
 from steps.contract import approval
 from steps.errors import StepError
-from workflows.engines.argo import watchdog
+from workflows.engines.argo import run_pods
 from workflows.engines.argo.home import Home
-from workflows.engines.argo.objects import Node, Workflow, seconds
+from workflows.engines.argo.run_pods import RunPod
+from workflows.engines.argo.workflow_objects import Workflow, WorkflowNode, seconds
 from workflows.render import names
 
 APPROVAL, LOCK, POD, CONTROLLER, RESUME, GATE = "approval", "lock", "pod", "controller", "resume", "gate"
+LATE = timeouts.RESULT_LATE
+"""Seconds after which an expected change is overdue."""
 
 
 class Wait(Struct, frozen=True, kw_only=True):
-    """One thing that is waited for: its kind, what follows `waits for`, since when (UTC seconds), the node concerned."""
+    """An obstacle that a run waits for: kind, the words after "waits for", since when (seconds since the epoch), and node."""
 
     kind: str
     sentence: str
@@ -24,7 +30,7 @@ class Wait(Struct, frozen=True, kw_only=True):
 
 
 def waits(home: Home, workflow: Workflow) -> tuple[Wait, ...]:
-    """Everything that holds the run up now; empty when its pods are at work or it has ended."""
+    """Return everything that holds the run up now; empty if its pods are working or the run has ended."""
     return () if workflow.finished else tuple(_waits(home, workflow))
 
 
@@ -43,31 +49,81 @@ def _waits(home: Home, workflow: Workflow) -> Iterator[Wait]:
     yield from _pods(home, workflow)
 
 
-def _gate(node: Node, failed: set[str]) -> Wait:
-    """What a suspend node waits for; `failed` are names of nodes that did, among them an announcement of this approval."""
+def _gate(node: WorkflowNode, failed: set[str]) -> Wait:
+    """Describe an open suspend node.
+
+    `failed` holds the names of failed nodes, among them a failed announcement of this approval.
+    """
     name = node.display_name
     if not name.startswith(approval.NODE_PREFIX):
         return Wait(kind=GATE, sentence=f"somebody to resume {name}", since=seconds(node.started_at), node=node.name)
     stage = name.removeprefix(approval.NODE_PREFIX).replace("-", "_")
-    untold = " (nobody could be told)" if f"{approval.ANNOUNCE}-{names.dashed(stage)}" in failed else ""
+    untold = " (its announcement failed)" if f"{approval.ANNOUNCE}-{names.dashed(stage)}" in failed else ""
     return Wait(kind=APPROVAL, sentence=f"an approval before {stage}{untold}", since=seconds(node.started_at), node=node.name)
 
 
 def _lock(workflow: Workflow) -> str:
     both = workflow.status.synchronization
-    waiting = [one for kind in (both.mutex, both.semaphore) if kind for one in kind.waiting] if both else []
-    held = [f"{one.mutex or one.semaphore} held by {one.holder or ', '.join(one.holders) or 'another run'}" for one in waiting]
-    told = workflow.status.message
-    return f"lock {'; '.join(held)}" if held else f"its turn with Argo{f' ({told})' if told else ''}"
+    waiting = [waiter for kind in (both.mutex, both.semaphore) if kind for waiter in kind.waiting] if both else []
+    holders = [
+        f"{waiter.mutex or waiter.semaphore} held by {waiter.holder or ', '.join(waiter.holders) or 'another run'}"
+        for waiter in waiting
+    ]
+    message = workflow.status.message
+    return f"lock {'; '.join(holders)}" if holders else f"its turn with Argo{f' ({message})' if message else ''}"
 
 
 def _pods(home: Home, workflow: Workflow) -> Iterator[Wait]:
-    pending = [node for node in watchdog.open_pods(workflow) if node.phase == "Pending"]
+    pending = [node for node in run_pods.open_pods(workflow) if node.phase == "Pending"]
     try:
-        there = watchdog.pods(home, workflow.metadata.name) if pending else {}
+        pods_by_node = run_pods.pods(home, workflow.metadata.name) if pending else {}
     except StepError:
-        there = {}
+        pods_by_node = {}
     for node in pending:
-        pod = there.get(node.name)
-        reason = (watchdog.waits_for(pod) if pod else "") or node.message or "the pod has not started"
+        pod = pods_by_node.get(node.name)
+        reason = (run_pods.waits_for(pod) if pod else "") or node.message or "the pod has not started"
         yield Wait(kind=POD, sentence=f"{node.display_name}: {reason}", since=seconds(node.started_at), node=node.name)
+
+
+@dataclass
+class Watchdog:
+    """Periodic check of a run's pods for problems that Argo does not report; each problem is reported once."""
+
+    home: Home
+    late: float = LATE
+    _said: set[str] = field(default_factory=set)
+
+    def look(self, workflow: Workflow) -> Iterator[str]:
+        """Yield new sentences about stuck pods or an absent controller; nothing if the pods cannot be listed."""
+        try:
+            sentences = list(self._sentences(workflow))
+        except StepError:
+            return
+        yield from (sentence for sentence in sentences if sentence not in self._said)
+        self._said.update(sentences)
+
+    def _sentences(self, workflow: Workflow) -> Iterator[str]:
+        now = time.time()
+        if not workflow.status.phase and now - seconds(workflow.metadata.creation_timestamp) > self.late:
+            yield "no workflow-controller has taken the run yet: is one running, and does it serve this namespace?"
+        waiting = run_pods.open_pods(workflow)
+        pods_by_node = run_pods.pods(self.home, workflow.metadata.name) if waiting else {}
+        for node in waiting:
+            pod = pods_by_node.get(node.name)
+            if pod is not None:
+                yield from self._pod(node, pod, now)
+
+    def _pod(self, node: WorkflowNode, pod: RunPod, now: float) -> Iterator[str]:
+        name = pod.metadata.name
+        # https://github.com/argoproj/argo-workflows/issues/12103: without its WorkflowTaskResult a completed pod stays Running
+        if pod.ended and now - pod.ended > self.late:
+            account = pod.spec.service_account_name or "default"
+            yield (
+                f"pod {name} ended, but its result has not reached Argo ({node.display_name} is {node.phase}): may ServiceAccount "
+                f"{account} create and patch workflowtaskresults? Argo gives up by itself after TASK_RESULT_TIMEOUT_DURATION"
+            )
+        elif pod.metadata.deletion_timestamp and now - seconds(pod.metadata.deletion_timestamp) > self.late:
+            yield (
+                f"pod {name} is being deleted but does not disappear: node {pod.spec.node_name} does not answer; once that is "
+                "certainly off, give it the taint node.kubernetes.io/out-of-service, and Argo tries the task again"
+            )

@@ -1,40 +1,39 @@
-"""Call a template: arguments in, limits and locks asked, a Retry node around it where it has a strategy, then its own kind."""
+"""Calls of templates: fill in arguments, respect limits and locks, retry if there is a strategy, then execute by kind."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from workflows.engines.local.model import Argument, Call, Plan, Template
-from workflows.engines.local.retries import judge
-from workflows.engines.local.run import CallError, Run
+from workflows.engines.local.model import Argument, Backoff, Retry, TemplateCall, TemplateModel, WorkflowPlan
+from workflows.engines.local.run_state import ERROR, FAILED, PENDING, RUNNING, SUCCEEDED, CallOptions, RunNode, StartPod
 from workflows.engines.local.scopes import ABSENT
-from workflows.engines.local.state import ERROR, FAILED, PENDING, RUNNING, SUCCEEDED, Node, Options, StartPod
-from workflows.engines.local.substitution import LENIENT, Scope, SubstitutionError, substitute
+from workflows.engines.local.substitution import LENIENT, Scope, SubstitutionError, boolean, substitute
+from workflows.engines.local.working_run import CallError, WorkingRun
 from workflows.render.grammar.gotext import fnv1a, json_text, number_text, seconds
 
-MAX_DEPTH = 100  # of templates that call each other (as in the controller)
-MAX_NODES = 50_000  # of one run: a workflow that multiplies itself ends with a sentence, not with the memory
+MAX_DEPTH = 100  # nested template calls, the limit of Argo's controller
+MAX_NODES = 50_000  # of one run, so that a workflow that multiplies itself does not exhaust the memory
 _LONGEST_PREFIX = 253 - 10 - 1 - 1  # a pod name is at most 253 long, its number 10, the dash 1
 
 
-def pod_name(plan: Plan, path: str, template: str) -> str:
-    """The name that the pod of a node would have."""
+def pod_name(plan: WorkflowPlan, path: str, template: str) -> str:
+    """Return the name that Argo would give to the pod of a node."""
     if path == plan.name:
         return plan.name
     return f"{f'{plan.name}-{template}'[:_LONGEST_PREFIX]}-{fnv1a(path)}"
 
 
-def with_arguments(template: Template, arguments: tuple[Argument, ...], scope: Scope) -> Template:
-    """The template with its inputs filled and every text substituted: workflow-wide and local names first, then inputs.
+def with_arguments(template: TemplateModel, arguments: tuple[Argument, ...], scope: Scope) -> TemplateModel:
+    """Return the template with inputs filled in and all texts substituted: workflow-wide and local names first, then inputs.
 
-    CallError when an input has no value.
+    Raises CallError if an input has no value.
     """
-    given = {item.name: item.value for item in arguments}
+    values = {item.name: item.value for item in arguments}
     inputs = []
     for item in template.inputs:
         value = item.default if item.default is not None else item.value
-        argument = given.get(item.name)
+        argument = values.get(item.name)
         if argument == ABSENT:
             if value is None:
                 sentence = "argument references an absent optional (skipped/omitted node output with no default)"
@@ -51,7 +50,7 @@ def with_arguments(template: Template, arguments: tuple[Argument, ...], scope: S
         raise CallError(str(err)) from None
 
 
-def _input_names(template: Template) -> dict[str, str | None]:
+def _input_names(template: TemplateModel) -> dict[str, str | None]:
     names: dict[str, str | None] = {f"inputs.parameters.{item.name}": item.value for item in template.inputs}
     names["inputs.parameters"] = json_text(
         [
@@ -68,8 +67,13 @@ def _input_names(template: Template) -> dict[str, str | None]:
     return names
 
 
-def execute(run: Run, path: str, call: Call, scope: str, arguments: tuple[Argument, ...], options: Options) -> Node | None:
-    """Call a template as the node `path`, or carry on with it.  None: a limit holds it back.  CallError: it came to nothing."""
+def execute(
+    run: WorkingRun, path: str, call: TemplateCall, scope: str, arguments: tuple[Argument, ...], options: CallOptions
+) -> RunNode | None:
+    """Call a template as the node `path`, or continue that node; return None if a limit holds it back.
+
+    Raises CallError if the call fails.
+    """
     node = run.nodes.get(path)
     if node is not None and node.fulfilled:
         return node
@@ -89,36 +93,38 @@ def execute(run: Run, path: str, call: Call, scope: str, arguments: tuple[Argume
         run.depth -= 1
 
 
-def _template(run: Run, path: str, call: Call, scope: str, arguments: tuple[Argument, ...], options: Options) -> Template:
-    found = run.plan.template(call, scope)
-    if found is None:
+def _template(
+    run: WorkingRun, path: str, call: TemplateCall, scope: str, arguments: tuple[Argument, ...], options: CallOptions
+) -> TemplateModel:
+    declared = run.plan.template(call, scope)
+    if declared is None:
         raise run.fail_call(path, call, options, f"template {call.ref or 'workflow'}.{call.template} not found")
     names = run.globals()
     names.update(options.variables)
     names["node.name"] = path
-    if found.kind == "container" and found.retry is None:
-        names["pod.name"] = pod_name(run.plan, path, found.name)
+    if declared.kind == "container" and declared.retry is None:
+        names["pod.name"] = pod_name(run.plan, path, declared.name)
     try:
-        return with_arguments(found, arguments, names)
+        return with_arguments(declared, arguments, names)
     except CallError as err:
         raise run.fail_call(path, call, options, str(err)) from None
 
 
-def _carry_on(run: Run, path: str, template: Template, call: Call, options: Options) -> Node | None:
+def _carry_on(run: WorkingRun, path: str, template: TemplateModel, call: TemplateCall, options: CallOptions) -> RunNode | None:
     if template.retry is not None:
         return _retrying(run, path, template, call, options)
     return dispatch(run, path, template, call, options)
 
 
-def dispatch(run: Run, path: str, template: Template, call: Call, options: Options) -> Node:
-    """Run a template of whatever kind; a CallError leaves the node in Error."""
+def dispatch(run: WorkingRun, path: str, template: TemplateModel, call: TemplateCall, options: CallOptions) -> RunNode:
+    """Execute a template by its kind; a CallError leaves the node as Error."""
     try:
         return run.kinds[template.kind](run, path, template, call, options)
     except CallError as err:
         raise run.fail_call(path, call, options, str(err)) from None
 
 
-def _retrying(run: Run, path: str, template: Template, call: Call, options: Options) -> Node:
+def _retrying(run: WorkingRun, path: str, template: TemplateModel, call: TemplateCall, options: CallOptions) -> RunNode:
     assert template.retry is not None
     if path not in run.nodes:
         run.create(path, "Retry", RUNNING, call, options, template=template)
@@ -133,8 +139,8 @@ def _retrying(run: Run, path: str, template: Template, call: Call, options: Opti
             return run.nodes[path]
 
 
-def _attempt(run: Run, path: str, template: Template, call: Call, options: Options) -> Node | None:
-    """Carry on with the open attempt, or begin the next one."""
+def _attempt(run: WorkingRun, path: str, template: TemplateModel, call: TemplateCall, options: CallOptions) -> RunNode | None:
+    """Continue the open attempt, or begin the next one."""
     assert template.retry is not None
     attempts = run.attempts(run.nodes[path])
     last = attempts[-1] if attempts else None
@@ -159,14 +165,14 @@ def _attempt(run: Run, path: str, template: Template, call: Call, options: Optio
     return node
 
 
-def _latest_end(attempts: list[Node], template: Template) -> float | None:
+def _latest_end(attempts: list[RunNode], template: TemplateModel) -> float | None:
     backoff = template.retry.backoff if template.retry is not None else None
     if not attempts or backoff is None or not backoff.max_duration:
         return None
     return attempts[0].started + seconds(backoff.max_duration)
 
 
-def _retry_names(run: Run, child: str, template: Template, number: int, last: Node | None) -> dict[str, str | None]:
+def _retry_names(run: WorkingRun, child: str, template: TemplateModel, number: int, last: RunNode | None) -> dict[str, str | None]:
     names: dict[str, str | None] = {
         "retries": str(number),
         "lastRetry.exitCode": "0",
@@ -188,8 +194,8 @@ def _retry_names(run: Run, child: str, template: Template, number: int, last: No
 # --- the two kinds that have no children -------------------------------------------------------------------------------
 
 
-def execute_container(run: Run, path: str, template: Template, call: Call, options: Options) -> Node:
-    """A pod: Pending and in the queue; the machine starts it when a slot is free."""
+def execute_container(run: WorkingRun, path: str, template: TemplateModel, call: TemplateCall, options: CallOptions) -> RunNode:
+    """Create a pod node, Pending and queued; the machine starts it when a slot is free."""
     if path in run.nodes:
         return run.nodes[path]
     node = run.create(path, "Pod", PENDING, call, options, template=template)
@@ -203,16 +209,16 @@ def execute_container(run: Run, path: str, template: Template, call: Call, optio
     return node
 
 
-def start_action(run: Run, node: Node) -> StartPod:
-    """What the executor is told about a pod."""
+def start_action(run: WorkingRun, node: RunNode) -> StartPod:
+    """Return the executor's action that starts a pod."""
     assert node.template is not None
     parent = run.nodes.get(node.boundary)
     read = parent.template.results_read if parent is not None and parent.template is not None else frozenset()
     return StartPod(node.path, node.template, node.options.task in read)
 
 
-def execute_suspend(run: Run, path: str, template: Template, call: Call, options: Options) -> Node:
-    """A gate: Running until a person or its duration ends it."""
+def execute_suspend(run: WorkingRun, path: str, template: TemplateModel, call: TemplateCall, options: CallOptions) -> RunNode:
+    """Create a gate, Running until a person or its duration ends it."""
     if path in run.nodes:
         return run.nodes[path]
     node = run.create(path, "Suspend", RUNNING, call, options, template=template)
@@ -227,13 +233,13 @@ def execute_suspend(run: Run, path: str, template: Template, call: Call, options
     return node
 
 
-def open_gates(run: Run) -> list[Node]:
-    """Suspend nodes that wait, in order of creation."""
+def open_gates(run: WorkingRun) -> list[RunNode]:
+    """Return suspend nodes that wait, in order of creation."""
     return [node for node in run.nodes.values() if node.type == "Suspend" and node.phase == RUNNING]
 
 
-def with_defaults(node: Node) -> Mapping[str, str | None]:
-    """The outputs of a gate that nobody answered.  CallError when one has no default."""
+def with_defaults(node: RunNode) -> Mapping[str, str | None]:
+    """Return the outputs of a gate that nobody answered. Raises CallError if one has no default."""
     assert node.template is not None
     values = dict(node.outputs.parameters)
     for item in node.template.outputs:
@@ -244,7 +250,76 @@ def with_defaults(node: Node) -> Mapping[str, str | None]:
     return values
 
 
-def pass_gate(run: Run, node: Node, values: Mapping[str, str | None], message: str = "") -> None:
+def pass_gate(run: WorkingRun, node: RunNode, values: Mapping[str, str | None], message: str = "") -> None:
     """Close a gate as Succeeded with these outputs."""
     run.set_outputs(node.path, replace(node.outputs, parameters=values))
     run.mark(node.path, SUCCEEDED, message or None)
+
+
+def judge(run: WorkingRun, node: RunNode, strategy: Retry) -> bool:
+    """Return True if a Retry node must continue with an attempt (the open one or a new one), False if it has ended or waits.
+
+    Raises SubstitutionError if the strategy's expression is not a boolean.
+    """
+    if node.fulfilled:
+        return False
+    attempts = run.attempts(node)
+    if not attempts or not attempts[-1].fulfilled:
+        return True
+    last = attempts[-1]
+    if not last.unsuccessful:
+        return _end(run, node, last, SUCCEEDED, "")
+    if run.shutdown:
+        return _end(run, node, last, last.phase, f"Stopped with strategy '{run.shutdown}'")
+    if run.past_deadline(node.on_exit):
+        return _end(run, node, last, last.phase, "retry exceeded workflow deadline")
+    # the controller waits for the back-off before it finds that no retry is left; the end is the same, so no wait here
+    if not strategy.covers(last.phase):
+        return _end(run, node, last, last.phase, last.message)
+    if strategy.limit is not None and len(attempts) > strategy.limit:
+        return _end(run, node, last, last.phase, "No more retries left")
+    if strategy.expression and not boolean(strategy.expression, expression_scope(attempts)):
+        return _end(run, node, last, last.phase, "retryStrategy.expression evaluated to false")
+    return strategy.backoff is None or _backed_off(run, node, attempts, strategy.backoff, strategy.limit)
+
+
+def expression_scope(attempts: list[RunNode]) -> dict[str, str]:
+    """Return `lastRetry.*` and `retries` for a retry's expression, all as text; the exit code is -1 if there was none."""
+    last = attempts[-1]
+    code = last.outputs.exit_code
+    return {
+        "retries": str(len(attempts) - 1),
+        "lastRetry.exitCode": "-1" if code is None else str(code),
+        "lastRetry.status": last.phase,
+        "lastRetry.duration": number_text(round((last.finished or last.started) - last.started, 3)),
+        "lastRetry.message": last.message,
+    }
+
+
+def _end(run: WorkingRun, node: RunNode, last: RunNode, phase: str, message: str) -> bool:
+    run.set_outputs(node.path, last.outputs)
+    run.mark(node.path, phase, message)
+    return False
+
+
+def _backed_off(run: WorkingRun, node: RunNode, attempts: list[RunNode], backoff: Backoff, limit: int | None) -> bool:
+    """Return True if the back-off is over; end the node if `maxDuration` (counted from the first start) leaves no time."""
+    last = attempts[-1]
+    latest = attempts[0].started + seconds(backoff.max_duration) if backoff.max_duration else None
+    if latest is not None and run.at > latest:
+        return _end(run, node, last, last.phase, "Max duration limit exceeded")
+    wait = seconds(backoff.duration)
+    if backoff.factor > 0:
+        wait *= float(backoff.factor ** min(len(attempts) - 1, 60))
+    if backoff.cap:
+        wait = min(wait, seconds(backoff.cap))
+    due = (last.finished or run.at) + wait
+    if latest is not None and due > latest:
+        return _end(run, node, last, last.phase, "Backoff would exceed max duration limit")
+    if run.at < due and (limit is None or len(attempts) <= limit):
+        run.timers[node.path] = due
+        run.mark(node.path, RUNNING, f"Backoff for {number_text(round(wait, 3))} seconds")
+        return False
+    run.timers.pop(node.path, None)
+    run.mark(node.path, RUNNING, "")
+    return True

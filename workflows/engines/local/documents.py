@@ -1,4 +1,4 @@
-"""The documents of a manifest's file, which anybody may have written: refused where too large, too deep, or grown by aliases."""
+"""Reader of untrusted manifest files: documents that are too large, too deep, or inflated by YAML aliases are refused."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 import yaml
 
 from workflows.engines.local.errors import ManifestRefusedError
-from workflows.render.grammar.findings import Finding
+from workflows.render.grammar.findings import LintFinding
 
 LARGEST_BYTES = 4 << 20
-"""A Kubernetes object has at most 1.5 MiB; a file may hold several."""
+"""The largest manifest file. A Kubernetes object has at most 1.5 MiB, and a file may hold several."""
 _DEEPEST, _MOST = 100, 200_000
-"""Levels, and values with those that aliases repeat: ten lines of aliases can stand for more than any memory holds."""
+"""Limits on levels and on values with repeated aliases: ten lines of aliases can expand to more than any memory holds."""
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read(path: Path) -> list[Any]:
-    """All documents but empty ones. Raises ManifestRefusedError."""
+    """Return all documents of a file that are not empty. Raises ManifestRefusedError."""
     try:
         with path.open("rb") as file:
             raw = file.read(LARGEST_BYTES + 1)
@@ -38,11 +38,14 @@ def read(path: Path) -> list[Any]:
 
 
 def _refused(path: Path, sentence: str) -> ManifestRefusedError:
-    return ManifestRefusedError([Finding(str(path), sentence)])
+    return ManifestRefusedError([LintFinding(str(path), sentence)])
 
 
 def _problems(text: str) -> Iterator[str]:
-    """What stands against building the documents, told from the parser's events, which take no more room than the file."""
+    """Yield reasons against building the documents.
+
+    The parser's events are enough to find them, and take no more memory than the file.
+    """
     sizes: dict[str | None, int] = {}
     open_: list[tuple[str | None, int]] = []
     total = 0
@@ -56,8 +59,8 @@ def _problems(text: str) -> Iterator[str]:
             total += 1
             sizes.update({event.anchor: 1} if event.anchor else {})
         elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, before = open_.pop()
-            sizes.update({anchor: total - before} if anchor else {})
+            anchor, total_before = open_.pop()
+            sizes.update({anchor: total - total_before} if anchor else {})
         if len(open_) > _DEEPEST:
             yield f"is nested deeper than {_DEEPEST} levels"
         if total > _MOST:
@@ -65,7 +68,7 @@ def _problems(text: str) -> Iterator[str]:
 
 
 def _place(error: yaml.YAMLError) -> str:
-    """What the parser says, in one line."""
+    """Return the parser's message in one line."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"line {error.problem_mark.line + 1}: {error.problem or error.context}"
     return " ".join(str(error).split())

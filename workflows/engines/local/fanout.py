@@ -1,4 +1,4 @@
-"""Fan-out: the items of withItems, withParam and withSequence, their names, and the branches made from them."""
+"""Fan-out: the items of withItems, withParam and withSequence, their display names, and the calls made from them."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from workflows.engines.local.model import Sequence, Task
-from workflows.engines.local.run import CallError
+from workflows.engines.local.model import NumberSequence, TaskModel
+from workflows.engines.local.run_state import FanOutBranch
 from workflows.engines.local.scopes import ABSENT, MutableScope
-from workflows.engines.local.state import Branch
 from workflows.engines.local.substitution import ALL, LENIENT, TASKS, Scope, SubstitutionError, substitute
+from workflows.engines.local.working_run import CallError
 from workflows.render.grammar.gotext import json_text
 from workflows.render.grammar.tags import is_pure
 from workflows.render.grammar.when import WhenError, should_execute
 
 
 class Number(str):
-    """A JSON number as it was written (`1.0` stays `1.0` in names and `{{item}}`)."""
+    """A JSON number in its original spelling, so that `1.0` stays `1.0` in names and `{{item}}`."""
 
 
-def resolve(task: Task, scope: Scope) -> Task:
-    """The task with references to other tasks replaced; a `when` that is already false is all that is replaced then.
+def resolve(task: TaskModel, scope: Scope) -> TaskModel:
+    """Return the task with references to other tasks replaced.
 
-    CallError carries the message of the node that could not start.
+    If `when` is already false, nothing else is replaced. Raises CallError with the message of the node that cannot start.
     """
     when = task.when
     try:
@@ -52,43 +52,43 @@ def _absent(value: str, scope: Scope) -> bool:
     return name is not None and name in scope and scope[name] is None
 
 
-def branches(task: Task, scope: MutableScope) -> list[Branch]:
-    """What the (resolved) task runs: itself, or one branch an item.  CallError when the items are no list."""
+def branches(task: TaskModel, scope: MutableScope) -> list[FanOutBranch]:
+    """Return the calls of a resolved task: one, or one per item. Raises CallError if the items are not a list."""
     if not task.expands:
-        return [Branch(task.name, task.arguments, task.when)]
+        return [FanOutBranch(task.name, task.arguments, task.when)]
     try:
         items = _items(task)
     except (ValueError, CallError) as err:
         try:
-            wanted = should_execute(task.when)
+            runs = should_execute(task.when)
         except WhenError:
-            wanted = True
-        if wanted:
+            runs = True
+        if runs:
             raise CallError(str(err)) from None
         return []
     return [_branch(task, index, item, scope) for index, item in enumerate(items)]
 
 
-def _items(task: Task) -> list[Any]:
+def _items(task: TaskModel) -> list[Any]:
     if task.with_items:
         return list(task.with_items)
     if task.with_sequence is not None:
         return _sequence(task.with_sequence)
     text = task.with_param
     try:
-        found = json.loads(text, parse_int=Number, parse_float=Number)
+        items = json.loads(text, parse_int=Number, parse_float=Number)
     except ValueError as err:
         raise CallError(f"withParam value could not be parsed as a JSON list: {text.strip()}: {err}") from None
-    if found is None:
+    if items is None:
         return []
-    if not isinstance(found, list):
-        kind = {dict: "object", str: "string", bool: "bool", Number: "number"}[type(found)]
+    if not isinstance(items, list):
+        kind = {dict: "object", str: "string", bool: "bool", Number: "number"}[type(items)]
         reason = f"json: cannot unmarshal {kind} into Go value of type []v1alpha1.Item"
         raise CallError(f"withParam value could not be parsed as a JSON list: {text.strip()}: {reason}")
-    return found
+    return items
 
 
-def _sequence(sequence: Sequence) -> list[Any]:
+def _sequence(sequence: NumberSequence) -> list[Any]:
     start = int(sequence.start or "0")
     if sequence.end:
         end = int(sequence.end)
@@ -106,13 +106,13 @@ def _formatted(form: str, number: int) -> str:
         return str(number)
     match = re.fullmatch(r"((?:[^%]|%%)*)%(0?)(\d*)([dxX])((?:[^%]|%%)*)", form)
     if match is None:
-        raise CallError(f"withSequence format '{form}' is outside of the executed subset (%d, %03d, %x)")
+        raise CallError(f"withSequence format '{form}' is not supported by both engines (supported: %d, %03d, %x)")
     before, zero, width, kind, after = match.groups()
     return before.replace("%%", "%") + format(number, f"{zero}{width}{kind}") + after.replace("%%", "%")
 
 
 def raw(value: Any, sort: bool = False) -> str:
-    """An item as the JSON text that it came from, compact; numbers as they were written."""
+    """Return an item as compact JSON, with numbers in their original spelling."""
     if isinstance(value, Number):
         return str(value)
     if isinstance(value, dict):
@@ -124,7 +124,7 @@ def raw(value: Any, sort: bool = False) -> str:
 
 
 def shown(value: Any) -> str:
-    """An item in a display name: text keeps its JSON escapes but not its quotes, a list is printed `[1 2]`."""
+    """Return an item as it appears in a display name: text keeps JSON escapes but not quotes, a list is written `[1 2]`."""
     if isinstance(value, str) and not isinstance(value, Number):
         return json.dumps(value, ensure_ascii=False)[1:-1]
     text = raw(value)
@@ -139,11 +139,12 @@ def _described(item: Any) -> str:
     return shown(item)
 
 
-def _branch(task: Task, index: int, item: Any, scope: MutableScope) -> Branch:
+def _branch(task: TaskModel, index: int, item: Any, scope: MutableScope) -> FanOutBranch:
     values: MutableScope = dict(scope)
     if isinstance(item, dict):
         values.update({f"item.{key}": shown(value) for key, value in item.items()})
     values["item"] = item if isinstance(item, str) else raw(item, sort=True)
+    # the controller also removes parentheses from the item in a display name
     name = f"{task.name}({index}:{_described(item).replace('(', '').replace(')', '')})"
     try:
         skipped = not should_execute(task.when)
@@ -157,4 +158,4 @@ def _branch(task: Task, index: int, item: Any, scope: MutableScope) -> Branch:
             arguments, when = substitute((task.arguments, task.when), values, ALL)
     except SubstitutionError as err:
         raise CallError(str(err)) from None
-    return Branch(name, arguments, when)
+    return FanOutBranch(name, arguments, when)

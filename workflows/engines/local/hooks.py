@@ -6,29 +6,29 @@ from collections.abc import Callable
 
 from workflows.engines.local.calls import execute, pod_name
 from workflows.engines.local.model import LOCAL, Hook
-from workflows.engines.local.run import CallError, Run
+from workflows.engines.local.run_state import CallOptions, RunNode
 from workflows.engines.local.scopes import MutableScope, add_node
-from workflows.engines.local.state import Node, Options
 from workflows.engines.local.substitution import LENIENT, SubstitutionError, boolean, substitute
+from workflows.engines.local.working_run import CallError, WorkingRun
 from workflows.render.grammar.gotext import json_text, quote
 
 
-def hooks_open(run: Run, node: Node) -> bool:
-    """Whether a hook below the node has not ended."""
+def hooks_open(run: WorkingRun, node: RunNode) -> bool:
+    """Return True if a hook below the node has not ended."""
     return any(run.nodes[path].hooked and not run.nodes[path].fulfilled for path in node.children if path in run.nodes)
 
 
 def exit_hook_runs(
-    run: Run, node: Node, hook: Hook, scope: str, word: str, name: str, make_scope: Callable[[], MutableScope]
+    run: WorkingRun, node: RunNode, hook: Hook, scope: str, word: str, name: str, make_scope: Callable[[], MutableScope]
 ) -> bool:
-    """Start or carry on with the exit handler of a completed node; True while it is not at its end."""
+    """Start or continue the exit handler of a completed node; return True until it has ended."""
     if run.shutdown == "Terminate":
         return False
     path = f"{node.path}.onExit"
     handler = run.nodes.get(path)
     if handler is not None and handler.fulfilled:
         return False
-    options = Options(node.boundary, node.boundary, on_exit=True, hooked=True)
+    options = CallOptions(node.boundary, node.boundary, on_exit=True, hooked=True)
     try:
         variables = {**run.globals(), **make_scope()}
         add_node(run, variables, word, name, node)
@@ -44,8 +44,11 @@ def exit_hook_runs(
     return handler is None or not handler.fulfilled
 
 
-def workflow_hooks_run(run: Run, entry: str) -> bool:
-    """Start hooks of the workflow whose expression holds; True while one is not at its end.  CallError when one is broken."""
+def workflow_hooks_run(run: WorkingRun, entry: str) -> bool:
+    """Start or continue the workflow's hooks whose expression holds; return True until all have ended.
+
+    Raises CallError if an expression cannot be evaluated.
+    """
     waiting = False
     for name in sorted(run.plan.hooks):
         hook = run.plan.hooks[name]
@@ -56,21 +59,21 @@ def workflow_hooks_run(run: Run, entry: str) -> bool:
                     continue
             except SubstitutionError as err:
                 raise CallError(str(err)) from None
-        handler = execute(run, path, hook.call, LOCAL, hook.arguments, Options(hooked=True))
+        handler = execute(run, path, hook.call, LOCAL, hook.arguments, CallOptions(hooked=True))
         if handler is not None:
             run.connect(entry, path)
         waiting = waiting or handler is None or not handler.fulfilled
     return waiting
 
 
-def workflow_exit_runs(run: Run, hook: Hook) -> Node | None:
-    """Start or carry on with the exit handler of the workflow; None while a limit holds it back."""
+def workflow_exit_runs(run: WorkingRun, hook: Hook) -> RunNode | None:
+    """Start or continue the exit handler of the workflow; return None while a limit holds it back."""
     path = f"{run.plan.name}.onExit"
-    return execute(run, path, hook.call, LOCAL, hook.arguments, Options(on_exit=True, hooked=True))
+    return execute(run, path, hook.call, LOCAL, hook.arguments, CallOptions(on_exit=True, hooked=True))
 
 
-def failures(run: Run) -> str:
-    """`workflow.failures`: a quoted JSON list of the nodes that failed, `null` when there are none."""
+def failures(run: WorkingRun) -> str:
+    """Return `workflow.failures`: a quoted JSON list of failed nodes, `null` if there are none."""
     rows = [
         {
             "displayName": node.name,

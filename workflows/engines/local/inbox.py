@@ -1,4 +1,4 @@
-"""The run's inbox: one file an operator's action, made whole by a rename; answers lie beside them."""
+"""The inbox of a run: one file per action of an operator, written by a rename; the replies lie in files beside them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ LARGEST_REQUEST = 256 << 10
 POLL = 0.1  # seconds between two looks of the engine; an action waits this long at most
 
 
-class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """approve, set, resume, stop, terminate or suspend; `node` is a display name or full path, "" the whole workflow."""
+class OperatorRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An action (approve, set, resume, stop, terminate, suspend) on a node (display name or full path) or on the workflow ("")."""
 
     verb: str
     node: str = ""
@@ -25,28 +25,29 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     message: str = ""
 
 
-class Reply(msgspec.Struct, frozen=True):
-    """`error` is "" when the action was accepted."""
+class OperatorReply(msgspec.Struct, frozen=True):
+    """The engine's reply; `error` is "" if it accepted the action."""
 
     error: str
 
     @property
     def accepted(self) -> bool:
-        """Whether the action was done."""
+        """Return True if the action was done."""
         return not self.error
 
 
 def folder(run_dir: Path) -> Path:
-    """Where requests lie."""
+    """Return the folder of requests."""
     return run_dir / "inbox"
 
 
 def answers(run_dir: Path) -> Path:
-    """Where replies lie."""
+    """Return the folder of replies."""
     return run_dir / "inbox" / "answers"
 
 
 def _write(path: Path, content: bytes) -> None:
+    # the engine must never read half a request, so the file appears by a rename
     fresh = path.with_name(f".{path.name}.new")
     try:
         with fresh.open("wb") as file:
@@ -59,43 +60,43 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def send(run_dir: Path, verb: str, node: str = "", parameters: Mapping[str, str] | None = None, message: str = "") -> str:
-    """Ask the engine of a run for something; returns the ticket.  RunDirectoryError when there is no such run."""
+    """Write a request for the engine of a run and return its ticket. Raises RunDirectoryError if there is no such run."""
     if not folder(run_dir).is_dir():
         raise RunDirectoryError(f"{run_dir} holds no run (no inbox)")
     ticket = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
-    request = Request(verb, node, dict(parameters or {}), message)
+    request = OperatorRequest(verb, node, dict(parameters or {}), message)
     _write(folder(run_dir) / f"{ticket}.json", msgspec.json.encode(request))
     return ticket
 
 
-def reply(run_dir: Path, ticket: str) -> Reply | None:
-    """What came of a ticket; None while no engine has looked at it."""
+def reply(run_dir: Path, ticket: str) -> OperatorReply | None:
+    """Return the reply to a ticket; None while no engine has read the request."""
     try:
-        return msgspec.json.decode((answers(run_dir) / f"{ticket}.json").read_bytes(), type=Reply)
+        return msgspec.json.decode((answers(run_dir) / f"{ticket}.json").read_bytes(), type=OperatorReply)
     except FileNotFoundError:
         return None
 
 
-def wait(run_dir: Path, ticket: str, timeout: float) -> Reply | None:
-    """Like `reply`, waiting up to `timeout` seconds."""
+def wait(run_dir: Path, ticket: str, timeout: float) -> OperatorReply | None:
+    """Return the reply to a ticket, after waiting up to `timeout` seconds for it; None if there is none."""
     end = time.monotonic() + timeout
-    while (found := reply(run_dir, ticket)) is None and time.monotonic() < end:
+    while (answer_found := reply(run_dir, ticket)) is None and time.monotonic() < end:
         time.sleep(POLL / 2)
-    return found
+    return answer_found
 
 
 class Inbox:
-    """The engine's side."""
+    """The engine's view of the inbox."""
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
         try:
             answers(run_dir).mkdir(parents=True, exist_ok=True)
         except OSError as err:
-            raise RunDirectoryError(f"cannot make the inbox in {run_dir}: {err.strerror}") from err
+            raise RunDirectoryError(f"cannot create the inbox in {run_dir}: {err.strerror}") from err
 
-    def look(self) -> list[tuple[str, Request | str]]:
-        """Tickets and requests in the order sent; a text instead of a request says why the file is none."""
+    def look(self) -> list[tuple[str, OperatorRequest | str]]:
+        """Return tickets and requests in the order of sending; a text instead of a request says why the file is invalid."""
         names = sorted(
             entry.name for entry in os.scandir(folder(self._run_dir)) if entry.name.endswith(".json") and entry.is_file()
         )
@@ -103,15 +104,15 @@ class Inbox:
             (name.removesuffix(".json"), self._read(folder(self._run_dir) / name)) for name in names if not name.startswith(".")
         ]
 
-    def _read(self, path: Path) -> Request | str:
+    def _read(self, path: Path) -> OperatorRequest | str:
         try:
             if path.stat().st_size > LARGEST_REQUEST:
                 return f"the request is larger than {LARGEST_REQUEST} bytes"
-            return msgspec.json.decode(path.read_bytes(), type=Request)
+            return msgspec.json.decode(path.read_bytes(), type=OperatorRequest)
         except (OSError, msgspec.MsgspecError) as err:
             return f"the request cannot be read: {err}"
 
     def answer(self, ticket: str, error: str) -> None:
-        """Reply, then take the request away (in this order: a request without a reply is looked at again)."""
-        _write(answers(self._run_dir) / f"{ticket}.json", msgspec.json.encode(Reply(error)))
+        """Write the reply, then remove the request; a crash in between repeats a look, but never loses a reply."""
+        _write(answers(self._run_dir) / f"{ticket}.json", msgspec.json.encode(OperatorReply(error)))
         (folder(self._run_dir) / f"{ticket}.json").unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The durable journal of one run: events in SQLite, written before what they cause is done, so that replaying them is the run."""
+"""The durable journal of one run: events in SQLite, written before their effects happen, so that a replay reproduces the run."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import Any, Self
 import msgspec
 
 from workflows.engines.local.errors import JournalForeignError, RunBusyError, RunDirectoryError, StorageError
-from workflows.engines.local.machine import VERSION
-from workflows.engines.local.state import AnyEvent, PodStarted
+from workflows.engines.local.run_state import AnyEvent, PodStarted
+from workflows.engines.local.state_machine import VERSION
 
 FILE = "journal.db"
 _APPLICATION = 0x42525552  # "BRUR" in the SQLite header: this file is a run journal of ours
@@ -30,8 +30,8 @@ CREATE TABLE nodes (path TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT;
 _EVENT: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
 
 
-class Process(msgspec.Struct, frozen=True):
-    """A process that was started for a pod: enough to find it again and to know that it is the same one."""
+class PodProcess(msgspec.Struct, frozen=True):
+    """A process started for a pod, with what is needed to find it again and to recognise it."""
 
     node: str
     pid: int
@@ -39,8 +39,8 @@ class Process(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
-    """When a record was written: seconds of the run, wall time, boot id and seconds since boot (suspend included)."""
+class RecordClock:
+    """The time of a record: seconds of the run, wall time, boot id, and seconds since boot (suspend included)."""
 
     at: float
     wall: float
@@ -48,15 +48,18 @@ class Clock:
     uptime: float
 
     @classmethod
-    def now(cls, at: float) -> Clock:
-        """The clocks as they are."""
+    def now(cls, at: float) -> RecordClock:
+        """Read the clocks."""
         return cls(at, time.time(), _boot_id(), time.clock_gettime(time.CLOCK_BOOTTIME))
 
     def since(self) -> float:
-        """Seconds from this record to now: by uptime within one boot (no clock jump matters), else by wall time, never negative."""
-        now = Clock.now(0.0)
-        gone = now.uptime - self.uptime if now.boot == self.boot else now.wall - self.wall
-        return max(0.0, gone)
+        """Return the seconds since this record, never negative.
+
+        Within one boot they are taken from the uptime, so that jumps of the wall clock do not matter; else from the wall time.
+        """
+        current = RecordClock.now(0.0)
+        elapsed = current.uptime - self.uptime if current.boot == self.boot else current.wall - self.wall
+        return max(0.0, elapsed)
 
 
 def _boot_id() -> str:
@@ -68,17 +71,17 @@ def _boot_id() -> str:
 
 @contextmanager
 def _typed(path: Path) -> Any:
-    """SQLite's errors as ours: damage is foreign, everything else on writing is storage."""
+    """Translate SQLite's errors: a damaged file to JournalForeignError, failed operations to StorageError."""
     try:
         yield
     except sqlite3.OperationalError as err:
         raise StorageError(f"cannot use {path}: {err}; nothing recorded so far is lost: free space, then resume") from err
     except sqlite3.DatabaseError as err:
-        raise JournalForeignError(f"{path} is damaged or no journal of this engine: {err}") from err
+        raise JournalForeignError(f"{path} is damaged or is not a journal of this engine: {err}") from err
 
 
 class Journal:
-    """Open for writing by one engine; the lock is held until `close` (or the death of the process)."""
+    """A journal open for writing by one engine, which holds its lock until `close` or the death of the process."""
 
     def __init__(self, run_dir: Path, connection: sqlite3.Connection, lock: int) -> None:
         self.path = run_dir / FILE
@@ -88,11 +91,11 @@ class Journal:
 
     @classmethod
     def create(cls, run_dir: Path, meta: Mapping[str, str]) -> Journal:
-        """A new journal in a directory that has none.  RunDirectoryError, RunBusyError, StorageError."""
+        """Create a journal in a directory that has none. Raises RunDirectoryError, RunBusyError, StorageError."""
         try:
             run_dir.mkdir(parents=True, exist_ok=True)
         except OSError as err:
-            raise RunDirectoryError(f"cannot make the run directory {run_dir}: {err.strerror}") from err
+            raise RunDirectoryError(f"cannot create the run directory {run_dir}: {err.strerror}") from err
         lock = _take_lock(run_dir)
         try:
             if (run_dir / FILE).exists():
@@ -105,7 +108,7 @@ class Journal:
 
     @classmethod
     def open(cls, run_dir: Path) -> Journal:
-        """The journal of an earlier run.  RunDirectoryError, RunBusyError, JournalForeignError."""
+        """Open the journal of an earlier run. Raises RunDirectoryError, RunBusyError, JournalForeignError."""
         if not (run_dir / FILE).is_file():
             raise RunDirectoryError(f"{run_dir} holds no run (no {FILE})")
         lock = _take_lock(run_dir)
@@ -122,27 +125,27 @@ class Journal:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        with suppress(sqlite3.Error):  # a reader may hold it: then the write-ahead log simply stays
+        with suppress(sqlite3.Error):  # a reader may hold the file: then the write-ahead log stays
             self._connection.execute("PRAGMA journal_mode = DELETE")  # one file, which readers without write access can open
         self._connection.close()
         os.close(self._lock)
 
     @property
     def meta(self) -> dict[str, str]:
-        """What the run was begun with."""
+        """Return the settings that the run was started with."""
         return dict(self._connection.execute("SELECT key, value FROM meta"))
 
     def append(
-        self, events: Iterable[AnyEvent], processes: Iterable[Process], nodes: Mapping[str, str], meta: Mapping[str, str]
+        self, events: Iterable[AnyEvent], processes: Iterable[PodProcess], nodes: Mapping[str, str], meta: Mapping[str, str]
     ) -> int:
-        """One durable transaction; returns the number of the last record.  StorageError leaves the journal as it was.
+        """Write one durable transaction and return the number of its last record. A StorageError leaves the journal unchanged.
 
-        That a process started need not survive a loss of power, for the process does not either: such a record is written
-        without waiting for the disk, and the next one takes it along.
+        Records that only tell of started processes are written without waiting for the disk, because a power loss ends the process
+        as well; the next record makes them durable.
         """
         events = list(events)
         wait = not all(isinstance(event, PodStarted) for event in events)
-        clock = Clock.now(0.0)
+        clock = RecordClock.now(0.0)
         rows = [("process", msgspec.json.encode(process).decode(), 0.0) for process in processes]
         rows += [("event", msgspec.json.encode(event).decode(), event.at) for event in events]
         with _typed(self.path):
@@ -161,7 +164,7 @@ class Journal:
         return self._seq
 
     def events(self) -> list[AnyEvent]:
-        """Every event so far, in order.  JournalForeignError when one cannot be read."""
+        """Return all events in order. Raises JournalForeignError if one cannot be decoded."""
         try:
             with _typed(self.path):
                 rows = self._connection.execute("SELECT body FROM records WHERE kind = 'event' ORDER BY seq").fetchall()
@@ -169,17 +172,17 @@ class Journal:
         except msgspec.MsgspecError as err:
             raise JournalForeignError(f"{self.path} has a record that this engine did not write: {err}") from err
 
-    def processes(self) -> list[Process]:
-        """Every process that was ever started."""
+    def processes(self) -> list[PodProcess]:
+        """Return every process that was ever started."""
         rows = self._connection.execute("SELECT body FROM records WHERE kind = 'process' ORDER BY seq").fetchall()
-        return [msgspec.json.decode(row[0], type=Process) for row in rows]
+        return [msgspec.json.decode(row[0], type=PodProcess) for row in rows]
 
-    def last_clock(self) -> Clock | None:
-        """The clocks of the last event."""
+    def last_clock(self) -> RecordClock | None:
+        """Return the clocks of the last event, or None."""
         row = self._connection.execute(
             "SELECT at, wall, boot, uptime FROM records WHERE kind = 'event' ORDER BY seq DESC LIMIT 1"
         ).fetchone()
-        return Clock(*row) if row else None
+        return RecordClock(*row) if row else None
 
 
 def _take_lock(run_dir: Path) -> int:
@@ -205,13 +208,14 @@ def _take_lock(run_dir: Path) -> int:
 
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level="DEFERRED")
+    # with a write-ahead log, `status` and `watch` can read while the engine writes
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     return connection
 
 
 def _make(path: Path, meta: Mapping[str, str]) -> sqlite3.Connection:
-    """Schema and meta in a temporary file that is renamed: a journal exists whole or not at all."""
+    """Create the file under a temporary name and rename it, so that a journal exists completely or not at all."""
     fresh = path.with_suffix(".new")
     for leftover in path.parent.glob(f"{fresh.name}*"):
         leftover.unlink()
@@ -224,6 +228,7 @@ def _make(path: Path, meta: Mapping[str, str]) -> sqlite3.Connection:
     finally:
         connection.close()
     os.replace(fresh, path)
+    # the rename is durable only once the folder is on disk
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -234,18 +239,19 @@ def _make(path: Path, meta: Mapping[str, str]) -> sqlite3.Connection:
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
     if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
-        raise JournalForeignError(f"{path} is no journal of this engine")
+        raise JournalForeignError(f"{path} is not a journal of this engine")
     damage = connection.execute("PRAGMA quick_check").fetchone()[0]
     if damage != "ok":
         raise JournalForeignError(f"{path} is damaged: {damage}")
     version = dict(connection.execute("SELECT key, value FROM meta")).get("machine")
     if version != str(VERSION):
-        raise JournalForeignError(f"{path} was written by version {version} of the engine's semantics; this is {VERSION}")
+        versions = f"{version}, this one is {VERSION}"
+        raise JournalForeignError(f"{path} was written by another version of the engine ({versions}); start a new run")
 
 
 @contextmanager
 def reading(run_dir: Path) -> Any:
-    """A read-only connection for other processes.  RunDirectoryError, JournalForeignError."""
+    """Open a read-only connection for another process. Raises RunDirectoryError, JournalForeignError."""
     path = run_dir / FILE
     if not path.is_file():
         raise RunDirectoryError(f"{run_dir} holds no run (no {FILE})")
@@ -259,7 +265,11 @@ def reading(run_dir: Path) -> Any:
 
 
 def _readable(path: Path) -> sqlite3.Connection:
-    """What an engine that was killed at its very end had half made into one file only who may write takes back."""
+    """Open the database, read-only if possible.
+
+    An engine that was killed while it turned the write-ahead log into one file leaves a rollback journal, which only a connection
+    with write access can apply.
+    """
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
     try:
         connection.execute("PRAGMA schema_version")

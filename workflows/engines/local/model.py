@@ -1,4 +1,4 @@
-"""The manifest as frozen types: what the state machine reads (a linted Workflow and the WorkflowTemplates it names)."""
+"""The manifest as frozen types: a linted Workflow and the WorkflowTemplates that it names, as the state machine reads them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOCAL = ""  # the scope of templates that stand in the workflow itself
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A parameter given to a template; `value` None means "given without a value"."""
+    """A parameter passed to a template; `value` None means that it was passed without a value."""
 
     name: str
     value: str | None
@@ -30,7 +30,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A declared output parameter and where its value comes from (path, another output, an expression, or an operator)."""
+    """A declared output parameter and the source of its value: a path, another output, an expression, or an operator."""
 
     name: str
     path: str = ""
@@ -43,7 +43,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Waits between attempts; durations as text, `factor` 0 when not given."""
+    """Waits between attempts; durations are texts, `factor` is 0 if not given."""
 
     duration: str
     factor: int
@@ -53,7 +53,7 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A retryStrategy; `limit` None is no limit, `policy` "" is the default policy."""
+    """A retryStrategy; `limit` None means no limit, `policy` "" the default policy."""
 
     limit: int | None
     policy: str
@@ -61,14 +61,15 @@ class Retry:
     backoff: Backoff | None
 
     def covers(self, phase: str) -> bool:
-        """Whether an attempt that ended in `phase` may be tried again (hera_argo §2.5: an expression makes Always the default)."""
+        """Return True if an attempt that ended in `phase` may be repeated."""
+        # with an expression the default policy is Always: https://argo-workflows.readthedocs.io/en/latest/retries/
         policy = self.policy or ("Always" if self.expression else "OnFailure")
         return phase in {"Always": ("Failed", "Error"), "OnFailure": ("Failed",), "OnError": ("Error",)}.get(policy, ())
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """Which template runs: a name in the caller's own scope, or `ref` (a WorkflowTemplate) and a name there."""
+class TemplateCall:
+    """The template to run: a name in the caller's own scope, or in the WorkflowTemplate `ref`."""
 
     template: str
     ref: str = ""
@@ -78,14 +79,14 @@ class Call:
 class Hook:
     """An exit handler or life-cycle hook."""
 
-    call: Call
+    call: TemplateCall
     arguments: tuple[Argument, ...]
     expression: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence:
-    """withSequence, as text."""
+class NumberSequence:
+    """A withSequence; its fields are texts."""
 
     start: str
     end: str
@@ -94,29 +95,29 @@ class Sequence:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """A DAG task or one step of a group."""
+class TaskModel:
+    """A DAG task, or one step of a group."""
 
     name: str
-    call: Call
+    call: TemplateCall
     arguments: tuple[Argument, ...]
     when: str
     with_items: tuple[Any, ...] | None
     with_param: str
-    with_sequence: Sequence | None
+    with_sequence: NumberSequence | None
     depends: Depends | None
     continue_on: frozenset[str]  # of "Failed", "Error"
     exit_hook: Hook | None
 
     @property
     def expands(self) -> bool:
-        """Whether the task is a fan-out."""
+        """Return True if the task fans out."""
         return bool(self.with_items) or bool(self.with_param) or self.with_sequence is not None
 
 
 @dataclass(frozen=True, slots=True)
-class Container:
-    """What a pod runs; env in declared order."""
+class ContainerModel:
+    """The command of a pod; `env` is in declared order."""
 
     command: tuple[str, ...]
     args: tuple[str, ...]
@@ -124,29 +125,29 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What is derived from a DAG's tasks once: dependencies, leaves (or the targets), and the tasks needed for them."""
+class DagShape:
+    """The graph of a DAG: dependencies, targets (by default the leaves), and the tasks that the targets need."""
 
-    tasks: Mapping[str, Task]
+    tasks: Mapping[str, TaskModel]
     dependencies: Mapping[str, tuple[str, ...]]
     targets: tuple[str, ...]
     needed: tuple[str, ...]
 
     def ancestors(self, name: str) -> frozenset[str]:
-        """Every task that `name` waits for, near or far."""
-        found: set[str] = set()
+        """Return every direct or indirect dependency of `name`."""
+        ancestors: set[str] = set()
         waiting = list(self.dependencies[name])
         while waiting:
             parent = waiting.pop()
-            if parent not in found:
-                found.add(parent)
+            if parent not in ancestors:
+                ancestors.add(parent)
                 waiting += self.dependencies[parent]
-        return frozenset(found)
+        return frozenset(ancestors)
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
-    """One template; the fields of other kinds are empty."""
+class TemplateModel:
+    """A template; fields of other kinds are empty."""
 
     name: str
     kind: str  # container, suspend, dag, steps
@@ -158,23 +159,23 @@ class Template:
     active_deadline: str
     parallelism: int | None
     mutexes: tuple[str, ...]
-    container: Container | None = None
+    container: ContainerModel | None = None
     duration: str = ""
-    tasks: tuple[Task, ...] = ()
-    steps: tuple[tuple[Task, ...], ...] = ()
+    tasks: tuple[TaskModel, ...] = ()
+    steps: tuple[tuple[TaskModel, ...], ...] = ()
     fail_fast: bool = True
-    shape: Shape | None = None
+    shape: DagShape | None = None
     results_read: frozenset[str] = frozenset()  # tasks or steps whose `outputs.result` something refers to
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WorkflowPlan:
     """The whole workflow, ready to run; immutable and derived from the manifest alone."""
 
     name: str
     entrypoint: str
     arguments: tuple[Argument, ...]
-    templates: Mapping[tuple[str, str], Template]
+    templates: Mapping[tuple[str, str], TemplateModel]
     exit_hook: Hook | None
     hooks: Mapping[str, Hook]
     variables: Mapping[str, str]  # workflow.* that do not change during a run
@@ -184,6 +185,6 @@ class Plan:
     slots: int  # how many pods the engine runs at one time
     has_limits: bool = field(default=False)  # whether anything limits parallelism or locks
 
-    def template(self, call: Call, scope: str) -> Template | None:
-        """The template that `call` names, seen from a template of `scope`."""
+    def template(self, call: TemplateCall, scope: str) -> TemplateModel | None:
+        """Return the template that `call` names, seen from a template of `scope`, or None."""
         return self.templates.get((call.ref or scope, call.template))

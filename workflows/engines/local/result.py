@@ -1,7 +1,8 @@
-"""What the engine tells others: the result of a run, its status for other processes, and typed news for a live display."""
+"""The engine's output: the result of a run, its status for other processes, news for a live display, and its record."""
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,10 +14,9 @@ from typing import Any
 import msgspec
 
 from workflows.engines.local.journal import reading
-from workflows.engines.local.model import Plan
-from workflows.engines.local.paths import slug
-from workflows.engines.local.record import record as make_record
-from workflows.engines.local.state import FAILED, RUNNING, SUCCEEDED, Node, NodeChanged, RunChanged, State
+from workflows.engines.local.model import WorkflowPlan
+from workflows.engines.local.run_settings import slug
+from workflows.engines.local.run_state import FAILED, RUNNING, SUCCEEDED, NodeChanged, RunChanged, RunNode, RunState
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,28 +24,28 @@ class RunResult:
     """A finished run."""
 
     run_dir: Path
-    plan: Plan
-    state: State
+    plan: WorkflowPlan
+    state: RunState
     most_pods: int
 
     @property
     def phase(self) -> str:
-        """Succeeded, Failed or Error."""
+        """Return the final phase: Succeeded, Failed or Error."""
         return self.state.phase
 
     @property
     def message(self) -> str:
-        """Why, when the workflow has something to say."""
+        """Return the workflow's message, or ""."""
         return self.state.message
 
     @property
     def exit_code(self) -> int:
-        """0 Succeeded; 65 Failed (a task, a gate or an operator said no); 1 Error (the workflow itself is defective)."""
+        """Return the exit code: 0 Succeeded, 65 Failed (a task, gate or operator said no), 1 Error (a defective workflow)."""
         return {SUCCEEDED: 0, FAILED: 65}.get(self.state.phase, 1)
 
     @property
     def span(self) -> float:
-        """Seconds from the first start of a node to the last end."""
+        """Return the seconds from the first start of a node to the last end."""
         nodes = self.state.nodes.values()
         starts = [node.started for node in nodes]
         ends = [node.finished for node in nodes if node.finished is not None]
@@ -53,12 +53,12 @@ class RunResult:
 
 
 def record(result: RunResult) -> dict[str, Any]:
-    """The result in the form of the conformance corpus."""
-    return make_record(result.plan, result.state, result.most_pods, result.span)
+    """Return the record of a run in the form of the conformance corpus."""
+    return state_record(result.plan, result.state, result.most_pods, result.span)
 
 
-class NodeStatus(msgspec.Struct, frozen=True):
-    """One node for people and programs outside of the engine; times are seconds since the epoch (display only)."""
+class RunNodeStatus(msgspec.Struct, frozen=True):
+    """A node as other programs see it; times are seconds since the epoch, for display only."""
 
     path: str
     name: str
@@ -76,7 +76,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
 
     @property
     def log(self) -> str:
-        """Where its output goes, relative to the run directory (pods only)."""
+        """Return the path of a pod's log, relative to the run directory."""
         return f"logs/{slug(self.path)}.log"
 
 
@@ -91,22 +91,22 @@ class RunStatus(msgspec.Struct, frozen=True):
     began: float
     alive: bool  # an engine drives it now
     notes: list[str]  # fields of the manifest that only Argo acts on
-    nodes: list[NodeStatus]
+    nodes: list[RunNodeStatus]
 
     @property
-    def gates(self) -> list[NodeStatus]:
-        """Suspend nodes that wait for a person."""
+    def gates(self) -> list[RunNodeStatus]:
+        """Return the suspend nodes that wait for a person."""
         return [node for node in self.nodes if node.type == "Suspend" and node.phase == RUNNING]
 
     @property
     def finished(self) -> bool:
-        """Whether the workflow has its final phase."""
+        """Return True if the workflow has its final phase."""
         return self.phase not in ("", RUNNING)
 
 
-def node_status(node: Node, began: float) -> NodeStatus:
-    """The public form of a node; `began` is the wall time of the run's start."""
-    return NodeStatus(
+def node_status(node: RunNode, began: float) -> RunNodeStatus:
+    """Convert a node to its public form; `began` is the wall time of the run's start."""
+    return RunNodeStatus(
         node.path,
         node.name,
         node.type,
@@ -125,20 +125,20 @@ def node_status(node: Node, began: float) -> NodeStatus:
 
 @dataclass(frozen=True, slots=True)
 class NodeNews:
-    """A node appeared or changed its phase, message, inputs or outputs."""
+    """News that a node appeared or changed its phase, message, inputs or outputs."""
 
-    node: NodeStatus
+    node: RunNodeStatus
     before: str  # its phase so far, "" when it is new
 
     @property
     def waits(self) -> bool:
-        """A gate opened just now."""
+        """Return True if the node is a gate that has just opened."""
         return self.node.type == "Suspend" and self.node.phase == RUNNING and self.before != RUNNING
 
 
 @dataclass(frozen=True, slots=True)
 class RunNews:
-    """The workflow changed its phase, was suspended, or is being shut down."""
+    """News that the workflow changed its phase, was suspended, or is being shut down."""
 
     phase: str
     message: str
@@ -148,14 +148,14 @@ class RunNews:
 
 @dataclass(frozen=True, slots=True)
 class RecordNews:
-    """Record number `seq` of the journal is durable."""
+    """News that record number `seq` of the journal is durable."""
 
     seq: int
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessNews:
-    """A pod's process exists; not yet recorded."""
+    """News that a pod's process exists, before the journal records it."""
 
     node: str
     pid: int
@@ -165,8 +165,8 @@ News = NodeNews | RunNews | RecordNews | ProcessNews
 Observer = Callable[[News], None]
 
 
-def news_of(action: NodeChanged | RunChanged, before: State, began: float) -> News | None:
-    """An action of the machine as news; None when only the graph around a node changed."""
+def news_of(action: NodeChanged | RunChanged, before: RunState, began: float) -> News | None:
+    """Convert an action of the state machine to news; None if only edges of the graph changed."""
     if isinstance(action, RunChanged):
         return RunNews(action.phase, action.message, action.suspended, action.shutdown)
     old = before.nodes.get(action.node.path)
@@ -193,10 +193,12 @@ def _is_driven(run_dir: Path) -> bool:
 
 
 def read_status(run_dir: Path) -> RunStatus:
-    """The status of a run from its journal; changes nothing.  RunDirectoryError, JournalForeignError."""
+    """Return the status of a run from its journal, without changing it. Raises RunDirectoryError, JournalForeignError."""
     with reading(run_dir) as connection:
         meta = dict(connection.execute("SELECT key, value FROM meta"))
-        rows = [msgspec.json.decode(row[0], type=NodeStatus) for row in connection.execute("SELECT body FROM nodes ORDER BY rowid")]
+        rows = [
+            msgspec.json.decode(row[0], type=RunNodeStatus) for row in connection.execute("SELECT body FROM nodes ORDER BY rowid")
+        ]
     return RunStatus(
         meta.get("name", ""),
         meta.get("phase", ""),
@@ -211,5 +213,59 @@ def read_status(run_dir: Path) -> RunStatus:
 
 
 def wall_text(moment: float) -> str:
-    """A wall time in UTC for people (RFC 3339)."""
+    """Format a wall time in UTC (RFC 3339)."""
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _ranks(state: RunState) -> dict[str, int]:
+    starts = sorted({math.floor(node.started) for node in state.nodes.values()})
+    rank = {second: index for index, second in enumerate(starts)}
+    return {path: rank[math.floor(node.started)] for path, node in state.nodes.items()}
+
+
+def _outputs(node: RunNode) -> dict[str, Any]:
+    row: dict[str, Any] = {"parameters": dict(node.outputs.parameters)}
+    if node.outputs.exit_code is not None:
+        row["exitCode"] = str(node.outputs.exit_code)
+    if node.outputs.result is not None:
+        row["result"] = node.outputs.result
+    return row
+
+
+def _node(state: RunState, node: RunNode, rank: int) -> dict[str, Any]:
+    children = [state.nodes[path] for path in node.children]
+    row: dict[str, Any] = {
+        "name": node.name,
+        "path": node.path,
+        "type": node.type,
+        "phase": node.phase,
+        "message": node.message,
+        "templateName": node.template_name,
+        "inputs": {"parameters": dict(node.inputs)},
+        "outputs": _outputs(node),
+        "rank": rank,
+        "boundary": state.nodes[node.boundary].name if node.boundary else "",
+        "children": sorted(child.name for child in children),
+        "childPaths": sorted(child.path for child in children),
+    }
+    flags = {key: True for key, is_set in (("hooked", node.hooked), ("retried", node.retried)) if is_set}
+    return {**row, "nodeFlag": flags} if flags else row
+
+
+def state_record(plan: WorkflowPlan, state: RunState, most_pods: int, span: float) -> dict[str, Any]:
+    """Return the record of a state: all nodes, sorted by display name, with phases, inputs, outputs and children.
+
+    `most_pods` is the most pods that ran at one time, `span` the seconds from the first start to the last end.
+    """
+    ranks = _ranks(state)
+    return {
+        "case": plan.name,
+        "phase": state.phase or RUNNING,
+        "message": state.message,
+        "outputs": {"parameters": dict(state.outputs)},
+        "nodes": [
+            _node(state, node, ranks[node.path]) for node in sorted(state.nodes.values(), key=lambda node: (node.name, node.path))
+        ],
+        "maxRunningPods": most_pods,
+        "spanSeconds": round(span, 3),
+    }

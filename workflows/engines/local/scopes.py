@@ -1,4 +1,4 @@
-"""What a task may refer to: outputs, status and exit codes of finished tasks, aggregates of fan-outs, absent optionals."""
+"""Scopes of `{{...}}` references: outputs, status and exit codes of finished tasks, aggregates of fan-outs, absent optionals."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from workflows.engines.local.model import Output, Task, Template
-from workflows.engines.local.run import CallError, Run
-from workflows.engines.local.state import NOTHING, OMITTED, SKIPPED, SUCCEEDED, Node, Outputs
+from workflows.engines.local.model import Output, TaskModel, TemplateModel
+from workflows.engines.local.run_state import NOTHING, OMITTED, SKIPPED, SUCCEEDED, Outputs, RunNode
 from workflows.engines.local.substitution import SubstitutionError, read_expression
+from workflows.engines.local.working_run import CallError, WorkingRun
 from workflows.render.grammar.expr_eval import ExprError, evaluate, from_json
 from workflows.render.grammar.gotext import json_text
 from workflows.render.grammar.tags import is_pure
@@ -21,14 +21,14 @@ _NAMED = re.compile(r"(?:tasks|steps)(?:\.([A-Za-z0-9][-A-Za-z0-9]*)|\[\s*['\"](
 MutableScope = dict[str, str | None]
 
 
-def named(value: Any) -> frozenset[str]:
-    """The tasks or steps that the texts in a model value refer to."""
-    found: set[str] = set()
+def referenced_tasks(value: Any) -> frozenset[str]:
+    """Return the tasks or steps that the texts in a model value refer to."""
+    names: set[str] = set()
 
     def look(item: Any) -> None:
         if isinstance(item, str):
             if "{{" in item:
-                found.update(plain or quoted for plain, quoted in _NAMED.findall(item))
+                names.update(plain or quoted for plain, quoted in _NAMED.findall(item))
         elif isinstance(item, (tuple, list)):
             for part in item:
                 look(part)
@@ -40,24 +40,24 @@ def named(value: Any) -> frozenset[str]:
                     look(getattr(item, name))
 
     look(value)
-    return frozenset(found)
+    return frozenset(names)
 
 
-def input_scope(template: Template) -> MutableScope:
-    """The inputs of the enclosing template."""
+def input_scope(template: TemplateModel) -> MutableScope:
+    """Return the inputs of the enclosing template."""
     return {f"inputs.parameters.{item.name}": item.value for item in template.inputs}
 
 
-def add_node(run: Run, scope: MutableScope, word: str, name: str, node: Node) -> None:
-    """`tasks.NAME.*` (or `steps.NAME.*`) of a finished node; of a retried one, its last attempt."""
-    shown = run.last_attempt(node) or node
+def add_node(run: WorkingRun, scope: MutableScope, word: str, name: str, node: RunNode) -> None:
+    """Add `tasks.NAME.*` (or `steps.NAME.*`) of a finished node; of a retried node, those of its last attempt."""
+    attempt = run.last_attempt(node) or node
     start = f"{word}.{name}"
-    scope[f"{start}.status"] = shown.phase
-    add_outputs(scope, start, shown.outputs)
+    scope[f"{start}.status"] = attempt.phase
+    add_outputs(scope, start, attempt.outputs)
 
 
 def add_outputs(scope: MutableScope, start: str, outputs: Outputs) -> None:
-    """Exit code, result and parameters below `start`."""
+    """Add exit code, result and parameters below the prefix `start`."""
     if outputs.result is not None:
         scope[f"{start}.outputs.result"] = outputs.result
     if outputs.exit_code is not None:
@@ -65,20 +65,21 @@ def add_outputs(scope: MutableScope, start: str, outputs: Outputs) -> None:
     scope.update({f"{start}.outputs.parameters.{key}": value for key, value in outputs.parameters.items() if value is not None})
 
 
-def add_absent(scope: MutableScope, word: str, name: str, node: Node, template: Template | None) -> None:
-    """Outputs of a skipped or omitted node: the declared default, else an absent optional."""
+def add_absent(scope: MutableScope, word: str, name: str, node: RunNode, template: TemplateModel | None) -> None:
+    """Add the outputs of a skipped or omitted node: their declared defaults, else None for an absent optional."""
     if node.phase not in (SKIPPED, OMITTED) or template is None or node.outputs is not NOTHING:
         return
     for output in template.outputs:
         scope[f"{word}.{name}.outputs.parameters.{output.name}"] = output.default
 
 
-def aggregate(scope: MutableScope, word: str, name: str, children: Iterable[Node]) -> None:
-    """Lists over the children that succeeded, in item order (hera_argo §2.3).  CallError when a result is no JSON."""
-    kept = [child.outputs for child in children if child.phase == SUCCEEDED and child.outputs]
-    rows = [{key: value or "" for key, value in outputs.parameters.items()} for outputs in kept if outputs.parameters]
+def aggregate(scope: MutableScope, word: str, name: str, children: Iterable[RunNode]) -> None:
+    """Add lists over the children of a fan-out that succeeded, in item order. Raises CallError if a result is not JSON."""
+    # Argo leaves failed children out of aggregates too, so a consumer must compare with the expected number of items
+    succeeded = [child.outputs for child in children if child.phase == SUCCEEDED and child.outputs]
+    rows = [{key: value or "" for key, value in outputs.parameters.items()} for outputs in succeeded if outputs.parameters]
     try:
-        results = [from_json(outputs.result) for outputs in kept if outputs.result is not None]
+        results = [from_json(outputs.result) for outputs in succeeded if outputs.result is not None]
     except ExprError as err:
         raise CallError(str(err)) from None
     start = f"{word}.{name}.outputs"
@@ -96,18 +97,18 @@ def _listed(values: list[str]) -> str:
     return json_text(parsed if all(isinstance(item, (dict, list)) for item in parsed) else values)
 
 
-def task_scope(run: Run, path: str, template: Template, task: Task) -> MutableScope:
-    """The scope of one DAG task: inputs of the DAG and the ancestors that it names."""
+def task_scope(run: WorkingRun, path: str, template: TemplateModel, task: TaskModel) -> MutableScope:
+    """Return the scope of one DAG task: the inputs of the DAG and the ancestors that the task refers to."""
     assert template.shape is not None
     scope = input_scope(template)
-    wanted = (named(task) | template.results_read) & template.shape.ancestors(task.name)
+    referenced = (referenced_tasks(task) | template.results_read) & template.shape.ancestors(task.name)
     for name in template.shape.needed:
-        if name in wanted:
+        if name in referenced:
             _add_task(run, scope, path, template, name)
     return scope
 
 
-def _add_task(run: Run, scope: MutableScope, path: str, template: Template, name: str) -> None:
+def _add_task(run: WorkingRun, scope: MutableScope, path: str, template: TemplateModel, name: str) -> None:
     assert template.shape is not None
     node = run.nodes[f"{path}.{name}"]
     if node.type == "TaskGroup":
@@ -117,14 +118,14 @@ def _add_task(run: Run, scope: MutableScope, path: str, template: Template, name
     add_absent(scope, "tasks", name, node, called)
 
 
-def group_members(run: Run, group: Node) -> list[Node]:
-    """The nodes of a fan-out in item order."""
+def group_members(run: WorkingRun, group: RunNode) -> list[RunNode]:
+    """Return the nodes of a fan-out in item order."""
     boundary = group.options.boundary
     return [run.nodes[path] for branch in group.branches if (path := f"{boundary}.{branch.name}") in run.nodes]
 
 
-def dag_scope(run: Run, path: str, template: Template) -> MutableScope:
-    """The scope in which a finished DAG finds its own outputs: every task that has a node."""
+def dag_scope(run: WorkingRun, path: str, template: TemplateModel) -> MutableScope:
+    """Return the scope in which a finished DAG evaluates its own outputs: every task that has a node."""
     assert template.shape is not None
     scope = input_scope(template)
     for name in template.shape.needed:
@@ -145,9 +146,9 @@ def _value(output: Output, scope: MutableScope) -> str | None:
     return scope[name]
 
 
-def template_outputs(template: Template, scope: MutableScope) -> Outputs:
-    """The outputs of a finished DAG or steps template.  CallError when one has neither value nor default."""
-    found: dict[str, str | None] = {}
+def template_outputs(template: TemplateModel, scope: MutableScope) -> Outputs:
+    """Return the outputs of a finished DAG or steps template. Raises CallError if one has neither value nor default."""
+    values: dict[str, str | None] = {}
     for output in template.outputs:
         try:
             value = _value(output, scope)
@@ -159,5 +160,5 @@ def template_outputs(template: Template, scope: MutableScope) -> Outputs:
         if value is None:
             sentence = "is an absent optional (skipped/omitted node output with no default)"
             raise CallError(f'output parameter "{output.name}": "{output.parameter}" {sentence}')
-        found[output.name] = value
-    return Outputs(found)
+        values[output.name] = value
+    return Outputs(values)

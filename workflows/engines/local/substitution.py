@@ -1,6 +1,6 @@
-"""Replace `{{...}}` in model values from a flat scope: strict for some prefixes, lenient for the rest.
+"""Substitution of `{{...}}` in model values from a flat scope.
 
-A scope entry of None is an *absent optional*: the output of a task that was skipped or omitted and has no default.
+A scope value of None stands for an absent optional: the output of a task that was skipped or omitted and has no default.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from workflows.engines.local.parse import mapped
+from workflows.engines.local.manifest_parser import map_strings
 from workflows.render.grammar import expr
 from workflows.render.grammar import expr_nodes as nodes
 from workflows.render.grammar.expr_eval import ExprError, evaluate
@@ -26,18 +26,18 @@ LATE = frozenset(
 
 
 class SubstitutionError(ValueError):
-    """A tag that must resolve does not; the text is the node's message."""
+    """A tag that must resolve does not; the text becomes the node's message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Strictness:
-    """Which tags must resolve: those whose first word is in `words`, or every one."""
+    """The tags that must resolve: those whose first word is in `words`, or all of them."""
 
     words: tuple[str, ...] = ()
     everything: bool = False
 
     def wants(self, name: str) -> bool:
-        """Whether `name` must resolve."""
+        """Return True if `name` must resolve."""
         return self.everything or name.split(".", 1)[0] in self.words
 
 
@@ -47,7 +47,7 @@ ALL = Strictness(everything=True)
 
 
 @lru_cache(maxsize=4096)
-def _read(text: str) -> nodes.Node:
+def _read(text: str) -> nodes.ExprNode:
     return expr.read(text)
 
 
@@ -56,8 +56,8 @@ def _references(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name, guarded in nodes.references(_read(text)) if not guarded))
 
 
-def read_expression(text: str) -> nodes.Node:
-    """The expression, cached; SubstitutionError when it is outside of the subset."""
+def read_expression(text: str) -> nodes.ExprNode:
+    """Parse an expression, with a cache. Raises SubstitutionError if it is outside the supported subset."""
     try:
         return _read(text)
     except expr.ExprSyntaxError as err:
@@ -100,7 +100,7 @@ def _expression(tag: Tag, scope: Scope, strict: Strictness) -> str | None:
 
 
 def resolver(scope: Scope, strict: Strictness) -> Callable[[str], str]:
-    """A function that substitutes one text."""
+    """Return a function that substitutes the tags of one text."""
 
     def tag(found: Tag) -> str | None:
         return _expression(found, scope, strict) if found.expression else _simple(found, scope, strict)
@@ -109,12 +109,15 @@ def resolver(scope: Scope, strict: Strictness) -> Callable[[str], str]:
 
 
 def substitute(value: _T, scope: Scope, strict: Strictness = LENIENT) -> _T:
-    """`value` with the tags of all its texts replaced; SubstitutionError when one must resolve and does not."""
-    return mapped(value, resolver(scope, strict))
+    """Return `value` with the tags in all its texts replaced. Raises SubstitutionError if a tag must resolve and does not."""
+    return map_strings(value, resolver(scope, strict))
 
 
 def boolean(text: str, scope: Mapping[str, Any]) -> bool:
-    """A bare expression (retry, hook) that must be true or false; SubstitutionError with the controller's sentence otherwise."""
+    """Evaluate a bare expression (of a retry or hook) to a boolean.
+
+    Raises SubstitutionError, with the controller's sentence, if it fails or is no boolean.
+    """
     node = read_expression(text)
     try:
         value = evaluate(node, scope)

@@ -1,7 +1,7 @@
--- The state of a child decides when the next wave starts. Argo CD left this check out in 1.8; without it waves wait for nothing.
--- Before its first sync an Application is Healthy or Missing, and Argo CD lets neither Missing nor Unknown hold its parent back.
--- After a change of chart or revision the status speaks of what was there before, until the next comparison. A change of inline
--- values or of an overlay's parameters alone is not seen here: such an Application keeps its old state until it is compared.
+-- The health of a child decides when the next sync wave starts. Argo CD removed this check in 1.8; without it waves wait for nothing.
+-- Before its first sync an Application is Healthy or Missing, and neither Missing nor Unknown makes its parent wait.
+-- After a change of chart or revision the status is that of the old one until the next comparison. A change of inline values or of
+-- parameters in an overlay alone cannot be seen here: such an Application keeps its old health until it is compared.
 local function pins(spec)
   local found = {}
   for _, source in ipairs((spec or {}).sources or {(spec or {}).source}) do

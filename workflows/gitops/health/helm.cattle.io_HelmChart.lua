@@ -1,4 +1,4 @@
--- A HelmChart says only that its Job exists or failed; that the chart's workloads run is never in it.
+-- The status of a HelmChart shows only that its Job exists or failed, never that the workloads of the chart run.
 local health = {status = "Progressing", message = "the install Job has not been made"}
 for _, c in ipairs((obj.status or {}).conditions or {}) do
   if c.type == "Failed" and c.status == "True" then

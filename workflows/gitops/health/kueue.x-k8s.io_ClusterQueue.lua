@@ -1,5 +1,5 @@
--- Condition Active is false where a flavor, a topology, an admission check or a queue that it names is missing, and where somebody
--- stopped it (spec.stopPolicy), which is no fault.
+-- Condition Active is false if a flavor, topology, admission check or queue that the object names is missing, and if the queue was
+-- stopped on purpose (spec.stopPolicy), which is not a failure.
 for _, c in ipairs((obj.status or {}).conditions or {}) do
   if c.type == "Active" and (c.observedGeneration or obj.metadata.generation) == obj.metadata.generation then
     local health = c.status == "True" and "Healthy" or c.reason == "Stopped" and "Suspended" or "Degraded"

@@ -1,5 +1,5 @@
--- state is ready, notReady, ignore or error, of the whole and of each part. Only the policy named nic-cluster-policy is looked at:
--- ignore of the whole is for good, of a part it means that nobody asked for it. Newer operators say which generation they saw.
+-- The state of the policy and of each part is ready, notReady, ignore or error. A policy with state ignore is never reconciled, since
+-- its name is not nic-cluster-policy; a part with state ignore was not requested. Newer operators report the observed generation.
 local s, waits = obj.status or {}, nil
 for _, c in ipairs(s.conditions or {}) do
   if c.type == "Ready" and (c.observedGeneration or obj.metadata.generation) ~= obj.metadata.generation then

@@ -1,6 +1,6 @@
--- status.state is ready also without any GPU node: only condition Ready with reason Reconciled says that operands run.
--- One node's failed operand is no failure of the whole: how many may be missing is the quorum's to say.
--- Of two such objects the operator looks at the older one only; what an ignored one still says is old.
+-- status.state is ready even without any GPU node: only condition Ready with reason Reconciled says that operands run.
+-- A failed operand on one node does not fail the policy, since the quorum decides how many nodes may fail.
+-- The operator reconciles only the oldest object; the status of an ignored one is stale.
 local s, on = obj.status or {}, {}
 for _, c in ipairs(s.conditions or {}) do
   on[c.type] = c.status == "True" and c or nil

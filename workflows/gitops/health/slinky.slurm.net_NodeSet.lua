@@ -1,5 +1,5 @@
--- Every wanted pod runs the newest template and is ready, and Slurm holds none of its nodes for down.
--- A count of 0 is left out of the status. Wanting 0 pods is fine where the spec says so; else no node fits yet.
+-- Healthy if every desired pod runs the newest template and is ready, and Slurm counts none of its nodes as down.
+-- The status omits counts of 0. Zero desired pods are healthy only if the spec asks for zero; else no node matches yet.
 local s, spec, health = obj.status or {}, obj.spec or {}, "Progressing"
 if s.observedGeneration ~= obj.metadata.generation then
   return {status = health, message = "changed since it was reconciled"}

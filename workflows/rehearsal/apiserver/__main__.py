@@ -1,4 +1,6 @@
-"""The emulated server as a process of its own: `python -m workflows.rehearsal.apiserver --kubeconfig-out FILE`."""
+"""Command line of the emulated API server as a process of its own: `python -m workflows.rehearsal.apiserver --kubeconfig-out
+FILE`.
+"""
 
 import argparse
 import asyncio
@@ -9,9 +11,8 @@ import signal
 import sys
 from pathlib import Path
 
-from workflows.rehearsal.apiserver import kubeconfig
 from workflows.rehearsal.apiserver.certificate import self_signed
-from workflows.rehearsal.apiserver.server import LOOPBACK, Server
+from workflows.rehearsal.apiserver.emulated_server import LOOPBACK, EmulatedServer, write_kubeconfig
 
 _PARENT_POLL_S = 0.5
 _LOOPBACKS = (LOOPBACK, "localhost", "::1")
@@ -28,25 +29,25 @@ def _alive(pid: int) -> bool:
 
 
 async def _parent_gone(pid: int) -> None:
-    """Returns when the process is gone. Where it is our parent that also shows while it is a zombie."""
+    """Return when the process `pid` has ended."""
     ours = os.getppid() == pid
     while os.getppid() == pid if ours else _alive(pid):
         await asyncio.sleep(_PARENT_POLL_S)
 
 
 async def run(arguments: argparse.Namespace) -> None:
-    """Serves until a signal comes or the parent is gone."""
+    """Serve until SIGTERM or SIGINT arrives or the process named by `--with-parent` ends."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
     certificate = self_signed(datetime.datetime.now(datetime.UTC)) if arguments.tls else None
-    server = Server(arguments.kubernetes_version, certificate)
+    server = EmulatedServer(arguments.kubernetes_version, certificate)
     try:
         address = await server.start(arguments.host, arguments.port)
     except OSError as error:
         raise SystemExit(f"cannot listen on {arguments.host}:{arguments.port}: {error.strerror}") from error
-    kubeconfig.write(arguments.kubeconfig_out, address.kubeconfig)
+    write_kubeconfig(arguments.kubeconfig_out, address.kubeconfig)
     parent = asyncio.create_task(_parent_gone(arguments.with_parent)) if arguments.with_parent else None
     if parent:
         parent.add_done_callback(lambda _: stop.set())
@@ -57,11 +58,13 @@ async def run(arguments: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    """Command line."""
+    """Parse the command line and serve until the process is told to end."""
     parser = argparse.ArgumentParser(prog="python -m workflows.rehearsal.apiserver", description="Emulated Kubernetes API server.")
-    parser.add_argument("--kubeconfig-out", type=Path, required=True, help="written (0600) once the server listens")
+    parser.add_argument(
+        "--kubeconfig-out", type=Path, required=True, help="file for the kubeconfig, written (0600) once the server listens"
+    )
     parser.add_argument("--host", default=LOOPBACK, choices=_LOOPBACKS, help="loopback only")
-    parser.add_argument("--tls", action="store_true", help="serve HTTPS: kubectl sends no token without")
+    parser.add_argument("--tls", action="store_true", help="serve HTTPS, because kubectl sends no token over plain HTTP")
     parser.add_argument("--port", type=int, default=0, help="0: any free port")
     parser.add_argument("--with-parent", type=int, default=0, metavar="PID", help="exit when this process is gone")
     parser.add_argument("--kubernetes-version", default="", help="gitVersion to report, for instance v1.34.4+rke2r1")

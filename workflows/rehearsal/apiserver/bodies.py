@@ -1,4 +1,4 @@
-"""Request bodies: size limit, JSON or YAML, and the parameters of a write."""
+"""Request bodies: size limit, JSON or YAML, write options and delete options."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,11 +8,11 @@ import yaml
 from aiohttp import web
 
 from workflows.rehearsal.apiserver import errors
-from workflows.rehearsal.apiserver.conform import Unknown, Write
 from workflows.rehearsal.apiserver.lifecycle import Deletion
+from workflows.rehearsal.apiserver.write_pipeline import FieldValidation, WriteOptions
 
 MAX_BYTES = 3 << 20
-"""kube-apiserver's limit on a resource request."""
+"""The limit of kube-apiserver on the body of a resource request, in bytes."""
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 _YAML = frozenset({"application/yaml", "application/apply-patch+yaml"})
 _JSON = frozenset({"application/json", "application/octet-stream"})
@@ -20,7 +20,7 @@ ACCEPTED = ("application/json", "application/yaml")
 
 
 class _Loader(yaml.CSafeLoader):
-    """The safe loader without dates: in a Kubernetes object they are text."""
+    """The safe YAML loader without dates, which are text in a Kubernetes object."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -30,11 +30,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 async def read(request: web.Request) -> bytes:
-    """The body.
-
-    Raises:
-        ApiError: 413.
-    """
+    """Return the request body. Raises StatusError (413) if it exceeds the limit."""
     try:
         return await request.read()
     except web.HTTPRequestEntityTooLarge as error:
@@ -42,11 +38,7 @@ async def read(request: web.Request) -> bytes:
 
 
 def parse(data: bytes, content_type: str) -> Any:
-    """The decoded body. YAML is read by the safe loader, where JSON does not do.
-
-    Raises:
-        ApiError: 400.
-    """
+    """Return the decoded body: JSON, or YAML (safe loader) where the content type allows it. Raises StatusError (400)."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -59,22 +51,14 @@ def parse(data: bytes, content_type: str) -> Any:
 
 
 async def read_object(request: web.Request) -> dict[str, Any]:
-    """The object in the body.
-
-    Raises:
-        ApiError: 400, 413, 415.
-    """
+    """Return the object in the request body. Raises StatusError: 400, 413 or 415."""
     if request.content_type not in _YAML | _JSON:
         raise errors.unsupported_media_type(ACCEPTED)
     return as_object(parse(await read(request), request.content_type))
 
 
 def as_object(body: Any) -> dict[str, Any]:
-    """The body, which must be an object.
-
-    Raises:
-        ApiError: 400.
-    """
+    """Return the body if it is a JSON object; raise StatusError (400) otherwise."""
     if not isinstance(body, dict):
         raise errors.bad_request("the request body must be an object")
     return body
@@ -88,19 +72,15 @@ def _dry_run(query: Mapping[str, str]) -> bool:
     return query.get("dryRun") == "All"
 
 
-def write_options(request: web.Request) -> Write:
-    """How the request writes.
-
-    Raises:
-        ApiError: 400 or 422, an unknown option.
-    """
+def write_options(request: web.Request) -> WriteOptions:
+    """Return field manager, dry run and field validation of a write request. Raises StatusError (400 or 422) for unknown values."""
     query = request.query
     manager = query.get("fieldManager") or request.headers.get("User-Agent", "unknown").partition("/")[0]
     try:
-        unknown = Unknown(query.get("fieldValidation") or "Warn")
+        unknown = FieldValidation(query.get("fieldValidation") or "Warn")
     except ValueError as error:
         raise errors.bad_request(f"fieldValidation: Unsupported value: {query['fieldValidation']!r}") from error
-    return Write(manager, _dry_run(query), unknown)
+    return WriteOptions(manager, _dry_run(query), unknown)
 
 
 def _seconds(text: str | None) -> int | None:
@@ -125,11 +105,7 @@ class _DeleteOptions(msgspec.Struct, rename="camel"):
 
 
 async def delete_options(request: web.Request) -> Deletion:
-    """The delete options of body and query.
-
-    Raises:
-        ApiError: 400.
-    """
+    """Return the delete options, which body and query may both set. Raises StatusError: 400 or 422."""
     data = await read(request)
     try:
         sent = msgspec.json.decode(data, type=_DeleteOptions) if data else _DeleteOptions()

@@ -1,4 +1,4 @@
-"""A self-signed certificate for loopback: kubectl and other Go clients send no token over plain HTTP."""
+"""A self-signed certificate for loopback, because kubectl and other Go clients send no token over plain HTTP."""
 
 import datetime
 import ipaddress
@@ -13,14 +13,14 @@ _ADDRESSES = ("127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
-class Certificate:
-    """A certificate and its key, both PEM. It is its own authority."""
+class LoopbackCertificate:
+    """A certificate and its private key, both PEM; the certificate is its own authority."""
 
     public: str
     key: str
 
     def context(self) -> ssl.SSLContext:
-        """What a server listens with."""
+        """Return the TLS context for a server that listens with this certificate."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         with tempfile.TemporaryDirectory(prefix="bringup-") as folder:  # OpenSSL reads certificates from files only
             public, key = Path(folder) / "tls.crt", Path(folder) / "tls.key"
@@ -31,16 +31,16 @@ class Certificate:
         return context
 
 
-def self_signed(now: datetime.datetime) -> Certificate:
-    """A fresh certificate for loopback's names and addresses, valid from a minute before `now` (UTC) on."""
+def self_signed(now: datetime.datetime) -> LoopbackCertificate:
+    """Return a new certificate for loopback names and addresses, valid from a minute before `now` (UTC) for `LIFETIME`."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "bringup emulated API server")])
-    names = [*(x509.DNSName(one) for one in _NAMES), *(x509.IPAddress(ipaddress.ip_address(one)) for one in _ADDRESSES)]
-    made = (
+    names = [*(x509.DNSName(host) for host in _NAMES), *(x509.IPAddress(ipaddress.ip_address(host)) for host in _ADDRESSES)]
+    certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -53,4 +53,4 @@ def self_signed(now: datetime.datetime) -> Certificate:
         .sign(key, hashes.SHA256())
     )
     private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return Certificate(made.public_bytes(serialization.Encoding.PEM).decode(), private.decode())
+    return LoopbackCertificate(certificate.public_bytes(serialization.Encoding.PEM).decode(), private.decode())

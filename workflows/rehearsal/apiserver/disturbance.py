@@ -1,4 +1,4 @@
-"""Faults of the API itself, which a rehearsal asks for: slow answers, refused requests, dropped watches."""
+"""Faults of the API server that a rehearsal can set: slow answers, refused requests, dropped watches."""
 
 import asyncio
 
@@ -19,7 +19,10 @@ _MESSAGES = {
 
 
 class FailNext(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Refuses the next `count` requests whose method is in `methods` (empty: any) and whose path starts with `path_prefix`."""
+    """A fault that refuses the next `count` requests.
+
+    `methods` limits it to some HTTP methods (empty: all), `path_prefix` to paths that start with it.
+    """
 
     count: int
     status: int = 500
@@ -28,15 +31,15 @@ class FailNext(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     path_prefix: str = ""
 
     def hits(self, method: str, path: str) -> bool:
-        """Whether a request is one of those that are meant."""
+        """Return True if the fault applies to requests with this method and path."""
         return (not self.methods or method in self.methods) and path.startswith(self.path_prefix)
 
 
-class Disturbance(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What disturbs the server now.
+class ApiDisturbance(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The faults of the API server that are in force.
 
-    `latency_ms` delays every request until it is set back to 0. `drop_watches` ends all watches once, `expire_watches` also makes
-    every earlier revision and continue token answer 410: both act when they are put, and read back as false.
+    `latency_ms` delays every request until it is set back to 0. `drop_watches` ends all watches once. `expire_watches` also makes
+    every earlier revision and continue token answer 410. Both act once when they are set, and read back as false.
     """
 
     latency_ms: int = 0
@@ -45,28 +48,19 @@ class Disturbance(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     expire_watches: bool = False
 
     def check(self) -> None:
-        """Raises ApiError: 400, a value that makes no sense."""
+        """Raise StatusError (400) for negative numbers or a status that the server cannot produce."""
         if self.latency_ms < 0 or (self.fail_next and (self.fail_next.status not in _MESSAGES or self.fail_next.count < 0)):
             raise errors.bad_request(f"latency_ms and count must not be negative; status is one of {sorted(_MESSAGES)}")
 
     async def before(self, method: str, path: str) -> None:
-        """Waits and refuses as asked.
-
-        Raises:
-            ApiError: the refusal.
-        """
+        """Delay or refuse a request as the disturbance says; the refusal is raised as StatusError."""
         if self.latency_ms:
             await asyncio.sleep(self.latency_ms / 1000)
         fault = self.fail_next
-        if (
-            fault is None
-            or not fault.count
-            or (fault.methods and method not in fault.methods)
-            or not path.startswith(fault.path_prefix)
-        ):
+        if fault is None or not fault.count or not fault.hits(method, path):
             return
         fault.count -= 1
         reason, message = _MESSAGES[fault.status]
         headers = {"Retry-After": str(fault.retry_after_s)} if fault.retry_after_s else {}
         details = {"retryAfterSeconds": fault.retry_after_s} if fault.retry_after_s else None
-        raise errors.ApiError(fault.status, reason, message, details=details, headers=headers)
+        raise errors.StatusError(fault.status, reason, message, details=details, headers=headers)

@@ -1,63 +1,113 @@
-"""The endpoints below `/emulation/`, which no real API server has: container logs, snapshots, disturbances, and who
-asked for what."""
+"""Endpoints below `/emulation/`, which no real API server has: container logs, snapshots, disturbances and requests seen so far."""
 
 import msgspec
 from aiohttp import web
 
-from workflows.rehearsal.apiserver import bodies, errors, snapshot
-from workflows.rehearsal.apiserver.disturbance import Disturbance
-from workflows.rehearsal.apiserver.handlers import answer
-from workflows.rehearsal.apiserver.logserving import container_of
-from workflows.rehearsal.apiserver.state import State
-from workflows.rehearsal.apiserver.watching import TRUE
+from workflows.rehearsal.apiserver import bodies, errors
+from workflows.rehearsal.apiserver.cluster_state import ClusterState
+from workflows.rehearsal.apiserver.container_logs import ContainerLog, LogLine
+from workflows.rehearsal.apiserver.disturbance import ApiDisturbance
+from workflows.rehearsal.apiserver.handlers import json_response
+from workflows.rehearsal.apiserver.log_endpoint import container_of
+from workflows.rehearsal.apiserver.stored_object import StoredObject
+from workflows.rehearsal.apiserver.watch_stream import TRUE_VALUES
+
+SNAPSHOT_FORMAT = 1
 
 
-async def handle(request: web.Request, state: State, steps: list[str]) -> web.Response:
-    """Answers one request; `steps` are the path's steps after `emulation`.
-
-    Raises:
-        ApiError: 400, 404, 405.
-    """
+async def handle(request: web.Request, state: ClusterState, steps: list[str]) -> web.Response:
+    """Answer a request below `/emulation/`; `steps` are the path segments after it. Raises StatusError: 400, 404 or 405."""
     match request.method, steps:
         case "POST", ["logs", namespace, pod, container]:
             return await _append_log(request, state, namespace, pod, container)
         case "GET", ["snapshot"]:
-            return web.Response(body=snapshot.take(state), content_type="application/octet-stream")
+            return web.Response(body=take_snapshot(state), content_type="application/octet-stream")
         case "PUT", ["snapshot"]:
             # Not request.read(): a snapshot is far above the limit on a resource request.
-            snapshot.restore(state, b"".join([chunk async for chunk in request.content.iter_any()]))
-            return answer(errors.SUCCESS)
-        case "GET", ["asked"]:
-            return answer([row._asdict() for row in sorted(state.asked)])
+            restore_snapshot(state, b"".join([chunk async for chunk in request.content.iter_any()]))
+            return json_response(errors.SUCCESS)
+        case "GET", ["requests"]:
+            return json_response([row._asdict() for row in sorted(state.requests)])
         case "GET", ["disturbance"]:
-            return answer(state.disturbance)
+            return json_response(state.disturbance)
         case "PUT", ["disturbance"]:
             return _disturb(state, await bodies.read(request))
         case "DELETE", ["disturbance"]:
-            state.disturb(Disturbance())
-            return answer(errors.SUCCESS)
-        case _, ["logs", _, _, _] | ["snapshot"] | ["asked"] | ["disturbance"]:
+            state.disturb(ApiDisturbance())
+            return json_response(errors.SUCCESS)
+        case _, ["logs", _, _, _] | ["snapshot"] | ["requests"] | ["disturbance"]:
             raise errors.method_not_allowed()
         case _:
             raise errors.no_such_path()
 
 
-async def _append_log(request: web.Request, state: State, namespace: str, pod: str, container: str) -> web.Response:
-    """Appends the body to a container's log; `?restart=true` first makes what is there the previous log."""
+async def _append_log(request: web.Request, state: ClusterState, namespace: str, pod: str, container: str) -> web.Response:
+    """Append the body to a container's log. With `?restart=true` the present log first becomes the previous one."""
     entry = state.store.get(state.resources.core("pods"), namespace, pod)
     log = state.logs.of(namespace, pod, container_of(entry.decode(), container))
     text = await bodies.read(request)
-    if request.query.get("restart") in TRUE:
+    if request.query.get("restart") in TRUE_VALUES:
         log.restart()
     log.append(text)
-    return answer(errors.SUCCESS)
+    return json_response(errors.SUCCESS)
 
 
-def _disturb(state: State, data: bytes) -> web.Response:
+def _disturb(state: ClusterState, data: bytes) -> web.Response:
     try:
-        wanted = msgspec.json.decode(data, type=Disturbance)
+        disturbance = msgspec.json.decode(data, type=ApiDisturbance)
     except msgspec.DecodeError as error:
         raise errors.bad_request(f"not a disturbance: {error}") from error
-    wanted.check()
-    state.disturb(wanted)
-    return answer(state.disturbance)
+    disturbance.check()
+    state.disturb(disturbance)
+    return json_response(state.disturbance)
+
+
+class _Table(msgspec.Struct):
+    group: str
+    plural: str
+    entries: list[StoredObject]
+
+
+class _Log(msgspec.Struct):
+    namespace: str
+    pod: str
+    container: str
+    lines: list[LogLine]
+    previous: list[LogLine]
+
+
+class _Snapshot(msgspec.Struct):
+    format: int
+    revision: int
+    tables: list[_Table]
+    logs: list[_Log]
+
+
+def take_snapshot(state: ClusterState) -> bytes:
+    """Return the cluster state as MessagePack."""
+    tables = [_Table(group, plural, table.slice()) for (group, plural), table in state.store.tables() if len(table)]
+    logs = [
+        _Log(namespace, pod, container, list(log.lines), log.previous)
+        for (namespace, pod), containers in state.logs.logs.items()
+        for container, log in containers.items()
+    ]
+    return msgspec.msgpack.encode(_Snapshot(SNAPSHOT_FORMAT, state.store.revision, tables, logs))
+
+
+def restore_snapshot(state: ClusterState, data: bytes) -> None:
+    """Restore a state. Revisions go on; watches and continue tokens end with 410.
+
+    Raises StatusError (400) if the bytes are no snapshot of this format.
+    """
+    try:
+        snapshot = msgspec.msgpack.decode(data, type=_Snapshot)
+    except msgspec.DecodeError as error:
+        raise errors.bad_request(f"not a snapshot: {error}") from error
+    if snapshot.format != SNAPSHOT_FORMAT:
+        raise errors.bad_request(f"snapshot format {snapshot.format} is not {SNAPSHOT_FORMAT}")
+    state.store.replace({(table.group, table.plural): table.entries for table in snapshot.tables}, snapshot.revision)
+    state.lists.expire()
+    state.definitions.reload()
+    state.logs.logs.clear()
+    for row in snapshot.logs:
+        state.logs.logs.setdefault((row.namespace, row.pod), {})[row.container] = ContainerLog(row.lines, row.previous)

@@ -1,7 +1,7 @@
 """Sets of fields as `managedFields` records them (FieldsV1 of structured-merge-diff).
 
 A path is a tuple of steps in FieldsV1 spelling: `f:NAME` for a field, `k:{"name":"x"}` for a list element by its keys, `v:VALUE`
-for a member of a set. A set is a frozenset of paths.
+for a member of a set. A field set is a frozenset of paths.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from workflows.rehearsal.apiserver.schema import ListType, Schema
+from workflows.rehearsal.apiserver.type_schema import ListType, Schema
 
-Path = tuple[str, ...]
-Fields = frozenset[Path]
-EMPTY: Fields = frozenset()
+FieldPath = tuple[str, ...]
+FieldSet = frozenset[FieldPath]
+EMPTY: FieldSet = frozenset()
 _encoder = msgspec.json.Encoder(order="sorted")
 _SERVER_META = ("name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields", "resourceVersion")
 _NOT_OWNED = frozenset({("f:apiVersion",), ("f:kind",), ("f:metadata",), *(("f:metadata", f"f:{key}") for key in _SERVER_META)})
@@ -24,7 +24,7 @@ def _compact(value: Any) -> str:
 
 
 def element_step(element: Any, schema: Schema) -> str:
-    """The step to an element of a list of type map or set; empty when the element has no key."""
+    """Return the step to an element of a list of type map or set; empty if the element lacks a key."""
     if schema.list_type is ListType.SET:
         return "v:" + _compact(element)
     key = schema.element_key(element)
@@ -32,11 +32,11 @@ def element_step(element: Any, schema: Schema) -> str:
 
 
 def associative(elements: list[Any], schema: Schema) -> bool:
-    """Whether the list is merged by element: its type says so, and each element has its keys."""
+    """Return True if the list is merged by element: its type says so and every element has its keys."""
     return schema.list_type is not ListType.ATOMIC and all(element_step(element, schema) for element in elements)
 
 
-def _leaves(value: Any, schema: Schema, path: Path) -> Iterator[Path]:
+def _leaves(value: Any, schema: Schema, path: FieldPath) -> Iterator[FieldPath]:
     if isinstance(value, dict) and value and not schema.atomic_map:
         for key, child in value.items():
             yield from _leaves(child, schema.child(key), (*path, f"f:{key}"))
@@ -50,29 +50,32 @@ def _leaves(value: Any, schema: Schema, path: Path) -> Iterator[Path]:
         yield path
 
 
-def owned(obj: Mapping[str, Any], schema: Schema, *, without: frozenset[str] = frozenset()) -> Fields:
-    """The fields of `obj` that its writer owns: not its identity, nor what only the server sets, nor what is in `without`."""
-    found: set[Path] = set()
+def owned(obj: Mapping[str, Any], schema: Schema, *, without: frozenset[str] = frozenset()) -> FieldSet:
+    """Return the fields of `obj` that its writer owns.
+
+    Identity, fields that only the server sets, and the top-level fields in `without` are left out.
+    """
+    paths: set[FieldPath] = set()
     for key, value in obj.items():
         if key not in without:
-            found.update(_leaves(value, schema.child(key), (f"f:{key}",)))
-    return frozenset(path for path in found if path[:2] not in _NOT_OWNED and path[:1] not in (("f:apiVersion",), ("f:kind",)))
+            paths.update(_leaves(value, schema.child(key), (f"f:{key}",)))
+    return frozenset(path for path in paths if path[:2] not in _NOT_OWNED and path[:1] not in (("f:apiVersion",), ("f:kind",)))
 
 
-def values(obj: Mapping[str, Any], schema: Schema) -> dict[Path, Any]:
-    """The value at each owned path, for comparing two versions."""
+def values(obj: Mapping[str, Any], schema: Schema) -> dict[FieldPath, Any]:
+    """Return the value at each owned path, for comparing two versions of an object."""
     return {path: get(obj, schema, path) for path in owned(obj, schema)}
 
 
-def get(value: Any, schema: Schema, path: Path) -> Any:
-    """The value at a path; None when there is none."""
+def get(value: Any, schema: Schema, path: FieldPath) -> Any:
+    """Return the value at a path, or None."""
     for step in path:
         if step.startswith("f:"):
             name = step[2:]
             value, schema = (value.get(name) if isinstance(value, dict) else None), schema.child(name)
         else:
-            place = _place(value, schema, step)
-            value, schema = (value[place] if place >= 0 else None), schema.items
+            index = _place(value, schema, step)
+            value, schema = (value[index] if index >= 0 else None), schema.items
         if value is None:
             return None
     return value
@@ -83,14 +86,14 @@ def _place(value: Any, schema: Schema, step: str) -> int:
     return next((index for index, element in enumerate(elements) if element_step(element, schema) == step), -1)
 
 
-def is_key(path: Path) -> bool:
-    """Whether the path is that of a field by which its list element is identified."""
+def is_key(path: FieldPath) -> bool:
+    """Return True if the path names a field that identifies its list element."""
     holder = path[-2] if len(path) > 1 else ""
     return holder.startswith("k:") and path[-1][2:] in msgspec.json.decode(holder[2:])
 
 
-def remove(value: Any, schema: Schema, path: Path) -> None:
-    """Takes the value at a path out, in place, and its holders as far as they become empty."""
+def remove(value: Any, schema: Schema, path: FieldPath) -> None:
+    """Remove the value at a path in place, together with parents that become empty."""
     step, rest = path[0], path[1:]
     if step.startswith("f:"):
         name = step[2:]
@@ -101,17 +104,17 @@ def remove(value: Any, schema: Schema, path: Path) -> None:
         if not rest or value[name] in ({}, []):
             del value[name]
         return
-    place = _place(value, schema, step)
-    if place < 0:
+    index = _place(value, schema, step)
+    if index < 0:
         return
     if rest:
-        remove(value[place], schema.items, rest)
+        remove(value[index], schema.items, rest)
     else:
-        del value[place]
+        del value[index]
 
 
-def encode(fields: Iterable[Path]) -> dict[str, Any]:
-    """The FieldsV1 form: a nested object; `.` marks a node that is a member beside its children."""
+def encode(fields: Iterable[FieldPath]) -> dict[str, Any]:
+    """Return the FieldsV1 form of some paths: nested objects, in which `.` marks a node that is itself a member."""
     root: dict[str, Any] = {}
     for path in sorted(fields):
         node = root
@@ -127,8 +130,8 @@ def _without_lone_marks(node: dict[str, Any]) -> dict[str, Any]:
     return {step: child if step == "." else _without_lone_marks(child) for step, child in node.items()}
 
 
-def decode(node: Mapping[str, Any], path: Path = ()) -> Iterator[Path]:
-    """The paths of a FieldsV1 object."""
+def decode(node: Mapping[str, Any], path: FieldPath = ()) -> Iterator[FieldPath]:
+    """Yield the paths of a FieldsV1 object."""
     if not node and path:
         yield path
     for step, child in node.items():
@@ -138,8 +141,8 @@ def decode(node: Mapping[str, Any], path: Path = ()) -> Iterator[Path]:
             yield from decode(child, (*path, step))
 
 
-def dotted(path: Path) -> str:
-    """`.spec.containers[name="c"].image`, as conflicts name a field."""
+def dotted_path(path: FieldPath) -> str:
+    """Return a path as conflict messages show it, for instance `.spec.containers[name="c"].image`."""
     text = ""
     for step in path:
         if step.startswith("f:"):

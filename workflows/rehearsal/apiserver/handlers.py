@@ -1,4 +1,4 @@
-"""The verbs on resources: one HTTP request on a target → one change of the state → one answer."""
+"""Handlers for the verbs on resources: each request becomes one change of the cluster state and one answer."""
 
 import re
 from typing import Any
@@ -6,15 +6,15 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from workflows.rehearsal.apiserver import bodies, errors, forms, logserving, patching, scaling, watching
-from workflows.rehearsal.apiserver.entry import Entry, Object
-from workflows.rehearsal.apiserver.forms import Presenter
+from workflows.rehearsal.apiserver import bodies, errors, log_endpoint, patching, representations, subresources, watch_stream
+from workflows.rehearsal.apiserver.cluster_state import ClusterState
 from workflows.rehearsal.apiserver.lifecycle import Deletion
-from workflows.rehearsal.apiserver.patching import Patch
-from workflows.rehearsal.apiserver.podactions import PodActions
-from workflows.rehearsal.apiserver.routing import Target
+from workflows.rehearsal.apiserver.patching import PatchRequest
+from workflows.rehearsal.apiserver.representations import Presenter
+from workflows.rehearsal.apiserver.routing import RequestTarget
 from workflows.rehearsal.apiserver.selectors import Selection, parse_fields, select
-from workflows.rehearsal.apiserver.state import State
+from workflows.rehearsal.apiserver.stored_object import Object, StoredObject
+from workflows.rehearsal.apiserver.subresources import PodActions
 
 _RETURNS_OBJECT = frozenset(
     {
@@ -37,7 +37,7 @@ _RETURNS_OBJECT = frozenset(
         "volumeattributesclasses",
     }
 )
-"""Built-in resources whose delete answers with the object instead of a Status (`ReturnDeletedObject`)."""
+"""Built-in resources whose delete returns the object instead of a Status (`ReturnDeletedObject`)."""
 _CREATED_BY_PUT = frozenset(
     {
         "clusterrolebindings",
@@ -52,16 +52,16 @@ _CREATED_BY_PUT = frozenset(
         "services",
     }
 )
-"""Built-in resources that a PUT creates when they are missing (`AllowCreateOnUpdate`)."""
+"""Built-in resources that a PUT creates if they are missing (`AllowCreateOnUpdate`)."""
 _UNSAFE = re.compile(r'[\\"]|[^ -~]')
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return "\\" + found[0] if found[0] in '\\"' else "?"
+def _escaped(character: re.Match[str]) -> str:
+    return "\\" + character[0] if character[0] in '\\"' else "?"
 
 
-def answer(body: bytes | Any, status: int = 200, warnings: list[str] | None = None) -> web.Response:
-    """A JSON answer, with a `Warning` header for each warning."""
+def json_response(body: bytes | Any, status: int = 200, warnings: list[str] | None = None) -> web.Response:
+    """Return a JSON answer with a `Warning` header for each warning."""
     response = web.Response(
         body=body if isinstance(body, bytes) else msgspec.json.encode(body), status=status, content_type="application/json"
     )
@@ -70,19 +70,15 @@ def answer(body: bytes | Any, status: int = 200, warnings: list[str] | None = No
     return response
 
 
-class Handlers:
-    """Answers requests on resources."""
+class ResourceHandlers:
+    """The handlers of all requests on resources."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._actions = PodActions(state.store, state.resources, state.lifecycle)
 
-    async def handle(self, request: web.Request, target: Target) -> web.StreamResponse:
-        """Answers one request.
-
-        Raises:
-            ApiError: whatever is wrong with it.
-        """
+    async def handle(self, request: web.Request, target: RequestTarget) -> web.StreamResponse:
+        """Answer a request on a resource; raises StatusError for a request that is refused."""
         if target.subresource in ("log", "binding", "eviction", "scale"):
             return await self._special(request, target)
         verbs = {"GET": self._get, "PUT": self._put, "PATCH": self._patch, "DELETE": self._delete, "HEAD": self._get}
@@ -93,27 +89,27 @@ class Handlers:
             raise errors.method_not_allowed()
         return await verb(request, target)
 
-    def _entry(self, target: Target) -> Entry:
+    def _entry(self, target: RequestTarget) -> StoredObject:
         return self._state.store.get(target.resource, target.namespace, target.name)
 
-    def _presenter(self, request: web.Request, target: Target) -> Presenter:
-        return Presenter(target.resource, forms.accepted(request.headers.get("Accept", "")))
+    def _presenter(self, request: web.Request, target: RequestTarget) -> Presenter:
+        return Presenter(target.resource, representations.accepted_representation(request.headers.get("Accept", "")))
 
-    def _selection(self, request: web.Request, target: Target) -> Selection:
+    def _selection(self, request: web.Request, target: RequestTarget) -> Selection:
         query = request.query
         return select(target.resource, target.namespace, query.get("labelSelector", ""), query.get("fieldSelector", ""))
 
-    async def _collection(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def _collection(self, request: web.Request, target: RequestTarget) -> web.StreamResponse:
         selection, presenter = self._selection(request, target), self._presenter(request, target)
-        if request.query.get("watch") in watching.TRUE:
+        if request.query.get("watch") in watch_stream.TRUE_VALUES:
             return await self._watch(request, target, selection)
         page = self._state.lists.page(target.resource, selection, request.query)
-        return answer(presenter.list(page.entries, page.metadata))
+        return json_response(presenter.list(page.entries, page.metadata))
 
-    async def _watch(self, request: web.Request, target: Target, selection: Selection) -> web.StreamResponse:
+    async def _watch(self, request: web.Request, target: RequestTarget, selection: Selection) -> web.StreamResponse:
         store = self._state.store
-        watch = watching.Watch(
-            store, target.resource, selection, self._presenter(request, target), watching.wish(request.query, store)
+        watch = watch_stream.WatchStream(
+            store, target.resource, selection, self._presenter(request, target), watch_stream.watch_options(request.query, store)
         )
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
@@ -121,101 +117,106 @@ class Handlers:
         await response.write_eof()
         return response
 
-    async def _get(self, request: web.Request, target: Target) -> web.StreamResponse:
-        if request.query.get("watch") in watching.TRUE:
+    async def _get(self, request: web.Request, target: RequestTarget) -> web.StreamResponse:
+        if request.query.get("watch") in watch_stream.TRUE_VALUES:
             name = parse_fields(f"metadata.name={target.name}", target.resource)
             return await self._watch(request, target, Selection(target.namespace, (), name))
-        return answer(self._presenter(request, target).object(self._entry(target)))
+        return json_response(self._presenter(request, target).object(self._entry(target)))
 
-    async def _post(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def _post(self, request: web.Request, target: RequestTarget) -> web.StreamResponse:
         if target.resource.namespaced and not target.namespace:
             raise errors.method_not_allowed()
         write, presenter = bodies.write_options(request), self._presenter(request, target)
         body = await bodies.read_object(request)
         entry = self._state.lifecycle.create(target.resource, target.namespace, body, write)
-        return answer(presenter.object(entry), 201, write.warnings)
+        return json_response(presenter.object(entry), 201, write.warnings)
 
-    async def _put(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def _put(self, request: web.Request, target: RequestTarget) -> web.StreamResponse:
         write, presenter = bodies.write_options(request), self._presenter(request, target)
         body = await bodies.read_object(request)
         resource, lifecycle = target.resource, self._state.lifecycle
-        held = self._state.store.table(resource.key).get(target.namespace, target.name)
+        existing = self._state.store.table(resource.key).get(target.namespace, target.name)
         creates = not resource.custom and resource.plural in _CREATED_BY_PUT and not target.subresource
-        if held is None and creates:
-            return answer(presenter.object(lifecycle.create(resource, target.namespace, body, write)), 201, write.warnings)
-        entry = lifecycle.update(resource, held or self._entry(target), body, target.subresource, write)
-        return answer(presenter.object(entry), 200, write.warnings)
+        if existing is None and creates:
+            return json_response(presenter.object(lifecycle.create(resource, target.namespace, body, write)), 201, write.warnings)
+        entry = lifecycle.update(resource, existing or self._entry(target), body, target.subresource, write)
+        return json_response(presenter.object(entry), 200, write.warnings)
 
-    async def _read_patch(self, request: web.Request, target: Target) -> Patch:
+    async def _read_patch(self, request: web.Request, target: RequestTarget) -> PatchRequest:
         content_type = request.content_type
         patching.check_content_type(content_type, target.resource)
         body = bodies.parse(await bodies.read(request), content_type)
-        return Patch(content_type, body, request.query.get("force", "").lower() == "true")
+        return PatchRequest(content_type, body, request.query.get("force", "").lower() == "true")
 
-    async def _patch(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def _patch(self, request: web.Request, target: RequestTarget) -> web.StreamResponse:
         write, presenter = bodies.write_options(request), self._presenter(request, target)
         patch = await self._read_patch(request, target)
         resource, lifecycle = target.resource, self._state.lifecycle
-        held = self._state.store.table(resource.key).get(target.namespace, target.name)
+        existing = self._state.store.table(resource.key).get(target.namespace, target.name)
         if not patch.applies:
-            entry = held or self._entry(target)
+            entry = existing or self._entry(target)
             new = patching.patched(presenter.live(entry), patch, resource)
-            return answer(presenter.object(lifecycle.update(resource, entry, new, target.subresource, write)), 200, write.warnings)
-        live: Object = presenter.live(held) if held else {"metadata": {}}
+            return json_response(
+                presenter.object(lifecycle.update(resource, entry, new, target.subresource, write)), 200, write.warnings
+            )
+        live: Object = presenter.live(existing) if existing else {"metadata": {}}
         new = patching.applied(live, patch, resource, target.subresource, target.name, request.query.get("fieldManager", ""))
-        if held:
-            entry = lifecycle.update(resource, held, new, target.subresource, write, applied=True)
-            return answer(presenter.object(entry), 200, write.warnings)
+        if existing:
+            entry = lifecycle.update(resource, existing, new, target.subresource, write, applied=True)
+            return json_response(presenter.object(entry), 200, write.warnings)
         if target.subresource:
             raise resource.missing(target.name)
+        # a create drops managedFields from the body, so the records are passed beside it
         records = new["metadata"].pop("managedFields", [])
         entry = lifecycle.create(resource, target.namespace, new, write, records=records)
-        return answer(presenter.object(entry), 201, write.warnings)
+        return json_response(presenter.object(entry), 201, write.warnings)
 
-    async def _delete(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def _delete(self, request: web.Request, target: RequestTarget) -> web.StreamResponse:
         deletion = await bodies.delete_options(request)
         entry, gone = self._state.lifecycle.delete(target.resource, self._entry(target), deletion)
         if not gone or (not target.resource.custom and target.resource.plural in _RETURNS_OBJECT):
-            return answer(self._presenter(request, target).object(entry))
+            return json_response(self._presenter(request, target).object(entry))
         resource = target.resource
         details = {"name": entry.name, "group": resource.group, "kind": resource.plural, "uid": entry.decode()["metadata"]["uid"]}
-        return answer(errors.SUCCESS | {"details": details})
+        return json_response(errors.SUCCESS | {"details": details})
 
-    async def _delete_collection(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def _delete_collection(self, request: web.Request, target: RequestTarget) -> web.StreamResponse:
         if target.resource.namespaced and not target.namespace:
             raise errors.method_not_allowed()
         deletion: Deletion = await bodies.delete_options(request)
         selection, presenter = self._selection(request, target), self._presenter(request, target)
         page = self._state.lists.page(target.resource, selection, request.query)
         entries = [self._state.lifecycle.delete(target.resource, entry, deletion)[0] for entry in page.entries]
-        return answer(presenter.list(entries, page.metadata))
+        return json_response(presenter.list(entries, page.metadata))
 
-    async def _special(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def _special(self, request: web.Request, target: RequestTarget) -> web.StreamResponse:
         if target.subresource == "log" and request.method == "GET":
-            return await logserving.serve(request, self._state, self._entry(target))
+            return await log_endpoint.serve_log(request, self._state, self._entry(target))
         if target.subresource in ("binding", "eviction") and request.method == "POST":
             write, body = bodies.write_options(request), await bodies.read_object(request)
             act = self._actions.bind if target.subresource == "binding" else self._actions.evict
             act(self._entry(target), body, write)
-            return answer(errors.SUCCESS | {"code": 201}, 201)
+            return json_response(errors.SUCCESS | {"code": 201}, 201)
         if target.subresource == "scale" and request.method in ("GET", "PUT", "PATCH"):
             return await self._scale(request, target)
         raise errors.method_not_allowed()
 
-    async def _scale(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def _scale(self, request: web.Request, target: RequestTarget) -> web.StreamResponse:
         presenter, resource = self._presenter(request, target), target.resource
         if request.method == "GET":
-            return answer(scaling.scale_of(resource, presenter.live(self._entry(target))))
+            return json_response(subresources.scale_of(resource, presenter.live(self._entry(target))))
         write = bodies.write_options(request)
         if request.method == "PUT":
             scale = await bodies.read_object(request)
         else:
             patch = await self._read_patch(request, target)
-            if patch.content_type not in (patching.JSON, patching.MERGE, patching.STRATEGIC):
-                raise errors.unsupported_media_type((patching.JSON, patching.MERGE))
-            plain = Patch(patching.MERGE if patch.content_type == patching.STRATEGIC else patch.content_type, patch.body)
-            scale = patching.patched(scaling.scale_of(resource, presenter.live(self._entry(target))), plain, resource)
+            if patch.content_type not in (patching.JSON_PATCH, patching.MERGE_PATCH, patching.STRATEGIC_PATCH):
+                raise errors.unsupported_media_type((patching.JSON_PATCH, patching.MERGE_PATCH))
+            plain = PatchRequest(
+                patching.MERGE_PATCH if patch.content_type == patching.STRATEGIC_PATCH else patch.content_type, patch.body
+            )
+            scale = patching.patched(subresources.scale_of(resource, presenter.live(self._entry(target))), plain, resource)
         entry = self._entry(target)
-        new = scaling.with_replicas(resource, presenter.live(entry), scale)
+        new = subresources.with_replicas(resource, presenter.live(entry), scale)
         updated = self._state.lifecycle.update(resource, entry, new, "", write)
-        return answer(scaling.scale_of(resource, presenter.live(updated)), 200, write.warnings)
+        return json_response(subresources.scale_of(resource, presenter.live(updated)), 200, write.warnings)

@@ -1,20 +1,20 @@
-"""Create, update and delete of an object: what a real server's registry does between decoding and storing.
+"""Create, update and delete of objects, with the checks that a real server's registry makes between decoding and storing.
 
-Everything here runs without waiting, so a request sees and changes the store as one step.
+No function here awaits anything, so a request reads and changes the store as one step.
 """
 
 from dataclasses import dataclass
 
-from workflows.rehearsal.apiserver import admission, conform, crds, errors, managed, objectmeta
-from workflows.rehearsal.apiserver.conform import Write
-from workflows.rehearsal.apiserver.entry import Entry, Object, entry_of
-from workflows.rehearsal.apiserver.managed import Manager
-from workflows.rehearsal.apiserver.resources import Resource, Resources
-from workflows.rehearsal.apiserver.store import Store
+from workflows.rehearsal.apiserver import crd_resources, errors, managed_fields, object_metadata, write_pipeline
+from workflows.rehearsal.apiserver.managed_fields import FieldManager
+from workflows.rehearsal.apiserver.object_store import ObjectStore
+from workflows.rehearsal.apiserver.served_resources import ResourceTable, ServedResource
+from workflows.rehearsal.apiserver.stored_object import Object, StoredObject, encode_object
+from workflows.rehearsal.apiserver.write_pipeline import WriteOptions
 
 _NAMESPACES = ("", "namespaces")
 _STATUS_ON_CREATE = frozenset({("", "nodes")})
-"""Nodes may be created with their status; elsewhere it is dropped where a status sub-resource exists."""
+"""Resources that may be created with their status. For all others with a status sub-resource, status is dropped on create."""
 _CONDITIONAL = frozenset(
     {
         "apiservices",
@@ -32,13 +32,18 @@ _CONDITIONAL = frozenset(
         "volumeattachments",
     }
 )
-"""Built-in resources that, like custom ones, are not updated without a resourceVersion (`AllowUnconditionalUpdate`)."""
+"""Built-in resources that refuse an update without a resourceVersion, as all custom ones do (`AllowUnconditionalUpdate` is false).
+"""
 _GENERATED_TRIES = 8
+_UNDELETABLE = frozenset({"default", "kube-system", "kube-public"})
 
 
 @dataclass(frozen=True)
 class Deletion:
-    """Delete options. `grace_s` None means the pod's own; `propagation` is Background, Foreground, Orphan or empty."""
+    """Options of a delete request.
+
+    `grace_s` is in seconds; None means the pod's own grace period. `propagation` is Background, Foreground, Orphan or empty.
+    """
 
     grace_s: int | None = None
     propagation: str = ""
@@ -47,44 +52,70 @@ class Deletion:
     dry_run: bool = False
 
 
-class Lifecycle:
-    """The three writes on the store."""
+class NamespaceLifecycle:
+    """The admission plugin NamespaceLifecycle, the only one that clients of a bring-up depend on."""
 
-    def __init__(self, store: Store, resources: Resources) -> None:
+    def __init__(self, store: ObjectStore, resources: ResourceTable) -> None:
         self._store = store
-        self._admission = admission.Namespaces(store, resources)
+        self._namespaces = resources.core("namespaces")
+
+    def check_create(self, resource: ServedResource, namespace: str, name: str) -> None:
+        """Raise StatusError if the object's namespace is missing (404) or is being deleted (403)."""
+        if not resource.namespaced:
+            return
+        entry = self._store.get(self._namespaces, "", namespace)
+        if entry.decode()["metadata"].get("deletionTimestamp"):
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {namespace} is being terminated",
+                "field": "metadata.namespace",
+            }
+            raise errors.forbidden(resource.group, resource.plural, name, why, cause=cause)
+
+    def check_delete(self, resource: ServedResource, name: str) -> None:
+        """Raise StatusError (403) if the object is a namespace that must not be deleted."""
+        if resource is self._namespaces and name in _UNDELETABLE:
+            raise errors.forbidden("", "namespaces", name, "this namespace may not be deleted")
+
+
+class Lifecycle:
+    """The three writes on the object store: create, update and delete."""
+
+    def __init__(self, store: ObjectStore, resources: ResourceTable) -> None:
+        self._store = store
+        self._admission = NamespaceLifecycle(store, resources)
 
     def create(
-        self, resource: Resource, namespace: str, body: Object, write: Write, *, records: list[Object] | None = None
-    ) -> Entry:
-        """A new object. `records` are the ownership records of a create by apply.
+        self, resource: ServedResource, namespace: str, body: Object, write: WriteOptions, *, records: list[Object] | None = None
+    ) -> StoredObject:
+        """Store a new object and return it. `records` are its managedFields if server-side apply creates it.
 
-        Raises:
-            ApiError: 400, 403, 404 (namespace), 409 (exists), 422.
+        Raises StatusError: 400, 403, 404 (no such namespace), 409 (the object exists) or 422.
         """
-        conform.check_identity(resource, body)
+        write_pipeline.check_identity(resource, body)
         meta = body["metadata"]
         if meta.get("resourceVersion"):
-            raise errors.ApiError(500, "", "resourceVersion should not be set on objects to be created")
+            raise errors.StatusError(500, "", "resourceVersion should not be set on objects to be created")
         body["metadata"] = meta = _placed(resource, namespace, meta)
         if "status" in resource.subresources and resource.key not in _STATUS_ON_CREATE:
             body = {key: value for key, value in body.items() if key != "status"}
-        obj = conform.shape(resource, body, write)
-        obj["metadata"] = objectmeta.created(resource, obj["metadata"])
+        obj = write_pipeline.decode_body(resource, body, write)
+        obj["metadata"] = object_metadata.new_metadata(resource, obj["metadata"])
         self._admission.check_create(resource, namespace, meta.get("name", ""))
         self._name(resource, namespace, obj["metadata"])
-        if resource.key == _NAMESPACES:
+        if resource.key == _NAMESPACES:  # the namespace controller removes it once the namespace is empty
             obj.setdefault("spec", {})["finalizers"] = ["kubernetes"]
-        if resource.key == crds.KEY:
-            obj["metadata"]["finalizers"] = [*obj["metadata"].get("finalizers", ()), crds.CLEANUP]
-        conform.finish(resource, obj, None)
+        if resource.key == crd_resources.CRD_KEY:
+            obj["metadata"]["finalizers"] = [*obj["metadata"].get("finalizers", ()), crd_resources.CLEANUP_FINALIZER]
+        write_pipeline.complete_object(resource, obj, None)
         if records:
             obj["metadata"]["managedFields"] = records
         if write.dry_run:
-            return entry_of(resource, obj, self._store.revision)
+            return encode_object(resource, obj, self._store.revision)
         return self._store.put(resource, obj, None, applied=bool(records))
 
-    def _name(self, resource: Resource, namespace: str, meta: Object) -> None:
+    def _name(self, resource: ServedResource, namespace: str, meta: Object) -> None:
         table = self._store.table(resource.key)
         prefix = meta.get("generateName", "")
         if not meta.get("name"):
@@ -92,44 +123,54 @@ class Lifecycle:
                 raise errors.invalid(
                     resource.group, resource.kind, "", ["metadata.name: Required value: name or generateName is required"]
                 )
-            tries = (objectmeta.generated_name(prefix) for _ in range(_GENERATED_TRIES))
+            tries = (object_metadata.generated_name(prefix) for _ in range(_GENERATED_TRIES))
             meta["name"] = next((name for name in tries if table.get(namespace, name) is None), "")
         if not meta["name"] or table.get(namespace, meta["name"]) is not None:
             raise errors.already_exists(resource.group, resource.plural, meta["name"] or prefix)
 
     def update(
-        self, resource: Resource, entry: Entry, body: Object, subresource: str, write: Write, *, applied: bool = False
-    ) -> Entry:
-        """The object after a full update; `body` is the whole new object. No change means no new revision.
+        self,
+        resource: ServedResource,
+        entry: StoredObject,
+        body: Object,
+        subresource: str,
+        write: WriteOptions,
+        *,
+        applied: bool = False,
+    ) -> StoredObject:
+        """Replace an object and return the stored state; `body` is the whole new object. An update without a change keeps the
+        revision.
 
-        Raises:
-            ApiError: 400, 409 (resourceVersion, uid), 422.
+        Raises StatusError: 400, 409 (wrong resourceVersion or uid) or 422.
         """
-        conform.check_identity(resource, body)
+        write_pipeline.check_identity(resource, body)
         old = entry.decode()
         meta = body["metadata"]
         _check_preconditions(resource, old["metadata"], meta)
-        new = conform.shape(resource, _combined(resource, old, body, subresource), write)
+        new = write_pipeline.decode_body(resource, _combined(resource, old, body, subresource), write)
         sent = new["metadata"]
+        # The status of a custom resource is written without any metadata; built-in kinds take labels and annotations with it.
         frozen = subresource == "status" and resource.custom
-        new["metadata"] = objectmeta.updated(old["metadata"] if frozen else sent, old["metadata"])
+        new["metadata"] = object_metadata.updated_metadata(old["metadata"] if frozen else sent, old["metadata"])
         _check_finalizers(resource, new["metadata"], old["metadata"])
-        conform.finish(resource, new, old)
-        if objectmeta.counts_generation(resource) and _content(resource, new) != _content(resource, old):
+        write_pipeline.complete_object(resource, new, old)
+        if object_metadata.counts_generation(resource) and _content(resource, new) != _content(resource, old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         if applied and meta.get("managedFields"):
             new["metadata"]["managedFields"] = meta["managedFields"]
-        elif applied or meta.get("managedFields") == []:  # who applies nothing but a name owns no field
+        elif applied or meta.get("managedFields") == []:  # an apply of nothing but a name owns no field
             new["metadata"].pop("managedFields", None)
         else:
-            managed.track_update(new, old, resource.schema, Manager(write.manager, managed.UPDATE, subresource))
+            managed_fields.track_update(new, old, resource.schema, FieldManager(write.manager, managed_fields.UPDATE, subresource))
         return self._commit(resource, new, old, entry, write, applied)
 
-    def _commit(self, resource: Resource, new: Object, old: Object, entry: Entry, write: Write, applied: bool) -> Entry:
+    def _commit(
+        self, resource: ServedResource, new: Object, old: Object, entry: StoredObject, write: WriteOptions, applied: bool
+    ) -> StoredObject:
         if new == old:
             return entry
         if write.dry_run:
-            return entry_of(resource, new, entry.revision)
+            return encode_object(resource, new, entry.revision)
         if (
             new["metadata"].get("deletionTimestamp")
             and not _held(resource, new)
@@ -138,11 +179,11 @@ class Lifecycle:
             return self._store.remove(resource, new, entry)
         return self._store.put(resource, new, entry, applied=applied)
 
-    def delete(self, resource: Resource, entry: Entry, deletion: Deletion) -> tuple[Entry, bool]:
-        """The object's last or new state, and whether it is gone now. Finalizers, a grace period or a namespace's content hold it.
+    def delete(self, resource: ServedResource, entry: StoredObject, deletion: Deletion) -> tuple[StoredObject, bool]:
+        """Delete an object. Return its last or new state, and True if it is gone now.
 
-        Raises:
-            ApiError: 403 (a namespace that must stay), 409 (preconditions).
+        Finalizers, a grace period or a namespace's content keep the object until they are cleared. Raises StatusError: 403 (a
+        namespace that must stay) or 409 (preconditions).
         """
         old = entry.decode()
         _check_deletion(resource, old["metadata"], deletion)
@@ -150,11 +191,11 @@ class Lifecycle:
         grace = _grace(resource, old, deletion)
         new = {**old, "metadata": _with_propagation(old["metadata"], deletion.propagation)}
         meta = new["metadata"]
-        held = _held(resource, new)
-        if not held and not grace:
+        is_held = _held(resource, new)
+        if not is_held and not grace:
             return (entry, True) if deletion.dry_run else (self._store.remove(resource, new, entry), True)
         if not meta.get("deletionTimestamp") or grace < meta.get("deletionGracePeriodSeconds", 0):
-            meta |= {"deletionTimestamp": objectmeta.in_seconds(grace), "deletionGracePeriodSeconds": grace}
+            meta |= {"deletionTimestamp": object_metadata.in_seconds(grace), "deletionGracePeriodSeconds": grace}
             if meta.get("generation"):
                 meta["generation"] += 1
         if resource.key == _NAMESPACES:
@@ -164,7 +205,7 @@ class Lifecycle:
         return self._store.put(resource, new, entry), False
 
 
-def _placed(resource: Resource, namespace: str, meta: Object) -> Object:
+def _placed(resource: ServedResource, namespace: str, meta: Object) -> Object:
     if not resource.namespaced:
         if meta.get("namespace"):
             raise errors.invalid(
@@ -179,7 +220,7 @@ def _placed(resource: Resource, namespace: str, meta: Object) -> Object:
     return {**meta, "namespace": namespace}
 
 
-def _check_preconditions(resource: Resource, old: Object, meta: Object) -> None:
+def _check_preconditions(resource: ServedResource, old: Object, meta: Object) -> None:
     name = old["name"]
     if not meta.get("name"):
         raise errors.bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
@@ -198,14 +239,14 @@ def _check_preconditions(resource: Resource, old: Object, meta: Object) -> None:
         raise errors.stale(resource.group, resource.plural, name)
 
 
-def _check_deletion(resource: Resource, meta: Object, deletion: Deletion) -> None:
+def _check_deletion(resource: ServedResource, meta: Object, deletion: Deletion) -> None:
     for what, wanted, held in (("UID", deletion.uid, meta["uid"]), ("ResourceVersion", deletion.revision, meta["resourceVersion"])):
         if wanted and wanted != held:
             why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {held}"
             raise errors.conflict(resource.group, resource.plural, meta["name"], why)
 
 
-def _check_finalizers(resource: Resource, meta: Object, old: Object) -> None:
+def _check_finalizers(resource: ServedResource, meta: Object, old: Object) -> None:
     added = sorted(set(meta.get("finalizers", ())) - set(old.get("finalizers", ())))
     if old.get("deletionTimestamp") and added:
         rule = "no new finalizers can be added if the object is being deleted"
@@ -213,8 +254,8 @@ def _check_finalizers(resource: Resource, meta: Object, old: Object) -> None:
         raise errors.invalid(resource.group, resource.kind, old["name"], [problem])
 
 
-def _combined(resource: Resource, old: Object, body: Object, subresource: str) -> Object:
-    """The body with those parts of the old state that this sub-resource may not change."""
+def _combined(resource: ServedResource, old: Object, body: Object, subresource: str) -> Object:
+    """Return the new object with the parts of the old one that a write to this sub-resource must not change."""
     if subresource == "status":
         kept = {key: value for key, value in old.items() if key not in ("metadata", "status")}
         return kept | {key: body[key] for key in ("metadata", "status") if key in body}
@@ -224,27 +265,27 @@ def _combined(resource: Resource, old: Object, body: Object, subresource: str) -
     return {key: value for key, value in body.items() if key not in fixed} | {key: old[key] for key in fixed if key in old}
 
 
-def _content(resource: Resource, obj: Object) -> Object:
-    """What counts as a new generation."""
+def _content(resource: ServedResource, obj: Object) -> Object:
+    """Return the part of an object whose change increments `metadata.generation`."""
     free = {"metadata", "apiVersion"} | ({"status"} if "status" in resource.subresources else set())
     return {key: value for key, value in obj.items() if key not in free}
 
 
-def _held(resource: Resource, obj: Object) -> bool:
+def _held(resource: ServedResource, obj: Object) -> bool:
     in_use = resource.key == _NAMESPACES and obj.get("spec", {}).get("finalizers")
     return bool(obj["metadata"].get("finalizers") or in_use)
 
 
-def _grace(resource: Resource, obj: Object, deletion: Deletion) -> int:
-    """Only pods that a kubelet may be running end gracefully (`podStrategy.CheckGracefulDelete`)."""
+def _grace(resource: ServedResource, obj: Object, deletion: Deletion) -> int:
+    """Return the grace period in seconds; only pods that a kubelet may run have one (`podStrategy.CheckGracefulDelete`)."""
     if resource.key != ("", "pods") or not obj["spec"].get("nodeName") or obj["status"].get("phase") in ("Succeeded", "Failed"):
         return 0
-    asked = deletion.grace_s if deletion.grace_s is not None else obj["spec"].get("terminationGracePeriodSeconds", 30)
-    return 1 if asked < 0 else int(asked)
+    seconds = deletion.grace_s if deletion.grace_s is not None else obj["spec"].get("terminationGracePeriodSeconds", 30)
+    return 1 if seconds < 0 else int(seconds)
 
 
 def _with_propagation(meta: Object, propagation: str) -> Object:
-    """The metadata with the finalizer on which the garbage collector acts."""
+    """Return the metadata with the finalizer that makes the garbage collector follow the propagation policy."""
     ours = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}
     if not propagation or meta.get("deletionTimestamp"):
         return dict(meta)

@@ -1,4 +1,4 @@
-"""LIST: a consistent snapshot, given out in chunks with continue tokens (`limit`, `continue`)."""
+"""LIST requests: a consistent snapshot, returned in chunks with continue tokens (`limit`, `continue`)."""
 
 import base64
 import binascii
@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 
 from workflows.rehearsal.apiserver import errors
-from workflows.rehearsal.apiserver.entry import Entry
-from workflows.rehearsal.apiserver.resources import Resource
+from workflows.rehearsal.apiserver.object_store import ObjectStore
 from workflows.rehearsal.apiserver.selectors import Selection
-from workflows.rehearsal.apiserver.store import Store
+from workflows.rehearsal.apiserver.served_resources import ServedResource
+from workflows.rehearsal.apiserver.stored_object import StoredObject
 
 TOKEN_LIFE_S = 300
-"""A real server forgets a list's snapshot at etcd's compaction, every five minutes."""
+"""Life of a continue token in seconds; a real server loses a list's snapshot at etcd's compaction every five minutes."""
 _MAX_SNAPSHOTS = 64
 
 
@@ -30,16 +30,16 @@ class _Token(msgspec.Struct):
 @dataclass(frozen=True)
 class _Snapshot:
     revision: int
-    entries: list[Entry]
+    entries: list[StoredObject]
     born: float
     narrowed: bool
 
 
 @dataclass(frozen=True)
-class Page:
-    """One chunk of a list with its ListMeta."""
+class ListChunk:
+    """A chunk of a list, with its ListMeta."""
 
-    entries: list[Entry]
+    entries: list[StoredObject]
     metadata: dict[str, Any]
 
 
@@ -51,10 +51,9 @@ def _number(query: Mapping[str, str], name: str) -> int:
 
 
 def revision_of(query: Mapping[str, str], current: int) -> int:
-    """The `resourceVersion` parameter, 0 when absent.
+    """Return the `resourceVersion` parameter, 0 if absent.
 
-    Raises:
-        ApiError: 400, not a number; 504, a revision that this server has not reached.
+    Raises StatusError: 400 if it is not a number, 504 if this server has not reached that revision.
     """
     revision = _number(query, "resourceVersion")
     if revision > current:
@@ -62,18 +61,17 @@ def revision_of(query: Mapping[str, str], current: int) -> int:
     return revision
 
 
-class Lists:
-    """Answers LIST requests and keeps the snapshots of those that are under way."""
+class ListSnapshots:
+    """The snapshots of LIST requests whose chunks are not all fetched yet."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._snapshots: OrderedDict[str, _Snapshot] = OrderedDict()
 
-    def page(self, resource: Resource, selection: Selection, query: Mapping[str, str]) -> Page:
-        """The chunk that a request asks for.
+    def page(self, resource: ServedResource, selection: Selection, query: Mapping[str, str]) -> ListChunk:
+        """Return the chunk that a request asks for.
 
-        Raises:
-            ApiError: 400, 410 (token or exact revision too old), 504 (revision not reached).
+        Raises StatusError: 400, 410 (token or exact revision too old) or 504 (revision not reached).
         """
         limit = _number(query, "limit")
         if query.get("continue"):
@@ -88,18 +86,19 @@ class Lists:
         snapshot = _Snapshot(self._store.revision, entries, time.monotonic(), selection.narrows)
         return self._cut(snapshot, "", 0, limit)
 
-    def _cut(self, snapshot: _Snapshot, name: str, offset: int, limit: int) -> Page:
+    def _cut(self, snapshot: _Snapshot, name: str, offset: int, limit: int) -> ListChunk:
         metadata: dict[str, Any] = {"resourceVersion": str(snapshot.revision)}
         left = len(snapshot.entries) - offset - limit
         if not limit or left <= 0:
             self._snapshots.pop(name, None)
-            return Page(snapshot.entries[offset:] if offset else snapshot.entries, metadata)
+            return ListChunk(snapshot.entries[offset:] if offset else snapshot.entries, metadata)
         name = name or self._keep(snapshot)
         token = msgspec.json.encode(_Token(name, offset + limit))
         metadata["continue"] = base64.urlsafe_b64encode(token).decode().rstrip("=")
+        # A real server leaves the count out when a selector narrows the list.
         if not snapshot.narrowed:
             metadata["remainingItemCount"] = left
-        return Page(snapshot.entries[offset : offset + limit], metadata)
+        return ListChunk(snapshot.entries[offset : offset + limit], metadata)
 
     def _keep(self, snapshot: _Snapshot) -> str:
         while len(self._snapshots) >= _MAX_SNAPSHOTS:
@@ -108,7 +107,7 @@ class Lists:
         self._snapshots[name] = snapshot
         return name
 
-    def _next(self, text: str, limit: int) -> Page:
+    def _next(self, text: str, limit: int) -> ListChunk:
         try:
             token = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=_Token)
         except (binascii.Error, msgspec.DecodeError, UnicodeError) as error:
@@ -126,5 +125,5 @@ class Lists:
             del self._snapshots[name]
 
     def expire(self) -> None:
-        """Makes all continue tokens invalid."""
+        """Invalidate all continue tokens."""
         self._snapshots.clear()

@@ -1,26 +1,33 @@
-"""URL path → what it names: a resource's collection, one object, or a sub-resource of it."""
+"""Request paths: the resource, object or sub-resource that a URL names, and the kind of request that an authorizer would see."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from workflows.rehearsal.apiserver import errors
-from workflows.rehearsal.apiserver.resources import Resource, Resources
+from workflows.rehearsal.apiserver.served_resources import ResourceTable, ServedResource
+from workflows.rehearsal.apiserver.watch_stream import TRUE_VALUES
+
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
 @dataclass(frozen=True)
-class Target:
-    """`name` is empty for a collection, `namespace` for cluster-wide ones, `subresource` for the object itself."""
+class RequestTarget:
+    """The resource, object or sub-resource that a request path names.
 
-    resource: Resource
+    `name` is empty for a collection, `namespace` for cluster-wide resources, `subresource` for the object itself.
+    """
+
+    resource: ServedResource
     namespace: str = ""
     name: str = ""
     subresource: str = ""
 
 
-def find(steps: list[str], resources: Resources) -> Target:
-    """The target of a path below `/api` or `/apis`, given as its non-empty steps.
+def request_target(steps: list[str], resources: ResourceTable) -> RequestTarget:
+    """Return the target of a path below `/api` or `/apis`, given as its non-empty segments.
 
-    Raises:
-        ApiError: 404, nothing is served there.
+    Raises StatusError (404) if nothing is served there.
     """
     group, version, rest = ("", steps[1], steps[2:]) if steps[0] == "api" else (steps[1], steps[2], steps[3:])
     namespace = ""
@@ -34,8 +41,50 @@ def find(steps: list[str], resources: Resources) -> Target:
         raise errors.no_such_path()
     if bool(namespace) > resource.namespaced or (name and resource.namespaced and not namespace):
         raise errors.no_such_path()
-    return Target(resource, namespace, name, subresource)
+    return RequestTarget(resource, namespace, name, subresource)
 
 
-def _is_namespace_subresource(group: str, rest: list[str], resources: Resources) -> bool:
+def _is_namespace_subresource(group: str, rest: list[str], resources: ResourceTable) -> bool:
     return not group and len(rest) == 3 and rest[2] in resources.core("namespaces").subresources
+
+
+class RequestKind(NamedTuple):
+    """A kind of request, with the attributes that a real API server gives its authorizer.
+
+    `agent` is the User-Agent. `resource` includes a sub-resource after a slash. `path` is set only if the request names no
+    resource. A request for a namespace object counts as one in that namespace, as on a real server.
+    """
+
+    agent: str
+    verb: str
+    group: str = ""
+    resource: str = ""
+    namespace: str = ""
+    path: str = ""
+
+
+def request_kind(agent: str, method: str, steps: list[str], query: Mapping[str, str]) -> RequestKind:
+    """Return the kind of a request from its User-Agent, method, non-empty path segments and query.
+
+    The path may name resources that are not served: a real server asks its authorizer before it looks anything up.
+    """
+    match steps:
+        case ["api", _, *rest] if rest:
+            group = ""
+        case ["apis", group, _, *rest] if rest:
+            pass
+        case _:
+            return RequestKind(agent, method.lower(), path="/" + "/".join(steps))
+    namespace = rest[1] if rest[0] == "namespaces" and len(rest) > 1 else ""
+    if namespace and len(rest) > 2 and rest[2] not in ("status", "finalize"):
+        rest = rest[2:]
+    resource, name, sub = (*rest, "", "")[:3]
+    return RequestKind(agent, _verb(method, name, query), group, f"{resource}/{sub}" if sub else resource, namespace)
+
+
+def _verb(method: str, name: str, query: Mapping[str, str]) -> str:
+    if method in ("GET", "HEAD"):
+        return "get" if name else "watch" if query.get("watch") in TRUE_VALUES else "list"
+    if method == "DELETE":
+        return "delete" if name else "deletecollection"
+    return _VERBS.get(method, method.lower())

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from workflows.rehearsal.apiserver.schema import Schema
+from workflows.rehearsal.apiserver.type_schema import Schema
 
 _DIRECTIVE = "$patch"
 _RETAIN = "$retainKeys"
@@ -10,15 +10,14 @@ _ORDER = "$setElementOrder/"
 _DELETE_FROM = "$deleteFromPrimitiveList/"
 
 
-class PatchError(Exception):
-    """The patch does not fit the kind."""
+class StrategicPatchError(Exception):
+    """A patch that does not fit the kind."""
 
 
-def merge(target: Any, patch: Any, schema: Schema) -> Any:
-    """`target` with `patch` merged in as the kind's schema says. Neither argument changes.
+def strategic_merge(target: Any, patch: Any, schema: Schema) -> Any:
+    """Return `target` after the patch, merged as the kind's schema says. Neither argument changes.
 
-    Raises:
-        PatchError: an unknown directive, or a list element without its merge key.
+    Raises StrategicPatchError for an unknown directive or a list element without its merge key.
     """
     if isinstance(patch, dict):
         return _object(target if isinstance(target, dict) else {}, patch, schema)
@@ -34,7 +33,7 @@ def _object(target: dict[str, Any], patch: dict[str, Any], schema: Schema) -> di
     if directive == "delete":
         return {}
     if directive not in (None, "merge"):
-        raise PatchError(f"Unknown patch type found: {directive}")
+        raise StrategicPatchError(f"Unknown patch type found: {directive}")
     merged = {key: value for key, value in target.items() if _RETAIN not in patch or key in patch[_RETAIN]}
     for key, value in patch.items():
         if key.startswith(_DELETE_FROM):
@@ -44,7 +43,8 @@ def _object(target: dict[str, Any], patch: dict[str, Any], schema: Schema) -> di
             if value is None:
                 merged.pop(key, None)
             else:
-                merged[key] = merge(merged.get(key), value, schema.child(key))
+                merged[key] = strategic_merge(merged.get(key), value, schema.child(key))
+    # Order comes last: it concerns elements that the patch itself adds.
     for key, order in patch.items():
         if key.startswith(_ORDER):
             _reorder(merged, key.removeprefix(_ORDER), order, schema)
@@ -60,25 +60,25 @@ def _list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any]:
     merged = list(target)
     for element in patch:
         if not isinstance(element, dict) or key not in element:
-            raise PatchError(f"map: {element} does not contain declared merge key: {key}")
-        place = next((index for index, held in enumerate(merged) if isinstance(held, dict) and held.get(key) == element[key]), None)
+            raise StrategicPatchError(f"map: {element} does not contain declared merge key: {key}")
+        position = next((at for at, held in enumerate(merged) if isinstance(held, dict) and held.get(key) == element[key]), None)
         if element.get(_DIRECTIVE) == "delete":
             merged = [held for held in merged if not (isinstance(held, dict) and held.get(key) == element[key])]
-        elif place is None:
-            merged.append(merge({}, element, schema.items))
+        elif position is None:
+            merged.append(strategic_merge({}, element, schema.items))
         else:
-            merged[place] = merge(merged[place], element, schema.items)
+            merged[position] = strategic_merge(merged[position], element, schema.items)
     return merged
 
 
 def _reorder(merged: dict[str, Any], name: str, order: list[Any], schema: Schema) -> None:
-    """Puts the listed elements in the given order; others keep their place after them."""
-    held = merged.get(name)
-    if not isinstance(held, list):
+    """Sort the elements as `$setElementOrder` lists them; other elements follow in their present order."""
+    elements = merged.get(name)
+    if not isinstance(elements, list):
         return
     key = schema.child(name).merge_key
-    wanted = [element.get(key) if isinstance(element, dict) else element for element in order]
-    ranks = {value: rank for rank, value in enumerate(wanted)}
+    values = [element.get(key) if isinstance(element, dict) else element for element in order]
+    ranks = {value: rank for rank, value in enumerate(values)}
     merged[name] = sorted(
-        held, key=lambda element: ranks.get(element.get(key) if isinstance(element, dict) else element, len(ranks))
+        elements, key=lambda element: ranks.get(element.get(key) if isinstance(element, dict) else element, len(ranks))
     )

@@ -1,6 +1,6 @@
-"""The recent changes of one resource, and those who follow them.
+"""The recent changes of one resource and the watchers that follow them.
 
-A watcher that comes back with a revision from before the log's floor gets 410 and lists again, as after an etcd compaction.
+A watcher that resumes from a revision before the log's floor gets 410 and lists again, as after an etcd compaction.
 """
 
 import asyncio
@@ -9,25 +9,31 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from workflows.rehearsal.apiserver.entry import Entry
 from workflows.rehearsal.apiserver.selectors import Selection
+from workflows.rehearsal.apiserver.stored_object import StoredObject
 
 MAX_CHANGES = 20_000
 MAX_BYTES = 24 << 20
 MAX_BACKLOG = 100_000
-"""Events that a slow watcher may have waiting before the server ends its watch."""
+"""Number of events that may wait for a slow watcher before the server ends its watch."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """`kind` is ADDED, MODIFIED or DELETED; `entry` the new (for DELETED the last) state, `previous` the one before."""
+class ObjectChange:
+    """A change of an object. `kind` is ADDED, MODIFIED or DELETED.
+
+    `entry` is the new state (the last one for DELETED), `previous` the state before.
+    """
 
     kind: str
-    entry: Entry
-    previous: Entry | None
+    entry: StoredObject
+    previous: StoredObject | None
 
-    def seen_through(self, selection: Selection) -> "Change | None":
-        """What a watcher with this selection sees: an object that starts or stops matching is ADDED or DELETED to it."""
+    def seen_through(self, selection: Selection) -> "ObjectChange | None":
+        """Return the change as a watcher with this selection sees it, or None.
+
+        An object that starts or stops matching is ADDED or DELETED for that watcher.
+        """
         now = selection.matches(self.entry)
         before = self.previous is not None and selection.matches(self.previous)
         if self.kind != "MODIFIED":
@@ -39,25 +45,25 @@ class Change:
         return None
 
 
-def _restamped(entry: Entry, revision: int) -> Entry:
-    """The old state under the revision at which it stopped matching, which is what a real watch cache sends."""
+def _restamped(entry: StoredObject, revision: int) -> StoredObject:
+    """Return the old state under the revision at which it stopped matching, as a real watch cache sends it."""
     obj = entry.decode()
     obj["metadata"]["resourceVersion"] = str(revision)
     return msgspec.structs.replace(entry, revision=revision, raw=msgspec.json.encode(obj))
 
 
 class Subscription:
-    """One watcher's waiting events. `ended` is why the server stops it: `expired` or `closed`; empty while it runs."""
+    """The waiting events of one watcher. `ended` says why the server stops it: `expired` or `closed`; empty while it runs."""
 
     def __init__(self, selection: Selection, *, max_backlog: int = MAX_BACKLOG) -> None:
         self.selection = selection
         self._max_backlog = max_backlog
-        self.waiting: deque[Change] = deque()
+        self.waiting: deque[ObjectChange] = deque()
         self.wake = asyncio.Event()
         self.ended = ""
 
-    def offer(self, change: Change) -> None:
-        """Queues a change if the selection sees it."""
+    def offer(self, change: ObjectChange) -> None:
+        """Queue a change if the selection sees it."""
         seen = change.seen_through(self.selection)
         if seen is None:
             return
@@ -68,12 +74,12 @@ class Subscription:
         self.wake.set()
 
     def end(self, why: str) -> None:
-        """Stops the watch."""
+        """Stop the watch."""
         self.ended = why
         self.wake.set()
 
-    def take(self) -> list[Change]:
-        """The waiting changes, taken."""
+    def take(self) -> list[ObjectChange]:
+        """Return the waiting changes and clear the queue."""
         self.wake.clear()
         taken = list(self.waiting)
         self.waiting.clear()
@@ -81,19 +87,19 @@ class Subscription:
 
 
 class WatchLog:
-    """Changes in order, bounded by count and bytes."""
+    """The changes of one resource in order, bounded by number and bytes."""
 
     def __init__(self, revision: int, *, max_changes: int = MAX_CHANGES, max_bytes: int = MAX_BYTES) -> None:
         self.floor = revision
         self.last = revision
         self._max_changes = max_changes
         self._max_bytes = max_bytes
-        self._changes: deque[Change] = deque()
+        self._changes: deque[ObjectChange] = deque()
         self._bytes = 0
         self._followers: set[Subscription] = set()
 
-    def append(self, change: Change) -> None:
-        """Adds a change and tells the followers."""
+    def append(self, change: ObjectChange) -> None:
+        """Add a change and pass it to the followers."""
         self._changes.append(change)
         self._bytes += len(change.entry.raw)
         self.last = change.entry.revision
@@ -105,7 +111,7 @@ class WatchLog:
             follower.offer(change)
 
     def follow(self, subscription: Subscription, revision: int | None) -> bool:
-        """Subscribes from after `revision` (None: from now); False when the log no longer reaches back so far."""
+        """Subscribe to changes after `revision` (None: from now on). Return False if the log does not reach back so far."""
         if revision is not None:
             if revision < self.floor:
                 return False
@@ -116,22 +122,22 @@ class WatchLog:
         return True
 
     def unfollow(self, subscription: Subscription) -> None:
-        """Ends a subscription."""
+        """End a subscription."""
         self._followers.discard(subscription)
 
     def compact(self, revision: int) -> None:
-        """Forgets all changes up to now; followers stay."""
+        """Drop all changes up to `revision`; followers stay."""
         self._changes.clear()
         self._bytes = 0
         self.floor = revision
 
     def close(self) -> None:
-        """Ends all watches, as a restarted server does; clients resume from their last revision."""
+        """End all watches, as a server that restarts does; clients resume from their last revision."""
         for follower in self._followers:
             follower.end("closed")
 
     def expire(self, revision: int) -> None:
-        """Ends all watches with 410 and forgets the changes."""
+        """End all watches with 410 and drop the changes."""
         self.compact(revision)
         self.last = revision
         for follower in self._followers:

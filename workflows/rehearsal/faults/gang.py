@@ -1,6 +1,6 @@
 """Faults of stage gang."""
 
-from workflows.rehearsal.faults.registry import Fault
+from workflows.rehearsal.faults.fault_registry import Fault
 
 FAULTS = (
     Fault(
@@ -16,8 +16,9 @@ FAULTS = (
         stage="gang",
         gate="gang/control",
         needs="scheduler.gang=volcano",
-        summary="Volcano's default queue is closed: it takes no gang.",
+        summary="Volcano's default queue is closed and accepts no gang.",
         caught_by="Queue default has state Closed.",
+        source="https://volcano.sh/en/docs/queue/",
     ),
     Fault(
         name="gang_nodes_cordoned",
@@ -25,39 +26,41 @@ FAULTS = (
         gate="gang/nodes",
         needs="scheduler.gang=volcano",
         node="gpus:2",
-        summary="Somebody cordons two nodes after the GPU stages have passed.",
+        summary="Two nodes are cordoned after the GPU stages have passed.",
         caught_by="The nodes are not schedulable, though they advertise their GPUs.",
+        source="https://kubernetes.io/docs/concepts/architecture/nodes/",
     ),
     Fault(
         name="gang_binds_partially",
         stage="gang",
         gate="gang/oversize",
         needs="scheduler.gang=volcano",
-        summary="The scheduler binds as many members as fit: its gang plugin is off.",
+        summary="The scheduler binds as many members as fit, because its gang plugin is off.",
         caught_by="Members of a gang that cannot fit are bound.",
+        source="https://volcano.sh/en/docs/plugins/",
     ),
     Fault(
         name="gang_binds_for_a_moment",
         stage="gang",
         gate="gang/oversize",
         needs="scheduler.gang=volcano",
-        summary="The scheduler binds one member of a gang that cannot fit, and takes it back a second later.",
-        caught_by="The event Scheduled about this member stays when the pod has gone; a look at the pods alone sees nobody bound.",
+        summary="The scheduler binds one member of a gang that cannot fit and takes it back a second later.",
+        caught_by="The event Scheduled about this member outlives the pod; the pods alone show no binding.",
     ),
     Fault(
         name="gang_scheduler_hangs",
         stage="gang",
         gate="gang/oversize",
         needs="scheduler.gang=volcano",
-        summary="The scheduler's pod is ready, but its sessions never run: nobody is bound, gang or not.",
-        caught_by="Zero bound members come without any word of the scheduler about the gang: inconclusive, never a pass.",
+        summary="The scheduler's pod is ready, but its sessions never run, so no pod is bound.",
+        caught_by="No member is bound, but the scheduler wrote nothing about the gang: the verdict is inconclusive, never a pass.",
     ),
     Fault(
         name="gang_starves",
         stage="gang",
         gate="gang/functional",
         needs="scheduler.gang=volcano",
-        summary="The scheduler counts GPUs as taken that nobody has: a gang that fits waits for ever.",
+        summary="The scheduler counts free GPUs as taken, so a gang that fits waits for ever.",
         caught_by="The gang's members are not bound in time although enough units are free.",
     ),
 )

@@ -1,6 +1,6 @@
 """Faults of operation reset."""
 
-from workflows.rehearsal.faults.registry import Fault
+from workflows.rehearsal.faults.fault_registry import Fault
 
 FAULTS = (
     Fault(
@@ -10,13 +10,15 @@ FAULTS = (
         node="agents:1",
         summary="A container of one agent hangs in the kernel: its shim and its mount outlive the removal.",
         caught_by="The process and the mount are among the traces of this host.",
+        source="https://docs.rke2.io/install/uninstall",
     ),
     Fault(
         name="chains_left",
         stage="reset",
         gate="reset/servers",
         node="servers:1",
-        summary="Chains of kube-proxy stay in one server's packet filter.",
+        summary="Chains of kube-proxy remain in the packet filter of one server.",
         caught_by="The chains are among the traces of this host.",
+        source="https://docs.rke2.io/install/uninstall",
     ),
 )

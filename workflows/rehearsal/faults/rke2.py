@@ -1,6 +1,6 @@
 """Faults of stage rke2."""
 
-from workflows.rehearsal.faults.registry import Fault
+from workflows.rehearsal.faults.fault_registry import Fault
 
 FAULTS = (
     Fault(
@@ -10,38 +10,42 @@ FAULTS = (
         node="agents:2",
         summary="Two agents hold a join token of another cluster: their service fails at its start.",
         caught_by="The play's records of these hosts are failed, with the token message as the reason.",
+        source="https://docs.rke2.io/security/token",
     ),
     Fault(
         name="etcd_disk_slow",
         stage="rke2",
         gate="rke2/servers",
         node="servers:1",
-        summary="The disk of one server needs 48 ms for one write of etcd's log in a hundred; etcd answers and votes all the same.",
+        summary="On one server, one write of etcd's log in a hundred takes 48 ms, although etcd still answers and votes.",
         caught_by="The 99th percentile of etcd_disk_wal_fsync_duration_seconds of this server is above the spec's limit.",
+        source="https://etcd.io/docs/v3.5/op-guide/hardware/",
     ),
     Fault(
         name="etcd_leader_changes",
         stage="rke2",
         gate="rke2/servers",
         node="servers:1",
-        summary="The leader of etcd changes again and again, as one server sees it.",
-        caught_by="etcd_server_leader_changes_seen_total of this server is too high for the time that its etcd has run.",
+        summary="One server sees etcd's leader change again and again.",
+        caught_by="etcd_server_leader_changes_seen_total of this server is too high for the uptime of its etcd.",
+        source="https://etcd.io/docs/v3.5/metrics/",
     ),
     Fault(
         name="apiserver_restarts",
         stage="rke2",
         gate="rke2/control",
         node="servers:1",
-        summary="The API server of one server ends every 20 seconds; behind the registration address the others answer.",
-        caught_by="The API server's pod of this server is not ready, or has just started once more.",
+        summary="The API server of one server ends every 20 seconds, while the others answer at the registration address.",
+        caught_by="The API server's pod of this server is not ready, or has just restarted.",
     ),
     Fault(
         name="etcd_member_missing",
         stage="rke2",
         gate="rke2/control",
         node="servers:1",
-        summary="The etcd member of one server crashes and left the cluster, while its node stays Ready and the API answers.",
+        summary="The etcd member of one server has crashed and left the cluster, while its node stays Ready and the API answers.",
         caught_by="The server's etcd pod is not ready and its condition EtcdIsVoter is False.",
+        source="https://etcd.io/docs/v3.5/op-guide/runtime-configuration/",
     ),
     Fault(
         name="coredns_not_ready",
@@ -57,14 +61,16 @@ FAULTS = (
         node="agents:2",
         summary="Two agents register, but their network plugin never initializes: they stay NotReady.",
         caught_by="Condition Ready of these nodes is False with reason KubeletNotReady.",
+        source="https://kubernetes.io/docs/concepts/architecture/nodes/",
     ),
     Fault(
         name="kubelet_version_skew",
         stage="rke2",
         gate="rke2/nodes",
         node="agents:2",
-        summary="Two agents have the new binary installed and still run the old kubelet: the service was not restarted.",
+        summary="Two agents have the new binary installed but still run the old kubelet: the service was not restarted.",
         caught_by="nodeInfo.kubeletVersion of these nodes is not the pinned one, although the host's binary is.",
+        source="https://kubernetes.io/releases/version-skew-policy/",
     ),
     Fault(
         name="node_labels_old",
@@ -73,13 +79,15 @@ FAULTS = (
         node="agents:2",
         summary="Two agents registered before the spec's labels were written: RKE2 does not add them afterwards.",
         caught_by="The labels of the spec are not on these nodes.",
+        source="https://docs.rke2.io/advanced",
     ),
     Fault(
         name="dns_broken",
         stage="rke2",
         gate="rke2/functional",
-        summary="CoreDNS is ready, but look-ups from pods time out.",
+        summary="CoreDNS is ready, but DNS queries from pods time out.",
         caught_by="No check pod resolved kubernetes.default.svc.cluster.local.",
+        source="https://kubernetes.io/docs/tasks/administer-cluster/dns-debugging-resolution/",
     ),
     Fault(
         name="overlay_broken",
@@ -88,29 +96,32 @@ FAULTS = (
         node="agents:2",
         summary="The pod network of two agents drops packets to and from other nodes (a firewall closes UDP 8472).",
         caught_by="The check pods of these nodes reached no pod on another node.",
+        source="https://docs.rke2.io/install/requirements",
     ),
     Fault(
         name="dns_dead_on_nodes",
         stage="rke2",
         gate="rke2/functional",
         node="agents:2",
-        summary="Look-ups from the pods of two agents time out, while Services answer there by their addresses.",
-        caught_by="The check pods of these nodes resolved nothing, and reached the check's Service by its address.",
+        summary="DNS queries from the pods of two agents time out, while Services answer there by address.",
+        caught_by="The check pods of these nodes resolved nothing, but reached the check's Service by its address.",
+        source="https://kubernetes.io/docs/tasks/administer-cluster/dns-debugging-resolution/",
     ),
     Fault(
         name="kube_proxy_rules_missing",
         stage="rke2",
         gate="rke2/functional",
         node="agents:2",
-        summary="Two agents have none of kube-proxy's rules: no Service answers there, while pods reach each other.",
+        summary="Two agents lack kube-proxy's rules: no Service answers there, while pods reach each other.",
         caught_by="The check pods of these nodes were reached by others, and reached no Service by its address.",
+        source="https://kubernetes.io/docs/tasks/debug/debug-application/debug-service/",
     ),
     Fault(
         name="ingress_dead",
         stage="rke2",
         gate="rke2/functional",
         node="agents:2",
-        summary="The ingress controller's pods of two agents are Ready and do not listen on port 80 of their nodes.",
+        summary="The ingress controller's pods of two agents are Ready but do not listen on port 80 of their nodes.",
         caught_by="The check pods of these nodes got no answer on port 80 of their own node.",
     ),
 )

@@ -1,6 +1,6 @@
-"""Faults of stage sharing; most of them show in one sharing mode only."""
+"""Faults of stage sharing; most show in one sharing mode only."""
 
-from workflows.rehearsal.faults.registry import Fault
+from workflows.rehearsal.faults.fault_registry import Fault
 
 FAULTS = (
     Fault(
@@ -8,8 +8,9 @@ FAULTS = (
         stage="sharing",
         gate="sharing/control",
         needs="sharing.mode=none",
-        summary="Somebody gave ClusterPolicy a device-plugin configuration that divides every GPU by ten.",
-        caught_by="The default configuration says time-slicing where whole GPUs are wanted; no node shows it yet.",
+        summary="Another administrator gave ClusterPolicy a device-plugin configuration that divides every GPU by ten.",
+        caught_by="The default configuration says time-slicing where whole GPUs are wanted, before any node shows it.",
+        source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-sharing.html",
     ),
     Fault(
         name="sharing_labels_left",
@@ -17,8 +18,9 @@ FAULTS = (
         gate="sharing/nodes",
         needs="sharing.mode=none",
         node="gpus:2",
-        summary="Two nodes still carry feature discovery's labels of an earlier time-slicing.",
-        caught_by="Labels sharing-strategy and replicas contradict the number of GPUs; schedulers and quotas select by them.",
+        summary="Two nodes still carry feature discovery's labels of a former time-slicing.",
+        caught_by="The labels sharing-strategy and replicas contradict the number of GPUs; schedulers and quotas select by them.",
+        source="https://github.com/NVIDIA/k8s-device-plugin",
     ),
     Fault(
         name="pods_see_every_gpu",
@@ -35,6 +37,7 @@ FAULTS = (
         node="gpus:2",
         summary="On two nodes the device plugin does not follow the node's label.",
         caught_by="They advertise whole GPUs although the label says shared.",
+        source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-sharing.html",
     ),
     Fault(
         name="two_shares_granted",
@@ -42,7 +45,8 @@ FAULTS = (
         gate="sharing/functional",
         needs="sharing.mode=time_slicing",
         summary="The device plugin grants requests for two shares.",
-        caught_by="The pod that asks for two shares runs.",
+        caught_by="The pod that asks for two shares runs, where it should be refused.",
+        source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-sharing.html",
     ),
     Fault(
         name="mig_false_success",
@@ -50,8 +54,9 @@ FAULTS = (
         gate="sharing/nodes",
         needs="sharing.mode=mig",
         node="gpus:2",
-        summary="On two nodes the MIG configuration matches no GPU: state success, and nothing changed.",
+        summary="On two nodes the MIG configuration matches no GPU: the state is success, but nothing changed.",
         caught_by="mig.config.state is success, and the node advertises whole GPUs.",
+        source="https://github.com/NVIDIA/mig-parted",
     ),
     Fault(
         name="mig_pending_for_ever",
@@ -59,7 +64,8 @@ FAULTS = (
         gate="sharing/nodes",
         needs="sharing.mode=mig",
         node="gpus:2",
-        summary="On two nodes the MIG manager waits for pods that never go.",
+        summary="On two nodes the MIG manager waits for ever for pods to go.",
         caught_by="mig.config.state stays pending until the gate's deadline.",
+        source="https://github.com/NVIDIA/mig-parted",
     ),
 )

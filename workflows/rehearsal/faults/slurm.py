@@ -1,6 +1,6 @@
 """Faults of stage slurm."""
 
-from workflows.rehearsal.faults.registry import Fault
+from workflows.rehearsal.faults.fault_registry import Fault
 
 FAULTS = (
     Fault(
@@ -9,22 +9,25 @@ FAULTS = (
         gate="slurm/charts",
         summary="The operator's admission webhook has no certificate and does not start, so that no Slurm cluster can be created.",
         caught_by="The release slurm-operator is deployed, but one of its two Deployments has no ready pod.",
-        false_green="0.6",
+        false_green="The install Job is complete and the Helm release is deployed.",
+        source="https://github.com/SlinkyProject/slurm-operator",
     ),
     Fault(
         name="slurmctld_crashes",
         stage="slurm",
         gate="slurm/control",
-        summary="slurmctld crashes; Controller, RestApi and NodeSet exist, and none of them has a bad condition.",
-        caught_by="StatefulSet slurm-controller has no ready pod, whatever the custom resources do not say.",
+        summary="slurmctld crashes, while Controller, RestApi and NodeSet exist without any bad condition.",
+        caught_by="StatefulSet slurm-controller has no ready pod.",
+        source="https://github.com/SlinkyProject/slurm-operator",
     ),
     Fault(
         name="slurm_nodes_drained",
         stage="slurm",
         gate="slurm/control",
         node="gpus:2",
-        summary="Slurm drains two nodes for too little memory; their pods are ready, and the nodes still count as idle.",
-        caught_by="The NodeSet counts two drained nodes, more than the quorum lets go; a pod's condition tells the reason.",
+        summary="Slurm drains two nodes for too little memory, while their pods are ready and the nodes still count as idle.",
+        caught_by="The NodeSet counts two drained nodes, more than the quorum forgives; a pod's condition gives the reason.",
+        source="https://slurm.schedmd.com/slurm.conf.html",
     ),
     Fault(
         name="slurm_nodes_down",
@@ -32,7 +35,8 @@ FAULTS = (
         gate="slurm/control",
         node="gpus:2",
         summary="Two nodes stop answering slurmctld while their pods run.",
-        caught_by="The NodeSet counts two down nodes, more than the quorum lets go.",
+        caught_by="The NodeSet counts two down nodes, more than the quorum forgives.",
+        source="https://slurm.schedmd.com/sinfo.html",
     ),
     Fault(
         name="slurm_gres_lower_than_configured",
@@ -41,6 +45,7 @@ FAULTS = (
         node="gpus:2",
         summary="slurmd finds one GPU less than configured on two nodes, and slurmctld drains them.",
         caught_by="The drained nodes' reason is gres/gpu count reported lower than configured.",
+        source="https://slurm.schedmd.com/gres.html",
     ),
     Fault(
         name="slurmd_crashes",
@@ -48,22 +53,25 @@ FAULTS = (
         gate="slurm/control",
         node="gpus:2",
         summary="slurmd does not find /dev/nvidia0 on two nodes and ends.",
-        caught_by="The NodeSet has two pods less ready than it wants.",
+        caught_by="The NodeSet has two ready pods fewer than it wants.",
+        source="https://slurm.schedmd.com/gres.conf.html",
     ),
     Fault(
         name="slurm_gres_lower_than_hardware",
         stage="slurm",
         gate="slurm/nodes",
-        summary="The NodeSet's configuration promises four GPUs a node; Slurm is content, and half of the GPUs never get a job.",
+        summary="The NodeSet's configuration promises four GPUs a node, so half of the GPUs never get a job.",
         caught_by="Slurm's Gres and the nodes' allocatable GPUs differ.",
+        source="https://slurm.schedmd.com/gres.html",
     ),
     Fault(
         name="slurm_key_differs",
         stage="slurm",
         gate="slurm/functional",
         node="gpus:2",
-        summary="Two nodes have another authentication key: they are idle in sinfo, and refuse every job.",
-        caught_by="srun over all nodes does not come back from them: Invalid job credential.",
+        summary="Two nodes have another authentication key: sinfo shows them as idle, but they refuse every job.",
+        caught_by="srun over all nodes fails on them: Invalid job credential.",
+        source="https://slurm.schedmd.com/authentication.html",
     ),
     Fault(
         name="slurm_job_misses_gpu",
@@ -72,5 +80,6 @@ FAULTS = (
         node="gpus:2",
         summary="A job that asks for all GPUs of a node sees one less on two nodes, because a device cgroup hides it.",
         caught_by="nvidia-smi -L inside the job lists seven GPUs.",
+        source="https://slurm.schedmd.com/cgroup.conf.html",
     ),
 )

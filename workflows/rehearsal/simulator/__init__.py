@@ -1,1 +1,1 @@
-"""Plays machines, kubelets, controllers and operators against any Kubernetes API server, as an ordinary API client."""
+"""Simulated machines, kubelets, controllers and operators, played by an ordinary client of any Kubernetes API server."""

@@ -1,4 +1,4 @@
-"""`python -m workflows.rehearsal.simulator`: one simulator process beside one API server."""
+"""Run one simulator process beside one API server: `python -m workflows.rehearsal.simulator`."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ from pathlib import Path
 import msgspec
 
 from steps.contract.exit import ExitCode
-from workflows.rehearsal.simulator.build import build
-from workflows.rehearsal.simulator.engine import Simulator
+from workflows.rehearsal.simulator.assembly import build
+from workflows.rehearsal.simulator.control_server import ControlApi, ControlServer
 from workflows.rehearsal.simulator.kubelet_port import KubeletPort
-from workflows.rehearsal.simulator.rke2_nodes import Beats
-from workflows.rehearsal.simulator.server import Control, ControlServer
+from workflows.rehearsal.simulator.node_objects import Heartbeats
+from workflows.rehearsal.simulator.simulation import Simulator
 from workflows.rehearsal.simulator.world import World
 
 HEARTBEAT = 10.0
-"""Wall seconds between two signs of life of a real kubelet."""
+"""Wall seconds between two lease renewals of a real kubelet."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until ended by SIGTERM or by the end of the parent. A wrong fault, role or speed ends with 64 and one line."""
+    """Serve the control API until SIGTERM or until the parent process ends; return the exit code.
+
+    An unknown fault, role or speed prints one line and returns 64.
+    """
     options = _parser().parse_args(arguments)
     try:
         simulator = _build(options)
@@ -34,10 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return ExitCode.USAGE
     why = _serve_logs(simulator.world, options.kubelet_address) if options.kubelet_address else ""
-    beats = Beats(options.heartbeat) if options.roles_off else None
+    beats = Heartbeats(options.heartbeat) if options.roles_off else None
     if beats is not None and options.real_time == 1:
         simulator.world.lease_ahead = 0.0
-    control = Control(simulator, options.real_time, beats)
+    control = ControlApi(simulator, options.real_time, beats)
     token = secrets.token_urlsafe(32)
     server = ControlServer(control, token, options.port)
     _write_private(options.control_out, msgspec.json.encode({"url": server.url, "token": token, "logs": why}))
@@ -48,7 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _build(options: argparse.Namespace) -> Simulator:
     if not (math.isfinite(options.real_time) and options.real_time >= 0):
-        raise ValueError(f"--real-time {options.real_time:g} is no speed: give a number above 0, or none for time that jumps")
+        raise ValueError(
+            f"--real-time {options.real_time:g} is not a speed: give a number above 0, or leave it out for time that jumps"
+        )
     return build(
         options.kubeconfig,
         options.hosts,
@@ -64,8 +69,8 @@ def _build(options: argparse.Namespace) -> Simulator:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m workflows.rehearsal.simulator", description=__doc__)
     parser.add_argument("--kubeconfig", type=Path, required=True, help="the API server to play against")
-    parser.add_argument("--hosts", type=Path, required=True, help="fleet file: the machines to play")
-    parser.add_argument("--control-out", type=Path, required=True, help="gets url and token of the control API (mode 0600)")
+    parser.add_argument("--hosts", type=Path, required=True, help="fleet file with the machines to play")
+    parser.add_argument("--control-out", type=Path, required=True, help="file for the URL and token of the control API (mode 0600)")
     parser.add_argument("--port", type=int, default=0, help="port of the control API; 0 takes a free one")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--delay-scale", type=float, default=1.0, help="factor on all delays; 0 for none")
@@ -76,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         "--kubelet-address",
         default="",
         metavar="ADDRESS",
-        help="serve logs of pods here: where a real API server reaches this machine",
+        help="serve pod logs at this address, at which a real API server reaches this machine",
     )
     parser.add_argument(
         "--heartbeat", type=float, default=HEARTBEAT, help="with roles off: wall seconds between two renewals of a node's lease"
@@ -84,13 +89,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--git-root", type=Path, help="folder of the bare repositories that stand for all Git servers")
     parser.add_argument("--with-parent", type=int, default=0, metavar="PID", help="end when this process ends")
     parser.add_argument(
-        "--real-time", type=float, default=0.0, metavar="SPEED", help="virtual time follows the wall's, so many times faster"
+        "--real-time", type=float, default=0.0, metavar="SPEED", help="let virtual time follow wall time, SPEED times as fast"
     )
     return parser
 
 
 def _serve_logs(world: World, address: str) -> str:
-    """Play the kubelets' port as well; empty, or why the API server cannot read logs there."""
+    """Start a kubelet port at the address and return an empty string, or why the API server cannot read logs there."""
     world.kubelets = KubeletPort(address)
     return world.kubelets.why_unreachable(world.api)
 
@@ -101,7 +106,7 @@ def _fault(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _write_private(path: Path, data: bytes) -> None:
-    """Write whole or not at all: whoever waits for the file must never read half of it."""
+    """Write a file with mode 0600 by renaming a temporary one, so that a waiting reader never sees half of it."""
     partial = path.with_name(path.name + ".partial")
     handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "wb") as file:

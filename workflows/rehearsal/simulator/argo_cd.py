@@ -1,4 +1,4 @@
-"""A simulated Argo CD: roots bring Applications from Git, Applications bring charts, each with the status of the real one."""
+"""A simulated Argo CD: roots bring Applications from Git, Applications bring charts, with the status fields of the real one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,7 @@ from typing import Any, NamedTuple
 
 from steps.contract.canonical import digest
 from workflows.rehearsal.simulator import argo_cd_install, argo_cd_target
-from workflows.rehearsal.simulator.argo_cd_source import Repositories
-from workflows.rehearsal.simulator.argo_cd_target import Target
-from workflows.rehearsal.simulator.charts import ChartError
-from workflows.rehearsal.simulator.clock import parse, stamp
-from workflows.rehearsal.simulator.cluster import contains
-from workflows.rehearsal.simulator.kinds import (
+from workflows.rehearsal.simulator.api_kinds import (
     APP_PROJECTS,
     APPLICATIONS,
     CONFIG_MAPS,
@@ -25,26 +20,33 @@ from workflows.rehearsal.simulator.kinds import (
     Ref,
     ref,
 )
-from workflows.rehearsal.simulator.role import Changed
+from workflows.rehearsal.simulator.argo_cd_source import Repositories
+from workflows.rehearsal.simulator.argo_cd_target import SyncTarget
+from workflows.rehearsal.simulator.chart_installers import ChartError
+from workflows.rehearsal.simulator.cluster_view import contains
+from workflows.rehearsal.simulator.role import Changes
+from workflows.rehearsal.simulator.virtual_clock import parse_stamp, stamp
 from workflows.rehearsal.simulator.world import World
 
 _TIMES = frozenset({"startedAt", "finishedAt", "lastTransitionTime", "reconciledAt"})
 RETRY_SECONDS = 60.0
-"""Between two tries of what failed; the real one's back-off grows from 10 s to 3 minutes."""
+"""Seconds between two tries of a failed sync. The real back-off grows from 10 s to 3 minutes."""
 
 
 class _Failed(NamedTuple):
-    """What the last of so many tries of one spec came to; `due`: it is tried again."""
+    """The result of the last of `tries` tries of one spec; `due` allows another try."""
 
     spec: str
-    target: Target
+    target: SyncTarget
     tries: int
     due: bool = False
 
 
-class ArgoCd:
-    """Plays the application controller with its repo server: Git is the rehearsal's own repositories, a chart is what a Helm
-    install of it brings in the rehearsal. Kustomize overlays are not played, live objects are not compared field by field.
+class ArgoCdController:
+    """The role that plays Argo CD's application controller and repo server.
+
+    Git is the rehearsal's own repositories, and a chart installs what the simulated Helm installs. Kustomize overlays
+    are not played, and live objects are not compared field by field.
     """
 
     name = "argo_cd"
@@ -54,12 +56,12 @@ class ArgoCd:
         self._repositories: Repositories | None = None
         self._failures: dict[Ref, _Failed] = {}
 
-    def reconcile(self, world: World, changed: Changed) -> None:
+    def reconcile(self, world: World, changed: Changes) -> None:
         """Look at every Application: there are a dozen."""
         if self._repositories is None:
             self._repositories = Repositories(world.git_root)
         if world.fleet.argo_cd is not None and world.objects(NODES):
-            argo_cd_install.site(world, world.fleet.argo_cd)
+            argo_cd_install.install_site_argo_cd(world, world.fleet.argo_cd)
         if changed.everything:
             for at in tuple(self._failures):
                 self._again(world, at)
@@ -80,13 +82,13 @@ class ArgoCd:
             key = f"argo_cd/{at.name}/sync/{digest([target.revisions, app['spec']])}"
             world.later(key, 3, 12, functools.partial(self._sync, world, at))
 
-    def _target(self, world: World, app: Obj) -> Target:
-        """The target, or what its last try came to, until it is tried again."""
-        known = self._failures.get(ref(app))
-        if known is not None and known.spec == digest(app["spec"]) and not known.due:
-            return known.target
+    def _target(self, world: World, app: Obj) -> SyncTarget:
+        """Return the sync target, or the result of its last failed try until the next one is due."""
+        failure = self._failures.get(ref(app))
+        if failure is not None and failure.spec == digest(app["spec"]) and not failure.due:
+            return failure.target
         assert self._repositories is not None
-        return argo_cd_target.of(world, self._repositories, app)
+        return argo_cd_target.sync_target(world, self._repositories, app)
 
     def _write(self, world: World, at: Ref) -> None:
         app = world.find(APPLICATIONS, at.name, at.namespace)
@@ -96,7 +98,7 @@ class ArgoCd:
 
     def _sync(self, world: World, at: Ref) -> None:
         app = world.find(APPLICATIONS, at.name, at.namespace)
-        target = self._target(world, app) if app is not None else Target()
+        target = self._target(world, app) if app is not None else SyncTarget()
         if app is None or target.act is None:
             return
         try:
@@ -111,23 +113,23 @@ class ArgoCd:
         world.touch(APPLICATIONS, at)
 
     def _again(self, world: World, at: Ref) -> None:
-        """Try again what failed, but a sync that used up its Application's retries."""
-        known, app = self._failures.get(at), world.find(APPLICATIONS, at.name, at.namespace)
-        if known is None or app is None:
+        """Allow another try, unless the sync has used up its Application's retries."""
+        failure, app = self._failures.get(at), world.find(APPLICATIONS, at.name, at.namespace)
+        if failure is None or app is None:
             return
-        given_up = known.target.failed is not None and known.spec == digest(app["spec"]) and 0 <= _retries(app) < known.tries
-        if not given_up and not known.due:
-            self._failures[at] = known._replace(due=True)
+        given_up = failure.target.failed is not None and failure.spec == digest(app["spec"]) and 0 <= _retries(app) < failure.tries
+        if not given_up and not failure.due:
+            self._failures[at] = failure._replace(due=True)
             world.touch(APPLICATIONS, at)
 
 
 def _now(world: World) -> str:
-    """By the API server's clock, to which `reconciledAt` is compared: virtual time may be behind the wall's."""
+    """Return the later of virtual and wall time: `reconciledAt` is compared with times set by the API server."""
     return stamp(max(world.now, time.time()))
 
 
 def _retries(app: Obj) -> int:
-    """How often a sync that failed is tried again; below 0 without end. The real default is not at all."""
+    """Return how often a failed sync is repeated; negative means without end, and Argo CD's default is never."""
     return int(((app["spec"].get("syncPolicy") or {}).get("retry") or {}).get("limit", 0))
 
 
@@ -135,17 +137,21 @@ def _phase(app: Obj) -> str:
     return str(((app.get("status") or {}).get("operationState") or {}).get("phase") or "")
 
 
-def _status(world: World, app: Obj, target: Target) -> Obj:
-    """What the controller would write now. `reconciledAt` is left out; a time is set when what it is about changes."""
+def _status(world: World, app: Obj, target: SyncTarget) -> Obj:
+    """Return the status that the controller would write now, without `reconciledAt`; times move only with what they are about."""
     before = app.get("status") or {}
     compared = {"comparedTo": {key: app["spec"][key] for key in ("source", "sources", "destination") if key in app["spec"]}}
     if target.conditions:
-        known = {(one["type"], one["message"]): one["lastTransitionTime"] for one in before.get("conditions") or ()}
+        transitions = {
+            (condition["type"], condition["message"]): condition["lastTransitionTime"]
+            for condition in before.get("conditions") or ()
+        }
         conditions = [
-            {"type": kind, "message": text, "lastTransitionTime": known.get((kind, text)) or _now(world)}
+            {"type": kind, "message": text, "lastTransitionTime": transitions.get((kind, text)) or _now(world)}
             for kind, text in target.conditions
         ]
-        health = (before.get("health") or {}).get("status") or "Healthy"  # nothing to look at is healthy, as in the real one
+        # Without resources to judge, the real controller reports Healthy too.
+        health = (before.get("health") or {}).get("status") or "Healthy"
         return {"sync": {"status": "Unknown", **compared}, "health": {"status": health}, "conditions": conditions}
     shown = {"revisions": list(target.revisions)} if len(target.revisions) > 1 else {"revision": "".join(target.revisions)}
     return {
@@ -157,8 +163,8 @@ def _status(world: World, app: Obj, target: Target) -> Obj:
     }
 
 
-def _operation(world: World, before: Obj, target: Target, shown: Obj) -> Obj:
-    """The last sync: none is started where nothing differs, whatever the revision."""
+def _operation(world: World, before: Obj, target: SyncTarget, shown: Obj) -> Obj:
+    """Return the state of the last sync; none is started if nothing differs, whatever the revision."""
     if target.failed is not None:
         text, blamed = target.failed
         return _ended(world, before, "Failed", text, {**shown, "resources": [blamed]})
@@ -166,7 +172,8 @@ def _operation(world: World, before: Obj, target: Target, shown: Obj) -> Obj:
         if before.get("phase") == "Succeeded":
             return before
         resources = [
-            {key: value for key, value in one.items() if key != "status"} | {"status": "Synced"} for one in target.resources
+            {key: value for key, value in resource.items() if key != "status"} | {"status": "Synced"}
+            for resource in target.resources
         ]
         return _ended(world, before, "Succeeded", "successfully synced (all tasks run)", {**shown, "resources": resources})
     started = before.get("startedAt") if before.get("phase") == "Running" else None
@@ -186,28 +193,32 @@ def _ended(world: World, before: Obj, phase: str, message: str, result: Obj) -> 
 
 
 def _shows(app: Obj, status: Obj) -> bool:
-    """Whether the Application's status says all this already, after its last change."""
+    """Return True if the Application's status already says this and was written after its last change."""
     seen = app.get("status") or {}
-    looked = parse(seen["reconciledAt"]) if "reconciledAt" in seen else 0.0
+    looked = parse_stamp(seen["reconciledAt"]) if "reconciledAt" in seen else 0.0
     return contains(_timeless(seen), _timeless(status)) and looked + 1 >= _changed(app)
 
 
 def _timeless(value: Any) -> Any:
-    """Without times, by which two statuses that say the same may differ."""
+    """Return a copy without time fields, in which equal statuses may differ."""
     if isinstance(value, dict):
         return {key: _timeless(item) for key, item in value.items() if key not in _TIMES}
     return [_timeless(item) for item in value] if isinstance(value, list) else value
 
 
 def _changed(app: Obj) -> float:
-    """When somebody else last wrote the spec."""
+    """Return when another client last wrote the spec."""
     entries = app["metadata"].get("managedFields") or ()
-    times = [parse(one["time"]) for one in entries if "f:spec" in (one.get("fieldsV1") or {}) and "f:status" not in one["fieldsV1"]]
+    times = [
+        parse_stamp(entry["time"])
+        for entry in entries
+        if "f:spec" in (entry.get("fieldsV1") or {}) and "f:status" not in entry["fieldsV1"]
+    ]
     return max(times, default=0.0)
 
 
 def _overwrite_config(world: World) -> None:
-    """The fault of a foreign owner: our keys of argocd-cm are gone as soon as they are there."""
+    """Fault `argocd_cm_overwritten`: a foreign owner removes our keys of argocd-cm as soon as they appear."""
     if world.fault("argocd_cm_overwritten"):
         for config in world.objects(CONFIG_MAPS):
             if config["metadata"]["name"] == argo_cd_install.CONFIG and (ours := _customizations(config)):
@@ -218,4 +229,4 @@ def _customizations(config: Obj) -> list[str]:
     return [key for key in config.get("data") or {} if key.startswith("resource.customizations.")]
 
 
-ROLES = (ArgoCd,)
+ROLES = (ArgoCdController,)

@@ -1,27 +1,27 @@
-"""What an installation of Argo CD brings: its kinds, workloads and settings; by the chart argo-cd, or by the site's people."""
+"""Installation of a simulated Argo CD by the chart argo-cd or by the site: kinds, workloads and settings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from workflows.rehearsal.simulator.charts import Release, chart
-from workflows.rehearsal.simulator.fleet import SiteArgoCd
-from workflows.rehearsal.simulator.kinds import CONFIG_MAPS, CRDS, DEPLOYMENTS, NAMESPACES, STATEFUL_SETS, Obj, definitions
-from workflows.rehearsal.simulator.programs import Behaviour, Run, Stuck, pods
+from workflows.rehearsal.simulator.api_kinds import CONFIG_MAPS, CRDS, DEPLOYMENTS, NAMESPACES, STATEFUL_SETS, Obj, definitions
+from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
+from workflows.rehearsal.simulator.pod_programs import Behaviour, BlockedStart, LongRunning, pod_program
+from workflows.rehearsal.simulator.simulated_fleet import SiteArgoCd
 from workflows.rehearsal.simulator.world import World
 
 GROUP = "argoproj.io"
 PART_OF, COMPONENT = "app.kubernetes.io/part-of", "app.kubernetes.io/component"
 CONTROLLER = "application-controller"
 APP_VERSIONS = {"10.1.1": "v3.4.4"}
-"""Chart argo-cd → what it brings (gpu_stack §6.1)."""
+"""Argo CD version by version of the chart argo-cd (https://github.com/argoproj/argo-helm)."""
 CONFIG, HOST_KEYS, CERTIFICATES = "argocd-cm", "argocd-ssh-known-hosts-cm", "argocd-tls-certs-cm"
 _COMPONENTS = (CONTROLLER, "applicationset-controller", "redis", "repo-server", "server")
 
 
 @chart("argo-cd")
-def argo_cd(_world: World, release: Release) -> None:
-    """The chart: names begin with its `fullnameOverride`, and `configs.cm` becomes argocd-cm."""
+def argo_cd(_world: World, release: ChartRelease) -> None:
+    """Install the chart argo-cd: names begin with its `fullnameOverride`, and `configs.cm` becomes argocd-cm."""
     release.crds(GROUP, "Application", "AppProject", "ApplicationSet")
     prefix = release.value("fullnameOverride") or f"{release.name}-argocd"
     for kind, body in _workloads(prefix, APP_VERSIONS.get(release.version, f"v{release.version}")):
@@ -30,8 +30,8 @@ def argo_cd(_world: World, release: Release) -> None:
         release.put(CONFIG_MAPS, config)
 
 
-def site(world: World, own: SiteArgoCd) -> None:
-    """The site's own, as its people put it there by `kubectl apply`."""
+def install_site_argo_cd(world: World, own: SiteArgoCd) -> None:
+    """Create the site's own Argo CD as if its administrators had run `kubectl apply`."""
     for kind in ("Application", "AppProject", "ApplicationSet"):
         for definition in definitions(GROUP, kind):
             world.ensure(CRDS, definition)
@@ -45,7 +45,7 @@ def site(world: World, own: SiteArgoCd) -> None:
 
 
 def _settings(keys: Mapping[str, str]) -> list[Obj]:
-    """argocd-cm, and whom it trusts: no server yet."""
+    """Return argocd-cm and the ConfigMaps of trusted servers, which are still empty."""
     every = {
         CONFIG: {"application.resourceTrackingMethod": "annotation", **keys},
         HOST_KEYS: {"ssh_known_hosts": ""},
@@ -55,7 +55,7 @@ def _settings(keys: Mapping[str, str]) -> list[Obj]:
 
 
 def _workloads(prefix: str, version: str) -> list[tuple[str, Obj]]:
-    made = []
+    workloads = []
     for component in _COMPONENTS:
         name = f"{prefix}-{component}"
         image = "redis:8.2.3-alpine" if component == "redis" else f"quay.io/argoproj/argocd:{version}"
@@ -63,19 +63,19 @@ def _workloads(prefix: str, version: str) -> list[tuple[str, Obj]]:
         pod = {"metadata": {"labels": {"app": name, **labels}}, "spec": {"containers": [{"name": component, "image": image}]}}
         spec: Obj = {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": pod}
         kind = "StatefulSet" if component == CONTROLLER else "Deployment"
-        made.append((kind, {"metadata": {"name": name, "labels": labels}, "spec": spec}))
-    return made
+        workloads.append((kind, {"metadata": {"name": name, "labels": labels}, "spec": spec}))
+    return workloads
 
 
 def controller_runs(world: World, namespace: str) -> bool:
-    """Whether an application controller is ready there: only then is any Application looked at."""
-    found = world.select(STATEFUL_SETS, namespace, {PART_OF: "argocd", COMPONENT: CONTROLLER})
-    return any((one.get("status") or {}).get("readyReplicas") for one in found)
+    """Return True if an application controller is ready in the namespace; without one no Application is reconciled."""
+    controllers = world.select(STATEFUL_SETS, namespace, {PART_OF: "argocd", COMPONENT: CONTROLLER})
+    return any((controller.get("status") or {}).get("readyReplicas") for controller in controllers)
 
 
-@pods(COMPONENT, CONTROLLER)
+@pod_program(COMPONENT, CONTROLLER)
 def controller(world: World, _pod: Obj, _node: str) -> Behaviour:
-    """The application controller's pod."""
+    """Play the application controller's pod."""
     if world.fault("argo_cd_controller_down"):
-        return Stuck(reason="CrashLoopBackOff", message="back-off 5m0s restarting failed container=application-controller")
-    return Run()
+        return BlockedStart(reason="CrashLoopBackOff", message="back-off 5m0s restarting failed container=application-controller")
+    return LongRunning()

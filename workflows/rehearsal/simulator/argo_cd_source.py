@@ -1,4 +1,4 @@
-"""What the simulated Argo CD finds in Git: revisions, the Applications of a stage's folder, and the values of a chart."""
+"""Git sources of the simulated Argo CD: revisions, the Applications of a stage's folder, and the values of a chart."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import yaml
 
 from steps.clients.git import repositories
 from steps.clients.git.access import GitAccess, local_repository
-from workflows.rehearsal.simulator.kinds import Obj
+from workflows.rehearsal.simulator.api_kinds import Obj
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 GENERATION = "Failed to load target state: failed to generate manifest for source 1 of {of}: rpc error: code = Unknown desc = {why}"
-"""How the application controller tells what the repo server could not do (gpu_stack §6.3)."""
+"""Wording of the application controller for a failure of the repo server (`steps/docs/facts/argo.md`, Application status)."""
 
 
 class SourceError(Exception):
-    """The target state cannot be told; the text is that of a ComparisonError."""
+    """A target state that cannot be generated; the text is that of a ComparisonError."""
 
     def __init__(self, why: str, sources: int = 1) -> None:
         super().__init__(GENERATION.format(of=sources, why=why))
 
 
 class Repositories:
-    """The bare repositories of a rehearsal. A revision is resolved once: here nobody moves a tag but by a fault."""
+    """The bare repositories of a rehearsal. A revision is resolved once: only a fault moves a tag."""
 
     def __init__(self, root: Path | None) -> None:
         self._root = root
@@ -33,17 +33,17 @@ class Repositories:
         self._files: dict[tuple[str, str], Mapping[str, str]] = {}
 
     def commit(self, url: str, revision: str) -> str:
-        """The commit of a revision. Raises SourceError where the repository has none."""
+        """Return the commit of a revision. Raises SourceError if the repository lacks it."""
         if (url, revision) not in self._commits:
             with repositories.opened(self._access(url)) as repo:
-                found = repo.resolve(revision)
-            if not found:
+                commit = repo.resolve(revision)
+            if not commit:
                 raise SourceError(f"unable to resolve '{revision}' to a commit SHA")
-            self._commits[url, revision] = found
+            self._commits[url, revision] = commit
         return self._commits[url, revision]
 
     def files(self, url: str, commit: str) -> Mapping[str, str]:
-        """All files of a commit."""
+        """Return all files of a commit."""
         if (url, commit) not in self._files:
             with repositories.opened(self._access(url)) as repo:
                 self._files[url, commit] = repo.read(commit)
@@ -56,7 +56,7 @@ class Repositories:
 
 
 def applications(files: Mapping[str, str], path: str) -> Iterator[Obj]:
-    """The Applications of a folder's kustomization, in its order. Only `resources` are played: the overlay's patches are not.
+    """Yield the Applications of a folder's kustomization in order. Only `resources` are played, not patches.
 
     Raises SourceError.
     """
@@ -74,7 +74,7 @@ def applications(files: Mapping[str, str], path: str) -> Iterator[Obj]:
 
 
 def values(files: Mapping[str, str], helm: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a chart: its files below `$values` one over the other, and `valuesObject` over all. Raises SourceError."""
+    """Merge a chart's values: files below `$values` in order, then `valuesObject`. Raises SourceError."""
     merged: dict[str, Any] = {}
     for name in helm.get("valueFiles") or ():
         path = str(name).partition("/")[2]
@@ -86,7 +86,7 @@ def values(files: Mapping[str, str], helm: Mapping[str, Any]) -> dict[str, Any]:
 
 def _parsed(text: str) -> dict[str, Any]:
     try:
-        found = yaml.load(text, Loader=LOADER)
+        document = yaml.load(text, Loader=LOADER)
     except yaml.YAMLError as error:
         raise SourceError(f"failed to unmarshal manifests: {error}") from error
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}

@@ -1,4 +1,4 @@
-"""What the simulated Argo CD makes of one Application: what it should bring, whether that is there, and what is in the way."""
+"""Sync targets of the simulated Argo CD: what an Application should bring, whether it exists, and what is in the way."""
 
 from __future__ import annotations
 
@@ -11,38 +11,44 @@ from typing import Any
 
 from steps.contract.canonical import digest
 from workflows.rehearsal.simulator import argo_cd_source
-from workflows.rehearsal.simulator.argo_cd_install import CONFIG
-from workflows.rehearsal.simulator.argo_cd_source import GENERATION, Repositories, SourceError
-from workflows.rehearsal.simulator.charts import ChartError, Release, installer
-from workflows.rehearsal.simulator.cluster import contains
-from workflows.rehearsal.simulator.kinds import (
+from workflows.rehearsal.simulator.api_kinds import (
     APP_PROJECTS,
     APPLICATIONS,
     CONFIG_MAPS,
     DAEMON_SETS,
     DEPLOYMENTS,
     STATEFUL_SETS,
-    Kind,
     Obj,
+    ObjectKind,
     Ref,
     ref,
 )
+from workflows.rehearsal.simulator.argo_cd_install import CONFIG
+from workflows.rehearsal.simulator.argo_cd_source import GENERATION, Repositories, SourceError
+from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, installer
+from workflows.rehearsal.simulator.cluster_view import contains
 from workflows.rehearsal.simulator.world import World
 
 TRACKING, WAVE = "argocd.argoproj.io/tracking-id", "argocd.argoproj.io/sync-wave"
 INSTALLED = "simulated/installed"
-"""Annotation with the digest of what an Application has brought: the live state is not compared field by field."""
+"""Annotation with the digest of what an Application has installed, because live objects are not compared field by field."""
 HEALTH_KEY = "resource.customizations.health.argoproj.io_Application"
-"""Without this key in argocd-cm an Application has no health, and waves do not wait for it (gpu_stack §6.2)."""
+"""Key of argocd-cm without which an Application has no health and sync waves do not wait for it.
+
+Argo CD removed this health check in version 1.8: https://argo-cd.readthedocs.io/en/stable/operator-manual/health/
+"""
 VICTIM = "cert-manager"
 """The release that faults of a single Application hit."""
 _WORST = ("Healthy", "Suspended", "Progressing", "Missing", "Degraded", "Unknown")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
-    """`conditions` are errors, which leave everything as it is; `synced`: the live state is as wanted, else `act` brings the next
-    part of it (None while `waiting` for something); `failed` is why the last sync did not work, with the resource to blame."""
+class SyncTarget:
+    """The difference between an Application's target and live state.
+
+    `conditions` are errors that leave everything unchanged. If not `synced`, `act` creates the next part; it is None if
+    `waiting` names what must come first. `failed` is the message of a failed sync with the resource to blame.
+    """
 
     revisions: tuple[str, ...] = ()
     conditions: tuple[tuple[str, str], ...] = ()
@@ -54,17 +60,17 @@ class Target:
     health: str = "Healthy"
 
 
-def of(world: World, repositories: Repositories, app: Obj) -> Target:
-    """The target of an Application, root or release."""
+def sync_target(world: World, repositories: Repositories, app: Obj) -> SyncTarget:
+    """Return the sync target of an Application, which is a root or a release."""
     if (refused := _refused(world, app)) is not None:
-        return Target(conditions=(("InvalidSpecError", refused),))
+        return SyncTarget(conditions=(("InvalidSpecError", refused),))
     sources = _sources(app)
     try:
         if any(source.get("chart") for source in sources):
             return _of_release(world, repositories, app, sources)
         return _of_root(world, repositories, app, sources[0])
     except SourceError as error:
-        return Target(conditions=(("ComparisonError", str(error)),))
+        return SyncTarget(conditions=(("ComparisonError", str(error)),))
 
 
 def _sources(app: Obj) -> Sequence[Obj]:
@@ -73,19 +79,20 @@ def _sources(app: Obj) -> Sequence[Obj]:
 
 
 def _refused(world: World, app: Obj) -> str | None:
-    """Why its AppProject does not let it, in the controller's words."""
+    """Return why the AppProject forbids the Application, in the controller's words, or None."""
     spec, name = app["spec"], app["spec"].get("project", "default")
     project = world.find(APP_PROJECTS, name, app["metadata"]["namespace"])
     if project is None:
         return f"Application referencing project {name} which does not exist"
     allowed = project["spec"]
     for source in _sources(app):
-        if not any(fnmatch.fnmatchcase(source["repoURL"], one) for one in allowed.get("sourceRepos") or ()):
+        if not any(fnmatch.fnmatchcase(source["repoURL"], rule) for rule in allowed.get("sourceRepos") or ()):
             return f"application repo {source['repoURL']} is not permitted in project '{name}'"
     target = spec["destination"]
     fits = (
-        fnmatch.fnmatchcase(target["server"], one.get("server", "*")) and fnmatch.fnmatchcase(target["namespace"], one["namespace"])
-        for one in allowed.get("destinations") or ()
+        fnmatch.fnmatchcase(target["server"], rule.get("server", "*"))
+        and fnmatch.fnmatchcase(target["namespace"], rule["namespace"])
+        for rule in allowed.get("destinations") or ()
     )
     forbidden = world.fault("app_project_forbids") and app["metadata"]["name"] == VICTIM
     if forbidden or not any(fits):
@@ -97,7 +104,7 @@ def _refused(world: World, app: Obj) -> str | None:
 # ---- a root --------------------------------------------------------------------------------------------------------------------
 
 
-def _of_root(world: World, repositories: Repositories, app: Obj, source: Obj) -> Target:
+def _of_root(world: World, repositories: Repositories, app: Obj, source: Obj) -> SyncTarget:
     if world.fault("git_credentials_refused"):
         raise SourceError(f"failed to list refs: authentication required: {source['repoURL']}")
     commit = repositories.commit(source["repoURL"], source["targetRevision"])
@@ -110,26 +117,30 @@ def _of_root(world: World, repositories: Repositories, app: Obj, source: Obj) ->
     if act is None and stale:
         act = functools.partial(_delete, world, stale)
     synced = not stale and all(live is not None and _fits(app, child, live) for child, live in pairs)
-    told = _waves_wait(world, app)
-    health = _worst(_health(live) for _, live in pairs) if told else "Healthy"
-    resources = tuple(_resource(child, live, told) for child, live in pairs)
+    waves_wait = _waves_wait(world, app)
+    health = _worst(_health(live) for _, live in pairs) if waves_wait else "Healthy"
+    resources = tuple(_resource(child, live, waves_wait) for child, live in pairs)
     done, moved = synced and not waiting, (_moved(world, commit),)
-    return Target(revisions=moved, synced=done, act=act, waiting=waiting, resources=resources, health=health)
+    return SyncTarget(revisions=moved, synced=done, act=act, waiting=waiting, resources=resources, health=health)
 
 
 def _moved(world: World, commit: str) -> str:
-    """The commit that the tag means now: another one once somebody has moved it."""
+    """Return the commit of the tag, or another one after the fault `tag_moved`."""
     return hashlib.sha1(f"moved {commit}".encode(), usedforsecurity=False).hexdigest() if world.fault("tag_moved") else commit
 
 
 def _next_wave(world: World, app: Obj, pairs: Sequence[tuple[Obj, Obj | None]]) -> tuple[Callable[[], None] | None, str]:
-    """What brings the first wave that is not there, or what it waits for: a wave waits for the Applications before it."""
+    """Return the action for the first incomplete sync wave, or the reason why it waits for Applications of earlier waves."""
     before: list[Obj] = []
     for wave in sorted({_wave(child) for child, _ in pairs}):
         mine = [(child, live) for child, live in pairs if _wave(child) == wave]
         lacking = [child for child, live in mine if live is None or not _fits(app, child, live)]
         if lacking:
-            late = [one["metadata"]["name"] for one in before if _health(one) != "Healthy"] if _waves_wait(world, app) else []
+            late = (
+                [child_app["metadata"]["name"] for child_app in before if _health(child_app) != "Healthy"]
+                if _waves_wait(world, app)
+                else []
+            )
             if late:
                 return None, f"waiting for healthy state of argoproj.io/Application/{late[0]}"
             return functools.partial(_bring, world, app, lacking), ""
@@ -142,8 +153,8 @@ def _wave(child: Obj) -> int:
 
 
 def _waves_wait(world: World, app: Obj) -> bool:
-    found = world.find(CONFIG_MAPS, CONFIG, app["metadata"]["namespace"])
-    return found is not None and HEALTH_KEY in (found.get("data") or {})
+    config = world.find(CONFIG_MAPS, CONFIG, app["metadata"]["namespace"])
+    return config is not None and HEALTH_KEY in (config.get("data") or {})
 
 
 def _tracking(app: Obj, child: Obj) -> dict[str, str]:
@@ -164,13 +175,13 @@ def _bring(world: World, app: Obj, children: Iterable[Obj]) -> None:
 
 
 def _stale(world: World, app: Obj, wanted: set[Ref]) -> list[Obj]:
-    """Children of this root that Git has no more: they are pruned."""
+    """Return children of this root that Git no longer has; they are pruned."""
     mine = f"{app['metadata']['name']}:"
     every = world.objects(APPLICATIONS)
     return [
-        one
-        for one in every
-        if (one["metadata"].get("annotations") or {}).get(TRACKING, "").startswith(mine) and ref(one) not in wanted
+        child
+        for child in every
+        if (child["metadata"].get("annotations") or {}).get(TRACKING, "").startswith(mine) and ref(child) not in wanted
     ]
 
 
@@ -183,11 +194,14 @@ def _place(child: Obj) -> Ref:
     return Ref(child["metadata"]["namespace"], child["metadata"]["name"])
 
 
-def _resource(child: Obj, live: Obj | None, told: bool) -> Obj:
-    """Its health too where it has one: a real Argo CD keeps it where `controller.resource.health.persist` is set, as we set it."""
+def _resource(child: Obj, live: Obj | None, show_health: bool) -> Obj:
+    """Return a child's entry in `status.resources`, with its health if sync waves wait.
+
+    A real Argo CD writes the health there if `controller.resource.health.persist` is set, as our values do.
+    """
     at = _place(child)
     status = "OutOfSync" if live is None else "Synced"
-    health: Obj = {"health": {"status": _health(live)}} if told else {}
+    health: Obj = {"health": {"status": _health(live)}} if show_health else {}
     return {
         "group": "argoproj.io",
         "version": "v1alpha1",
@@ -203,28 +217,28 @@ def _health(live: Obj | None) -> str:
     return "Missing" if live is None else str(((live.get("status") or {}).get("health") or {}).get("status") or "Progressing")
 
 
-def _worst(found: Iterable[str]) -> str:
-    return max(found, key=_WORST.index, default="Healthy")
+def _worst(states: Iterable[str]) -> str:
+    return max(states, key=_WORST.index, default="Healthy")
 
 
 # ---- a release -----------------------------------------------------------------------------------------------------------------
 
 
-class Rendered(Release):
-    """A chart as Argo CD brings it: rendered by Helm, applied by the controller, no release Secret, marked by tracking id."""
+class Rendered(ChartRelease):
+    """A chart as Argo CD installs it: rendered by Helm, applied by the controller, without release Secret, with a tracking id."""
 
-    def marks(self, kind: Kind, obj: Obj) -> dict[str, str]:
-        """The annotation by which Argo CD knows its objects."""
+    def marks(self, kind: ObjectKind, obj: Obj) -> dict[str, str]:
+        """Return the annotation by which Argo CD recognises its objects."""
         meta = obj["metadata"]
         where = f"{kind.group}/{kind.kind}:{meta.get('namespace', self.namespace if kind.namespaced else '')}/{meta['name']}"
         return {TRACKING: f"{self.name}:{where}"}
 
 
-def _of_release(world: World, repositories: Repositories, app: Obj, sources: Sequence[Obj]) -> Target:
+def _of_release(world: World, repositories: Repositories, app: Obj, sources: Sequence[Obj]) -> SyncTarget:
     chart = next(source for source in sources if source.get("chart"))
     name, helm = app["metadata"]["name"], chart.get("helm") or {}
     revisions, files = [str(chart["targetRevision"])], {}
-    for source in (one for one in sources if one is not chart):
+    for source in (other for other in sources if other is not chart):
         commit = repositories.commit(source["repoURL"], source["targetRevision"])
         revisions.append(_moved(world, commit))
         files = dict(repositories.files(source["repoURL"], commit))
@@ -239,7 +253,7 @@ def _of_release(world: World, repositories: Repositories, app: Obj, sources: Seq
     spec = {"chart": chart["chart"], "version": chart["targetRevision"], "targetNamespace": app["spec"]["destination"]["namespace"]}
     release = Rendered(world, body | {"spec": spec}, values)
     drifts = settled and name == VICTIM and world.fault("argo_cd_drift") is not None
-    return Target(
+    return SyncTarget(
         revisions=tuple(revisions),
         synced=settled and not drifts,
         act=None if settled else functools.partial(_install, world, ref(app), release, wanted),
@@ -247,43 +261,45 @@ def _of_release(world: World, repositories: Repositories, app: Obj, sources: Seq
         health=_workload_health(world, release.name, release.namespace) if settled else "Missing",
         resources=(
             {"kind": "Namespace", "version": "v1", "name": release.namespace, "status": "Synced"},
-            *(_workload_resource(kind, one) for kind, one in _workloads(world, release.name, release.namespace) if settled),
+            *(_workload_resource(kind, other) for kind, other in _workloads(world, release.name, release.namespace) if settled),
         ),
     )
 
 
-def _install(world: World, at: Ref, release: Release, wanted: str) -> None:
-    """Apply what the chart renders. Raises ChartError as Helm or the API server tells it."""
+def _install(world: World, at: Ref, release: ChartRelease, wanted: str) -> None:
+    """Apply what the chart renders. Raises ChartError with the words of Helm or the API server."""
     release.target(create=True)
     installer(release)(world, release)
     world.patch(APPLICATIONS, at, {"metadata": {"annotations": {INSTALLED: wanted}}})
 
 
-def failure(error: ChartError) -> Target:
-    """What an install that went wrong shows: an unknown kind fails the sync, all else is a chart that cannot be rendered."""
+def failure(error: ChartError) -> SyncTarget:
+    """Return the target of a failed install: an unknown kind fails the sync, anything else fails the rendering."""
     text = str(error)
     if "no matches for kind" in text:
         kind = text.partition('no matches for kind "')[2].partition('"')[0]
         group = text.partition('in version "')[2].partition("/")[0]
         blamed = {"kind": kind, "name": kind.lower(), "status": "SyncFailed"}
-        said = f'The Kubernetes API could not find {group}/{kind} for requested resource. Make sure the "{kind}" CRD is installed'
-        return Target(failed=("one or more synchronization tasks are not valid", blamed | {"message": said}))
-    return Target(conditions=(("ComparisonError", GENERATION.format(of=2, why=f"failed to execute helm command: {text}")),))
+        message = (
+            f'The Kubernetes API could not find {group}/{kind} for requested resource. Make sure the "{kind}" CRD is installed'
+        )
+        return SyncTarget(failed=("one or more synchronization tasks are not valid", blamed | {"message": message}))
+    return SyncTarget(conditions=(("ComparisonError", GENERATION.format(of=2, why=f"failed to execute helm command: {text}")),))
 
 
 def _workload_health(world: World, release: str, namespace: str) -> str:
-    """Of the chart's own workloads; what operators make besides has no health here, like most custom resources."""
-    return _worst(_health_of(one) for _, one in _workloads(world, release, namespace))
+    """Return the health of the chart's own workloads; what operators create has no health here."""
+    return _worst(_health_of(workload) for _, workload in _workloads(world, release, namespace))
 
 
-def _workloads(world: World, release: str, namespace: str) -> list[tuple[Kind, Obj]]:
+def _workloads(world: World, release: str, namespace: str) -> list[tuple[ObjectKind, Obj]]:
     labels = {"app.kubernetes.io/instance": release, "app.kubernetes.io/managed-by": "Helm"}
     kinds = (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS)
-    return [(kind, one) for kind in kinds for one in world.select(kind, namespace, labels)]
+    return [(kind, workload) for kind in kinds for workload in world.select(kind, namespace, labels)]
 
 
-def _workload_resource(kind: Kind, one: Obj) -> Obj:
-    at, health = ref(one), {"status": _health_of(one)}
+def _workload_resource(kind: ObjectKind, workload: Obj) -> Obj:
+    at, health = ref(workload), {"status": _health_of(workload)}
     about = {"group": kind.group, "version": "v1", "kind": kind.kind, "namespace": at.namespace, "name": at.name}
     return about | {"status": "Synced", "health": health}
 

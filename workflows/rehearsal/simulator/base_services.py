@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import functools
 
-from workflows.rehearsal.simulator import pods as podlib
-from workflows.rehearsal.simulator.charts import ChartError, Release, chart
-from workflows.rehearsal.simulator.kinds import (
+from workflows.rehearsal.simulator import pod_objects as podlib
+from workflows.rehearsal.simulator.api_kinds import (
     CLAIMS,
     PODS,
     SECRETS,
     SERVICES,
     STORAGE_CLASSES,
     VOLUMES,
-    Kind,
     Obj,
+    ObjectKind,
     Ref,
     custom,
     ref,
 )
-from workflows.rehearsal.simulator.operands import runs
-from workflows.rehearsal.simulator.programs import Behaviour, Exit, Run, Stuck, check, pods
-from workflows.rehearsal.simulator.role import Changed
+from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, chart
+from workflows.rehearsal.simulator.operators import has_ready_pod
+from workflows.rehearsal.simulator.pod_programs import Behaviour, BlockedStart, Exit, LongRunning, check, pod_program
+from workflows.rehearsal.simulator.role import Changes
 from workflows.rehearsal.simulator.world import World
 
 ADMISSION = "admissionregistration.k8s.io"
-VALIDATING = Kind(ADMISSION, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False)
-MUTATING = Kind(ADMISSION, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False)
-SLICES = Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+VALIDATING = ObjectKind(ADMISSION, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False)
+MUTATING = ObjectKind(ADMISSION, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False)
+SLICES = ObjectKind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 ISSUERS = custom("cert-manager.io", "Issuer")
 CERTIFICATES = custom("cert-manager.io", "Certificate")
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
@@ -41,14 +41,17 @@ CA_BUNDLE = "c2ltdWxhdGVkIENB"
 
 
 @chart("prometheus-operator-crds")
-def prometheus_crds(_world: World, release: Release) -> None:
-    """CRDs only."""
+def prometheus_crds(_world: World, release: ChartRelease) -> None:
+    """Install the Prometheus Operator's CRDs."""
     release.crds("monitoring.coreos.com")
 
 
 @chart("cert-manager")
-def cert_manager(world: World, release: Release) -> None:
-    """Three Deployments, and webhooks that wait for their CA. They match no kind: nobody answers for them on a real API server."""
+def cert_manager(world: World, release: ChartRelease) -> None:
+    """Install cert-manager's three Deployments, and webhooks that wait for their CA bundle.
+
+    The webhooks have no rules, because nothing would answer for them on a real API server.
+    """
     if world.fault("chart_repo_unreachable"):
         raise ChartError(
             'Error: looks like "https://charts.jetstack.io" is not a valid chart repository or cannot be reached: '
@@ -63,15 +66,15 @@ def cert_manager(world: World, release: Release) -> None:
     for kind in (VALIDATING, MUTATING):
         config = {"service": {"name": WEBHOOK, "namespace": release.namespace, "path": "/validate"}}
         hook = {"name": "webhook.cert-manager.io", "admissionReviewVersions": ["v1"], "sideEffects": "None"}
-        made = world.read(kind, WEBHOOK)
-        if made is None:
+        present = world.read(kind, WEBHOOK)
+        if present is None:
             body = {"metadata": {"name": WEBHOOK}, "webhooks": [hook | {"failurePolicy": "Ignore", "clientConfig": config}]}
             release.put(kind, body)
 
 
 @chart("local-path-provisioner")
-def local_path(_world: World, release: Release) -> None:
-    """The provisioner and its storage class."""
+def local_path(_world: World, release: ChartRelease) -> None:
+    """Install the provisioner and its storage class."""
     release.deployment("local-path-provisioner")
     if release.value("storageClass.create", True):
         default = "true" if release.value("storageClass.defaultClass", False) else "false"
@@ -84,32 +87,32 @@ def local_path(_world: World, release: Release) -> None:
         release.put(STORAGE_CLASSES, body)
 
 
-@pods("app", WEBHOOK)
+@pod_program("app", WEBHOOK)
 def webhook(world: World, _pod: Obj, _node: str) -> Behaviour:
-    """The webhook's pod."""
+    """Play the pod of cert-manager's webhook."""
     if world.fault("cert_manager_webhook_crash"):
-        return Stuck(reason="CrashLoopBackOff", message="back-off 5m0s restarting failed container=cert-manager-webhook")
-    return Run()
+        return BlockedStart(reason="CrashLoopBackOff", message="back-off 5m0s restarting failed container=cert-manager-webhook")
+    return LongRunning()
 
 
 # ---- roles -------------------------------------------------------------------------------------------------------------------
 
 
 class CertManager:
-    """Plays cainjector (CA bundles), the endpoint controller for its webhook, and the issuing controller."""
+    """The role that plays cainjector, the endpoint controller for cert-manager's webhook, and the issuing controller."""
 
     name = "cert_manager"
     kinds = (VALIDATING, MUTATING, SLICES, ISSUERS, CERTIFICATES, SECRETS, PODS)
 
-    def reconcile(self, world: World, changed: Changed) -> None:
+    def reconcile(self, world: World, changed: Changes) -> None:
         """Follow the webhook's pods, fill in CA bundles, issue certificates."""
         if world.find(VALIDATING, WEBHOOK) is None:
             return
         if changed.everything or any(at.namespace == CERT_MANAGER for at in changed.refs(PODS)) or changed.refs(SLICES):
             _endpoints(world)
-        if runs(world, CERT_MANAGER, "cert-manager-cainjector") and not world.fault("webhook_ca_missing"):
+        if has_ready_pod(world, CERT_MANAGER, "cert-manager-cainjector") and not world.fault("webhook_ca_missing"):
             world.later("base_services/cainjector", 2, 10, functools.partial(_inject, world))
-        if not runs(world, CERT_MANAGER, CERT_MANAGER):
+        if not has_ready_pod(world, CERT_MANAGER, CERT_MANAGER):
             return
         for issuer in world.objects(ISSUERS):
             conditions = world.condition(issuer, "Ready", "True", "IsReady")
@@ -119,8 +122,11 @@ class CertManager:
 
 
 def _endpoints(world: World) -> None:
-    """The EndpointSlice of the webhook's service. It does not say that the endpoint controller manages it: a real one, for which
-    simulated pods have no address, would delete it again and again."""
+    """Write the EndpointSlice of the webhook's Service.
+
+    Its label names no real endpoint controller as manager. A real one would delete it again and again, as simulated pods have no
+    address.
+    """
     mine = sorted(world.select(PODS, CERT_MANAGER, {"app": WEBHOOK}), key=lambda pod: str(pod["metadata"]["name"]))
     endpoints = [
         {
@@ -138,11 +144,11 @@ def _endpoints(world: World) -> None:
 
 def _inject(world: World) -> None:
     for kind in (VALIDATING, MUTATING):
-        found = world.find(kind, WEBHOOK)
-        if found is None or world.fault("webhook_ca_missing"):
+        configuration = world.find(kind, WEBHOOK)
+        if configuration is None or world.fault("webhook_ca_missing"):
             continue
-        hooks = [hook | {"clientConfig": hook["clientConfig"] | {"caBundle": CA_BUNDLE}} for hook in found["webhooks"]]
-        world.patch(kind, found, {"webhooks": hooks})
+        hooks = [hook | {"clientConfig": hook["clientConfig"] | {"caBundle": CA_BUNDLE}} for hook in configuration["webhooks"]]
+        world.patch(kind, configuration, {"webhooks": hooks})
 
 
 def _certificate(world: World, certificate: Obj) -> None:
@@ -172,16 +178,16 @@ SELECTED = "volume.kubernetes.io/selected-node"
 
 
 class LocalPath:
-    """Plays the provisioner and the volume binder: a claim binds once a pod that uses it has a node."""
+    """The role that plays the provisioner and the volume binder: a claim binds once a pod that uses it has a node."""
 
     name = "local_path"
     kinds = (CLAIMS, VOLUMES, STORAGE_CLASSES, PODS)
 
-    def reconcile(self, world: World, changed: Changed) -> None:
-        """Bind what waits; keep the foreign class of the fault."""
+    def reconcile(self, world: World, changed: Changes) -> None:
+        """Bind waiting claims; keep the storage class of the fault `two_default_storage_classes`."""
         if changed.everything:
             _foreign_class(world)
-        if not runs(world, "local-path-storage", "local-path-provisioner") or not world.objects(CLAIMS):
+        if not has_ready_pod(world, "local-path-storage", "local-path-provisioner") or not world.objects(CLAIMS):
             return
         users = _users(world)
         for claim in world.objects(CLAIMS):
@@ -201,15 +207,17 @@ def _foreign_class(world: World) -> None:
 
 
 def _users(world: World) -> dict[Ref, str]:
-    """Node of the first placed pod of each claim. A real scheduler names the node on the claim, and places the pod afterwards."""
+    """Return the node of the first placed pod of each claim. A real scheduler names the node on the claim before it places the
+    pod.
+    """
     notes = {ref(claim): (claim["metadata"].get("annotations") or {}).get(SELECTED, "") for claim in world.objects(CLAIMS)}
-    found = {at: node for at, node in notes.items() if node}
+    nodes = {at: node for at, node in notes.items() if node}
     for pod in world.objects(PODS):
         for volume in pod["spec"].get("volumes") or ():
             name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
             if name and podlib.node(pod):
-                found.setdefault(Ref(pod["metadata"]["namespace"], name), podlib.node(pod))
-    return found
+                nodes.setdefault(Ref(pod["metadata"]["namespace"], name), podlib.node(pod))
+    return nodes
 
 
 def _mine(world: World, claim: Obj) -> bool:
@@ -248,7 +256,7 @@ def _bind(world: World, at: Ref, node: str) -> None:
 
 @check("pvc")
 def pvc(world: World, pod: Obj, node: str) -> Behaviour:
-    """Writes the pod's uid in one container and reads it in the next; 8 s are enough for the volume to be bound."""
+    """Report a write in one container and a read in the next; 8 s are enough for the volume to be bound."""
     uid = pod["metadata"].get("uid", "")
     read = "" if world.fault("storage_loses_writes") else uid
     return Exit(message={"node": node, "wrote": uid, "read": read}, seconds=8)

@@ -1,22 +1,22 @@
-"""The DaemonSet controller: a pod on every eligible node, and complete counts even where pods are only sampled."""
+"""The DaemonSet controller: a pod on every eligible node, with complete counts even where pods are only sampled."""
 
 from __future__ import annotations
 
 import functools
 
-from workflows.rehearsal.simulator import pods
-from workflows.rehearsal.simulator.kinds import DAEMON_SETS, NODES, PODS, Obj, Ref, ref
-from workflows.rehearsal.simulator.kubelet import START
+from workflows.rehearsal.simulator import pod_objects
+from workflows.rehearsal.simulator.api_kinds import DAEMON_SETS, NODES, PODS, Obj, Ref, ref
+from workflows.rehearsal.simulator.kubelets import START
 from workflows.rehearsal.simulator.placement import admits
-from workflows.rehearsal.simulator.programs import Run, behaviour
-from workflows.rehearsal.simulator.role import Changed
+from workflows.rehearsal.simulator.pod_programs import LongRunning, behaviour
+from workflows.rehearsal.simulator.role import Changes
 from workflows.rehearsal.simulator.world import World
 
 REVISION = "controller-revision-hash"
 
 
 class _Set:
-    """What is known of one DaemonSet: its eligible nodes, and on which of them its pod is ready."""
+    """The controller's knowledge of one DaemonSet: eligible nodes, nodes with a ready pod, nodes with a pod object."""
 
     def __init__(self, daemon_set: Obj, generation: int) -> None:
         self.uid = str(daemon_set["metadata"]["uid"])
@@ -28,10 +28,10 @@ class _Set:
 
 
 class DaemonSets:
-    """Plays the DaemonSet controller.
+    """The role that plays the DaemonSet controller.
 
-    In fleets above `SAMPLE_ABOVE` hosts only sampled nodes, and nodes where the pod would not simply run, get pod objects; on the
-    others a pod is taken to be ready after the usual start, and is counted in the status.
+    In fleets above `SAMPLE_ABOVE` hosts, pod objects exist only on sampled nodes and on nodes where the pod would not simply run.
+    On the other nodes a pod counts as ready after the usual start time.
     """
 
     name = "daemon_sets"
@@ -41,8 +41,8 @@ class DaemonSets:
         self._sets: dict[Ref, _Set] = {}
         self._pods: dict[Ref, tuple[Ref, str]] = {}
 
-    def reconcile(self, world: World, changed: Changed) -> None:
-        """Evaluate changed nodes for every set, and every node for changed sets."""
+    def reconcile(self, world: World, changed: Changes) -> None:
+        """Evaluate changed nodes for every DaemonSet, and every node for changed DaemonSets."""
         nodes = [node for at in changed.refs(NODES) if (node := world.find(NODES, at.name)) is not None]
         gone = {at.name for at in changed.refs(NODES)} - {node["metadata"]["name"] for node in nodes}
         touched = self._follow_pods(world, changed)
@@ -50,32 +50,33 @@ class DaemonSets:
             at = ref(daemon_set)
             if "deletionTimestamp" in daemon_set["metadata"]:
                 continue
-            known, new = self._known(daemon_set)
+            state, new = self._known(daemon_set)
             if new:
-                self._roll(world, daemon_set, known.revision)
+                self._roll(world, daemon_set, state.revision)
             for node in world.objects(NODES) if new or changed.everything else nodes:
-                self._node(world, daemon_set, known, node)
+                self._node(world, daemon_set, state, node)
             for name in gone:
-                self._leave(world, at, known, name)
+                self._leave(world, at, state, name)
             if new or nodes or gone or at in touched or at in changed.refs(DAEMON_SETS) or changed.everything:
-                _report(world, daemon_set, known, self._stale(world, at, known.revision))
+                _report(world, daemon_set, state, self._stale(world, at, state.revision))
         for at in [at for at in self._sets if world.find(DAEMON_SETS, at.name, at.namespace) is None]:
             del self._sets[at]
 
     def _known(self, daemon_set: Obj) -> tuple[_Set, bool]:
         meta = daemon_set["metadata"]
         at = ref(daemon_set)
-        known = self._sets.get(at)
-        if known is not None and known.uid == meta["uid"] and known.generation == meta.get("generation", 1):
-            return known, False
+        state = self._sets.get(at)
+        if state is not None and state.uid == meta["uid"] and state.generation == meta.get("generation", 1):
+            return state, False
         fresh = _Set(daemon_set, meta.get("generation", 1))
-        if known is not None and known.uid == fresh.uid:
-            fresh.ready, fresh.real = known.ready, known.real
+        # A new generation keeps its pods until the rolling update replaces them.
+        if state is not None and state.uid == fresh.uid:
+            fresh.ready, fresh.real = state.ready, state.real
         self._sets[at] = fresh
         return fresh, True
 
     def _roll(self, world: World, daemon_set: Obj, revision: str) -> None:
-        """Replace pods of an older template, unless the set waits for somebody to delete them."""
+        """Replace pods of an older template, unless the update strategy is OnDelete."""
         if (daemon_set["spec"].get("updateStrategy") or {}).get("type") == "OnDelete":
             return
         at = ref(daemon_set)
@@ -85,83 +86,83 @@ class DaemonSets:
                 key = f"daemon_sets/{at.namespace}/{at.name}/{pod_at.name}/roll/{revision}"
                 world.later(key, *START, functools.partial(world.delete_soon, PODS, pod_at))
 
-    def _follow_pods(self, world: World, changed: Changed) -> set[Ref]:
-        """Bring readiness up to date with changed pods; the sets concerned."""
+    def _follow_pods(self, world: World, changed: Changes) -> set[Ref]:
+        """Update readiness from changed pods and return the DaemonSets concerned."""
         touched: set[Ref] = set()
         for at in [ref(pod) for pod in world.objects(PODS)] if changed.everything else changed.refs(PODS):
             pod = world.find(PODS, at.name, at.namespace)
             if pod is None:
                 owner, node = self._pods.pop(at, (None, ""))
             else:
-                owner, node = _owner(pod), pods.node(pod)
+                owner, node = _owner(pod), pod_objects.node(pod)
             if owner is None:
                 continue
             if pod is not None:
                 self._pods[at] = (owner, node)
             touched.add(owner)
-            known = self._sets.get(owner) or self._adopt(world, owner)
-            if known is None:
+            state = self._sets.get(owner) or self._adopt(world, owner)
+            if state is None:
                 continue
             if pod is None:
-                known.ready.discard(node)
-                known.real.discard(node)
-                self._replace(world, owner, known, node)
+                state.ready.discard(node)
+                state.real.discard(node)
+                self._replace(world, owner, state, node)
                 continue
-            known.real.add(node)
-            (known.ready.add if pods.ready(pod) else known.ready.discard)(node)
+            state.real.add(node)
+            (state.ready.add if pod_objects.ready(pod) else state.ready.discard)(node)
         return touched
 
     def _adopt(self, world: World, owner: Ref) -> _Set | None:
         daemon_set = world.find(DAEMON_SETS, owner.name, owner.namespace)
         if daemon_set is None:
             return None
-        known = _Set(daemon_set, -1)
-        self._sets[owner] = known
-        return known
+        state = _Set(daemon_set, -1)
+        self._sets[owner] = state
+        return state
 
-    def _replace(self, world: World, owner: Ref, known: _Set, node: str) -> None:
-        """A pod of the set went away: its node gets a new one if it still should have one."""
-        daemon_set, found = world.find(DAEMON_SETS, owner.name, owner.namespace), world.find(NODES, node)
-        if daemon_set is not None and found is not None and "deletionTimestamp" not in daemon_set["metadata"]:
-            self._node(world, daemon_set, known, found)
+    def _replace(self, world: World, owner: Ref, state: _Set, node: str) -> None:
+        """Create a new pod on the node of a removed pod, if the node is still eligible."""
+        daemon_set, node_object = world.find(DAEMON_SETS, owner.name, owner.namespace), world.find(NODES, node)
+        if daemon_set is not None and node_object is not None and "deletionTimestamp" not in daemon_set["metadata"]:
+            self._node(world, daemon_set, state, node_object)
 
-    def _node(self, world: World, daemon_set: Obj, known: _Set, node: Obj) -> None:
+    def _node(self, world: World, daemon_set: Obj, state: _Set, node: Obj) -> None:
         name = node["metadata"]["name"]
         spec = daemon_set["spec"]["template"]["spec"]
         if name not in world.fleet or admits(node, spec, daemon=True):
-            self._leave(world, ref(daemon_set), known, name)
+            self._leave(world, ref(daemon_set), state, name)
             return
-        known.eligible.add(name)
-        if name in known.real:
+        state.eligible.add(name)
+        if name in state.real:
             return
-        pod = _pod(daemon_set, name, known.revision)
-        what = behaviour(world, pod, name)
-        if world.sampled(name) or not (isinstance(what, Run) and what.ready):
-            known.real.add(name)
-            known.ready.discard(name)
+        pod = _pod(daemon_set, name, state.revision)
+        behaviour_there = behaviour(world, pod, name)
+        if world.sampled(name) or not (isinstance(behaviour_there, LongRunning) and behaviour_there.ready):
+            state.real.add(name)
+            state.ready.discard(name)
             world.create_soon(PODS, pod)
-        elif name not in known.ready:
+        elif name not in state.ready:
             at = ref(daemon_set)
-            world.later(f"daemon_sets/{known.uid}/{name}", *START, lambda: self._ready(world, at, known.uid, name))
+            world.later(f"daemon_sets/{state.uid}/{name}", *START, lambda: self._ready(world, at, state.uid, name))
 
     def _ready(self, world: World, at: Ref, uid: str, node: str) -> None:
-        """A pod that is not an object came up."""
-        known = self._sets.get(at)
-        if known is not None and known.uid == uid and node in known.eligible and node not in known.real:
-            known.ready.add(node)
+        """Count a sampled-out pod as ready once its start time has passed."""
+        state = self._sets.get(at)
+        if state is not None and state.uid == uid and node in state.eligible and node not in state.real:
+            state.ready.add(node)
             world.touch(DAEMON_SETS, at)
 
     def _stale(self, world: World, at: Ref, revision: str) -> int:
-        """How many of a set's pods are of an older template."""
+        """Return how many pods of a DaemonSet have an older template."""
         mine = (world.find(PODS, pod.name, pod.namespace) for pod, (owner, _) in self._pods.items() if owner == at)
         return sum(pod is not None and pod["metadata"]["labels"].get(REVISION) != revision for pod in mine)
 
-    def _leave(self, world: World, at: Ref, known: _Set, node: str) -> None:
-        """A node is not, or no longer, eligible."""
-        known.eligible.discard(node)
-        known.ready.discard(node)
-        if node in known.real:
-            known.real.discard(node)
+    def _leave(self, world: World, at: Ref, state: _Set, node: str) -> None:
+        """Forget a node that is not eligible (any more) and delete its pod."""
+        state.eligible.discard(node)
+        state.ready.discard(node)
+        if node in state.real:
+            state.real.discard(node)
             world.delete_soon(PODS, Ref(at.namespace, _pod_name(at.name, node)))
 
 
@@ -173,23 +174,23 @@ def _owner(pod: Obj) -> Ref | None:
 
 
 def _pod_name(daemon_set: str, node: str) -> str:
-    return f"{daemon_set}-{pods.suffix(daemon_set, node)}"
+    return f"{daemon_set}-{pod_objects.suffix(daemon_set, node)}"
 
 
 def _pod(daemon_set: Obj, node: str, revision: str) -> Obj:
-    """The set's pod on a node, bound at once. Its name depends on the node only."""
+    """Return the DaemonSet's pod on a node, already bound. Its name depends on set and node only."""
     labels = {REVISION: revision, "pod-template-generation": str(daemon_set["metadata"].get("generation", 1))}
     name = _pod_name(daemon_set["metadata"]["name"], node)
-    return pods.from_template(daemon_set["spec"]["template"], name, DAEMON_SETS, daemon_set, labels=labels, node=node)
+    return pod_objects.from_template(daemon_set["spec"]["template"], name, DAEMON_SETS, daemon_set, labels=labels, node=node)
 
 
 def _revision(daemon_set: Obj) -> str:
-    return pods.suffix(daemon_set["spec"]["template"]) + pods.suffix("revision", daemon_set["spec"]["template"])
+    return pod_objects.suffix(daemon_set["spec"]["template"]) + pod_objects.suffix("revision", daemon_set["spec"]["template"])
 
 
-def _report(world: World, daemon_set: Obj, known: _Set, stale: int) -> None:
-    desired = len(known.eligible)
-    ready = len(known.ready & known.eligible)
+def _report(world: World, daemon_set: Obj, state: _Set, stale: int) -> None:
+    desired = len(state.eligible)
+    ready = len(state.ready & state.eligible)
     status = {
         "currentNumberScheduled": desired,
         "desiredNumberScheduled": desired,

@@ -1,20 +1,20 @@
-"""Gang scheduling and quota: the simulated Volcano, KAI and Kueue; importing them registers their charts and pods."""
+"""Gang scheduling and quota: the simulated Volcano, KAI and Kueue. Importing their modules registers charts and pods."""
 
 from __future__ import annotations
 
+from workflows.rehearsal.simulator.api_kinds import Obj
 from workflows.rehearsal.simulator.gang_kai import Kai
 from workflows.rehearsal.simulator.gang_kueue import Kueue
 from workflows.rehearsal.simulator.gang_volcano import Volcano
-from workflows.rehearsal.simulator.kinds import Obj
-from workflows.rehearsal.simulator.programs import Run, check
+from workflows.rehearsal.simulator.pod_programs import LongRunning, check
 from workflows.rehearsal.simulator.world import World
 
 
 @check("gang-oversize")
 @check("gang-fit")
-def member(_world: World, _pod: Obj, _node: str) -> Run:
-    """A member of a gang sleeps until it is deleted."""
-    return Run()
+def member(_world: World, _pod: Obj, _node: str) -> LongRunning:
+    """Play a member of a gang, which sleeps until it is deleted."""
+    return LongRunning()
 
 
 ROLES = (Volcano, Kai, Kueue)

@@ -1,14 +1,14 @@
-"""KAI scheduler: its operator makes the Deployments, its pod-grouper the PodGroups; it binds gangs as a whole (gpu_stack §4.2)."""
+"""KAI scheduler: operator, pod-grouper and a scheduler that binds gangs as a whole (`steps/docs/facts/gpu.md`, KAI Scheduler)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from workflows.rehearsal.simulator import gang_placement, pods
-from workflows.rehearsal.simulator.charts import Release, chart
-from workflows.rehearsal.simulator.kinds import DEPLOYMENTS, JOBS, NODES, PODS, Obj, custom
-from workflows.rehearsal.simulator.operands import runs
-from workflows.rehearsal.simulator.role import Changed
+from workflows.rehearsal.simulator import gang_placement, pod_objects
+from workflows.rehearsal.simulator.api_kinds import DEPLOYMENTS, JOBS, NODES, PODS, Obj, custom
+from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
+from workflows.rehearsal.simulator.operators import has_ready_pod
+from workflows.rehearsal.simulator.role import Changes
 from workflows.rehearsal.simulator.world import World
 
 GROUPS = custom("scheduling.run.ai", "PodGroup")
@@ -21,34 +21,34 @@ CYCLE = 1.0
 
 
 @chart("kai-scheduler")
-def install(_world: World, release: Release) -> None:
-    """The operator and its CRDs; everything else is the operator's."""
+def install(_world: World, release: ChartRelease) -> None:
+    """Install the operator and its CRDs; the operator creates everything else."""
     release.crds("scheduling.run.ai")
     release.crds("kai.scheduler")
     release.deployment(OPERATOR)
 
 
 class Kai:
-    """Plays KAI's operator, pod-grouper and scheduler."""
+    """The role that plays KAI's operator, pod-grouper and scheduler."""
 
     name = "kai"
     kinds = (GROUPS, QUEUES, DEPLOYMENTS, JOBS, PODS, NODES)
 
-    def reconcile(self, world: World, changed: Changed) -> None:
-        """Operator first; then groups for new Jobs; then the next scheduling cycle while somebody waits."""
+    def reconcile(self, world: World, changed: Changes) -> None:
+        """Run the operator, then group new Jobs, then schedule the next cycle while a pod waits."""
         if not world.served(GROUPS) or not (changed.everything or any(changed.refs(kind) for kind in self.kinds)):
             return
-        if runs(world, SYSTEM, OPERATOR):
+        if has_ready_pod(world, SYSTEM, OPERATOR):
             _operate(world)
-        if runs(world, SYSTEM, GROUPER):
+        if has_ready_pod(world, SYSTEM, GROUPER):
             for job in _jobs(world):
                 _group(world, job)
-        if runs(world, SYSTEM, SCHEDULER) and any(gang_placement.waits(pod, NAME) for pod in world.objects(PODS)):
+        if has_ready_pod(world, SYSTEM, SCHEDULER) and any(gang_placement.waits(pod, NAME) for pod in world.objects(PODS)):
             world.later("kai/cycle", CYCLE, CYCLE, lambda: _cycle(world))
 
 
 def _operate(world: World) -> None:
-    """Deployments without Helm's marks, since no chart made them, and the two default queues."""
+    """Create the operator's Deployments, without Helm's marks because no chart made them, and the two default queues."""
     for name in MADE:
         labels = {"app": name}
         template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": name, "image": f"simulated/{name}:1"}]}}
@@ -69,7 +69,7 @@ def _name(job: Obj) -> str:
 
 
 def _group(world: World, job: Obj) -> None:
-    """A batch Job is a gang only by its annotation; without it the group wants one member."""
+    """Create a Job's PodGroup. A batch Job is a gang only by its annotation `kai.scheduler/batch-min-member`."""
     meta = job["metadata"]
     least = int((meta.get("annotations") or {}).get(LEAST, "1"))
     spec = {"minMember": least, "queue": (meta.get("labels") or {}).get("kai.scheduler/queue", "default-queue")}
@@ -78,11 +78,11 @@ def _group(world: World, job: Obj) -> None:
 
 
 def _cycle(world: World) -> None:
-    """One session over all gangs, then over pods that belong to none."""
+    """Run one scheduling session over all gangs, then over pods without gang."""
     owned: dict[str, list[Obj]] = {}
     for pod in world.objects(PODS):
         if gang_placement.waits(pod, NAME):
-            owned.setdefault(pods.owner_uid(pod), []).append(pod)
+            owned.setdefault(pod_objects.owner_uid(pod), []).append(pod)
     jobs = {job["metadata"]["uid"]: job for job in _jobs(world)}
     for uid, waiting in sorted(owned.items()):
         job = jobs.get(uid)
@@ -109,8 +109,8 @@ def _place(world: World, group: Obj | None, waiting: list[Obj]) -> None:
         "nodePool": "default",
         "lastTransitionTime": world.stamp(),
     }
-    known = (group.get("status", {}).get("schedulingConditions") or [{}])[0]
-    if known.get("message") != message:
+    present = (group.get("status", {}).get("schedulingConditions") or [{}])[0]
+    if present.get("message") != message:
         world.patch(GROUPS, group, {"status": {"schedulingConditions": [wanted]}}, status=True)
     for pod in waiting:
         if pod["metadata"]["name"] not in placed or len(placed) < least:

@@ -1,14 +1,14 @@
-"""Kueue: quotas admit whole Jobs; a Job that does not fit its queue stays suspended (gpu_stack §4.3)."""
+"""Kueue: quotas admit whole Jobs; a Job that exceeds its queue stays suspended (`steps/docs/facts/gpu.md`, Kueue)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from workflows.rehearsal.simulator.charts import Release, chart
-from workflows.rehearsal.simulator.kinds import DEPLOYMENTS, JOBS, Kind, Obj, custom
-from workflows.rehearsal.simulator.operands import runs
+from workflows.rehearsal.simulator.api_kinds import DEPLOYMENTS, JOBS, Obj, ObjectKind, custom
+from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
+from workflows.rehearsal.simulator.operators import has_ready_pod
 from workflows.rehearsal.simulator.placement import quantity, requests
-from workflows.rehearsal.simulator.role import Changed
+from workflows.rehearsal.simulator.role import Changes
 from workflows.rehearsal.simulator.world import World
 
 CLUSTER_QUEUES = custom("kueue.x-k8s.io", "ClusterQueue")
@@ -20,21 +20,21 @@ QUEUE = "kueue.x-k8s.io/queue-name"
 
 
 @chart("kueue")
-def install(_world: World, release: Release) -> None:
-    """The controller and its CRDs."""
+def install(_world: World, release: ChartRelease) -> None:
+    """Install the controller and its CRDs."""
     release.crds("kueue.x-k8s.io")
     release.deployment(CONTROLLER)
 
 
 class Kueue:
-    """Plays Kueue's controller for batch Jobs, which must be created suspended: there is no webhook here that would do it."""
+    """The role that plays Kueue's controller for batch Jobs. Jobs must be created suspended, as no webhook suspends them here."""
 
     name = "kueue"
     kinds = (CLUSTER_QUEUES, LOCAL_QUEUES, FLAVORS, WORKLOADS, JOBS, DEPLOYMENTS)
 
-    def reconcile(self, world: World, changed: Changed) -> None:
-        """States of the queues, then a Workload for each queued Job, admitted or not."""
-        ready = world.served(WORKLOADS) and runs(world, SYSTEM, CONTROLLER)
+    def reconcile(self, world: World, changed: Changes) -> None:
+        """Write the states of queues, then a Workload for each queued Job, admitted or not."""
+        ready = world.served(WORKLOADS) and has_ready_pod(world, SYSTEM, CONTROLLER)
         if not ready or not (changed.everything or any(changed.refs(kind) for kind in self.kinds)):
             return
         for queue in world.objects(CLUSTER_QUEUES):
@@ -66,13 +66,13 @@ def _cluster_queue(world: World, queue: Obj) -> None:
     _active(world, CLUSTER_QUEUES, queue, "FlavorNotFound" if missing else "Ready", message)
 
 
-def _active(world: World, kind: Kind, queue: Obj, reason: str, message: str) -> None:
+def _active(world: World, kind: ObjectKind, queue: Obj, reason: str, message: str) -> None:
     conditions = world.condition(queue, "Active", "True" if reason == "Ready" else "False", reason, message)
     world.patch(kind, queue, {"status": {"conditions": conditions}}, status=True)
 
 
 def _job(world: World, job: Obj) -> None:
-    """The Job's Workload; admission takes the suspension away and adds the flavor's node labels."""
+    """Create a Job's Workload; admission resumes the Job and adds the flavor's node labels."""
     meta = job["metadata"]
     name = f"job-{meta['name']}-{meta['uid'][:5]}"
     local = world.find(LOCAL_QUEUES, meta["labels"][QUEUE], meta["namespace"])
@@ -98,11 +98,11 @@ def _job(world: World, job: Obj) -> None:
 
 
 def _short(queue: Obj, job: Obj, count: int) -> str:
-    """Why a Job exceeds its queue; other workloads in the queue do not count here."""
-    asked = requests(job["spec"]["template"])
+    """Return why a Job exceeds its queue, or an empty string; other workloads in the queue are ignored."""
+    requested = requests(job["spec"]["template"])
     for flavor in _flavors(queue):
         for resource in flavor["resources"]:
-            wanted, most = asked.get(resource["name"], 0.0) * count, quantity(resource["nominalQuota"])
+            wanted, most = requested.get(resource["name"], 0.0) * count, quantity(resource["nominalQuota"])
             if wanted > most:
                 why = f"insufficient quota for {resource['name']} in flavor {flavor['name']}"
                 return f"couldn't assign flavors to pod set main: {why}, request > maximum capacity ({wanted:g} > {most:g})"

@@ -1,17 +1,19 @@
-"""Volcano: controllers make PodGroups and pods of Jobs, the scheduler binds a gang as a whole or not at all (gpu_stack §4.1)."""
+"""Volcano: controllers create PodGroups and pods, the scheduler binds a gang as a whole or not at all (`steps/docs/facts/gpu.md`,
+Volcano).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from workflows.rehearsal.simulator import gang_placement, pods
-from workflows.rehearsal.simulator.charts import Release, chart
-from workflows.rehearsal.simulator.kinds import DEPLOYMENTS, NODES, PODS, Obj, Ref, custom, ref
-from workflows.rehearsal.simulator.operands import runs
+from workflows.rehearsal.simulator import gang_placement, pod_objects
+from workflows.rehearsal.simulator.api_kinds import DEPLOYMENTS, NODES, PODS, Obj, Ref, custom, ref
+from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
+from workflows.rehearsal.simulator.operators import has_ready_pod
 from workflows.rehearsal.simulator.placement import requests
-from workflows.rehearsal.simulator.programs import Behaviour, Run, Stuck
-from workflows.rehearsal.simulator.programs import pods as program
-from workflows.rehearsal.simulator.role import Changed
+from workflows.rehearsal.simulator.pod_programs import Behaviour, BlockedStart, LongRunning
+from workflows.rehearsal.simulator.pod_programs import pod_program as program
+from workflows.rehearsal.simulator.role import Changes
 from workflows.rehearsal.simulator.world import World
 
 JOBS = custom("batch.volcano.sh", "Job")
@@ -21,14 +23,14 @@ SYSTEM = "volcano-system"
 SCHEDULER, CONTROLLERS, ADMISSION = "volcano-scheduler", "volcano-controllers", "volcano-admission"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 OVERCOMMIT = 1.2
-"""Plugin overcommit lets gangs in up to 1.2 × the cluster's resources: a larger one waits without pods."""
+"""Factor of the plugin overcommit: a gang above 1.2 × the cluster's resources waits without pods."""
 CYCLE = 1.0
 MOMENT = "simulated/moment"
 
 
 @chart("volcano")
-def install(_world: World, release: Release) -> None:
-    """Three Deployments and the CRDs; the scheduler makes queue `default` when it runs."""
+def install(_world: World, release: ChartRelease) -> None:
+    """Install three Deployments and the CRDs; the scheduler creates the queue `default` when it runs."""
     for group in ("batch.volcano.sh", "bus.volcano.sh", "scheduling.volcano.sh"):
         release.crds(group)
     for name in (ADMISSION, CONTROLLERS, SCHEDULER):
@@ -37,37 +39,37 @@ def install(_world: World, release: Release) -> None:
 
 @program("app", SCHEDULER)
 def scheduler(world: World, _pod: Obj, _node: str) -> Behaviour:
-    """The scheduler's own pod."""
+    """Play the scheduler's own pod."""
     if world.fault("gang_scheduler_crashes"):
-        return Stuck(reason="CrashLoopBackOff", message="back-off 5m0s restarting failed container=volcano-scheduler")
-    return Run()
+        return BlockedStart(reason="CrashLoopBackOff", message="back-off 5m0s restarting failed container=volcano-scheduler")
+    return LongRunning()
 
 
 class Volcano:
-    """Plays Volcano's controllers and scheduler."""
+    """The role that plays Volcano's controllers and scheduler."""
 
     name = "volcano"
     kinds = (JOBS, GROUPS, QUEUES, DEPLOYMENTS, PODS, NODES)
 
-    def reconcile(self, world: World, changed: Changed) -> None:
-        """Keep the queue, the groups and the pods; let the scheduler have its next cycle while a gang waits."""
+    def reconcile(self, world: World, changed: Changes) -> None:
+        """Maintain queue, PodGroups and pods; schedule the next cycle while a gang waits."""
         if not world.served(GROUPS) or not (changed.everything or any(changed.refs(kind) for kind in self.kinds)):
             return
         _cordon(world)
-        if runs(world, SYSTEM, SCHEDULER):
+        if has_ready_pod(world, SYSTEM, SCHEDULER):
             state = "Closed" if world.fault("gang_queue_closed") else "Open"
             world.ensure(QUEUES, {"metadata": {"name": "default"}, "spec": {"weight": 1}, "status": {"state": state}})
-        if runs(world, SYSTEM, CONTROLLERS):
+        if has_ready_pod(world, SYSTEM, CONTROLLERS):
             for job in world.objects(JOBS):
                 if "deletionTimestamp" not in job["metadata"]:
                     _control(world, job)
         hangs = world.fault("gang_scheduler_hangs") is not None
-        if runs(world, SYSTEM, SCHEDULER) and not hangs and any(_open_groups(world)):
+        if has_ready_pod(world, SYSTEM, SCHEDULER) and not hangs and any(_open_groups(world)):
             world.later("volcano/cycle", CYCLE, CYCLE, lambda: _cycle(world))
 
 
 def _cordon(world: World) -> None:
-    """Fault: somebody cordons nodes while the stage runs."""
+    """Fault `gang_nodes_cordoned`: cordon the victims while the stage runs."""
     active = world.fault("gang_nodes_cordoned")
     for name in active.nodes if active else ():
         if world.find(NODES, name) is not None:
@@ -78,7 +80,7 @@ def _cordon(world: World) -> None:
 
 
 def _control(world: World, job: Obj) -> None:
-    """The Job's PodGroup; its pods once the scheduler let the group in; and its state."""
+    """Create the Job's PodGroup, its pods once the scheduler has let the group in, and its state."""
     at = ref(job)
     name = f"{at.name}-{job['metadata']['uid']}"
     group = world.find(GROUPS, name, at.namespace)
@@ -99,7 +101,7 @@ def _control(world: World, job: Obj) -> None:
 
 
 def _least_resources(job: Obj) -> dict[str, str]:
-    """Resources of the first `minAvailable` pods."""
+    """Return the resources of the first `minAvailable` pods."""
     left: int = job["spec"]["minAvailable"]
     total: dict[str, float] = {}
     for task in job["spec"]["tasks"]:
@@ -115,19 +117,19 @@ def _pods(job: Obj, group: str) -> Iterator[Obj]:
         for number in range(task["replicas"]):
             labels = {"volcano.sh/job-name": job["metadata"]["name"], "volcano.sh/task-spec": task["name"]}
             name = f"{job['metadata']['name']}-{task['name']}-{number}"
-            pod = pods.from_template(task["template"], name, JOBS, job, labels=labels)
+            pod = pod_objects.from_template(task["template"], name, JOBS, job, labels=labels)
             pod["metadata"]["annotations"] = pod["metadata"].get("annotations", {}) | {GROUP_NAME: group}
             pod["spec"]["schedulerName"] = "volcano"
             yield pod
 
 
 def _state(world: World, job: Obj) -> Obj:
-    own = [pod for pod in world.objects(PODS) if pods.owner_uid(pod) == job["metadata"]["uid"]]
-    running = sum(pods.phase(pod) == "Running" for pod in own)
+    own = [pod for pod in world.objects(PODS) if pod_objects.owner_uid(pod) == job["metadata"]["uid"]]
+    running = sum(pod_objects.phase(pod) == "Running" for pod in own)
     phase = "Running" if running >= job["spec"]["minAvailable"] else "Pending"
     counts = {"minAvailable": job["spec"]["minAvailable"], "pending": len(own) - running, "running": running}
-    known = job.get("status", {}).get("state", {})
-    since = known.get("lastTransitionTime") if known.get("phase") == phase else None
+    present = job.get("status", {}).get("state", {})
+    since = present.get("lastTransitionTime") if present.get("phase") == phase else None
     return {"state": {"phase": phase, "lastTransitionTime": since or world.stamp()}, **counts}
 
 
@@ -144,7 +146,7 @@ def _open_groups(world: World) -> Iterator[Obj]:
 
 
 def _cycle(world: World) -> None:
-    """One session: let gangs in, place those that fit, and say of the others why they wait."""
+    """Run one session: let gangs in, place those that fit, and write on the others why they wait."""
     for group in list(_open_groups(world)):
         queue = world.find(QUEUES, group["spec"].get("queue", "default"))
         if queue is None or queue.get("status", {}).get("state") != "Open":
@@ -168,9 +170,9 @@ def _allocate(world: World, group: Obj) -> None:
     mine = [pod for pod in world.objects(PODS) if (pod["metadata"].get("annotations") or {}).get(GROUP_NAME) == name]
     waiting = [pod for pod in mine if gang_placement.waits(pod, "volcano")]
     placed = gang_placement.place(world, waiting)
-    bound = sum(bool(pods.node(pod)) for pod in mine)
+    bound = sum(bool(pod_objects.node(pod)) for pod in mine)
     if world.fault("gang_starves") and group["spec"]["minMember"] * 2 <= gang_placement.capacity(world, "nvidia.com/gpu"):
-        placed = dict(list(placed.items())[: least // 2])  # it counts half of the GPUs as taken
+        placed = dict(list(placed.items())[: least // 2])  # the fault: half of the GPUs count as taken
     complete = bool(waiting) and bound + len(placed) >= least
     if complete or (placed and world.fault("gang_binds_partially")):
         for pod in waiting:
@@ -190,7 +192,7 @@ def _allocate(world: World, group: Obj) -> None:
 
 
 def _bind_for_a_moment(world: World, group: Obj, pod: Obj, node: str) -> None:
-    """Fault: one member is bound and taken back a second later; the event stays, the pod is made anew."""
+    """Fault `gang_binds_for_a_moment`: bind one member and delete it a second later; the event stays."""
     if MOMENT in (group["metadata"].get("annotations") or {}):
         return
     at = ref(pod)

@@ -1,11 +1,23 @@
-"""The GPU Operator: its chart, NFD, and the controller of ClusterPolicy and GPUCluster with its DaemonSets (gpu_stack §1)."""
+"""The GPU Operator: its chart, NFD, the controller of ClusterPolicy and GPUCluster (`steps/docs/facts/gpu.md`, GPU Operator)."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
 
-from workflows.rehearsal.simulator.charts import ChartError, Release, chart
+from workflows.rehearsal.simulator.api_kinds import (
+    CONFIG_MAPS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    DEVICE_CLASSES,
+    NAMESPACES,
+    NODES,
+    Obj,
+    ObjectKind,
+    Ref,
+    custom,
+)
+from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, chart
 from workflows.rehearsal.simulator.gpu_operator_nodes import (
     CLUSTER_POLICIES,
     FEATURE,
@@ -16,20 +28,8 @@ from workflows.rehearsal.simulator.gpu_operator_nodes import (
     driver_version,
 )
 from workflows.rehearsal.simulator.gpu_operator_pods import VALIDATIONS
-from workflows.rehearsal.simulator.kinds import (
-    CONFIG_MAPS,
-    DAEMON_SETS,
-    DEPLOYMENTS,
-    DEVICE_CLASSES,
-    NAMESPACES,
-    NODES,
-    Kind,
-    Obj,
-    Ref,
-    custom,
-)
-from workflows.rehearsal.simulator.operands import daemon_set, runs, serves_all
-from workflows.rehearsal.simulator.role import Changed
+from workflows.rehearsal.simulator.operators import ensure_daemon_set, has_ready_pod, serves_every_node
+from workflows.rehearsal.simulator.role import Changes
 from workflows.rehearsal.simulator.world import World
 
 RULES = custom("nfd.k8s-sigs.io", "NodeFeatureRule")
@@ -47,7 +47,10 @@ STATES = (
     ("gpu-feature-discovery", "gpu-feature-discovery", "gpu-feature-discovery"),
     ("state-mig-manager", "nvidia-mig-manager", "mig-manager"),
 )
-"""States in the operator's order, with their DaemonSet and the deploy label that selects its nodes (gpu_stack §1.3–1.5)."""
+"""States in the operator's order, with their DaemonSet and the deploy label that selects its nodes.
+
+Source: https://github.com/NVIDIA/gpu-operator/blob/v26.7.0/controllers/state_manager.go
+"""
 
 DRA_STATES = (
     ("state-driver", "nvidia-gpu-driver-ubuntu24.04-6c4d7f9b8", "driver"),
@@ -73,8 +76,8 @@ _ON = {"dcgm": False}
 
 
 @chart("gpu-operator")
-def gpu_operator(_world: World, release: Release) -> None:
-    """Operator, NFD and the root resource; refuses two roots as the chart's own validation does."""
+def gpu_operator(_world: World, release: ChartRelease) -> None:
+    """Install operator, NFD and the root resource. Raises ChartError for two root resources, as the chart's own validation does."""
     policy, cluster = release.value("clusterPolicy.deployCR", True), release.value("gpuCluster.deployCR", False)
     if policy and cluster:
         raise ChartError(
@@ -95,8 +98,8 @@ def gpu_operator(_world: World, release: Release) -> None:
         release.put(GPU_CLUSTERS, {"metadata": {"name": GPU_CLUSTER}, "spec": spec})
 
 
-def install_nfd(release: Release, prefix: str) -> None:
-    """The bundled node-feature-discovery chart: its CRDs, master, garbage collector and workers."""
+def install_nfd(release: ChartRelease, prefix: str) -> None:
+    """Install the bundled node-feature-discovery chart: CRDs, master, garbage collector and workers."""
     release.crds("nfd.k8s-sigs.io")
     base = {"app.kubernetes.io/name": NFD["app.kubernetes.io/name"]}
     for part in ("master", "gc"):
@@ -105,16 +108,16 @@ def install_nfd(release: Release, prefix: str) -> None:
 
 
 class NodeFeatureDiscovery:
-    """Plays NFD's workers: some seconds after one may run on a node it writes the node's labels."""
+    """The role that plays NFD's workers: each labels its node some seconds after it may run there."""
 
     name = "node_feature_discovery"
     kinds = (DAEMON_SETS, NODES, RULES, NAMESPACES)
 
-    def reconcile(self, world: World, changed: Changed) -> None:
-        """Label nodes that lack labels; keep the second NFD of the fault."""
+    def reconcile(self, world: World, changed: Changes) -> None:
+        """Label nodes that lack labels; maintain the second NFD of the fault `foreign_nfd`."""
         if changed.everything:
             _foreign(world)
-        if not any(found["metadata"]["name"].endswith(WORKER) for found in world.objects(DAEMON_SETS)):
+        if not any(daemon_set_object["metadata"]["name"].endswith(WORKER) for daemon_set_object in world.objects(DAEMON_SETS)):
             return
         new = changed.everything or bool(changed.refs(RULES) or changed.refs(DAEMON_SETS))
         names: Iterable[str] = [host.name for host in world.fleet] if new else [at.name for at in changed.refs(NODES)]
@@ -128,15 +131,15 @@ class NodeFeatureDiscovery:
 
 
 def _features(world: World, name: str) -> dict[str, str]:
-    """What NFD finds on a machine. NICs are labelled only by the Network Operator's NodeFeatureRule (gpu_stack §2.1)."""
+    """Return NFD's labels of a machine. NICs are labelled only with the Network Operator's NodeFeatureRule."""
     if world.fault("nfd_labels_missing"):
         return {}
-    found = {f"{FEATURE}kernel-version.full": world.hardware(name).kernel, f"{FEATURE}system-os_release.ID": "ubuntu"}
+    labels = {f"{FEATURE}kernel-version.full": world.hardware(name).kernel, f"{FEATURE}system-os_release.ID": "ubuntu"}
     if world.host(name).gpus and not world.fault("no_gpu_nodes"):
-        found[PCI_GPU] = "true"
+        labels[PCI_GPU] = "true"
     if world.host(name).gpus and world.find(RULES, "nvidia-nics-rules") is not None:
-        found[f"{FEATURE}pci-15b3.present"] = "true"
-    return found
+        labels[f"{FEATURE}pci-15b3.present"] = "true"
+    return labels
 
 
 def _label(world: World, name: str) -> None:
@@ -146,7 +149,7 @@ def _label(world: World, name: str) -> None:
 
 
 def _foreign(world: World) -> None:
-    """Somebody's own NFD, installed beside the operator's."""
+    """Fault `foreign_nfd`: create an NFD of the site beside the operator's."""
     if world.fault("foreign_nfd"):
         world.create(NAMESPACES, {"metadata": {"name": FOREIGN.namespace}})
         template = {
@@ -160,19 +163,19 @@ def _foreign(world: World) -> None:
 
 
 class GpuOperator:
-    """Plays the operator's controller: it looks again some seconds after anything changed, like the real one's 5 s requeue."""
+    """The role that plays the operator's controller. It reacts some seconds after a change, like the real one's 5 s requeue."""
 
     name = "gpu_operator"
     kinds = (CLUSTER_POLICIES, GPU_CLUSTERS, DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, NODES)
 
-    def reconcile(self, world: World, _changed: Changed) -> None:
-        """Schedule the next look."""
+    def reconcile(self, world: World, _changed: Changes) -> None:
+        """Schedule the next reconciliation."""
         if any(world.served(kind) and world.objects(kind) for kind in (CLUSTER_POLICIES, GPU_CLUSTERS)):
             world.later("gpu_operator/look", 2, 6, functools.partial(_look, world))
 
 
 def _look(world: World) -> None:
-    if not runs(world, NAMESPACE, "gpu-operator"):
+    if not has_ready_pod(world, NAMESPACE, "gpu-operator"):
         return
     if world.fault("both_root_resources"):
         world.create(GPU_CLUSTERS, {"metadata": {"name": GPU_CLUSTER}, "spec": {}})
@@ -189,12 +192,16 @@ def _look(world: World) -> None:
             _reconcile(world, kind, root)
 
 
-def _reconcile(world: World, kind: Kind, root: Obj) -> None:
-    """Create what is missing, then say what is not ready; with no GPU found everything is ready (the false green of §0.1)."""
+def _reconcile(world: World, kind: ObjectKind, root: Obj) -> None:
+    """Create missing operands, then write which states are not ready.
+
+    Without NFD labels or GPU nodes the status is ready too, as in the real controller:
+    https://github.com/NVIDIA/gpu-operator/blob/v26.7.0/controllers/clusterpolicy_controller.go
+    """
     dra = kind is GPU_CLUSTERS
     if root["spec"].get("devicePlugin", {}).get("config", {}).get("create") and not dra:
         selector = {"nvidia.com/mps.capable": "true"}
-        daemon_set(world, (kind, root), NAMESPACE, "nvidia-device-plugin-mps-control-daemon", selector=selector)
+        ensure_daemon_set(world, (kind, root), NAMESPACE, "nvidia-device-plugin-mps-control-daemon", selector=selector)
     missing = [state for state, name, deploy in (DRA_STATES if dra else STATES) if not _state(world, kind, root, name, deploy)]
     if dra:
         world.create(DEVICE_CLASSES, {"metadata": {"name": "gpu.nvidia.com"}, "spec": {}})
@@ -211,8 +218,8 @@ def _reconcile(world: World, kind: Kind, root: Obj) -> None:
         _status(world, kind, root, ready=("Reconciled", "all resources have been successfully reconciled"))
 
 
-def _state(world: World, kind: Kind, root: Obj, name: str, deploy: str) -> bool:
-    """Make one DaemonSet as the spec wants it; whether it is ready. A part that is switched off has none and is ready."""
+def _state(world: World, kind: ObjectKind, root: Obj, name: str, deploy: str) -> bool:
+    """Create one DaemonSet as the spec wants it and return True if it is ready. A disabled part has none and is ready."""
     part = root["spec"].get(_SPEC_KEY.get(deploy, ""), {})
     if not part.get("enabled", _ON.get(deploy, True)):
         return True
@@ -222,7 +229,7 @@ def _state(world: World, kind: Kind, root: Obj, name: str, deploy: str) -> bool:
         else f"nvcr.io/nvidia/{name}:simulated"
     )
     selector = {f"nvidia.com/gpu.deploy.{deploy}": "true"}
-    made = daemon_set(
+    operand = ensure_daemon_set(
         world,
         (kind, root),
         NAMESPACE,
@@ -232,13 +239,13 @@ def _state(world: World, kind: Kind, root: Obj, name: str, deploy: str) -> bool:
         image=image,
         on_delete=deploy == "driver",
     )
-    return serves_all(made)
+    return serves_every_node(operand)
 
 
 def _status(
-    world: World, kind: Kind, root: Obj, *, ready: tuple[str, str] | None = None, error: tuple[str, str] | None = None
+    world: World, kind: ObjectKind, root: Obj, *, ready: tuple[str, str] | None = None, error: tuple[str, str] | None = None
 ) -> None:
-    """Conditions as internal/conditions writes them: diagnostics are in Error, and there is no observedGeneration."""
+    """Write conditions as the operator's internal/conditions does: diagnostics are in Error, without observedGeneration."""
     reason, message = ready or ("Error", "")
     conditions = world.condition(root, "Ready", "True" if ready else "False", reason, message)
     why, text = error or ("Ready", "")

@@ -1,6 +1,6 @@
-"""What the operator's pods do on each GPU node, one after the other: driver, toolkit, device plugin, feature discovery, validator.
+"""Operands of the GPU Operator on each node, in order: driver, toolkit, device plugin, feature discovery, validator.
 
-How far a node is stands in its annotations `simulated/…`, so that it survives a restart of the simulator.
+A node's progress is in its annotations `simulated/…`, so that it survives a restart of the simulator.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from workflows.rehearsal.simulator import sharing_claims
-from workflows.rehearsal.simulator.kinds import NODES, RESOURCE_SLICES, Obj, custom
-from workflows.rehearsal.simulator.role import Changed
+from workflows.rehearsal.simulator import gpu_shares
+from workflows.rehearsal.simulator.api_kinds import NODES, RESOURCE_SLICES, Obj, custom
+from workflows.rehearsal.simulator.role import Changes
 from workflows.rehearsal.simulator.world import World
 
 CLUSTER_POLICIES = custom("nvidia.com", "ClusterPolicy")
@@ -37,7 +37,7 @@ DRA_PARTS = ("driver", "dra-driver", "dra-validator", "dcgm-exporter-dra")
 
 
 def root_resource(world: World) -> Obj | None:
-    """The operator's root resource, if it exists."""
+    """Return the operator's root resource, if it exists."""
     for kind in (CLUSTER_POLICIES, GPU_CLUSTERS):
         if world.served(kind) and world.objects(kind):
             return next(iter(world.objects(kind)))
@@ -45,18 +45,18 @@ def root_resource(world: World) -> Obj | None:
 
 
 def uses_dra(root: Obj) -> bool:
-    """Whether GPUs are advertised as DRA devices."""
+    """Return True if GPUs are advertised as DRA devices."""
     return str(root["metadata"]["name"]) == "gpu-cluster"
 
 
 def driver_version(world: World, root: Obj) -> str:
-    """The version in the spec, else what the chart brings (the machines' own in the stand-in)."""
+    """Return the driver version in the spec, else that of the machines, which replaces the chart's default."""
     gpus = next((host.name for host in world.fleet if host.gpus), "")
     return root["spec"].get("driver", {}).get("version") or (world.hardware(gpus).driver if gpus else "")
 
 
 def driver_of_operator(world: World, name: str) -> str:
-    """The version of the driver that the operator has put into a machine's kernel; empty where the machine has its own, or none."""
+    """Return the version of the driver that the operator loaded on a machine; empty if the machine has its own driver or none."""
     node = world.find(NODES, name)
     if node is None or world.hardware(name).driver_on_host:
         return ""
@@ -64,13 +64,13 @@ def driver_of_operator(world: World, name: str) -> str:
 
 
 class GpuNodes:
-    """Plays the operands on each node. Steps follow each other: a broken one keeps all that come after it away."""
+    """The role that plays the operands on each node. A broken operand keeps all later ones away."""
 
     name = "gpu_nodes"
     kinds = (NODES, CLUSTER_POLICIES, GPU_CLUSTERS, RESOURCE_SLICES)
 
-    def reconcile(self, world: World, changed: Changed) -> None:
-        """Take each changed node its next step on."""
+    def reconcile(self, world: World, changed: Changes) -> None:
+        """Take each changed node one step further."""
         root = root_resource(world)
         if root is None or world.fault("clusterpolicy_stale_ready"):
             return
@@ -85,7 +85,7 @@ class GpuNodes:
 
 
 def _step(world: World, root: Obj, node: Obj) -> None:
-    """Schedule the first thing that is missing on a node."""
+    """Schedule the first missing operand of a node."""
     name, meta = node["metadata"]["name"], node["metadata"]
     labels, done = meta.get("labels") or {}, meta.get("annotations") or {}
     parts = DRA_PARTS if uses_dra(root) else PARTS
@@ -96,6 +96,7 @@ def _step(world: World, root: Obj, node: Obj) -> None:
     elif done.get(DRIVER) != (version := driver_version(world, root)):
         if not driver_broken(world, name):
             built = root["spec"].get("driver", {}).get("enabled", True)
+            # The driver container compiles the kernel module; a driver of the host only has to be found.
             low, high = (60.0, 300.0) if built else (1.0, 4.0)
             world.later(f"{key}/driver/{version}", low, high, functools.partial(_load_driver, world, name, version))
     elif TOOLKIT not in done:
@@ -107,20 +108,20 @@ def _step(world: World, root: Obj, node: Obj) -> None:
 
 
 def _discover(world: World, name: str) -> None:
-    """Feature discovery and MIG manager write their labels; what a sharing label asks for is not theirs to say."""
+    """Write the labels of feature discovery and MIG manager, except those that a sharing label decides."""
     node = world.find(NODES, name)
     if node is None:
         return
     present = node["metadata"].get("labels") or {}
     labels = gfd_labels(world, name)
-    if sharing_claims.claimed(node):
+    if gpu_shares.has_sharing_label(node):
         for key in ("product", "replicas", "sharing-strategy"):
             del labels[f"nvidia.com/gpu.{key}"]
     _annotate(world, name, {DISCOVERED: "ready"}, {key: value for key, value in labels.items() if not _chosen(key, present)})
 
 
 def _chosen(key: str, present: Mapping[str, str]) -> bool:
-    """Whether somebody set a MIG label already: the operator only fills in a default."""
+    """Return True if the node has a MIG label already: the operator only fills in a default."""
     return key.startswith("nvidia.com/mig.config") and "nvidia.com/mig.config" in present
 
 
@@ -131,7 +132,7 @@ def _annotate(world: World, name: str, annotations: Mapping[str, str], labels: M
 
 
 def _load_driver(world: World, name: str, version: str) -> None:
-    """The driver is up. After a change of version feature discovery must look again."""
+    """Mark the driver as loaded. After a change of version, feature discovery updates its label."""
     if not driver_broken(world, name):
         full = {"nvidia.com/cuda.driver-version.full": version} if _shown(world, name) else {}
         _annotate(world, name, {DRIVER: version}, full)
@@ -143,14 +144,14 @@ def _shown(world: World, name: str) -> bool:
 
 
 def _advertise(world: World, name: str) -> None:
-    """The device plugin registers, or the DRA driver publishes its slice."""
+    """Register the device plugin, or publish the DRA driver's slice."""
     root, node = root_resource(world), world.find(NODES, name)
     if root is None or node is None:
         return
     _annotate(world, name, {PLUGIN: "ready"}, {})
     if uses_dra(root):
         world.ensure(RESOURCE_SLICES, resource_slice(world, name))
-    elif _plugin_on(root) and not sharing_claims.claimed(node):
+    elif _plugin_on(root) and not gpu_shares.has_sharing_label(node):
         world.patch_soon(NODES, node, {"status": _amounts(world, name)}, status=True)
 
 
@@ -161,19 +162,19 @@ def _amounts(world: World, name: str) -> Obj:
 
 
 def visible_gpus(world: World, name: str) -> int:
-    """GPUs that the driver sees."""
+    """Return the number of GPUs that the driver sees."""
     return world.host(name).gpus - (1 if world.fault("gpu_missing", name) else 0)
 
 
 def resource_slice(world: World, name: str) -> Obj:
-    """The node's GPUs as DRA devices (gpu_stack §3.3)."""
+    """Return the node's GPUs as DRA devices (https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu)."""
     hardware = world.hardware(name)
     devices = [
         {
             "name": f"gpu-{number}",
             "attributes": {
                 "type": {"string": "gpu"},
-                "uuid": {"string": uuid(world, name, number)},
+                "uuid": {"string": gpu_uuid(world, name, number)},
                 "productName": {"string": hardware.product},
                 "driverVersion": {"version": "580.126.20"},
             },
@@ -187,7 +188,7 @@ def resource_slice(world: World, name: str) -> Obj:
 
 
 def gfd_labels(world: World, name: str) -> dict[str, str]:
-    """What GPU feature discovery writes of whole GPUs (gpu_stack §1.5)."""
+    """Return the labels that GPU feature discovery writes for whole GPUs (https://github.com/NVIDIA/k8s-device-plugin)."""
     hardware, root = world.hardware(name), root_resource(world)
     version = driver_version(world, root) if root else hardware.driver
     major, _, minor = hardware.compute.partition(".")
@@ -210,8 +211,8 @@ def gfd_labels(world: World, name: str) -> dict[str, str]:
 
 
 def _follow_faults(world: World, node: Obj) -> None:
-    """A fault that came or went while the node was up: what it advertises follows."""
-    if PLUGIN in (node["metadata"].get("annotations") or {}) and not sharing_claims.claimed(node):
+    """Update what a finished node advertises after a fault came or went."""
+    if PLUGIN in (node["metadata"].get("annotations") or {}) and not gpu_shares.has_sharing_label(node):
         name, root = node["metadata"]["name"], root_resource(world)
         if root is not None and not uses_dra(root) and _plugin_on(root):
             world.patch_soon(NODES, node, {"status": _amounts(world, name)}, status=True)
@@ -224,12 +225,12 @@ def _plugin_on(root: Obj) -> bool:
 
 
 def driver_broken(world: World, node: str) -> bool:
-    """Whether the driver does not get up on a node."""
+    """Return True if the driver does not start on a node."""
     return bool(world.fault("driver_crash", node) or world.fault("operands_broken", node))
 
 
-def uuid(world: World, node: str, number: int) -> str:
-    """A GPU's UUID; victims of `duplicate_gpu_uuid` show those of the first victim."""
+def gpu_uuid(world: World, node: str, number: int) -> str:
+    """Return a GPU's UUID; victims of `duplicate_gpu_uuid` show those of the first victim."""
     fault = world.fault("duplicate_gpu_uuid", node)
     owner = fault.nodes[0] if fault is not None and fault.nodes else node
-    return sharing_claims.uuid(owner, number)
+    return gpu_shares.device_uuid(owner, number)

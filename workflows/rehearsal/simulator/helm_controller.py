@@ -1,4 +1,4 @@
-"""RKE2's helm-controller: HelmChart to install Job to release Secret, with the failure paths of gpu_stack §5."""
+"""RKE2's helm-controller: HelmChart to install Job to release Secret, with its failure policies (k3s-io/helm-controller)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import functools
 
 from steps.contract.canonical import digest
 from workflows.rehearsal.simulator import helm_release
-from workflows.rehearsal.simulator.charts import ChartError, Release, installer
-from workflows.rehearsal.simulator.kinds import HELM_CHART_CONFIGS, HELM_CHARTS, JOBS, SECRETS, Obj, Ref, ref
-from workflows.rehearsal.simulator.programs import Behaviour, Exit
-from workflows.rehearsal.simulator.programs import pods as program
-from workflows.rehearsal.simulator.role import Changed
+from workflows.rehearsal.simulator.api_kinds import HELM_CHART_CONFIGS, HELM_CHARTS, JOBS, SECRETS, Obj, Ref, ref
+from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, installer
+from workflows.rehearsal.simulator.pod_programs import Behaviour, Exit
+from workflows.rehearsal.simulator.pod_programs import pod_program as program
+from workflows.rehearsal.simulator.role import Changes
 from workflows.rehearsal.simulator.world import World
 
 SYSTEM = "kube-system"
@@ -23,13 +23,15 @@ INSTALL_SECONDS = 12.0
 
 
 class HelmController:
-    """Plays the helm-controller inside RKE2: only `kube-system` counts; a chart without `chart` and `chartContent` is ignored."""
+    """The role that plays RKE2's helm-controller. It handles `kube-system` only and ignores a HelmChart without chart and
+    chartContent.
+    """
 
     name = "helm_controller"
     kinds = (HELM_CHARTS, HELM_CHART_CONFIGS, JOBS, SECRETS)
 
-    def reconcile(self, world: World, _changed: Changed) -> None:
-        """Look at every chart: there are few."""
+    def reconcile(self, world: World, _changed: Changes) -> None:
+        """Look at every HelmChart: there are few."""
         for chart in list(world.select(HELM_CHARTS, SYSTEM)):
             annotations = chart["metadata"].get("annotations") or {}
             spec = chart.get("spec") or {}
@@ -59,7 +61,7 @@ class HelmController:
             _status(world, chart, failed=None)
 
     def _failed(self, world: World, chart: Obj, job: Obj) -> None:
-        """`abort` (and `retry`) leave the failed Job; the default, `reinstall`, uninstalls and starts again."""
+        """Report a failed Job. `abort` and `retry` leave it; the default policy `reinstall` uninstalls and starts again."""
         name = chart["metadata"]["name"]
         message = f"Job {job['metadata']['name']} failed: {_message(job)}"
         _status(world, chart, failed=("Job failed", message))
@@ -93,7 +95,7 @@ def _claim(world: World, at: Ref) -> None:
 
 
 def config_hash(world: World, chart: Obj) -> str:
-    """Digest of all that decides what Helm does: the chart's spec and its HelmChartConfig's."""
+    """Return a digest of everything that decides what Helm does: the specs of the HelmChart and of its HelmChartConfig."""
     config = world.find(HELM_CHART_CONFIGS, chart["metadata"]["name"], SYSTEM)
     return "SHA256=" + digest([chart["spec"], (config or {}).get("spec")]).removeprefix("sha256:").upper()
 
@@ -123,8 +125,8 @@ def _create_job(world: World, at: Ref, action: str) -> None:
             "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": pod},
         },
     }
-    made = world.create(JOBS, body)
-    world.event(HELM_CHARTS, chart, "ApplyJob", f"Applying HelmChart using Job {SYSTEM}/{made['metadata']['name']}")
+    job = world.create(JOBS, body)
+    world.event(HELM_CHARTS, chart, "ApplyJob", f"Applying HelmChart using Job {SYSTEM}/{job['metadata']['name']}")
     _status(world, chart, failed=None)
 
 
@@ -133,7 +135,7 @@ def _resume(world: World, at: Ref) -> None:
 
 
 def _status(world: World, chart: Obj, failed: tuple[str, str] | None) -> None:
-    """jobName and conditions, without transition times and without observedGeneration, as the controller writes them."""
+    """Write jobName and conditions, without transition times and observedGeneration, as the real controller does."""
     name = f"helm-install-{chart['metadata']['name']}"
     conditions = world.condition(
         chart, "JobCreated", "True", "Job created", f"Applying HelmChart using Job {SYSTEM}/{name}", timed=False
@@ -155,7 +157,7 @@ def _message(job: Obj) -> str:
 
 @program(CHART_LABEL)
 def helm(world: World, pod: Obj, _node: str) -> Behaviour:
-    """The pod of an install or delete Job: Helm itself. Its work is done when it ends."""
+    """Play Helm in the pod of an install or delete Job; its work takes effect when the pod ends."""
     name = pod["metadata"]["labels"][CHART_LABEL]
     action = pod["spec"]["containers"][0]["args"][0]
     chart = world.find(HELM_CHARTS, name, SYSTEM)
@@ -172,8 +174,8 @@ def _transcript(action: str, chart: Obj) -> str:
 
 
 def _upgrade(world: World, chart: Obj) -> None:
-    """`helm upgrade --install`: run the chart's installer and record the release."""
-    release = Release(world, chart, helm_release.values(world, chart))
+    """Play `helm upgrade --install`: run the chart's installer and record the release."""
+    release = ChartRelease(world, chart, helm_release.values(world, chart))
     release.target(create=bool(chart["spec"].get("createNamespace")))
     try:
         installer(release)(world, release)

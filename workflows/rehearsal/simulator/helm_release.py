@@ -1,4 +1,4 @@
-"""Helm's own records: merged values, release Secrets by revision, and what an uninstall removes."""
+"""Helm's own state: merged values, release Secrets by revision, and the uninstall of a release."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 import yaml
 
-from workflows.rehearsal.simulator.api import decode
-from workflows.rehearsal.simulator.charts import ChartError, Release
-from workflows.rehearsal.simulator.kinds import CRDS, HELM_CHART_CONFIGS, JOBS, SECRETS, Obj, Ref, ref
+from workflows.rehearsal.simulator.api_client import decode_object
+from workflows.rehearsal.simulator.api_kinds import CRDS, HELM_CHART_CONFIGS, JOBS, SECRETS, Obj, Ref, ref
+from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease
 from workflows.rehearsal.simulator.world import World
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def values(world: World, chart: Obj) -> dict[str, Any]:
-    """All values: `valuesContent`, then `values`, then the HelmChartConfig's, then `set`. Raises ChartError for broken YAML."""
+    """Merge `valuesContent`, `values`, the HelmChartConfig's values and `set`, in this order. Raises ChartError for broken YAML."""
     config = world.find(HELM_CHART_CONFIGS, *reversed(ref(chart))) or {}
     merged: dict[str, Any] = {}
     for spec in (chart["spec"], config.get("spec") or {}):
@@ -27,8 +27,8 @@ def values(world: World, chart: Obj) -> dict[str, Any]:
     return merged
 
 
-def record(world: World, release: Release, status: str) -> None:
-    """Write the release's next revision; the one deployed before is superseded."""
+def record(world: World, release: ChartRelease, status: str) -> None:
+    """Write the next revision of a release; the revision deployed before becomes superseded."""
     revisions = _revisions(world, release.name, release.namespace)
     number = max(revisions, default=0) + 1
     for secret in revisions.values():
@@ -54,31 +54,32 @@ def record(world: World, release: Release, status: str) -> None:
 
 
 def uninstall(world: World, chart: Obj) -> None:
-    """Delete what the release put in, and its records; CRDs stay, as Helm keeps those of a chart's `crds/` folder."""
+    """Delete the objects and records of a release. CRDs stay, as Helm keeps those of a chart's `crds/` folder."""
     name = chart["metadata"]["name"]
     for kind in world.kinds:
+        # Helm keeps the CRDs of a chart's crds/ folder at uninstall: https://helm.sh/docs/topics/charts/
         if kind == CRDS or not world.served(kind):
             continue
         for raw in world.api.list(kind, labels=f"app.kubernetes.io/instance={name},app.kubernetes.io/managed-by=Helm") or ():
-            world.delete(kind, ref(decode(raw)))
+            world.delete(kind, ref(decode_object(raw)))
     target = chart["spec"].get("targetNamespace") or chart["metadata"]["namespace"]
     for secret in _revisions(world, name, target).values():
         world.delete(SECRETS, secret)
 
 
 def reinstall(world: World, chart: Obj, job: Ref) -> None:
-    """The default failure policy: uninstall, and let the controller make a new Job."""
+    """Uninstall a release and delete its Job, so that the controller creates a new one."""
     uninstall(world, chart)
     world.delete(JOBS, job)
 
 
 def _revisions(world: World, name: str, namespace: str) -> dict[int, Obj]:
-    found = world.select(SECRETS, namespace, {"owner": "helm", "name": name})
-    return {int(secret["metadata"]["labels"]["version"]): secret for secret in found}
+    secrets = world.select(SECRETS, namespace, {"owner": "helm", "name": name})
+    return {int(secret["metadata"]["labels"]["version"]): secret for secret in secrets}
 
 
-def _payload(release: Release, number: int, status: str, at: str) -> str:
-    """Helm's storage format: JSON, gzip, base64, and base64 once more as Secret data."""
+def _payload(release: ChartRelease, number: int, status: str, at: str) -> str:
+    """Return a release in Helm's storage format: JSON, gzip, base64, and base64 again as Secret data."""
     import base64
     import gzip
 
@@ -98,12 +99,12 @@ def _payload(release: Release, number: int, status: str, at: str) -> str:
 
 def _content(text: str) -> dict[str, Any]:
     try:
-        found = yaml.load(text, Loader=LOADER)
+        document = yaml.load(text, Loader=LOADER)
     except yaml.YAMLError as error:
         raise ChartError(f"failed to parse values: {error}") from error
-    if found is not None and not isinstance(found, dict):
+    if document is not None and not isinstance(document, dict):
         raise ChartError("failed to parse values: not a mapping")
-    return found or {}
+    return document or {}
 
 
 def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
-from workflows.rehearsal.simulator import clock, pods
-from workflows.rehearsal.simulator.kinds import JOBS, PODS, Obj, Ref, ref
-from workflows.rehearsal.simulator.role import Changed
+from workflows.rehearsal.simulator import pod_objects, virtual_clock
+from workflows.rehearsal.simulator.api_kinds import JOBS, PODS, Obj, Ref, ref
+from workflows.rehearsal.simulator.role import Changes
 from workflows.rehearsal.simulator.world import World
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 NO_LIMIT = 2**31 - 1
 RETRY = 10.0
 RETRY_MAX = 360.0
-"""A failed pod is replaced after 10, 20, 40 … 360 s."""
+"""Longest wait in seconds before a failed pod is replaced: 10, 20, 40 … 360 s."""
 
 
 class Jobs:
-    """Plays the Job controller of kube-controller-manager."""
+    """The role that plays the Job controller of kube-controller-manager."""
 
     name = "jobs"
     kinds = (JOBS, PODS)
@@ -27,8 +27,8 @@ class Jobs:
         self._owners: dict[Ref, str] = {}
         self._pods: dict[str, dict[Ref, None]] = {}
 
-    def reconcile(self, world: World, changed: Changed) -> None:
-        """Look at each job that changed or whose pods did."""
+    def reconcile(self, world: World, changed: Changes) -> None:
+        """Look at each Job that changed or whose pods changed."""
         wanted: dict[str, None] = {}
         for at in [ref(pod) for pod in world.objects(PODS)] if changed.everything else changed.refs(PODS):
             wanted[self._index(world, at)] = None
@@ -42,24 +42,24 @@ class Jobs:
                 _Round(world, job, self._of(world, uid)).run()
 
     def _index(self, world: World, at: Ref) -> str:
-        """Keep the index of pods by owner up to date; the owner's UID."""
+        """Update the index of pods by owner and return the owner's UID."""
         pod = world.find(PODS, at.name, at.namespace)
         if pod is None:
             owner = self._owners.pop(at, "")
             self._pods.get(owner, {}).pop(at, None)
             return owner
-        owner = pods.owner_uid(pod)
+        owner = pod_objects.owner_uid(pod)
         self._owners[at] = owner
         self._pods.setdefault(owner, {})[at] = None
         return owner
 
     def _of(self, world: World, uid: str) -> list[Obj]:
-        found = (world.find(PODS, at.name, at.namespace) for at in self._pods.get(uid, {}))
-        return [pod for pod in found if pod is not None]
+        owned = (world.find(PODS, at.name, at.namespace) for at in self._pods.get(uid, {}))
+        return [pod for pod in owned if pod is not None]
 
 
 class _Round:
-    """One look at one job."""
+    """A reconciliation of one Job."""
 
     def __init__(self, world: World, job: Obj, owned: list[Obj]) -> None:
         self._world = world
@@ -68,9 +68,9 @@ class _Round:
         self._at = ref(job)
         self._status: Obj = job.get("status") or {}
         alive = [pod for pod in owned if "deletionTimestamp" not in pod["metadata"]]
-        self._active = [pod for pod in alive if not pods.finished(pod)]
-        self._succeeded = [pod for pod in alive if pods.phase(pod) == "Succeeded"]
-        self._failed = [pod for pod in alive if pods.phase(pod) == "Failed"]
+        self._active = [pod for pod in alive if not pod_objects.finished(pod)]
+        self._succeeded = [pod for pod in alive if pod_objects.phase(pod) == "Succeeded"]
+        self._failed = [pod for pod in alive if pod_objects.phase(pod) == "Failed"]
         self._indexed = self._spec.get("completionMode") == "Indexed"
         self._parallelism = int(self._spec.get("parallelism", 1))
         completions = self._spec.get("completions")
@@ -78,7 +78,7 @@ class _Round:
         self._per_index: int | None = self._spec.get("backoffLimitPerIndex")
 
     def run(self) -> None:
-        """Take the job one step on."""
+        """Take the Job one step further."""
         if self._ended("Complete") or self._ended("Failed"):
             self._clean_up()
         elif self._spec.get("suspend"):
@@ -97,11 +97,12 @@ class _Round:
         return any(entry["type"] == kind and entry["status"] == "True" for entry in self._status.get("conditions") or ())
 
     def _failure(self) -> tuple[str, str]:
-        """Why the job has failed: reason and message, or empty strings."""
+        """Return reason and message of the Job's failure, or empty strings."""
         limit = int(self._spec.get("backoffLimit", 6 if self._per_index is None else NO_LIMIT))
         failures = len(self._failed)
+        # With OnFailure the kubelet restarts containers in place, so restarts count as failures.
         if self._spec["template"]["spec"].get("restartPolicy") == "OnFailure":
-            failures += sum(pods.restarts(pod) for pod in self._active)
+            failures += sum(pod_objects.restarts(pod) for pod in self._active)
             if failures and failures >= max(limit, 1):
                 return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
         if failures > limit:
@@ -110,7 +111,7 @@ class _Round:
             return "MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes"
         deadline = self._spec.get("activeDeadlineSeconds")
         if deadline is not None:
-            left = clock.parse(self._status["startTime"]) + float(deadline) - self._world.now
+            left = virtual_clock.parse_stamp(self._status["startTime"]) + float(deadline) - self._world.now
             if left <= 0:
                 return "DeadlineExceeded", "Job was active longer than specified deadline"
             self._again("deadline", left)
@@ -120,7 +121,7 @@ class _Round:
         return len(self._indices(self._succeeded)) if self._indexed else len(self._succeeded)
 
     def _given_up(self) -> set[int]:
-        """Indexes that failed more often than `backoffLimitPerIndex` allows."""
+        """Return the indexes that failed more often than `backoffLimitPerIndex` allows."""
         if self._per_index is None:
             return set()
         failures = Counter(int(pod["metadata"]["annotations"][INDEX]) for pod in self._failed)
@@ -137,7 +138,7 @@ class _Round:
         if self._failed and self._per_index is None:
             wait = min(RETRY * 2 ** (len(self._failed) - 1), RETRY_MAX)
             since = max((_finished_at(pod) for pod in self._failed), default="")
-            remaining = clock.parse(since) + wait - self._world.now if since else 0.0
+            remaining = virtual_clock.parse_stamp(since) + wait - self._world.now if since else 0.0
             if remaining > 0:
                 self._again(f"retry/{len(self._failed)}", remaining)
                 return
@@ -156,7 +157,7 @@ class _Round:
             "job-name": name,
         }
         pod_name = self._free_name(f"{name}-{index}" if index is not None else name, order)
-        pod = pods.from_template(self._spec["template"], pod_name, JOBS, self._job, labels=labels)
+        pod = pod_objects.from_template(self._spec["template"], pod_name, JOBS, self._job, labels=labels)
         if index is not None:
             pod["metadata"]["labels"][INDEX] = str(index)
             pod["metadata"].setdefault("annotations", {})[INDEX] = str(index)
@@ -165,9 +166,9 @@ class _Round:
         self._active.append(pod)
 
     def _free_name(self, base: str, order: int) -> str:
-        """A name that depends on the job's own history only, so that two runs agree, and that no pod has now."""
+        """Return an unused pod name that depends on the Job's own history only, so that two runs agree."""
         history = (self._at, len(self._failed), len(self._succeeded), len(self._active), order)
-        names = (f"{base}-{pods.suffix(base, *history, number)}" for number in itertools.count())
+        names = (f"{base}-{pod_objects.suffix(base, *history, number)}" for number in itertools.count())
         return next(name for name in names if self._world.find(PODS, name, self._at.namespace) is None)
 
     def _suspend(self) -> None:
@@ -207,21 +208,21 @@ class _Round:
         if ttl is None:
             return
         ends = [entry["lastTransitionTime"] for entry in self._status["conditions"] if entry["type"] in ("Complete", "Failed")]
-        left = clock.parse(ends[0]) + float(ttl) - self._world.now
+        left = virtual_clock.parse_stamp(ends[0]) + float(ttl) - self._world.now
         if left <= 0:
             self._world.delete(JOBS, self._at)
         else:
             self._again("ttl", left)
 
-    def _again(self, what: str, seconds: float) -> None:
-        """Look at the job again after exactly so many virtual seconds, whatever the delay scale: these are promises of its spec."""
+    def _again(self, reason: str, seconds: float) -> None:
+        """Look at the Job again after exactly `seconds` virtual seconds: times in a Job's spec ignore the delay scale."""
         world, at, uid = self._world, self._at, self._job["metadata"]["uid"]
-        world.clock.schedule(f"jobs/{uid}/{what}", seconds, lambda: world.touch(JOBS, at))
+        world.clock.schedule(f"jobs/{uid}/{reason}", seconds, lambda: world.touch(JOBS, at))
 
     def _write(self, extra: Obj) -> None:
         counts: Obj = {
             "active": len(self._active) or None,
-            "ready": sum(pods.ready(pod) for pod in self._active),
+            "ready": sum(pod_objects.ready(pod) for pod in self._active),
             "succeeded": self._done() or None,
             "failed": len(self._failed) or None,
             "uncountedTerminatedPods": {},
@@ -243,7 +244,7 @@ def _finished_at(pod: Obj) -> str:
 
 
 def _ranges(indices: set[int]) -> str:
-    """`0-2,5`: how a Job writes its completed indexes."""
+    """Format completed indexes as a Job does: `0-2,5`."""
     parts: list[list[int]] = []
     for index in sorted(indices):
         if parts and parts[-1][1] == index - 1:

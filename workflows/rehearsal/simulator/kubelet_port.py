@@ -1,8 +1,8 @@
-"""The kubelet port of every simulated node: where a real API server fetches the logs of the pods that it shows.
+"""The kubelet port of every simulated node, where a real API server fetches the logs of simulated pods.
 
-A real API server keeps no logs: it dials the InternalIP of the pod's node at the port that the node's status names. So there all
-simulated nodes carry the address and the port of this server, in place of those that their machines would have. It serves logs of
-simulated pods and nothing else, to whoever asks: it cannot tell an API server from others, and there is no secret in them.
+A real API server keeps no logs: it dials the InternalIP of the pod's node at the port in the node's status. So all simulated nodes
+carry the address and port of this server. It serves logs of simulated pods to every caller: it cannot authenticate an API server,
+and the logs hold no secrets.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from msgspec import Struct
 
-from workflows.rehearsal.simulator.api import Api, ApiError
-from workflows.rehearsal.simulator.kinds import NODES, Obj, Ref
+from workflows.rehearsal.simulator.api_client import Api, SimulatorApiError
+from workflows.rehearsal.simulator.api_kinds import NODES, Obj, Ref
 
-Log = Callable[[str], bytes | None]
-"""The log of a container, given as NAMESPACE/POD/CONTAINER; None where it has none."""
+LogLookup = Callable[[str], bytes | None]
+"""A function from `NAMESPACE/POD/CONTAINER` to the container's log, or None if it has none."""
 WAITING = b"container is waiting to start: ContainerCreating"
-"""A kubelet's answer for a container that has no log."""
+"""A kubelet's answer for a container without a log."""
 
 
-class Kept(Struct, frozen=True):
-    """The log of one container, and the UID of its pod: a pod of the same name later has a log of its own."""
+class SimulatedPodLog(Struct, frozen=True):
+    """The log of one container, with the UID of its pod: a later pod of the same name gets its own log."""
 
     uid: str
     text: str
 
 
 class KubeletPort:
-    """Logs as NAMESPACE/POD/CONTAINER, served over HTTPS at `address` and a free port from construction to `close`."""
+    """Logs by `NAMESPACE/POD/CONTAINER`, served over HTTPS at `address` and a free port until `close`."""
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self.logs: dict[str, Kept] = {}
+        self.logs: dict[str, SimulatedPodLog] = {}
         self._lock = threading.Lock()
         self._server = log_server(address, self._log)
 
@@ -51,7 +51,7 @@ class KubeletPort:
 
     @property
     def status(self) -> Obj:
-        """What the status of each simulated node says of it; the host name is the node's own affair."""
+        """The addresses and port that every simulated node shows in its status."""
         number = self._server.server_port
         return {
             "addresses": [{"type": "InternalIP", "address": self.address}],
@@ -59,27 +59,27 @@ class KubeletPort:
         }
 
     def write(self, pod: Obj, container: str, text: str) -> None:
-        """Add to a container's log."""
+        """Append text to a container's log."""
         meta = pod["metadata"]
         key, uid = f"{meta['namespace']}/{meta['name']}/{container}", str(meta.get("uid", ""))
         with self._lock:
             before = self.logs.get(key)
-            self.logs[key] = Kept(uid, before.text + text if before is not None and before.uid == uid else text)
+            self.logs[key] = SimulatedPodLog(uid, before.text + text if before is not None and before.uid == uid else text)
 
     def _log(self, place: str) -> bytes | None:
         kept = self.logs.get(place)
         return None if kept is None else kept.text.encode()
 
     def why_unreachable(self, api: Api) -> str:
-        """Empty where the API server gets through to here, else what it says. Asks by a node that is gone afterwards."""
+        """Return why the API server cannot read logs here, or an empty string. Creates a temporary node for the request."""
         name, sign = f"bringup-look-{secrets.token_hex(4)}", secrets.token_hex(8)
         place = {"namespace": "look", "name": name, "uid": ""}
         self.write({"metadata": place}, "look", sign)
         try:
             api.create(NODES, {"metadata": {"name": name}, "spec": {"unschedulable": True}, "status": self.status})
-            said = api.send("GET", f"{NODES.path('', name)}/proxy/containerLogs/look/{name}/look")
-            return "" if said == sign.encode() else f"somebody else answers at {self.address}"
-        except ApiError as error:
+            answer = api.send("GET", f"{NODES.path('', name)}/proxy/containerLogs/look/{name}/look")
+            return "" if answer == sign.encode() else f"another server answers at {self.address}"
+        except SimulatorApiError as error:
             return str(error)
         finally:
             self.logs.pop(f"look/{name}/look")
@@ -88,12 +88,12 @@ class KubeletPort:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    log: Log
+    log: LogLookup
 
 
-def log_server(address: str, log: Log) -> ThreadingHTTPServer:
-    """Serves logs over HTTPS at an address and a free port, in threads of its own, until it is shut down and closed."""
-    from workflows.rehearsal.apiserver.certificate import self_signed  # a tenth of a second that other rehearsals save
+def log_server(address: str, log: LogLookup) -> ThreadingHTTPServer:
+    """Serve logs over HTTPS at an address and a free port, in threads, until the server is shut down and closed."""
+    from workflows.rehearsal.apiserver.certificate import self_signed  # slow to import, and most rehearsals need no port
 
     server = _listening(address)
     server.log = log
@@ -104,7 +104,7 @@ def log_server(address: str, log: Log) -> ThreadingHTTPServer:
 
 
 def _listening(address: str) -> _Server:
-    """At the address itself, or at all of this machine's where the address is one that leads here through somebody else."""
+    """Listen at the address, or at all addresses if it is not one of this machine's but is forwarded to it."""
     try:
         return _Server((address, 0), _Handler)
     except OSError:
@@ -116,21 +116,21 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 30
 
     def do_GET(self) -> None:
-        """`/containerLogs/NAMESPACE/POD/CONTAINER?tailLines=N`, as an API server asks a kubelet; a log is served as it is now."""
-        asked = urlsplit(self.path)
-        _, top, *place = (unquote(part) for part in asked.path.split("/"))
-        kept = self.server.log("/".join(place)) if top == "containerLogs" else None
-        if kept is None:
+        """Answer `/containerLogs/NAMESPACE/POD/CONTAINER?tailLines=N&limitBytes=N`, as an API server asks a kubelet."""
+        url = urlsplit(self.path)
+        _, top, *place = (unquote(part) for part in url.path.split("/"))
+        log = self.server.log("/".join(place)) if top == "containerLogs" else None
+        if log is None:
             self._answer(400 if top == "containerLogs" else 404, WAITING)
             return
-        query = parse_qs(asked.query)
-        lines = kept.splitlines(keepends=True)
+        query = parse_qs(url.query)
+        lines = log.splitlines(keepends=True)
         tail, most = query.get("tailLines", [""])[0], query.get("limitBytes", [""])[0]
         body = b"".join(lines[-int(tail) :] if tail.isdigit() and int(tail) else [] if tail == "0" else lines)
         self._answer(200, body[: int(most)] if most.isdigit() else body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Every look of a gate asks: nothing worth a line."""
+        """Print nothing: gates ask for logs too often."""
 
     def _answer(self, status: int, body: bytes) -> None:
         self.send_response(status)
@@ -141,22 +141,22 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def own_address(server: str) -> str:
-    """This machine's address on the way to an API server; for one at loopback, on the way out of this machine.
+    """Return this machine's address on the route to an API server.
 
-    Raises OSError for a host without an address.
+    For a server on the loopback interface, return the address on the default route. Raises OSError for a host without address.
     """
     host, number = urlsplit(server).hostname or "", urlsplit(server).port or 443
     family, _, _, _, place = socket.getaddrinfo(host, number, type=socket.SOCK_DGRAM)[0]
-    found = _towards(family, place)
-    if not _is_loopback(found):
-        return found
+    address = _towards(family, place)
+    if not _is_loopback(address):
+        return address
     with contextlib.suppress(OSError):  # a machine with no way out has loopback alone
         return _towards(socket.AF_INET, (OUTSIDE, 9))
-    return found
+    return address
 
 
 OUTSIDE = "192.0.2.1"
-"""An address of nobody's (RFC 5737): only the way to it is looked up, nothing is sent."""
+"""An unassigned address (RFC 5737). Only the route to it is looked up; nothing is sent."""
 
 
 def _towards(family: int, place: Any) -> str:

@@ -1,9 +1,9 @@
-"""The namespace and service account controllers: default accounts, and the end of namespaces that are deleted."""
+"""The namespace and service account controllers: default accounts, and the end of deleted namespaces."""
 
 from __future__ import annotations
 
-from workflows.rehearsal.simulator.api import ApiError
-from workflows.rehearsal.simulator.kinds import (
+from workflows.rehearsal.simulator.api_client import SimulatorApiError
+from workflows.rehearsal.simulator.api_kinds import (  # fmt: skip
     CLAIMS,
     CONFIG_MAPS,
     LEASES,
@@ -14,21 +14,21 @@ from workflows.rehearsal.simulator.kinds import (
     Obj,
     Ref,
     ref,
-)  # fmt: skip
-from workflows.rehearsal.simulator.role import Changed
+)
+from workflows.rehearsal.simulator.role import Changes
 from workflows.rehearsal.simulator.world import World
 
 ROOT_CA = "kube-root-ca.crt"
 
 
-class Namespaces:
-    """Plays both controllers of kube-controller-manager."""
+class NamespaceController:
+    """The role that plays both controllers of kube-controller-manager."""
 
     name = "namespaces"
     kinds = (NAMESPACES, SERVICE_ACCOUNTS, SERVICES, CONFIG_MAPS, SECRETS, CLAIMS, LEASES)
 
-    def reconcile(self, world: World, _changed: Changed) -> None:
-        """Give each namespace what every namespace has; empty and finish those that are deleted."""
+    def reconcile(self, world: World, _changed: Changes) -> None:
+        """Give each namespace its default objects; empty and finish those under deletion."""
         for namespace in world.objects(NAMESPACES):
             name = namespace["metadata"]["name"]
             if "deletionTimestamp" in namespace["metadata"]:
@@ -46,7 +46,7 @@ def _equip(world: World, name: str) -> None:
 
 
 def _end(world: World, name: str) -> None:
-    """Delete the contents, then take the namespace's own finalizer away; objects with finalizers keep it waiting."""
+    """Delete a namespace's contents, then its own finalizer. Objects with finalizers keep it waiting."""
     namespace = world.refresh(NAMESPACES, Ref("", name))
     if namespace is None or "deletionTimestamp" not in namespace["metadata"]:
         return
@@ -60,10 +60,10 @@ def _end(world: World, name: str) -> None:
         return
     try:
         world.api.replace(NAMESPACES, namespace | {"spec": {"finalizers": []}}, "finalize")
-    except ApiError as error:
+    except SimulatorApiError as error:
         if error.status not in (404, 409):
             raise
     world.refresh(NAMESPACES, Ref("", name))
 
 
-ROLES = (Namespaces,)
+ROLES = (NamespaceController,)

@@ -1,4 +1,6 @@
-"""The Network Operator: its chart, the controller of NicClusterPolicy and secondary networks, RDMA on nodes (gpu_stack §2)."""
+"""The Network Operator: its chart, the controller of NicClusterPolicy and secondary networks, RDMA on nodes, Multus
+(`steps/docs/facts/gpu.md`, Network Operator).
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,13 @@ from typing import Any
 
 import msgspec
 
-from workflows.rehearsal.simulator.charts import Release, chart
+from workflows.rehearsal.simulator import pod_objects as podlib
+from workflows.rehearsal.simulator.api_kinds import DAEMON_SETS, DEPLOYMENTS, NODES, PODS, Obj, ObjectKind, Ref, custom
+from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
 from workflows.rehearsal.simulator.gpu_operator import RULES, install_nfd
-from workflows.rehearsal.simulator.kinds import DAEMON_SETS, DEPLOYMENTS, NODES, PODS, Kind, Obj, custom
-from workflows.rehearsal.simulator.network_operator_multus import ATTACHMENTS, Multus
-from workflows.rehearsal.simulator.operands import daemon_set, runs, serves_all
-from workflows.rehearsal.simulator.programs import Behaviour, Exit, Run, Stuck, check, pods
-from workflows.rehearsal.simulator.role import Changed
+from workflows.rehearsal.simulator.operators import ensure_daemon_set, has_ready_pod, serves_every_node
+from workflows.rehearsal.simulator.pod_programs import Behaviour, BlockedStart, Exit, LongRunning, check, pod_program
+from workflows.rehearsal.simulator.role import Changes
 from workflows.rehearsal.simulator.world import World
 
 POLICIES = custom("mellanox.com", "NicClusterPolicy")
@@ -23,13 +25,15 @@ SRIOV_POLICIES = custom("sriovnetwork.openshift.io", "SriovNetworkNodePolicy")
 SRIOV_STATES = custom("sriovnetwork.openshift.io", "SriovNetworkNodeState")
 SRIOV_NETWORKS = tuple(custom("sriovnetwork.openshift.io", kind) for kind in ("SriovNetwork", "SriovIBNetwork"))
 POOLS = custom("nv-ipam.nvidia.com", "IPPool")
+ATTACHMENTS = custom("k8s.cni.cncf.io", "NetworkAttachmentDefinition")
+NETWORKS_ANNOTATION, STATUS_ANNOTATION = "k8s.v1.cni.cncf.io/networks", "k8s.v1.cni.cncf.io/network-status"
 NAMESPACE = "nvidia-network-operator"
 POLICY = "nic-cluster-policy"
 NIC = "feature.node.kubernetes.io/pci-15b3.present"
 MOFED_WAIT = "network.nvidia.com/operator.mofed.wait"
 DRIVER = "simulated/nic-driver"
 SHARE = 0.968
-"""Part of a port's line rate that ib_write_bw reaches (387 of 400 Gbit/s)."""
+"""Share of a port's line rate that ib_write_bw reaches (387 of 400 Gbit/s)."""
 
 PARTS = (
     ("state-OFED", "ofedDriver", "mofed-ubuntu24.04-6f8c4d9b7-ds"),
@@ -43,12 +47,12 @@ PARTS = (
     ("state-nic-feature-discovery", "nicFeatureDiscovery", "nic-feature-discovery-ds"),
     ("state-doca-telemetry-service", "docaTelemetryService", "doca-telemetry-service"),
 )
-"""Applied states in the operator's order, with their part of the spec and their DaemonSet (gpu_stack §2.3)."""
+"""Applied states in the operator's order, with their part of the spec and their DaemonSet."""
 
 
 @chart("network-operator")
-def network_operator(world: World, release: Release) -> None:
-    """Operator, CRDs, and the NodeFeatureRule that needs NFD's CRDs; makes no NicClusterPolicy (gpu_stack §2.1)."""
+def network_operator(world: World, release: ChartRelease) -> None:
+    """Install operator, CRDs and the NodeFeatureRule, which needs NFD's CRDs. The chart creates no NicClusterPolicy."""
     release.crds("mellanox.com")
     release.crds("nv-ipam.nvidia.com")
     release.crds("k8s.cni.cncf.io")
@@ -63,7 +67,7 @@ def network_operator(world: World, release: Release) -> None:
 
 
 class NetworkOperator:
-    """Plays the operator's controllers; as the real one it wants every selected node and knows no quorum."""
+    """The role that plays the operator's controllers. Like the real ones it wants every selected node and knows no quorum."""
 
     name = "network_operator"
     kinds = (
@@ -79,8 +83,8 @@ class NetworkOperator:
         NODES,
     )
 
-    def reconcile(self, world: World, changed: Changed) -> None:
-        """Schedule the next look, and take changed nodes on."""
+    def reconcile(self, world: World, changed: Changes) -> None:
+        """Schedule the next reconciliation, and take changed nodes one step further."""
         policy = world.find(POLICIES, POLICY)
         if policy is None:
             return
@@ -95,7 +99,7 @@ class NetworkOperator:
 
 def _look(world: World) -> None:
     policy = world.find(POLICIES, POLICY)
-    if policy is None or not runs(world, NAMESPACE, "network-operator"):
+    if policy is None or not has_ready_pod(world, NAMESPACE, "network-operator"):
         return
     applied = [{"name": state, "state": _part(world, policy, state, part, name)} for state, part, name in PARTS]
     bad = [entry["name"] for entry in applied if entry["state"] == "notReady"]
@@ -116,17 +120,17 @@ def _look(world: World) -> None:
 
 
 def _part(world: World, policy: Obj, state: str, part: str, name: str) -> str:
-    """`ignore` for what the spec does not have: that is not ready, although the whole is (gpu_stack §2.3)."""
+    """Reconcile one part and return its state. A part that the spec lacks is `ignore`, although the policy as a whole is ready."""
     spec = _at(policy["spec"], part)
     if spec is None or (state == "state-RDMA-device-plugin" and world.fault("rdma_state_ignored")):
         return "ignore"
     if not name:
         return "ready"
     image = f"{spec.get('repository', '')}/{spec.get('image', '')}:{spec.get('version', '')}"
-    made = daemon_set(
+    operand = ensure_daemon_set(
         world, (POLICIES, policy), NAMESPACE, name, selector={NIC: "true"}, image=image, on_delete=state == "state-OFED"
     )
-    return "ready" if serves_all(made) else "notReady"
+    return "ready" if serves_every_node(operand) else "notReady"
 
 
 def _at(spec: Mapping[str, Any], path: str) -> Any:
@@ -136,16 +140,17 @@ def _at(spec: Mapping[str, Any], path: str) -> Any:
     return here
 
 
-def _network(world: World, kind: Kind, network: Obj) -> None:
+def _network(world: World, kind: ObjectKind, network: Obj) -> None:
     attachment = _attach(world, kind, network)
     status = {"state": "ready" if attachment else "notReady"}
     world.patch(kind, network, {"status": status}, status=True)
 
 
-def _attach(world: World, kind: Kind, network: Obj) -> bool:
-    """The NetworkAttachmentDefinition in the network's namespace; cluster-scoped owners own it."""
+def _attach(world: World, kind: ObjectKind, network: Obj) -> bool:
+    """Create a network's NetworkAttachmentDefinition, owned by the network if that is cluster-scoped."""
     name = network["metadata"]["name"]
     meta: Obj = {"name": name, "namespace": network["spec"].get("networkNamespace", "default")}
+    # A namespaced owner may be in another namespace, which ownerReferences cannot express.
     if not kind.namespaced:
         meta["ownerReferences"] = [kind.owner(network)]
     world.create(ATTACHMENTS, {"metadata": meta, "spec": {"config": msgspec.json.encode({"name": name}).decode()}})
@@ -153,7 +158,7 @@ def _attach(world: World, kind: Kind, network: Obj) -> bool:
 
 
 def _allocate(world: World, pool: Obj) -> None:
-    """nv-ipam-controller gives each labelled node one block."""
+    """Give each labelled node one address block, as nv-ipam-controller does."""
     names = sorted(n["metadata"]["name"] for n in world.objects(NODES) if (n["metadata"].get("labels") or {}).get(NIC) == "true")
     blocks = [
         {"nodeName": name, "startIP": f"192.168.{number}.1", "endIP": f"192.168.{number}.32"} for number, name in enumerate(names)
@@ -165,7 +170,7 @@ def _allocate(world: World, pool: Obj) -> None:
 
 
 def _node(world: World, policy: Obj, node: Obj, *, enforce: bool) -> None:
-    """Driver first where the operator installs it, then what the device plugin advertises."""
+    """Load the driver first if the operator installs it, then advertise what the device plugin finds."""
     name, spec = node["metadata"]["name"], policy["spec"]
     if "ofedDriver" in spec and DRIVER not in (node["metadata"].get("annotations") or {}):
         world.patch_soon(NODES, node, {"metadata": {"labels": {MOFED_WAIT: "true"}}})
@@ -187,7 +192,7 @@ def _load_driver(world: World, name: str) -> None:
 
 
 def _resources(world: World, policy: Obj, name: str) -> Iterator[tuple[str, int]]:
-    """Resource and count. A shared one says the same number with one NIC as with eight."""
+    """Yield resource and count. A shared resource has the same count with one NIC as with eight."""
     hardware, spec = world.hardware(name), policy["spec"]
     for entry in _configured(spec.get("rdmaSharedDevicePlugin"), "configList"):
         yield f"rdma/{entry['resourceName']}", 0 if world.fault("rdma_no_devices", name) else int(entry.get("rdmaHcaMax", 1000))
@@ -214,25 +219,25 @@ def _advertise(world: World, name: str, resource: str, count: int) -> None:
 # ---- pods --------------------------------------------------------------------------------------------------------------------
 
 
-@pods("app", "rdma-shared-dp-ds")
+@pod_program("app", "rdma-shared-dp-ds")
 def rdma_plugin(world: World, _pod: Obj, _node: str) -> Behaviour:
-    """The shared device plugin."""
+    """Play the shared device plugin."""
     if world.fault("rdma_plugin_image_missing"):
-        return Stuck(reason="ImagePullBackOff", message="Back-off pulling image: not found")
-    return Run()
+        return BlockedStart(reason="ImagePullBackOff", message="Back-off pulling image: not found")
+    return LongRunning()
 
 
-@pods("app", "mofed-ubuntu24.04-6f8c4d9b7-ds")
+@pod_program("app", "mofed-ubuntu24.04-6f8c4d9b7-ds")
 def mofed(world: World, _pod: Obj, node: str) -> Behaviour:
-    """The NIC driver's container."""
-    found = world.find(NODES, node)
-    done = found is not None and DRIVER in (found["metadata"].get("annotations") or {})
-    return Run() if done or not world.sampled(node) else Stuck(init="network-operator-init-container")
+    """Play the NIC driver's container."""
+    node_object = world.find(NODES, node)
+    done = node_object is not None and DRIVER in (node_object["metadata"].get("annotations") or {})
+    return LongRunning() if done or not world.sampled(node) else BlockedStart(init="network-operator-init-container")
 
 
 @check("ib-write-bw")
 def ib_write_bw(world: World, pod: Obj, node: str) -> Behaviour:
-    """What `workflows/stages/scripts/ib_write_bw.sh` reports: bandwidth to the next pod of the ring, rail by rail."""
+    """Report what `workflows/stages/scripts/ib_write_bw.sh` reports: bandwidth to the next pod of the ring, rail by rail."""
     size = next(int(entry["value"]) for entry in pod["spec"]["containers"][0]["env"] if entry["name"] == "COUNT")
     index = int((pod["metadata"].get("annotations") or {}).get("batch.kubernetes.io/job-completion-index", 0))
     peer = (index + 1) % size
@@ -248,10 +253,53 @@ def ib_write_bw(world: World, pod: Obj, node: str) -> Behaviour:
 
 
 def _node_of(world: World, pod: Obj, index: int) -> str:
-    """Node of the ring's pod with this index; a name that no fault hits where it is not placed."""
+    """Return the node of the ring's pod with this index, or `?`, which no fault hits, if it is not placed."""
     labels = {"bringup/check": "ib-write-bw", "batch.kubernetes.io/job-completion-index": str(index)}
-    found = next(world.select(PODS, pod["metadata"]["namespace"], labels), None)
-    return str(found["spec"].get("nodeName") or "?") if found else "?"
+    member = next(world.select(PODS, pod["metadata"]["namespace"], labels), None)
+    return str(member["spec"].get("nodeName") or "?") if member else "?"
+
+
+# ---- pods' secondary networks ----------------------------------------------------------------------------------------------------
+
+
+class Multus:
+    """The role that plays Multus and its address plugin: each placed pod gets its secondary networks at once."""
+
+    name = "multus"
+    kinds = (PODS, ATTACHMENTS)
+
+    def reconcile(self, world: World, changed: Changes) -> None:
+        """Look at changed pods, or at all pods if networks changed."""
+        if changed.everything or changed.refs(ATTACHMENTS):
+            chosen = world.objects(PODS)
+        else:
+            present = (world.find(PODS, at.name, at.namespace) for at in changed.refs(PODS))
+            chosen = [pod for pod in present if pod is not None]
+        for pod in chosen:
+            notes = pod["metadata"].get("annotations") or {}
+            if NETWORKS_ANNOTATION in notes and STATUS_ANNOTATION not in notes and podlib.node(pod):
+                _join_networks(world, pod, notes[NETWORKS_ANNOTATION])
+
+
+def _join_networks(world: World, pod: Obj, requested: str) -> None:
+    places = [_attachment_ref(pod, part.strip()) for part in requested.split(",") if part.strip()]
+    if all(world.find(ATTACHMENTS, place.name, place.namespace) is not None for place in places):
+        status = msgspec.json.encode(list(_network_status(world, pod, places))).decode()
+        world.patch_soon(PODS, pod, {"metadata": {"annotations": {STATUS_ANNOTATION: status}}})
+
+
+def _attachment_ref(pod: Obj, text: str) -> Ref:
+    namespace, _, name = text.partition("@")[0].rpartition("/")
+    return Ref(namespace or pod["metadata"]["namespace"], name)
+
+
+def _network_status(world: World, pod: Obj, places: list[Ref]) -> Iterator[Obj]:
+    """Yield the cluster's own network, then one entry per attachment. Addresses depend on node and interface only."""
+    number = world.fleet.number(podlib.node(pod))
+    yield {"name": "k8s-pod-network", "interface": "eth0", "ips": [f"10.42.{number % 256}.9"], "default": True, "dns": {}}
+    for index, place in enumerate(places, 1):
+        address = f"192.168.{number % 256}.{index}"
+        yield {"name": f"{place.namespace}/{place.name}", "interface": f"net{index}", "ips": [address], "dns": {}}
 
 
 ROLES = (NetworkOperator, Multus)

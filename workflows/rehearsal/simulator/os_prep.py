@@ -1,4 +1,4 @@
-"""OS preparation: what the playbook os_prep makes of a simulated machine, and what the machine then shows."""
+"""OS preparation: the effect of the playbook os_prep on a simulated machine, and what the machine then shows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from steps.contract.play import PlayHost, PlayRequest
 from workflows.rehearsal.simulator.gpu_operator_nodes import driver_of_operator
-from workflows.rehearsal.simulator.plays import Outcome, Status, play
+from workflows.rehearsal.simulator.playbook_runs import TaskOutcome, TaskStatus, play
 from workflows.rehearsal.simulator.world import World
 
 CHANGE, REBOOT, READ, ASSERT = (
@@ -21,14 +21,14 @@ CHANGE, REBOOT, READ, ASSERT = (
 )
 MODULE = "node_profile"
 CONFIGURED = {"dns": "DNS", "selinux": "SELinux", "apparmor": "AppArmor"}
-"""Items that a machine has as the spec says, by the profile's key."""
+"""Items that a machine already has as the spec says, by the profile's key."""
 KEPT = {
     "modules": "/etc/modules-load.d/90-bringup.conf",
     "blacklist": "/etc/modprobe.d/90-bringup.conf",
     "sysctls": "/etc/sysctl.d/zz-bringup.conf",
     "memlock": "/etc/security/limits.d/90-bringup.conf",
 }
-"""The file that brings a part of the profile again with the next boot."""
+"""File that restores a part of the profile at boot, by the profile's key."""
 CHANGE_SECONDS, READ_SECONDS, REBOOT_SECONDS = 45.0, 4.0, 420.0
 UNREACHABLE = "Failed to connect to the host via ssh: ssh: connect to host {} port 22: No route to host"
 AWAY = "Timed out waiting for last boot time check (timeout=1380)"
@@ -40,10 +40,10 @@ NIC_FIRMWARE = "28.43.2026"
 Item = dict[str, str]
 
 
-class Machine(Struct, frozen=True, kw_only=True):
-    """One host in one play: the profile that holds for it, and what the play has made of it so far.
+class PreparedHost(Struct, frozen=True, kw_only=True):
+    """A host in one play, with its profile and its progress.
 
-    `fresh`: it is changed now, for the first time; `booted`: it has been rebooted for its kernel parameters, now or earlier.
+    `fresh`: the play changes it for the first time. `booted`: it has been rebooted for its kernel parameters, now or earlier.
     """
 
     world: World
@@ -55,47 +55,53 @@ class Machine(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The host's name."""
         return self.host.name
 
     def suffers(self, fault: str) -> bool:
-        """Whether a fault hits it."""
+        """Return True if a fault hits the host."""
         return self.world.fault(fault, self.name) is not None
 
     @property
-    def waits(self) -> list[str]:
-        """Kernel parameters that the next boot brings."""
+    def pending_parameters(self) -> list[str]:
+        """Kernel parameters that only the next boot applies."""
         return [] if self.booted else list(self.want.get("kernel_parameters", ()))
 
 
 @play("os_prep")
-def os_prep(world: World, request: PlayRequest) -> Iterable[Outcome]:
-    """Bring hosts to the profile; those that need a reboot get it where it is allowed, and are read again, as the role does."""
+def os_prep(world: World, request: PlayRequest) -> Iterable[TaskOutcome]:
+    """Bring hosts to their profile; reboot those that need it, if allowed, and read them again, as the role does."""
     machines = [_machine(world, host, request) for host in request.hosts if host.name in world.fleet]
-    reached = [one for one in machines if not one.suffers("hosts_unreachable")]
-    changes = [_changed(one) for one in reached]
-    for one in machines:
-        if one.suffers("hosts_unreachable"):
-            said = {"unreachable": True, "msg": UNREACHABLE.format(one.host.address)}
-            yield Outcome(host=one.name, task=CHANGE, status=Status.UNREACHABLE, seconds=10, action=MODULE, result=said)
+    reached = [machine for machine in machines if not machine.suffers("hosts_unreachable")]
+    changes = [_changed(machine) for machine in reached]
+    for machine in machines:
+        if machine.suffers("hosts_unreachable"):
+            result = {"unreachable": True, "msg": UNREACHABLE.format(machine.host.address)}
+            yield TaskOutcome(
+                host=machine.name, task=CHANGE, status=TaskStatus.UNREACHABLE, seconds=10, action=MODULE, result=result
+            )
     yield from changes
-    rebooted = [one for one in reached if one.waits and request.variables.get("os_prep_reboot") and not request.check]
-    reboots = [_rebooted(one) for one in rebooted]
+    rebooted = [
+        machine
+        for machine in reached
+        if machine.pending_parameters and request.variables.get("os_prep_reboot") and not request.check
+    ]
+    reboots = [_rebooted(machine) for machine in rebooted]
     yield from reboots
-    later = sum(max((outcome.seconds for outcome in some), default=0.0) for some in (changes, reboots))
-    back = {one.name: _once_booted(one) for one in rebooted if not one.suffers("reboot_hangs")}
-    for one in back.values():
-        yield Outcome(host=one.name, task=READ, seconds=READ_SECONDS, action=MODULE, result=_shown(one, later))
-    for one in reached:
-        yield from _failing(back.get(one.name, one))
+    later = sum(max((outcome.seconds for outcome in outcomes), default=0.0) for outcomes in (changes, reboots))
+    back = {machine.name: _once_booted(machine) for machine in rebooted if not machine.suffers("reboot_hangs")}
+    for machine in back.values():
+        yield TaskOutcome(host=machine.name, task=READ, seconds=READ_SECONDS, action=MODULE, result=_shown(machine, later))
+    for machine in reached:
+        yield from _failing(back.get(machine.name, machine))
     if not request.check:
-        for one in reached:
-            kept = world.hosts[one.name].get("os_prep", {"since": world.now})
-            world.hosts[one.name]["os_prep"] = kept | {"booted": one.booted or one.name in back}
+        for machine in reached:
+            kept = world.hosts[machine.name].get("os_prep", {"since": world.now})
+            world.hosts[machine.name]["os_prep"] = kept | {"booted": machine.booted or machine.name in back}
         world.wake()
 
 
-def _machine(world: World, host: PlayHost, request: PlayRequest) -> Machine:
+def _machine(world: World, host: PlayHost, request: PlayRequest) -> PreparedHost:
     profile = request.variables["os_prep_profile"]
     gpu = bool(set(host.groups) & set(profile.get("gpu_groups", ())))
     want = {key: value for key, value in profile.items() if key not in ("gpu", "gpu_groups")}
@@ -103,49 +109,53 @@ def _machine(world: World, host: PlayHost, request: PlayRequest) -> Machine:
         want[key] = want.get(key, type(value)()) | value if isinstance(value, dict) else value
     state = world.hosts[host.name].get("os_prep")
     booted = bool(state and state["booted"]) or not want.get("kernel_parameters")
-    return Machine(world=world, host=host, want=want, gpu=gpu, fresh=state is None, booted=booted)
+    return PreparedHost(world=world, host=host, want=want, gpu=gpu, fresh=state is None, booted=booted)
 
 
-def _once_booted(one: Machine) -> Machine:
-    return Machine(world=one.world, host=one.host, want=one.want, gpu=one.gpu, fresh=False, booted=True)
+def _once_booted(machine: PreparedHost) -> PreparedHost:
+    return PreparedHost(world=machine.world, host=machine.host, want=machine.want, gpu=machine.gpu, fresh=False, booted=True)
 
 
-def _changed(one: Machine) -> Outcome:
-    seconds = CHANGE_SECONDS if one.fresh else READ_SECONDS
-    status = Status.CHANGED if one.fresh else Status.OK
-    result = _shown(one, seconds - READ_SECONDS)
-    return Outcome(host=one.name, task=CHANGE, status=status, seconds=seconds, action=MODULE, result=result)
+def _changed(machine: PreparedHost) -> TaskOutcome:
+    seconds = CHANGE_SECONDS if machine.fresh else READ_SECONDS
+    status = TaskStatus.CHANGED if machine.fresh else TaskStatus.OK
+    result = _shown(machine, seconds - READ_SECONDS)
+    return TaskOutcome(host=machine.name, task=CHANGE, status=status, seconds=seconds, action=MODULE, result=result)
 
 
-def _rebooted(one: Machine) -> Outcome:
-    if one.suffers("reboot_hangs"):
-        said = {"msg": AWAY, "rebooted": True}
-        return Outcome(host=one.name, task=REBOOT, status=Status.FAILED, seconds=1380, action="ansible.builtin.reboot", result=said)
-    return Outcome(host=one.name, task=REBOOT, status=Status.CHANGED, seconds=REBOOT_SECONDS, action="ansible.builtin.reboot")
+def _rebooted(machine: PreparedHost) -> TaskOutcome:
+    if machine.suffers("reboot_hangs"):
+        result = {"msg": AWAY, "rebooted": True}
+        return TaskOutcome(
+            host=machine.name, task=REBOOT, status=TaskStatus.FAILED, seconds=1380, action="ansible.builtin.reboot", result=result
+        )
+    return TaskOutcome(
+        host=machine.name, task=REBOOT, status=TaskStatus.CHANGED, seconds=REBOOT_SECONDS, action="ansible.builtin.reboot"
+    )
 
 
-def _failing(one: Machine) -> Iterator[Outcome]:
-    failing = [f"{item['name']}: {item['why']}" for item in _items(one) if item["status"] == "failed"]
+def _failing(machine: PreparedHost) -> Iterator[TaskOutcome]:
+    failing = [f"{item['name']}: {item['why']}" for item in _items(machine) if item["status"] == "failed"]
     if failing:
-        said = {"msg": "; ".join(failing)}
-        yield Outcome(host=one.name, task=ASSERT, status=Status.FAILED, action="ansible.builtin.assert", result=said)
+        result = {"msg": "; ".join(failing)}
+        yield TaskOutcome(host=machine.name, task=ASSERT, status=TaskStatus.FAILED, action="ansible.builtin.assert", result=result)
 
 
-def _shown(one: Machine, after: float) -> dict[str, Any]:
-    """The module's result with its observation, read `after` seconds from now: half-way through its reading."""
-    skew = SKEW if one.suffers("clock_skew") else 0.0
-    facts = _facts(one, one.world.now + after + READ_SECONDS / 2 + skew)
-    return {"observation": {"items": _items(one), "facts": facts}}
+def _shown(machine: PreparedHost, after: float) -> dict[str, Any]:
+    """Return the module's result with its observation, read `after` seconds from now, in the middle of the reading."""
+    skew = SKEW if machine.suffers("clock_skew") else 0.0
+    facts = _facts(machine, machine.world.now + after + READ_SECONDS / 2 + skew)
+    return {"observation": {"items": _items(machine), "facts": facts}}
 
 
-def _items(one: Machine) -> list[Item]:
-    """Every item of the profile; what a bare machine lacked says that it was changed."""
-    want, new = one.want, "changed" if one.fresh else "ok"
+def _items(machine: PreparedHost) -> list[Item]:
+    """Return every item of the profile; items that a bare machine lacked are `changed`."""
+    want, new = machine.want, "changed" if machine.fresh else "ok"
     links = want.get("links", {})
     lines = [
         ("root", "uid 0", "ok"),
-        ("hostname", one.name, "ok"),
-        ("hosts", f"{one.host.address} {one.name}", new),
+        ("hostname", machine.name, "ok"),
+        ("hosts", f"{machine.host.address} {machine.name}", new),
         *((f"repository of {name}", "there", new) for name in want.get("repositories", {})),
         *((f"package {name}", "present", new) for name in want.get("packages", ())),
         *((f"module {name}", "loaded", new) for name in want.get("modules", ())),
@@ -173,41 +183,41 @@ def _items(one: Machine) -> list[Item]:
         ("time service", "active", "ok"),
     ]
     items = [{"name": name, "want": wanted, "after": wanted, "status": status} for name, wanted, status in lines]
-    items += [_disk(one, path, least) for path, least in want.get("disks", {}).items()]
-    return [_disturbed(one, item) for item in items]
+    items += [_disk(machine, path, least) for path, least in want.get("disks", {}).items()]
+    return [_disturbed(machine, item) for item in items]
 
 
 def _kept(want: dict[str, Any]) -> list[str]:
-    """Files that bring modules, sysctls and limits again with the next boot, and those which every machine has from the profile."""
+    """Return files that restore modules, sysctls and limits at boot, and files that every machine gets from the profile."""
     ours = [path for key, path in KEPT.items() if want.get(key)]
     return ours + [file["path"] for file in want.get("files", ()) if not file.get("needs")]
 
 
 def _memlock(limit: str) -> str:
-    """As systemd says it: in bytes."""
+    """Return a limit in bytes, as systemd shows it."""
     return str(int(limit) * 1024) if limit.isdigit() else "infinity"
 
 
-def _disk(one: Machine, path: str, least: int) -> Item:
-    free = SMALL_MIB if one.suffers("disk_full") else FREE_MIB
+def _disk(machine: PreparedHost, path: str, least: int) -> Item:
+    free = SMALL_MIB if machine.suffers("disk_full") else FREE_MIB
     item = {"name": f"disk {path}", "want": f">= {least} MiB free", "after": f"{free} MiB free"}
     if free >= least:
         return item | {"status": "ok"}
     return item | {"status": "failed", "before": item["after"], "why": "No space left for what is to come"}
 
 
-def _disturbed(one: Machine, item: Item) -> Item:
+def _disturbed(machine: PreparedHost, item: Item) -> Item:
     name = item["name"]
-    if name == "module nouveau" and one.suffers("nouveau_loaded"):
+    if name == "module nouveau" and machine.suffers("nouveau_loaded"):
         return _failed(item, "loaded", "modprobe --remove: module is in use")
-    if name == "PCIe ACS" and one.suffers("acs_on"):
+    if name == "PCIe ACS" and machine.suffers("acs_on"):
         return _failed(item, "on: 0000:3a:00.0 0x1d", "changed, but it reads the same as before or another value")
-    if name.startswith("MTU of ") and one.suffers("fabric_mtu"):
+    if name.startswith("MTU of ") and machine.suffers("fabric_mtu"):
         return _failed(item, OTHER_MTU, "ip link ended with 2: RTNETLINK answers: Invalid argument")
     if name.startswith("kernel parameter "):
-        if not one.booted:
+        if not machine.booted:
             return item | {"status": "differs", "after": "kept for the next boot", "why": "the next boot brings it"}
-        if one.suffers("kernel_parameter_lost"):
+        if machine.suffers("kernel_parameter_lost"):
             return _failed(item, "absent", "the reboot did not bring it: the machine boots with another menu than the one we wrote")
     return item
 
@@ -216,14 +226,16 @@ def _failed(item: Item, seen: str, why: str) -> Item:
     return item | {"status": "failed", "before": seen, "after": seen, "why": why}
 
 
-def _facts(one: Machine, epoch: float) -> dict[str, Any]:
-    """The facts of `steps.contract.stages.os_prep.Facts`."""
-    name, world = one.name, one.world
+def _facts(machine: PreparedHost, epoch: float) -> dict[str, Any]:
+    """Return the facts of `steps.stages.os_prep.contract.Facts`."""
+    name, world = machine.name, machine.world
     host, hardware = world.host(name), world.hardware(name)
-    machine = hashlib.sha256(name.encode()).hexdigest()
-    rest = f"-{machine[8:12]}-4{machine[12:15]}-8{machine[15:18]}-{machine[18:30]}"
-    parameters = one.want.get("kernel_parameters", []) if one.booted and not one.suffers("kernel_parameter_lost") else []
-    asked = bool(one.want.get("kernel_parameters"))
+    digest = hashlib.sha256(name.encode()).hexdigest()
+    rest = f"-{digest[8:12]}-4{digest[12:15]}-8{digest[15:18]}-{digest[18:30]}"
+    parameters = (
+        machine.want.get("kernel_parameters", []) if machine.booted and not machine.suffers("kernel_parameter_lost") else []
+    )
+    wants_reboot = bool(machine.want.get("kernel_parameters"))
     facts: dict[str, Any] = {
         "os_id": hardware.os_id,
         "os_version": hardware.os_version,
@@ -233,36 +245,36 @@ def _facts(one: Machine, epoch: float) -> dict[str, Any]:
         "python": "3.12.3",
         "init": "systemd",
         "hostname": name,
-        "machine_id": machine[:32],
-        "boot_id": (machine[-8:] if one.booted and asked else machine[:8]) + rest,
-        "gpu_machine": one.gpu,
+        "machine_id": digest[:32],
+        "boot_id": (digest[-8:] if machine.booted and wants_reboot else digest[:8]) + rest,
+        "gpu_machine": machine.gpu,
         "product": hardware.machine,
         "bios": "Simulated BIOS 1.0",
         "cpu_model": "Simulated CPU",
         "nic_firmware": [f"{hardware.pci_nic} {NIC_FIRMWARE}"] * hardware.nics,
         "cgroup": "v2",
-        "selinux": one.want.get("selinux", "none"),
-        "apparmor": one.want.get("apparmor", "enabled"),
+        "selinux": machine.want.get("selinux", "none"),
+        "apparmor": machine.want.get("apparmor", "enabled"),
         "cpus": hardware.cpus,
         "memory_mib": hardware.memory_gib * 1024,
         "memlock": "unlimited",
         "gpus": host.gpus,
         "nvswitches": hardware.nvswitches if host.gpus else 0,
-        "nouveau_loaded": one.suffers("nouveau_loaded"),
+        "nouveau_loaded": machine.suffers("nouveau_loaded"),
         "clock": {"epoch": epoch, "service": "chrony.service", "synchronized": True, "offset_seconds": 0.0003},
         "disks": [{"path": "/var/lib/rancher", "free_mib": FREE_MIB, "total_mib": 1_800_000}],
     }
-    if one.waits:
-        facts["reboot_reasons"] = [f"kernel parameter {parameter}" for parameter in one.waits]
-    if one.suffers("disk_full"):
+    if machine.pending_parameters:
+        facts["reboot_reasons"] = [f"kernel parameter {parameter}" for parameter in machine.pending_parameters]
+    if machine.suffers("disk_full"):
         facts["disks"][0]["free_mib"] = SMALL_MIB
-    own = bool(host.gpus) and (hardware.driver_on_host or one.suffers("host_driver_conflict"))
-    # all of the tools of the operator's driver are in its container
+    own = bool(host.gpus) and (hardware.driver_on_host or machine.suffers("host_driver_conflict"))
+    # The operator's driver leaves no tools on the host: they are in its container.
     of_operator = {"nvidia_driver": driver_of_operator(world, name), "driver_installed": False}
     return facts | (_own_driver(hardware.driver, facts["nvswitches"]) if own else of_operator)
 
 
 def _own_driver(version: str, nvswitches: int) -> dict[str, Any]:
-    """A driver of the host, with its fabric manager where NVSwitches need one."""
+    """Return the facts of a host's own driver, with its fabric manager if NVSwitches need one."""
     manager = {"fabric_manager": version, "fabric_manager_active": True, "fabric_states": ["Completed"]} if nvswitches else {}
     return {"nvidia_driver": version, "driver_installed": True, **manager}

@@ -1,12 +1,12 @@
-"""Where a pod may run: the scheduler's rules as pure functions over plain objects; gang schedulers use them too."""
+"""The scheduler's rules for where a pod may run, as pure functions over plain objects; gang schedulers use them too."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from workflows.rehearsal.simulator import pods
-from workflows.rehearsal.simulator.kinds import Obj
+from workflows.rehearsal.simulator import pod_objects
+from workflows.rehearsal.simulator.api_kinds import Obj
 
 _SUFFIXES = {
     "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15,
@@ -18,7 +18,7 @@ ELSEWHERE = "node(s) didn't match Pod's node affinity/selector"
 
 
 def quantity(text: object) -> float:
-    """A Kubernetes quantity as a number: `500m` → 0.5, `2Gi` → 2147483648. ValueError for anything else."""
+    """Convert a Kubernetes quantity to a number: `500m` → 0.5, `2Gi` → 2147483648. Raises ValueError for anything else."""
     value = str(text)
     for width in (2, 1):
         if len(value) > width and value[-width:] in _SUFFIXES:
@@ -27,7 +27,10 @@ def quantity(text: object) -> float:
 
 
 def requests(pod: Obj) -> dict[str, float]:
-    """What a pod asks of its node: the sum over its containers, at least the largest init container, and one pod slot."""
+    """Return the resources that a pod requests of its node.
+
+    It is the sum over its containers, at least the largest init container, and one pod slot.
+    """
     total: dict[str, float] = {"pods": 1.0}
     for container in pod["spec"].get("containers", ()):
         for name, amount in _asked(container).items():
@@ -45,7 +48,7 @@ def _asked(container: Obj) -> dict[str, float]:
 
 
 def tolerates(tolerations: Iterable[Obj], taint: Obj) -> bool:
-    """Whether any toleration matches a taint."""
+    """Return True if any toleration matches the taint."""
     for entry in tolerations:
         if entry.get("effect") not in (None, "", taint["effect"]):
             continue
@@ -58,7 +61,7 @@ def tolerates(tolerations: Iterable[Obj], taint: Obj) -> bool:
 
 
 def matches_expressions(labels: Mapping[str, str], expressions: Iterable[Obj]) -> bool:
-    """Label selector expressions, with `Gt` and `Lt` as nodes have them."""
+    """Return True if labels match all selector expressions, including `Gt` and `Lt` of node selectors."""
     return all(_matches(labels.get(entry["key"]), entry["operator"], entry.get("values") or ()) for entry in expressions)
 
 
@@ -76,7 +79,7 @@ def _matches(value: str | None, operator: str, values: Iterable[str]) -> bool:
 
 
 def selects(selector: Obj | None, labels: Mapping[str, str]) -> bool:
-    """Whether a label selector (`matchLabels`, `matchExpressions`) takes these labels; none selects nothing."""
+    """Return True if a label selector selects these labels; a missing selector selects nothing."""
     if selector is None:
         return False
     wanted = selector.get("matchLabels") or {}
@@ -91,7 +94,7 @@ def _affinity_term(term: Obj, node: Obj) -> bool:
 
 
 def pinned(spec: Obj) -> frozenset[str] | None:
-    """Names of the only nodes that a pod's affinity allows, as pods made for one node have it; None where it names none."""
+    """Return the names of the only nodes that a pod's affinity allows, or None if it names none."""
     required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
     terms: list[Obj] = (required or {}).get("nodeSelectorTerms") or [{}]
     names: set[str] = set()
@@ -104,7 +107,10 @@ def pinned(spec: Obj) -> frozenset[str] | None:
 
 
 def admits(node: Obj, spec: Obj, *, daemon: bool = False) -> str:
-    """Why a node does not take pods of this spec whatever runs there; empty when it does. `daemon`: as DaemonSets see it."""
+    """Return why a node rejects pods of this spec regardless of its load, or an empty string.
+
+    With `daemon`, taints that DaemonSets tolerate by default and cordons are ignored.
+    """
     labels = node["metadata"].get("labels") or {}
     if not (spec.get("nodeSelector") or {}).items() <= labels.items():
         return ELSEWHERE
@@ -121,7 +127,7 @@ def admits(node: Obj, spec: Obj, *, daemon: bool = False) -> str:
 
 
 class Occupancy:
-    """What runs where, for one round of scheduling: free resources by node, and which pods with which labels are there."""
+    """The load of all nodes during one scheduling round: free resources and running pods by node."""
 
     def __init__(self, nodes: Iterable[Obj], running: Iterable[Obj]) -> None:
         self.nodes = {node["metadata"]["name"]: node for node in nodes}
@@ -129,8 +135,8 @@ class Occupancy:
         self._pods: list[tuple[Obj, str]] = []
         self._anti: list[tuple[Obj, str, str]] = []
         for pod in running:
-            if pods.node(pod) in self.nodes and not pods.finished(pod):
-                self.add(pod, pods.node(pod))
+            if pod_objects.node(pod) in self.nodes and not pod_objects.finished(pod):
+                self.add(pod, pod_objects.node(pod))
 
     def add(self, pod: Obj, node: str) -> None:
         """Count a pod on a node."""
@@ -141,33 +147,33 @@ class Occupancy:
         self._anti += [(term, pod["metadata"]["namespace"], node) for term in pod_terms(pod, "podAntiAffinity")]
 
     def short(self, node: str, wanted: Mapping[str, float]) -> str:
-        """The first resource that a node lacks for this request; empty when it fits."""
+        """Return the first resource of which a node has too little for a request, or an empty string if it fits."""
         free = self.free[node]
         return next((name for name, amount in wanted.items() if amount > 0 and free.get(name, 0.0) < amount - 1e-9), "")
 
     def domains(self, term: Obj, namespace: str) -> set[str]:
-        """Values of a (anti-)affinity term's topology key where pods that it selects run."""
+        """Return the values of an affinity term's topology key on nodes where pods that the term selects run."""
         namespaces = set(term.get("namespaces") or (namespace,))
         key = term["topologyKey"]
-        found: set[str] = set()
+        values: set[str] = set()
         for pod, node in self._pods:
             meta = pod["metadata"]
             if meta["namespace"] in namespaces and selects(term.get("labelSelector"), meta.get("labels") or {}):
-                found.add(domain(self.nodes[node], key))
-        return found
+                values.add(domain(self.nodes[node], key))
+        return values
 
     def anti_terms(self) -> list[tuple[Obj, str, str]]:
-        """Required anti-affinity terms of running pods, with their namespace and node: they keep matching newcomers away."""
+        """Return required anti-affinity terms of running pods with namespace and node, which keep matching newcomers away."""
         return list(self._anti)
 
 
 def domain(node: Obj, key: str) -> str:
-    """A node's value of a topology key."""
+    """Return a node's value of a topology key."""
     return str((node["metadata"].get("labels") or {}).get(key, ""))
 
 
 def pod_terms(pod: Obj, kind: str) -> list[Any]:
-    """Required terms of `podAffinity` or `podAntiAffinity`."""
+    """Return the required terms of `podAffinity` or `podAntiAffinity`."""
     affinity = (pod["spec"].get("affinity") or {}).get(kind) or {}
     return list(affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ())
 

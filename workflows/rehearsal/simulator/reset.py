@@ -1,4 +1,4 @@
-"""Reset: the playbook that takes RKE2 off machines; with a server that stays, the cluster forgets them first."""
+"""Reset: the playbook that removes RKE2 from machines. If a server stays, the cluster forgets them first."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ from collections.abc import Iterator
 from typing import Any
 
 from steps.contract.play import PlayRequest
+from workflows.rehearsal.simulator.api_kinds import NODES
 from workflows.rehearsal.simulator.gpu_operator_nodes import driver_of_operator
-from workflows.rehearsal.simulator.kinds import NODES
 from workflows.rehearsal.simulator.os_prep import UNREACHABLE
-from workflows.rehearsal.simulator.plays import Outcome, Status, play
+from workflows.rehearsal.simulator.playbook_runs import TaskOutcome, TaskStatus, play
 from workflows.rehearsal.simulator.world import World
 
 _LOOKED = {"processes": 180, "mounts": 40, "links": 3, "addresses": 5, "routes": 7, "rules": 2, "paths": 14, "units": 3}
-"""What the module looked at on a machine, by kind."""
+"""Number of things that the module examined on a machine, by kind."""
 
 _FORGET = ("Let the cluster forget the machine", "ansible.builtin.command")
 _REMOVE = ("Remove what is left of RKE2", "rke2_traces")
 
 
 @play("rke2_reset")
-def rke2_reset(world: World, request: PlayRequest) -> Iterator[Outcome]:
-    """Stop and remove RKE2; each host hands back what is left of it."""
+def rke2_reset(world: World, request: PlayRequest) -> Iterator[TaskOutcome]:
+    """Stop and remove RKE2; each host returns what is left of it."""
     hosts = [host for host in request.hosts if host.name in world.fleet]
     for host in hosts:
         if world.fault("hosts_unreachable", host.name):
-            said = {"unreachable": True, "msg": UNREACHABLE.format(host.address)}
-            yield Outcome(host=host.name, task="Connect", status=Status.UNREACHABLE, seconds=10, result=said)
+            result_there = {"unreachable": True, "msg": UNREACHABLE.format(host.address)}
+            yield TaskOutcome(host=host.name, task="Connect", status=TaskStatus.UNREACHABLE, seconds=10, result=result_there)
     drivers = {host.name for host in hosts if driver_of_operator(world, host.name)}
     for host in hosts if request.variables.get("rke2_reset_forget") else ():
         node = world.find(NODES, host.name)
         if node is not None:
             world.delete(NODES, node)
-        status = Status.OK if node is None else Status.CHANGED
-        yield Outcome(host=host.name, task=_FORGET[0], action=_FORGET[1], status=status, seconds=20)
+        status = TaskStatus.OK if node is None else TaskStatus.CHANGED
+        yield TaskOutcome(host=host.name, task=_FORGET[0], action=_FORGET[1], status=status, seconds=20)
     for host in hosts:
         state = world.hosts[host.name].pop("rke2", None)
         driven = host.name in drivers
         kernel = {"foreign_driver": driven, "cilium_programs": state is not None and "cilium" in state["cni"]}
         result = {"observation": {"traces": _traces(world, host.name, driven), **kernel}}
-        status = Status.OK if state is None else Status.CHANGED
-        yield Outcome(host=host.name, task=_REMOVE[0], action=_REMOVE[1], status=status, seconds=15, result=result)
+        status = TaskStatus.OK if state is None else TaskStatus.CHANGED
+        yield TaskOutcome(host=host.name, task=_REMOVE[0], action=_REMOVE[1], status=status, seconds=15, result=result)
     world.wake()
 
 

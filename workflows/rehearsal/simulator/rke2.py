@@ -1,4 +1,4 @@
-"""RKE2: what its first server brings into the cluster, and what the pods of its servers and of its check do."""
+"""RKE2: the objects that its first server creates, and the pods of its servers and of its check."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from workflows.rehearsal.simulator import rke2_charts
-from workflows.rehearsal.simulator.kinds import CRDS, DAEMON_SETS, HELM_CHARTS, NODES, PODS, Obj, definitions
+from workflows.rehearsal.simulator.api_kinds import CRDS, DAEMON_SETS, HELM_CHARTS, NODES, PODS, Obj, definitions
+from workflows.rehearsal.simulator.node_objects import Nodes
 from workflows.rehearsal.simulator.placement import admits
-from workflows.rehearsal.simulator.programs import Behaviour, Exit, Run, Stuck, check, pods
-from workflows.rehearsal.simulator.rke2_nodes import Nodes
-from workflows.rehearsal.simulator.role import Changed
+from workflows.rehearsal.simulator.pod_programs import Behaviour, BlockedStart, Exit, LongRunning, check, pod_program
+from workflows.rehearsal.simulator.role import Changes
 from workflows.rehearsal.simulator.world import World
 
 STATIC = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cloud-controller-manager")
-"""Static pods of a server; RKE2 labels each `component=NAME` and `tier=control-plane`."""
+"""Static pods of a server; RKE2 labels each with `component=NAME` and `tier=control-plane`."""
 
 
-class Rke2:
-    """Plays what runs on servers: the packaged charts (as HelmChart objects, for the helm-controller) and static pods."""
+class Rke2Servers:
+    """The role that plays servers: packaged charts (as HelmChart objects for the helm-controller) and static pods."""
 
     name = "rke2"
     kinds = (NODES, HELM_CHARTS, PODS, DAEMON_SETS, CRDS)
 
-    def reconcile(self, world: World, changed: Changed) -> None:
-        """The first registered server brings HelmChart and the packaged charts; each server has its static pods."""
+    def reconcile(self, world: World, changed: Changes) -> None:
+        """Create the packaged charts once a server has registered, and the static pods of each server."""
         servers = [name for name, state in _installed(world) if state["server"] and world.find(NODES, name) is not None]
         if not servers:
             return
@@ -74,25 +74,25 @@ def _static_pod(world: World, component: str, server: str) -> Obj:
 # ---- pods --------------------------------------------------------------------------------------------------------------------
 
 
-@pods("component", "etcd")
+@pod_program("component", "etcd")
 def etcd(world: World, _pod: Obj, node: str) -> Behaviour:
-    """The etcd member of a server."""
+    """Play the etcd member of a server."""
     if world.fault("etcd_member_missing", node):
-        return Stuck(reason="CrashLoopBackOff", message="back-off 5m0s restarting failed container=etcd")
-    return Run()
+        return BlockedStart(reason="CrashLoopBackOff", message="back-off 5m0s restarting failed container=etcd")
+    return LongRunning()
 
 
-@pods("component", "kube-apiserver")
+@pod_program("component", "kube-apiserver")
 def apiserver(world: World, _pod: Obj, node: str) -> Behaviour:
-    """The API server of a server. The emulated one answers whatever becomes of it."""
+    """Play the API server's pod of a server. The emulated API server answers whatever its state."""
     if world.fault("apiserver_restarts", node):
         return Exit(code=137, message="OOMKilled", seconds=20)
-    return Run()
+    return LongRunning()
 
 
 @check("dns")
 def dns(world: World, pod: Obj, node: str) -> Behaviour:
-    """What the pod of one node resolved and reached (`dns_ring.sh`); the script always ends with 0."""
+    """Report what the pod of one node resolved and reached (`dns_ring.sh`); the script always exits with 0."""
     report = _asked(world, pod, node)
     if any(entry["name"] == "INGRESS_HOST" for entry in pod["spec"]["containers"][0].get("env") or ()):
         dead = world.fault("ingress_dead", node)
@@ -125,15 +125,15 @@ def _asked(world: World, pod: Obj, node: str) -> Obj:
 
 
 def _beside(world: World, pod: Obj, names: Iterable[str]) -> str:
-    """The first of these hosts whose Node takes a pod of this check too; empty where there is none."""
-    found = ((name, world.find(NODES, name)) for name in names)
-    return next((name for name, node in found if node is not None and not admits(node, pod["spec"])), "")
+    """Return the first of these hosts whose Node takes a pod of this check too, or an empty string."""
+    pairs = ((name, world.find(NODES, name)) for name in names)
+    return next((name for name, node in pairs if node is not None and not admits(node, pod["spec"])), "")
 
 
-@pods("k8s-app", "kube-dns")
+@pod_program("k8s-app", "kube-dns")
 def coredns(world: World, _pod: Obj, node: str) -> Behaviour:
-    """CoreDNS runs and reports ready even where its answers do not reach the pods: only a look-up shows that."""
-    return Run(ready=not world.fault("coredns_not_ready", node))
+    """Play CoreDNS, which reports ready even if its answers do not reach the pods."""
+    return LongRunning(ready=not world.fault("coredns_not_ready", node))
 
 
-ROLES = (Rke2, Nodes)
+ROLES = (Rke2Servers, Nodes)

@@ -1,12 +1,12 @@
-"""The charts that RKE2 packages: HelmChart objects in kube-system, and what each of them installs."""
+"""Charts that RKE2 packages: HelmChart objects in kube-system, and what each of them installs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from steps.contract.stages.rke2 import parse_version
-from workflows.rehearsal.simulator.charts import Installer, Release, chart
-from workflows.rehearsal.simulator.kinds import NAMESPACES, RUNTIME_CLASSES, Obj
+from steps.stages.rke2.contract import parse_version
+from workflows.rehearsal.simulator.api_kinds import NAMESPACES, RUNTIME_CLASSES, Obj
+from workflows.rehearsal.simulator.chart_installers import ChartRelease, Installer, chart
 from workflows.rehearsal.simulator.world import World
 
 SYSTEM = "kube-system"
@@ -25,13 +25,13 @@ INGRESS = {"ingress-nginx": "rke2-ingress-nginx", "traefik": "rke2-traefik"}
 
 
 def ingress_of(version: str) -> str:
-    """The ingress controller that a new cluster of this release has: Traefik from v1.36 on."""
-    found = parse_version(version)
-    return "traefik" if found is not None and (found.major, found.minor) >= (1, 36) else "ingress-nginx"
+    """Return the default ingress controller of new clusters of a release: Traefik from v1.36 on."""
+    release = parse_version(version)
+    return "traefik" if release is not None and (release.major, release.minor) >= (1, 36) else "ingress-nginx"
 
 
 def packaged(cni: Iterable[str], ingress: str) -> Iterator[Obj]:
-    """HelmCharts of these network plugins, of the ingress controller and of the parts that every RKE2 cluster has."""
+    """Yield HelmCharts of these network plugins, of the ingress controller and of the parts that every RKE2 cluster has."""
     controller = [INGRESS[ingress]] if ingress in INGRESS else []
     for name in (*(f"rke2-{plugin}" for plugin in cni), *OTHERS, *controller):
         bootstrap = name not in ("rke2-metrics-server", *controller)
@@ -40,7 +40,7 @@ def packaged(cni: Iterable[str], ingress: str) -> Iterator[Obj]:
 
 
 def network_daemon_set(cni: Iterable[str]) -> tuple[str, str]:
-    """Namespace and name of the DaemonSet without which no node becomes Ready."""
+    """Return namespace and name of the DaemonSet without which no node becomes Ready."""
     plugin = next((name for name in cni if name != "multus"), "canal")
     namespace, name, _ = CNI[plugin]
     return namespace, name
@@ -49,7 +49,7 @@ def network_daemon_set(cni: Iterable[str]) -> tuple[str, str]:
 def _register(plugin: str) -> None:
     namespace, name, label = CNI[plugin]
 
-    def install(world: World, release: Release) -> None:
+    def install(world: World, release: ChartRelease) -> None:
         world.create(NAMESPACES, {"metadata": {"name": namespace}})
         release.namespace = namespace
         release.daemon_set(name, {"k8s-app": label}, image=f"rancher/hardened-{plugin}:simulated")
@@ -64,7 +64,7 @@ for _plugin in CNI:
 
 
 @chart("rke2-coredns")
-def _coredns(world: World, release: Release) -> None:
+def _coredns(world: World, release: ChartRelease) -> None:
     replicas = 1 if len(world.fleet) == 1 else 2
     name = "rke2-coredns-rke2-coredns"
     release.deployment(name, {"k8s-app": "kube-dns"}, replicas=replicas, image="rancher/hardened-coredns:simulated")
@@ -72,22 +72,22 @@ def _coredns(world: World, release: Release) -> None:
 
 
 @chart("rke2-metrics-server")
-def _metrics(_world: World, release: Release) -> None:
+def _metrics(_world: World, release: ChartRelease) -> None:
     release.deployment("rke2-metrics-server")
 
 
 @chart("rke2-ingress-nginx")
-def _ingress(_world: World, release: Release) -> None:
+def _ingress(_world: World, release: ChartRelease) -> None:
     labels = {"app.kubernetes.io/name": "rke2-ingress-nginx", "app.kubernetes.io/component": "controller"}
     release.daemon_set("rke2-ingress-nginx-controller", labels, image="rancher/nginx-ingress-controller:simulated")
 
 
 @chart("rke2-traefik")
-def _traefik(_world: World, release: Release) -> None:
+def _traefik(_world: World, release: ChartRelease) -> None:
     release.daemon_set("rke2-traefik", {"app.kubernetes.io/name": "rke2-traefik"}, image="rancher/traefik:simulated")
 
 
 @chart("rke2-runtimeclasses")
-def _runtime_classes(_world: World, release: Release) -> None:
+def _runtime_classes(_world: World, release: ChartRelease) -> None:
     for name in ("nvidia", "nvidia-cdi", "nvidia-legacy"):
         release.put(RUNTIME_CLASSES, {"metadata": {"name": name}, "handler": name})

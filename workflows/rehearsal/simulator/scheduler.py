@@ -1,21 +1,21 @@
-"""The default scheduler: binds pending pods, and says why a pod cannot be placed."""
+"""The default scheduler: bind pending pods, and say why a pod cannot be placed."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 
-from workflows.rehearsal.simulator import pods
-from workflows.rehearsal.simulator.kinds import NODES, PODS, Obj
+from workflows.rehearsal.simulator import pod_objects
+from workflows.rehearsal.simulator.api_kinds import NODES, PODS, Obj
 from workflows.rehearsal.simulator.placement import ELSEWHERE, Occupancy, admits, domain, pinned, pod_terms, requests, selects
-from workflows.rehearsal.simulator.role import Changed
+from workflows.rehearsal.simulator.role import Changes
 from workflows.rehearsal.simulator.world import World
 
 NAME = "default-scheduler"
 
 
-class Scheduler:
-    """Places pods whose `schedulerName` is the default one; others belong to the gang schedulers' roles."""
+class DefaultScheduler:
+    """The role that places pods whose `schedulerName` is the default; gang schedulers' roles place the others."""
 
     name = "scheduler"
     kinds = (PODS, NODES)
@@ -23,8 +23,8 @@ class Scheduler:
     def __init__(self) -> None:
         self._waiting: dict[tuple[str, str], None] = {}
 
-    def reconcile(self, world: World, changed: Changed) -> None:
-        """Try every pod that waits; what fits nowhere gets its PodScheduled condition and is tried again when something changes."""
+    def reconcile(self, world: World, changed: Changes) -> None:
+        """Try every waiting pod. One that fits nowhere gets its PodScheduled condition and waits for the next change."""
         if changed.everything:
             self._waiting = {(p["metadata"]["namespace"], p["metadata"]["name"]): None for p in world.objects(PODS) if pending(p)}
         for at in changed.refs(PODS):
@@ -51,11 +51,11 @@ class Scheduler:
 
 
 def pending(pod: Obj) -> bool:
-    """Whether a pod waits for the default scheduler."""
+    """Return True if a pod waits for the default scheduler."""
     spec, meta = pod["spec"], pod["metadata"]
     return not (
         spec.get("nodeName")
-        or pods.finished(pod)
+        or pod_objects.finished(pod)
         or spec.get("schedulingGates")
         or "deletionTimestamp" in meta
         or spec.get("schedulerName", NAME) != NAME
@@ -63,7 +63,7 @@ def pending(pod: Obj) -> bool:
 
 
 class Candidates:
-    """Nodes for pods that differ in their names only: rules that do not depend on other pods are evaluated once."""
+    """Nodes for pods that differ in name only. Rules that do not depend on other pods are evaluated once."""
 
     def __init__(self, occupancy: Occupancy, pod: Obj) -> None:
         self._occupancy = occupancy
@@ -87,9 +87,9 @@ class Candidates:
         self._repelled = self._repelled_by_others(pod)
 
     def take(self, pod: Obj) -> str:
-        """The next node that takes the pod, counted as occupied from now on; empty when there is none.
+        """Return the next node for the pod and count it there, or return an empty string.
 
-        A node that is full for one pod of the group is full for the others too, so it is not looked at again.
+        A node that is full for one pod of the group is full for the others too and is not tried again.
         """
         rejected: list[str] = []
         chosen = ""
@@ -108,12 +108,12 @@ class Candidates:
             for term in self._anti:
                 if selects(term.get("labelSelector"), self._labels):
                     self._closed[str(term)].add(domain(self._occupancy.nodes[chosen], term["topologyKey"]))
-            rest.append(chosen)  # last in line: pods spread over the nodes
+            rest.append(chosen)  # to the end of the queue, so that pods spread over the nodes
         self._open = rejected + rest
         return chosen
 
     def sentence(self) -> str:
-        """The scheduler's message: `0/8 nodes are available: 3 Insufficient nvidia.com/gpu, 5 node(s) were unschedulable.`"""
+        """Return the message of the scheduler, such as `0/8 nodes are available: 3 Insufficient nvidia.com/gpu.`"""
         total = len(self._occupancy.nodes)
         why = ", ".join(f"{count} {reason}" for reason, count in sorted(self._reasons.items()))
         return f"0/{total} nodes are available: {why or 'no nodes'}."
@@ -122,13 +122,13 @@ class Candidates:
         return self._occupancy.domains(term, pod["metadata"]["namespace"])
 
     def _repelled_by_others(self, pod: Obj) -> dict[str, set[str]]:
-        """Domains by topology key from which running pods' own anti-affinity keeps this pod away."""
-        found: dict[str, set[str]] = {}
+        """Return domains by topology key from which the anti-affinity of running pods keeps this pod away."""
+        domains: dict[str, set[str]] = {}
         for term, namespace, node in self._occupancy.anti_terms():
             spaces = term.get("namespaces") or (namespace,)
             if pod["metadata"]["namespace"] in spaces and selects(term.get("labelSelector"), self._labels):
-                found.setdefault(term["topologyKey"], set()).add(domain(self._occupancy.nodes[node], term["topologyKey"]))
-        return found
+                domains.setdefault(term["topologyKey"], set()).add(domain(self._occupancy.nodes[node], term["topologyKey"]))
+        return domains
 
     def _dynamic(self, name: str, pod: Obj) -> str:
         lacking = self._occupancy.short(name, self._wanted)
@@ -152,12 +152,12 @@ _AFFINITY = "node(s) didn't match pod affinity rules"
 
 
 def _groups(queue: list[Obj]) -> Iterator[list[Obj]]:
-    """Pods of one owner with the same demands, in the order of names."""
+    """Yield pods of one owner with equal demands, sorted by name."""
     groups: dict[str, list[Obj]] = {}
     for pod in sorted(queue, key=lambda pod: (pod["metadata"]["namespace"], pod["metadata"]["name"])):
         spec = pod["spec"]
         demands = (spec.get("nodeSelector"), spec.get("affinity"), spec.get("tolerations"), requests(pod))
-        groups.setdefault(repr((pod["metadata"]["namespace"], pods.owner_uid(pod), demands)), []).append(pod)
+        groups.setdefault(repr((pod["metadata"]["namespace"], pod_objects.owner_uid(pod), demands)), []).append(pod)
     yield from groups.values()
 
 
@@ -167,4 +167,4 @@ def _unschedulable(world: World, pod: Obj, message: str) -> None:
         world.event(PODS, pod, "FailedScheduling", message, warning=True)
 
 
-ROLES = (Scheduler,)
+ROLES = (DefaultScheduler,)

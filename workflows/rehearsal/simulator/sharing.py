@@ -1,25 +1,24 @@
-"""GPU sharing: what device plugin, MIG manager and DRA driver make of a node's sharing label (gpu_stack §3)."""
+"""GPU sharing: the reaction of device plugin, MIG manager and DRA driver to a node's sharing label."""
 
 from __future__ import annotations
 
 import functools
 from typing import Any
 
-from workflows.rehearsal.simulator import clock, podstatus, sharing_claims
-from workflows.rehearsal.simulator import pods as podlib
-from workflows.rehearsal.simulator.charts import Release, chart
+from workflows.rehearsal.simulator import gpu_shares, pod_status, virtual_clock
+from workflows.rehearsal.simulator import pod_objects as podlib
+from workflows.rehearsal.simulator.api_kinds import CONFIG_MAPS, DEVICE_CLASSES, NODES, PODS, RESOURCE_SLICES, Obj, ref
+from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
 from workflows.rehearsal.simulator.gpu_operator_nodes import CLUSTER_POLICIES, DISCOVERED, GPU, resource_slice, visible_gpus
-from workflows.rehearsal.simulator.kinds import CONFIG_MAPS, DEVICE_CLASSES, NODES, PODS, RESOURCE_SLICES, Obj, ref
+from workflows.rehearsal.simulator.gpu_shares import SHARED, AdvertisedResources, mig_shape, parse_shares, share_shape, whole_shape
 from workflows.rehearsal.simulator.placement import requests
-from workflows.rehearsal.simulator.programs import Behaviour, Exit, check
-from workflows.rehearsal.simulator.reports import environment
-from workflows.rehearsal.simulator.role import Changed
-from workflows.rehearsal.simulator.sharing_shape import SHARED, Shape, mig_shape, share_shape, shares, whole_shape
+from workflows.rehearsal.simulator.pod_programs import Behaviour, Exit, check, environment
+from workflows.rehearsal.simulator.role import Changes
 from workflows.rehearsal.simulator.world import World
 
 NAMESPACE = "gpu-operator"
 DONE = "simulated/sharing"
-"""Annotation with the configuration that a node has: what survives a restart of the simulator."""
+"""Annotation with a node's applied configuration, which survives a restart of the simulator."""
 STATE = "nvidia.com/mig.config.state"
 STRAY = "vendor-shares"
 HOLD_SECONDS = 60.0
@@ -27,21 +26,21 @@ REFUSAL = "Allocate failed due to rpc error: request for {} too large: maximum r
 
 
 @chart("dra-driver")
-def dra_driver(_world: World, release: Release) -> None:
-    """NVIDIA's DRA driver beside a ClusterPolicy: its controller, its kubelet plugin on labelled nodes, and its DeviceClasses."""
+def dra_driver(_world: World, release: ChartRelease) -> None:
+    """Install NVIDIA's DRA driver beside a ClusterPolicy: controller, kubelet plugin on labelled nodes, DeviceClasses."""
     release.deployment("nvidia-dra-driver-gpu-controller")
-    release.daemon_set("nvidia-dra-driver-gpu-kubelet-plugin", selector={sharing_claims.DRA: "true"})
+    release.daemon_set("nvidia-dra-driver-gpu-kubelet-plugin", selector={gpu_shares.DRA: "true"})
     for name in ("gpu.nvidia.com", "mig.nvidia.com"):
         release.put(DEVICE_CLASSES, {"metadata": {"name": name}, "spec": {}})
 
 
-class Sharing:
-    """Plays what happens on a node whose sharing label changed, and the kubelets' refusal of pods that ask for two shares."""
+class SharingController:
+    """The role that applies changed sharing labels, and plays the kubelets' refusal of pods that ask for two shares."""
 
     name = "sharing"
     kinds = (NODES, PODS, CLUSTER_POLICIES, CONFIG_MAPS, DEVICE_CLASSES)
 
-    def reconcile(self, world: World, changed: Changed) -> None:
+    def reconcile(self, world: World, changed: Changes) -> None:
         """Take each changed node to the configuration that its labels ask for; look at each changed pod."""
         policy = _policy(world)
         if policy is not None:
@@ -64,7 +63,7 @@ def _policy(world: World) -> Obj | None:
 
 
 def _stray(world: World, policy: Obj) -> None:
-    """Fault: somebody gave ClusterPolicy a configuration that divides every GPU; the plugin has not been restarted yet."""
+    """Fault `stray_sharing_config`: a foreign configuration divides every GPU, before the plugin is restarted."""
     if not world.fault("stray_sharing_config") or policy["spec"].get("devicePlugin", {}).get("config", {}).get("name") == STRAY:
         return
     text = "version: v1\nsharing:\n  timeSlicing:\n    resources:\n    - name: nvidia.com/gpu\n      replicas: 10\n"
@@ -96,12 +95,12 @@ def _look(world: World, policy: Obj | None, node: Obj) -> None:
 
 
 def _wanted(labels: dict[str, str]) -> str:
-    """What the labels ask for, in one word."""
-    if labels.get(sharing_claims.DRA) == "true":
+    """Return the configuration that the labels ask for, in one word."""
+    if labels.get(gpu_shares.DRA) == "true":
         return "dra"
-    if labels.get(sharing_claims.MIG_CONFIG, "all-disabled") != "all-disabled":
-        return f"mig:{labels[sharing_claims.MIG_CONFIG]}"
-    key = labels.get(sharing_claims.PLUGIN_CONFIG, "whole")
+    if labels.get(gpu_shares.MIG_CONFIG, "all-disabled") != "all-disabled":
+        return f"mig:{labels[gpu_shares.MIG_CONFIG]}"
+    key = labels.get(gpu_shares.PLUGIN_CONFIG, "whole")
     return "whole" if key == "whole" else f"shares:{key}"
 
 
@@ -110,7 +109,7 @@ def _ignored(world: World, name: str, wanted: str) -> bool:
 
 
 def _apply(world: World, name: str, wanted: str) -> None:
-    """The node shows what its labels ask for; a configuration that does not exist changes nothing."""
+    """Show on the node what its labels ask for; a configuration that does not exist changes nothing."""
     node, policy = world.find(NODES, name), _policy(world)
     if node is None or _wanted(node["metadata"].get("labels") or {}) != wanted:
         return
@@ -128,11 +127,11 @@ def _apply(world: World, name: str, wanted: str) -> None:
 
 
 def _resources(node: Obj) -> list[str]:
-    """GPU resources that a node advertises now; a merge patch must name what goes."""
+    """Return the GPU resources that a node advertises now: a merge patch must name those to remove."""
     return [key for key in node["status"].get("capacity") or {} if key in (GPU, SHARED) or key.startswith("nvidia.com/mig-")]
 
 
-def _shape(world: World, policy: Obj | None, name: str, wanted: str) -> Shape | None:
+def _shape(world: World, policy: Obj | None, name: str, wanted: str) -> AdvertisedResources | None:
     hardware, gpus = world.hardware(name), visible_gpus(world, name)
     if wanted == "whole":
         return whole_shape(hardware.product, gpus)
@@ -144,47 +143,51 @@ def _shape(world: World, policy: Obj | None, name: str, wanted: str) -> Shape | 
         if world.fault("mig_false_success", name):
             return whole_shape(hardware.product, gpus)
         return shape
-    config = shares(_config(world, policy, wanted.removeprefix("shares:")))
+    config = parse_shares(_config(world, policy, wanted.removeprefix("shares:")))
     return share_shape(hardware.product, gpus, config) if config else None
 
 
 def _config(world: World, policy: Obj, key: str) -> str:
     name = policy["spec"].get("devicePlugin", {}).get("config", {}).get("name", "")
-    found = world.find(CONFIG_MAPS, name, NAMESPACE)
-    return str((found or {}).get("data", {}).get(key, ""))
+    config_map = world.find(CONFIG_MAPS, name, NAMESPACE)
+    return str((config_map or {}).get("data", {}).get(key, ""))
 
 
 # ---- pods ----------------------------------------------------------------------------------------------------------------------
 
 
 def _admit(world: World, policy: Obj | None, pod: Obj) -> None:
-    """The plugin refuses more than one share, so the kubelet fails the pod before any container starts (gpu_stack §3.1)."""
+    """Fail a pod that asks for more than one share, as the kubelet does when the device plugin refuses it.
+
+    With `failRequestsGreaterThanOne` the pod fails before any container starts:
+    https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-sharing.html
+    """
     node = world.find(NODES, podlib.node(pod))
     if policy is None or node is None or podlib.phase(pod) != "Pending" or world.fault("two_shares_granted"):
         return
     wanted = (node["metadata"].get("annotations") or {}).get(DONE, "whole")
-    config = shares(_config(world, policy, wanted.removeprefix("shares:"))) if wanted.startswith("shares:") else None
-    asked = {name: amount for name, amount in requests(pod).items() if name in (GPU, SHARED) and amount > 1}
-    if config is not None and config.refuse_two and asked:
-        message = REFUSAL.format(next(iter(asked)))
+    config = parse_shares(_config(world, policy, wanted.removeprefix("shares:"))) if wanted.startswith("shares:") else None
+    requested = {name: amount for name, amount in requests(pod).items() if name in (GPU, SHARED) and amount > 1}
+    if config is not None and config.refuse_two and requested:
+        message = REFUSAL.format(next(iter(requested)))
         status = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": message, "startTime": world.stamp()}
         world.patch(PODS, pod, {"status": status}, status=True)
 
 
 @check("sharing")
 def hold(world: World, pod: Obj, node: str) -> Behaviour:
-    """What `workflows/stages/scripts/sharing_hold.sh` reports: shares lie on one GPU, anything else is a device of its own."""
-    found = world.find(NODES, node)
-    wanted = ((found or {}).get("metadata", {}).get("annotations") or {}).get(DONE, "whole")
+    """Report what `workflows/stages/scripts/sharing_hold.sh` reports: shares are on one GPU, other units are separate devices."""
+    node_object = world.find(NODES, node)
+    wanted = ((node_object or {}).get("metadata", {}).get("annotations") or {}).get(DONE, "whole")
     number = environment(pod).get("NVIDIA_VISIBLE_DEVICES", "0" if pod["metadata"]["name"].endswith("first") else "1")
     place = 0 if wanted.startswith("shares:") else int(number)
-    uuids = [sharing_claims.uuid(node, 0, place) if wanted.startswith("mig:") else sharing_claims.uuid(node, place)]
+    uuids = [gpu_shares.device_uuid(node, 0, place) if wanted.startswith("mig:") else gpu_shares.device_uuid(node, place)]
     if world.fault("pods_see_every_gpu"):
-        uuids = [sharing_claims.uuid(node, number) for number in range(visible_gpus(world, node))]
-    started = podstatus.started_at(pod)
-    begin = int(clock.parse(started) if started else world.now)
+        uuids = [gpu_shares.device_uuid(node, number) for number in range(visible_gpus(world, node))]
+    started = pod_status.started_at(pod)
+    begin = int(virtual_clock.parse_stamp(started) if started else world.now)
     report = {"node": node, "uuids": uuids, "begin": begin, "end": begin + int(HOLD_SECONDS)}
     return Exit(message=report, log="\n".join(uuids), seconds=HOLD_SECONDS)
 
 
-ROLES = (Sharing,)
+ROLES = (SharingController,)

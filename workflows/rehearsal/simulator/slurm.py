@@ -1,17 +1,42 @@
-"""Slurm on Kubernetes: Slinky's charts, and its operator with its workloads, node pods and status (gpu_stack §7.2)."""
+"""Slurm on Kubernetes: Slinky's charts and operator, the pods of a cluster, and the srun check (`steps/docs/facts/slurm.md`,
+Slinky).
+"""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import Any
 
-from workflows.rehearsal.simulator import pods, slurm_check
-from workflows.rehearsal.simulator.charts import ChartError, Release, chart
-from workflows.rehearsal.simulator.kinds import DEPLOYMENTS, NODES, PODS, SECRETS, STATEFUL_SETS, Kind, Obj, Ref, custom, ref
-from workflows.rehearsal.simulator.operands import runs
+from workflows.rehearsal.simulator import pod_objects
+from workflows.rehearsal.simulator.api_kinds import (
+    DEPLOYMENTS,
+    NODES,
+    PODS,
+    SECRETS,
+    STATEFUL_SETS,
+    Obj,
+    ObjectKind,
+    Ref,
+    custom,
+    ref,
+)
+from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, chart
+from workflows.rehearsal.simulator.operators import has_ready_pod
 from workflows.rehearsal.simulator.placement import admits
-from workflows.rehearsal.simulator.role import Changed
-from workflows.rehearsal.simulator.slurm_nodes import NAME, NODE_SETS, STATE, register, told
+from workflows.rehearsal.simulator.pod_programs import (
+    Behaviour,
+    BlockedStart,
+    Exit,
+    LongRunning,
+    check,
+    environment,
+    keep_log,
+    pack,
+)
+from workflows.rehearsal.simulator.pod_programs import pod_program as program
+from workflows.rehearsal.simulator.role import Changes
+from workflows.rehearsal.simulator.slurm_nodes import NAME, NODE_SETS, STATE, gres, node_conditions, register, slurmctld_answers
 from workflows.rehearsal.simulator.world import World
 
 CONTROLLERS, REST_APIS, LOGIN_SETS = (custom("slinky.slurm.net", kind) for kind in ("Controller", "RestApi", "LoginSet"))
@@ -24,22 +49,22 @@ HOSTNAME = "nodeset.slinky.slurm.net/pod-hostname"
 
 
 @chart("slurm-operator-crds")
-def crds(_world: World, release: Release) -> None:
-    """The kinds alone."""
+def crds(_world: World, release: ChartRelease) -> None:
+    """Install the operator's CRDs."""
     release.crds("slinky.slurm.net")
 
 
 @chart("slurm-operator")
-def operator(_world: World, release: Release) -> None:
-    """The operator and its admission webhook."""
+def operator(_world: World, release: ChartRelease) -> None:
+    """Install the operator and its admission webhook."""
     release.deployment("slurm-operator")
     release.deployment("slurm-operator-webhook")
 
 
 @chart("slurm")
-def cluster(world: World, release: Release) -> None:
-    """Resources of which the operator makes a cluster; its webhook must answer, or the API server refuses them."""
-    if world.served(NODE_SETS) and not runs(world, OPERATOR, "slurm-operator-webhook"):
+def cluster(world: World, release: ChartRelease) -> None:
+    """Install the resources of a cluster. Raises ChartError if the operator's webhook does not answer."""
+    if world.served(NODE_SETS) and not has_ready_pod(world, OPERATOR, "slurm-operator-webhook"):
         raise ChartError(
             'INSTALLATION FAILED: Internal error occurred: failed calling webhook "controller.slinky.slurm.net": '
             'no endpoints available for service "slurm-operator-webhook"'
@@ -70,22 +95,22 @@ def _nodeset(world: World, name: str, values: Obj) -> Obj:
 
 
 def _conf(values: Obj) -> dict[str, Any]:
-    found = values.get("extraConfMap") or {}
-    return dict(found)
+    conf = values.get("extraConfMap") or {}
+    return dict(conf)
 
 
 # ---- operator ------------------------------------------------------------------------------------------------------------------
 
 
 class Slinky:
-    """Plays slurm-operator and slurmctld: workloads, one slurmd on each node, what Slurm says of the nodes, status."""
+    """The role that plays slurm-operator and slurmctld: workloads, one slurmd per node, Slurm's node states, status."""
 
     name = "slinky"
     kinds = (CONTROLLERS, REST_APIS, LOGIN_SETS, NODE_SETS, STATEFUL_SETS, DEPLOYMENTS, PODS, NODES)
 
-    def reconcile(self, world: World, changed: Changed) -> None:
-        """Make what is missing, let new slurmds register, and look at the counts some seconds later."""
-        if not world.served(NODE_SETS) or not runs(world, OPERATOR, "slurm-operator"):
+    def reconcile(self, world: World, changed: Changes) -> None:
+        """Create what is missing, let new slurmds register, and count nodes some seconds later."""
+        if not world.served(NODE_SETS) or not has_ready_pod(world, OPERATOR, "slurm-operator"):
             return
         _parts(world)
         sets = list(world.objects(NODE_SETS))
@@ -93,11 +118,11 @@ class Slinky:
         names = [node["metadata"]["name"] for node in world.objects(NODES)] if every else [at.name for at in changed.refs(NODES)]
         for nodeset in sets:
             for name in names:
-                _slurmd(world, nodeset, name)
+                _ensure_slurmd(world, nodeset, name)
         looked = changed.everything or bool(changed.refs(STATEFUL_SETS))
-        told = [ref(pod) for pod in world.objects(PODS)] if looked else list(changed.refs(PODS))
-        told += [_place(nodeset, name) for nodeset in sets for name in names]
-        for at in dict.fromkeys(told):
+        candidates = [ref(pod) for pod in world.objects(PODS)] if looked else list(changed.refs(PODS))
+        candidates += [_place(nodeset, name) for nodeset in sets for name in names]
+        for at in dict.fromkeys(candidates):
             register(world, at)
         for nodeset in sets:
             at = ref(nodeset)
@@ -110,12 +135,12 @@ def _parts(world: World) -> None:
     for api in world.objects(REST_APIS):
         _workload(world, REST_APIS, api, DEPLOYMENTS, f"{api['metadata']['name']}-restapi", "slurmrestd")
     for login in world.objects(LOGIN_SETS):
-        made = _workload(world, LOGIN_SETS, login, DEPLOYMENTS, login["metadata"]["name"], "login")
-        count = (made.get("status") or {}).get("replicas", 0)
+        workload = _workload(world, LOGIN_SETS, login, DEPLOYMENTS, login["metadata"]["name"], "login")
+        count = (workload.get("status") or {}).get("replicas", 0)
         world.patch(LOGIN_SETS, login, {"status": {"replicas": count}}, status=True)
 
 
-def _workload(world: World, kind: Kind, owner: Obj, made: Kind, name: str, app: str) -> Obj:
+def _workload(world: World, kind: ObjectKind, owner: Obj, workload_kind: ObjectKind, name: str, app: str) -> Obj:
     labels = {NAME: app, INSTANCE: owner["metadata"]["name"]}
     spec: Obj = {
         "replicas": owner["spec"].get("replicas", 1),
@@ -123,11 +148,11 @@ def _workload(world: World, kind: Kind, owner: Obj, made: Kind, name: str, app: 
         "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": app, "image": f"simulated/{app}:26.05"}]}},
     }
     meta = {"name": name, "namespace": owner["metadata"]["namespace"], "labels": labels, "ownerReferences": [kind.owner(owner)]}
-    return world.ensure(made, {"metadata": meta, "spec": spec})
+    return world.ensure(workload_kind, {"metadata": meta, "spec": spec})
 
 
-def _slurmd(world: World, nodeset: Obj, node_name: str) -> None:
-    """One pod on each node that the set's selector takes and whose taints it tolerates (scaling mode DaemonSet)."""
+def _ensure_slurmd(world: World, nodeset: Obj, node_name: str) -> None:
+    """Create one pod on a node that the NodeSet selects and whose taints it tolerates (scaling mode DaemonSet)."""
     at, node = ref(nodeset), world.find(NODES, node_name)
     if node is None or not _wanted(nodeset, node):
         return
@@ -150,9 +175,9 @@ def _slurmd(world: World, nodeset: Obj, node_name: str) -> None:
 
 
 def _place(nodeset: Obj, node_name: str) -> Ref:
-    """Where the set's pod of a node is."""
+    """Return namespace and name of the NodeSet's pod on a node."""
     at = ref(nodeset)
-    return Ref(at.namespace, f"{at.name}-{pods.suffix(nodeset['metadata']['uid'], node_name)}")
+    return Ref(at.namespace, f"{at.name}-{pod_objects.suffix(nodeset['metadata']['uid'], node_name)}")
 
 
 def _wanted(nodeset: Obj, node: Obj) -> bool:
@@ -171,9 +196,9 @@ def _status(world: World, at: Ref) -> None:
     nodeset = world.find(NODE_SETS, at.name, at.namespace)
     if nodeset is None:
         return
-    own = [pod for pod in world.objects(PODS) if pods.owner_uid(pod) == nodeset["metadata"]["uid"]]
-    ready = sum(pods.ready(pod) for pod in own)
-    words = [{entry["type"].removeprefix(STATE) for entry in told(pod)} for pod in own]
+    own = [pod for pod in world.objects(PODS) if pod_objects.owner_uid(pod) == nodeset["metadata"]["uid"]]
+    ready = sum(pod_objects.ready(pod) for pod in own)
+    words = [{entry["type"].removeprefix(STATE) for entry in node_conditions(pod)} for pod in own]
     status = {
         "desired": sum(_wanted(nodeset, node) for node in world.objects(NODES)),
         "replicas": len(own),
@@ -190,7 +215,72 @@ def _status(world: World, at: Ref) -> None:
     world.patch(NODE_SETS, nodeset, {"status": status}, status=True)
 
 
-PROGRAMS = slurm_check
-"""What the cluster's pods do."""
-
 ROLES = (Slinky,)
+
+
+@program(NAME, "slurmctld")
+def slurmctld(world: World, _pod: Obj, _node: str) -> Behaviour:
+    """Play the controller's pod."""
+    if world.fault("slurmctld_crashes"):
+        return BlockedStart(reason="CrashLoopBackOff", message="back-off 5m0s restarting failed container=slurmctld")
+    return LongRunning()
+
+
+@program("app", "slurm-operator-webhook")
+def webhook_pod(world: World, _pod: Obj, _node: str) -> Behaviour:
+    """Play the admission webhook's pod."""
+    if world.fault("slurm_webhook_down"):
+        return BlockedStart(reason="CreateContainerConfigError", message='secret "slurm-operator-webhook-cert" not found')
+    return LongRunning()
+
+
+@program(NAME, "slurmd")
+def slurmd(world: World, _pod: Obj, node: str) -> Behaviour:
+    """Play a node's pod."""
+    if world.fault("slurmd_crashes", node):
+        return BlockedStart(
+            reason="CrashLoopBackOff", message="fatal: can't stat gres.conf file /dev/nvidia0: No such file or directory"
+        )
+    return LongRunning()
+
+
+@check("srun")
+def srun(world: World, pod: Obj, node: str) -> Behaviour:
+    """Report what `workflows/stages/scripts/srun.sh` reports."""
+    text, exits = _srun(world, pod["metadata"]["namespace"], int(environment(pod).get("GPUS", "0")))
+    message = {"node": node, "exits": exits, "packed": pack(text)}
+    return Exit(message=message, seconds=25, effect=functools.partial(keep_log, world, pod, text))
+
+
+def _srun(world: World, namespace: str, gpus: int) -> tuple[str, dict[str, int]]:
+    if not slurmctld_answers(world):
+        message = "slurm_load_partitions: Unable to contact slurm controller (connect failure)"
+        return f"@sinfo\n@reasons\n@hosts\n@gpus\n@errors\n{message}\n", {"sinfo": 1, "hosts": 0, "gpus": 0}
+    slurmds = [pod for pod in world.select(PODS, namespace, {NAME: "slurmd"}) if node_conditions(pod)]
+    idle = [pod for pod in slurmds if len(node_conditions(pod)) == 1 and node_conditions(pod)[0]["type"] == f"{STATE}Idle"]
+    refused = {pod_objects.node(pod) for pod in idle if world.fault("slurm_key_differs", pod_objects.node(pod))}
+    names = sorted(pod_objects.node(pod) for pod in idle)
+    hosts = [name for name in names if name not in refused]
+    seen = {name: world.host(name).gpus - bool(world.fault("slurm_job_misses_gpu", name)) for name in hosts if gpus}
+    errors = [f"srun: error: Task launch for 1.0 failed on node {name}: Invalid job credential" for name in sorted(refused)]
+    sections = {
+        "sinfo": _sinfo(world, slurmds),
+        "reasons": (
+            f"{node_conditions(pod)[0]['message']}|{pod_objects.node(pod)}"
+            for pod in slurmds
+            if node_conditions(pod)[0].get("message")
+        ),
+        "hosts": hosts,
+        "gpus": (f"{name} {count}" for name, count in seen.items()),
+        "errors": errors,
+    }
+    text = "".join(f"@{name}\n" + "".join(f"{line}\n" for line in lines) for name, lines in sections.items())
+    return text, {"sinfo": 0, "hosts": 1 if refused else 0, "gpus": 123 if refused and gpus else 0}
+
+
+def _sinfo(world: World, slurmds: list[Obj]) -> Iterator[str]:
+    """Yield one line per node; sinfo itself groups nodes of one state and Gres."""
+    for pod in slurmds:
+        words = {entry["type"].removeprefix(STATE) for entry in node_conditions(pod)}
+        state = "drained" if "Drain" in words else "down*" if "Down" in words else "idle"
+        yield f"{state}|{gres(world, pod)}(S:0-1)|{pod_objects.node(pod)}"

@@ -1,11 +1,11 @@
-"""Slurm's view of its nodes: which slurmds registered, in which states and with how many GPUs, as conditions of their pods."""
+"""Slurm's nodes: registered slurmds with their states and GPUs, as conditions of their pods."""
 
 from __future__ import annotations
 
 import functools
 
-from workflows.rehearsal.simulator import pods
-from workflows.rehearsal.simulator.kinds import NODES, PODS, STATEFUL_SETS, Obj, Ref, custom
+from workflows.rehearsal.simulator import pod_objects
+from workflows.rehearsal.simulator.api_kinds import NODES, PODS, STATEFUL_SETS, Obj, Ref, custom
 from workflows.rehearsal.simulator.world import World
 
 NODE_SETS = custom("slinky.slurm.net", "NodeSet")
@@ -14,59 +14,59 @@ STATE = "SlurmNodeState"
 LOWER = "gres/gpu count reported lower than configured ({seen} < {configured})"
 
 
-def answers(world: World) -> bool:
-    """Whether slurmctld answers."""
+def slurmctld_answers(world: World) -> bool:
+    """Return True if slurmctld answers."""
     return any(
-        (found.get("status") or {}).get("readyReplicas") and found["metadata"]["name"].endswith("-controller")
-        for found in world.objects(STATEFUL_SETS)
+        (stateful_set.get("status") or {}).get("readyReplicas") and stateful_set["metadata"]["name"].endswith("-controller")
+        for stateful_set in world.objects(STATEFUL_SETS)
     )
 
 
 def register(world: World, at: Ref) -> None:
-    """A ready slurmd registers after some seconds; what Slurm says of a known node changes at once."""
+    """Register a ready slurmd after some seconds; a changed state of a known node is written at once."""
     pod = world.find(PODS, at.name, at.namespace)
-    if pod is None or not is_slurmd(pod) or not pods.ready(pod) or not answers(world):
+    if pod is None or not is_slurmd(pod) or not pod_objects.ready(pod) or not slurmctld_answers(world):
         return
-    known = [entry["type"].removeprefix(STATE) for entry in told(pod)]
-    if known != list(_states(world, pod)[0]):
-        low, high = (0.0, 0.0) if known else (3.0, 15.0)
-        world.later(f"slinky/{at.namespace}/{at.name}/register", low, high, functools.partial(_tell, world, at))
+    states = [entry["type"].removeprefix(STATE) for entry in node_conditions(pod)]
+    if states != list(_states(world, pod)[0]):
+        low, high = (0.0, 0.0) if states else (3.0, 15.0)
+        world.later(f"slinky/{at.namespace}/{at.name}/register", low, high, functools.partial(_write_conditions, world, at))
 
 
 def is_slurmd(pod: Obj) -> bool:
-    """Whether a pod runs slurmd."""
+    """Return True if a pod runs slurmd."""
     return (pod["metadata"].get("labels") or {}).get(NAME) == "slurmd"
 
 
-def told(pod: Obj) -> list[Obj]:
-    """What Slurm says of the node, as conditions of its pod; empty until it registered."""
+def node_conditions(pod: Obj) -> list[Obj]:
+    """Return Slurm's states of the node as conditions of its pod; empty until it has registered."""
     return [entry for entry in pod.get("status", {}).get("conditions") or () if entry["type"].startswith(STATE)]
 
 
-def _tell(world: World, at: Ref) -> None:
-    """Slurm's states of the node as conditions of its pod, each with the node's reason (pkg/conditions of the operator)."""
+def _write_conditions(world: World, at: Ref) -> None:
+    """Write Slurm's node states as conditions of the pod, each with the node's reason, as slurm-operator does."""
     pod = world.find(PODS, at.name, at.namespace)
-    if pod is None or not pods.ready(pod):
+    if pod is None or not pod_objects.ready(pod):
         return
     states, reason = _states(world, pod)
-    known = {entry["type"]: entry for entry in told(pod)}
+    present = {entry["type"]: entry for entry in node_conditions(pod)}
     others = [entry for entry in pod["status"]["conditions"] if not entry["type"].startswith(STATE)]
-    made = [
+    own = [
         {"type": STATE + state, "status": "True", "message": reason}
-        | {"lastTransitionTime": known.get(STATE + state, {}).get("lastTransitionTime") or world.stamp()}
+        | {"lastTransitionTime": present.get(STATE + state, {}).get("lastTransitionTime") or world.stamp()}
         for state in states
     ]
-    world.patch_soon(PODS, pod, {"status": {"conditions": [*others, *made]}}, status=True)
+    world.patch_soon(PODS, pod, {"status": {"conditions": [*others, *own]}}, status=True)
 
 
 def _states(world: World, pod: Obj) -> tuple[tuple[str, ...], str]:
-    node, configured = pods.node(pod), _gpus(world, pod)
+    node, configured = pod_objects.node(pod), _gpus(world, pod)
     if world.fault("slurm_gres_lower_than_configured", node) and configured:
         return ("Idle", "Drain", "InvalidReg"), LOWER.format(seen=configured - 1, configured=configured)
     if world.fault("slurm_nodes_drained", node):
         return ("Idle", "Drain"), "Low RealMemory (reported:257000 < 100.00% of configured:2063830)"
-    found = world.find(NODES, node)
-    if found is not None and found["spec"].get("unschedulable"):
+    node_object = world.find(NODES, node)
+    if node_object is not None and node_object["spec"].get("unschedulable"):
         return ("Idle", "Drain"), f"slurm-operator: node ({node}) was cordoned"
     if world.fault("slurm_nodes_down", node):
         return ("Down", "NotResponding"), "Not responding"
@@ -79,7 +79,7 @@ def _gpus(world: World, pod: Obj) -> int:
 
 
 def gres(world: World, pod: Obj) -> str:
-    """The Gres that the pod's NodeSet promises: `gpu:h200:8`."""
+    """Return the Gres that the pod's NodeSet promises: `gpu:h200:8`."""
     owner = next((entry["name"] for entry in pod["metadata"].get("ownerReferences") or () if entry["kind"] == "NodeSet"), "")
     nodeset = world.find(NODE_SETS, owner, pod["metadata"]["namespace"])
     pairs = (pair.partition("=") for pair in (nodeset["spec"].get("extraConf") or "").split()) if nodeset else ()

@@ -1,4 +1,4 @@
-"""Validation: what NCCL and DCGM report on simulated machines, in the tools' own formats; the MPI operator is beside it."""
+"""Validation: reports of NCCL and DCGM on simulated machines, in the formats of these tools."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from collections.abc import Iterator
 
 import msgspec
 
-from workflows.rehearsal.simulator import pods, validation_nccl
-from workflows.rehearsal.simulator.kinds import Obj
-from workflows.rehearsal.simulator.programs import Behaviour, Exit, Run, check
-from workflows.rehearsal.simulator.reports import environment, keep_log, packed
+from workflows.rehearsal.simulator import pod_objects, validation_nccl
+from workflows.rehearsal.simulator.api_kinds import Obj
+from workflows.rehearsal.simulator.pod_programs import Behaviour, Exit, LongRunning, check, environment, keep_log, pack
 from workflows.rehearsal.simulator.validation_mpi import JOB_NAME, ROLE, MpiOperator, workers
-from workflows.rehearsal.simulator.validation_nccl import Shape
+from workflows.rehearsal.simulator.validation_nccl import Communicator
 from workflows.rehearsal.simulator.world import World
 
 RUN_SECONDS = 45.0
-"""One run of nccl-tests over these sizes, with its start."""
+"""Seconds of one run of nccl-tests over these sizes, with its start."""
 
 SLOW_LARGE, DEGRADED = 0.81, 0.47
-"""Shares of a machine's bandwidth: with bad large messages, and with half of its NVLinks gone."""
+"""Share of a machine's bandwidth with bad large messages; `DEGRADED` is the share with half of the NVLinks gone."""
 
 WITHOUT_GDR = 0.92
-"""Share of the fabric's bandwidth left here without GPUDirect RDMA: above the example's floor, so that only the log tells."""
+"""Share of the fabric's bandwidth without GPUDirect RDMA: above the example's floor, so that only the log shows it."""
 
 
 # ---- NCCL inside a node --------------------------------------------------------------------------------------------------------
@@ -30,8 +29,8 @@ WITHOUT_GDR = 0.92
 
 @check("nccl-intra")
 def nccl_intra(world: World, pod: Obj, node: str) -> Behaviour:
-    """What `workflows/stages/scripts/nccl_intra.sh` reports."""
-    first, last, runs = validation_nccl.told(environment(pod))
+    """Report what `workflows/stages/scripts/nccl_intra.sh` reports."""
+    first, last, runs = validation_nccl.check_settings(environment(pod))
     host = str(pod["spec"].get("hostname") or pod["metadata"]["name"])
     if world.fault("nvswitch_not_initialised", node):
         text, code = (
@@ -41,16 +40,16 @@ def nccl_intra(world: World, pod: Obj, node: str) -> Behaviour:
     else:
         shape = _machine(world, node, host)
         lines = (line for run in range(runs) for line in validation_nccl.table(shape, first, last, _jitter(world, node, run)))
-        text, code = validation_nccl.text(lines), 0
-    message = {"node": node, "exits": [code] * runs, "packed": packed(text)}
+        text, code = validation_nccl.join_lines(lines), 0
+    message = {"node": node, "exits": [code] * runs, "packed": pack(text)}
     return Exit(message=message, log=text, seconds=RUN_SECONDS * runs)
 
 
-def _machine(world: World, node: str, host: str) -> Shape:
+def _machine(world: World, node: str, host: str) -> Communicator:
     hardware, gpus = world.hardware(node), world.host(node).gpus
     full = validation_nccl.within(hardware)
     seen = gpus - bool(world.fault("nccl_gpu_missing", node))
-    return Shape(
+    return Communicator(
         hosts=(host,),
         gpus=seen,
         busbw=full * (DEGRADED if world.fault("nvlink_degraded", node) else 1),
@@ -68,45 +67,49 @@ def _jitter(world: World, name: str, run: int) -> float:
 
 @check("nccl-inter")
 def nccl_inter(world: World, pod: Obj, node: str) -> Behaviour:
-    """A worker waits for the launcher's processes; the launcher reports what `scripts/nccl_inter.sh` does."""
+    """Play an MPI worker, which waits for the launcher, or the launcher, which reports what `scripts/nccl_inter.sh` reports."""
     labels = pod["metadata"]["labels"]
     if labels.get(ROLE) == "worker":
-        return Run()
+        return LongRunning()
     own = workers(world, pod["metadata"]["namespace"], labels[JOB_NAME])
-    _, _, runs = validation_nccl.told(environment(pod))
+    _, _, runs = validation_nccl.check_settings(environment(pod))
     text, code = _together(world, pod, own, runs)
     message = {"node": node, "exits": [code] * runs}
     return Exit(message=message, seconds=RUN_SECONDS * runs, effect=functools.partial(keep_log, world, pod, text))
 
 
 def _together(world: World, pod: Obj, own: list[Obj], runs: int) -> tuple[str, int]:
-    first, last, _ = validation_nccl.told(environment(pod))
-    nodes = [pods.node(worker) for worker in own]
-    lost = next((worker for worker in own if world.fault("ib_retry_exceeded", pods.node(worker))), None)
+    first, last, _ = validation_nccl.check_settings(environment(pod))
+    nodes = [pod_objects.node(worker) for worker in own]
+    lost = next((worker for worker in own if world.fault("ib_retry_exceeded", pod_objects.node(worker))), None)
     shape, network, gdr = _fabric(world, [worker["metadata"]["name"] for worker in own], nodes, int(environment(pod)["PER_NODE"]))
     missing = bool(world.fault("nccl_adapter_missing"))
     adapters = [f"mlx5_{number}" for number in range(world.hardware(nodes[0]).nics - missing)]
-    said = list(validation_nccl.info(shape, adapters, network=network, gdr=gdr))
+    lines = list(validation_nccl.debug_info(shape, adapters, network=network, gdr=gdr))
     if lost is not None:
-        return validation_nccl.text([*said, *_retry_exceeded(lost["metadata"]["name"])]), 3
+        return validation_nccl.join_lines([*lines, *_retry_exceeded(lost["metadata"]["name"])]), 3
     tables = (line for run in range(runs) for line in validation_nccl.table(shape, first, last, _jitter(world, "fabric", run)))
-    return validation_nccl.text([*said, *tables]), 0
+    return validation_nccl.join_lines([*lines, *tables]), 0
 
 
-def _fabric(world: World, hosts: list[str], nodes: list[str], gpus: int) -> tuple[Shape, str, bool]:
-    """The communicator over all workers, the network it uses, and whether with GPUDirect RDMA."""
+def _fabric(world: World, hosts: list[str], nodes: list[str], gpus: int) -> tuple[Communicator, str, bool]:
+    """Return the communicator over all workers, the network it uses, and True for GPUDirect RDMA."""
     hardware = world.hardware(nodes[0])
     busbw = min(validation_nccl.between(hardware), validation_nccl.within(hardware))
     product, gdr, network = hardware.product, True, "IB"
     if world.fault("nccl_one_host"):
-        return Shape(hosts=tuple(hosts[:1]), gpus=gpus, busbw=validation_nccl.within(hardware), product=product), network, gdr
+        return (
+            Communicator(hosts=tuple(hosts[:1]), gpus=gpus, busbw=validation_nccl.within(hardware), product=product),
+            network,
+            gdr,
+        )
     if world.fault("nccl_socket_fallback"):
         busbw, network, gdr = validation_nccl.SOCKET, "Socket", False
     if world.fault("nccl_gdr_disabled"):
         busbw, gdr = busbw * WITHOUT_GDR, False
     slow = busbw * SLOW_LARGE if world.fault("fabric_congested") else 0.0
     wrong = 96 if world.fault("nccl_wrong_data") else 0
-    return Shape(hosts=tuple(hosts), gpus=gpus, busbw=busbw, product=product, slow_at=slow, wrong=wrong), network, gdr
+    return Communicator(hosts=tuple(hosts), gpus=gpus, busbw=busbw, product=product, slow_at=slow, wrong=wrong), network, gdr
 
 
 def _retry_exceeded(host: str) -> Iterator[str]:
@@ -132,17 +135,17 @@ _TESTS = (
     ("Stress", "memtest", 4),
     ("Stress", "pulse_test", 4),
 )
-"""Category, test, and the level from which it runs (gpu_stack §8.5)."""
+"""Category, test, and the first level that runs it (`steps/docs/facts/acceptance.md`, DCGM diag)."""
 
 
 @check("dcgm")
 def dcgm(world: World, pod: Obj, node: str) -> Behaviour:
-    """What `workflows/stages/scripts/dcgm.sh` reports."""
+    """Report what `workflows/stages/scripts/dcgm.sh` reports."""
     level = int(environment(pod).get("LEVEL", "1"))
     tests = [(category, _test(world, node, category, name)) for category, name, least in _TESTS if level >= least]
     categories = [
-        {"category": category, "tests": [test for known, test in tests if known == category]}
-        for category in dict.fromkeys(known for known, _ in tests)
+        {"category": category, "tests": [test for group, test in tests if group == category]}
+        for category in dict.fromkeys(group for group, _ in tests)
     ]
     document = {
         "DCGM Diagnostic": {"test_categories": categories},
@@ -150,7 +153,7 @@ def dcgm(world: World, pod: Obj, node: str) -> Behaviour:
     }
     text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
     failed = any(test["test_summary"]["status"] == "Fail" for _, test in tests)
-    message = {"node": node, "exits": [226 if failed else 0], "packed": packed(text)}
+    message = {"node": node, "exits": [226 if failed else 0], "packed": pack(text)}
     seconds = {1: 10.0, 2: 120.0, 3: 900.0}.get(level, 3600.0)
     return Exit(message=message, log=text, seconds=seconds)
 
@@ -161,8 +164,8 @@ def _test(world: World, node: str, category: str, name: str) -> Obj:
         status = "Skip"
     results: list[Obj] = [{"entity_group": "GPU", "entity_group_id": 1, "entity_id": gpu, "status": status} for gpu in range(gpus)]
     if name == "memory" and world.fault("dcgm_memory_fault", node):
-        said = "GPU 5 had uncorrectable memory errors (ECC, double bit): row remapping failed"
-        warning = {"warning": said, "error_id": 20, "error_category": 2, "error_severity": 4}
+        message_text = "GPU 5 had uncorrectable memory errors (ECC, double bit): row remapping failed"
+        warning = {"warning": message_text, "error_id": 20, "error_category": 2, "error_severity": 4}
         results[min(5, gpus - 1)] |= {"status": "Fail", "warnings": [warning]}
         status = "Fail"
     return {"name": name, "results": results, "test_summary": {"status": status}}

@@ -1,15 +1,15 @@
-"""The MPI operator: what its manifest brings, and how it runs MPIJobs: all workers first, then the launcher (gpu_stack §8.4)."""
+"""The MPI operator: its manifest, and MPIJobs: all workers first, then the launcher (https://github.com/kubeflow/mpi-operator)."""
 
 from __future__ import annotations
 
 import functools
 
-from workflows.rehearsal.simulator import pods
-from workflows.rehearsal.simulator.kinds import CRDS, DEPLOYMENTS, JOBS, NAMESPACES, PODS, Obj, Ref, custom, definitions, ref
-from workflows.rehearsal.simulator.operands import runs
-from workflows.rehearsal.simulator.programs import Behaviour, Exit
-from workflows.rehearsal.simulator.programs import pods as program
-from workflows.rehearsal.simulator.role import Changed
+from workflows.rehearsal.simulator import pod_objects
+from workflows.rehearsal.simulator.api_kinds import CRDS, DEPLOYMENTS, JOBS, NAMESPACES, PODS, Obj, Ref, custom, definitions, ref
+from workflows.rehearsal.simulator.operators import has_ready_pod
+from workflows.rehearsal.simulator.pod_programs import Behaviour, Exit
+from workflows.rehearsal.simulator.pod_programs import pod_program as program
+from workflows.rehearsal.simulator.role import Changes
 from workflows.rehearsal.simulator.world import World
 
 MPI_JOBS = custom("kubeflow.org", "MPIJob")
@@ -20,16 +20,16 @@ INDEX = "training.kubeflow.org/replica-index"
 
 @program("bringup/install", OPERATOR)
 def install(world: World, pod: Obj, _node: str) -> Behaviour:
-    """`kubectl apply -f URL`: fails as kubectl does where the manifest cannot be fetched."""
+    """Play `kubectl apply -f URL`, which fails as kubectl does if the manifest cannot be fetched."""
     url = next((argument for argument in pod["spec"]["containers"][0].get("args") or () if "://" in argument), "")
     if world.fault("mpi_manifest_unreachable"):
-        said = f'error: unable to read URL "{url}": dial tcp: lookup raw.githubusercontent.com on 10.43.0.10:53: no such host'
-        return Exit(code=1, log=f"{said}\n", message=said)
+        message = f'error: unable to read URL "{url}": dial tcp: lookup raw.githubusercontent.com on 10.43.0.10:53: no such host'
+        return Exit(code=1, log=f"{message}\n", message=message)
     return Exit(log="customresourcedefinition serverside-applied\n", effect=functools.partial(_apply, world, url))
 
 
 def _apply(world: World, url: str) -> None:
-    """Namespace, CRD and Deployment; the tag's manifest pins the image of its release."""
+    """Create namespace, CRD and Deployment; the tag's manifest pins the image of its release."""
     tag = url.partition("/mpi-operator/")[2].partition("/")[0].removeprefix("v")
     image = "master" if world.fault("mpi_operator_floating_image") else tag
     for definition in definitions("kubeflow.org"):
@@ -46,28 +46,28 @@ def _apply(world: World, url: str) -> None:
 
 
 class MpiOperator:
-    """Plays mpi-operator; pods are bound by whatever scheduler their template names."""
+    """The role that plays mpi-operator. Pods are bound by the scheduler that their template names."""
 
     name = "mpi_operator"
     kinds = (MPI_JOBS, JOBS, PODS, DEPLOYMENTS)
 
-    def reconcile(self, world: World, changed: Changed) -> None:
-        """Take each unfinished MPIJob one step on."""
+    def reconcile(self, world: World, changed: Changes) -> None:
+        """Take each unfinished MPIJob one step further."""
         looked = changed.everything or any(changed.refs(kind) for kind in self.kinds)
-        if not looked or not world.served(MPI_JOBS) or not runs(world, NAMESPACE, OPERATOR):
+        if not looked or not world.served(MPI_JOBS) or not has_ready_pod(world, NAMESPACE, OPERATOR):
             return
         for job in world.objects(MPI_JOBS):
-            if "deletionTimestamp" not in job["metadata"] and not _over(job):
+            if "deletionTimestamp" not in job["metadata"] and not _is_finished(job):
                 _step(world, job)
 
 
 def workers(world: World, namespace: str, job: str) -> list[Obj]:
-    """The workers of an MPIJob by index."""
-    found = world.select(PODS, namespace, {JOB_NAME: job, ROLE: "worker"})
-    return sorted(found, key=lambda pod: int(pod["metadata"]["labels"][INDEX]))
+    """Return the workers of an MPIJob by index."""
+    pods = world.select(PODS, namespace, {JOB_NAME: job, ROLE: "worker"})
+    return sorted(pods, key=lambda pod: int(pod["metadata"]["labels"][INDEX]))
 
 
-def _over(job: Obj) -> bool:
+def _is_finished(job: Obj) -> bool:
     return any(entry["type"] in ("Succeeded", "Failed") and entry["status"] == "True" for entry in _conditions(job))
 
 
@@ -82,12 +82,12 @@ def _step(world: World, job: Obj) -> None:
     for index in range(wanted):
         _worker(world, job, index)
     own = workers(world, at.namespace, at.name)
-    ready = len(own) == wanted and all(pods.ready(pod) for pod in own)
+    ready = len(own) == wanted and all(pod_objects.ready(pod) for pod in own)
     launcher = world.find(JOBS, f"{at.name}-launcher", at.namespace)
     if launcher is None and (ready or job["spec"].get("launcherCreationPolicy") != "WaitForWorkersReady"):
         _launcher(world, job)
-    conditions = _told(world, job, launcher, running=ready and launcher is not None)
-    active = sum(pods.phase(pod) == "Running" for pod in own)
+    conditions = _operator_conditions(world, job, launcher, running=ready and launcher is not None)
+    active = sum(pod_objects.phase(pod) == "Running" for pod in own)
     world.patch(
         MPI_JOBS, job, {"status": {"conditions": conditions, "replicaStatuses": {"Worker": {"active": active}}}}, status=True
     )
@@ -103,7 +103,7 @@ def _worker(world: World, job: Obj, index: int) -> None:
         return
     replica = job["spec"]["mpiReplicaSpecs"]["Worker"]
     labels = {JOB_NAME: at.name, ROLE: "worker", INDEX: str(index)}
-    pod = pods.from_template(replica["template"], name, MPI_JOBS, job, labels=labels)
+    pod = pod_objects.from_template(replica["template"], name, MPI_JOBS, job, labels=labels)
     pod["spec"] |= {"hostname": name, "restartPolicy": replica.get("restartPolicy", "Never")}
     world.create_soon(PODS, pod)
 
@@ -128,15 +128,15 @@ def _launcher(world: World, job: Obj) -> None:
 
 
 def _ended(job: Obj) -> str:
-    """`Complete`, `Failed`, or empty."""
+    """Return `Complete`, `Failed`, or an empty string."""
     conditions = job.get("status", {}).get("conditions") or ()
     return next(
         (entry["type"] for entry in conditions if entry["type"] in ("Complete", "Failed") and entry["status"] == "True"), ""
     )
 
 
-def _told(world: World, job: Obj, launcher: Obj | None, *, running: bool) -> list[Obj]:
-    """The MPIJob's conditions in its operator's words."""
+def _operator_conditions(world: World, job: Obj, launcher: Obj | None, *, running: bool) -> list[Obj]:
+    """Return the MPIJob's conditions in the operator's words."""
     at = f"{job['metadata']['namespace']}/{job['metadata']['name']}"
     kinds = [("Created", "MPIJobCreated", f"MPIJob {at} is created.")]
     if running:
@@ -146,7 +146,7 @@ def _told(world: World, job: Obj, launcher: Obj | None, *, running: bool) -> lis
             kinds.append(("Succeeded", "MPIJobSucceeded", f"MPIJob {at} successfully completed."))
         case "Failed":
             kinds.append(("Failed", "MPIJobFailed", "Job has reached the specified backoff limit"))
-    found = job
+    holder = job
     for kind, reason, message in kinds:
-        found = {"status": {"conditions": world.condition(found, kind, "True", reason, message)}}
-    return _conditions(found)
+        holder = {"status": {"conditions": world.condition(holder, kind, "True", reason, message)}}
+    return _conditions(holder)

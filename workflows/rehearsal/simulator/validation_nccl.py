@@ -1,4 +1,8 @@
-"""What nccl-tests and NCCL print, in their own words and with figures of real machines (gpu_stack §8.1–8.3): pure functions."""
+"""Output of nccl-tests and NCCL in their own formats, with figures of real machines: pure functions.
+
+Formats: https://github.com/NVIDIA/nccl-tests and https://github.com/NVIDIA/nccl. Figures: `steps/docs/facts/acceptance.md`,
+expected bus bandwidth.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from workflows.rehearsal.simulator.fleet import Hardware
+from workflows.rehearsal.simulator.simulated_fleet import HardwareProfile
 
 INTRA = {
     "NVIDIA-A100-SXM4-80GB": 236.0,
@@ -15,24 +19,26 @@ INTRA = {
     "NVIDIA-B200": 739.0,
     "NVIDIA-L40S": 24.0,
 }
-"""Bus bandwidth in GB/s of eight GPUs of one machine at 8 GiB (gpu_stack §8.2 and recorded runs)."""
+"""Bus bandwidth in GB/s of the eight GPUs of one machine at 8 GiB, by product."""
 
 SHARE = 0.965
-"""Part of all ports' line rate that a large all-reduce between nodes reaches: 386 of 400 GB/s (gpu_stack §8.2, 64 × H100)."""
+"""Share of all ports' line rate that a large all-reduce between nodes reaches: 386 of 400 GB/s with 64 × H100
+(https://github.com/coreweave/nccl-tests).
+"""
 
 SOCKET = 4.1
-"""GB/s over TCP (gpu_stack §8.2)."""
+"""Bus bandwidth in GB/s over TCP."""
 
 RAMP = 0.11
-"""How much of the bandwidth is missing at 1 GiB; it halves with every doubling of the size."""
+"""Share of the bandwidth that is missing at 1 GiB; it halves with every doubling of the size."""
 
 NCCL = "2.26.2+cuda12.8"
 
 
-class Shape(Struct, frozen=True, kw_only=True):
-    """A communicator: its hosts by name, GPUs on each, and the bus bandwidth in GB/s that it reaches at large sizes.
+class Communicator(Struct, frozen=True, kw_only=True):
+    """An NCCL communicator: hosts by name, GPUs on each, and the bus bandwidth in GB/s that it reaches at large sizes.
 
-    `slow_at` gives the largest size its own bandwidth; `wrong` counts wrong elements at the largest size.
+    `slow_at` overrides the bandwidth of the largest size; `wrong` counts wrong elements at the largest size.
     """
 
     hosts: tuple[str, ...]
@@ -44,28 +50,28 @@ class Shape(Struct, frozen=True, kw_only=True):
 
     @property
     def ranks(self) -> int:
-        """Size of the communicator."""
+        """The size of the communicator."""
         return len(self.hosts) * self.gpus
 
 
-def within(hardware: Hardware) -> float:
-    """Bus bandwidth inside a machine."""
+def within(hardware: HardwareProfile) -> float:
+    """Return the bus bandwidth inside a machine in GB/s."""
     return INTRA.get(hardware.product, 200.0)
 
 
-def between(hardware: Hardware) -> float:
-    """Bus bandwidth between machines over their fabric ports."""
+def between(hardware: HardwareProfile) -> float:
+    """Return the bus bandwidth between machines over their fabric ports in GB/s."""
     return SHARE * hardware.nics * hardware.nic_gbit / 8
 
 
 def size_of(text: str) -> int:
-    """`8G` in bytes."""
+    """Convert a size such as `8G` to bytes."""
     factor = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 1)
     return int(text.rstrip("KMG")) * factor
 
 
-def table(shape: Shape, first: str, last: str, jitter: float) -> Iterator[str]:
-    """One run of all_reduce_perf; `jitter` in [-1, 1] moves its figures by up to one percent."""
+def table(shape: Communicator, first: str, last: str, jitter: float) -> Iterator[str]:
+    """Yield the output of one run of all_reduce_perf; `jitter` in [-1, 1] moves its figures by up to one percent."""
     low, high = size_of(first), size_of(last)
     yield "# nccl-tests version 2.17.8 nccl-headers=22602 nccl-library=22602"
     yield "# Collective test starting: all_reduce_perf"
@@ -87,7 +93,7 @@ def table(shape: Shape, first: str, last: str, jitter: float) -> Iterator[str]:
     yield "# Collective test concluded: all_reduce_perf"
 
 
-def _devices(shape: Shape) -> Iterator[str]:
+def _devices(shape: Communicator) -> Iterator[str]:
     name = shape.product.replace("-", " ")
     for rank in range(shape.ranks):
         host, device = shape.hosts[rank // shape.gpus], rank % shape.gpus
@@ -95,32 +101,33 @@ def _devices(shape: Shape) -> Iterator[str]:
         yield f"#  Rank {rank:2d} Group  0 Pid {4000 + device:6d} on {host:>10} device {device:2d} [{bus}] {name}"
 
 
-def _rows(shape: Shape, low: int, high: int, jitter: float) -> Iterator[tuple[int, float, float, int]]:
+def _rows(shape: Communicator, low: int, high: int, jitter: float) -> Iterator[tuple[int, float, float, int]]:
     size = low
     while size <= high:
         reached = shape.busbw * (1 - RAMP * (1 << 30) / size / 2) * (1 + jitter / 100)
+        # Only the last row may be slow: the average over all sizes then hides it.
         if size * 2 > high and shape.slow_at:
             reached = shape.slow_at
         yield size, reached, reached * 0.998, shape.wrong if size * 2 > high else 0
         size *= 2
 
 
-def _side(shape: Shape, size: int, busbw: float, wrong: int) -> str:
-    """Time in µs, algorithm and bus bandwidth, and wrong elements; the ratio of the bandwidths is 2 (n - 1) / n."""
+def _side(shape: Communicator, size: int, busbw: float, wrong: int) -> str:
+    """Return time in µs, algorithm and bus bandwidth, and wrong elements; the ratio of the bandwidths is 2 (n - 1) / n."""
     algbw = busbw * shape.ranks / (2 * (shape.ranks - 1)) if shape.ranks > 1 else busbw
     return f"{_short(size / algbw / 1000, 9)}{algbw:8.2f}{busbw:8.2f}{wrong:8d}"
 
 
 def _short(value: float, width: int) -> str:
-    """As nccl-tests print numbers: as many decimals as fit into seven places."""
+    """Format a number as nccl-tests does: with as many decimals as fit into seven places."""
     return next(text for digits in (2, 1, 0) if len(text := f"{value:.{digits}f}") <= 7 or digits == 0).rjust(width)
 
 
 # ---- NCCL_DEBUG=INFO -----------------------------------------------------------------------------------------------------------
 
 
-def info(shape: Shape, adapters: Sequence[str], *, network: str, gdr: bool) -> Iterator[str]:
-    """What each rank says of its network, and the channels between neighbouring hosts (NCCL 2.26 to 2.30)."""
+def debug_info(shape: Communicator, adapters: Sequence[str], *, network: str, gdr: bool) -> Iterator[str]:
+    """Yield NCCL's debug lines about each rank's network and the channels between neighbouring hosts (NCCL 2.26 to 2.30)."""
     ports = " ".join(f"[{number}]{name}:1/IB" for number, name in enumerate(adapters))
     for rank in range(shape.ranks):
         device = rank % shape.gpus
@@ -138,8 +145,8 @@ def info(shape: Shape, adapters: Sequence[str], *, network: str, gdr: bool) -> I
         yield from (f"{head} {line}" for line in _channels(shape, rank, network, gdr))
 
 
-def _channels(shape: Shape, rank: int, network: str, gdr: bool) -> Iterator[str]:
-    """Two channels to the same device of the next host, and the end of the set-up."""
+def _channels(shape: Communicator, rank: int, network: str, gdr: bool) -> Iterator[str]:
+    """Yield two channels to the same device of the next host, and the end of the set-up."""
     device, peer = rank % shape.gpus, (rank + shape.gpus) % max(shape.ranks, 1)
     suffix = "/GDRDMA" if gdr and network == "IB" else ""
     for channel in (device, device + shape.gpus) if len(shape.hosts) > 1 else ():
@@ -149,11 +156,11 @@ def _channels(shape: Shape, rank: int, network: str, gdr: bool) -> Iterator[str]
     yield f"{comm} localRank {device} MNNVL 0 - Init COMPLETE"
 
 
-def text(lines: Iterable[str]) -> str:
-    """Lines as a tool prints them."""
+def join_lines(lines: Iterable[str]) -> str:
+    """Join lines as a tool prints them."""
     return "".join(f"{line}\n" for line in lines)
 
 
-def told(environment: Mapping[str, str]) -> tuple[str, str, int]:
-    """First and last size, and the number of runs, as the check's script is told."""
+def check_settings(environment: Mapping[str, str]) -> tuple[str, str, int]:
+    """Return first size, last size and number of runs from the environment of the check's script."""
     return environment.get("FIRST", "1G"), environment.get("LAST", "8G"), int(environment.get("RUNS", "3"))

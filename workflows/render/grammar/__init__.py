@@ -1,6 +1,6 @@
-"""The grammar layer: what a manifest may use so that Argo and the embedded engine do the same with it."""
+"""Linter for the portable subset of Argo Workflows: what it accepts, Argo and the local engine execute in the same way."""
 
-from workflows.render.grammar.findings import Finding, refused
+from workflows.render.grammar.findings import LintFinding, refused
 from workflows.render.grammar.lint import lint
 
-__all__ = ["Finding", "lint", "refused"]
+__all__ = ["LintFinding", "lint", "refused"]

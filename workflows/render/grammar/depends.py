@@ -1,4 +1,4 @@
-"""The language of `depends`: task results with `&&`, `||`, `!` and parentheses; a bare name is "succeeded, skipped or daemoned"."""
+"""Parser for `depends`: task results with `&&`, `||`, `!` and parentheses; a bare name means "succeeded, skipped or daemoned"."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TOKEN = re.compile(r"\s*(?:(?P<name>[A-Za-z0-9][-A-Za-z0-9]*(?:\.[A-Za-z]+)?)|(
 
 
 class DependsError(ValueError):
-    """The text is no `depends` expression."""
+    """The text is not a valid `depends` expression."""
 
 
 Results = Mapping[str, frozenset[str]]
@@ -22,23 +22,23 @@ Test = Callable[[Results], bool]
 
 @dataclass(frozen=True, slots=True)
 class Depends:
-    """A read expression: the tasks it names, in order, and the test over their results."""
+    """A parsed expression: the tasks that it names, in order, and the test over their results."""
 
     tasks: tuple[str, ...]
     holds: Test
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    at = 0
+    tokens: list[tuple[str, str]] = []
+    position = 0
     end = len(text.rstrip())
-    while at < end:
-        match = _TOKEN.match(text, at)
+    while position < end:
+        match = _TOKEN.match(text, position)
         if match is None:
-            raise DependsError(f"unexpected '{text[at:].strip()[:10]}' at position {at + 1}")
-        found.append(("name", match["name"]) if match["name"] else ("symbol", match["symbol"]))
-        at = match.end()
-    return found
+            raise DependsError(f"unexpected '{text[position:].strip()[:10]}' at position {position + 1}")
+        tokens.append(("name", match["name"]) if match["name"] else ("symbol", match["symbol"]))
+        position = match.end()
+    return tokens
 
 
 class _Reader:
@@ -88,13 +88,13 @@ class _Reader:
             raise DependsError(f"task result '{result}' for task '{task}' is invalid (one of {', '.join(RESULTS)})")
         if task not in self.tasks:
             self.tasks.append(task)
-        wanted = frozenset({result} if result else BARE)
-        return lambda results: bool(results[task] & wanted)
+        accepted = frozenset({result} if result else BARE)
+        return lambda results: bool(results[task] & accepted)
 
 
 @lru_cache(maxsize=4096)
 def read(text: str) -> Depends:
-    """Read one expression; DependsError with a sentence when it does not parse."""
+    """Parse one expression. Raises DependsError."""
     reader = _Reader(text)
     test = reader.disjunction()
     if reader.at < len(reader.found):
@@ -103,6 +103,9 @@ def read(text: str) -> Depends:
 
 
 def classic(dependencies: Mapping[str, frozenset[str]]) -> Depends:
-    """The old `dependencies` list: task -> further results that its `continueOn` lets pass; all must hold."""
-    wanted = {task: frozenset(BARE) | further for task, further in dependencies.items()}
-    return Depends(tuple(wanted), lambda results: all(bool(results[task] & any_of) for task, any_of in wanted.items()))
+    """Return the meaning of a `dependencies` list; all its tasks must succeed.
+
+    `dependencies` maps each task to further results that its `continueOn` also accepts.
+    """
+    accepted = {task: frozenset(BARE) | accepted_too for task, accepted_too in dependencies.items()}
+    return Depends(tuple(accepted), lambda results: all(bool(results[task] & any_of) for task, any_of in accepted.items()))

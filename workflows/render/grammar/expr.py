@@ -1,15 +1,27 @@
-"""Reader of the executed subset of expr-lang (`{{= ... }}`, retry and hook expressions); the rest is an ExprSyntaxError."""
+"""Parser for the supported subset of expr-lang, which `{{= ... }}`, retry and hook expressions use."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from workflows.render.grammar.expr_nodes import Array, Binary, Call, Choice, Closure, Literal, Member, Name, Node, Unary, dotted
+from workflows.render.grammar.expr_nodes import (
+    Array,
+    Binary,
+    Closure,
+    Conditional,
+    ExprNode,
+    FunctionCall,
+    Identifier,
+    Literal,
+    MemberAccess,
+    Unary,
+    dotted,
+)
 
 
 class ExprSyntaxError(ValueError):
-    """The text is no expression of the subset."""
+    """The text is not an expression of the supported subset."""
 
 
 FUNCTIONS = {  # name -> how many arguments
@@ -18,6 +30,7 @@ FUNCTIONS = {  # name -> how many arguments
     "sprig.trim": 1, "sprig.upper": 1, "sprig.lower": 1, "sprig.repeat": 2,
 }  # fmt: skip
 CLOSURES = frozenset({"map", "filter", "all", "any"})
+# binding strengths as in expr-lang's own parser
 _BINARY = {
     "||": 10, "or": 10, "&&": 15, "and": 15,
     "==": 20, "!=": 20, "<": 20, ">": 20, "<=": 20, ">=": 20, "in": 20, "contains": 20, "startsWith": 20, "endsWith": 20,
@@ -38,7 +51,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 def _string(text: str) -> str:
     def one(match: re.Match[str]) -> str:
         if match[1] not in _ESCAPES:
-            raise ExprSyntaxError(f"the escape '\\{match[1]}' is outside of the executed subset")
+            raise ExprSyntaxError(f"the escape '\\{match[1]}' is not supported by both engines")
         return _ESCAPES[match[1]]
 
     return re.sub(r"\\(.)", one, text[1:-1], flags=re.DOTALL)
@@ -49,13 +62,13 @@ class _Reader:
         self.text = text
         self.found: list[tuple[str, str]] = []
         self.at = 0
-        at = 0
-        while at < len(text.rstrip()):
-            match = _TOKEN.match(text, at)
+        position = 0
+        while position < len(text.rstrip()):
+            match = _TOKEN.match(text, position)
             if match is None:
-                raise ExprSyntaxError(f"unexpected '{text[at:].strip()[:10]}' (1:{at + 1})")
+                raise ExprSyntaxError(f"unexpected '{text[position:].strip()[:10]}' (1:{position + 1})")
             self.found.append((str(match.lastgroup), str(match[str(match.lastgroup)])))
-            at = match.end()
+            position = match.end()
 
     def peek(self) -> tuple[str, str]:
         return self.found[self.at] if self.at < len(self.found) else ("end", "EOF")
@@ -70,15 +83,15 @@ class _Reader:
         if not self.take(symbol):
             raise ExprSyntaxError(f"unexpected token {self.peek()[1]} where '{symbol}' is expected")
 
-    def choice(self) -> Node:
+    def choice(self) -> ExprNode:
         test = self.operation(0)
         if not self.take("?"):
             return test
         yes = self.choice()
         self.need(":")
-        return Choice(test, yes, self.choice())
+        return Conditional(test, yes, self.choice())
 
-    def operation(self, at_least: int) -> Node:
+    def operation(self, at_least: int) -> ExprNode:
         left = self.unary()
         while True:
             kind, symbol = self.peek()
@@ -86,19 +99,20 @@ class _Reader:
             if strength is None or strength < at_least:
                 return left
             self.at += 1
+            # `**` is right-associative
             right = self.operation(strength if symbol == "**" else strength + 1)
             if symbol == "??" and self.peek()[1] in _BINARY and self.peek()[1] != "??":
                 raise ExprSyntaxError("'??' beside another operator needs parentheses around it")
             left = Binary(_WORDS.get(symbol, symbol), left, right)
 
-    def unary(self) -> Node:
+    def unary(self) -> ExprNode:
         kind, symbol = self.peek()
         if kind in ("symbol", "name") and symbol in _UNARY:
             self.at += 1
             return Unary(_WORDS.get(symbol, symbol), self.operation(_UNARY[symbol]))
         return self.postfix(self.primary())
 
-    def primary(self) -> Node:
+    def primary(self) -> ExprNode:
         kind, text = self.peek()
         self.at += 1
         if kind == "number":
@@ -115,14 +129,14 @@ class _Reader:
             return Array(tuple(self.listed("]")))
         raise ExprSyntaxError(f"unexpected token {text}")
 
-    def named(self, text: str) -> Node:
+    def named(self, text: str) -> ExprNode:
         if text in ("true", "false"):
             return Literal(text == "true")
         if text == "nil":
             return Literal(None)
-        return Name(text)
+        return Identifier(text)
 
-    def listed(self, end: str) -> Iterator[Node]:
+    def listed(self, end: str) -> Iterator[ExprNode]:
         if self.take(end):
             return
         yield self.argument()
@@ -130,14 +144,14 @@ class _Reader:
             yield self.argument()
         self.need(end)
 
-    def argument(self) -> Node:
+    def argument(self) -> ExprNode:
         if self.take("{"):
             body = self.choice()
             self.need("}")
             return Closure(body)
         return self.choice()
 
-    def postfix(self, base: Node) -> Node:
+    def postfix(self, base: ExprNode) -> ExprNode:
         while True:
             optional = self.peek() == ("symbol", "?.")
             if self.take(".") or self.take("?."):
@@ -145,20 +159,20 @@ class _Reader:
                 if kind != "name":
                     raise ExprSyntaxError(f"unexpected token {name} after '.'")
                 self.at += 1
-                base = Member(base, Literal(name), optional)
+                base = MemberAccess(base, Literal(name), optional)
             elif self.take("["):
                 key = self.choice()
                 self.need("]")
-                base = Member(base, key, False)
+                base = MemberAccess(base, key, False)
             elif self.take("("):
                 base = self.call(base)
             else:
                 return base
 
-    def call(self, base: Node) -> Node:
+    def call(self, base: ExprNode) -> ExprNode:
         name = dotted(base)
         if name is None or name not in FUNCTIONS:
-            raise ExprSyntaxError(f"the function '{name or 'expression'}' is outside of the executed subset")
+            raise ExprSyntaxError(f"the function '{name or 'expression'}' is not supported by both engines")
         arguments = tuple(self.listed(")"))
         if len(arguments) != FUNCTIONS[name]:
             raise ExprSyntaxError(f"'{name}' takes {FUNCTIONS[name]} argument(s), not {len(arguments)}")
@@ -167,11 +181,11 @@ class _Reader:
                 raise ExprSyntaxError(
                     f"'{name}' is not called with a closure there" if isinstance(argument, Closure) else f"'{name}' needs a closure"
                 )
-        return Call(name, arguments)
+        return FunctionCall(name, arguments)
 
 
-def read(text: str) -> Node:
-    """Read a whole expression; ExprSyntaxError with a sentence when it is outside of the subset."""
+def read(text: str) -> ExprNode:
+    """Parse a whole expression. Raises ExprSyntaxError."""
     reader = _Reader(text)
     node = reader.choice()
     if reader.peek()[0] != "end":

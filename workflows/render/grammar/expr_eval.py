@@ -1,4 +1,4 @@
-"""Evaluation of read expressions over a flat scope (`"tasks.a.status" -> text`, None for an absent optional)."""
+"""Evaluation of parsed expressions over a flat scope (`"tasks.a.status" -> text`, None for an absent optional)."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ Scope = Mapping[str, str | None]
 
 
 class ExprError(ValueError):
-    """The expression has no value: a wrong type, a bad number, a function that fails."""
+    """The expression has no value: a wrong type, an invalid number, or a function that fails."""
 
 
 class MissingNameError(ExprError):
-    """A name that the scope does not have."""
+    """The scope does not have the name."""
 
 
-def evaluate(node: nodes.Node, scope: Scope, element: Any = None) -> Any:
-    """The value: str, bool, int, float, None, list or dict.  ExprError when there is none."""
+def evaluate(node: nodes.ExprNode, scope: Scope, element: Any = None) -> Any:
+    """Return the value of an expression: str, bool, int, float, None, list or dict. Raises ExprError."""
     name = nodes.dotted(node)
     if name is not None and name != "#" and not name.startswith("#."):
         return _lookup(name, scope)
     if isinstance(node, nodes.Literal):
         return node.value
-    if isinstance(node, nodes.Name):
+    if isinstance(node, nodes.Identifier):
         return element
-    if isinstance(node, nodes.Choice):
+    if isinstance(node, nodes.Conditional):
         test = evaluate(node.test, scope, element)
         if not isinstance(test, bool):
             raise ExprError(f"the condition of '? :' is {display(test)}, not a boolean")
@@ -43,15 +43,15 @@ def evaluate(node: nodes.Node, scope: Scope, element: Any = None) -> Any:
         return _unary(node.symbol, evaluate(node.inner, scope, element))
     if isinstance(node, nodes.Binary):
         return _binary(node, scope, element)
-    if isinstance(node, nodes.Member):
+    if isinstance(node, nodes.MemberAccess):
         return _member(node, scope, element)
-    if isinstance(node, nodes.Call):
+    if isinstance(node, nodes.FunctionCall):
         return _call(node, scope, element)
     raise ExprError("a closure has no value of its own")
 
 
 def has_name(name: str, scope: Scope) -> bool:
-    """Whether the scope knows the name (an absent optional counts as known)."""
+    """Return True if the scope has the name, even as an absent optional."""
     return name in scope
 
 
@@ -81,6 +81,7 @@ def _kind(value: Any) -> str:
 def _binary(node: nodes.Binary, scope: Scope, element: Any) -> Any:
     symbol = node.symbol
     if symbol == "??":
+        # `??` is the only operator whose left side may name something that does not exist
         try:
             left = evaluate(node.left, scope, element)
         except MissingNameError:
@@ -96,6 +97,7 @@ def _binary(node: nodes.Binary, scope: Scope, element: Any) -> Any:
         return right
     right = evaluate(node.right, scope, element)
     if symbol in ("==", "!="):
+        # expr-lang reports mismatched types only if it knows both before it runs
         loose = nodes.is_dynamic(node.left) or nodes.is_dynamic(node.right)
         return _equal(left, right, loose) is (symbol == "==")
     if symbol == "in":
@@ -159,7 +161,7 @@ def _arithmetic(symbol: str, left: Any, right: Any) -> Any:
     return _NUMERIC[symbol](left, right)
 
 
-def _member(node: nodes.Member, scope: Scope, element: Any) -> Any:
+def _member(node: nodes.MemberAccess, scope: Scope, element: Any) -> Any:
     try:
         base = evaluate(node.base, scope, element)
     except MissingNameError:
@@ -176,7 +178,7 @@ def _member(node: nodes.Member, scope: Scope, element: Any) -> Any:
     raise ExprError(f"cannot fetch {display(key)} from {_kind(base)}")
 
 
-def _call(node: nodes.Call, scope: Scope, element: Any) -> Any:
+def _call(node: nodes.FunctionCall, scope: Scope, element: Any) -> Any:
     first = evaluate(node.arguments[0], scope, element)
     second = node.arguments[1] if len(node.arguments) > 1 else None
     if isinstance(second, nodes.Closure):
@@ -194,7 +196,7 @@ def _closure_call(function: str, values: Any, closure: nodes.Closure, scope: Sco
     if not all(isinstance(result, bool) for result in results):
         raise ExprError(f"predicate of {function} should return boolean")
     if function == "filter":
-        return [item for item, kept in zip(values, results, strict=True) if kept]
+        return [item for item, is_kept in zip(values, results, strict=True) if is_kept]
     return all(results) if function == "all" else any(results)
 
 
@@ -233,7 +235,7 @@ def _repeat(count: Any, text: Any) -> str:
 
 
 def from_json(text: Any) -> Any:
-    """JSON with every number as a float, as the controller decodes it.  ExprError when it is none."""
+    """Parse JSON with every number as a float, as the controller does. Raises ExprError."""
     try:
         return json.loads(_text(text, "fromJSON"), parse_int=float, parse_constant=_not_json)
     except ValueError as err:
@@ -252,17 +254,17 @@ def _jsonpath(text: Any, path: Any) -> Any:
     rest = _text(path, "jsonpath")
     if not rest.startswith("$"):
         raise ExprError(f"jsonpath '{rest}' does not start with $")
-    at = 1
-    while at < len(rest):
-        step = _STEP.match(rest, at)
+    position = 1
+    while position < len(rest):
+        step = _STEP.match(rest, position)
         if step is None:
-            raise ExprError(f"jsonpath '{rest}' is outside of the executed subset ($.a.b, [0], ['k'])")
+            raise ExprError(f"jsonpath '{rest}' is not supported by both engines (supported: $.a.b, [0], ['k'])")
         key: Any = int(step[2]) if step[2] is not None else (step[1] if step[1] is not None else step[3])
         try:
             value = value[key]
         except (KeyError, IndexError, TypeError):
             raise ExprError(f"jsonpath '{rest}' finds nothing") from None
-        at = step.end()
+        position = step.end()
     return value
 
 

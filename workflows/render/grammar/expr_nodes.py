@@ -1,4 +1,4 @@
-"""The tree of a read expression, and what can be said about it without evaluating: parts, names it reads, unknown types."""
+"""Syntax tree of a parsed expression, and what can be derived from it without evaluation: parts, names, dynamic types."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class Identifier:
     """An identifier; `#` is the element inside a closure."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """`base.key`, `base["key"]` or `base[0]`; optional is `?.`."""
+class MemberAccess:
+    """`base.key`, `base["key"]` or `base[0]`; `optional` is true for `?.`."""
 
-    base: Node
-    key: Node
+    base: ExprNode
+    key: ExprNode
     optional: bool
 
 
@@ -35,7 +35,7 @@ class Unary:
     """`!x`, `not x`, `-x`, `+x`."""
 
     symbol: str
-    inner: Node
+    inner: ExprNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,73 +43,73 @@ class Binary:
     """Two operands; `and`/`or` are read as `&&`/`||`."""
 
     symbol: str
-    left: Node
-    right: Node
+    left: ExprNode
+    right: ExprNode
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Conditional:
     """`test ? yes : no`; only the taken branch is evaluated."""
 
-    test: Node
-    yes: Node
-    no: Node
+    test: ExprNode
+    yes: ExprNode
+    no: ExprNode
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A call of a function known by its (dotted) name."""
+class FunctionCall:
+    """A call of a function by its (dotted) name."""
 
     function: str
-    arguments: tuple[Node, ...]
+    arguments: tuple[ExprNode, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
     """`[a, b]`."""
 
-    items: tuple[Node, ...]
+    items: tuple[ExprNode, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Closure:
     """`{ body }` as the argument of `map`, `filter`, `all`, `any`."""
 
-    body: Node
+    body: ExprNode
 
 
-Node = Literal | Name | Member | Unary | Binary | Choice | Call | Array | Closure
+ExprNode = Literal | Identifier | MemberAccess | Unary | Binary | Conditional | FunctionCall | Array | Closure
 
 
-def dotted(node: Node) -> str | None:
-    """`a.b.c` of a chain of constant members, else None."""
-    if isinstance(node, Name):
+def dotted(node: ExprNode) -> str | None:
+    """Return `a.b.c` for a chain of constant members, else None."""
+    if isinstance(node, Identifier):
         return node.name
-    if isinstance(node, Member) and isinstance(node.key, Literal) and isinstance(node.key.value, str) and not node.optional:
+    if isinstance(node, MemberAccess) and isinstance(node.key, Literal) and isinstance(node.key.value, str) and not node.optional:
         base = dotted(node.base)
         return None if base is None else f"{base}.{node.key.value}"
     return None
 
 
-def parts(node: Node) -> tuple[Node, ...]:
-    """The direct parts of a node."""
-    if isinstance(node, Member):
+def parts(node: ExprNode) -> tuple[ExprNode, ...]:
+    """Return the direct parts of a node."""
+    if isinstance(node, MemberAccess):
         return (node.base, node.key)
     if isinstance(node, Unary):
         return (node.inner,)
     if isinstance(node, Binary):
         return (node.left, node.right)
-    if isinstance(node, Choice):
+    if isinstance(node, Conditional):
         return (node.test, node.yes, node.no)
-    if isinstance(node, Call):
+    if isinstance(node, FunctionCall):
         return node.arguments
     if isinstance(node, Array):
         return node.items
     return (node.body,) if isinstance(node, Closure) else ()
 
 
-def references(node: Node, guarded: bool = False) -> Iterator[tuple[str, bool]]:
-    """Dotted names that the expression reads, each with whether a `??` or `?.` guards it."""
+def references(node: ExprNode, guarded: bool = False) -> Iterator[tuple[str, bool]]:
+    """Yield the dotted names that the expression reads, each with True if a `??` or `?.` guards it."""
     name = dotted(node)
     if name is not None:
         if name != "#" and not name.startswith("#."):
@@ -119,18 +119,18 @@ def references(node: Node, guarded: bool = False) -> Iterator[tuple[str, bool]]:
         yield from references(node.left, True)
         yield from references(node.right, guarded)
         return
-    if isinstance(node, Member):
+    if isinstance(node, MemberAccess):
         guarded = guarded or node.optional
     for part in parts(node):
         yield from references(part, guarded)
 
 
-def is_dynamic(node: Node) -> bool:
-    """Whether the controller knows no type for the value before it runs (parsed JSON, closure elements)."""
-    if isinstance(node, Call):
+def is_dynamic(node: ExprNode) -> bool:
+    """Return True if the controller knows the value's type only when it evaluates (parsed JSON, closure elements)."""
+    if isinstance(node, FunctionCall):
         return node.function in ("fromJSON", "jsonpath")
-    if isinstance(node, Name):
+    if isinstance(node, Identifier):
         return node.name == "#"
-    if isinstance(node, (Member, Binary, Choice, Unary)):
+    if isinstance(node, (MemberAccess, Binary, Conditional, Unary)):
         return any(is_dynamic(part) for part in parts(node) if not isinstance(part, Literal))
     return False

@@ -1,4 +1,4 @@
-"""What the linter says about a manifest: one finding a place."""
+"""Findings of the linter about a manifest."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Finding:
-    """A sentence about the field at `path`; `refused` keeps the manifest from running, `noted` goes into the journal."""
+class LintFinding:
+    """A sentence about the field at `path`; severity `refused` keeps the manifest from running, `noted` goes into the journal."""
 
     path: str
     sentence: str
@@ -20,6 +20,6 @@ class Finding:
         return f"{self.path}: {self.sentence}" + (f" ({self.hint})" if self.hint else "")
 
 
-def refused(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings that keep the manifest from running."""
+def refused(findings: Iterable[LintFinding]) -> tuple[LintFinding, ...]:
+    """Return the findings that keep the manifest from running."""
     return tuple(finding for finding in findings if finding.severity == "refused")

@@ -1,7 +1,7 @@
-"""Text as Go writes it: JSON, numbers, durations, hashes (what reaches messages, names and parameters of a node).
+"""Text as Go writes it (JSON, numbers, durations, hashes), since it appears in messages, names and parameters of nodes.
 
-Source of every rule: the recorded cases of the conformance corpus and the documented behaviour of Go's `encoding/json`,
-`strconv` and `time.ParseDuration`, which the workflow controller uses.
+The rules follow recorded cases of the conformance corpus and the documentation of Go's `encoding/json`, `strconv` and
+`time.ParseDuration`, which the workflow controller uses.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HTML = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\
 
 
 def seconds(text: str) -> float:
-    """A duration in seconds: bare digits are seconds (`"600"`), else Go units (`1h30m`, `1.5s`). ValueError otherwise."""
+    """Return a duration in seconds: bare digits are seconds (`"600"`), else Go units (`1h30m`, `1.5s`). Raises ValueError."""
     if re.fullmatch(r"\d+", text):
         return float(text)
     if not _DURATION.match(text):
@@ -28,11 +28,12 @@ def seconds(text: str) -> float:
 
 
 def number_text(value: float, exponent_from: int = 21, exponent_below: int = -6) -> str:
-    """Shortest decimal of a float, with an exponent only outside 1e-6 … 1e21 (`encoding/json`; `%v` uses -4)."""
+    """Return the shortest decimal of a float, with an exponent outside 1e-6 … 1e21 (as `encoding/json` does; `%v` uses 1e-4)."""
     if math.isinf(value) or math.isnan(value):
         raise ValueError("not a finite number")
     if value == 0:
         return "-0" if math.copysign(1, value) < 0 else "0"
+    # repr gives the shortest digits that read back as the same float, as Go's strconv does
     exponent = math.floor(math.log10(abs(value)))
     plain = Decimal(repr(value))
     if exponent_below <= exponent < exponent_from:
@@ -46,7 +47,7 @@ def number_text(value: float, exponent_from: int = 21, exponent_below: int = -6)
 
 
 def display(value: Any) -> str:
-    """A value as Go's `%v` prints it (`Got 2`, `[1 2]`)."""
+    """Return a value as Go's `%v` prints it (`2`, `[1 2]`)."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
@@ -61,7 +62,7 @@ def display(value: Any) -> str:
 
 
 def json_text(value: Any, sort: bool = True) -> str:
-    """Compact JSON with `<`, `>` and `&` escaped and map keys sorted, as `encoding/json` writes it."""
+    """Return compact JSON as `encoding/json` writes it: `<`, `>` and `&` escaped, map keys sorted."""
     if isinstance(value, str):
         text = json.dumps(value, ensure_ascii=False)
         return "".join(_HTML.get(char, char) for char in text)
@@ -80,12 +81,12 @@ def json_text(value: Any, sort: bool = True) -> str:
 
 
 def quote(text: str) -> str:
-    """A string in double quotes with Go escapes (`strconv.Quote` for printable text)."""
+    """Return a string in double quotes with Go escapes (`strconv.Quote` for printable text)."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def fnv1a(text: str) -> int:
-    """32 bit FNV-1a of the UTF-8 bytes: the number in a node id and in a pod name."""
+    """Return the 32-bit FNV-1a hash of the UTF-8 bytes, which is the number in a node id and in a pod name."""
     value = 0x811C9DC5
     for byte in text.encode():
         value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF

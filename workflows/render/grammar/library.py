@@ -1,4 +1,4 @@
-"""The templates of a manifest by scope and name, and how they call each other."""
+"""The templates of a manifest by scope and name, and the calls between them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ KINDS = ("container", "suspend", "dag", "steps")
 
 
 def parameters(section: Any) -> list[Mapping[str, Any]]:
-    """The parameters of an inputs, outputs or arguments section that may be absent."""
+    """Return the parameters of an inputs, outputs or arguments section, which may be missing."""
     return list((section or {}).get("parameters") or [])
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A template where it stands: its scope ("" or a WorkflowTemplate) and its path in the document."""
+class TemplateLocation:
+    """A template and its location: its scope ("" or a WorkflowTemplate) and its path in the document."""
 
     scope: str
     path: str
@@ -24,12 +24,12 @@ class Place:
 
     @property
     def kind(self) -> str:
-        """container, suspend, dag or steps; "" when it is not exactly one."""
-        held = [kind for kind in KINDS if self.raw.get(kind) is not None]
-        return held[0] if len(held) == 1 else ""
+        """Return the kind of the template: container, suspend, dag or steps; "" unless it is exactly one."""
+        kinds = [kind for kind in KINDS if self.raw.get(kind) is not None]
+        return kinds[0] if len(kinds) == 1 else ""
 
     def tasks(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Every task or step with its path."""
+        """Yield every task or step with its path."""
         if self.kind == "dag":
             for index, task in enumerate(self.raw["dag"]["tasks"]):
                 yield f"{self.path}.dag.tasks[{index}]", task
@@ -39,8 +39,8 @@ class Place:
                     yield f"{self.path}.steps[{row}][{column}]", task
 
 
-class Library:
-    """What a manifest and the WorkflowTemplates beside it offer."""
+class TemplateLibrary:
+    """The templates and arguments of a manifest and of the WorkflowTemplates beside it."""
 
     def __init__(self, manifest: Mapping[str, Any], templates: Mapping[str, Mapping[str, Any]]) -> None:
         self.manifest = manifest
@@ -56,41 +56,41 @@ class Library:
         self.places = list(self._places())
         self._found = {(place.scope, place.raw["name"]): place for place in self.places}
 
-    def _places(self) -> Iterator[Place]:
+    def _places(self) -> Iterator[TemplateLocation]:
         start = f"{self.ref}:spec" if self.ref and not self.own.get("templates") else "spec"
         for index, raw in enumerate(self.spec.get("templates") or []):
-            yield Place("", f"{start}.templates[{index}]", raw)
+            yield TemplateLocation("", f"{start}.templates[{index}]", raw)
         for name, document in self.templates.items():
             for index, raw in enumerate(document["spec"].get("templates") or []):
-                yield Place(name, f"{name}:spec.templates[{index}]", raw)
+                yield TemplateLocation(name, f"{name}:spec.templates[{index}]", raw)
 
-    def called(self, call: Mapping[str, Any], scope: str) -> Place | None:
-        """The template that a task, step or hook names."""
+    def called(self, call: Mapping[str, Any], scope: str) -> TemplateLocation | None:
+        """Return the template that a task, step or hook names, or None."""
         ref = call.get("templateRef")
         key = (ref["name"], ref["template"]) if ref else (scope, str(call.get("template")))
         return self._found.get(key)
 
-    def by_name(self, name: str, scope: str = "") -> Place | None:
-        """The template of this name in a scope."""
+    def by_name(self, name: str, scope: str = "") -> TemplateLocation | None:
+        """Return the template of this name in a scope, or None."""
         return self._found.get((scope, name))
 
     def hooks(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Exit handler and hooks of the workflow, as calls."""
+        """Yield exit handler and hooks of the workflow, as calls."""
         if self.spec.get("onExit"):
             yield "spec.onExit", {"template": self.spec["onExit"]}
         for name, hook in (self.spec.get("hooks") or {}).items():
             yield f"spec.hooks.{name}", hook
 
-    def calls(self, place: Place) -> Iterator[Mapping[str, Any]]:
-        """Every call that a template makes, hooks of its tasks included."""
+    def calls(self, place: TemplateLocation) -> Iterator[Mapping[str, Any]]:
+        """Yield every call that a template makes, including hooks of its tasks."""
         for _, task in place.tasks():
             yield task
             if task.get("onExit"):
                 yield {"template": task["onExit"]}
             yield from (task.get("hooks") or {}).values()
 
-    def sure_calls(self, place: Place) -> Iterator[Place]:
-        """The templates that a template calls whatever happens: no `when`, no list that may be empty."""
+    def sure_calls(self, place: TemplateLocation) -> Iterator[TemplateLocation]:
+        """Yield the templates that a template always calls: without `when` and without a list that may be empty."""
         for _, task in place.tasks():
             if task.get("when") is None and task.get("withParam") is None:
                 callee = self.called(task, place.scope)
@@ -98,13 +98,13 @@ class Library:
                     yield callee
 
     def reachable(self, calls: list[Mapping[str, Any]]) -> set[tuple[str, str]]:
-        """Scope and name of every template that these calls lead to."""
-        found: set[tuple[str, str]] = set()
+        """Return scope and name of every template that these calls lead to."""
+        keys: set[tuple[str, str]] = set()
         waiting = [place for call in calls if (place := self.called(call, "")) is not None]
         while waiting:
             place = waiting.pop()
             key = (place.scope, place.raw["name"])
-            if key not in found:
-                found.add(key)
-                waiting += [other for call in self.calls(place) if (other := self.called(call, place.scope)) is not None]
-        return found
+            if key not in keys:
+                keys.add(key)
+                waiting += [callee for call in self.calls(place) if (callee := self.called(call, place.scope)) is not None]
+        return keys

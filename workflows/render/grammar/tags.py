@@ -1,4 +1,4 @@
-"""`{{...}}` in text: where the tags are, and a walk that replaces them one by one."""
+"""Tags in texts (`{{...}}`): find them, replace them, and walk over the strings of a document."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ _TAG = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 
 
 class Tag(NamedTuple):
-    """One tag: the text between the braces, and whether it is an expression (`{{=`)."""
+    """A tag: the text between the braces; `expression` is true for `{{=`."""
 
     text: str
     expression: bool
 
     @property
     def body(self) -> str:
-        """The expression without its `=`, or the trimmed name."""
+        """Return the expression without its `=`, or the trimmed name."""
         return self.text[1:] if self.expression else self.text.strip()
 
 
 def tags(text: str) -> list[Tag]:
-    """All tags of `text`, in order."""
+    """Return all tags of `text` in order."""
     return [Tag(found, found.startswith("=")) for found in _TAG.findall(text)]
 
 
 def replace(text: str, resolve: Callable[[Tag], str | None]) -> str:
-    """`text` with each tag replaced by what `resolve` says; None leaves the tag as it is."""
+    """Replace each tag of `text` by the result of `resolve`; None leaves the tag unchanged."""
     if "{{" not in text:
         return text
 
     def one(match: re.Match[str]) -> str:
-        found = resolve(Tag(match[1], match[1].startswith("=")))
-        return match[0] if found is None else found
+        replacement = resolve(Tag(match[1], match[1].startswith("=")))
+        return match[0] if replacement is None else replacement
 
     return _TAG.sub(one, text)
 
 
 def is_pure(text: str) -> str | None:
-    """The name in a text that is exactly one plain reference (`{{ a.b }}`), else None."""
+    """Return the name in a text that is exactly one plain reference (`{{ a.b }}`), else None."""
     match = _TAG.fullmatch(text)
     if match is None or match[1].startswith("=") or "{{" in match[1]:
         return None
@@ -47,12 +47,12 @@ def is_pure(text: str) -> str | None:
 
 
 def balanced(text: str) -> bool:
-    """No `{{` without its `}}` and no tag inside a tag."""
+    """Return True if every `{{` has its `}}` and no tag is inside another."""
     return "{{" not in _TAG.sub("", text) and all("{{" not in tag.text for tag in tags(text))
 
 
 def strings(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Every string of nested dicts and lists with its path (`a.b[0].c`), in document order."""
+    """Yield every string of nested dicts and lists with its path (`a.b[0].c`), in document order."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):

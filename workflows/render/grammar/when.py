@@ -1,8 +1,8 @@
-"""The language of `when`: values are pasted as text, then compared (a bare word equals the quoted one).
+"""Evaluator for `when` conditions: values are pasted as text and then compared, so a bare word equals the quoted one.
 
-A subset of what the controller accepts, exact within the subset; anything else is a WhenError, never a guess:
-literals, bare words, `== != < <= > >= in =~ !~`, `&& || !`, `+ - * / % **`, parentheses.  Refused: dates (the controller
-turns quoted dates into numbers), `a.b`, bit operators, `? :` and `??`.
+The supported subset behaves exactly as in Argo's controller; everything else is a WhenError. It has literals, bare words, `== != <
+<= > >= in =~ !~`, `&& || !`, `+ - * / % **` and parentheses. Not supported are dates (the controller turns quoted dates into
+numbers), `a.b`, bit operators, `? :` and `??`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _LEVELS: tuple[tuple[str, frozenset[str]], ...] = (
     ("MODIFIER", frozenset({"*", "/", "%"})),
     ("MODIFIER", frozenset({"**"})),
 )
+# constructs that Go's RE2 and Python's re interpret differently, or that RE2 lacks
 _PATTERN_REFUSED = re.compile(r"\(\?|\\[^.dDwWsS\\^$*+?()\[\]{}|/-]|[*+?}][+]")
 
 
@@ -33,7 +34,7 @@ Thunk = Callable[[], Any]
 
 
 class _Reader:
-    """Recursive descent over the tokens; builds closures, evaluates nothing."""
+    """Recursive descent over the tokens; it builds closures and evaluates nothing."""
 
     def __init__(self, found: list[Token]) -> None:
         self.found = found
@@ -138,6 +139,7 @@ _ORDER: dict[str, Callable[[Any, Any], bool]] = {"<": operator.lt, "<=": operato
 
 
 def _same(left: Any, right: Any) -> bool:
+    # as in the controller, values of different types are never equal: 1 == '1' is false
     return type(left) is type(right) and bool(left == right)
 
 
@@ -158,30 +160,31 @@ def _matches(left: Any, right: Any) -> bool:
     for value in (left, right):
         _need(isinstance(value, str), value, "=~", "comparator")
     if _PATTERN_REFUSED.search(right):
-        raise WhenError(f"the pattern '{right}' is outside of the executed subset", parse=False)
+        raise WhenError(f"the pattern '{right}' is not supported by both engines", parse=False)
     try:
+        # Go's `$` matches only at the very end, Python's also before a last newline; Go's classes are ASCII
         return re.search(re.sub(r"(?<!\\)\$$", r"\\Z", right), left, re.ASCII) is not None
     except re.error as err:
         raise WhenError(f"Unable to compile regexp pattern '{right}': {err}", parse=False) from None
 
 
 def compile_when(text: str) -> Thunk:
-    """Read a condition; the result evaluates it.  WhenError(parse=True) when it is not one."""
-    found = tokens(text)
-    check_order(found)
-    reader = _Reader(found)
-    if not found:
+    """Parse a condition and return a function that evaluates it. Raises WhenError(parse=True)."""
+    all_tokens = tokens(text)
+    check_order(all_tokens)
+    reader = _Reader(all_tokens)
+    if not all_tokens:
         raise WhenError("Unexpected end of expression", parse=True)
     result = reader.listing()
     if reader.peek() is not None:
-        raise WhenError(f"unexpected '{display(found[reader.at].value)}'", parse=True)
+        raise WhenError(f"unexpected '{display(all_tokens[reader.at].value)}'", parse=True)
     return result
 
 
 def should_execute(text: str) -> bool:
-    """Whether a task with this (already substituted) condition runs; an empty one does.
+    """Return True if a task with this (already substituted) condition runs; an empty condition holds.
 
-    WhenError has the sentence that the controller writes into the node: the task is an Error then, not Skipped.
+    Raises WhenError with the sentence that the controller writes into the node, which is then an Error, not Skipped.
     """
     if text == "":
         return True

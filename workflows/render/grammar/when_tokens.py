@@ -1,4 +1,4 @@
-"""Tokens of a `when` condition, as the controller's lexer makes them; what is outside of the subset is a WhenError."""
+"""Tokenizer for `when` conditions, as the controller's lexer works; what is outside the supported subset raises WhenError."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from workflows.render.grammar.gotext import display
 
 
 class WhenError(ValueError):
-    """The text is no valid condition (`parse` tells if it fell at reading, or at evaluating)."""
+    """The text is not a valid condition; `parse` is true if parsing failed, false if evaluation failed."""
 
     def __init__(self, sentence: str, *, parse: bool) -> None:
         super().__init__(sentence)
@@ -19,7 +19,7 @@ class WhenError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token; kinds carry the names that the controller's messages use."""
+    """A token; kinds have the names that the controller's messages use."""
 
     kind: str
     value: Any
@@ -52,44 +52,44 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d|\d{1,2}:\d\
 
 
 def tokens(text: str) -> list[Token]:
-    """The tokens of a condition in the order written; WhenError where the controller's lexer errs."""
-    found: list[Token] = []
-    at = 0
-    while at < len(text):
-        if space := _SPACE.match(text, at):
-            at = space.end()
+    """Return the tokens of a condition in order. Raises WhenError where the controller's lexer fails."""
+    all_tokens: list[Token] = []
+    position = 0
+    while position < len(text):
+        if space := _SPACE.match(text, position):
+            position = space.end()
             continue
-        token, at = _token(text, at, found[-1].kind if found else "UNKNOWN")
-        found.append(token)
-    depth = sum({"CLAUSE": 1, "CLAUSE_CLOSE": -1}.get(token.kind, 0) for token in found)
+        token, position = _token(text, position, all_tokens[-1].kind if all_tokens else "UNKNOWN")
+        all_tokens.append(token)
+    depth = sum({"CLAUSE": 1, "CLAUSE_CLOSE": -1}.get(token.kind, 0) for token in all_tokens)
     if depth:
         raise WhenError("Unbalanced parenthesis", parse=True)
-    return found
+    return all_tokens
 
 
-def _token(text: str, at: int, before: str) -> tuple[Token, int]:
-    char = text[at]
+def _token(text: str, position: int, kind_before: str) -> tuple[Token, int]:
+    char = text[position]
     if char in "()":
-        return Token("CLAUSE" if char == "(" else "CLAUSE_CLOSE", char), at + 1
+        return Token("CLAUSE" if char == "(" else "CLAUSE_CLOSE", char), position + 1
     if char == ",":
-        return Token("SEPARATOR", ","), at + 1
+        return Token("SEPARATOR", ","), position + 1
     if char in "'\"":
-        return _quoted(text, at)
+        return _quoted(text, position)
     if char == "[":
-        raise WhenError("names in brackets are outside of the executed subset", parse=True)
-    if number := _NUMBER.match(text, at):
+        raise WhenError("names in brackets are not supported by both engines", parse=True)
+    if number := _NUMBER.match(text, position):
         return _number(number), number.end()
-    if word := _WORD.match(text, at):
+    if word := _WORD.match(text, position):
         return _word(word[0]), word.end()
-    symbol = _SYMBOL.match(text, at)
+    symbol = _SYMBOL.match(text, position)
     if symbol is None:
         raise WhenError(f"Invalid token: '{char}'", parse=True)
-    return _symbol(symbol[0], before), symbol.end()
+    return _symbol(symbol[0], kind_before), symbol.end()
 
 
-def _quoted(text: str, at: int) -> tuple[Token, int]:
+def _quoted(text: str, position: int) -> tuple[Token, int]:
     out: list[str] = []
-    index = at + 1
+    index = position + 1
     while index < len(text):
         if text[index] == "\\" and index + 1 < len(text):
             out.append(text[index + 1])
@@ -97,7 +97,7 @@ def _quoted(text: str, at: int) -> tuple[Token, int]:
         elif text[index] in "'\"":
             value = "".join(out)
             if _DATE.match(value):
-                raise WhenError(f"'{value}' reads as a date, which is outside of the executed subset", parse=True)
+                raise WhenError(f"'{value}' reads as a date, which is not supported by both engines", parse=True)
             return Token("STRING", value), index + 1
         else:
             out.append(text[index])
@@ -130,17 +130,17 @@ def _symbol(symbol: str, before: str) -> Token:
         if symbol in known:
             return Token(kind, symbol)
     if symbol in _UNSUPPORTED:
-        raise WhenError(f"the operator '{symbol}' is outside of the executed subset", parse=True)
+        raise WhenError(f"the operator '{symbol}' is not supported by both engines", parse=True)
     raise WhenError(f"Invalid token: '{symbol}'", parse=True)
 
 
-def check_order(found: list[Token]) -> None:
-    """WhenError where one kind of token cannot follow another."""
-    before = Token("UNKNOWN", "<nil>")
-    for token in found:
-        if token.kind not in _NEXT[before.kind]:
-            ends = f"{before.kind} [{display(before.value)}] to {token.kind} [{display(token.value)}]"
+def check_order(all_tokens: list[Token]) -> None:
+    """Raise WhenError if a token cannot follow the one before it."""
+    previous = Token("UNKNOWN", "<nil>")
+    for token in all_tokens:
+        if token.kind not in _NEXT[previous.kind]:
+            ends = f"{previous.kind} [{display(previous.value)}] to {token.kind} [{display(token.value)}]"
             raise WhenError(f"Cannot transition token types from {ends}", parse=True)
-        before = token
-    if before.kind in ("MODIFIER", "COMPARATOR", "LOGICALOP", "PREFIX"):
+        previous = token
+    if previous.kind in ("MODIFIER", "COMPARATOR", "LOGICALOP", "PREFIX"):
         raise WhenError("Unexpected end of expression", parse=True)

@@ -1,33 +1,33 @@
-"""Compatibility rules P01–P24 (`gpu_stack §9` and others): what a whole spec says that is known not to work, before anything runs.
+"""Compatibility rules P01 to P24: combinations in a valid spec that are known not to work, found before anything runs.
 
-`RULES` is the table (id, severity, sentence, source, gates that check the rest at run time); `check` runs them all.
+`RULES` is the table of rules (id, severity, sentence, source, gates that check the rest at run time). `check` runs them all.
 """
 
 from collections.abc import Iterable
 
-from workflows.spec.cluster import ClusterSpec
-from workflows.spec.compat import archives, gpu, kubernetes, reach, releases, system
-from workflows.spec.compat.registry import RULES, Finding, PlannedRelease, Platform, Rule, issue
+from workflows.spec.cluster_spec import ClusterSpec
+from workflows.spec.compat import archives, gpu, kubernetes, network_paths, releases, system
+from workflows.spec.compat.rule_table import RULES, CompatibilityRule, Platform, ReleaseFacts, RuleFinding, issue
 from workflows.spec.errors import Issue
 
 __all__ = [
     "RULES",
-    "Finding",
-    "PlannedRelease",
+    "CompatibilityRule",
     "Platform",
-    "Rule",
+    "ReleaseFacts",
+    "RuleFinding",
     "archives",
     "check",
     "gpu",
     "kubernetes",
-    "reach",
+    "network_paths",
     "releases",
     "system",
 ]
 
 
-def check(spec: ClusterSpec, planned: Iterable[PlannedRelease]) -> tuple[Issue, ...]:
-    """Return every issue, errors first, then by rule."""
+def check(spec: ClusterSpec, planned: Iterable[ReleaseFacts]) -> tuple[Issue, ...]:
+    """Return the issues that all rules find in a spec and its planned releases, errors first, then sorted by rule."""
     platform = Platform(spec, {release.id: release for release in planned})
-    found = [issue(rule, finding) for rule in RULES.values() for finding in rule.find(platform)]
-    return tuple(sorted(found, key=lambda one: (one.severity != "error", one.rule, one.path)))
+    issues = [issue(rule, finding) for rule in RULES.values() for finding in rule.find(platform)]
+    return tuple(sorted(issues, key=lambda one: (one.severity != "error", one.rule, one.path)))

@@ -1,21 +1,26 @@
-"""Rules about GPUs, drivers and sharing: P04, P05, P06, P09, P10 (`gpu_stack §9`)."""
+"""Rules about GPUs, drivers and sharing: P04, P05, P06, P09, P10."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from workflows.spec.compat.registry import Finding, Platform, rule
+from workflows.spec.compat.rule_table import Platform, RuleFinding, rule
 from workflows.spec.derived import PRODUCT_LABEL, advertised, product_label
 from workflows.spec.products import DRIVER_BRANCHES, numbers
 
 _GPU_CLUSTER_LEAST = (26, 7)
 _BAD_MIXED_MIG = ((570, 124, 6), (570, 158, 1))
-"""Drivers with which mixed MIG leaves whole-GPU pods pending (`gpu_stack §1.7`, issue #1361)."""
+"""First and last driver with which mixed MIG leaves whole-GPU pods pending (NVIDIA/gpu-operator#1361)."""
 
 
-@rule("P04", "error", later=("sharing/nodes",))
-def dra_mode(platform: Platform) -> Iterator[Finding]:
-    """DRA comes with GPUCluster from 26.7, or as its own chart up to 26.3, never beside a device plugin."""
+@rule(
+    "P04",
+    "error",
+    source="https://github.com/NVIDIA/gpu-operator/blob/v26.7.0/deployments/gpu-operator/templates/validations.yaml",
+    later=("sharing/nodes",),
+)
+def dra_mode(platform: Platform) -> Iterator[RuleFinding]:
+    """DRA comes with GPUCluster from GPU Operator 26.7 on, or as its own chart up to 26.3, never beside a device plugin."""
     gpu, operator = platform.spec.accelerator, platform.releases.get("gpu_operator")
     if gpu is None or operator is None:
         return
@@ -23,84 +28,103 @@ def dra_mode(platform: Platform) -> Iterator[Finding]:
     if gpu.operator_mode == "gpu_cluster":
         if version < _GPU_CLUSTER_LEAST:
             problem = f"GPUCluster exists from GPU Operator 26.7.0, the spec pins {operator.version}"
-            yield Finding("overrides.gpu_operator.version", problem, "use v26.7.0, or operator_mode: cluster_policy")
+            yield RuleFinding("overrides.gpu_operator.version", problem, "use v26.7.0, or operator_mode: cluster_policy")
         if operator.value("clusterPolicy.deployCR") is not False:
             problem = "GPUCluster and ClusterPolicy exclude each other"
-            yield Finding("overrides.gpu_operator.values.clusterPolicy.deployCR", problem, "write deployCR: false")
+            yield RuleFinding("overrides.gpu_operator.values.clusterPolicy.deployCR", problem, "write deployCR: false")
     elif platform.spec.sharing.mode == "dra" and version >= _GPU_CLUSTER_LEAST:
-        problem = f"{operator.version} does DRA by GPUCluster; a separate driver beside ClusterPolicy is the way up to 26.3"
-        yield Finding("overrides.gpu_operator.version", problem, "use operator_mode: gpu_cluster, or v26.3.3", "warning")
+        problem = (
+            f"{operator.version} does DRA by GPUCluster; a separate DRA driver beside ClusterPolicy is documented up to 26.3 only"
+        )
+        yield RuleFinding("overrides.gpu_operator.version", problem, "use operator_mode: gpu_cluster, or v26.3.3", "warning")
 
 
-@rule("P05", "error", later=("os_prep/nodes", "gpu_operator/nodes"))
-def one_driver(platform: Platform) -> Iterator[Finding]:
-    """The driver is the machine's or the operator's, never both."""
+@rule(
+    "P05",
+    "error",
+    source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/getting-started.html",
+    later=("os_prep/nodes", "gpu_operator/nodes"),
+)
+def one_driver(platform: Platform) -> Iterator[RuleFinding]:
+    """Either the machine's image or the GPU Operator installs the driver, never both."""
     gpu, operator = platform.spec.accelerator, platform.releases.get("gpu_operator")
     if gpu is None or operator is None:
         return
     installs = operator.value("driver.enabled") is not False
     if installs and gpu.driver == "host":
         problem = "the machines have a driver and the GPU Operator would install another"
-        yield Finding("overrides.gpu_operator.values.driver.enabled", problem, "write driver.enabled: false")
+        yield RuleFinding("overrides.gpu_operator.values.driver.enabled", problem, "write driver.enabled: false")
     if not installs and gpu.driver == "operator":
         problem = "nobody installs a driver: the spec leaves it to the operator, and its value turns it off"
-        yield Finding("overrides.gpu_operator.values.driver.enabled", problem, "remove the value")
+        yield RuleFinding("overrides.gpu_operator.values.driver.enabled", problem, "remove the value")
 
 
-@rule("P06", "error", later=("gpu_operator/nodes",))
-def driver_branch(platform: Platform) -> Iterator[Finding]:
-    """The driver branch fits operator and product."""
+@rule(
+    "P06",
+    "error",
+    source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/platform-support.html",
+    later=("gpu_operator/nodes",),
+)
+def driver_branch(platform: Platform) -> Iterator[RuleFinding]:
+    """The GPU Operator carries the driver branch, and the GPU product supports the driver."""
     gpu, sharing = platform.spec.accelerator, platform.spec.sharing
     if gpu is None or gpu.driver_version is None:
         return
     path, version = "accelerator.driver_version", numbers(gpu.driver_version)
     if version[0] not in DRIVER_BRANCHES:
         branches = ", ".join(map(str, DRIVER_BRANCHES))
-        problem = f"{gpu.driver_version} is of no branch that GPU Operator 26 carries ({branches})"
-        yield Finding(path, problem, "use a 580 driver", "error" if gpu.driver == "operator" else "warning")
+        problem = f"{gpu.driver_version} belongs to no branch that GPU Operator 26 carries ({branches})"
+        yield RuleFinding(path, problem, "use a 580 driver", "error" if gpu.driver == "operator" else "warning")
     if version < gpu.facts.least_driver:
         least = ".".join(map(str, gpu.facts.least_driver))
-        yield Finding(path, f"{gpu.product} needs driver {least} or later", f"use {least} or later")
+        yield RuleFinding(path, f"{gpu.product} needs driver {least} or later", f"use {least} or later")
     if sharing.mode == "mig" and sharing.strategy == "mixed" and _BAD_MIXED_MIG[0] <= version <= _BAD_MIXED_MIG[1]:
-        yield Finding(
-            path, f"with {gpu.driver_version} and mixed MIG, pods that ask for whole GPUs stay pending", "use a 580 driver"
+        yield RuleFinding(
+            path, f"with {gpu.driver_version} and mixed MIG, pods that request whole GPUs stay pending", "use a 580 driver"
         )
     if sharing.mode == "mig" and version[0] == 535:
-        problem = "with a 535 driver MIG profiles are the static list, whose filter may skip the GPU and still report success"
-        yield Finding(path, problem, "use a 580 driver", "warning")
+        problem = (
+            "with a 535 driver MIG profiles come from a static list, whose device filter may skip the GPU and still report success"
+        )
+        yield RuleFinding(path, problem, "use a 580 driver", "warning")
 
 
-@rule("P09", "error", later=("sharing/nodes",))
-def mig_profile(platform: Platform) -> Iterator[Finding]:
-    """The MIG profile is one of the product's."""
+@rule(
+    "P09",
+    "error",
+    source="https://github.com/NVIDIA/gpu-operator/blob/v26.3.3/assets/state-mig-manager/0400_configmap.yaml",
+    later=("sharing/nodes",),
+)
+def mig_profile(platform: Platform) -> Iterator[RuleFinding]:
+    """The GPU product has the MIG profile."""
     gpu, sharing = platform.spec.accelerator, platform.spec.sharing
     if gpu is None or sharing.mode != "mig" or sharing.profile is None:
         return
     profiles = gpu.facts.mig
     if not profiles:
-        yield Finding("sharing.mode", f"{gpu.product} has no MIG", "use time_slicing or mps, or no sharing")
+        yield RuleFinding("sharing.mode", f"{gpu.product} has no MIG", "use time_slicing or mps, or no sharing")
     elif sharing.profile not in profiles:
         problem = f"{gpu.product} has no profile {sharing.profile}"
-        yield Finding("sharing.profile", problem, f"choose from {', '.join(profiles)}")
+        yield RuleFinding("sharing.profile", problem, f"choose from {', '.join(profiles)}")
 
 
-@rule("P10", "error", later=("gang/control", "gang/nodes"))
-def quota_covers(platform: Platform) -> Iterator[Finding]:
-    """Quota covers nodes and resources as they are after sharing."""
+@rule("P10", "error", source="https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/", later=("gang/control", "gang/nodes"))
+def quota_covers(platform: Platform) -> Iterator[RuleFinding]:
+    """Kueue's quota covers the node labels and resources that exist after GPU sharing is on."""
     scheduler = platform.spec.scheduler
     if scheduler.quota == "none" or platform.spec.accelerator is None:
         return
     expected, written = product_label(platform.spec), (scheduler.flavor.node_labels or {}).get(PRODUCT_LABEL)
     if written is not None and written != expected:
         problem = f"after sharing the nodes carry {PRODUCT_LABEL}={expected}, so this flavor matches none"
-        yield Finding("scheduler.flavor.node_labels", problem, f"write {PRODUCT_LABEL}: {expected}, or leave node_labels out")
+        yield RuleFinding("scheduler.flavor.node_labels", problem, f"write {PRODUCT_LABEL}: {expected}, or leave node_labels out")
     names = advertised(platform.spec)
     for name in scheduler.flavor.covered_resources:
         if name not in names and name.startswith("nvidia.com/"):
             problem = f"quota on {name} covers nothing: the nodes advertise {', '.join(names) or 'no GPU resource (DRA)'}"
-            yield Finding("scheduler.flavor.covered_resources", problem, "leave it out, or name what is advertised")
+            yield RuleFinding("scheduler.flavor.covered_resources", problem, "leave it out, or name what is advertised")
     if not names:
-        yield Finding("scheduler.quota", "Kueue's quota does not count DRA claims", "leave quota out", "warning")
+        yield RuleFinding("scheduler.quota", "Kueue's quota does not count DRA claims", "leave quota out", "warning")
     if scheduler.gang == "volcano":
-        problem = "Kueue does not govern Volcano Jobs; only Job, MPIJob, JobSet and pods are under quota (gpu_stack §4.3)"
-        yield Finding("scheduler.quota", problem, "let tenants submit Jobs, MPIJobs or JobSets", "warning")
+        problem = "Kueue does not govern Volcano Jobs; only Job, MPIJob, JobSet and pods are under quota"
+        yield RuleFinding("scheduler.quota", problem, "let tenants submit Jobs, MPIJobs or JobSets", "warning")

@@ -1,0 +1,1 @@
+"""Use cases: what each command does, without a terminal."""

@@ -1,0 +1,261 @@
+"""Reference entries of spec fields, compatibility rules, faults and gates, for `bringup explain` and the spec reference page."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import functools
+import inspect
+import json
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from workflows.rehearsal.faults import fault_registry
+from workflows.spec.compat import RULES
+from workflows.spec.editor_schema import KINDS, json_schema
+from workflows.stages import IMAGE_ORDER, OPERATIONS, ORDER
+
+GATE_PARAMETERS = ["seen", "want"]
+"""Parameter names by which a function of a stage's gate module is known as a gate."""
+
+SECRET_REFERENCE = "SecretRef"
+"""Model whose three forms are told once, at the head of the page."""
+
+
+class UnknownEntry(ValueError):
+    """A word that is no field, rule, fault or gate; the message proposes the nearest ones."""
+
+    hint = "see `bringup faults`, `bringup stages`, `bringup schema`"
+
+
+@dataclass(frozen=True)
+class FieldEntry:
+    """One field of a spec. `path` is dotted, with `[]` after a list and `*` for the keys of a mapping; `rules` are rule ids."""
+
+    path: str
+    type: str
+    default: str
+    description: str
+    example: str
+    rules: tuple[str, ...] = ()
+
+
+@functools.cache
+def fields(kind: str = "Cluster") -> tuple[FieldEntry, ...]:
+    """Return all fields of a kind of spec in the order of its model. Raises KeyError for an unknown kind."""
+    schema = json_schema(kind)
+    found = [entry for entry in _walk(schema, "", schema.get("$defs", {}), ()) if entry.path]
+    if kind != "Cluster":
+        return tuple(found)
+    read = rules_by_field(frozenset(entry.path for entry in found))
+    return tuple(
+        FieldEntry(entry.path, entry.type, entry.default, entry.description, entry.example, read.get(entry.path, ()))
+        for entry in found
+    )
+
+
+def _walk(schema: Mapping[str, Any], path: str, models: Mapping[str, Any], seen: tuple[str, ...]) -> Iterator[FieldEntry]:
+    """Yield the fields of a model's schema, each followed by its nested fields. A recursive model is entered once."""
+    required = set(schema.get("required", ()))
+    for name, field in schema.get("properties", {}).items():
+        here = f"{path}.{name}" if path else name
+        text, nested, suffix = _type(field, models)
+        examples = field.get("examples") or [""]
+        yield FieldEntry(
+            path=here,
+            type=text,
+            default="required" if name in required else _value(field.get("default")),
+            description=" ".join(str(field.get("description", "")).split()),
+            example=_value(examples[0]) if examples[0] != "" else "",
+        )
+        for model in nested:
+            if model not in seen:
+                yield from _walk(models[model], here + suffix, models, (*seen, model))
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, dict) and value:
+        return "as its fields say"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _type(field: Mapping[str, Any], models: Mapping[str, Any]) -> tuple[str, tuple[str, ...], str]:
+    """Return a field's type in words, the models it holds, and what its path gets (`[]` for a list, `.*` for a mapping)."""
+    if "$ref" in field:
+        name = field["$ref"].rpartition("/")[2]
+        model = models[name]
+        if name == SECRET_REFERENCE:
+            return "secret reference", (), ""
+        if "properties" in model:
+            return "section", (name,), ""
+        return _type(model, models)
+    if "anyOf" in field or "oneOf" in field:
+        parts = [_type(part, models) for part in field.get("anyOf") or field["oneOf"] if part.get("type") != "null"]
+        nested = tuple(dict.fromkeys(name for part in parts for name in part[1]))
+        suffix = next((part[2] for part in parts if part[1]), "")
+        return " or ".join(dict.fromkeys(part[0] for part in parts)), nested, suffix
+    if "enum" in field:
+        return " · ".join(f"`{_value(value)}`" for value in field["enum"]), (), ""
+    if "const" in field:
+        return f"`{_value(field['const'])}`", (), ""
+    if field.get("type") == "array":
+        inner, nested, suffix = _type(field.get("items", {}), models)
+        return f"list of {inner}", nested, f"[]{suffix}"
+    if field.get("type") == "object":
+        values = field.get("additionalProperties") or next(iter(field.get("patternProperties", {}).values()), None)
+        inner, nested, suffix = _type(values, models) if isinstance(values, dict) else ("anything", (), "")
+        return f"mapping to {inner}", nested, f".*{suffix}"
+    return (
+        {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}.get(
+            str(field.get("type")), "anything"
+        ),
+        (),
+        "",
+    )
+
+
+def rules_by_field(paths: frozenset[str]) -> dict[str, tuple[str, ...]]:
+    """Return, for each field path, the ids of the compatibility rules that read the field or report at it.
+
+    Read from the source of the rules: attribute chains behind `spec`, and path literals of their findings.
+    """
+    found: dict[str, list[str]] = {}
+    for rule in RULES.values():
+        tree = ast.parse(textwrap.dedent(inspect.getsource(rule.find)))
+        mentioned = {path for node in ast.walk(tree) for path in (_mention(node, paths),) if path}
+        for path in mentioned:
+            found.setdefault(path, []).append(rule.id)
+    return {path: tuple(sorted(ids)) for path, ids in found.items()}
+
+
+def _mention(node: ast.AST, paths: frozenset[str]) -> str:
+    """Return the field path that an expression of a rule names; empty if there is none."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in paths:
+        return node.value
+    if not isinstance(node, ast.Attribute):
+        return ""
+    chain = ast.unparse(node).split(".")
+    start = next((place for place, word in enumerate(chain) if word == "spec"), -1)
+    words = chain[start + 1 :] if start >= 0 else []
+    while words:
+        if ".".join(words) in paths:
+            return ".".join(words)
+        words.pop()
+    return ""
+
+
+# ---- gates ---------------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def gates() -> dict[str, str]:
+    """Return the docstring of every gate by its id `STAGE/NAME`, read from the source of the stages without importing them."""
+    found: dict[str, str] = {}
+    for stage in (*ORDER, *OPERATIONS, *IMAGE_ORDER):
+        source = resources.files("steps.stages").joinpath(stage, "gate.py").read_text(encoding="utf-8")
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.FunctionDef) and [one.arg for one in node.args.args] == GATE_PARAMETERS and node.name[0] != "_":
+                found[f"{stage}/{node.name}"] = " ".join((ast.get_docstring(node) or "").split())
+    return found
+
+
+# ---- explain -------------------------------------------------------------------------------------------------------------------
+
+
+def words() -> tuple[str, ...]:
+    """Return everything that `explain` knows: rule ids, faults, gates and fields of cluster.yaml."""
+    faults = (fault.name for fault in fault_registry.faults())
+    return (*RULES, *faults, *gates(), *(entry.path for entry in fields()))
+
+
+def explain(word: str) -> list[str]:
+    """Return the lines of one entry. Raises UnknownEntry with proposals."""
+    for lines in (_rule(word), _fault(word), _gate(word), _fields(word)):
+        if lines:
+            return lines
+    near = difflib.get_close_matches(word, words(), n=3, cutoff=0.5)
+    raise UnknownEntry(f"nothing is known about {word!r}" + (f": did you mean {' or '.join(near)}?" if near else ""))
+
+
+def _rule(word: str) -> list[str]:
+    rule = RULES.get(word.upper())
+    if rule is None:
+        return []
+    later = [f"checked again in the running cluster by gate {', '.join(rule.later)}"] if rule.later else []
+    return [f"rule {rule.id} ({rule.severity}): {rule.sentence}", f"source: {rule.source}", *later]
+
+
+def _fault(word: str) -> list[str]:
+    fault = next((one for one in fault_registry.faults() if one.name == word), None)
+    if fault is None:
+        return []
+    lines = [f"fault {fault.name}: {fault.summary}", f"caught by gate {fault.gate}: {fault.caught_by}"]
+    lines += [f"looks healthy all the same: {fault.false_green}"] if fault.false_green else []
+    lines += [f"needs a spec with {fault.needs}"] if fault.needs else []
+    lines += [f"source: {fault.source}"] if fault.source else []
+    return [*lines, f"try it: bringup rehearse --fault {fault.name}"]
+
+
+def _gate(word: str) -> list[str]:
+    if word not in gates():
+        return []
+    stage = word.partition("/")[0]
+    caught = [fault.name for fault in fault_registry.faults() if fault.gate == word]
+    lines = [f"gate {word}: {gates()[word]}", f"code: steps/stages/{stage}/gate.py, cases: tests/gates/{stage}/"]
+    return lines + ([f"catches the faults {', '.join(caught)}"] if caught else [])
+
+
+def _fields(word: str) -> list[str]:
+    """Return the entries of a field in every kind of spec that has it, each with one line for each field below it."""
+    lines: list[str] = []
+    for kind in KINDS:
+        known = {entry.path: entry for entry in fields(kind)}
+        entry = known.get(word) or next((one for path, one in known.items() if path.replace("[]", "") == word), None)
+        if entry is not None:
+            lines += ["", *_field(kind, entry, known)] if lines else _field(kind, entry, known)
+    return lines
+
+
+def _field(kind: str, entry: FieldEntry, known: Mapping[str, FieldEntry]) -> list[str]:
+    lines = [f"field {entry.path} of kind {kind}: {entry.description}", f"type: {entry.type.replace('`', '')}"]
+    lines += [f"default: {entry.default}"] if entry.default else []
+    lines += [f"example: {entry.example}"] if entry.example else []
+    lines += [f"read by the rules {', '.join(entry.rules)}"] if entry.rules else []
+    below = [one for path, one in known.items() if path.startswith((f"{entry.path}.", f"{entry.path}[]"))]
+    return lines + [f"  {one.path}: {one.description}" for one in below]
+
+
+# ---- the reference page --------------------------------------------------------------------------------------------------------
+
+
+def spec_page() -> str:
+    """Return the spec reference as Markdown: for each kind of spec, all fields with type, default, example and rules."""
+    lines = [
+        "# Spec reference",
+        "",
+        "Generated from the models in `workflows/spec` and `workflows/nodeimage`: do not edit. `bringup explain FIELD` prints one",
+        "entry, `bringup schema KIND` the JSON Schema for editors. `[]` means the items of a list, `*` the keys of a mapping.",
+        "A secret reference is one of `{file: PATH}`, `{env: NAME}` and `{secret: {name: NAME, key: KEY, namespace: NAMESPACE}}`.",
+    ]
+    for kind in KINDS:
+        lines += ["", f"## {kind}", "", "| field | type | default | description | example | rules |", "|---|---|---|---|---|---|"]
+        lines += [_row(entry) for entry in fields(kind)]
+    lines += ["", "## Rules", "", "| rule | severity | sentence | source |", "|---|---|---|---|"]
+    lines += [f"| {rule.id} | {rule.severity} | {_cell(rule.sentence)} | {rule.source} |" for rule in RULES.values()]
+    return "\n".join(lines) + "\n"
+
+
+def _row(entry: FieldEntry) -> str:
+    example = f"`{_cell(entry.example)}`" if entry.example else ""
+    cells = (f"`{entry.path}`", _cell(entry.type), _cell(entry.default), _cell(entry.description), example, ", ".join(entry.rules))
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(text: str) -> str:
+    """Return a text as one cell of a Markdown table."""
+    return " ".join(text.replace("|", "\\|").split())

@@ -1,0 +1,41 @@
+"""The list of the runs that this machine knows, on either engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from steps.report.timeline import stamp
+from workflows.engines.argo import run_memory
+from workflows.engines.folders import RunFolder, StateFolder
+from workflows.engines.local.errors import JournalForeignError, RunDirectoryError
+from workflows.engines.local.result import read_status
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """One run. `state` is the engine's phase, `interrupted` if no engine drives it, or what is known of a run on Argo."""
+
+    run: str
+    engine: str
+    started: str
+    state: str
+
+
+def listed_runs(home: StateFolder) -> tuple[ListedRun, ...]:
+    """Return all runs of this machine, the newest first. A run whose journal cannot be read is listed as `unreadable`."""
+    return tuple(_listed(home.run(name)) for name in reversed(home.runs()))
+
+
+def _listed(folder: RunFolder) -> ListedRun:
+    memory = run_memory.read(folder)
+    if memory is not None:
+        # nothing is asked of the home cluster here: a list must be quick, and work while that cluster is away
+        state = "ended" if memory.ended else f"on Argo, namespace {memory.where.namespace}; see bringup status {folder.name}"
+        return ListedRun(folder.name, "argo", "", state)
+    try:
+        status = read_status(folder.engine)
+    except (JournalForeignError, RunDirectoryError):
+        return ListedRun(folder.name, "local", "", "unreadable")
+    state = status.phase if status.alive or status.finished else "interrupted"
+    waiting = ", waits for an approval" if status.alive and status.gates else ""
+    return ListedRun(folder.name, "local", stamp(status.began) if status.began else "", f"{state or 'starting'}{waiting}")

@@ -1,0 +1,41 @@
+"""Deterministic YAML text: Helm values for manifests, and files that people read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+
+def values_text(values: Mapping[str, Any]) -> str:
+    """Return Helm values as YAML text with sorted keys."""
+    return str(yaml.dump(plain(values), Dumper=_Dumper, sort_keys=True, default_flow_style=False, width=120))
+
+
+def readable(value: Mapping[str, Any], *, sort: bool = False) -> str:
+    """Return an object as YAML text for people: keys in their order, multi-line texts as blocks, lines not folded."""
+    return str(yaml.dump(plain(value), Dumper=_Blocks, sort_keys=sort, default_flow_style=False, width=10**9))
+
+
+def plain(value: Any) -> Any:
+    """Return a value with built-in maps and lists in place of other mapping and sequence types."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+class _Dumper(yaml.SafeDumper):
+    """PyYAML's safe dumper as a subclass, because Hera changes the representers of the original for the whole process."""
+
+
+class _Blocks(yaml.SafeDumper):
+    """Safe dumper that writes multi-line texts as blocks."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, yaml.SafeDumper.represent_str)
+_Blocks.add_representer(str, _text)

@@ -1,0 +1,125 @@
+"""Announcement of open approvals by a command on the machine that follows a run; each approval is announced at most once.
+
+Announcements never delay the run. Webhooks are called by the run itself (verb `announce`), whether or not it is followed.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from steps import timeouts
+from steps.clients import process
+from steps.contract import announcement, approval
+from steps.errors import StepError
+from workflows.engines.local.result import News, NodeNews, RunNodeStatus
+
+if TYPE_CHECKING:
+    from workflows.spec import ClusterSpec
+
+Say = Callable[[str], None]
+EvidenceLookup = Callable[[str], tuple[str, str]]
+"""Function from a suspend node to the digest of its evidence ("" if unreadable) and the command that answers the approval."""
+ChangeSummary = Callable[[], str]
+"""Function that returns what the approval would change, or "" if unknown."""
+Claim = Callable[[str], bool]
+"""Function from a node's full name to True exactly once among all followers of the run: the winner announces the approval."""
+
+
+class AnnounceCommand(Struct, frozen=True, kw_only=True):
+    """The command that announces one approval; it runs without a shell and gets the announcement as JSON on standard input."""
+
+    cluster: str
+    approvers: tuple[str, ...]
+    command: tuple[str, ...]
+
+
+def announce_commands(spec: "ClusterSpec") -> dict[str, AnnounceCommand]:
+    """Return the announcement commands of a spec by the stage that waits for the approval."""
+    return {
+        str(approval_spec.before): AnnounceCommand(
+            cluster=spec.name,
+            approvers=tuple(approver.name for approver in approval_spec.approvers),
+            command=approval_spec.announce.command,
+        )
+        for approval_spec in spec.approvals
+        if approval_spec.announce is not None and approval_spec.announce.command
+    }
+
+
+def _nothing() -> str:
+    return ""
+
+
+class Announcer:
+    """An observer of a run's news that announces approvals, each in its own thread; failures become warnings through `say`."""
+
+    def __init__(
+        self,
+        run: str,
+        told: Mapping[str, AnnounceCommand],
+        claim: Claim,
+        how: EvidenceLookup,
+        say: Say,
+        about: ChangeSummary = _nothing,
+    ) -> None:
+        self._run, self._told, self._claim, self._how, self._say, self._about = run, told, claim, how, say, about
+        self._threads: list[threading.Thread] = []
+
+    def observe(self, news: News) -> None:
+        """Announce an approval that has just opened, or that is open when the observer first sees the run."""
+        if not isinstance(news, NodeNews) or not news.waits or not news.node.name.startswith(approval.NODE_PREFIX):
+            return
+        stage = news.node.name.removeprefix(approval.NODE_PREFIX).replace("-", "_")
+        if stage in self._told:
+            self._threads.append(threading.Thread(target=self._announce, args=(stage, news.node), daemon=True))
+            self._threads[-1].start()
+
+    def beside(self, observer: Callable[[News], None]) -> Callable[[News], None]:
+        """Return an observer that passes news to `observer` and then to this one."""
+
+        def observe(news: News) -> None:
+            observer(news)
+            self.observe(news)
+
+        return observe
+
+    def close(self) -> None:
+        """Wait for announcements under way, for up to the time-out of each."""
+        for thread in self._threads:
+            thread.join(timeouts.ANNOUNCE)
+
+    def _announce(self, stage: str, node: RunNodeStatus) -> None:
+        try:
+            problem = run_announce_command(self._told[stage].command, self._body(stage, node)) if self._claim(node.path) else ""
+        except StepError as error:
+            problem = str(error)
+        if problem:
+            self._say(f"warning: the approval before {stage} could not be announced: {problem}")
+
+    def _body(self, stage: str, node: RunNodeStatus) -> bytes:
+        announcer_command, (evidence, answer) = self._told[stage], self._how(node.name)
+        fields = {"run": self._run, "cluster": announcer_command.cluster, "stage": stage, "evidence": evidence, "how": answer}
+        return announcement.body(**fields, since=node.started, approvers=announcer_command.approvers, changes=self._about())
+
+
+def run_announce_command(command: tuple[str, ...], body: bytes) -> str:
+    """Run the command with the announcement as its input; return why it failed, or ""."""
+    done = process.run(command, data=body, seconds=timeouts.ANNOUNCE)
+    return "" if done.code == 0 else f"{command[0]} ended with {done.code}: {done.err.strip()[-200:]}"
+
+
+def local_claim(folder: Path) -> Claim:
+    """Return a claim that creates a file in this folder, for runs that only this machine knows."""
+
+    def claim(node: str) -> bool:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            (folder / node.replace("/", "_")).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+    return claim

@@ -1,0 +1,147 @@
+"""Short pods that read or write the run store, made from a template of the run's own pods and deleted afterwards."""
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from steps import timeouts
+from steps.clients.kube.api import ApiError
+from steps.errors import Temporary
+from workflows.engines.argo import run_pods
+from workflows.engines.argo.home import Home, NotOurs, Object
+from workflows.engines.argo.resource_watch import ObjectGone, ObjectState, ResourceWatch, WatchPace
+from workflows.engines.argo.run_pods import RunPod
+from workflows.engines.argo.workflow_objects import ResourceMeta, Workflow
+
+ERRAND = "bringup/errand"
+"""Label of these pods; its value is the pod's purpose."""
+RUN = "bringup/run"
+CONTAINER = "errand"
+
+
+class HelperPodFailed(Temporary):
+    """The pod did not succeed; the message holds the end of its log."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HelperPod:
+    """The work of one pod. With `store_only` the pod mounts nothing but the run store, read-only unless `writes` is set."""
+
+    purpose: str
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    template: str = "run-open"
+    store_only: bool = True
+    writes: bool = False
+
+
+def run(home: Home, workflow: Workflow, errand: HelperPod) -> bytes:
+    """Run the pod to its end and return its log. Raises HelperPodFailed, NotOurs, NoTemplate."""
+    return finish(home, errand, begin(home, workflow, errand))
+
+
+def begin(home: Home, workflow: Workflow, errand: HelperPod) -> str:
+    """Create the pod and return its name. Raises HelperPodFailed, NotOurs, NoTemplate."""
+    manifest = pod_manifest(home, workflow, errand)
+    name: str = manifest["metadata"]["name"]
+    try:
+        home.ask(lambda kube: kube.create(manifest))
+    except ApiError as error:
+        raise HelperPodFailed(f"the home cluster refused pod {name}: {error}", hint=_RIGHTS) from error
+    return name
+
+
+def finish(home: Home, errand: HelperPod, name: str) -> bytes:
+    """Wait for the pod's end, delete it and return its log. Raises HelperPodFailed."""
+    try:
+        ended = _await(home, name)
+        log = home.fetch(f"{home.core('pods', name)}/log", {"container": CONTAINER})
+        if ended.status.phase != "Succeeded":
+            tail = log[-400:].decode(errors="replace").strip()
+            raise HelperPodFailed(f"pod {name} ({errand.purpose}) ended as {ended.status.phase}: {tail}")
+        return log
+    finally:
+        home.ask(lambda kube: kube.delete(home.core("pods", name)))
+
+
+_RIGHTS = "this account needs the right to create pods, read their logs and delete them in the namespace of the runs"
+
+
+def pod_manifest(home: Home, workflow: Workflow, errand: HelperPod) -> Object:
+    """Return the pod's manifest, with image, user and volumes of the run's own pods. Raises NotOurs, NoTemplate."""
+    spec = home.made_from(workflow)
+    model = next((candidate for candidate in spec["templates"] if candidate["name"] == errand.template), None)
+    if model is None:
+        raise NotOurs(
+            f"WorkflowTemplate {workflow.template} has no template {errand.template}: it belongs to another version of bringup"
+        )
+    meta = workflow.metadata
+    owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": meta.name, "uid": meta.uid}
+    owned = {"ownerReferences": [owner]} if meta.uid else {}  # a deleted Workflow cannot own the pod
+    pod_meta: Object = {
+        "name": f"bringup-{errand.purpose}-{secrets.token_hex(4)}",
+        "namespace": home.namespace,
+        "labels": {ERRAND: errand.purpose, RUN: meta.name},
+        **owned,
+    }
+    pod_spec: Object = {
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": int(timeouts.READER_POD),
+        "automountServiceAccountToken": False,
+        "serviceAccountName": model.get("serviceAccountName", "default"),
+        "securityContext": spec.get("securityContext", {}),
+        "containers": [_container(model["container"], errand)],
+        "volumes": _volumes(spec["volumes"], model["container"], errand),
+        **{key: spec[key] for key in ("affinity", "imagePullSecrets") if key in spec},
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": pod_meta, "spec": pod_spec}
+
+
+def _container(model: Object, errand: HelperPod) -> Object:
+    mounts = _mounted(model, errand)
+    for mount in mounts:
+        if mount["name"] == "store" and not errand.writes:
+            mount["readOnly"] = True
+    copied: Object = {key: model[key] for key in ("image", "imagePullPolicy", "resources", "securityContext") if key in model}
+    return {
+        "name": CONTAINER,
+        "command": list(errand.command),
+        "env": [{"name": name, "value": value} for name, value in errand.environment.items()],
+        "volumeMounts": mounts,
+        **copied,
+    }
+
+
+def _mounted(model: Object, errand: HelperPod) -> list[Object]:
+    return [dict(mount) for mount in model["volumeMounts"] if not errand.store_only or mount["name"] == "store"]
+
+
+def _volumes(every: Sequence[Object], model: Object, errand: HelperPod) -> list[Any]:
+    """Return the volumes that the container mounts, so that the pod gets no other secret."""
+    mounted = {mount["name"] for mount in _mounted(model, errand)}
+    chosen = [dict(volume) for volume in every if volume["name"] in mounted]
+    for volume in chosen:
+        if "persistentVolumeClaim" in volume and not errand.writes:
+            volume["persistentVolumeClaim"] = {**volume["persistentVolumeClaim"], "readOnly": True}
+    return chosen
+
+
+def _await(home: Home, name: str) -> RunPod:
+    """Return the pod once it has ended. Raises HelperPodFailed, which says what the pod waits for, if it does not end in time."""
+    end, latest = time.monotonic() + timeouts.READER_POD, RunPod(metadata=ResourceMeta(name=name))
+    for seen in ResourceWatch(home, home.core("pods"), name, WatchPace(round=5.0)).states():
+        if isinstance(seen, ObjectGone):
+            raise HelperPodFailed(f"pod {name} was deleted before it ended")
+        if isinstance(seen, ObjectState):
+            latest = msgspec.json.decode(seen.data, type=RunPod)
+            if latest.status.phase in ("Succeeded", "Failed"):
+                return latest
+        if time.monotonic() > end:
+            raise HelperPodFailed(
+                f"pod {name} has not ended in {timeouts.READER_POD:.0f} s: {run_pods.waits_for(latest) or latest.status.phase}"
+            )
+    raise AssertionError("a stream has no end")

@@ -1,0 +1,128 @@
+"""Installation of a rendered plan in the home cluster: accounts, roles, ConfigMaps, Secrets, and the WorkflowTemplate.
+
+Objects that a scheduled run installs are owned by its Workflow and deleted with it; a later scheduled run that needs the same
+objects takes over their ownership. Objects that a person installed have no owner and stay until `leftovers` deletes them.
+"""
+
+import base64
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from steps.clients.kube.api import ApiError
+from steps.clients.kube.client import Kube
+from workflows.engines.argo import schedules
+from workflows.engines.argo.home import Home, NamedObject, Object
+from workflows.engines.argo.workflow_objects import OwnerReference
+from workflows.plan.model import Plan
+from workflows.render import names
+from workflows.render.bundle import Bundle
+from workflows.render.secret_volumes import public_name
+
+
+class NotReady(ValueError):
+    """The home cluster does not accept an object that the installation writes."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def install(
+    home: Home,
+    plan: Plan,
+    bundle: Bundle,
+    secrets: Mapping[str, bytes],
+    *,
+    settled: bool = False,
+    owner: OwnerReference | None = None,
+) -> None:
+    """Apply all objects of a plan: the WorkflowTemplate after what it mounts, schedules last.
+
+    With `settled`, service accounts must exist already, and neither roles nor schedules are written. `owner` becomes the owner of
+    the other objects. Raises NotReady, Refused, Conflict.
+    """
+    for manifest in bundle.rbac:
+        if settled:
+            _require(home, manifest)
+        else:
+            _apply(home, manifest)
+    for manifest in bundle.config_maps:
+        _keep(home, _owned(home, manifest, owner))
+    for manifest in _files(home, plan, secrets):
+        _apply(home, _owned(home, manifest, owner))
+    _apply(home, _owned(home, bundle.template, owner))
+    if bundle.starts is not None and not settled:
+        for manifest in bundle.starts:
+            _apply(home, manifest)
+        schedules.delete_dropped(home, plan.name, bundle)
+
+
+def _require(home: Home, manifest: Object) -> None:
+    """Raise NotReady if a service account is missing.
+
+    Roles are not checked, since their lack shows as soon as a pod needs them; token Secrets may not be read.
+    """
+    kind, name = manifest["kind"], manifest["metadata"]["name"]
+    if kind != "ServiceAccount":
+        return
+    if home.ask(lambda kube: kube.get(home.core("serviceaccounts", name), NamedObject)) is None:
+        raise NotReady(
+            f"namespace {home.namespace} of the home cluster has no ServiceAccount {name}, and this account may not create it",
+            hint="let an account that may create it install the schedule again: bringup image build SPEC --engine argo",
+        )
+
+
+def _files(home: Home, plan: Plan, contents: Mapping[str, bytes]) -> Iterator[Object]:
+    """Yield a ConfigMap with the public ones among this machine's secret files, and a Secret with the others."""
+    packed = {name: base64.b64encode(content).decode() for name, content in contents.items()}
+    meta = {"namespace": home.namespace, "labels": {"bringup/cluster": plan.name}}
+    if public := {name: data for name, data in packed.items() if name in plan.public}:
+        named = {"name": public_name(plan), **meta}
+        yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": named, "binaryData": public}
+    if private := {name: data for name, data in packed.items() if name not in plan.public}:
+        named = {"name": f"bringup-secrets-{names.short(plan.inputs)}", **meta}
+        yield {"apiVersion": "v1", "kind": "Secret", "metadata": named, "type": "Opaque", "data": private}
+
+
+def _owned(home: Home, manifest: Object, owner: OwnerReference | None) -> Object:
+    """Return the manifest with its owner; without one if the object exists and has none, because a person installed it."""
+    if owner is None:
+        return manifest
+    existing = home.ask(lambda kube: kube.get(kube.path(manifest), NamedObject))
+    if existing is not None and not existing.metadata.owner_references:
+        return manifest
+    return {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [msgspec.to_builtins(owner)]}}
+
+
+def _apply(home: Home, manifest: Object) -> None:
+    _written(home, manifest, lambda kube: kube.apply(manifest))
+
+
+def _keep(home: Home, manifest: Object) -> None:
+    """Write an immutable ConfigMap, unless it exists with the same content and owner.
+
+    Its name is a digest of its content, so other content under the same name raises NotReady.
+    """
+    path = home.core("configmaps", manifest["metadata"]["name"])
+    existing = home.ask(lambda kube: kube.get(path, dict[str, Any]))
+    if existing is not None and any(existing.get(part) != manifest.get(part) for part in ("data", "binaryData")):
+        name = manifest["metadata"]["name"]
+        raise NotReady(
+            f"ConfigMap {name} of the home cluster differs from this plan, although its name is a digest of its content",
+            hint="delete it, then try again",
+        )
+    if existing is None or existing["metadata"].get("ownerReferences") != manifest["metadata"].get("ownerReferences"):
+        _apply(home, manifest)
+
+
+def _written(home: Home, manifest: Object, write: Any) -> None:
+    def once(kube: Kube) -> None:
+        write(kube)
+
+    try:
+        home.ask(once)
+    except ApiError as error:
+        what = f"{manifest['kind']} {manifest['metadata']['name']}"
+        raise NotReady(f"the home cluster refused {what} in namespace {home.namespace}: {error}") from error

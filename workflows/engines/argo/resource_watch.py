@@ -1,0 +1,208 @@
+"""LIST and WATCH of an object or collection, through cut watches, expired revisions (410), restarts and renewed credentials."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from steps import timeouts
+from steps.clients.kube import client, kubeconfig
+from steps.clients.kube.api import FIELD_MANAGER
+from steps.errors import Refused, Unreachable
+from workflows.engines.argo.home import Home
+
+if TYPE_CHECKING:
+    import urllib3
+
+_LINE = 64 << 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchPace:
+    """Timing of a watch in seconds: a round, the first and longest pause after a failure, patience with refused credentials."""
+
+    round: float = timeouts.WATCH_ROUND
+    first: float = timeouts.WATCH_FIRST
+    most: float = timeouts.WATCH_MAX
+    credentials: float = timeouts.CREDENTIAL_RENEWAL
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectState:
+    """The current state of the object, as JSON."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectGone:
+    """The object does not exist or was deleted. `data` is its last state, empty if it was never seen."""
+
+    data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEnded:
+    """A round of watching is over. `trouble` says why the API server could not be watched; empty if the round went well."""
+
+    trouble: str = ""
+
+
+class _ListMeta(Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+
+
+class _List(Struct, frozen=True):
+    metadata: _ListMeta = _ListMeta()
+    items: tuple[msgspec.Raw, ...] = ()
+
+
+class _Error(Struct, frozen=True):
+    code: int = 0
+    message: str = ""
+    metadata: _ListMeta = _ListMeta()
+
+
+class _Event(Struct, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+class _Expired(Exception):
+    """The revision to watch from is too old, so the object must be listed again."""
+
+
+@dataclass
+class ResourceWatch:
+    """A stream of the states of one object, or of a whole collection if `name` is empty.
+
+    `path` is the path of the collection. `version` is the last revision seen, empty before the first LIST.
+    """
+
+    home: Home
+    path: str
+    name: str = ""
+    pace: WatchPace = field(default_factory=WatchPace)
+    version: str = ""
+    _heard: bool = False
+    _pause: float = 0.0
+    _refused_since: float | None = None
+
+    def states(self) -> Iterator[ObjectState | ObjectGone | RoundEnded]:
+        """Yield states without end. Raises Refused if credentials stay refused for `pace.credentials` seconds."""
+        while True:
+            began, self._heard, listed = time.monotonic(), False, not self.version
+            try:
+                if not self.version:
+                    yield from self._list()
+                yield from self._watch()
+            except _Expired:
+                self.version, trouble, self._pause = "", "", self._pause if listed else 0.0  # only a fresh list can fail by this
+            except Unreachable as error:
+                trouble = str(error)
+            except Refused as error:
+                trouble = self._refused(error)
+            else:
+                trouble, self._refused_since = "", None
+            yield RoundEnded(trouble)
+            # a watch that ends early without any event counts as failed, so that retries back off
+            cut = not self._heard and time.monotonic() - began < self.pace.round / 2
+            self._wait(cut or trouble != "")
+
+    def _list(self) -> Iterator[ObjectState | ObjectGone]:
+        listing = client.decoded(f"GET {self.path}", self.home.fetch(self.path, self._selection() or None), _List)
+        self.version = listing.metadata.resource_version
+        self._refused_since = None
+        yield from (ObjectState(bytes(item)) for item in listing.items)
+        if self.name and not listing.items:
+            yield ObjectGone()
+
+    def _selection(self) -> dict[str, str]:
+        return {"fieldSelector": f"metadata.name={self.name}"} if self.name else {}
+
+    def _watch(self) -> Iterator[ObjectState | ObjectGone]:
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            **self._selection(),
+            "resourceVersion": self.version,
+            "timeoutSeconds": str(max(1, round(self.pace.round))),
+        }
+        for line in _lines(self.home, self.path, query, self.pace.round + timeouts.API_READ, self._accepted):
+            event = client.decoded(f"watch of {self.path}", line, _Event)
+            if event.type == "ERROR":
+                error = msgspec.json.decode(event.object, type=_Error)
+                if error.code == 410:
+                    raise _Expired
+                raise Unreachable(f"the watch of {self.name} ended: {error.code} {error.message}")
+            self._heard, self._pause = True, 0.0
+            self.version = msgspec.json.decode(event.object, type=_Error).metadata.resource_version or self.version
+            if event.type == "DELETED":
+                yield ObjectGone(bytes(event.object))
+            elif event.type in ("ADDED", "MODIFIED"):
+                yield ObjectState(bytes(event.object))
+
+    def _accepted(self) -> None:
+        self._refused_since = None
+
+    def _refused(self, error: Refused) -> str:
+        """Renew the credentials and return what to report; raise `error` once they were refused for too long.
+
+        The first renewal is silent, since credentials expire in normal operation.
+        """
+        now = time.monotonic()
+        first, self._refused_since = self._refused_since is None, self._refused_since or now
+        if now - self._refused_since > self.pace.credentials:
+            raise error
+        return "" if self.home.renew() and first else str(error)
+
+    def _wait(self, failed: bool) -> None:
+        self._pause = min(self.pace.most, self._pause * 2 or self.pace.first) if failed else 0.0
+        if self._pause:
+            time.sleep(self._pause)
+
+
+def _lines(home: Home, path: str, query: dict[str, str], patience: float, accepted: Callable[[], None]) -> Iterator[bytes]:
+    """Yield the lines of a streamed response and call `accepted` once the server has accepted the request.
+
+    Raises Unreachable, Refused, _Expired.
+    """
+    import urllib3
+
+    access = home.access
+    headers = {"Accept": "application/json", "User-Agent": FIELD_MANAGER}
+    headers |= {"Authorization": f"Bearer {access.token}"} if access.token else {}
+    timeout = urllib3.Timeout(connect=timeouts.API_CONNECT, read=patience)
+    with urllib3.PoolManager(
+        1, headers=headers, timeout=timeout, retries=False, ssl_context=kubeconfig.tls_context(access)
+    ) as pool:
+        try:
+            answer = pool.request("GET", access.server + path, fields=query, preload_content=False)
+            try:
+                _check(answer, path)
+                accepted()
+                yield from _split(answer)
+            finally:
+                answer.close()
+        except urllib3.exceptions.HTTPError as error:
+            raise Unreachable(f"watch of {path}: {error}", hint=f"is {access.server} up and reachable from here?") from error
+
+
+def _check(answer: "urllib3.BaseHTTPResponse", path: str) -> None:
+    if answer.status == 410:
+        raise _Expired
+    if answer.status in (401, 403):
+        raise Refused(f"watch of {path}: {answer.status}", hint="check the kubeconfig of the home cluster and its rights")
+    if answer.status != 200:
+        raise Unreachable(f"watch of {path}: {answer.status}")
+
+
+def _split(answer: "urllib3.BaseHTTPResponse") -> Iterator[bytes]:
+    """Yield whole lines; a half line at the end of a cut response is dropped because it is no complete event."""
+    rest = b""
+    for chunk in answer.stream(_LINE):
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from (line for line in lines if line)

@@ -1,0 +1,97 @@
+"""The file `argo.json` in which this machine keeps where a run on Argo lives, and the local copy of the run's tasks.
+
+With this file `status`, `watch` and the other commands need no flags that name the home cluster.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from steps.contract.run import PLAN_FILE
+from workflows.engines.approval_announcer import AnnounceCommand
+from workflows.engines.argo.home import Home, HomeAddress, NoTemplate, NotOurs
+from workflows.engines.argo.workflow_objects import Workflow
+from workflows.engines.folders import RunFolder
+
+FILE = "argo.json"
+
+
+class RunMemory(Struct, frozen=True, kw_only=True):
+    """Contents of `argo.json`.
+
+    `version` is the Argo version that a person gave with --argo-version, else empty. `telling` maps a stage to the command that
+    announces its approval from this machine. `pulled` is when the whole store was last copied here (seconds since the epoch, 0 for
+    never); `ended` is true if the run had already ended then, so that the copy is complete.
+    """
+
+    where: HomeAddress
+    version: str = ""
+    telling: dict[str, AnnounceCommand] = {}
+    pulled: float = 0.0
+    ended: bool = False
+
+
+def read(folder: RunFolder) -> RunMemory | None:
+    """Return what this machine remembers of a run; None if the run is not on Argo."""
+    try:
+        return msgspec.json.decode((folder.engine / FILE).read_bytes(), type=RunMemory)
+    except FileNotFoundError:
+        return None
+
+
+def write(folder: RunFolder, memory: RunMemory) -> None:
+    """Write the memory of a run, atomically."""
+    folder.engine.mkdir(parents=True, exist_ok=True)
+    fresh = folder.engine / f".{FILE}.{os.getpid()}.new"
+    fresh.write_bytes(msgspec.json.format(msgspec.json.encode(memory)))
+    fresh.replace(folder.engine / FILE)
+
+
+def record_pull(folder: RunFolder, when: float, *, ended: bool) -> None:
+    """Record that the whole store was copied here, in a copy that began at `when` (seconds since the epoch)."""
+    memory = read(folder)
+    if memory is not None:
+        write(folder, msgspec.structs.replace(memory, pulled=when, ended=ended))
+
+
+def knows_tasks(folder: RunFolder) -> bool:
+    """Return True if all tasks of the run are on this machine."""
+    return (folder.inputs / "tasks" / PLAN_FILE).exists()
+
+
+def fetch_tasks(home: Home, workflow: Workflow, folder: RunFolder) -> None:
+    """Copy the run's tasks (what was planned, who may approve) from the home cluster unless this machine has them.
+
+    Raises NotOurs if the template mounts no tasks, NoTemplate if the template or its ConfigMap was deleted.
+    """
+    if knows_tasks(folder):
+        return
+    volumes = home.made_from(workflow).get("volumes") or ()
+    name = next((volume["configMap"]["name"] for volume in volumes if volume["name"] == "tasks" and "configMap" in volume), "")
+    if not name:
+        raise NotOurs(f"WorkflowTemplate {workflow.template} mounts no tasks: it belongs to another version of bringup")
+    config_map = home.ask(lambda kube: kube.get(home.core("configmaps", name), dict[str, Any]))
+    if config_map is None:
+        raise NoTemplate(f"namespace {home.namespace} of the home cluster has no ConfigMap {name}, which holds the run's tasks")
+    _keep(folder, config_map.get("data") or {})
+
+
+def _keep(folder: RunFolder, tasks: Mapping[str, str]) -> None:
+    """Write all tasks or none: a process that is killed half-way leaves only a hidden temporary folder."""
+    place, fresh = folder.inputs / "tasks", folder.inputs / f".tasks.{os.getpid()}.new"
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    for file, text in tasks.items():
+        (fresh / file).write_text(text)
+    if place.exists() and not knows_tasks(folder):
+        shutil.rmtree(place, ignore_errors=True)
+    try:
+        fresh.rename(place)
+    except OSError:
+        shutil.rmtree(fresh, ignore_errors=True)
+        if not knows_tasks(folder):
+            raise  # otherwise another command has fetched the tasks meanwhile

@@ -1,0 +1,130 @@
+"""The pods of a run as the API server lists them, and the last words (termination messages) that they leave."""
+
+from msgspec import Struct
+
+from steps.contract import last_word
+from steps.contract.last_word import Said
+from workflows.engines.argo.home import Home
+from workflows.engines.argo.workflow_objects import NODE_NAME, WORKFLOW_LABEL, ResourceMeta, Workflow, WorkflowNode, seconds
+from workflows.engines.local.result import RunNodeStatus
+
+MAIN = "main"
+"""Argo's name for the container that runs the task."""
+
+
+class _Terminated(Struct, frozen=True, rename="camel"):
+    """The end of a container."""
+
+    finished_at: str | None = None
+    exit_code: int | None = None
+    message: str = ""
+
+
+class _Waiting(Struct, frozen=True):
+    """The reason why a container has not started."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class _ContainerState(Struct, frozen=True):
+    """The state of a container: ended, waiting, or neither."""
+
+    terminated: _Terminated | None = None
+    waiting: _Waiting | None = None
+
+
+class _ContainerStatus(Struct, frozen=True):
+    """A container of a pod."""
+
+    name: str = ""
+    state: _ContainerState = _ContainerState()
+
+
+class _PodCondition(Struct, frozen=True, rename="camel"):
+    """A condition of a pod."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+class _PodStatus(Struct, frozen=True, rename="camel"):
+    """The status of a pod."""
+
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[_PodCondition, ...] = ()
+    container_statuses: tuple[_ContainerStatus, ...] = ()
+    init_container_statuses: tuple[_ContainerStatus, ...] = ()
+
+
+class _PodSpec(Struct, frozen=True, rename="camel"):
+    """The node and the service account of a pod."""
+
+    node_name: str = ""
+    service_account_name: str = ""
+
+
+class RunPod(Struct, frozen=True):
+    """A pod of a run."""
+
+    metadata: ResourceMeta
+    spec: _PodSpec = _PodSpec()
+    status: _PodStatus = _PodStatus()
+
+    @property
+    def ended(self) -> float:
+        """Return when the pod's last container ended (seconds since the epoch); 0 while a container runs."""
+        if self.status.phase not in ("Succeeded", "Failed"):
+            return 0.0
+        ends = [
+            seconds(container.state.terminated.finished_at)
+            for container in self.status.container_statuses
+            if container.state.terminated
+        ]
+        return max(ends, default=seconds(self.metadata.creation_timestamp))
+
+
+def pods(home: Home, run: str, fields: str = "") -> dict[str, RunPod]:
+    """Return the pods of a run by the full name of their node; `fields` is an optional field selector."""
+    run_pods = home.ask(lambda kube: kube.list(home.core("pods"), RunPod, labels=f"{WORKFLOW_LABEL}={run}", fields=fields)) or ()
+    return {pod.metadata.annotations.get(NODE_NAME, pod.metadata.name): pod for pod in run_pods}
+
+
+def waits_for(pod: RunPod) -> str:
+    """Return why a pod has not started (scheduling or image pull), or "" if the pod does not say."""
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return f"{condition.reason}: {condition.message}"
+    for container in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        if container.state.waiting and container.state.waiting.reason not in ("", "PodInitializing", "ContainerCreating"):
+            return f"{container.state.waiting.reason}: {container.state.waiting.message}"
+    return ""
+
+
+def open_pods(workflow: Workflow) -> list[WorkflowNode]:
+    """Return the pod nodes that Argo counts as unfinished."""
+    return [node for node in workflow.nodes().values() if node.type == "Pod" and not node.finished]
+
+
+def last_words(home: Home, run: str) -> dict[str, Said]:
+    """Return the last words of pods that succeeded, by the full name of their node. Raises Unreachable, Refused.
+
+    Argo deletes such pods after a minute. Failed nodes repeat the words of their pod in their message (see `of_node`).
+    """
+    words = {node: _of(pod) for node, pod in pods(home, run, "status.phase=Succeeded").items()}
+    return {node: word for node, word in words.items() if word is not None}
+
+
+def of_node(node: RunNodeStatus) -> Said | None:
+    """Return the last words that a failed node repeats in its message, or None."""
+    return last_word.of_node(node.message)
+
+
+def _of(pod: RunPod) -> Said | None:
+    ends = (container.state.terminated for container in pod.status.container_statuses if container.name == MAIN)
+    return next((last_word.read(end.message) for end in ends if end is not None), None)

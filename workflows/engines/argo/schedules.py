@@ -1,0 +1,174 @@
+"""Schedules and event bindings of the home cluster: list, suspend, resume, and delete those that the spec no longer has.
+
+`suspend` belongs to whoever set it last. An installation writes the field only if the spec does, so a schedule that a person
+suspended stays suspended when the next revision is installed.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct, field
+
+from steps.clients.kube.api import ApiError
+from steps.clients.kube.client import Kube
+from steps.errors import Refused
+from workflows import image
+from workflows.engines.argo.home import Home
+from workflows.engines.argo.workflow_objects import API, CLUSTER, PIPELINE, STARTS, Workflow
+from workflows.render import from_git, starts
+from workflows.render.bundle import Bundle
+
+KINDS = ("cronworkflows", "workfloweventbindings")
+
+
+class NoSchedule(ValueError):
+    """The home cluster has no schedule of that name."""
+
+    hint = "a schedule is a section of the spec; it is installed by `bringup run --engine argo`, or from `bringup render`"
+
+
+class AmbiguousSchedule(ValueError):
+    """Several pipelines have a schedule of that name."""
+
+    hint = "name one with --pipeline NAME"
+
+
+class ScheduleChanged(ValueError):
+    """Another client changed the schedule at the same time."""
+
+    hint = "look at it, then try again"
+
+
+class _Meta(Struct, frozen=True, rename="camel"):
+    name: str = ""
+    resource_version: str = ""
+
+
+class _ScheduleSpec(Struct, frozen=True):
+    """The times at which a schedule starts runs."""
+
+    suspend: bool = False
+    schedules: tuple[str, ...] = ()
+    timezone: str = ""
+
+
+class _Condition(Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+    message: str = ""
+
+
+class ScheduleStatus(Struct, frozen=True, rename="camel"):
+    """The controller's status of a schedule: when it last started a run, which of its runs are active, and its conditions."""
+
+    last_scheduled_time: str | None = None
+    active: tuple[_Meta, ...] = ()
+    conditions: tuple[_Condition, ...] = ()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Return the reasons why the schedule cannot start a run."""
+        return tuple(
+            f"{condition.type}: {condition.message}"
+            for condition in self.conditions
+            if condition.status == "True" and condition.type != "Completed"
+        )
+
+
+class RunTrigger(Struct, frozen=True):
+    """A CronWorkflow or a WorkflowEventBinding, reduced to the fields that are read here."""
+
+    metadata: _Meta = _Meta()
+    spec: _ScheduleSpec = field(default_factory=_ScheduleSpec)
+    status: ScheduleStatus = field(default_factory=ScheduleStatus)
+
+
+def _path(home: Home, kind: str, name: str = "") -> str:
+    return f"/apis/{API}/namespaces/{home.namespace}/{kind}{f'/{name}' if name else ''}"
+
+
+def delete_dropped(home: Home, cluster: str, bundle: Bundle) -> None:
+    """Delete the cluster's schedules and event bindings that the spec no longer has.
+
+    Kinds that this account may not list are left alone. Raises Refused if a deletion is forbidden.
+    """
+    kept = {manifest["metadata"]["name"] for manifest in bundle.starts or ()}
+    labels = bundle.template["metadata"]["labels"]
+    gone = {kind: [trigger_name for trigger_name in _ours(home, kind, labels) if trigger_name not in kept] for kind in KINDS}
+    owners = {"workfloweventbindings": starts.account_name(cluster)}
+    # only a node image's schedule has an account; a cluster may have the same name
+    if labels[PIPELINE] == image.KIND:
+        owners["cronworkflows"] = from_git.account_name(cluster)
+    for kind, owner in owners.items():
+        if gone[kind] and owner not in kept:
+            _delete(home, home.core("serviceaccounts", owner))  # first, as this revokes its token
+    for kind, stale in gone.items():
+        for name in stale:
+            _delete(home, _path(home, kind, name))
+
+
+def _ours(home: Home, kind: str, labels: dict[str, str]) -> list[str]:
+    selector = ",".join(f"{key}={labels[key]}" for key in (CLUSTER, PIPELINE))
+
+    def listed(kube: Kube) -> tuple[RunTrigger, ...] | None:
+        return kube.list(_path(home, kind), RunTrigger, labels=selector)
+
+    try:
+        return [trigger.metadata.name for trigger in home.ask(listed) or ()]
+    except Refused:
+        return []
+
+
+def _delete(home: Home, path: str) -> None:
+    def once(kube: Kube) -> bool:
+        return kube.delete(path)
+
+    home.ask(once)
+
+
+def schedule(home: Home, cluster: str, kind: str) -> RunTrigger:
+    """Return a cluster's schedule. Raises NoSchedule if there is none, Refused if it may not be read."""
+    path = _path(home, "cronworkflows", starts.cron_name(kind, cluster))
+    found_schedule = home.ask(lambda kube: kube.get(path, RunTrigger))
+    if found_schedule is None:
+        raise NoSchedule(f"namespace {home.namespace} of the home cluster has no schedule of {cluster}")
+    return found_schedule
+
+
+def last_start(home: Home, name: str, kind: str) -> Workflow | None:
+    """Return the newest Workflow that was created to start a run of that pipeline and spec, or None if there is none."""
+    starters = home.ask(lambda kube: kube.list(home.workflows(), Workflow, labels=f"{STARTS}={kind},{CLUSTER}={name}")) or ()
+    return max(starters, key=lambda one: (one.metadata.creation_timestamp, one.metadata.name), default=None)
+
+
+def pipeline_of(home: Home, name: str, kinds: Sequence[str]) -> str:
+    """Return the pipeline, one of `kinds`, that has a schedule of that name. Raises NoSchedule, AmbiguousSchedule, Refused."""
+
+    def there(kind: str) -> RunTrigger | None:
+        path = _path(home, "cronworkflows", starts.cron_name(kind, name))
+        return home.ask(lambda kube: kube.get(path, RunTrigger))
+
+    pipelines = [kind for kind in kinds if there(kind) is not None]
+    if not pipelines:
+        raise NoSchedule(f"namespace {home.namespace} of the home cluster has no schedule of {name}")
+    if len(pipelines) > 1:
+        raise AmbiguousSchedule(f"there are schedules of {' and '.join(pipelines)} with the name {name}")
+    return pipelines[0]
+
+
+def suspend(home: Home, cluster: str, kind: str, *, wanted: bool) -> bool:
+    """Suspend a cluster's schedule (`wanted`) or resume it; return True if that changed the schedule.
+
+    Resuming removes the field instead of writing false, so that no field manager owns it and a spec with `suspend: true` can be
+    installed again. Raises NoSchedule, ScheduleChanged, Refused.
+    """
+    path, current = _path(home, "cronworkflows", starts.cron_name(kind, cluster)), schedule(home, cluster, kind)
+    if current.spec.suspend == wanted:
+        return False
+    patch = {"metadata": {"resourceVersion": current.metadata.resource_version}, "spec": {"suspend": True if wanted else None}}
+    try:
+        home.ask(lambda kube: kube.merge(path, patch))
+    except ApiError as error:
+        if error.status != 409:
+            raise
+        raise ScheduleChanged(f"the schedule of {cluster} was changed meanwhile") from error
+    return True

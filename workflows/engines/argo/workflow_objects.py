@@ -1,0 +1,251 @@
+"""The fields of a Workflow that bringup reads from the API server, and its nodes, also if Argo has compressed them."""
+
+import base64
+import binascii
+import datetime
+import gzip
+import io
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from workflows.engines.local.result import RunNodeStatus
+
+API = "argoproj.io/v1alpha1"
+CLUSTER, PIPELINE = "bringup/cluster", "bringup/pipeline"
+PLAN, OWNER, REVISION, SUBMISSION = "bringup/plan", "bringup/owner", "bringup/revision", "bringup/submission"
+CANCELLED = "bringup/cancelled"
+"""Labels and annotations of a Workflow that bringup submitted."""
+STARTS = "bringup/starts"
+"""Label of a Workflow that only starts runs (see `render.starts`); its value is the pipeline of those runs."""
+
+WORKFLOW_LABEL = "workflows.argoproj.io/workflow"
+NODE_NAME = "workflows.argoproj.io/node-name"
+"""Marks that Argo puts on its pods: the label with the Workflow's name, and the annotation with the node's full name."""
+
+UNFINISHED = frozenset({"", "Pending", "Running"})
+"""Phases of a Workflow or node that has not ended. A Workflow that waits for a mutex is Pending."""
+
+MOST_NODES_BYTES = 64 << 20
+"""The largest decompressed node status that is accepted. 1 MiB compressed holds some 20,000 nodes of about 800 bytes each."""
+_GZIP = b"\x1f\x8b"
+
+
+class UnreadableStatus(ValueError):
+    """The node status of a Workflow is stored in a form that only Argo's own server can read."""
+
+
+class OwnerReference(Struct, frozen=True, rename="camel"):
+    """A reference to the object whose deletion deletes this one too."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+
+class ResourceMeta(Struct, frozen=True, rename="camel"):
+    """Metadata of a Kubernetes object."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: str = ""
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+
+
+class Parameter(Struct, frozen=True):
+    """An input or output parameter of a node."""
+
+    name: str
+    value: Any = None
+
+
+class Parameters(Struct, frozen=True, rename="camel"):
+    """Inputs or outputs of a node."""
+
+    parameters: tuple[Parameter, ...] = ()
+    exit_code: str | None = None
+
+
+class WorkflowNode(Struct, frozen=True, rename="camel"):
+    """An entry of `status.nodes`."""
+
+    id: str
+    name: str
+    type: str
+    display_name: str = ""
+    phase: str = ""
+    message: str = ""
+    template_name: str = ""
+    boundary_id: str = msgspec.field(default="", name="boundaryID")
+    started_at: str | None = None
+    finished_at: str | None = None
+    children: tuple[str, ...] = ()
+    inputs: Parameters | None = None
+    outputs: Parameters | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Return True if the node has reached its final phase."""
+        return self.phase not in UNFINISHED
+
+    @property
+    def is_open_gate(self) -> bool:
+        """Return True if this is a suspend node that waits for a person."""
+        return self.type == "Suspend" and self.phase == "Running"
+
+
+class Waiter(Struct, frozen=True):
+    """A lock that a Workflow waits for; `mutex` and `semaphore` are written as `NAMESPACE/Mutex/NAME`."""
+
+    mutex: str = ""
+    semaphore: str = ""
+    holder: str = ""
+    holders: tuple[str, ...] = ()
+
+
+class Locks(Struct, frozen=True):
+    """Locks of one kind."""
+
+    waiting: tuple[Waiter, ...] = ()
+
+
+class Synchronization(Struct, frozen=True):
+    """Locks of a Workflow."""
+
+    mutex: Locks | None = None
+    semaphore: Locks | None = None
+
+
+class WorkflowStatus(Struct, frozen=True, rename="camel"):
+    """The status that the controller writes."""
+
+    phase: str = ""
+    message: str = ""
+    started_at: str | None = None
+    finished_at: str | None = None
+    nodes: dict[str, WorkflowNode] | None = None
+    compressed_nodes: str = ""
+    offload_node_status_version: str = ""
+    synchronization: Synchronization | None = None
+
+
+class TemplateRef(Struct, frozen=True):
+    """The WorkflowTemplate that a Workflow runs."""
+
+    name: str = ""
+
+
+class SubmittedSpec(Struct, frozen=True, rename="camel"):
+    """The spec that was submitted, with `shutdown` and `suspend` as operators set them."""
+
+    workflow_template_ref: TemplateRef | None = None
+    arguments: Parameters = Parameters()
+    shutdown: str = ""
+    suspend: bool = False
+
+
+class Workflow(Struct, frozen=True):
+    """A run on Argo."""
+
+    metadata: ResourceMeta
+    spec: SubmittedSpec = SubmittedSpec()
+    status: WorkflowStatus = WorkflowStatus()
+
+    @property
+    def finished(self) -> bool:
+        """Return True if the run has ended."""
+        return self.status.phase not in UNFINISHED
+
+    def argument(self, name: str) -> str:
+        """Return a parameter that the run was submitted with, or `none` if it has no such parameter."""
+        return next(
+            (_text(parameter.value) or "none" for parameter in self.spec.arguments.parameters if parameter.name == name), "none"
+        )
+
+    @property
+    def as_owner(self) -> OwnerReference:
+        """Return a reference to this Workflow for objects that are deleted with it."""
+        return OwnerReference(api_version=API, kind="Workflow", name=self.metadata.name, uid=self.metadata.uid)
+
+    @property
+    def template(self) -> str:
+        """Return the name of the run's WorkflowTemplate."""
+        return self.spec.workflow_template_ref.name if self.spec.workflow_template_ref else ""
+
+    def nodes(self) -> dict[str, WorkflowNode]:
+        """Return all nodes by id. Raises UnreadableStatus."""
+        status = self.status
+        if status.compressed_nodes:
+            return _nodes(decompress_nodes(status.compressed_nodes))
+        if status.offload_node_status_version and not status.nodes:
+            raise UnreadableStatus(
+                f"Argo keeps the nodes of {self.metadata.name} in its database (nodeStatusOffLoad); turn that off"
+            )
+        return status.nodes or {}
+
+
+def _nodes(data: bytes) -> dict[str, WorkflowNode]:
+    return msgspec.json.decode(data, type=dict[str, WorkflowNode])
+
+
+def decompress_nodes(text: str) -> bytes:
+    """Return the JSON of `status.compressedNodes` (base64 of gzip). Raises UnreadableStatus."""
+    try:
+        packed = base64.b64decode(text, validate=True)
+        if not packed.startswith(_GZIP):
+            raise UnreadableStatus(
+                "Argo compresses its node status with another algorithm than gzip; set WORKFLOW_COMPRESSION_ALGORITHM"
+            )
+        with gzip.open(io.BytesIO(packed)) as stream:
+            data = stream.read(MOST_NODES_BYTES + 1)
+    except (binascii.Error, OSError, EOFError) as error:
+        raise UnreadableStatus(f"compressedNodes cannot be read: {error}") from error
+    if len(data) > MOST_NODES_BYTES:
+        raise UnreadableStatus(f"compressedNodes hold more than {MOST_NODES_BYTES} bytes")
+    return data
+
+
+def compress_nodes(data: bytes) -> str:
+    """Compress node status as Argo does (gzip, then base64)."""
+    return base64.b64encode(gzip.compress(data)).decode()
+
+
+def seconds(stamp: str | None) -> float:
+    """Return a time stamp of the API as seconds since the epoch; 0 for None."""
+    return datetime.datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp() if stamp else 0.0
+
+
+def stamp(moment: float) -> str:
+    """Return seconds since the epoch as a time stamp of the API."""
+    return datetime.datetime.fromtimestamp(moment, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def node_status(node: WorkflowNode, nodes: dict[str, WorkflowNode]) -> RunNodeStatus:
+    """Convert a node to the form that the embedded engine reports its own nodes in."""
+    boundary = nodes.get(node.boundary_id)
+    return RunNodeStatus(
+        node.name,
+        node.display_name or node.name,
+        node.type,
+        node.phase,
+        node.message,
+        node.template_name,
+        boundary.name if boundary else "",
+        {parameter.name: _text(parameter.value) or "" for parameter in (node.inputs.parameters if node.inputs else ())},
+        {parameter.name: _text(parameter.value) for parameter in (node.outputs.parameters if node.outputs else ())},
+        int(node.outputs.exit_code) if node.outputs and node.outputs.exit_code else None,
+        seconds(node.started_at),
+        seconds(node.finished_at) or None,
+        [nodes[child].name for child in node.children if child in nodes],
+    )
+
+
+def _text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else msgspec.json.encode(value).decode()

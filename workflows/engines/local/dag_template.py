@@ -1,0 +1,330 @@
+"""Execution of a DAG template: which tasks may start, which are skipped or omitted, and the phase that the targets give the DAG."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from workflows.engines.local.calls import execute
+from workflows.engines.local.fanout import branches, resolve
+from workflows.engines.local.hooks import exit_hook_runs, hooks_open
+from workflows.engines.local.model import DagShape, TaskModel, TemplateCall, TemplateModel
+from workflows.engines.local.run_state import (
+    COMPLETED,
+    ERROR,
+    FAILED,
+    OMITTED,
+    RUNNING,
+    SKIPPED,
+    SUCCEEDED,
+    CallOptions,
+    FanOutBranch,
+    RunNode,
+)
+from workflows.engines.local.scopes import dag_scope, task_scope, template_outputs
+from workflows.engines.local.working_run import CallError, WorkingRun
+from workflows.render.grammar.when import WhenError, should_execute
+
+_RESULT_OF = {SUCCEEDED: "Succeeded", FAILED: "Failed", ERROR: "Errored", SKIPPED: "Skipped", OMITTED: "Omitted"}
+
+
+@dataclass(slots=True)
+class _Pass:
+    """A sweep over a DAG; `held` is true if a limit, a hook or an open node keeps the DAG from being assessed."""
+
+    run: WorkingRun
+    path: str
+    template: TemplateModel
+    shape: DagShape
+    options: CallOptions
+    tasks: dict[str, TaskModel]  # with the DAG's inputs substituted
+    held: bool = False
+
+    def node(self, name: str) -> RunNode | None:
+        return self.run.nodes.get(f"{self.path}.{name}")
+
+
+def execute_dag(run: WorkingRun, path: str, template: TemplateModel, call: TemplateCall, options: CallOptions) -> RunNode:
+    """Start or continue a DAG as far as possible now."""
+    assert template.shape is not None
+    if path not in run.nodes:
+        run.create(path, "DAG", RUNNING, call, options, template=template)
+    here = _Pass(run, path, template, template.shape, options, {task.name: task for task in template.tasks})
+    _sweep(here)
+    _check_scopes(here)
+    phase = RUNNING if here.held else assess(run, path, template, options.on_exit)
+    if phase == RUNNING:
+        return run.nodes[path]
+    if phase == SUCCEEDED and template.outputs:
+        run.set_outputs(path, template_outputs(template, dag_scope(run, path, template)))
+    ends = [end for name in here.shape.targets if (node := here.node(name)) for end in outbound(run, node)]
+    return run.mark(path, phase, outbound=tuple(ends))
+
+
+def _sweep(here: _Pass) -> None:
+    """Visit the tasks in manifest order until nothing changes, since a task may be listed before one that it depends on."""
+    while True:
+        moves_before = here.run.moves
+        here.held = False
+        for name in here.shape.needed:
+            _visit(here, here.tasks[name])
+        if here.run.moves == moves_before:
+            return
+
+
+def _visit(here: _Pass, task: TaskModel) -> None:
+    node = here.node(task.name)
+    if node is not None and node.fulfilled:
+        _run_exit_hook(here, task, node, list(_members(here, node)))
+        return
+    if node is not None:
+        _continue(here, task, node)
+        return
+    if task.depends is not None:
+        ready = _may_start(here, task)
+        if ready is None:
+            return
+        if not ready:
+            _make(here, task, OMITTED, "omitted: depends condition not met")
+            return
+    _begin(here, task)
+
+
+def _may_start(here: _Pass, task: TaskModel) -> bool | None:
+    """Return whether the task's `depends` holds, or None while a dependency is open."""
+    assert task.depends is not None
+    results: dict[str, frozenset[str]] = {}
+    for name in task.depends.tasks:
+        node = here.node(name)
+        # Argo evaluates `depends` only after the hooks of all named tasks have ended
+        if node is None or not node.fulfilled or not node.synced or hooks_open(here.run, node):
+            return None
+        task_results = {_RESULT_OF[node.phase]}
+        if node.type == "TaskGroup":
+            phases = [here.run.nodes[path].phase for path in node.children if not here.run.nodes[path].hooked]
+            task_results |= {"AnySucceeded"} if SUCCEEDED in phases else set()
+            task_results |= {"AllFailed"} if phases and set(phases) == {FAILED} else set()
+        results[name] = frozenset(task_results)
+    return task.depends.holds(results)
+
+
+def _make(here: _Pass, task: TaskModel, phase: str, message: str) -> None:
+    path = f"{here.path}.{task.name}"
+    here.run.create(path, "Skipped", phase, task.call, _options(here, task, task.name), message)
+    _connect(here, task, path)
+
+
+def _options(here: _Pass, task: TaskModel, name: str, group: str | None = None) -> CallOptions:
+    return CallOptions(here.path, group or here.path, (("tasks.name", name),), task.name, here.options.on_exit)
+
+
+def _connect(here: _Pass, task: TaskModel, path: str) -> None:
+    parents = here.shape.dependencies[task.name]
+    if not parents:
+        here.run.connect(here.path, path)
+    for parent in parents:
+        node = here.node(parent)
+        if node is not None:
+            for end in outbound(here.run, node):
+                here.run.connect(end, path)
+
+
+def _begin(here: _Pass, task: TaskModel) -> None:
+    try:
+        scope = {**here.run.globals(), **task_scope(here.run, here.path, here.template, task)}
+        resolved = resolve(task, scope)
+        calls = branches(resolved, scope)
+    except CallError as err:
+        _make(here, task, ERROR, str(err))
+        return
+    path = f"{here.path}.{task.name}"
+    if not task.expands:
+        _branch(here, task, calls[0], None)
+    elif not calls:
+        _make(here, task, SKIPPED, "Skipped, empty params")
+    else:
+        here.run.create(path, "TaskGroup", RUNNING, task.call, _options(here, task, task.name))
+        here.run.change(path, branches=tuple(calls))
+        _connect(here, task, path)
+        _continue(here, task, here.run.nodes[path])
+
+
+def _continue(here: _Pass, task: TaskModel, node: RunNode) -> None:
+    """Continue an open task: each branch of a fan-out, or the single call."""
+    if node.type == "TaskGroup":
+        for branch in node.branches:
+            if not _branch(here, task, branch, node.path):
+                break
+        _close_group(here, node.path)
+    else:
+        _branch(here, task, FanOutBranch(task.name, (), ""), None)
+    continued = here.node(task.name)
+    if continued is None or not continued.fulfilled:
+        here.held = True
+
+
+def _branch(here: _Pass, task: TaskModel, branch: FanOutBranch, group: str | None) -> bool:
+    """Start or continue one call; return False if a limit holds it back, so that later branches must wait as well."""
+    path = f"{here.path}.{branch.name}"
+    node = here.run.nodes.get(path)
+    if node is None:
+        return _first_call(here, task, branch, group)
+    if not node.fulfilled and node.type not in ("Pod", "Suspend") and here.run.is_due(path):
+        node = _call(here, task, branch, group) or node
+    if not node.fulfilled:
+        here.held = True
+    else:
+        _run_exit_hook(here, task, node, [])
+    return True
+
+
+def _first_call(here: _Pass, task: TaskModel, branch: FanOutBranch, group: str | None) -> bool:
+    try:
+        proceed = should_execute(branch.when)
+    except WhenError as err:
+        _skip(here, task, branch, group, ERROR, str(err))
+        return True
+    if not proceed:
+        _skip(here, task, branch, group, SKIPPED, f"when '{branch.when}' evaluated false")
+        return True
+    node = _call(here, task, branch, group)
+    if node is None:
+        here.held = True
+        return False
+    _join(here, task, node.path, group)
+    if not node.fulfilled:
+        here.held = True
+    else:
+        _run_exit_hook(here, task, node, [])
+    return True
+
+
+def _call(here: _Pass, task: TaskModel, branch: FanOutBranch, group: str | None) -> RunNode | None:
+    path = f"{here.path}.{branch.name}"
+    options = _options(here, task, branch.name, group)
+    try:
+        return execute(here.run, path, task.call, here.template.scope, branch.arguments, options)
+    except CallError as err:
+        return here.run.mark(path, ERROR, f"task '{path}' errored: {err}")
+
+
+def _join(here: _Pass, task: TaskModel, path: str, group: str | None) -> None:
+    if group is None:
+        _connect(here, task, path)
+    else:
+        here.run.connect(group, path)
+
+
+def _skip(here: _Pass, task: TaskModel, branch: FanOutBranch, group: str | None, phase: str, message: str) -> None:
+    path = f"{here.path}.{branch.name}"
+    here.run.create(path, "Skipped", phase, task.call, _options(here, task, branch.name, group), message)
+    _join(here, task, path, group)
+
+
+def _close_group(here: _Pass, path: str) -> None:
+    group = here.run.nodes[path]
+    phase = SUCCEEDED
+    for branch in group.branches:
+        node = here.run.nodes.get(f"{here.path}.{branch.name}")
+        if node is None or not node.fulfilled:
+            return
+        phase = node.phase if node.unsuccessful else phase
+    here.run.mark(path, phase)
+
+
+def _members(here: _Pass, node: RunNode) -> list[RunNode]:
+    return [here.run.nodes[f"{here.path}.{branch.name}"] for branch in node.branches]
+
+
+def _run_exit_hook(here: _Pass, task: TaskModel, node: RunNode, members: list[RunNode]) -> None:
+    if task.exit_hook is None:
+        return
+    for each in members or [node]:
+        if each.phase in COMPLETED and exit_hook_runs(
+            here.run,
+            each,
+            task.exit_hook,
+            here.template.scope,
+            "tasks",
+            task.name,
+            lambda: dag_scope(here.run, here.path, here.template),
+        ):
+            here.held = True
+
+
+def _check_scopes(here: _Pass) -> None:
+    """Raise CallError for a target whose aggregate is not JSON: such an aggregate breaks the whole DAG, not only the target."""
+    for name in here.shape.targets:
+        node = here.node(name)
+        if node is not None and node.type == "Skipped" and node.phase == ERROR:
+            task_scope(here.run, here.path, here.template, here.tasks[name])
+
+
+def outbound(run: WorkingRun, node: RunNode) -> list[str]:
+    """Return the nodes that the next task follows: a pod itself, members of a group, the last attempt, or the ends of a DAG."""
+    if node.type == "TaskGroup":
+        return [end for path in node.children for end in outbound(run, run.nodes[path])] or [node.path]
+    if node.type == "Retry":
+        return [node.children[-1]] if node.children else []
+    if node.type in ("DAG", "Steps"):
+        return [end for path in node.outbound for end in outbound(run, run.nodes[path])]
+    return [node.path]
+
+
+def assess(run: WorkingRun, path: str, template: TemplateModel, on_exit: bool) -> str:
+    """Return the phase of a DAG from the phases below it.
+
+    An omitted target inherits the phase of its branch; a failure outweighs a success.
+    """
+    if run.shutdown and not on_exit:
+        return RUNNING if _has_open(run, path) else FAILED
+    reached: dict[str, str] = {}
+    queue = deque((child, SUCCEEDED) for child in run.nodes[path].children)
+    # a node can be reached by several branches with different phases, so the pair is what must not repeat
+    seen = set(queue)
+    while queue:
+        reached_path, branch = queue.popleft()
+        node = run.nodes[reached_path]
+        if not node.fulfilled:
+            return RUNNING
+        phase = node.phase if node.phase in COMPLETED else branch
+        if reached.get(reached_path) not in (FAILED, ERROR):
+            reached[reached_path] = phase
+        for child in _below(run, node):
+            if (child, phase) not in seen:
+                seen.add((child, phase))
+                queue.append((child, phase))
+    return _verdict(path, template, reached)
+
+
+def _below(run: WorkingRun, node: RunNode) -> list[str]:
+    """Return the nodes at which the walk continues; of a Retry node these are the children of its attempts."""
+    if node.type != "Retry":
+        return list(node.children)
+    paths: list[str] = []
+    for path in reversed(node.children):
+        child = run.nodes[path]
+        paths += [path] if child.hooked else list(child.children)
+    return paths
+
+
+def _verdict(path: str, template: TemplateModel, reached: dict[str, str]) -> str:
+    assert template.shape is not None
+    result = SUCCEEDED
+    for name in template.shape.targets:
+        phase = reached.get(f"{path}.{name}")
+        if phase is None:
+            result = RUNNING
+            if not template.fail_fast:
+                break
+        elif phase in (FAILED, ERROR):
+            if phase in template.shape.tasks[name].continue_on:
+                continue
+            result = phase
+            if template.fail_fast:
+                break
+    return result
+
+
+def _has_open(run: WorkingRun, path: str) -> bool:
+    return any(node.boundary == path and not node.fulfilled for node in run.nodes.values())

@@ -1,0 +1,91 @@
+"""Settings of a run as its journal stores them: the folders that replace `/bringup/...`, and the environment of the steps."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from workflows.render.grammar.gotext import fnv1a
+
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+NETWORK_VARIABLES = (*_PROXIES, *(name.upper() for name in _PROXIES), "SSL_CERT_FILE", "SSL_CERT_DIR")
+"""Variables with the proxies and CA files by which this machine reaches mirrors, Git servers and webhooks.
+
+Requests to a Kubernetes API use no proxy. Plays and layer builds have environments of their own.
+"""
+INHERITED = ("HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME", "SSH_AUTH_SOCK", *NETWORK_VARIABLES)
+
+
+def default_environment() -> dict[str, str]:
+    """Return the environment of steps if the caller gives none: this interpreter first on PATH, and a few harmless variables.
+
+    A login inside a proxy's URL is the only secret that can be among them.
+    """
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    return {**inherited, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
+
+
+class RunSettings(msgspec.Struct, frozen=True):
+    """Settings that a run was started with; stored in the journal without the environment, which may hold secrets."""
+
+    manifest: dict[str, Any]
+    templates: dict[str, dict[str, Any]]
+    paths: tuple[str, str, str, str]
+    private_tmp: bool
+    parallelism: int
+    grace: float
+    token: str
+
+    def run_paths(self) -> RunPaths:
+        """Return the run's folders as paths."""
+        tasks, fleet, secret, store = (Path(path) for path in self.paths)
+        return RunPaths(tasks, fleet, secret, store, self.private_tmp)
+
+
+# a part of a longer path (/x/bringup/tasks) or of a longer name (/bringup/tasks-old) is not replaced
+_HOUSE = re.compile(r"(?<![\w./-])/bringup/(tasks|fleet|secrets|store|out)(?![\w-])")
+_FOREIGN = re.compile(r"(?<![\w./-])/tmp(?=/)")
+
+
+@dataclass(frozen=True, slots=True)
+class RunPaths:
+    """The folders of a run that replace `/bringup/...`.
+
+    `private_tmp` also replaces `/tmp/` by the attempt's own folder; it is used for manifests that bringup did not render.
+    """
+
+    tasks: Path
+    fleet: Path
+    secrets: Path
+    store: Path
+    private_tmp: bool = False
+
+    @classmethod
+    def below(cls, run_dir: Path, *, private_tmp: bool = False) -> RunPaths:
+        """Return folders that all lie inside the run directory."""
+        return cls(run_dir / "tasks", run_dir / "fleet", run_dir / "secrets", run_dir / "store", private_tmp)
+
+    def make(self) -> None:
+        """Create missing folders; `secrets` is readable by the owner only."""
+        for folder in (self.tasks, self.fleet, self.store):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.secrets.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def rewrite(self, text: str, out: Path) -> str:
+        """Replace every such prefix in `text` in one pass; `out` is the attempt's folder."""
+        folders = {"tasks": self.tasks, "fleet": self.fleet, "secrets": self.secrets, "store": self.store, "out": out}
+        if not self.private_tmp:
+            return _HOUSE.sub(lambda match: str(folders[match[1]]), text)
+        return re.sub(f"{_HOUSE.pattern}|{_FOREIGN.pattern}", lambda match: str(folders[match[1]]) if match[1] else str(out), text)
+
+
+def slug(path: str) -> str:
+    """Return a file name for a node: readable, unique by a hash, without separators."""
+    readable = re.sub(r"[^A-Za-z0-9._-]+", ".", path).strip(".")[-80:]
+    return f"{readable}-{fnv1a(path):08x}"

@@ -1,0 +1,221 @@
+"""Open approvals of a run: read one with its evidence, check who may answer, and sign the answer."""
+
+import contextlib
+import re
+from collections.abc import Collection
+
+import msgspec
+from msgspec import Struct
+
+from steps.clients import signature
+from steps.clients.store import Store
+from steps.contract import announcement, approval, shortcut, task
+from steps.errors import StepError
+from workflows import user_paths
+from workflows.engines.folders import RunFolder
+
+PREFIX = approval.NODE_PREFIX
+"""Prefix of the names of suspend nodes that are approvals: `approve-STAGE`."""
+RUN = "run"
+"""Name under which an approval before the first stage refers to the run's own evidence, which the task `open` writes."""
+SHOWN = "shown.json"
+"""File with the digests of evidence that this machine has shown, by suspend node."""
+_DIGEST = re.compile("sha256:[0-9a-f]{64}")
+
+
+class NotWaiting(ValueError):
+    """No approval is open, or several are and none was named."""
+
+    hint = "see what a run waits for with `bringup status RUN`"
+
+
+class NotAllowed(ValueError):
+    """The given name may not approve here."""
+
+
+class NotSigned(ValueError):
+    """The spec lists an SSH key for this approver, but no key was given to sign with."""
+
+    hint = "sign with --key and the private SSH key of this name"
+
+
+class OpenApproval(Struct, frozen=True, kw_only=True):
+    """An approval that waits for an answer.
+
+    `stage` is the stage that starts afterwards, `approved` the stage whose evidence is approved, `evidence` its digest, `verdict`
+    its verdict. `approvers` maps the names that may answer to their SSH keys; empty means anybody.
+    """
+
+    run: str
+    node: str
+    stage: str
+    approved: str
+    evidence: str
+    approvers: dict[str, tuple[str, ...]]
+    verdict: str = ""
+    changes: str = ""
+    """Changes that the next stages would make, if an earlier stage compared them; else empty."""
+
+    @property
+    def what(self) -> str:
+        """Return the name of what is approved."""
+        return f"the opening of {self.run}" if self.approved == RUN else f"{self.approved} in {self.run}"
+
+    @property
+    def about(self) -> str:
+        """Return one line with what is approved, its verdict and its evidence."""
+        changes = f"; {self.changes}" if self.changes else ""
+        return f"{self.what}: {self.verdict or 'no verdict'}{changes}; evidence {self.evidence}"
+
+    def how(self, namespace: str | None = None) -> str:
+        """Return the command that answers on exactly this evidence; `namespace` is that of a run on Argo."""
+        return announcement.command(self.run, evidence=self.evidence, namespace=namespace)
+
+    def row(self, namespace: str | None = None) -> dict[str, str]:
+        """Return the row that `status` shows; `namespace` is that of a run on Argo."""
+        return {
+            "stage": self.stage,
+            "about": self.about,
+            "evidence": self.evidence,
+            "approvers": ", ".join(sorted(self.approvers)),
+            "how": self.how(namespace),
+        }
+
+
+def read_approval(folder: RunFolder, node: str) -> OpenApproval:
+    """Return the approval behind a suspend node, with the evidence as it is now."""
+    stage = node.removeprefix(PREFIX).replace("-", "_")
+    name = task.file_name(stage, "confirm")
+    arguments = task.decode((folder.inputs / "tasks" / name).read_bytes()).arguments
+    approved, store = str(arguments["approved"]), Store(folder.home.store)
+    return OpenApproval(
+        run=folder.name,
+        node=node,
+        stage=stage,
+        approved=approved,
+        evidence=store.evidence_digest(folder.name, approved),
+        approvers=msgspec.convert(arguments.get("approvers", {}), dict[str, tuple[str, ...]]),
+        verdict=_verdict(store, folder.name, approved),
+        changes=changes(folder),
+    )
+
+
+def answer_command(folder: RunFolder, node: str) -> tuple[str, str]:
+    """Return the digest of the evidence behind a suspend node and the command that answers; without evidence if unreadable."""
+    try:
+        pending = read_approval(folder, node)
+    except (StepError, OSError):
+        return "", announcement.command(folder.name)
+    return pending.evidence, pending.how()
+
+
+def _verdict(store: Store, run: str, approved: str) -> str:
+    """Return the recorded verdict of a stage's judge, or of the task `open`."""
+    try:
+        records = store.records(run, approved, "open" if approved == RUN else "judge")
+    except msgspec.DecodeError:
+        return "its verdict cannot be read"
+    verdicts = [record.verdict for record in records if record.verdict is not None]
+    return f"{verdicts[-1].status.value}: {verdicts[-1].reason}" if verdicts else ""
+
+
+def changes(folder: RunFolder) -> str:
+    """Return what the approved stages would change, as an earlier stage of the run observed it; empty if none compared anything."""
+    store, evidence = Store(folder.home.store), f"runs/{folder.name}/evidence"
+    try:
+        stages = dict.fromkeys(key.removeprefix(f"{evidence}/").split("/")[0] for key in store.keys(evidence))
+        lines = [
+            declared.changes(record.observation for record in store.records(folder.name, declared.stage, declared.task))
+            for declared in shortcut.declared(stages)
+        ]
+    except (StepError, OSError, msgspec.DecodeError):
+        return ""
+    return "; ".join(line for line in lines if line)
+
+
+def choose(folder: RunFolder, nodes: list[str], stage: str = "") -> OpenApproval:
+    """Return the only open approval, or the one before `stage`. Raises NotWaiting."""
+    waiting = [read_approval(folder, node) for node in nodes if node.startswith(PREFIX)]
+    matching = [pending for pending in waiting if not stage or pending.stage == stage]
+    if len(matching) == 1:
+        return matching[0]
+    if not waiting:
+        raise NotWaiting(f"run {folder.name} waits for no approval")
+    raise NotWaiting(f"run {folder.name} waits before {', '.join(pending.stage for pending in waiting)}; name one with --stage")
+
+
+def parameters(pending: OpenApproval, decision: str, approver: str) -> dict[str, str]:
+    """Return the three output parameters that answer an approval. Raises NotAllowed for a name that cannot be an approver's."""
+    check_name(approver, pending.approvers)
+    return {"decision": decision, "approver": approver, "evidence": pending.evidence}
+
+
+class EvidenceChanged(ValueError):
+    """The evidence differs from what was shown to the approver."""
+
+    hint = "look at it again: bringup status RUN, bringup report RUN; then approve what they show"
+
+
+class NoDigest(ValueError):
+    """The text given as a digest of evidence is not a digest."""
+
+    hint = "`bringup status RUN` prints the command with the whole digest"
+
+
+def remember(folder: RunFolder, approvals: Collection[OpenApproval]) -> None:
+    """Store on this machine which evidence was shown; if that fails, the evidence counts as not shown."""
+    shown = _shown(folder) | {pending.node: pending.evidence for pending in approvals}
+    with contextlib.suppress(OSError):
+        folder.engine.mkdir(parents=True, exist_ok=True)
+        (folder.engine / SHOWN).write_bytes(msgspec.json.encode(shown))
+
+
+def was_shown(folder: RunFolder, pending: OpenApproval) -> str:
+    """Return the digest of the evidence that this machine last showed for the approval, or ""."""
+    return _shown(folder).get(pending.node, "")
+
+
+def _shown(folder: RunFolder) -> dict[str, str]:
+    try:
+        return msgspec.json.decode((folder.engine / SHOWN).read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.DecodeError):
+        return {}
+
+
+def check_shown(pending: OpenApproval, shown: str) -> None:
+    """Raise EvidenceChanged if the evidence differs from what was shown (`shown`), NoDigest if that text is not a digest."""
+    if not _DIGEST.fullmatch(shown):
+        raise NoDigest(f"{shown!r} is not a digest of evidence (sha256: and 64 hexadecimal digits)")
+    if shown != pending.evidence:
+        raise EvidenceChanged(f"the evidence of {pending.approved} was {shown} when it was shown, it is {pending.evidence} now")
+
+
+def check_name(approver: str, approvers: Collection[str]) -> None:
+    """Raise NotAllowed for a name that cannot be an approver's, or that is not in `approvers` (if that is not empty)."""
+    if not approval.is_name(approver):
+        raise NotAllowed(f"{approver!r} cannot be an approver's name: letters, digits and ._@+- only")
+    # a rehearsal answers its approvals itself
+    if approvers and approver not in approvers and approver != approval.REHEARSAL:
+        raise NotAllowed(f"{approver} is not among the approvers ({', '.join(sorted(approvers))})")
+
+
+def check_key(pending: OpenApproval, decision: str, approver: str, key: str) -> None:
+    """Raise NotSigned if the approver must sign but gave no key, or if the key file does not exist; nothing has been sent then."""
+    if decision == approval.PASS and not key and pending.approvers.get(approver):
+        raise NotSigned(f"the spec lists an SSH key for {approver}: this approval must be signed")
+    if key and not user_paths.expand_home(key).is_file():
+        raise NotSigned(f"there is no key file {key}")
+
+
+def sign(folder: RunFolder, pending: OpenApproval, approver: str, key: str) -> None:
+    """Sign an approval with a private key file and put the signature into the run store."""
+    fields = {
+        "run": pending.run,
+        "stage": pending.approved,
+        "evidence": pending.evidence,
+        "decision": approval.PASS,
+        "approver": approver,
+    }
+    statement = msgspec.convert(fields, approval.Statement)
+    signed = signature.sign(approval.statement_bytes(statement), user_paths.expand_home(key))
+    Store(folder.home.store).replace(approval.signature_key(pending.run, pending.approved, approver), signed)

@@ -1,0 +1,145 @@
+"""Argo CD objects: an Application per release, a root per stage, one over the roots, and an ApplicationSet over environments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from workflows.catalog import PlannedRelease
+from workflows.gitops.layout import IN_CLUSTER, Layout, delivery, privileged, root_name, waves
+from workflows.gitops.projects import ENVIRONMENTS, roots_project
+from workflows.spec import STAGES, ClusterSpec
+
+Object = dict[str, Any]
+
+API = "argoproj.io/v1alpha1"
+WAVE = "argocd.argoproj.io/sync-wave"
+CHART_DIGEST = "bringup/chart-digest"
+_RETRY = {"limit": 10, "backoff": {"duration": "10s", "factor": 2, "maxDuration": "3m"}}
+"""Sync retries of about 20 minutes, which outlast a short network outage while a hopeless sync still ends.
+
+After its last retry Argo CD never syncs the same revision again by itself.
+"""
+PRIVILEGED = {f"pod-security.kubernetes.io/{mode}": "privileged" for mode in ("enforce", "audit", "warn")}
+
+
+def stage_applications(spec: ClusterSpec, releases: Iterable[PlannedRelease]) -> list[Object]:
+    """Return the Applications of the releases of one stage, in catalog order."""
+    chosen = tuple(releases)
+    wave, opened = waves(chosen), privileged(chosen)
+    return [release_application(spec, release, wave=wave[release.id], privileged=opened[release.namespace]) for release in chosen]
+
+
+def release_application(spec: ClusterSpec, release: PlannedRelease, *, wave: int = 0, privileged: bool = False) -> Object:
+    """Return the Application of a release: the pinned chart from its repository, with values from Git.
+
+    The Application has no finalizer: removing it leaves what it installed, so a change in Git never tears out running drivers.
+    """
+    argo = delivery(spec)
+    notes = {WAVE: str(wave), **({CHART_DIGEST: release.digest} if release.digest else {})}
+    policy: Object = {
+        "automated": {"prune": True, "selfHeal": True},
+        "syncOptions": ["CreateNamespace=true", "ServerSideApply=true"],
+        "retry": _RETRY,
+    }
+    if privileged:
+        policy["managedNamespaceMetadata"] = {"labels": dict(PRIVILEGED)}
+    body: Object = {
+        "project": argo.project,
+        "destination": {"server": IN_CLUSTER, "namespace": release.namespace},
+        "sources": _sources(spec, release),
+        "syncPolicy": policy,
+    }
+    if release.ignore_differences:
+        policy["syncOptions"].append("RespectIgnoreDifferences=true")  # else a sync writes the fields back
+        body["ignoreDifferences"] = [
+            {"group": one.group, "kind": one.kind, "jqPathExpressions": list(one.jq)} for one in release.ignore_differences
+        ]
+    return _application(release.release_name, argo.namespace, notes, body)
+
+
+def root_application(spec: ClusterSpec, stage: str) -> Object:
+    """Return the Application over the Applications of a stage. It is applied when the stage starts, and creates them from Git."""
+    wave = str(next(place for place, name in enumerate(STAGES) if name == stage))
+    return _over(spec, root_name(stage), Layout.of(spec).stage(stage), {WAVE: wave})
+
+
+def environment_application(spec: ClusterSpec) -> Object:
+    """Return the Application over all stage roots, for sites that use Argo CD without the pipeline."""
+    layout = Layout.of(spec)
+    return _over(spec, f"environment-{layout.environment}", layout.roots, {})
+
+
+def application_set(spec: ClusterSpec) -> Object:
+    """Return the ApplicationSet of a management Argo CD: one Application over the stage roots of each environment.
+
+    Everything that tells environments apart comes from their `environment.yaml`. The generator reads these files on the branch; the
+    revision in each file is what gets deployed.
+    """
+    argo, layout = delivery(spec), Layout.of(spec)
+    files = [{"path": f"{layout.environments}/*/environment.yaml"}]
+    generator = {"git": {"repoURL": argo.repo, "revision": argo.branch, "files": files}}
+    template: Object = {
+        "metadata": {"name": "environment-{{.name}}"},
+        "spec": {
+            "project": ENVIRONMENTS,
+            "source": {"repoURL": argo.repo, "path": "{{.roots}}", "targetRevision": "{{.revision}}"},
+            "destination": {"server": "{{.server}}", "namespace": argo.namespace},
+            "syncPolicy": {"automated": {"prune": False, "selfHeal": True}, "retry": _RETRY},
+        },
+    }
+    return {
+        "apiVersion": API,
+        "kind": "ApplicationSet",
+        "metadata": {"name": "bringup", "namespace": argo.namespace},
+        "spec": {
+            "goTemplate": True,
+            "goTemplateOptions": ["missingkey=error"],
+            "generators": [generator],
+            "syncPolicy": {"applicationsSync": "create-update", "preserveResourcesOnDeletion": True},
+            "template": template,
+        },
+    }
+
+
+def _over(spec: ClusterSpec, name: str, path: str, notes: dict[str, str]) -> Object:
+    """Return an Application over Applications. It prunes those that are gone from Git, while their installed objects stay."""
+    argo = delivery(spec)
+    body = {
+        "project": roots_project(argo),
+        "source": {"repoURL": argo.repo, "path": path, "targetRevision": argo.revision},
+        "destination": {"server": IN_CLUSTER, "namespace": argo.namespace},
+        "syncPolicy": {"automated": {"prune": True, "selfHeal": True}, "syncOptions": ["ServerSideApply=true"], "retry": _RETRY},
+    }
+    return _application(name, argo.namespace, notes, body)
+
+
+def _application(name: str, namespace: str, notes: dict[str, str], body: Object) -> Object:
+    meta: Object = {"name": name, "namespace": namespace}
+    if notes:
+        meta["annotations"] = notes
+    return {"apiVersion": API, "kind": "Application", "metadata": meta, "spec": body}
+
+
+def _sources(spec: ClusterSpec, release: PlannedRelease) -> list[Object]:
+    """Return the chart and, for a tag, the values file at that tag.
+
+    A commit cannot name itself, so with a pinned commit the values are inline in the Application.
+    """
+    argo = delivery(spec)
+    repo, chart = chart_source(release)
+    source: Object = {"repoURL": repo, "chart": chart, "targetRevision": release.version, "helm": {}}
+    source["helm"]["releaseName"] = release.release_name
+    if argo.is_commit:
+        source["helm"]["valuesObject"] = release.values
+        return [source]
+    source["helm"]["valueFiles"] = [f"$values/{Layout.of(spec).values(release)}"]
+    return [source, {"repoURL": argo.repo, "targetRevision": argo.revision, "ref": "values"}]
+
+
+def chart_source(release: PlannedRelease) -> tuple[str, str]:
+    """Return repository and chart name as Argo CD expects them; the address of an OCI chart has no scheme."""
+    if release.repo:
+        return release.repo, release.chart
+    repo, _, chart = release.chart.removeprefix("oci://").rpartition("/")
+    return repo, chart

@@ -1,0 +1,164 @@
+"""Spec and releases → the whole Git tree. The head of each file says who writes it and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from workflows.catalog import PlannedRelease
+from workflows.catalog.yaml_text import readable
+from workflows.gitops import argo_applications, argocd_config, projects
+from workflows.gitops.layout import Layout, by_stage, delivered, delivery
+from workflows.spec import ClusterSpec
+
+Tree = dict[str, str]
+"""Path from the root of the repository → text."""
+
+_OURS = "Written by bringup: it is rendered from the cluster's spec, changes by hand are overwritten."
+_KUSTOMIZE = "kustomize.config.k8s.io"
+
+
+def render_tree(spec: ClusterSpec, releases: Iterable[PlannedRelease]) -> Tree:
+    """Return every file of the tree, sorted by path. Equal spec and catalog give equal bytes."""
+    every = tuple(releases)
+    made = {**_common(spec), **_bootstrap(spec, every), **_stages(spec, every), **_values(spec, every), **_overlay(spec)}
+    made |= _pointers(spec, every)
+    return dict(sorted(made.items()))
+
+
+def published_files(spec: ClusterSpec, made: Mapping[str, str]) -> Tree:
+    """Return the files that the pinned revision must hold. A commit cannot name itself, so files with the revision are left out
+    then.
+    """
+    left_out = _pointing(Layout.of(spec)) if delivery(spec).is_commit else ()
+    return {path: text for path, text in made.items() if not path.startswith(left_out)} if left_out else dict(made)
+
+
+def _pointing(layout: Layout) -> tuple[str, ...]:
+    return f"{layout.home}/environment.yaml", f"{layout.home}/root.yaml", f"{layout.roots}/"
+
+
+def _common(spec: ClusterSpec) -> Tree:
+    layout = Layout.of(spec)
+    readme, application_set = layout.common
+    text = Path(__file__).with_name("for_the_repository.md").read_text(encoding="utf-8")
+    return {
+        readme: text.replace("PATH", layout.path),
+        application_set: _file(
+            "For a management Argo CD that looks after several clusters: one Application an environment, all from this template.",
+            "What is deployed is the revision in each environment.yaml; the branch is only where these are read.",
+            "Whoever merges into that branch decides what runs.",
+            objects=(projects.environments_project(spec), argo_applications.application_set(spec)),
+        ),
+    }
+
+
+def _bootstrap(spec: ClusterSpec, releases: tuple[PlannedRelease, ...]) -> Tree:
+    layout = Layout.of(spec)
+    return {
+        f"{layout.home}/bootstrap/projects.yaml": _file(
+            "What the Applications of this environment may take, and where they may write. Nothing uses the project default.",
+            "The pipeline applies it. By hand: kubectl apply -f projects.yaml",
+            objects=projects.projects(spec, releases),
+        ),
+        layout.config_map: _file(
+            "Keys that Argo CD needs in its ConfigMap; its other keys are left alone. The pipeline patches and reads them back.",
+            f"By hand: kubectl -n {delivery(spec).namespace} patch configmap argocd-cm --type merge --patch-file argocd-cm.yaml",
+            objects=[argocd_config.config_map(spec, releases)],
+        ),
+    }
+
+
+def _stages(spec: ClusterSpec, releases: tuple[PlannedRelease, ...]) -> Tree:
+    layout, made = Layout.of(spec), {}
+    for stage, ones in by_stage(releases).items():
+        files = [f"{release.release_name}.yaml" for release in ones]
+        kustomization = {
+            "apiVersion": f"{_KUSTOMIZE}/v1beta1",
+            "kind": "Kustomization",
+            "resources": files,
+            "components": ["../../overlay"],
+        }
+        head = f"The releases of stage {stage}. Your own changes stand in ../../overlay, which bringup never writes over."
+        made[f"{layout.stage(stage)}/kustomization.yaml"] = _file(head, objects=[kustomization])
+        for release, name, manifest in zip(ones, files, argo_applications.stage_applications(spec, ones), strict=True):
+            notes = [f"{release.release_name} {release.version} by Argo CD; healthy means: {release.health}."]
+            notes += ["Without finalizer: removing this file leaves what it installed. " + f"Rollback: {release.rollback}."]
+            made[f"{layout.stage(stage)}/{name}"] = _file(*notes, objects=[manifest])
+    return made
+
+
+def _values(spec: ClusterSpec, releases: tuple[PlannedRelease, ...]) -> Tree:
+    if delivery(spec).is_commit:
+        return {}
+    layout = Layout.of(spec)
+    return {
+        layout.values(one): _head(
+            f"Helm values of {one.release_name} {one.version}. To change them: overrides.{one.id}.values in the spec."
+        )
+        + readable(one.values, sort=True)
+        for one in delivered(releases)
+    }
+
+
+def _overlay(spec: ClusterSpec) -> Tree:
+    """Return the component of the site, written only if it is missing. Without a name Kustomize calls it empty and fails."""
+    component = {
+        "apiVersion": f"{_KUSTOMIZE}/v1alpha1",
+        "kind": "Component",
+        "metadata": {"name": f"overlay-{Layout.of(spec).environment}"},
+    }
+    text = "".join(f"# {line}".rstrip() + "\n" for line in _OVERLAY.strip().split("\n"))
+    return {f"{Layout.of(spec).overlay}/kustomization.yaml": text + readable(component)}
+
+
+_OVERLAY = """
+Yours: bringup writes this file once and never again, and never compares it.
+It is part of every stage, so each patch needs a target; one that a stage lacks is passed over there. As in:
+
+patches:
+  - target: {kind: Application, name: gpu-operator}
+    patch: |
+      - op: add
+        path: /spec/sources/0/helm/parameters
+        value: [{name: dcgmExporter.enabled, value: "true"}]
+
+The gates still look for the pinned chart and revision: a patch of these is reported as a difference.
+"""
+
+
+def _pointers(spec: ClusterSpec, releases: tuple[PlannedRelease, ...]) -> Tree:
+    """Return the files that name the revision."""
+    argo, layout = delivery(spec), Layout.of(spec)
+    address = spec.registration_address
+    environment = {
+        "name": layout.environment,
+        "server": f"https://{f'[{address}]' if ':' in address else address}:6443",
+        "revision": argo.revision,
+        "roots": layout.roots,
+    }
+    made = {
+        f"{layout.home}/environment.yaml": _head("All that tells this environment apart, for ../../applicationset.yaml.")
+        + readable(environment),
+        f"{layout.home}/root.yaml": _file(
+            "For sites that use Argo CD without the pipeline: kubectl apply -f root.yaml, after bootstrap/.",
+            "It starts the stages one after another as Argo CD finds them healthy; bringup's own gates do not run then.",
+            objects=[argo_applications.environment_application(spec)],
+        ),
+    }
+    for stage in by_stage(releases):
+        made[layout.root(stage)] = _file(
+            f"Stage {stage}: the pipeline applies this when the stage before has passed its gates.",
+            objects=[argo_applications.root_application(spec, stage)],
+        )
+    return made
+
+
+def _file(*notes: str, objects: Iterable[Mapping[str, Any]]) -> str:
+    return _head(*notes) + "---\n".join(map(readable, objects))
+
+
+def _head(*notes: str) -> str:
+    lines = [*notes, _OURS]
+    return "".join(f"# {' '.join(line.split())}\n" for line in lines)

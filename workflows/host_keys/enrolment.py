@@ -1,0 +1,190 @@
+"""Enrolment of host keys: scan the hosts of a spec, compare with the known_hosts file, and write keys after confirmation."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from steps.clients.ssh import configuration, proxies
+from steps.contract.play import HttpProxy, Jump, PlayHost, through
+from workflows import user_paths
+from workflows.engines import run_inputs
+from workflows.host_keys import key_scan, known_hosts
+from workflows.host_keys.known_hosts import KnownKeys
+from workflows.host_keys.model import Key, KeyState, ScannedKey, place
+from workflows.spec.cluster_spec import ClusterSpec
+from workflows.spec.machines import Machine
+from workflows.stages.access import SSH_PROXY_PASSWORD, USERS_KNOWN_HOSTS, secret_file
+
+
+class NoSuchHost(ValueError):
+    """A host named for replacement that the spec does not have."""
+
+    hint = "name a host of the spec, or its address"
+
+
+class NoOpenSsh(ValueError):
+    """A missing program of the OpenSSH client."""
+
+    hint = "install the OpenSSH client (openssh-client, openssh-clients)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScanTargets:
+    """The hosts to scan, with keys and passwords to reach them, and the known_hosts file to compare with."""
+
+    hosts: tuple[PlayHost, ...]
+    keys: Mapping[str, Path]
+    passwords: Mapping[str, bytes]
+    file: Path
+
+
+def scan_targets(spec: ClusterSpec, folder: Path, out: Path | None) -> ScanTargets:
+    """Return the hosts of a spec as SSH reaches them. Relative paths of the spec start from `folder`.
+
+    Raises SecretMissing if the password of the HTTP proxy is not on this machine.
+    """
+    ssh = spec.ssh
+    key = str((folder / user_paths.expand_home(ssh.key.file)).absolute()) if ssh.key and ssh.key.file else ""
+    named = folder / user_paths.expand_home(ssh.known_hosts) if ssh.known_hosts else user_paths.expand_home(USERS_KNOWN_HOSTS)
+    passwords = {}
+    if ssh.http_proxy_password:
+        wanted = secret_file(SSH_PROXY_PASSWORD, ssh.http_proxy_password)
+        passwords[SSH_PROXY_PASSWORD] = run_inputs.read_secret(wanted, folder, os.environ)
+    return ScanTargets(
+        hosts=tuple(_host(spec, machine, key) for machine in spec.machines),
+        keys={key: Path(key)} if key else {},
+        passwords=passwords,
+        file=(out or named).absolute(),
+    )
+
+
+def _host(spec: ClusterSpec, machine: Machine, key: str) -> PlayHost:
+    ssh = spec.ssh
+    jumps, url = machine.ssh_jump or ssh.jump_host or "", machine.ssh_http_proxy or ssh.http_proxy or ""
+    before = HttpProxy.of(url, ssh.http_proxy_user or "", SSH_PROXY_PASSWORD if ssh.http_proxy_user else "") if url else None
+    jump, proxy = through(Jump.of(jumps, key) if jumps else None, before)
+    return PlayHost(
+        name=machine.name,
+        address=machine.address,
+        port=machine.ssh_port or ssh.port,
+        user=machine.ssh_user or ssh.user,
+        key_path=key,
+        jump=jump,
+        proxy=proxy,
+    )
+
+
+def scan_host_keys(asked: ScanTargets) -> tuple[ScannedKey, ...]:
+    """Scan every host, jump hosts first, and compare with known_hosts. Raises NoOpenSsh."""
+    if missing := [name for name in ("ssh", "ssh-keyscan", "ssh-keygen") if not shutil.which(name)]:
+        raise NoOpenSsh(f"host keys are read by OpenSSH, and this machine has no {missing[0]}")
+    jumps = configuration.jumps(asked.hosts)
+    with tempfile.TemporaryDirectory(prefix="bringup-host-keys-") as folder:
+        return _Look(asked, jumps, Path(folder)).all()
+
+
+class _Look:
+    """A scan of all hosts. `believed` is a known_hosts file with the keys of jump hosts, scanned before the hosts behind them."""
+
+    def __init__(self, asked: ScanTargets, jumps: Sequence[Jump], folder: Path) -> None:
+        self._asked, self._jumps = asked, jumps
+        self._believed = folder / "known_hosts"
+        self._believed.write_bytes(asked.file.read_bytes() if asked.file.is_file() else b"")
+        self._folder = folder
+        commands = proxies.commands(folder, asked.hosts, asked.passwords)
+        keys = _linked(asked.keys, folder)
+        self._through = key_scan.SshScan(folder=folder, hosts=asked.hosts, keys=keys, known=self._believed, proxies=commands)
+        self._known = known_hosts.look_up(asked.file, [*map(place, jumps), *map(place, asked.hosts)])
+
+    def all(self) -> tuple[ScannedKey, ...]:
+        found: list[ScannedKey] = []
+        names = {jump: f"bringup-jump-{number}" for number, jump in enumerate(self._jumps)}
+        for depth in sorted({len(configuration.chain(jump)) for jump in self._jumps}):
+            level = {place(jump): (jump, names[jump]) for jump in self._jumps if len(configuration.chain(jump)) == depth}
+            rows = self._rows(level, dict.fromkeys(level, "jump host"))
+            with self._believed.open("a") as file:
+                file.writelines(
+                    f"{row.place} {row.key.kind} {row.key.blob}\n" for row in rows if row.key and row.state is KeyState.NEW
+                )
+            found += rows
+        hosts = {place(host): (host, host.name) for host in self._asked.hosts}
+        return (*found, *self._rows(hosts, {name: host.name for name, (host, _) in hosts.items()}))
+
+    def _rows(self, hosts: Mapping[str, tuple[PlayHost | Jump, str]], called: Mapping[str, str]) -> list[ScannedKey]:
+        """Return the scanned keys of hosts at one level of jumps. `hosts` maps known_hosts name to host and name in the SSH
+        configuration.
+        """
+        answers = {
+            **key_scan.scan_directly(host for host, _ in hosts.values() if not key_scan.is_behind(host)),
+            **self._through.keys_of({name: alias for name, (host, alias) in hosts.items() if key_scan.is_behind(host)}),
+        }
+        states = {name: self._known[name].states(answers[name]) for name in hosts}
+        doubtful = {
+            name: alias
+            for name, (_, alias) in hosts.items()
+            if self._known[name].authorities and not any(state in (KeyState.SAME, KeyState.REVOKED) for _, state in states[name])
+        }
+        certified = self._through.accepted(doubtful, self._believed)
+        return [
+            row
+            for name in hosts
+            for row in _of_host(
+                called[name], name, states[name], self._known[name], certified.get(name), self._silent(hosts[name][0])
+            )
+        ]
+
+    def _silent(self, access: PlayHost | Jump) -> str:
+        """Return the reason why a host gave no key."""
+        before = access.jump.address if access.jump else access.proxy.url if access.proxy else ""
+        said = f"no host key came from port {access.port}" + (f" through {before}" if before else "")
+        return proxies.told(self._folder, access) or said
+
+
+def _linked(keys: Mapping[str, Path], folder: Path) -> dict[str, Path]:
+    """Link keys to names that SSH configuration accepts: a path with a space would make the whole configuration invalid."""
+    found = {}
+    for number, (name, path) in enumerate(keys.items()):
+        found[name] = folder / f"key{number}"
+        found[name].symlink_to(path)
+    return found
+
+
+def _of_host(
+    host: str, name: str, states: Sequence[tuple[Key, KeyState]], told: KnownKeys, certified: bool | None, silent: str
+) -> list[ScannedKey]:
+    if certified:
+        return [ScannedKey(host=host, place=name, state=KeyState.CERTIFIED, key=told.authorities[0], said="key of the CA")]
+    if not states:
+        return [ScannedKey(host=host, place=name, state=KeyState.SILENT, said=silent)]
+    said = "" if certified is None else "no certificate that the CA in known_hosts vouches for"
+    return [ScannedKey(host=host, place=name, state=state, key=key, said=said) for key, state in states]
+
+
+def replaceable_places(asked: ScanTargets, named: Iterable[str]) -> set[str]:
+    """Return the known_hosts names of the hosts whose keys may be replaced. Raises NoSuchHost."""
+    wanted = list(named)
+    every = {access: place(access) for access in (*configuration.jumps(asked.hosts),)}
+    names = {host.name: place(host) for host in asked.hosts} | {host.address: place(host) for host in asked.hosts}
+    names |= {jump.address: where for jump, where in every.items()}
+    for name in wanted:
+        if name not in names:
+            raise NoSuchHost(f"there is no host {name} to replace the key of")
+    return {names[name] for name in wanted}
+
+
+def refused_rows(rows: Iterable[ScannedKey], replace: Collection[str]) -> list[ScannedKey]:
+    """Return rows that must not be written: revoked keys, and changed keys of hosts that the user did not name."""
+    return [row for row in rows if row.state is KeyState.REVOKED or (row.state is KeyState.CHANGED and row.place not in replace)]
+
+
+def writable_rows(rows: Iterable[ScannedKey], replace: Collection[str]) -> list[ScannedKey]:
+    """Return rows that are written after confirmation."""
+    return [row for row in rows if row.state is KeyState.NEW or (row.state is KeyState.CHANGED and row.place in replace)]
+
+
+def write_keys(file: Path, rows: Iterable[ScannedKey], replace: Iterable[str]) -> None:
+    """Write keys to the known_hosts file, and remove what it has for the names in `replace`."""
+    known_hosts.write(file, [(row.place, row.key) for row in rows if row.key is not None], replace)

@@ -1,0 +1,141 @@
+"""A spec → an Ansible inventory as YAML, INI or JSON: hosts, groups, access, topology and GPUs."""
+
+import ast
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from workflows import user_paths
+from workflows.inventory import gpu_variables, topology_variables
+from workflows.inventory.connection import SSH_PROXY
+from workflows.inventory.model import BadInventory
+from workflows.spec.cluster_spec import ClusterSpec
+from workflows.spec.machines import Machine
+
+Form = Literal["yaml", "ini", "json"]
+_ANSIBLES = {"all", "ungrouped"}
+ROLES = {"server": "rke2_servers", "agent": "rke2_agents"}
+"""Groups by role, added to those of the spec."""
+
+
+def export_inventory(spec: ClusterSpec, folder: Path) -> dict[str, Any]:
+    """Return the inventory as data in the form of a YAML inventory. Relative paths of the spec start from `folder`.
+
+    Raises BadInventory for a group name that has a meaning of its own in Ansible.
+    """
+    if taken := sorted(_ANSIBLES & set(spec.hosts)):
+        raise BadInventory(
+            f"hosts.{taken[0]}: Ansible has a group {taken[0]} of its own", "give the group another name in the spec"
+        )
+    children: dict[str, Any] = {name: {"hosts": _hosts(spec, name, folder)} for name in spec.hosts}
+    for role, name in ROLES.items():
+        members = [group for group, one in spec.hosts.items() if one.role == role and group != name]
+        if members and name not in children:
+            children[name] = {"children": {member: {} for member in members}}
+    return {"all": {"vars": _common(spec, folder), "children": children}}
+
+
+def render_inventory(data: Mapping[str, Any], form: Form) -> str:
+    """Return the inventory as text. The JSON form is that of a dynamic inventory."""
+    if form == "yaml":
+        return yaml.safe_dump(dict(data), sort_keys=False, width=120)
+    return _ini(data["all"]) if form == "ini" else json.dumps(_answer(data["all"]), indent=2) + "\n"
+
+
+def _hosts(spec: ClusterSpec, group: str, folder: Path) -> dict[str, Any]:
+    return {machine.name: _variables(spec, machine, folder) for machine in spec.machines if machine.group == group}
+
+
+def _variables(spec: ClusterSpec, machine: Machine, folder: Path) -> dict[str, Any]:
+    """Return the variables of one host."""
+    named: dict[str, Any] = {
+        "ansible_host": machine.address if machine.address != machine.name else "",
+        "ansible_user": machine.ssh_user,
+        "ansible_port": machine.ssh_port,
+        "ansible_python_interpreter": machine.python,
+        "ansible_ssh_common_args": _arguments(spec, folder, machine) if machine.ssh_jump or machine.ssh_http_proxy else "",
+        SSH_PROXY: machine.ssh_http_proxy,
+        "ansible_become": machine.ssh_user != "root" if machine.ssh_user else "",
+        **topology_variables.topology_variables_of(machine),
+        **gpu_variables.host_gpu_variables(spec, machine),
+    }
+    return {name: value for name, value in named.items() if value or value is False or name == gpu_variables.COUNT}
+
+
+def _common(spec: ClusterSpec, folder: Path) -> dict[str, Any]:
+    """Return the variables of all hosts. Secrets are left out: only the path of the SSH key is included."""
+    ssh = spec.ssh
+    key = {"ansible_ssh_private_key_file": _path(folder, ssh.key.file)} if ssh.key and ssh.key.file else {}
+    front = {"bringup_registration_address": spec.rke2.registration_address} if spec.rke2.registration_address else {}
+    return {
+        **front,
+        "ansible_user": ssh.user,
+        "ansible_port": ssh.port,
+        **key,
+        "ansible_become": ssh.user != "root",
+        "ansible_ssh_common_args": _arguments(spec, folder),
+        **({SSH_PROXY: ssh.http_proxy} if ssh.http_proxy else {}),
+        **gpu_variables.fleet_gpu_variables(spec),
+    }
+
+
+def _arguments(spec: ClusterSpec, folder: Path, machine: Machine | None = None) -> str:
+    """Return SSH arguments for all hosts, or for one machine.
+
+    SSH uses the first of several ProxyJump options, so a machine with its own jump host gets all arguments for itself. An HTTP
+    proxy is reached by OpenBSD's nc, which asks for the password of a login. A proxy before a jump host must be configured in
+    ~/.ssh/config.
+    """
+    ssh = spec.ssh
+    jump = (machine.ssh_jump if machine else "") or ssh.jump_host or ""
+    proxy = (machine.ssh_http_proxy if machine else "") or ssh.http_proxy or ""
+    options = ["-o StrictHostKeyChecking=" + ("yes" if ssh.host_key_policy == "strict" else "accept-new")]
+    if ssh.known_hosts:  # SSH itself splits this value at spaces that are not quoted
+        option = f"UserKnownHostsFile={shlex.join([_path(folder, ssh.known_hosts)])}".replace("'", '"')
+        options.append(f"-o {shlex.quote(option)}")
+    if proxy and not jump:
+        login = f" -P {ssh.http_proxy_user}" if ssh.http_proxy_user else ""
+        place = proxy.removeprefix("http://").rstrip("/")
+        options.append(f"-o {shlex.quote(f'ProxyCommand=nc -X connect -x {place}{login} %h %p')}")
+    return " ".join([*options, *([f"-o ProxyJump={jump}"] if jump else [])])
+
+
+def _path(folder: Path, text: str) -> str:
+    return str((folder / user_paths.expand_home(text)).absolute())
+
+
+def _ini(everything: Mapping[str, Any]) -> str:
+    lines: list[str] = []
+    for name, group in everything["children"].items():
+        lines += [f"[{name}]" if "hosts" in group else f"[{name}:children]"]
+        lines += [
+            " ".join([host, *(f"{key}={shlex.quote(_value(one))}" for key, one in own.items())]) for host, own in _members(group)
+        ]
+        lines += [*group.get("children", {}), ""]
+    lines += ["[all:vars]", *(f"{key}={_value(one)}" for key, one in everything["vars"].items())]
+    return "\n".join(lines) + "\n"
+
+
+def _value(one: Any) -> str:
+    """Return a value for an INI file, in quotes where Ansible would read a number (`580.10`) or a list (`[1]`)."""
+    try:
+        ast.literal_eval(str(one))
+    except (ValueError, SyntaxError):
+        return str(one)
+    return json.dumps(one) if isinstance(one, str) else str(one)
+
+
+def _members(group: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    return list(group.get("hosts", {}).items())
+
+
+def _answer(everything: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the output of `--list` of a dynamic inventory."""
+    children = everything["children"]
+    hosts = {host: own for group in children.values() for host, own in _members(group)}
+    groups = {name: {key: list(group[key]) for key in ("hosts", "children") if key in group} for name, group in children.items()}
+    return {"_meta": {"hostvars": hosts}, "all": {"children": list(children), "vars": dict(everything["vars"])}, **groups}

@@ -1,0 +1,320 @@
+"""An Ansible inventory → `cluster.yaml`, with a note for each thing that could not be converted."""
+
+import ipaddress
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from steps.contract.host_ranges import fold
+from steps.contract.play import PYTHON
+from workflows.inventory import gpu_variables, grouping, topology_variables
+from workflows.inventory.connection import HostAccess, host_access
+from workflows.inventory.model import BadInventory, Inventory
+from workflows.spec import range_syntax
+from workflows.spec.hosts import DNS_SUFFIX
+
+_HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
+_FRONT = (
+    "bringup_registration_address",
+    "rke2_api_ip",
+    "rke2_kubernetes_api_server_host",
+    "apiserver_endpoint",
+    "kube_vip_address",
+    "kubevip_address",
+    "vip_address",
+)
+"""Variables with the address before the servers, as `inventory_export`, ansible-role-rke2, rke2-ansible, k3s-ansible and Kubespray
+name it.
+"""
+_PROXIES = ("http_proxy", "https_proxy", "no_proxy")
+"""Variables with the proxies of machines in Kubespray and other projects."""
+_THROUGH = {"jump": "jump_host", "proxy": "http_proxy"}
+"""Hop before a host → its key in a spec."""
+_ADDRESS = re.compile(r"[A-Za-z0-9:]([A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConversionOptions:
+    """Choices of the user beside the inventory."""
+
+    name: str
+    servers: str = ""
+    groups: Sequence[str] = ()
+    folder: str = ""
+    """Folder that relative paths of the inventory start from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertedSpec:
+    """The data of a spec, and notes about what is missing in it."""
+
+    data: Mapping[str, Any]
+    notes: tuple[str, ...]
+
+
+def convert(inventory: Inventory, choice: ConversionOptions) -> ConvertedSpec:
+    """Convert an inventory into the data of a spec. Raises BadInventory if it has no usable hosts."""
+    reached = {name: host_access(variables) for name, variables in inventory.hosts.items()}
+    hosts, notes = _nodes(inventory, reached)
+    if not hosts:
+        raise BadInventory(_with("the inventory has no host that could be a node", notes), "is it the right file?")
+    try:
+        used = grouping.group_hosts(inventory, hosts, choice.servers, choice.groups)
+    except BadInventory as error:
+        raise BadInventory(_with(str(error), notes), error.hint) from None
+    planned = [host for members in used.groups.values() for host in members]
+    ways = {host: reached[host] for host in planned}
+    ssh, said = _ssh(ways, choice.folder)
+    through = {name: _through(members, ways, ssh) for name, members in used.groups.items()}
+    groups = {name: _group(name, members, ways, used, ssh, through[name][0]) for name, members in used.groups.items()}
+    said += [note for _, notes in through.values() for note in notes]
+    product = _mark_gpus(inventory, used, groups)
+    said += [
+        note
+        for name, members in used.groups.items()
+        for note in topology_variables.set_topology(members, inventory.hosts, groups[name])
+    ]
+    heads = [host for name in used.servers for host in used.groups[name]]
+    front, told = _front(inventory, heads, ways)
+    network, wide = _network(len(planned))
+    rke2 = ({"registration_address": front} if front else {}) | ({"cluster_cidr": network} if network else {})
+    data = {
+        "apiVersion": "bringup/v1",
+        "kind": "Cluster",
+        "name": choice.name,
+        "owner": "platform-team@example.org",
+        "revision": "1",
+        "hosts": groups,
+        **({"accelerator": product} if product else {}),
+        **({"ssh": ssh} if ssh else {}),
+        **({"rke2": rke2} if rke2 else {}),
+    }
+    return ConvertedSpec(
+        data=data,
+        notes=(
+            *notes,
+            *used.notes,
+            *said,
+            *told,
+            *wide,
+            *_gpu([name for name in used.gpu if "gpu" not in groups[name]]),
+            *_variables(ways),
+        ),
+    )
+
+
+def _with(sentence: str, dropped: Sequence[str]) -> str:
+    """Return a sentence that also says which hosts were left out, which may be why a group is empty."""
+    return f"{sentence} (left out: {'; '.join(dropped)})" if dropped else sentence
+
+
+def _nodes(inventory: Inventory, reached: Mapping[str, HostAccess]) -> tuple[list[str], list[str]]:
+    """Return the hosts that can be nodes, and notes about the others."""
+    bastions = {host for name, members in inventory.groups.items() if grouping.is_bastion(name) for host in members}
+    rules: tuple[tuple[str, Callable[[str], bool]], ...] = (
+        ("reached without SSH", lambda host: reached[host].is_local or host in ("localhost", "127.0.0.1", "::1")),
+        ("it is a jump host, say whether it is needed: ssh: {jump_host: user@host}", lambda host: host in bastions),
+        (
+            "a node's name has lower-case letters, digits, dots and dashes, at most 63; rename it in the inventory",
+            lambda host: not _HOST.fullmatch(host),
+        ),
+    )
+    why = {host: next((text for text, holds in rules if holds(host)), "") for host in inventory.hosts}
+    return [host for host, text in why.items() if not text], _by_reason(
+        "host", ((text, host) for host, text in why.items() if text)
+    )
+
+
+def _ssh(ways: Mapping[str, HostAccess], folder: str) -> tuple[dict[str, Any], list[str]]:
+    """Return the SSH settings of most hosts, and notes about hosts whose settings a spec cannot express."""
+    user, port = _most(way.user for way in ways.values()), _most(way.port for way in ways.values())
+    ssh: dict[str, Any] = ({"user": user} if user else {}) | ({"port": port} if port else {})
+    notes = [] if user else ["no ansible_user: bringup logs in as root, where ssh: {user: NAME} says nothing else"]
+    for field in ("key", "known_hosts"):
+        value = _most(getattr(way, field) for way in ways.values())
+        others = [host for host, way in ways.items() if getattr(way, field) != value]
+        ssh |= {field: {"file": _path(value, folder)} if field == "key" else _path(value, folder)} if value else {}
+        notes += [f"{field} of {_named(others)}: not {value}, and a spec has one for all hosts"] if value and others else []
+    for field, key in _THROUGH.items():
+        values = {getattr(way, field) for way in ways.values()}
+        ssh |= {key: max(values)} if len(values) == 1 and any(values) else {}
+    jumps = {way.jump for way in ways.values()}
+    bare = sorted(jump for jump in jumps if any("@" not in hop for hop in jump.split(",") if hop))
+    notes += [f"user of jump host {jump}: root, where jump_host names none (user@host)" for jump in bare]
+    return ssh, notes
+
+
+def _through(members: Sequence[str], ways: Mapping[str, HostAccess], ssh: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
+    """Return jump host and HTTP proxy of a group, if groups differ in them, and notes about hosts with others."""
+    found: dict[str, str] = {}
+    notes: list[str] = []
+    for field, key in _THROUGH.items():
+        if key in ssh:
+            continue
+        value = str(_most(getattr(ways[host], field) for host in members))
+        others = [host for host in members if getattr(ways[host], field) != value]
+        found |= {key: value} if value else {}
+        what = key.replace("_", " ")
+        notes += [f"{what} of {_named(others)}: not {value or 'none'}, and a group has one for all its hosts"] if others else []
+    return found, notes
+
+
+def _most(values: Iterable[Any]) -> Any:
+    """Return the most frequent value; the first one if several are equally frequent."""
+    counted = Counter(values).most_common(1)
+    return counted[0][0] if counted else None
+
+
+def _path(text: str, folder: str) -> str:
+    """Return a path that is valid from the folder of the spec."""
+    return text if text.startswith(("/", "~")) or not folder else f"{folder}/{text.removeprefix('./')}"
+
+
+def _group(
+    name: str,
+    members: Sequence[str],
+    ways: Mapping[str, HostAccess],
+    used: grouping.GroupedHosts,
+    ssh: Mapping[str, Any],
+    through: Mapping[str, str],
+) -> dict[str, Any]:
+    texts = range_syntax.texts(members)
+    ordered = [host for text in texts for host in range_syntax.expand(text)]
+    python = str(_most(ways[host].python or PYTHON for host in members))
+    overrides = {host: odd for host in ordered if (odd := _odd(ways[host], ssh, python))}
+    addresses = _addresses(ordered, {host: ways[host].address or host for host in ordered})
+    return {
+        "role": "server" if name in used.servers else "agent",
+        "ranges": texts[0] if len(texts) == 1 else texts,
+        **through,
+        **({"python": python} if python != PYTHON else {}),
+        **({"addresses": addresses} if addresses else {}),
+        **({"overrides": overrides} if overrides else {}),
+    }
+
+
+def _odd(way: HostAccess, ssh: Mapping[str, Any], python: str) -> dict[str, Any]:
+    """Return the settings in which one host differs from all hosts and from its group."""
+    own = {"ssh_user": way.user or "root", "ssh_port": way.port or 22, "python": way.python or PYTHON}
+    common = {"ssh_user": ssh.get("user", "root"), "ssh_port": ssh.get("port", 22), "python": python}
+    return {key: value for key, value in own.items() if value != common[key]}
+
+
+def _addresses(ordered: Sequence[str], addresses: Mapping[str, str]) -> dict[str, Any]:
+    """Return the shortest form of the addresses of a group; empty if names resolve by DNS."""
+    dialled = [addresses[host] for host in ordered]
+    if dialled == list(ordered):
+        return {}
+    suffix = dialled[0].removeprefix(f"{ordered[0]}.")
+    if dialled == [f"{host}.{suffix}" for host in ordered] and re.fullmatch(DNS_SUFFIX, suffix):
+        return {"dns_suffix": suffix}
+    try:
+        first = ipaddress.ip_address(dialled[0])
+        if dialled == [str(first + number) for number in range(len(dialled))]:
+            return {"start": dialled[0]}
+    except ValueError:
+        pass  # names, or the end of all addresses
+    return {"map": dict(addresses)}
+
+
+def _front(inventory: Inventory, servers: Sequence[str], ways: Mapping[str, HostAccess]) -> tuple[str, list[str]]:
+    """Return the address before the servers, if there are several servers."""
+    if len(servers) == 1:
+        return "", []
+    variables = inventory.hosts[servers[0]]
+    told = next((str(variables[name]) for name in _FRONT if _ADDRESS.fullmatch(str(variables.get(name, "")))), "")
+    if told:
+        return told, []
+    first = ways[servers[0]].address or servers[0]
+    return first, [
+        f"rke2.registration_address: no variable has the address in front of the servers; {first}, the first of them, "
+        "stands there: write the virtual IP or DNS name, or agents cannot join while that one is down"
+    ]
+
+
+def _network(nodes: int) -> tuple[str, list[str]]:
+    """Return a pod network with a /24 for each node, if the default network is too small."""
+    bits = (nodes - 1).bit_length()
+    if bits <= 8:
+        return "", []
+    network = f"10.64.0.0/{24 - bits}" if bits <= 14 else "10.128.0.0/9"
+    return network, [f"rke2.cluster_cidr: {network} has room for {nodes} nodes; write another one where your site uses it"]
+
+
+def _mark_gpus(inventory: Inventory, used: grouping.GroupedHosts, groups: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Mark GPU groups as far as variables tell, and return the section `accelerator`, empty if it is unknown."""
+    marked = [name for name, members in used.groups.items() if gpu_variables.all_have_gpus(members, inventory.hosts)]
+    product = gpu_variables.accelerator(inventory.hosts[used.groups[marked[0]][0]]) if marked else {}
+    for name in marked if product else ():
+        groups[name]["gpu"] = True
+        odd = {
+            host: few
+            for host in used.groups[name]
+            if (few := gpu_variables.gpu_override(inventory.hosts[host], product["per_node"]))
+        }
+        for host, few in odd.items():
+            groups[name].setdefault("overrides", {}).setdefault(host, {}).update(few)
+    return product
+
+
+def _gpu(groups: Sequence[str]) -> list[str]:
+    if not groups:
+        return []
+    return [
+        f"GPUs of {', '.join(groups)}: an inventory does not say which; add accelerator: {{product: H200, per_node: 8}} "
+        "and gpu: true to the group"
+    ]
+
+
+def _variables(ways: Mapping[str, HostAccess]) -> list[str]:
+    """Return notes about lost Ansible variables, and about the names of all other variables."""
+    lost = _by_reason("", ((f"{name}: {why}", host) for host, way in ways.items() for name, why in way.lost))
+    own = sorted({name for way in ways.values() for name in way.own} - {*_FRONT, *_PROXIES})
+    shown = ", ".join(own[:8]) + (f" and {len(own) - 8} more" if len(own) > 8 else "")
+    kept = [f"variables {shown}: they are your roles' own; a role that roles: names gets what it is given there"] if own else []
+    return [*lost, *_proxies({name for way in ways.values() for name in way.own}), *kept]
+
+
+def _proxies(names: Collection[str]) -> list[str]:
+    """Return a note about proxy variables. They are not converted, since they may hold templates and passwords."""
+    said = [name for name in _PROXIES if name in names]
+    return [f"variables {', '.join(said)}: say them as proxy: {{http: http://HOST:PORT, no_proxy: [.example.org]}}"] if said else []
+
+
+def _by_reason(what: str, pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """Return one note per reason, with the hosts that it applies to."""
+    found: dict[str, list[str]] = {}
+    for reason, host in pairs:
+        found.setdefault(reason, []).append(host)
+    if not what:
+        return [f"{reason.partition(': ')[0]} of {_named(hosts)}: {reason.partition(': ')[2]}" for reason, hosts in found.items()]
+    return [f"{what} {_named(hosts)}: {reason}" for reason, hosts in found.items()]
+
+
+def _named(hosts: Sequence[str]) -> str:
+    text = fold(hosts)
+    return text if len(text) <= 100 else f"{text[:99]}… ({len(hosts)} hosts)"
+
+
+def render_spec(taken: ConvertedSpec, source: str) -> str:
+    """Return the text of `cluster.yaml`, with notes in its head. Keys keep their order; lists and mappings have one entry per
+    line.
+    """
+    head = [
+        f"# Made from the Ansible inventory {source} by `bringup init --from-inventory`; what it could not take over is below.",
+        "# Say who answers for it (owner) and which system the machines run (os), then: bringup validate, bringup plan",
+    ]
+    notes = [f"#   {_line(note)}" for note in taken.notes]
+    return "\n".join([*head, *notes, _yaml(dict(taken.data))])
+
+
+def _line(note: str) -> str:
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in note).split())
+
+
+def _yaml(data: dict[str, Any]) -> str:
+    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120, default_flow_style=False)

@@ -1,0 +1,1 @@
+"""Node images before submit: spec, recipes, locks and plan."""

@@ -1,0 +1,179 @@
+"""Plan of an image build: the stages of the image pipeline, and the recipe as files beside their tasks."""
+
+import base64
+import dataclasses
+import importlib
+from collections.abc import Mapping
+
+import msgspec
+
+from steps.contract import approval, plural
+from steps.contract.canonical import canonical, digest
+from steps.contract.task import Task, Verb
+from steps.nodeimage.contract import boot_tree, script_links
+from steps.nodeimage.contract import resolved_recipe as contract
+from steps.nodeimage.contract.boot_tests import UNBOOTED, Firmware, why_not_booted
+from steps.nodeimage.contract.boot_tree import BootGroup, PublishTarget
+from steps.stages.image_standing import contract as image_standing
+from workflows.nodeimage.image_spec import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS, SIGN_KEY, ImageSpec
+from workflows.plan import approvals
+from workflows.plan.compiler import END_TASKS, OPEN_SECONDS
+from workflows.plan.model import Plan, PlanError, Starts
+from workflows.spec import announcement_rule, proxy
+from workflows.stages import IMAGE_ORDER, image_boot, image_publish
+from workflows.stages.access import SecretFile, secret_file
+from workflows.stages.image_site import ImageSite
+from workflows.stages.stage import Stage
+
+
+def compile_image(
+    spec: ImageSpec, recipe: contract.Recipe, files: Mapping[str, bytes], until: str = "", *, again: bool = False, relock: str = ""
+) -> Plan:
+    """Compile the plan of an image build; pure.
+
+    `recipe` is the resolved recipe and `files` are its files by digest. `until` narrows the stages; `again` publishes also an image
+    that a rollback left. With either the published tree is not asked first. `relock` is shown if mirrors have dropped locked
+    packages.
+
+    Raises PlanError for an unknown stage, an image for an architecture that no test machine boots, kernel arguments that fetch from
+    outside the published tree, and a recipe whose files are too large to travel with the tasks.
+    """
+    asked = not again and until in ("", image_standing.ID)
+    site = dataclasses.replace(_site(spec, recipe), again=again, asked=asked, relock=relock)
+    stages = approvals.attached(_narrowed(_stages(site), until), spec.approvals)
+    why = why_not_booted(recipe.name, recipe.architecture)
+    if why and any(stage.id == image_boot.ID for stage in stages):
+        raise PlanError(f"{why}, and none is published unbooted; {UNBOOTED}")
+    if any(stage.id == image_publish.ID for stage in stages):
+        _refuse_elsewhere(site)
+    told = approvals.announce_tasks(spec.name, spec.approvals, stages)
+    parts = {
+        "image": [spec.name, spec.owner, spec.revision],
+        "recipe": site.recipe.digest,
+        "stages": [msgspec.to_builtins(stage.digested, enc_hook=dict) for stage in stages],
+    }
+    whole = digest(parts)
+    header = {"plan": whole, "cluster": spec.name, "owner": spec.owner, "revision": spec.revision, "targetless": True}
+    return Plan(
+        name=spec.name,
+        owner=spec.owner,
+        revision=spec.revision,
+        target_uid="",
+        accelerator="",
+        built={},
+        stages=stages,
+        hosts=(),
+        releases=(),
+        issues=(),
+        secrets=_secrets(spec),
+        public=frozenset({PUBLISH_KNOWN_HOSTS}),
+        digest=whole,
+        open_task=Task(stage=approvals.RUN, name="open", verb=Verb.OPEN, arguments=header, deadline_seconds=OPEN_SECONDS),
+        confirm_tasks=approvals.confirm_tasks(stages),
+        announce_tasks=told,
+        end_tasks=END_TASKS,
+        archives=_beside(site, files),
+        proxies=proxy.environment(spec.proxy, (), ()),
+        starts=None
+        if until
+        else Starts(
+            schedule=spec.schedule, issues=tuple(announcement_rule.scheduled_issues(spec.approvals if spec.schedule else ()))
+        ),
+    )
+
+
+def _refuse_elsewhere(site: ImageSite) -> None:
+    """Raise PlanError for boot scripts that the gate of the publication would refuse, before anything is built."""
+    told = {"the recipe": site.recipe.kernel_arguments}
+    told |= {f"publish.groups.{group.name}": group.kernel_arguments for group in site.place.groups}
+    for whose, arguments in told.items():
+        if found := script_links.fetched_elsewhere(arguments, site.place.url):
+            said = (
+                f"kernel arguments of {whose} have nodes fetch {', '.join(found)}, which is not below publish.url {site.place.url}"
+            )
+            raise PlanError(f"{said}; a published tree leads nowhere else: let a service of the image fetch it")
+
+
+def _site(spec: ImageSpec, recipe: contract.Recipe) -> ImageSite:
+    boot = spec.boot
+    return ImageSite(
+        recipe=recipe,
+        place=place(spec),
+        firmware=tuple(Firmware(name) for name in boot.firmware),
+        machines=boot.nodes,
+        memory_mib=boot.memory_mib,
+        boot_seconds=int(boot.timeout.total_seconds()),
+    )
+
+
+def place(spec: ImageSpec) -> PublishTarget:
+    """Return the publish target of an image spec, as tasks get it."""
+    told, ssh = spec.publish, spec.publish.ssh
+    groups = (
+        BootGroup(name=name, kernel_arguments=group.kernel_arguments, nodes=dict(group.nodes))
+        for name, group in told.groups.items()
+    )
+    found = PublishTarget(
+        root=told.root,
+        url=told.url,
+        keep=told.keep,
+        groups=tuple(groups),
+        key=SIGN_KEY if told.sign else "",
+        signers=told.signers,
+        report=told.report or "",
+    )
+    if ssh is None:
+        return found
+    reached = {"host": ssh.host, "user": ssh.user, "port": ssh.port, "ssh_key": PUBLISH_KEY, "known_hosts": PUBLISH_KNOWN_HOSTS}
+    return msgspec.structs.replace(found, **reached)
+
+
+def _secrets(spec: ImageSpec) -> tuple[SecretFile, ...]:
+    references = dict(spec.references)
+    for one in spec.approvals:
+        told = one.announce
+        if told is not None and told.webhook is not None:
+            references |= {approval.webhook_file(one.before): told.webhook}
+            references |= {approval.ca_file(one.before): told.ca} if told.ca else {}
+    found = [secret_file(name, reference) for name, reference in references.items()]
+    if spec.publish.ssh is not None:
+        found.append(SecretFile(name=PUBLISH_KNOWN_HOSTS, path=spec.publish.ssh.known_hosts))
+    return tuple(sorted(found, key=lambda file: file.name))
+
+
+def _stages(site: ImageSite) -> tuple[Stage, ...]:
+    built = (importlib.import_module(f"workflows.stages.{name}").build(site) for name in IMAGE_ORDER)
+    return tuple(stage for stage in built if stage is not None)
+
+
+def _narrowed(stages: tuple[Stage, ...], until: str) -> tuple[Stage, ...]:
+    present = [stage.id for stage in stages]
+    if until and until not in present:
+        named = dict.fromkeys((image_standing.ID, *present))  # which is left out where another is named
+        raise PlanError(f"{until!r} is no stage of an image; stages are {', '.join(named)}")
+    return stages[: present.index(until) + 1] if until else stages
+
+
+def _beside(site: ImageSite, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the files beside the tasks: the resolved recipe, its files by digest, and the machines of the groups.
+
+    Raises PlanError if they are too large for a ConfigMap.
+    """
+    packed = {name: base64.b64encode(data).decode() for name, data in sorted(files.items())}
+    groups = site.place.groups
+    found = {
+        contract.FILE: contract.encode(site.recipe),
+        contract.FILES: canonical(packed),
+        boot_tree.GROUPS: boot_tree.encode_groups(groups),
+    }
+    size, fleet = sum(map(len, found.values())), len(found[boot_tree.GROUPS])
+    if size <= contract.MAX_BYTES:
+        return found
+    if fleet > size - fleet:
+        named = plural.count(sum(len(group.nodes) for group in groups), "machine")
+        said = f"publish.groups with {named} has {fleet} bytes, the recipe with its files {size - fleet}"
+        raise PlanError(f"{said}, limit {contract.MAX_BYTES} together: shorten host names, or split them over two specs")
+    raise PlanError(
+        f"recipe {site.recipe.name} with its files has {size - fleet} bytes, limit {contract.MAX_BYTES - fleet}: "
+        "put large files into a package"
+    )

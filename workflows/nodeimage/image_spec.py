@@ -1,0 +1,258 @@
+"""`image.yaml`: the recipe of a node image, its boot tests, and where it is published."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Final, Literal, cast
+
+from pydantic import Field, StringConstraints, field_validator, model_validator
+
+from steps.contract.release_layout import NODES
+from steps.nodeimage.contract.boot_tree import START, is_machine
+from workflows.spec.fields import (
+    AbsolutePath,
+    Argument,
+    DnsLabel,
+    Duration,
+    Listed,
+    SecretRef,
+    Section,
+    SnakeId,
+    StageName,
+    problem,
+)
+from workflows.spec.git_schedule import GitSchedule
+from workflows.spec.governance import ApprovalPoint, ApprovalRequest
+from workflows.spec.hosts import Address, SshPort, SshUser
+from workflows.spec.loading import load_as
+from workflows.spec.pipeline_specs import PipelineSpec, RelativePath, stays_below
+from workflows.spec.proxy import Proxies
+
+PUBLISHED: Final = "image_publish"
+"""Stage that an approval holds back."""
+SIGN_KEY = "image_sign_key"
+PUBLISH_KEY = "publish_ssh_key"
+PUBLISH_KNOWN_HOSTS = "publish_known_hosts"
+"""Names of files below the secrets folder; secrets of a recipe's commands keep the names that the spec gives them."""
+
+REPORTS: Final = f"/{NODES}"
+"""End of the URL to which nodes send what they run (`images/boot/report.sh`)."""
+
+MirrorUrl = Annotated[str, StringConstraints(pattern=r"^https?://[^\s@]+[^\s@/]$", max_length=500)]
+"""URL of a package mirror: no credentials, no slash at the end."""
+NodesUrl = Annotated[str, StringConstraints(pattern=r"^http://[^\s@]+[^\s@/]$", max_length=500)]
+"""URL that nodes use while they boot: http, because they have nothing yet to check a certificate with. No slash at the end."""
+KernelArgument = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,:=/@%+-]{0,199}$")]
+"""A word of the kernel command line, without characters that a boot script would interpret."""
+Mac = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$")]
+HostName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
+PublicKey = Annotated[
+    str,
+    StringConstraints(pattern=r"^(ssh-ed25519|ecdsa-sha2-\S+|ssh-rsa|sk-\S+) [A-Za-z0-9+/=]+( [^\n]{0,200})?$", max_length=2000),
+]
+
+
+class Boot(Section):
+    """Settings of the PXE boot test."""
+
+    firmware: Annotated[tuple[Literal["bios", "uefi"], ...], Listed, Field(min_length=1)] = Field(
+        default=("bios", "uefi"), description="Firmware that must boot it.", examples=[["uefi"]]
+    )
+    nodes: Annotated[int, Field(ge=1, le=16)] = Field(
+        default=1, description="Machines that boot it at once, with each firmware.", examples=[2]
+    )
+    memory_mib: Annotated[int, Field(ge=512, le=65536)] = Field(
+        default=3072, description="Memory of a test machine in MiB.", examples=[3072]
+    )
+    timeout: Duration = Field(
+        default="5m", validate_default=True, description="Longest boot; 35 to 70 s are usual on an idle builder.", examples=["5m"]
+    )
+
+    @model_validator(mode="after")
+    def _once(self) -> "Boot":
+        if len(set(self.firmware)) < len(self.firmware):
+            raise problem("a firmware stands twice", "name each once; nodes says how many machines boot")
+        return self
+
+
+class PublishSsh(Section):
+    """Boot server, if it is neither this machine nor mounted here."""
+
+    host: Address = Field(description="The boot server.", examples=["boot.example.org"])
+    user: SshUser = Field(default="root", description="User that logs in.", examples=["images"])
+    port: SshPort = Field(default=22, description="Port.", examples=[22])
+    key: SecretRef = Field(description="Private key.", examples=[{"file": "./id_ed25519"}])
+    known_hosts: Argument = Field(
+        description="Path of the known_hosts file, relative to the spec: the server's key is never taken on trust.",
+        examples=["./known_hosts"],
+    )
+
+
+class NodeGroup(Section):
+    """Nodes that boot alike."""
+
+    kernel_arguments: Annotated[tuple[KernelArgument, ...], Listed] = Field(
+        default=(), description="Kernel arguments beside those of the recipe.", examples=[["console=ttyS1,115200"]]
+    )
+    nodes: Mapping[Mac, HostName] = Field(
+        default={}, description="MAC address, lower case, to host name.", examples=[{"52:54:00:12:34:56": "node001"}]
+    )
+
+
+class ImagePublish(Section):
+    """Published tree: where an image goes, how nodes reach it, and how many versions are kept for rollback."""
+
+    root: AbsolutePath = Field(description="Folder that the boot server serves.", examples=["/srv/bringup/images"])
+    url: NodesUrl = Field(description="How nodes reach that folder.", examples=["http://boot.example.org/images"])
+    report: NodesUrl | None = Field(
+        default=None,
+        description="Where booted nodes put which image they run (`bringup image nodes`): url and /nodes; default: nowhere.",
+        examples=["http://boot.example.org/images/nodes"],
+    )
+    ssh: PublishSsh | None = Field(default=None, description="The boot server by SSH; default: the folder is on this machine.")
+    keep: Annotated[int, Field(ge=2, le=100)] = Field(
+        default=3, description="Versions kept; at least 2, so that one can go back.", examples=[3]
+    )
+    groups: Mapping[DnsLabel, NodeGroup] = Field(
+        default={"default": NodeGroup()}, description="Groups of nodes, each with a boot script.", examples=[{"compute": {}}]
+    )
+    sign: SecretRef | None = Field(
+        default=None,
+        description="SSH private key that signs the manifest; default: unsigned.",
+        examples=[{"file": "./sign_ed25519"}],
+    )
+    signers: Annotated[tuple[PublicKey, ...], Listed] = Field(
+        default=(),
+        description="SSH public keys whose signatures are trusted.",
+        examples=[["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0000000000000000000000000000000000000000000"]],
+    )
+
+    @field_validator("report")
+    @classmethod
+    def _is_the_folder_of_nodes(cls, report: str | None) -> str | None:
+        """Raise for another URL: nodes would send reports there that only the server of a test boot accepts, and retry for ever."""
+        if report is not None and not report.endswith(REPORTS):
+            raise problem(
+                f"nodes put their files into the folder {REPORTS} of the tree, and this names another one",
+                f"write url and {REPORTS}, as in http://boot.example.org/images{REPORTS}",
+            )
+        return report
+
+    @model_validator(mode="after")
+    def _fits(self) -> "ImagePublish":
+        if not self.groups:
+            raise problem("there is no group of nodes, hence no boot script", "name one, as in groups: {default: {}}")
+        if reserved := sorted(name for name in self.groups if name == START or is_machine(name)):
+            raise problem(f"group {reserved[0]} has the name of a boot script that bringup writes itself", "give it another name")
+        if self.sign is not None and not self.signers:
+            raise problem("a signature that nobody is told to trust proves nothing", "add signers, the public keys of sign")
+        seen: dict[str, str] = {}
+        for name, group in self.groups.items():
+            for mac in group.nodes:
+                if first := seen.get(mac):
+                    raise problem(f"{mac} is in group {first} and in {name}", "name each node in one group")
+                seen[mac] = name
+        return self
+
+
+class ImageSpec(PipelineSpec):
+    """`image.yaml`: a node image from a recipe, tested in a sandbox and by a PXE boot, then published."""
+
+    kind: Literal["Image"] = Field(description="What the file describes.", examples=["Image"])
+    recipe: RelativePath = Field(
+        description="Name of a shipped recipe, or the path of your own (ends with .yaml), relative to this file.",
+        examples=["compute"],
+    )
+    variables: Mapping[SnakeId, str] = Field(
+        default={}, description="Values for variables of the recipe.", examples=[{"time_server": "ntp.example.org"}]
+    )
+    lock: RelativePath | None = Field(
+        default=None, description="Package lock; default: the one beside the recipe.", examples=["compute.lock.json"]
+    )
+    mirror: MirrorUrl | None = Field(
+        default=None,
+        description="Package mirror of the distribution; default: its public one.",
+        examples=["https://mirror.example.org/debian"],
+    )
+    security_mirror: MirrorUrl | None = Field(
+        default=None,
+        description="Mirror of the security updates; default: that of Debian beside mirror, as in …/debian-security.",
+        examples=["https://mirror.example.org/debian-security"],
+    )
+    mirror_keyring: Argument | None = Field(
+        default=None,
+        description="Key of the mirror, relative to this file, where it signs by itself; default: the distribution's.",
+        examples=["./mirror.gpg"],
+    )
+    proxy: Proxies | None = Field(
+        default=None,
+        description="HTTP proxies by which tasks, also in pods, fetch packages, tell a webhook and read Git; "
+        "default: those of this machine, and in pods none.",
+        examples=[{"http": "http://proxy.example.org:3128"}],
+    )
+    secrets: Mapping[SnakeId, SecretRef] = Field(
+        default={}, description="Secrets of the recipe's commands, by reference.", examples=[{"license": {"file": "./license"}}]
+    )
+    boot: Boot = Field(default=Boot(), description="The PXE boot test.")
+    schedule: GitSchedule | None = Field(
+        default=None, description="When Argo builds by itself what stands in Git; default: only when asked, or by CI."
+    )
+    approval: ApprovalRequest | None = Field(
+        default=None, description="Who decides before it is published; default: nobody is asked."
+    )
+    publish: ImagePublish = Field(description="Where image, kernel and initrd go.")
+
+    @property
+    def approvals(self) -> tuple[ApprovalPoint, ...]:
+        """Approval in the form of other specs: a run of this one waits before it publishes."""
+        if self.approval is None:
+            return ()
+        asked = {name: getattr(self.approval, name) for name in type(self.approval).model_fields}
+        return (ApprovalPoint.model_construct(before=cast(StageName, PUBLISHED), **asked),)
+
+    @model_validator(mode="after")
+    def _names_of_their_own(self) -> "ImageSpec":
+        if ours := sorted({SIGN_KEY, PUBLISH_KEY, PUBLISH_KNOWN_HOSTS} & set(self.secrets)):
+            raise problem(f"secrets has {', '.join(ours)}, which bringup names itself", "give yours another name")
+        return self
+
+    @model_validator(mode="after")
+    def _fit_for_a_pod(self) -> "ImageSpec":
+        """Raise if a spec that a pod reads from Git needs files or folders of this machine."""
+        if self.schedule is None:
+            return self
+        if self.publish.ssh is None:
+            raise problem(
+                "a schedule builds in pods, which have none of the folder publish.root", "add publish.ssh, the boot server"
+            )
+        if self.publish.ssh.known_hosts.startswith("~") or not stays_below(self.publish.ssh.known_hosts):
+            raise problem(
+                "a schedule reads no file outside of the spec's folder, and known_hosts is one", "put it beside the spec, in Git"
+            )
+        if here := sorted(name for name, reference in self._every_reference().items() if reference.secret is None):
+            raise problem(
+                f"a schedule has only the secrets of the home cluster, and {', '.join(here)} is of one machine",
+                "write {secret: {name: NAME, key: KEY}}",
+            )
+        return self
+
+    def _every_reference(self) -> dict[str, SecretRef]:
+        told = self.approval.announce if self.approval else None
+        mine = {"approval.announce.webhook": told.webhook, "approval.announce.ca": told.ca} if told else {}
+        return self.references | {name: reference for name, reference in mine.items() if reference is not None}
+
+    @property
+    def references(self) -> dict[str, SecretRef]:
+        """Secrets of the spec by the name of their file below the secrets folder, without those of an approval."""
+        ssh = self.publish.ssh
+        found = {SIGN_KEY: self.publish.sign, PUBLISH_KEY: ssh.key if ssh else None, **self.secrets}
+        return {name: reference for name, reference in found.items() if reference is not None}
+
+
+def load_image(source: Path | str) -> ImageSpec:
+    """Load `image.yaml`. Raises SpecErrors with every error."""
+    return load_as(ImageSpec, source)
+
+
+def is_path(recipe: str) -> bool:
+    """Return True if a recipe is named by its path, not by the name of a shipped one."""
+    return recipe.endswith((".yaml", ".yml"))

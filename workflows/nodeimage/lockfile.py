@@ -1,0 +1,84 @@
+"""Lock file beside a recipe: every package of every layer with digest and place, one package a line, for review."""
+
+import json
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from steps.nodeimage.contract.resolved_recipe import Package
+from workflows.podimage.errors import BuildError
+
+SCHEMA: Final = 1
+LARGEST_BYTES: Final = 8 << 20
+
+
+class LockedLayer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Packages that one layer adds, sorted by name."""
+
+    name: str
+    packages: tuple[Package, ...]
+
+
+class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A lock. `sources` are the repositories without host names of mirrors; the `source` of a package counts them."""
+
+    recipe: str
+    distribution: str
+    release: str
+    architecture: str
+    sources: tuple[str, ...]
+    layers: tuple[LockedLayer, ...]
+    schema: int = SCHEMA
+
+    def layer(self, name: str) -> tuple[Package, ...]:
+        """Return the packages of a layer; none if the lock does not know it."""
+        return next((one.packages for one in self.layers if one.name == name), ())
+
+    @property
+    def tells_sources(self) -> bool:
+        """Return True if the lock has source versions.
+
+        Every release has packages whose source has another version, and old locks name no source version at all.
+        """
+        return any(one.source_version for layer in self.layers for one in layer.packages)
+
+    @property
+    def packages(self) -> dict[str, Package]:
+        """Every package by name."""
+        return {one.name: one for layer in self.layers for one in layer.packages}
+
+
+def read(path: Path, command: str) -> Lock:
+    """Read a lock; `command` makes it anew. Raises BuildError with one sentence."""
+    hint = f"make it: {command}"
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_BYTES + 1)
+    except OSError as error:
+        problem = "is not there" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+        raise BuildError(f"the lock {path} {problem}", hint=hint) from error
+    if len(data) > LARGEST_BYTES:
+        raise BuildError(f"{path} has more than {LARGEST_BYTES >> 20} MiB", hint=hint)
+    try:
+        lock = msgspec.json.decode(data, type=Lock)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BuildError(f"{path} is no lock: {error}", hint=hint) from error
+    if lock.schema != SCHEMA:
+        raise BuildError(f"{path} has schema {lock.schema}, this version reads {SCHEMA}", hint=hint)
+    return lock
+
+
+def text(lock: Lock) -> str:
+    """Return the text of a lock; equal locks give equal bytes."""
+    head = {field: getattr(lock, field) for field in ("schema", "recipe", "distribution", "release", "architecture")}
+    lines = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
+    sources = ",\n".join(f"  {json.dumps(one)}" for one in lock.sources)
+    layers = ",\n".join(_layer(one) for one in lock.layers)
+    return "\n".join(["{", *lines, f' "sources": [\n{sources}\n ],', f' "layers": [\n{layers}\n ]', "}", ""])
+
+
+def _layer(layer: LockedLayer) -> str:
+    packages = ",\n".join(f"   {msgspec.json.encode(one).decode()}" for one in layer.packages)
+    return f'  {{"name": {json.dumps(layer.name)}, "packages": [\n{packages}\n  ]}}'

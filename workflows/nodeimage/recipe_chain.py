@@ -1,0 +1,204 @@
+"""Recipe with all recipes that it extends, read from their files, with the errors of all of them at once."""
+
+import difflib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from workflows.nodeimage import recipe_checks, recipe_files, recipe_variables
+from workflows.nodeimage.image_spec import is_path
+from workflows.nodeimage.recipe_layers import RecipeLayer
+from workflows.nodeimage.recipe_spec import Foundation, RecipeSpec
+from workflows.spec.document import YamlDocument
+from workflows.spec.errors import SpecError, SpecErrors
+from workflows.spec.loading import read as read_document
+from workflows.spec.loading import validated
+from workflows.spec.validation_errors import line_of
+
+DEEPEST = 8
+"""Most recipes that extend each other."""
+LOCK_SUFFIX = ".lock.json"
+_UNFILLED = ("apiVersion", "kind", "name", "description", "extends", "variables")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipePart:
+    """A file of a chain; `layers` are those of the file."""
+
+    path: Path
+    spec: RecipeSpec
+    lines: YamlDocument
+
+    @property
+    def is_shipped(self) -> bool:
+        """Return True if bringup ships this recipe."""
+        return self.path.parent == recipe_files.RECIPES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chain:
+    """Recipe and the recipes that it extends, lowest first."""
+
+    parts: tuple[RecipePart, ...]
+
+    @property
+    def top(self) -> RecipePart:
+        """Recipe that was asked for."""
+        return self.parts[-1]
+
+    @property
+    def foundation(self) -> Foundation:
+        """Settings that the lowest recipe decides."""
+        found = self.parts[0].spec.foundation
+        assert found is not None  # a lowest recipe has one: the model sees to it
+        return found
+
+    @cached_property
+    def layers(self) -> tuple[tuple[RecipePart, RecipeLayer], ...]:
+        """Return all layers, lowest first, each with its file."""
+        return tuple((part, layer) for part in self.parts for layer in part.spec.layers)
+
+    @property
+    def lock(self) -> Path:
+        """Path of the lock, unless the spec names another one."""
+        return self.top.path.with_name(self.top.path.stem + LOCK_SUFFIX)
+
+
+def find(reference: str, folder: Path) -> Path:
+    """Return the file of a recipe: a path relative to `folder`, or the name of a shipped one. Raises SpecErrors."""
+    if is_path(reference):
+        return folder / reference
+    found = recipe_files.shipped_path(reference)
+    if found is None:
+        near = difflib.get_close_matches(reference, recipe_files.shipped_names(), n=1)
+        fix = (
+            f"did you mean {near[0]}?" if near else f"shipped are {', '.join(recipe_files.shipped_names())}; a path ends with .yaml"
+        )
+        raise SpecErrors("recipe", [SpecError("recipe", "bringup ships no recipe of this name", fix, reference)])
+    return found
+
+
+def read(
+    reference: str, folder: Path, given: Mapping[str, str], *, by_name: bool = False, secrets: Collection[str] | None = None
+) -> Chain:
+    """Read a recipe and those that it extends; `given` are the spec's values of variables. Raises SpecErrors with every error.
+
+    `by_name`: a variable without value is read as its own name, to look at a recipe without a spec. `secrets` are the names that
+    commands may ask for; None if no spec could name any.
+    """
+    files = _files(find(reference, folder))
+    declared = _values(files)
+    values = declared | {name: value for name, value in given.items() if name in declared}
+    values |= {name: name for name, value in values.items() if value is None and by_name}
+    filler, wrong = recipe_variables.Filler(values), _Wrong(files[-1][0].name)
+    filled = [(path, _filled(path, document, filler, wrong)) for path, document in files]
+    parts = [_part(path, document, wrong) for path, document in filled]
+    for path, document in files:
+        wrong.add(path, recipe_variables.unused(_declared(document), filler.used), document)
+    wrong.add(None, _given(values, declared, given))
+    seen, distribution = recipe_checks.Seen(), _distribution(filled[0][1])
+    for (path, document), (_, as_given) in zip(filled, files, strict=True):
+        wrong.add(path, recipe_checks.twice(_layers(document), seen), document)
+        wrong.add(path, recipe_checks.foreign_components(_layers(document), distribution), document)
+        wrong.add(path, recipe_checks.missing(_layers(as_given if by_name or filler.lacks else document), path.parent), document)
+    if secrets is not None:
+        wrong.add(None, recipe_checks.unknown_secrets([_layers(document) for _, document in filled], secrets))
+    wrong.end()
+    return Chain(parts=tuple(part for part in parts if part is not None))
+
+
+def lacking(reference: str, folder: Path, given: Collection[str]) -> tuple[str, ...]:
+    """Return the names of variables that have a value neither in the recipe nor in the spec."""
+    return tuple(name for name, value in _values(_files(find(reference, folder))).items() if value is None and name not in given)
+
+
+class _Wrong:
+    """Errors of several files; those of the upper recipe come without file name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.errors: list[SpecError] = []
+
+    def add(self, path: Path | None, errors: list[SpecError], document: YamlDocument | None = None) -> None:
+        for one in errors:
+            line = one.line or (line_of(one.path, document) if document else 0)
+            if path is None:
+                self.errors.append(replace(one, path=f"spec: {one.path}"))
+            elif path.name == self.name:
+                self.errors.append(replace(one, line=line))
+            else:
+                where = f"{path.name}:{line}" if line else path.name
+                self.errors.append(replace(one, path=f"{where}: {one.path}", line=0))
+
+    def end(self) -> None:
+        if self.errors:
+            raise SpecErrors(self.name, self.errors)
+
+
+def _files(path: Path) -> list[tuple[Path, YamlDocument]]:
+    """Return the files of a chain, lowest first."""
+    found: list[tuple[Path, YamlDocument]] = []
+    while True:
+        name, document = read_document(path)
+        found.insert(0, (path, document))
+        below = document.data.get("extends") if isinstance(document.data, dict) else None
+        if not isinstance(below, str):
+            return found
+        path = find(below, path.parent)
+        if path.resolve() in [one.resolve() for one, _ in found] or len(found) >= DEEPEST:
+            error = SpecError("extends", "the recipes extend each other in a circle, or too deep", "end at a shipped one", below)
+            raise SpecErrors(name, [error])
+
+
+def _declared(document: YamlDocument) -> dict[str, str | None]:
+    data = document.data if isinstance(document.data, dict) else {}
+    found = data.get("variables")
+    return {name: value for name, value in found.items() if isinstance(value, str | None)} if isinstance(found, dict) else {}
+
+
+def _values(files: list[tuple[Path, YamlDocument]]) -> dict[str, str | None]:
+    """Return the recipes' own values; those of an upper recipe win."""
+    return {name: value for _, document in files for name, value in _declared(document).items()}
+
+
+def _filled(path: Path, document: YamlDocument, filler: recipe_variables.Filler, wrong: _Wrong) -> YamlDocument:
+    """Return a file with values in place of variables."""
+    assert isinstance(document.data, dict)  # a document of something else is refused where it is read
+    filler.errors = []
+    data = {key: value if key in _UNFILLED else filler.fill(value, key) for key, value in document.data.items()}
+    wrong.add(path, filler.errors, document)
+    return replace(document, data=data)
+
+
+def _part(path: Path, document: YamlDocument, wrong: _Wrong) -> RecipePart | None:
+    try:
+        spec = validated(RecipeSpec, path.name, document)
+    except SpecErrors as errors:
+        wrong.add(path, list(errors.errors), document)
+        return None
+    return RecipePart(path=path, spec=spec, lines=document)
+
+
+def _layers(document: YamlDocument) -> object:
+    return document.data.get("layers") if isinstance(document.data, dict) else None
+
+
+def _distribution(lowest: YamlDocument) -> object:
+    found = lowest.data.get("foundation") if isinstance(lowest.data, dict) else None
+    return found.get("distribution") if isinstance(found, dict) else None
+
+
+def _given(values: Mapping[str, str | None], declared: Mapping[str, str | None], given: Mapping[str, str]) -> list[SpecError]:
+    """Yield errors in the values of the spec: names that no recipe has, and values that are missing."""
+    known = ", ".join(declared) or "none"
+    errors = [
+        SpecError(f"variables.{name}", "the recipe has no variable of this name", f"it has {known}", name)
+        for name in given
+        if name not in declared
+    ]
+    return errors + [
+        SpecError(f"variables.{name}", "the recipe needs a value from the spec", f"add variables: {{{name}: …}}")
+        for name, value in values.items()
+        if value is None
+    ]

@@ -1,0 +1,112 @@
+"""Checks across the parts of recipes, on the text as written, so that no other error of a recipe hides them."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from workflows.nodeimage import recipe_files
+from workflows.nodeimage.package_resolution import DISTRIBUTIONS
+from workflows.spec.errors import SpecError
+
+_PLACES = {"packages": None, "files": "path"}
+"""Lists of a layer whose entries are unique, and the key that is an entry's name."""
+
+
+@dataclass
+class Seen:
+    """Names in the files so far, lowest first: layers, users, and users by their numbers."""
+
+    layers: Counter[str] = field(default_factory=Counter)
+    users: Counter[str] = field(default_factory=Counter)
+    numbers: dict[int, str] = field(default_factory=dict)
+
+
+def twice(layers: object, seen: Seen) -> list[SpecError]:
+    """Yield errors for names that occur twice in the layers of one file or in `seen`, and add the names to `seen`.
+
+    An upper recipe may replace a test or file of a lower one; within one file each occurs once.
+    """
+    errors: list[SpecError] = []
+    tests: Counter[str] = Counter()
+    for index, layer in _maps(layers):
+        here = f"layers[{index}]"
+        errors += _again(f"{here}.name", _texts([layer.get("name")]), seen.layers, "two layers have this name", "give each its own")
+        for key, name in _PLACES.items():
+            errors += _again(f"{here}.{key}", _texts(_named(layer.get(key), name)), Counter())
+        errors += _again(f"{here}.users", _texts(_named(layer.get("users"), "name")), seen.users)
+        errors += _again(f"{here}.tests", _texts(_named(layer.get("tests"), "name")), tests)
+        errors += _same_number(here, layer.get("users"), seen.numbers)
+    return errors
+
+
+def missing(layers: object, folder: Path) -> list[SpecError]:
+    """Yield errors for files of a recipe's folder that cannot be read; a name with a variable in it is not looked for."""
+    errors = []
+    for index, layer in _maps(layers):
+        for number, file in _maps(layer.get("files")):
+            source = file.get("source")
+            if not isinstance(source, str) or "{{" in source or source.startswith("/") or ".." in source.split("/") or not source:
+                continue
+            try:
+                recipe_files.read(folder, source)
+            except recipe_files.CannotTake as error:
+                errors.append(recipe_files.as_error(error, f"layers[{index}].files[{number}].source", source))
+    return errors
+
+
+def unknown_secrets(files: Iterable[object], known: Collection[str]) -> list[SpecError]:
+    """Yield errors for secrets that commands ask for and that the spec does not have."""
+    layers = [layer for file in files for _, layer in _maps(file)]
+    commands = [command for layer in layers for _, command in _maps(layer.get("commands"))]
+    wanted = dict.fromkeys(name for command in commands for name in _texts(_named(command.get("secrets"), None)))
+    problem, fix = "a command of the recipe asks for this secret, and the spec has none of this name", "add it below secrets"
+    return [SpecError(f"secrets.{name}", problem, fix, name) for name in wanted if name not in known]
+
+
+def foreign_components(layers: object, distribution: object) -> list[SpecError]:
+    """Yield errors for components that the distribution does not have; none for an unknown distribution."""
+    known = DISTRIBUTIONS.get(distribution) if isinstance(distribution, str) else None
+    if known is None:
+        return []
+    there = (*known.components, *known.further)
+    problem, fix = f"{distribution} has no component of this name", f"it has {', '.join(there)}"
+    return [
+        SpecError(f"layers[{index}].components", problem, fix, name)
+        for index, layer in _maps(layers)
+        for name in _texts(_named(layer.get("components"), None))
+        if name not in there
+    ]
+
+
+def _again(
+    place: str, found: Iterable[str], seen: Counter[str], problem: str = "it stands twice", fix: str = "keep one of the two"
+) -> Iterator[SpecError]:
+    for name in found:
+        seen[name] += 1
+        if seen[name] == 2:
+            yield SpecError(place, problem, fix, name)
+
+
+def _same_number(here: str, users: object, numbers: dict[int, str]) -> Iterator[SpecError]:
+    """Yield an error for each user whose number another user has: they would own each other's files."""
+    for index, user in _maps(users):
+        name, uid = user.get("name"), user.get("uid")
+        if not isinstance(uid, int) or isinstance(uid, bool) or not isinstance(name, str):
+            continue
+        if numbers.setdefault(uid, name) != name:
+            yield SpecError(f"{here}.users[{index}].uid", f"{numbers[uid]} has this number", "give each user its own", str(uid))
+
+
+def _maps(data: object) -> Iterator[tuple[int, Mapping[str, object]]]:
+    for index, one in enumerate(data if isinstance(data, list) else ()):
+        if isinstance(one, Mapping):
+            yield index, one
+
+
+def _named(data: object, key: str | None) -> list[object]:
+    return [one.get(key) for _, one in _maps(data)] if key else list(data) if isinstance(data, list) else []
+
+
+def _texts(found: Iterable[object]) -> Iterator[str]:
+    return (one for one in found if isinstance(one, str))

@@ -1,0 +1,216 @@
+"""Driver of apt in a private root: indexes of given repositories, and what would be installed on top of given packages.
+
+Nothing of this machine is read or changed, except apt's settings for reaching mirrors (proxies, certificates, credentials).
+"""
+
+import re
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import quote, unquote
+
+from workflows.podimage import downloads
+from workflows.podimage.errors import BuildError, FetchError
+
+ESSENTIAL: Final = "?essential"
+"""Pattern of apt for packages without which there is no system."""
+_BRINGER: Final = "apt (on Debian and its kin)"
+_WAY: Final = ("Acquire", "Dir::Etc::netrc", "Dir::Etc::netrcparts")
+"""Settings by which apt reaches mirrors; netrc: files with credentials."""
+_SETTING: Final = re.compile(r'^(?!Acquire::(?:IndexTargets|Languages)\b)\S+ "[^"\n]+";$', re.MULTILINE | re.IGNORECASE)
+"""Setting with a value in apt's output."""
+_NO_OTHERS: Final = 'Dir::Etc::main "/dev/null";\nDir::Etc::parts "/dev/null";\n'
+_FAILED = re.compile(r"Failed to fetch (\S+)\s+(.*)")
+_LONGEST: Final = 300
+_URI = re.compile(r"'([^']+)' (\S+) (\d+) SHA256:([0-9a-f]{64})")
+_INSTALL: Final = ("install", "--print-uris", "-qq", "--no-install-recommends", "--no-remove", "--yes")
+_OVER_NEWER: Final = 995
+"""Priority of a held version: above newer ones, and below the priority that replaces an installed one."""
+_LAST: Final = 'Package: *\nPin: origin ""\nPin-Priority: 1\n'
+"""Priority of packages that only this machine has: used if held, or if no repository has the package."""
+
+
+class AptPackage(NamedTuple):
+    """Package that apt would install."""
+
+    name: str
+    version: str
+    architecture: str
+    sha256: str
+    size: int
+    url: str
+
+
+class Twice(BuildError):
+    """Packages, by `names`, of which a lower layer has another version."""
+
+    def __init__(self, names: Sequence[str], message: str, *, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.names = tuple(names)
+
+
+class AptRoot:
+    """Private root in `folder`. `repositories` are lines of sources.list."""
+
+    def __init__(self, folder: Path, architecture: str, repositories: Iterable[str]) -> None:
+        self.folder = folder
+        for needed in ("lists/partial", "cache/archives/partial", "none"):
+            (folder / needed).mkdir(parents=True)
+        (folder / "sources.list").write_text("".join(f"{line}\n" for line in repositories))
+        self._settings = folder / "apt.conf"
+        self._settings.touch(mode=0o600)  # proxies may have passwords
+        self._settings.write_text(_way_to_mirrors())
+        self.status = ""
+        self.source_versions: dict[str, str] = {}
+        self._offered: dict[str, str] = {}
+        options = {
+            "Dir::State": folder,
+            "Dir::State::status": folder / "status",
+            "Dir::Cache": folder / "cache",
+            "Dir::Etc::sourcelist": folder / "sources.list",
+            "Dir::Etc::sourceparts": folder / "none",
+            "Dir::Etc::preferences": folder / "preferences",
+            "Dir::Etc::preferencesparts": folder / "none",
+            "APT::Architecture": architecture,
+            "APT::Architectures": architecture,
+            "APT::Default-Release": "",
+            "APT::Sandbox::User": "",
+            "Acquire::ForceHash": "SHA256",
+            "Acquire::Languages": "none",
+        }
+        self._options = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
+
+    @property
+    def status(self) -> str:
+        """Database of dpkg: the packages that count as installed."""
+        return (self.folder / "status").read_text()
+
+    @status.setter
+    def status(self, text: str) -> None:
+        (self.folder / "status").write_text(text)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Packages that count as installed, with their versions."""
+        stanzas = [text for text in self.status.split("\n\n") if text.strip()]
+        return {_field("Package", text): _field("Version", text) for text in stanzas}
+
+    def update(self) -> None:
+        """Fetch the indexes. Raises FetchError."""
+        self._run("apt-get", "update", "--error-on=any")
+
+    def has(self, package: str) -> bool:
+        """Return True if the indexes have a package of this name."""
+        return self._done("apt-cache", "show", "--no-all-versions", package).returncode == 0
+
+    def known(self, found: Iterable[AptPackage]) -> dict[str, str]:
+        """Return the control data of those packages that the indexes have in exactly these versions, by digest."""
+        exact = [f"{one.name}={one.version}" for one in found]
+        said = self._done("apt-cache", "show", *exact).stdout if exact else ""
+        return {_field("SHA256", text): text for text in said.split("\n\n") if text.strip()} | self._offered
+
+    def offer(self, debs: Mapping[str, Path]) -> None:
+        """Add packages of this machine, by their digests, to those of the repositories. Raises BuildError, FetchError."""
+        for sha256, path in debs.items():
+            told = [_control(path), f"Filename: ./{sha256}.deb", f"Size: {path.stat().st_size}", f"SHA256: {sha256}"]
+            self._offered[sha256] = "\n".join(told)
+        (self.folder / "own").mkdir()
+        (self.folder / "own/Packages").write_text("\n\n".join([*self._offered.values(), ""]))
+        line, alone = f"deb [trusted=yes] file:{quote(str(self.folder / 'own'))} ./\n", self.folder / "own.list"
+        alone.write_text(line)
+        self._run("apt-get", "update", "-o", f"Dir::Etc::sourcelist={alone}", "-o", "APT::Get::List-Cleanup=0")
+        with (self.folder / "sources.list").open("a") as file:
+            file.write(line)
+
+    def hold(self, versions: Mapping[str, str]) -> None:
+        """Prefer these versions, by package, to newer ones from now on."""
+        held = (
+            f"Package: {name}\nPin: version {version}\nPin-Priority: {_OVER_NEWER}\n" for name, version in sorted(versions.items())
+        )
+        (self.folder / "preferences").write_text("\n".join([*held, *([_LAST] if self._offered else [])]))
+
+    def can_install(self, packages: Sequence[str]) -> bool:
+        """Return True if `install` would find a solution."""
+        return self._done("apt-get", *_INSTALL, *packages).returncode == 0
+
+    def install(self, packages: Sequence[str]) -> list[AptPackage]:
+        """Return what would be installed, without recommended packages; nothing may be removed for it. Raises FetchError."""
+        return [_found(*match) for match in _URI.findall(self._run("apt-get", *_INSTALL, *packages))]
+
+    def installed(self, found: Sequence[AptPackage]) -> None:
+        """Count packages as installed from now on. Raises BuildError if one replaces another that counts as installed."""
+        if not found:
+            return
+        if twice := sorted(self.versions.keys() & {one.name for one in found}):
+            raise Twice(
+                twice,
+                f"{', '.join(twice)} would be installed a second time, in another version than a layer below has",
+                hint="give the layer below the repository that has the newer version",
+            )
+        stanzas = self.known(found)
+        lacking = [one.name for one in found if one.sha256 not in stanzas]
+        if lacking:
+            raise BuildError(f"apt's indexes say nothing of {', '.join(lacking)}")
+        self.status += "".join(_as_installed(stanzas[one.sha256]) for one in found)
+        self.source_versions |= {one.sha256: _source_version(stanzas[one.sha256]) for one in found}
+
+    def _run(self, program: str, *arguments: str) -> str:
+        done = self._done(program, *arguments)
+        if done.returncode != 0:
+            raise FetchError(f"apt cannot resolve the recipe: {_sentence(done.stderr)}")
+        return done.stdout
+
+    def _done(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return downloads.run([program, *self._options, *arguments], _BRINGER, {"APT_CONFIG": str(self._settings)})
+
+
+def _way_to_mirrors() -> str:
+    """Return the settings that apt reads in place of this machine's files, with what leads to mirrors taken from those.
+
+    apt reads the file of APT_CONFIG before all others, but options of its command line after them, too late to keep it from those
+    files.
+    """
+    told = downloads.run(["apt-config", "dump", *_WAY], _BRINGER)
+    if told.returncode != 0:
+        raise BuildError(f"apt's settings on this machine cannot be read: {_sentence(told.stderr)}")
+    return _NO_OTHERS + "".join(f"{line}\n" for line in _SETTING.findall(told.stdout))
+
+
+def _sentence(stderr: str) -> str:
+    """Return apt's first error and the number of others; one dead mirror gives an error for each index."""
+    errors = [line.removeprefix("E:").strip() for line in stderr.splitlines() if line.startswith("E:")]
+    errors = [line for line in errors if not line.startswith("Some index files failed")] or [stderr.strip()]
+    if failed := _FAILED.match(errors[0]):
+        errors[0] = f"{failed[1]} cannot be fetched: {failed[2]}"
+    more = f" (and {len(errors) - 1} more like it)" if len(errors) > 1 else ""
+    return " ".join(errors[0].split())[:_LONGEST] + more
+
+
+def _found(address: str, file: str, size: str, sha256: str) -> AptPackage:
+    name, version, last = unquote(file).removesuffix(".deb").split("_")
+    return AptPackage(name, version, last, sha256, int(size), address)
+
+
+def _control(path: Path) -> str:
+    """Return the control data of a package."""
+    done = downloads.run(["dpkg-deb", "--field", str(path)], "dpkg (on Debian and its kin)")
+    if done.returncode != 0 or not done.stdout.strip():
+        raise BuildError(f"{path} is no package: {done.stderr.strip()}")
+    return done.stdout.strip("\n")
+
+
+def _field(name: str, stanza: str) -> str:
+    found = re.search(rf"^{name}: (.*)$", stanza, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _source_version(stanza: str) -> str:
+    """Return the version of the source package if it differs: `Source: lvm2 (2.03.16-2)`."""
+    found = re.search(r"\((\S+)\)$", _field("Source", stanza))
+    return found[1] if found else ""
+
+
+def _as_installed(stanza: str) -> str:
+    head, _, rest = stanza.strip("\n").partition("\n")
+    return f"{head}\nStatus: install ok installed\n{rest}\n\n"

@@ -1,0 +1,92 @@
+"""Downloads of what the locks name and the cache lacks: packages by apt's own downloader, wheels by pip; both check digests."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from workflows.podimage.download_cache import Cache
+from workflows.podimage.errors import BuildError, FetchError
+from workflows.podimage.pod_recipe import PACKAGES, RELOCK, WHEELS, Deb, PodRecipe, Sources, Wheel
+
+APT_HELPER = "/usr/lib/apt/apt-helper"
+SECONDS = 900
+
+
+def missing(sources: Sources, cache: Cache) -> None:
+    """Fetch all that is not in the cache. Raises FetchError with the names of what cannot be fetched."""
+    debs = [deb for deb in sources.every if not cache.package(deb.sha256).exists()]
+    wheels = [wheel for wheel in sources.every_wheel if not cache.package(wheel.sha256).exists()]
+    with cache.scratch() as folder:
+        if debs:
+            _debs(debs, sources.recipe, folder, cache)
+        if wheels:
+            _wheels(wheels, sources.recipe, folder, cache)
+
+
+def _debs(debs: Sequence[Deb], recipe: PodRecipe, folder: Path, cache: Cache) -> None:
+    command = [APT_HELPER, "-o", "APT::Sandbox::User=", "download-file"]
+    for deb in debs:
+        command += [f"{recipe.debian.archive}/{deb.path}", str(folder / f"{deb.sha256}.deb"), f"SHA256:{deb.sha256}"]
+    done = run(command, "apt (on Debian and its kin)")
+    for deb in debs:
+        path = folder / f"{deb.sha256}.deb"
+        if not path.exists():
+            raise _not_had(f"{deb.name}={deb.version}", recipe.debian.archive, done.stdout + done.stderr, deb.path)
+        _take(path, deb.sha256, cache)
+
+
+def _not_had(what: str, where: str, said: str, path: str) -> BuildError:
+    if re.search(rf"{re.escape(path)}\s+404 ", said):
+        return BuildError(f"{PACKAGES}: {where} no longer has {what}, and the cache does not have it", hint=RELOCK)
+    return FetchError(
+        f"{PACKAGES}: {what} could not be fetched from {where}: {_last(said)}", hint="try again, or look at apt's sources"
+    )
+
+
+def _wheels(wheels: Iterable[Wheel], recipe: PodRecipe, folder: Path, cache: Cache) -> None:
+    wanted = folder / "requirements.txt"
+    wanted.write_text("".join(f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}\n" for wheel in wheels))
+    for path in download_wheels(wanted, recipe, folder / "wheels"):
+        cache.add_package(path)
+    for wheel in wheels:
+        if not cache.package(wheel.sha256).exists():
+            raise FetchError(f"{WHEELS}: {wheel.name}=={wheel.version} has another wheel for this platform now", hint=RELOCK)
+
+
+def download_wheels(wanted: Path, recipe: PodRecipe, folder: Path) -> list[Path]:
+    """Download the best wheel of each requirement for the image's interpreter; nothing is built or run."""
+    version = recipe.wheels.python
+    command = ["uv", "tool", "run", "--quiet", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--require-hashes"]
+    command += ["--implementation", "cp", "--python-version", version]
+    command += ["--abi", f"cp{version.replace('.', '')}", "--abi", "abi3", "--abi", "none"]
+    for platform in recipe.wheels.platforms:
+        command += ["--platform", platform]
+    done = run([*command, "--dest", str(folder), "--requirement", str(wanted)], "uv")
+    if done.returncode != 0:
+        raise FetchError(
+            f"{WHEELS}: wheels could not be fetched: {_last(done.stderr)}", hint=f"try again; if a version is gone, {RELOCK}"
+        )
+    return sorted(folder.glob("*.whl"))
+
+
+def run(command: Sequence[str], bringer: str, more: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a tool to its end; `more` is added to its environment. Raises BuildError if this machine does not have it."""
+    environment = {**os.environ, **(more or {})}
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS, env=environment)
+    except FileNotFoundError as error:
+        raise BuildError(f"{command[0]} is not on this machine", hint=f"install {bringer}") from error
+    except subprocess.TimeoutExpired as error:
+        raise FetchError(f"{command[0]} took longer than {SECONDS} s", hint="try again") from error
+
+
+def _take(path: Path, sha256: str, cache: Cache) -> None:
+    if cache.add_package(path) != sha256:
+        raise BuildError(f"{path.name}: the digest is not the locked one")
+
+
+def _last(said: str) -> str:
+    lines = [line for line in said.splitlines() if line.startswith(("E:", "ERROR:", "error:"))] or said.splitlines() or ["no word"]
+    return lines[0].strip()

@@ -1,0 +1,123 @@
+"""Files as data: a tree of entries, and the one tar archive of a tree, whatever made it."""
+
+import io
+import posixpath
+import tarfile
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import IO
+
+from msgspec import Struct
+
+from workflows.podimage.errors import BuildError
+
+FOLDER_MODE, FILE_MODE, PROGRAM_MODE, LINK_MODE = 0o755, 0o644, 0o755, 0o777
+PERMISSIONS = 0o1777
+"""Mode bits that are kept. Set-user-id and set-group-id are not, since no step becomes another user."""
+
+
+class Kind(StrEnum):
+    """Kind of an entry."""
+
+    FILE = "file"
+    LINK = "link"
+    FOLDER = "folder"
+
+
+class TreeEntry(Struct, frozen=True):
+    """File, symbolic link or folder. `owner` is uid and gid."""
+
+    kind: Kind
+    mode: int
+    data: bytes = b""
+    target: str = ""
+    owner: int = 0
+
+
+Tree = dict[str, TreeEntry]
+"""Entries by their path: relative, normalized, without a leading or trailing slash."""
+
+
+def file(data: bytes, mode: int = FILE_MODE) -> TreeEntry:
+    """Return a file owned by root."""
+    return TreeEntry(Kind.FILE, mode & PERMISSIONS, data)
+
+
+def link(target: str) -> TreeEntry:
+    """Return a symbolic link."""
+    return TreeEntry(Kind.LINK, LINK_MODE, target=target)
+
+
+def folder(mode: int = FOLDER_MODE, owner: int = 0) -> TreeEntry:
+    """Return a folder."""
+    return TreeEntry(Kind.FOLDER, mode & PERMISSIONS, owner=owner)
+
+
+def plain(path: str) -> str:
+    """Return a path in the form of a tree. Raises BuildError if it leads out of the tree."""
+    cleaned = posixpath.normpath("/" + path).lstrip("/")
+    if ".." in path.split("/") or "\0" in path:
+        raise BuildError(f"path {path!r} leads out of the image")
+    return cleaned
+
+
+def of_folder(root: Path) -> Tree:
+    """Return the files below a folder with plain modes: only the executable bit counts, not the user's umask."""
+    found: Tree = {}
+    for path in sorted(root.rglob("*")):
+        name = path.relative_to(root).as_posix()
+        if path.is_symlink():
+            found[name] = link(str(path.readlink()))
+        elif path.is_dir():
+            found[name] = folder()
+        else:
+            found[name] = file(path.read_bytes(), PROGRAM_MODE if path.stat().st_mode & 0o100 else FILE_MODE)
+    return found
+
+
+def with_parents(tree: Mapping[str, TreeEntry]) -> Tree:
+    """Return the tree in order, with a folder for every parent that has none."""
+    whole = dict(tree)
+    for path in tree:
+        while path := posixpath.dirname(path):
+            whole.setdefault(path, folder())
+    return dict(sorted(whole.items()))
+
+
+def write_tar(tree: Mapping[str, TreeEntry], out: IO[bytes], epoch: int) -> None:
+    """Write the archive: sorted, numeric owners, one time, no names of users; parents come before their content."""
+    with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+        for path, entry in with_parents(tree).items():
+            archive.addfile(_member(path, entry, epoch), io.BytesIO(entry.data) if entry.kind is Kind.FILE else None)
+
+
+def _member(path: str, entry: TreeEntry, epoch: int) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(path)
+    member.type = {Kind.FILE: tarfile.REGTYPE, Kind.LINK: tarfile.SYMTYPE, Kind.FOLDER: tarfile.DIRTYPE}[entry.kind]
+    member.mode, member.mtime, member.linkname = entry.mode, epoch, entry.target
+    member.uid = member.gid = entry.owner
+    member.size = len(entry.data)
+    return member
+
+
+def unpack(tree: Mapping[str, TreeEntry], root: Path) -> None:
+    """Write the tree below an empty folder with its modes; the current user owns all."""
+    root.mkdir(parents=True, exist_ok=True)
+    for path, entry in with_parents(tree).items():
+        place = root / path
+        if entry.kind is Kind.FOLDER:
+            place.mkdir(exist_ok=True)
+        elif entry.kind is Kind.LINK:
+            place.symlink_to(entry.target)
+        else:
+            place.write_bytes(entry.data)
+            place.chmod(entry.mode)
+
+
+def merged(trees: Iterable[Mapping[str, TreeEntry]]) -> Tree:
+    """Merge several trees; later ones win."""
+    whole: Tree = {}
+    for one in trees:
+        whole |= one
+    return whole

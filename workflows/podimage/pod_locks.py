@@ -1,0 +1,84 @@
+"""Locks of the pod images: apt resolves the recipe's packages from nothing; uv and pip choose the wheels of uv.lock's group."""
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+from workflows.podimage import apt_solver, downloads, pod_recipe
+from workflows.podimage.download_cache import Cache
+from workflows.podimage.errors import BuildError
+from workflows.podimage.pod_recipe import BUILDER, PACKAGES, STEP, WHEELS, Deb, PodRecipe, Wheel
+
+MADE = "# Made by `bringup image step lock{option}` from {source}; review changes, do not edit.\n"
+
+
+def lock(tree: Path, cache: Cache) -> tuple[int, int]:
+    """Write both locks of a source tree; return the numbers of packages and wheels."""
+    wanted = pod_recipe.read_recipe(tree)
+    with cache.locked(), cache.scratch() as scratch:
+        debs = _without(_resolved(wanted, wanted.debian.packages, scratch), wanted.debian.without)
+        wheels = _wheels(wanted, wanted.wheels.group, tree, scratch, cache)
+    _write(tree / STEP / PACKAGES, MADE.format(option="", source="recipe.yaml"), map(_line, debs))
+    _write(tree / STEP / WHEELS, MADE.format(option="", source=f"uv.lock, group {wanted.wheels.group}"), map(_pin, wheels))
+    return len(debs), len(wheels)
+
+
+def lock_builder(tree: Path, cache: Cache) -> tuple[int, int]:
+    """Write the locks of the builder image, which add to the locked step image; return the numbers of packages and wheels."""
+    step, more = pod_recipe.read(tree), pod_recipe.read_more(tree)
+    pins = [f"{deb.name}={deb.version}" for deb in step.debs]
+    with cache.locked(), cache.scratch() as scratch:
+        resolved = _resolved(step.recipe, [*pins, *more.packages], scratch)
+        wheels = _wheels(step.recipe, more.group, tree, scratch, cache) if more.group else []
+    below = {deb.name for deb in step.debs}
+    debs = _without([deb for deb in resolved if deb.name not in below], more.without)
+    _write(tree / BUILDER / PACKAGES, MADE.format(option=" --builder", source="recipe.yaml"), map(_line, debs))
+    above = [wheel for wheel in wheels if wheel.name not in {one.name for one in step.wheels}]
+    if more.group:
+        _write(tree / BUILDER / WHEELS, MADE.format(option=" --builder", source=f"uv.lock, group {more.group}"), map(_pin, above))
+    return len(debs), len(above)
+
+
+def _pin(wheel: Wheel) -> str:
+    return f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}"
+
+
+def _line(deb: Deb) -> str:
+    return f"{deb.name}={deb.version} {deb.sha256} {deb.path}"
+
+
+def _write(path: Path, head: str, lines: Iterable[str]) -> None:
+    path.write_text(head + "".join(f"{line}\n" for line in sorted(lines)))
+
+
+def _resolved(wanted: PodRecipe, packages: Sequence[str], folder: Path) -> list[Deb]:
+    """Return what apt would install on an empty machine."""
+    debian = wanted.debian
+    lines = [f"deb [signed-by={debian.keyring}] {debian.archive}/{one}" for one in debian.repositories]
+    root = apt_solver.AptRoot(folder / "apt", wanted.architecture, lines)
+    root.update()
+    found = root.install(packages)
+    return [Deb(one.name, one.version, one.sha256, one.url.removeprefix(f"{debian.archive}/")) for one in found]
+
+
+def _without(resolved: Iterable[Deb], without: Collection[str]) -> list[Deb]:
+    """Remove what the recipe leaves out. Raises BuildError if nothing needs it any more."""
+    debs = list(resolved)
+    if strange := set(without) - {deb.name for deb in debs}:
+        raise BuildError(
+            f"the recipe leaves out {', '.join(sorted(strange))}, which nothing needs any more", hint="remove them there"
+        )
+    return [deb for deb in debs if deb.name not in without]
+
+
+def _wheels(wanted: PodRecipe, group: str, tree: Path, folder: Path, cache: Cache) -> list[Wheel]:
+    exported = folder / "requirements.txt"
+    command = ["uv", "export", "--project", str(tree), "--frozen", "--quiet", "--only-group", group]
+    done = downloads.run([*command, "--no-emit-project", "--no-annotate", "--no-header", "--output-file", str(exported)], "uv")
+    if done.returncode != 0:
+        raise BuildError(f"uv.lock: {done.stderr.strip()}")
+    found = []
+    for path in downloads.download_wheels(exported, wanted, folder / "wheels"):
+        name, version = path.name.split("-")[:2]
+        found.append(Wheel(re.sub(r"[-_.]+", "-", name).lower(), version, cache.add_package(path)))
+    return found

@@ -1,0 +1,186 @@
+"""Step image: three layers (Debian, wheels, our code), each cached by its inputs, and their OCI archive.
+
+The builder image has one more layer above Debian's, with its own packages, and one above the wheels: nodes that have the step image
+fetch only those and our code.
+"""
+
+import gzip
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import IO, cast
+
+from msgspec import Struct
+
+from steps.contract import oci
+from steps.contract import oci as archives
+from steps.contract.canonical import digest, digest_bytes
+from steps.contract.oci import Blob, Digesting
+from workflows.podimage import bytecode, deb_unpacking, downloads, file_tree, pod_recipe, sbom, wheels
+from workflows.podimage.download_cache import Cache
+from workflows.podimage.file_tree import Tree
+from workflows.podimage.pod_recipe import Wheel
+
+STANDARD_LIBRARY = ("usr/lib/python3", "usr/lib/python{python}")
+RECIPE_LABEL = "io.bringup.recipe"
+
+
+class BuiltImage(Struct, frozen=True):
+    """Image that was written."""
+
+    archive: Path
+    bill: Path
+    name: str
+    digest: str
+    """Digest of the manifest; it also depends on the zlib that packed the layers."""
+    image_id: str
+    """Digest of the configuration, which names the unpacked layers: equal on any machine."""
+    size: int
+    """Bytes of the archive."""
+
+
+class StepImageBuild:
+    """Build of an image from one source tree."""
+
+    def __init__(self, source: Path, cache: Cache, say: Callable[[str], None], *, builder: bool = False) -> None:
+        self._sources, self._cache, self._say = pod_recipe.read(source, builder=builder), cache, say
+        self._code = digest([path.read_text() for path in sorted(Path(__file__).parent.glob("*.py"))])
+        wanted = self._sources.recipe
+        settings = (wanted.debian, wanted.folders, wanted.epoch, wanted.bytecode, wanted.wheels.python)
+        self._base = self._key("debian", settings, self._sources.debs, self._sources.files)
+
+    def write(self, out: Path, name: str = "") -> BuiltImage:
+        """Write the archive and, beside it, the bill of materials. `name` is a reference; default: that of the recipe with our
+        version.
+        """
+        sources, name = self._sources, name or f"{self._sources.recipe.name}:{self._sources.version}"
+        with self._cache.locked():
+            downloads.missing(sources, self._cache)
+            code = pod_recipe.application_tree(sources.recipe.application, sources.source)
+            bill = sbom.of(sources, digest(code))
+            layers = [self._debian(), *self._more(), self._wheels(), *self._more_wheels(), self._application(code, bill)]
+            settings = self._settings([blob for blob, _ in layers])
+            manifest = write_archive(out, settings, layers, name, sources.recipe.epoch)
+        beside = out.with_name(f"{out.name}.cdx.json")
+        beside.write_bytes(bill)
+        return BuiltImage(out, beside, name, manifest, digest_bytes(settings), out.stat().st_size)
+
+    def _key(self, *inputs: object) -> str:
+        return digest([self._code, *inputs]).removeprefix("sha256:")
+
+    def _layer(self, key: str, what: str, made_by: str, make: Callable[[], Tree]) -> tuple[Blob, Path]:
+        if kept := self._cache.layer(key):
+            return kept
+        self._say(f"layer {what}")
+        blob = write_layer(make(), self._cache.layer_path(key), self._sources.recipe.epoch, made_by)
+        return self._cache.add_layer(key, blob)
+
+    def _debian(self) -> tuple[Blob, Path]:
+        return self._layer(self._base, "debian", f"bringup image step: {pod_recipe.PACKAGES}", self._debian_tree)
+
+    def _debian_tree(self) -> Tree:
+        wanted = self._sources.recipe
+        folders = {one.path: file_tree.folder(int(one.mode, 8), one.owner) for one in wanted.folders}
+        whole = file_tree.merged([deb_unpacking.of(self._sources.debs, wanted.debian, self._cache), self._sources.files, folders])
+        below = [path.format(python=wanted.wheels.python) for path in STANDARD_LIBRARY]
+        return whole | self._compiled(whole, below)
+
+    def _more(self) -> list[tuple[Blob, Path]]:
+        """Make the layer of the builder image's own packages."""
+        sources = self._sources
+
+        def make() -> Tree:
+            return deb_unpacking.of(sources.more, sources.recipe.debian, self._cache, sources.debs)
+
+        key, made_by = (
+            self._key("more", self._base, sources.more),
+            f"bringup image step: {pod_recipe.BUILDER / pod_recipe.PACKAGES}",
+        )
+        return [self._layer(key, "builder", made_by, make)] if sources.more else []
+
+    def _wheels(self) -> tuple[Blob, Path]:
+        key = self._key("wheels", self._base, self._sources.recipe.wheels, self._sources.wheels)
+        return self._layer(key, "wheels", f"bringup image step: {pod_recipe.WHEELS}", partial(self._unpacked, self._sources.wheels))
+
+    def _more_wheels(self) -> list[tuple[Blob, Path]]:
+        """Make the layer of the builder image's own wheels."""
+        more = self._sources.more_wheels
+        key, made_by = self._key("wheels", self._base, self._sources.recipe.wheels, more), pod_recipe.BUILDER / pod_recipe.WHEELS
+        return [self._layer(key, "wheels", f"bringup image step: {made_by}", partial(self._unpacked, more))] if more else []
+
+    def _unpacked(self, chosen: tuple[Wheel, ...]) -> Tree:
+        folder = self._sources.recipe.wheels.folder
+        whole = wheels.of(chosen, folder, self._cache)
+        return whole | self._compiled(whole, [folder])
+
+    def _application(self, code: Tree, bill: bytes) -> tuple[Blob, Path]:
+        wanted = self._sources.recipe.application
+        below = [f"{wanted.folder}/{name}" for name in wanted.bytecode]
+
+        def make() -> Tree:
+            return code | self._compiled(code, below) | {sbom.PLACE: file_tree.file(bill)}
+
+        made_by = f"bringup image step: {', '.join(wanted.copy)}"
+        key = self._key("application", self._base, below, digest(code), digest_bytes(bill))
+        return self._layer(key, "application", made_by, make)
+
+    def _compiled(self, whole: Tree, below: list[str]) -> Tree:
+        """Return the bytecode of a tree; empty if the recipe wants none."""
+        if not self._sources.recipe.bytecode:
+            return {}
+        with self._cache.scratch() as folder:
+            return bytecode.of(whole, below, self._root(), self._sources.recipe.wheels.python, folder)
+
+    def _root(self) -> Path:
+        """Return the folder of unpacked packages, for their interpreter."""
+        root = self._cache.root(self._base)
+        if not root.exists():
+            with self._cache.scratch() as folder:
+                file_tree.unpack(deb_unpacking.of(self._sources.debs, self._sources.recipe.debian, self._cache), folder / "root")
+                (folder / "root").rename(root)
+        return root
+
+    def _settings(self, layers: list[Blob]) -> bytes:
+        wanted = self._sources.recipe
+        labels = {
+            "org.opencontainers.image.title": wanted.title,
+            "org.opencontainers.image.version": self._sources.version,
+            RECIPE_LABEL: self._sources.digest,
+        }
+        settings = {
+            "User": wanted.config.user,
+            "Env": [f"{name}={value}" for name, value in wanted.config.env.items()],
+            "Entrypoint": wanted.config.entrypoint,
+            "WorkingDir": wanted.config.workdir,
+            "Labels": labels,
+        }
+        return archives.config(settings, layers, wanted.architecture, wanted.created)
+
+
+GZIP_LEVEL = 6
+
+
+def write_layer(content: Mapping[str, file_tree.TreeEntry], path: Path, epoch: int, made_by: str) -> Blob:
+    """Write a tree as a gzip layer, with neither name nor time in its header."""
+    with path.open("wb") as file:
+        packed = Digesting(file)
+        sink = cast(IO[bytes], packed)
+        with gzip.GzipFile(filename="", mode="wb", compresslevel=GZIP_LEVEL, fileobj=sink, mtime=0) as squeezed:
+            plain = Digesting(cast(IO[bytes], squeezed))
+            file_tree.write_tar(content, cast(IO[bytes], plain), epoch)
+    return Blob(packed.digest, packed.size, plain.digest, made_by)
+
+
+def write_archive(out: Path, settings: bytes, layers: Sequence[tuple[Blob, Path]], name: str, epoch: int) -> str:
+    """Write the archive atomically and return the digest of the manifest. `name` is a full reference with a tag."""
+    places = {blob.digest: path for blob, path in layers}
+    unfinished = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        with unfinished.open("wb") as file:
+            blobs = [blob for blob, _ in layers]
+            digest = oci.write(file, settings, blobs, lambda blob: places[blob.digest].open("rb"), name=name, epoch=epoch)
+        unfinished.replace(out)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return digest

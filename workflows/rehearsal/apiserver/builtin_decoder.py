@@ -1,0 +1,190 @@
+"""Decoding of built-in kinds as Go does it: wrong types are refused, unknown fields dropped, zero values filled in.
+
+A real server decodes JSON into Go structs and encodes those again. So a client never sees an unknown field, a null or a missing
+required field, and quantities have canonical form (a number 8 becomes `"8"`).
+"""
+
+import base64
+import binascii
+import re
+from decimal import ROUND_CEILING, Decimal
+from typing import Any
+
+from workflows.rehearsal.apiserver.type_schema import Schema
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+_GO_NAMES = {"string": "string", "integer": "int", "number": "float64", "boolean": "bool", "object": "map", "array": "slice"}
+_ZERO: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": False}
+_BOUNDS = {"int32": 2**31, "int64": 2**63}
+_FORM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?\d+))")
+_BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_DECIMAL = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
+_EXPONENTS = {suffix: exponent for exponent, suffix in _DECIMAL.items()}
+_PLAIN = re.compile(r"0|[1-9]\d{0,2}")
+
+
+def canonical_quantity(value: str | int | float) -> str:
+    """Return a quantity in canonical form: `"1000m"` → `"1"`, `0.5` → `"500m"`, `"2048Mi"` → `"2Gi"`. Raises ValueError."""
+    text = str(value)
+    if _PLAIN.fullmatch(text):
+        return text
+    form = _FORM.fullmatch(text)
+    if not form:
+        raise ValueError("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
+    number, binary, suffix, exponent = form.groups()
+    if binary:
+        return _binary(Decimal(number) * 1024 ** _BINARY.index(binary))
+    if exponent is not None:
+        return _decimal(Decimal(number).scaleb(int(exponent)), scientific=True)
+    return _decimal(Decimal(number).scaleb(_EXPONENTS[suffix]), scientific=False)
+
+
+def _binary(amount: Decimal) -> str:
+    if amount != amount.to_integral_value() or abs(amount) < 1024:
+        return _decimal(amount, scientific=False)
+    whole, power = int(amount), 0
+    while whole and whole % 1024 == 0 and power < len(_BINARY) - 1:
+        whole, power = whole // 1024, power + 1
+    return f"{whole}{_BINARY[power]}"
+
+
+def _decimal(amount: Decimal, *, scientific: bool) -> str:
+    whole = int(amount.scaleb(9).to_integral_value(ROUND_CEILING))
+    exponent = -9
+    while whole and whole % 1000 == 0 and exponent < 18:
+        whole, exponent = whole // 1000, exponent + 3
+    if not whole:
+        return "0"
+    if scientific:
+        return f"{whole}e{exponent}" if exponent else str(whole)
+    return f"{whole}{_DECIMAL[exponent]}"
+
+
+class WrongTypeError(Exception):
+    """A value that cannot be decoded into its Go type; the text is that of Go's decoder."""
+
+
+def json_type(value: Any) -> str:
+    """Return the name of a JSON value's type, as error messages show it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "object" if isinstance(value, dict) else "array"
+
+
+class BuiltinDecoder:
+    """A decoder for one object.
+
+    After decoding, `unknown` holds the paths of dropped fields and `missing` those of absent required lists.
+    """
+
+    def __init__(self) -> None:
+        self.unknown: list[str] = []
+        self.missing: list[str] = []
+
+    def decode(self, value: Any, schema: Schema, path: str) -> Any:
+        """Return the value in its stored form. `path` is dotted, for messages. Raises WrongTypeError for a wrong JSON type or
+        format.
+        """
+        kind = schema.type
+        if kind == "object":
+            return self._object(value, schema, path)
+        if kind == "array":
+            return self._list(value, schema, path)
+        if not kind:
+            return value
+        return _scalar(value, schema, path)
+
+    def _list(self, value: Any, schema: Schema, path: str) -> list[Any]:
+        if not isinstance(value, list):
+            raise _mismatch(value, schema, path)
+        items = schema.items
+        return [self.decode(element, items, f"{path}[{index}]") for index, element in enumerate(value)]
+
+    def _object(self, value: Any, schema: Schema, path: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise _mismatch(value, schema, path)
+        if schema.properties:
+            return self._struct(value, schema, path)
+        rest = schema.rest
+        if rest is None:
+            return value
+        zero = _ZERO.get(rest.type)
+        return {key: zero if child is None else self.decode(child, rest, f"{path}.{key}") for key, child in value.items()}
+
+    def _struct(self, value: dict[str, Any], schema: Schema, path: str) -> dict[str, Any]:
+        dot = f"{path}." if path else ""
+        decoded: dict[str, Any] = {}
+        for key, child in value.items():
+            field = schema.field(key)
+            if field is None:
+                self.unknown.append(dot + key)
+            elif child is not None:
+                decoded[key] = self.decode(child, field, dot + key)
+        for key in schema.required:
+            if key not in decoded:
+                self._fill(decoded, schema, key, dot + key)
+        return decoded
+
+    def _fill(self, decoded: dict[str, Any], schema: Schema, key: str, path: str) -> None:
+        field = schema.child(key)
+        if field.type == "object":
+            decoded[key] = self.decode({}, field, path)
+        elif field.type == "array":
+            self.missing.append(path)
+        elif field.int_or_string:
+            decoded[key] = 0
+        elif field.format == "quantity":
+            decoded[key] = "0"
+        elif field.format != "date-time" and field.type:
+            decoded[key] = _ZERO[field.type]
+
+
+def _scalar(value: Any, schema: Schema, path: str) -> Any:
+    kind = schema.type
+    if kind == "string":
+        return _string(value, schema, path)
+    if kind == "boolean":
+        fits = isinstance(value, bool)
+    elif kind == "integer":
+        fits = isinstance(value, int) and not isinstance(value, bool) and abs(value) < _BOUNDS.get(schema.format, 2**63)
+    else:
+        fits = isinstance(value, int | float) and not isinstance(value, bool)
+    if not fits:
+        raise _mismatch(value, schema, path)
+    return value
+
+
+def _string(value: Any, schema: Schema, path: str) -> Any:
+    form = schema.format
+    if form == "quantity" and isinstance(value, str | int | float) and not isinstance(value, bool):
+        try:
+            return canonical_quantity(value)
+        except ValueError as error:
+            raise WrongTypeError(str(error)) from error
+    if form == "int-or-string" and isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if not isinstance(value, str):
+        raise _mismatch(value, schema, path)
+    if form == "date-time" and not _TIME.fullmatch(value):
+        raise WrongTypeError(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse it')
+    if form == "byte":
+        _check_base64(value)
+    return value
+
+
+def _check_base64(value: str) -> None:
+    try:
+        base64.b64decode(value, validate=True)
+    except binascii.Error as error:
+        raise WrongTypeError("illegal base64 data") from error
+
+
+def _mismatch(value: Any, schema: Schema, path: str) -> WrongTypeError:
+    go_type = "int32" if schema.format == "int32" else _GO_NAMES[schema.type]
+    return WrongTypeError(f"json: cannot unmarshal {json_type(value)} into Go struct field .{path} of type {go_type}")

@@ -1,0 +1,119 @@
+"""Served resources of a CustomResourceDefinition, and the status that reports them as served."""
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from workflows.rehearsal.apiserver import object_metadata
+from workflows.rehearsal.apiserver.served_resources import (
+    PrinterColumn,
+    ScalePaths,
+    SelectableField,
+    ServedResource,
+    builtin_types,
+    json_path_steps,
+    metadata_reference,
+)
+from workflows.rehearsal.apiserver.stored_object import Object, StoredObject
+from workflows.rehearsal.apiserver.type_schema import Schema
+
+CRD_KEY = ("apiextensions.k8s.io", "customresourcedefinitions")
+CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
+
+
+class _VersionSchema(msgspec.Struct):
+    open_api: msgspec.Raw = msgspec.field(name="openAPIV3Schema", default=msgspec.Raw(b"{}"))
+
+
+class _Version(msgspec.Struct):
+    name: str
+    version_schema: _VersionSchema = msgspec.field(name="schema", default_factory=_VersionSchema)
+
+
+class _Spec(msgspec.Struct):
+    versions: list[_Version]
+
+
+class _Definition(msgspec.Struct):
+    spec: _Spec
+
+
+def _load_schema(raw: bytes, version: str) -> Schema:
+    """Return the schema of one version. Decoding waits until an object is first written, because some CRDs exceed 1 MB."""
+    definition = msgspec.json.decode(raw, type=_Definition)
+    declared = next(row for row in definition.spec.versions if row.name == version)
+    schema: Object = msgspec.json.decode(declared.version_schema.open_api)
+    identity = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": metadata_reference()}
+    schema["properties"] = schema.get("properties", {}) | identity
+    return Schema(schema, builtin_types())
+
+
+def _scale(version: Object) -> ScalePaths | None:
+    row = version.get("subresources", {}).get("scale")
+    if not row:
+        return None
+    return ScalePaths(
+        json_path_steps(row["specReplicasPath"]),
+        json_path_steps(row["statusReplicasPath"]),
+        json_path_steps(row.get("labelSelectorPath", "")),
+    )
+
+
+def _columns(version: Object) -> Iterator[PrinterColumn]:
+    for row in version.get("additionalPrinterColumns", ()):
+        yield PrinterColumn(row["name"], row["jsonPath"], row["type"], row.get("priority", 0))
+
+
+def _fields(version: Object) -> Iterator[SelectableField]:
+    for row in version.get("selectableFields", ()):
+        yield SelectableField(row["jsonPath"].removeprefix("."), json_path_steps(row["jsonPath"]))
+
+
+def resources_of(entry: StoredObject, *, unserved: bool = False) -> Iterator[ServedResource]:
+    """Yield one resource for each served version of a definition; `unserved` adds the versions that are not served."""
+    spec = entry.decode()["spec"]
+    names = spec["names"]
+    storage = next(row["name"] for row in spec["versions"] if row["storage"])
+    for version in spec["versions"]:
+        if version["served"] or unserved:
+            yield ServedResource(
+                group=spec["group"],
+                version=version["name"],
+                plural=names["plural"],
+                kind=names["kind"],
+                singular=names.get("singular", ""),
+                namespaced=spec["scope"] == "Namespaced",
+                subresources=frozenset(version.get("subresources", {})),
+                short_names=tuple(names.get("shortNames", ())),
+                categories=tuple(names.get("categories", ())),
+                custom=True,
+                storage_version=storage,
+                load_schema=functools.partial(_load_schema, entry.raw, version["name"]),
+                fields=tuple(_fields(version)),
+                columns=tuple(_columns(version)),
+                scale=_scale(version),
+            )
+
+
+def _condition(kind: str, reason: str, message: str) -> dict[str, Any]:
+    return {"type": kind, "status": "True", "lastTransitionTime": object_metadata.now(), "reason": reason, "message": message}
+
+
+def set_established_status(obj: Object) -> None:
+    """Set the status of a definition in place, as the apiextensions controllers of a real server do a moment after the create."""
+    spec = obj["spec"]
+    stored = obj.get("status", {}).get("storedVersions", [])
+    storage = [row["name"] for row in spec["versions"] if row.get("storage") and row["name"] not in stored]
+    conditions = {row["type"]: row for row in obj.get("status", {}).get("conditions", ())}
+    accepted = conditions.get("NamesAccepted") or _condition("NamesAccepted", "NoConflicts", "no conflicts found")
+    established = conditions.get("Established") or _condition(
+        "Established", "InitialNamesAccepted", "the initial names have been accepted"
+    )
+    others = [row for kind, row in conditions.items() if kind not in ("NamesAccepted", "Established")]
+    obj["status"] = {
+        "conditions": [accepted, established, *others],
+        "acceptedNames": spec["names"],
+        "storedVersions": stored + storage,
+    }

@@ -1,0 +1,141 @@
+"""The emulated server on an event loop or in a thread of this process, and its kubeconfig."""
+
+import asyncio
+import base64
+import os
+import secrets
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from aiohttp import web
+
+from workflows.rehearsal.apiserver.certificate import LoopbackCertificate
+from workflows.rehearsal.apiserver.cluster_state import ClusterState
+from workflows.rehearsal.apiserver.request_dispatcher import RequestDispatcher, web_application
+from workflows.rehearsal.apiserver.served_resources import kubernetes_version
+
+LOOPBACK = "127.0.0.1"
+_CLUSTER = "emulated"
+_SHUTDOWN_S = 2.0
+_ACCEPT_ROUNDS = 4
+"""Rounds of the event loop in which a connection that came last is accepted."""
+
+
+def kubeconfig_text(url: str, token: str, authority: str = "") -> str:
+    """Return a kubeconfig with one cluster, one user (a bearer token) and one context. `authority` is a PEM certificate."""
+    trust = {"certificate-authority-data": base64.b64encode(authority.encode()).decode()} if authority else {}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": _CLUSTER, "cluster": {"server": url, **trust}}],
+        "users": [{"name": _CLUSTER, "user": {"token": token}}],
+        "contexts": [{"name": _CLUSTER, "context": {"cluster": _CLUSTER, "user": _CLUSTER}}],
+        "current-context": _CLUSTER,
+    }
+    return yaml.safe_dump(config, sort_keys=False)
+
+
+def write_kubeconfig(path: Path, content: str) -> None:
+    """Write the file with mode 0600 in one step, so that no reader sees a part of it."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with os.fdopen(handle, "w") as file:
+        file.write(content)
+    Path(name).replace(path)
+
+
+@dataclass(frozen=True)
+class ServerAddress:
+    """The URL of a server, the token that it expects, and its certificate (PEM; empty: plain HTTP)."""
+
+    url: str
+    token: str
+    authority: str = ""
+
+    @property
+    def kubeconfig(self) -> str:
+        """Return a kubeconfig for this server, as text."""
+        return kubeconfig_text(self.url, self.token, self.authority)
+
+
+class EmulatedServer:
+    """An emulated server; it speaks plain HTTP unless it has a certificate."""
+
+    def __init__(self, git_version: str = "", certificate: LoopbackCertificate | None = None) -> None:
+        self.state = ClusterState()
+        self._token = secrets.token_urlsafe(32)
+        self._certificate = certificate
+        dispatcher = RequestDispatcher(self.state, self._token, git_version or f"{kubernetes_version()}+emulated")
+        # handler_cancellation: a watch whose client went away must not stay until its next bookmark.
+        self._runner = web.AppRunner(
+            web_application(dispatcher), access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S
+        )
+
+    async def start(self, host: str, port: int) -> ServerAddress:
+        """Listen and return the address; port 0 means any free port. Raises OSError if the port is taken."""
+        await self._runner.setup()
+        certificate = self._certificate
+        await web.TCPSite(self._runner, host, port, ssl_context=certificate.context() if certificate else None).start()
+        bound = self._runner.addresses[0][1]
+        return ServerAddress(
+            f"{'https' if certificate else 'http'}://{host}:{bound}", self._token, certificate.public if certificate else ""
+        )
+
+    async def stop(self) -> None:
+        """End all watches and stop listening."""
+        for _, table in self.state.store.tables():
+            table.log.close()
+        server = self._runner.server
+        await self._runner.cleanup()
+        for _ in range(_ACCEPT_ROUNDS):  # aiohttp's cleanup leaves a connection open that was accepted after it began
+            await asyncio.sleep(0)
+        if server is not None:
+            await server.shutdown(0)
+            await asyncio.sleep(0)
+
+
+class RunningServer:
+    """A server in a thread of this process. `url`, `token` and `kubeconfig` (text) tell clients how to reach it."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, thread: threading.Thread, server: EmulatedServer, address: ServerAddress
+    ) -> None:
+        self.url = address.url
+        self.token = address.token
+        self.kubeconfig = address.kubeconfig
+        self._loop = loop
+        self._thread = thread
+        self._server = server
+
+    def stop(self) -> None:
+        """Stop the server; a second call does nothing."""
+        if not self._thread.is_alive():
+            return
+        asyncio.run_coroutine_threadsafe(self._server.stop(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def __enter__(self) -> "RunningServer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def serve_in_thread(port: int = 0, git_version: str = "") -> RunningServer:
+    """Start a new emulated cluster on 127.0.0.1 in a thread of this process. Raises OSError if the port is taken."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="emulated-apiserver", daemon=True)
+    thread.start()
+    server = EmulatedServer(git_version)
+    try:
+        address = asyncio.run_coroutine_threadsafe(server.start(LOOPBACK, port), loop).result()
+    except OSError:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+        raise
+    return RunningServer(loop, thread, server, address)

@@ -1,0 +1,141 @@
+"""Object metadata: names, labels and the fields that only the server sets (apimachinery `api/validation`)."""
+
+import datetime
+import re
+import secrets
+import uuid
+from typing import Any
+
+from workflows.rehearsal.apiserver.served_resources import ServedResource
+
+ObjectMeta = dict[str, Any]
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_SERVICE = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_ANNOTATIONS_LIMIT = 256 << 10
+_ALPHANUMERIC = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with one of the first"
+_FREE_NAMES = frozenset({"roles", "clusterroles", "rolebindings", "clusterrolebindings"})
+GENERATION = frozenset(
+    {
+        "cronjobs",
+        "customresourcedefinitions",
+        "daemonsets",
+        "deployments",
+        "endpointslices",
+        "flowschemas",
+        "ingressclasses",
+        "ingresses",
+        "jobs",
+        "mutatingwebhookconfigurations",
+        "networkpolicies",
+        "poddisruptionbudgets",
+        "pods",
+        "podtemplates",
+        "priorityclasses",
+        "prioritylevelconfigurations",
+        "replicasets",
+        "replicationcontrollers",
+        "resourceslices",
+        "statefulsets",
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
+        "validatingwebhookconfigurations",
+    }
+)
+"""Built-in resources with `metadata.generation`; custom resources all have it."""
+
+
+def now() -> str:
+    """Return the current time as Kubernetes writes it: UTC, to the second."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def in_seconds(seconds: int) -> str:
+    """Return the time `seconds` from now, as Kubernetes writes it."""
+    later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=seconds)
+    return later.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def generated_name(prefix: str) -> str:
+    """Return a random name with the prefix from `generateName`."""
+    return prefix[:58] + "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(5))
+
+
+def counts_generation(resource: ServedResource) -> bool:
+    """Return True if the resource has `metadata.generation`."""
+    return resource.custom or resource.plural in GENERATION
+
+
+def new_metadata(resource: ServedResource, meta: ObjectMeta) -> ObjectMeta:
+    """Return the metadata of a new object: the fields that a client may choose and those that the server sets."""
+    chosen = ("name", "generateName", "namespace", "labels", "annotations", "finalizers", "ownerReferences")
+    metadata = {key: meta[key] for key in chosen if meta.get(key)} | {"uid": str(uuid.uuid4()), "creationTimestamp": now()}
+    return metadata | ({"generation": 1} if counts_generation(resource) else {})
+
+
+def updated_metadata(meta: ObjectMeta, old: ObjectMeta) -> ObjectMeta:
+    """Return the metadata after an update; fields that only the server sets are kept from `old`."""
+    chosen = ("labels", "annotations", "finalizers", "ownerReferences")
+    kept = {key: value for key, value in old.items() if key not in chosen}
+    return kept | {key: meta[key] for key in chosen if meta.get(key)}
+
+
+def name_problem(resource: ServedResource, name: str) -> str:
+    """Return why the name is not allowed for this resource; empty if it is."""
+    if resource.plural in _FREE_NAMES:
+        valid = name not in (".", "..") and "/" not in name and "%" not in name
+        return "" if valid else f'metadata.name: Invalid value: "{name}": may not be "." or ".." or contain "/" or "%"'
+    pattern, limit, rule_name = _SUBDOMAIN, 253, "a lowercase RFC 1123 subdomain"
+    if resource.key == ("", "namespaces"):
+        pattern, limit, rule_name = _LABEL, 63, "a lowercase RFC 1123 label"
+    elif resource.key == ("", "services"):
+        pattern, limit, rule_name = _SERVICE, 63, "a DNS-1035 label"
+    if len(name) > limit:
+        return f'metadata.name: Invalid value: "{name}": must be no more than {limit} characters'
+    if pattern.fullmatch(name):
+        return ""
+    rule = "must consist of lower case alphanumeric characters, '-' or '.', and must start and end with one of the former"
+    return f'metadata.name: Invalid value: "{name}": {rule_name} {rule}'
+
+
+def problems(meta: ObjectMeta) -> list[str]:
+    """Return the errors in labels, annotations, finalizers and owner references."""
+    errors = []
+    for key, value in meta.get("labels", {}).items():
+        errors += _qualified_problems(key, "metadata.labels")
+        if len(value) > 63 or (value and not _QUALIFIED.fullmatch(value)):
+            rule = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.' (at most 63)"
+            errors.append(f'metadata.labels: Invalid value: "{value}": {rule}')
+    annotations = meta.get("annotations", {})
+    for key in annotations:
+        errors += _qualified_problems(key.lower(), "metadata.annotations")
+    if sum(len(key) + len(value) for key, value in annotations.items()) > _ANNOTATIONS_LIMIT:
+        errors.append(f"metadata.annotations: Too long: may not be more than {_ANNOTATIONS_LIMIT} bytes")
+    for finalizer in meta.get("finalizers", ()):
+        errors += _qualified_problems(finalizer, "metadata.finalizers")
+    return errors + _owner_problems(meta)
+
+
+def _qualified_problems(key: str, path: str) -> list[str]:
+    prefix, slash, name = key.rpartition("/")
+    valid = len(name) <= 63 and _QUALIFIED.fullmatch(name) and (not slash or (len(prefix) <= 253 and _SUBDOMAIN.fullmatch(prefix)))
+    rule = (
+        "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
+    )
+    return [] if valid else [f'{path}: Invalid value: "{key}": {rule}']
+
+
+def _owner_problems(meta: ObjectMeta) -> list[str]:
+    errors = []
+    owners = meta.get("ownerReferences", ())
+    for index, owner in enumerate(owners):
+        errors += [
+            f"metadata.ownerReferences[{index}].{key}: Required value"
+            for key in ("apiVersion", "kind", "name", "uid")
+            if not owner.get(key)
+        ]
+    if sum(bool(owner.get("controller")) for owner in owners) > 1:
+        errors.append("metadata.ownerReferences: Invalid value: only one reference can have Controller set to true")
+    return errors

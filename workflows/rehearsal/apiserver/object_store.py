@@ -1,0 +1,138 @@
+"""The object store: a table for each resource, one revision counter, and a log of changes for each resource."""
+
+import bisect
+from collections.abc import Callable, Iterable, Mapping
+
+from workflows.rehearsal.apiserver import errors
+from workflows.rehearsal.apiserver.served_resources import ServedResource
+from workflows.rehearsal.apiserver.stored_object import Object, StoredObject, encode_object
+from workflows.rehearsal.apiserver.watchlog import ObjectChange, WatchLog
+
+FIRST_REVISION = 1000
+MAX_OBJECT_BYTES = 3 << 19
+"""The largest object that etcd accepts, in bytes (`--max-request-bytes`)."""
+Key = tuple[str, str]
+
+
+class ObjectTable:
+    """The objects of one resource, ordered by namespace and name."""
+
+    def __init__(self, revision: int) -> None:
+        self.entries: dict[Key, StoredObject] = {}
+        self.log = WatchLog(revision)
+        self._keys: list[Key] = []
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def get(self, namespace: str, name: str) -> StoredObject | None:
+        """Return an object, or None."""
+        return self.entries.get((namespace, name))
+
+    def slice(self, namespace: str = "") -> list[StoredObject]:
+        """Return the objects of a namespace, or of all namespaces, in order."""
+        keys = self._keys
+        if namespace:
+            keys = keys[bisect.bisect_left(keys, (namespace, "")) : bisect.bisect_left(keys, (namespace + "\0", ""))]
+        return [self.entries[key] for key in keys]
+
+    def put(self, entry: StoredObject) -> None:
+        """Add or replace an object."""
+        key = (entry.namespace, entry.name)
+        if key not in self.entries:
+            bisect.insort(self._keys, key)
+        self.entries[key] = entry
+
+    def remove(self, entry: StoredObject) -> None:
+        """Remove an object."""
+        key = (entry.namespace, entry.name)
+        del self.entries[key]
+        del self._keys[bisect.bisect_left(self._keys, key)]
+
+
+Listener = Callable[[ServedResource, ObjectChange], None]
+
+
+class ObjectStore:
+    """The tables of all resources and their common revision counter."""
+
+    def __init__(self) -> None:
+        self.revision = FIRST_REVISION
+        self._tables: dict[tuple[str, str], ObjectTable] = {}
+        self._listeners: list[Listener] = []
+
+    def listen(self, listener: Listener) -> None:
+        """Call `listener` after every change, before the request is answered."""
+        self._listeners.append(listener)
+
+    def table(self, key: tuple[str, str]) -> ObjectTable:
+        """Return the table of a resource (`ServedResource.key`); a new one is created on first use."""
+        table = self._tables.get(key)
+        if table is None:
+            table = self._tables[key] = ObjectTable(self.revision)
+        return table
+
+    def tables(self) -> Iterable[tuple[tuple[str, str], ObjectTable]]:
+        """Return all tables with their keys."""
+        return self._tables.items()
+
+    def get(self, resource: ServedResource, namespace: str, name: str) -> StoredObject:
+        """Return an object. Raises StatusError (404) if it does not exist."""
+        entry = self.table(resource.key).get(namespace, name)
+        if entry is None:
+            raise resource.missing(name)
+        return entry
+
+    def put(self, resource: ServedResource, obj: Object, previous: StoredObject | None, *, applied: bool = False) -> StoredObject:
+        """Store an object under the next revision and notify the watchers. Raises StatusError (500) if it is too large for etcd."""
+        entry = self._fitting(resource, obj, applied)
+        self.table(resource.key).put(entry)
+        self._publish(resource, ObjectChange("MODIFIED" if previous else "ADDED", entry, previous))
+        return entry
+
+    def remove(self, resource: ServedResource, obj: Object, previous: StoredObject) -> StoredObject:
+        """Remove an object under the next revision; `obj` is its last state."""
+        entry = self._next(resource, obj)
+        self.table(resource.key).remove(previous)
+        self._publish(resource, ObjectChange("DELETED", entry, previous))
+        return entry
+
+    def _fitting(self, resource: ServedResource, obj: Object, applied: bool) -> StoredObject:
+        """Return the stored form of an object that fits into etcd.
+
+        As on a real server, managedFields are dropped from an object that is too large with them, except in an apply request.
+        """
+        entry = self._next(resource, obj)
+        if len(entry.raw) > MAX_OBJECT_BYTES and not applied and obj["metadata"].pop("managedFields", None):
+            entry = encode_object(resource, obj, self.revision)
+        if len(entry.raw) > MAX_OBJECT_BYTES:
+            self.revision -= 1
+            raise errors.etcd_refused()
+        return entry
+
+    def _next(self, resource: ServedResource, obj: Object) -> StoredObject:
+        self.revision += 1
+        obj["metadata"]["resourceVersion"] = str(self.revision)
+        return encode_object(resource, obj, self.revision)
+
+    def _publish(self, resource: ServedResource, change: ObjectChange) -> None:
+        self.table(resource.key).log.append(change)
+        for listener in self._listeners:
+            listener(resource, change)
+
+    def drop(self, key: tuple[str, str]) -> None:
+        """Remove an empty table and end its watches."""
+        table = self._tables.pop(key, None)
+        if table is not None:
+            table.log.expire(self.revision)
+
+    def replace(self, tables: Mapping[tuple[str, str], Iterable[StoredObject]], revision: int) -> None:
+        """Replace the whole content. Revisions go on from the larger counter; every watcher must list again."""
+        self.revision = max(self.revision, revision) + 1
+        for _, table in self.tables():
+            table.log.expire(self.revision)
+        self._tables = {}
+        for key, entries in tables.items():
+            table = self.table(key)
+            for entry in entries:
+                table.put(entry)

@@ -1,0 +1,235 @@
+"""The table of served resources: the built-in ones, and those of CRDs as they come and go."""
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from workflows.rehearsal.apiserver import errors
+from workflows.rehearsal.apiserver.type_schema import NamedTypes, Schema
+
+_DATA = Path(__file__).parent / "data" / "kubernetes.json"
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+_PORTS = ("io.k8s.api.core.v1.ContainerPort", "io.k8s.api.core.v1.ServicePort")
+
+
+@dataclass(frozen=True)
+class SelectableField:
+    """A field that field selectors can name: its name, the path of its value, and the value if absent."""
+
+    name: str
+    path: tuple[str, ...]
+    absent: str = ""
+
+
+@dataclass(frozen=True)
+class PrinterColumn:
+    """A column of `kubectl get`: heading, JSONPath, OpenAPI type, and priority (0: shown without `-o wide`)."""
+
+    name: str
+    path: str
+    type: str = "string"
+    priority: int = 0
+
+
+@dataclass(frozen=True)
+class ScalePaths:
+    """The paths in a resource that its scale sub-resource shows."""
+
+    replicas: tuple[str, ...]
+    status_replicas: tuple[str, ...]
+    selector: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class ServedResource:
+    """A resource in one version; objects are stored in `storage_version`."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    singular: str
+    namespaced: bool
+    subresources: frozenset[str]
+    short_names: tuple[str, ...]
+    categories: tuple[str, ...]
+    custom: bool
+    storage_version: str
+    load_schema: Callable[[], Schema]
+    fields: tuple[SelectableField, ...] = ()
+    columns: tuple[PrinterColumn, ...] = ()
+    scale: ScalePaths | None = None
+
+    @property
+    def api_version(self) -> str:
+        """Return `apps/v1`, or `v1` in the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return group and plural, the key under which objects of all versions are stored."""
+        return self.group, self.plural
+
+    @functools.cached_property
+    def schema(self) -> Schema:
+        """Return the type of the resource's objects."""
+        return self.load_schema()
+
+    def missing(self, name: str) -> errors.StatusError:
+        """Return the 404 for one object of this resource."""
+        return errors.not_found(self.group, self.plural, name)
+
+
+_SELECTABLE: Mapping[str, tuple[str, ...]] = {
+    "pods": (
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "status.phase",
+        "status.podIP",
+        "status.nominatedNodeName",
+    ),
+    "events": (
+        "involvedObject.kind",
+        "involvedObject.namespace",
+        "involvedObject.name",
+        "involvedObject.uid",
+        "involvedObject.apiVersion",
+        "involvedObject.resourceVersion",
+        "involvedObject.fieldPath",
+        "reason",
+        "reportingComponent",
+        "type",
+    ),
+    "secrets": ("type",),
+    "services": ("spec.clusterIP", "spec.type"),
+    "namespaces": ("status.phase",),
+    "certificatesigningrequests": ("spec.signerName",),
+    "resourceslices": ("spec.driver", "spec.nodeName"),
+}
+_SELECTABLE_SPECIAL: Mapping[str, tuple[SelectableField, ...]] = {
+    "nodes": (SelectableField("spec.unschedulable", ("spec", "unschedulable"), "false"),),
+    "pods": (SelectableField("spec.hostNetwork", ("spec", "hostNetwork"), "false"),),
+    "events": (SelectableField("source", ("source", "component")),),
+    "jobs": (SelectableField("status.successful", ("status", "succeeded"), "0"),),
+    "replicasets": (SelectableField("status.replicas", ("status", "replicas"), "0"),),
+    "replicationcontrollers": (SelectableField("status.replicas", ("status", "replicas"), "0"),),
+}
+
+
+def json_path_steps(name: str) -> tuple[str, ...]:
+    """Return the steps of a simple JSONPath such as `.spec.nodeName`."""
+    return tuple(filter(None, name.split(".")))
+
+
+def _fields(plural: str) -> tuple[SelectableField, ...]:
+    plain = tuple(SelectableField(name, json_path_steps(name)) for name in _SELECTABLE.get(plural, ()))
+    return plain + _SELECTABLE_SPECIAL.get(plural, ())
+
+
+@functools.cache
+def _kinds() -> tuple[str, list[dict[str, Any]], NamedTypes]:
+    data = msgspec.json.decode(_DATA.read_bytes())
+    definitions = data["types"]
+    definitions[_QUANTITY] = {"type": "string", "format": "quantity"}
+    for name in _PORTS:  # the one list key with a default, which the published document leaves out
+        definitions[name]["properties"]["protocol"]["default"] = "TCP"
+    return data["version"], data["resources"], NamedTypes(definitions)
+
+
+def kubernetes_version() -> str:
+    """Return the Kubernetes version of the built-in kinds, for instance `v1.34.4`."""
+    return _kinds()[0]
+
+
+def builtin_types() -> NamedTypes:
+    """Return the types of the built-in kinds."""
+    return _kinds()[2]
+
+
+def metadata_reference() -> dict[str, str]:
+    """Return the schema node that refers to the type of `metadata`."""
+    return {"$ref": _META}
+
+
+def metadata_schema() -> Schema:
+    """Return the type of `metadata`."""
+    return _kinds()[2][_META]
+
+
+def _built_in(row: Mapping[str, Any], types: NamedTypes) -> ServedResource:
+    scale = ScalePaths(("spec", "replicas"), ("status", "replicas")) if "scale" in row["subresources"] else None
+    return ServedResource(
+        group=row["group"],
+        version=row["version"],
+        plural=row["plural"],
+        kind=row["kind"],
+        singular=row["singular"],
+        namespaced=row["namespaced"],
+        subresources=frozenset(row["subresources"]),
+        short_names=tuple(row["shortNames"]),
+        categories=tuple(row["categories"]),
+        custom=False,
+        storage_version=row["version"],
+        load_schema=functools.partial(types.__getitem__, row["type"]),
+        fields=_fields(row["plural"]),
+        scale=scale,
+    )
+
+
+class ResourceTable:
+    """The resources that are served, by group, version and plural."""
+
+    def __init__(self) -> None:
+        _, rows, types = _kinds()
+        self._served: dict[tuple[str, str, str], ServedResource] = {}
+        self._serve(_built_in(row, types) for row in rows)
+
+    def _serve(self, resources: Iterable[ServedResource]) -> None:
+        for resource in resources:
+            self._served[resource.group, resource.version, resource.plural] = resource
+
+    def __iter__(self) -> Iterator[ServedResource]:
+        return iter(self._served.values())
+
+    def find(self, group: str, version: str, plural: str) -> ServedResource:
+        """Return the resource with this group, version and plural. Raises StatusError (404) if it is not served."""
+        resource = self._served.get((group, version, plural))
+        if resource is None:
+            raise errors.no_such_path()
+        return resource
+
+    def core(self, plural: str) -> ServedResource:
+        """Return a resource of the core group."""
+        return self.find("", "v1", plural)
+
+    def replace_custom(self, group: str, plural: str, versions: Iterable[ServedResource]) -> None:
+        """Serve `versions` of a custom resource and no other version of it."""
+        for key in [key for key, resource in self._served.items() if resource.custom and resource.key == (group, plural)]:
+            del self._served[key]
+        self._serve(versions)
+
+    def groups(self) -> dict[str, list[str]]:
+        """Return the versions of each group in order of preference, without the core group."""
+        by_group: dict[str, list[str]] = {}
+        for resource in self:
+            versions = by_group.setdefault(resource.group, [])
+            if resource.version not in versions:
+                versions.append(resource.version)
+        by_group.pop("", None)
+        return {group: sorted(versions, key=_priority) for group, versions in by_group.items()}
+
+
+def _priority(version: str) -> tuple[int, int, int]:
+    """Return the sort key of a version name: v2, v1, v1beta2, v1beta1, v1alpha1 (apimachinery `CompareKubeAwareVersionStrings`)."""
+    for rank, mark in ((1, "beta"), (2, "alpha")):
+        major, separator, minor = version[1:].partition(mark)
+        if separator and major.isdigit() and minor.isdigit():
+            return rank, -int(major), -int(minor)
+    return (0, -int(version[1:]), 0) if version[1:].isdigit() else (3, 0, 0)

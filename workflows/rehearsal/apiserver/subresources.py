@@ -1,0 +1,171 @@
+"""Sub-resources with effects of their own: scale, binding and eviction (k8s.io/kubernetes `pkg/registry/core/pod/storage`)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from workflows.rehearsal.apiserver import errors, object_metadata
+from workflows.rehearsal.apiserver.lifecycle import Deletion, Lifecycle
+from workflows.rehearsal.apiserver.object_store import ObjectStore
+from workflows.rehearsal.apiserver.selectors import parse_labels
+from workflows.rehearsal.apiserver.served_resources import ResourceTable, ScalePaths, ServedResource
+from workflows.rehearsal.apiserver.stored_object import Object, StoredObject
+from workflows.rehearsal.apiserver.write_pipeline import WriteOptions
+
+_RETRY_S = 10
+
+
+def _with_condition(status: Object, kind: str, **more: str) -> None:
+    others = [row for row in status.get("conditions", ()) if row["type"] != kind]
+    status["conditions"] = [*others, {"type": kind, "status": "True", "lastTransitionTime": object_metadata.now(), **more}]
+
+
+def _check_name(entry: StoredObject, body: Object, kind: str) -> None:
+    if body.get("metadata", {}).get("name") != entry.name:
+        raise errors.bad_request(f"name in URL does not match name in {kind} object")
+
+
+def _requirements(selector: Object) -> Iterator[str]:
+    for key, value in selector.get("matchLabels", {}).items():
+        yield f"{key}={value}"
+    for row in selector.get("matchExpressions", ()):
+        key, values = row["key"], ",".join(row.get("values", ()))
+        texts = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key, "DoesNotExist": f"!{key}"}
+        yield texts[row["operator"]]
+
+
+def _guards(budget: Object, pod: StoredObject) -> bool:
+    selector = budget.get("spec", {}).get("selector")
+    if selector is None:
+        return False
+    return all(term.matches(pod.labels) for term in parse_labels(",".join(_requirements(selector))))
+
+
+def _is_ready(pod: Object) -> bool:
+    return any(row["type"] == "Ready" and row["status"] == "True" for row in pod["status"].get("conditions", ()))
+
+
+def _lets_unready_go(budget: Object) -> bool:
+    if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    status = budget.get("status", {})
+    return bool(status.get("currentHealthy", 0) >= status.get("desiredHealthy", 0) > 0)
+
+
+class PodActions:
+    """Binding and eviction, the two writes on a pod that are not updates."""
+
+    def __init__(self, store: ObjectStore, resources: ResourceTable, lifecycle: Lifecycle) -> None:
+        self._store = store
+        self._lifecycle = lifecycle
+        self._pods = resources.core("pods")
+        self._budgets = resources.find("policy", "v1", "poddisruptionbudgets")
+
+    def bind(self, entry: StoredObject, body: Object, write: WriteOptions) -> None:
+        """Assign a pod to a node.
+
+        Raises StatusError: 400 (another name), 409 (already assigned, gated or being deleted) or 422 (no target).
+        """
+        _check_name(entry, body, "Binding")
+        node = body.get("target", {}).get("name")
+        if not node:
+            raise errors.invalid("", "Binding", entry.name, ["target.name: Required value"])
+        obj = entry.decode()
+        meta, spec = obj["metadata"], obj["spec"]
+        obstacles = {
+            f"pod {entry.name} is being deleted, cannot be assigned to a host": meta.get("deletionTimestamp"),
+            f'pod {entry.name} is already assigned to node "{spec.get("nodeName")}"': spec.get("nodeName"),
+            f"pod {entry.name} has non-empty .spec.schedulingGates": spec.get("schedulingGates"),
+        }
+        for why, holds in obstacles.items():
+            if holds:
+                raise errors.conflict("", "pods/binding", entry.name, why)
+        spec["nodeName"] = node
+        annotations = body["metadata"].get("annotations")
+        if annotations:
+            meta["annotations"] = {**meta.get("annotations", {}), **annotations}
+        _with_condition(obj["status"], "PodScheduled")
+        if not write.dry_run:
+            self._store.put(self._pods, obj, entry)
+
+    def evict(self, entry: StoredObject, body: Object, write: WriteOptions) -> None:
+        """Delete a pod if its disruption budget allows it.
+
+        Raises StatusError: 400 (another name), 429 (no disruption allowed now) or 500 (more than one budget).
+        """
+        _check_name(entry, body, "Eviction")
+        options = body.get("deleteOptions") or {}
+        dry_run = write.dry_run or bool(options.get("dryRun"))
+        pod = entry.decode()
+        idle = pod["status"].get("phase") in ("Pending", "Succeeded", "Failed") or pod["metadata"].get("deletionTimestamp")
+        if not idle:
+            self._ask_budgets(entry, pod, dry_run=dry_run)
+        if not dry_run:
+            _with_condition(pod["status"], "DisruptionTarget", reason="EvictionByEvictionAPI", message="Eviction API: evicting")
+            entry = self._store.put(self._pods, pod, entry)
+            self._lifecycle.delete(self._pods, entry, Deletion(grace_s=options.get("gracePeriodSeconds")))
+
+    def _ask_budgets(self, entry: StoredObject, pod: Object, *, dry_run: bool) -> None:
+        stored = self._store.table(self._budgets.key).slice(entry.namespace)
+        budgets = [(budget, obj) for budget, obj in ((row, row.decode()) for row in stored) if _guards(obj, entry)]
+        if not budgets:
+            return
+        if len(budgets) > 1:
+            message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+            raise errors.StatusError(500, "", message)
+        budget, obj = budgets[0]
+        if not _is_ready(pod) and _lets_unready_go(obj):
+            return
+        allowed = obj["status"].get("disruptionsAllowed", 0)
+        if obj["status"].get("observedGeneration", 0) < obj["metadata"]["generation"]:
+            raise errors.too_many_requests("Cannot evict pod as it would violate the pod's disruption budget.", _RETRY_S)
+        if allowed <= 0:
+            raise errors.too_many_requests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+        if not dry_run:
+            obj["status"]["disruptionsAllowed"] = allowed - 1
+            self._store.put(self._budgets, obj, budget)
+
+
+def _get(obj: Object, path: tuple[str, ...]) -> Any:
+    value: Any = obj
+    for step in path:
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def _selector_text(selector: Any) -> str:
+    if isinstance(selector, dict):
+        return ",".join(f"{key}={value}" for key, value in selector.get("matchLabels", selector).items() if isinstance(value, str))
+    return selector or ""
+
+
+def scale_of(resource: ServedResource, obj: Object) -> Object:
+    """Return the `autoscaling/v1` Scale of an object."""
+    paths = _paths(resource)
+    meta = obj["metadata"]
+    kept = {key: meta[key] for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp") if key in meta}
+    status: Object = {"replicas": _get(obj, paths.status_replicas) or 0}
+    selector = _selector_text(_get(obj, paths.selector or ("spec", "selector")))
+    if selector:
+        status["selector"] = selector
+    spec = {"replicas": _get(obj, paths.replicas) or 0}
+    return {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": kept, "spec": spec, "status": status}
+
+
+def _paths(resource: ServedResource) -> ScalePaths:
+    if resource.scale is None:
+        raise errors.no_such_path()
+    return resource.scale
+
+
+def with_replicas(resource: ServedResource, obj: Object, scale: Object) -> Object:
+    """Return the object after its Scale was written. Raises StatusError (422) if replicas is not an integer of at least 0."""
+    replicas = scale.get("spec", {}).get("replicas", 0)
+    if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
+        raise errors.invalid("autoscaling", "Scale", obj["metadata"]["name"], [f"spec.replicas: Invalid value: {replicas!r}"])
+    *holders, last = _paths(resource).replicas
+    holder = obj
+    for step in holders:
+        holder = holder.setdefault(step, {})
+    holder[last] = replicas
+    revision = scale.get("metadata", {}).get("resourceVersion")
+    return obj | {"metadata": obj["metadata"] | ({"resourceVersion": revision} if revision else {})}

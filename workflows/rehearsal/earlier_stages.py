@@ -1,0 +1,66 @@
+"""The stages before those that a rehearsal is limited to: the plan's own tasks bring them up healthy before it begins."""
+
+import shutil
+from pathlib import Path
+
+from workflows.engines import launch, run_inputs
+from workflows.engines.folders import RunFolder, StateFolder
+from workflows.plan.compiler import compile_plan
+from workflows.plan.model import Plan
+from workflows.rehearsal import handover
+from workflows.rehearsal.simulated_cluster import SimulatedCluster
+from workflows.spec import ClusterSpec
+from workflows.stages import ORDER
+
+
+class MissingStages(ValueError):
+    """Stages between the chosen ones are left out, and nothing could bring them up in the middle of the rehearsal."""
+
+    hint = "name them with --only as well, or rehearse the chosen stages one by one"
+
+
+class NotPrepared(RuntimeError):
+    """The stages before the chosen ones did not come up."""
+
+    exit_code = 65
+    hint = "rehearse them first: bringup rehearse SPEC --until STAGE"
+
+
+def plan_of_earlier_stages(spec: ClusterSpec, plan: Plan) -> Plan | None:
+    """Return the plan of the stages before a narrowed plan, without approvals; None if there are none. Raises MissingStages."""
+    chosen = [stage.id for stage in plan.stages]
+    left_out = [str(stage) for stage in plan.open_task.arguments.get("left_out", ())]
+    between = [stage for stage in left_out if ORDER.index(stage) > ORDER.index(chosen[0])]
+    if between:
+        raise MissingStages(f"a rehearsal of {', '.join(chosen)} needs the stages between them too: {', '.join(between)}")
+    return compile_plan(spec.model_copy(update={"approvals": ()}), only=left_out) if left_out else None
+
+
+def prepare(folder: RunFolder, before: Plan, cluster: SimulatedCluster) -> None:
+    """Bring the earlier stages up in the cluster, with a store of their own, and hand their secrets on. Raises NotPrepared.
+
+    They run under the name of the rehearsal, so that the lease in the target belongs to it. Their own store is deleted afterwards.
+    """
+    from workflows import bringup  # loads Hera, which most rehearsals do not need here
+    from workflows.render.bundle import render
+
+    state_folder = folder.home.root / "clusters" / folder.name / "prepared"
+    preparation = StateFolder(state_folder).run(folder.name)
+    run_inputs.write(preparation, before, render(before, bringup.build), Path("/"), {}, simulated=True)
+    handover.write_stand_in_secrets(before, preparation.inputs / "secrets")
+    result = launch.start(preparation, cluster.environment, None, spawn=cluster.start)
+    if result.exit_code:
+        stages = ", ".join(stage.id for stage in before.stages)
+        reason = _headline(preparation) or result.message or result.phase
+        raise NotPrepared(f"the stages before the rehearsed ones ({stages}) did not come up: {reason} (see {preparation.stored})")
+    secrets = preparation.stored / "secrets"
+    if secrets.exists():
+        shutil.copytree(secrets, folder.inputs / "secrets", dirs_exist_ok=True)
+    handover.copy_delivery(preparation.stored, folder.stored)
+    shutil.rmtree(state_folder)
+
+
+def _headline(folder: RunFolder) -> str:
+    """Return the first line of a run's report; empty if there is no report."""
+    report = folder.stored / "report" / "report.txt"
+    return report.read_text().partition("\n")[0] if report.exists() else ""

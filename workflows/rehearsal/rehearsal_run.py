@@ -1,0 +1,157 @@
+"""A rehearsal: the rendered manifest of a plan on the embedded engine, against a simulated cluster started for it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workflows.engines import launch, run_inputs
+from workflows.engines.folders import RunFolder
+from workflows.engines.local.result import News, RunResult
+from workflows.plan.model import Plan
+from workflows.rehearsal import earlier_stages, handover
+from workflows.rehearsal.faults import fault_registry
+from workflows.rehearsal.simulated_cluster import (
+    ExistingServer,
+    SimulatedCluster,
+    replace_hosts,
+    set_faults,
+    simulated_cluster,
+    write_fleet,
+)
+from workflows.spec import ClusterSpec
+
+if TYPE_CHECKING:
+    from workflows.render.bundle import Bundle  # loads Hera, which takes longer than `status` and `watch` themselves
+
+RESTART_FILE = "again"
+"""File beside the inputs of a rehearsal that holds the command to start it again."""
+
+
+READS_LOGS = frozenset({"validation"})
+"""Stages that cannot pass without logs of pods; for other stages logs only explain failures."""
+
+
+class FaultDoesNotFit(ValueError):
+    """A fault that could not show in this rehearsal."""
+
+    hint = "`bringup faults` lists the faults with their stages and what they need"
+
+
+class NoPodLogs(ValueError):
+    """The API server of the rehearsal cannot read logs of simulated pods, but a stage is judged by them."""
+
+    hint = (
+        "give the address under which the API server reaches this machine with --nodes-at. A server that verifies kubelets' "
+        "certificates or reaches them through agents (RKE2 does both) cannot read these logs: stop before the stage with --until"
+    )
+
+
+class CannotResume(ValueError):
+    """A rehearsal cannot be resumed, because its simulated cluster ended with its engine. `hint` is the command that starts it
+    again.
+    """
+
+    def __init__(self, sentence: str, hint: str) -> None:
+        super().__init__(sentence)
+        self.hint = hint
+
+
+@dataclass(frozen=True, kw_only=True)
+class RehearsalOptions:
+    """Options of a rehearsal.
+
+    `faults` are NAME or NAME:NODE,…; `seed`, `jitter` and `delay_scale` shape the delays. `existing` is an API server to play
+    against; without one the rehearsal starts an emulated one.
+    """
+
+    faults: Sequence[str] = ()
+    seed: int = 1
+    jitter: float = 1.0
+    delay_scale: float = 1.0
+    existing: ExistingServer | None = None
+    extra: Mapping[str, str] = field(default_factory=dict)
+    bare: frozenset[str] = frozenset()
+    """Hosts that are replaced by new, bare machines before the rehearsal itself begins."""
+    restart_command: str = "bringup rehearse SPEC"
+    """The command that starts the same rehearsal again."""
+
+    def check(self, spec: ClusterSpec, plan: Plan) -> None:
+        """Raise an error if a fault cannot show in this plan, or if the existing API server must not be used.
+
+        Raises UnknownFault, FaultDoesNotFit, ForeignCluster, UsedCluster, Unreachable, Garbled or MissingRights.
+        """
+        stages, hosts = [stage.id for stage in plan.stages], {host.name for host in plan.hosts}
+        for name, _, victims in (text.partition(":") for text in self.faults):
+            fault = fault_registry.find_fault(name)
+            if not fault.fits(spec):
+                raise FaultDoesNotFit(f"fault {name} needs a spec with {fault.needs}")
+            if fault.stage not in stages:
+                raise FaultDoesNotFit(f"fault {name} disturbs stage {fault.stage}; this rehearsal has {', '.join(stages)}")
+            if strangers := [host for host in victims.split(",") if host and host not in hosts]:
+                raise FaultDoesNotFit(f"fault {name}: the spec has no host {', '.join(strangers)}")
+        if self.existing is not None:
+            from workflows.rehearsal import foreign_cluster  # with Hera, for the namespaces that are no stranger's
+
+            foreign_cluster.check_unused_cluster(self.existing.kubeconfig)
+
+    def arguments(self) -> list[str]:
+        """Return the options of the simulator process."""
+        shape = ["--seed", str(self.seed), "--jitter", str(self.jitter), "--delay-scale", str(self.delay_scale)]
+        existing = self.existing.arguments() if self.existing else ()
+        return [*shape, *existing, *(part for fault in self.faults for part in ("--fault", fault))]
+
+
+def rehearse(
+    folder: RunFolder,
+    plan: Plan,
+    bundle: Bundle,
+    options: RehearsalOptions,
+    observers: Sequence[Callable[[News], None]],
+    before: Plan | None = None,
+) -> RunResult:
+    """Run a rehearsal to its end, with options that were checked.
+
+    The stages of `before` come up first, healthy. The simulated cluster ends with this call; an existing API server keeps its
+    objects. Raises NoPodLogs or NotPrepared.
+    """
+    run_inputs.write(folder, plan, bundle, Path("/"), {}, simulated=True)
+    handover.write_stand_in_secrets(plan, folder.inputs / "secrets")
+    fleet = write_fleet(folder.inputs, plan)
+    (folder.inputs / RESTART_FILE).write_text(options.restart_command)
+    first = options if before is None else dataclasses.replace(options, faults=())
+
+    def observe(news: News) -> None:
+        for observer in observers:
+            observer(news)
+
+    cluster_folder = folder.home.root / "clusters" / folder.name
+    with simulated_cluster(cluster_folder, fleet, first.arguments(), options.existing) as cluster:
+        _require_logs(plan, cluster)
+        if before is not None:
+            earlier_stages.prepare(folder, before, cluster)
+            if options.bare:
+                replace_hosts(cluster, options.bare)
+            set_faults(cluster, options.faults)
+        return launch.start(folder, {**cluster.environment, **options.extra}, observe, spawn=cluster.start)
+
+
+def _require_logs(plan: Plan, cluster: SimulatedCluster) -> None:
+    judging = [stage.id for stage in plan.stages if stage.id in READS_LOGS]
+    if judging and cluster.no_logs:
+        raise NoPodLogs(f"stage {judging[0]} is judged by logs of pods, and this API server cannot read them: {cluster.no_logs}")
+
+
+def restart_command(folder: RunFolder) -> str:
+    """Return the command that starts a rehearsal again; empty for a run on real hosts."""
+    kept = folder.inputs / RESTART_FILE
+    return kept.read_text() if kept.exists() else ""
+
+
+def refuse_resuming(folder: RunFolder) -> None:
+    """Raise CannotResume if the run was a rehearsal."""
+    if command := restart_command(folder):
+        raise CannotResume(f"{folder.name} was a rehearsal; its simulated cluster ended with it", f"start it again: {command}")

@@ -1,0 +1,188 @@
+"""The processes of a simulated cluster, an API server and the simulator: start, stop and control calls."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import msgspec
+import urllib3
+
+from steps.clients.environment import GIT_ROOT, SIMULATOR, SIMULATOR_TOKEN
+from steps.clients.kube import kubeconfig as kubeconfigs
+from workflows.engines.local.executor import StartProcess, start_process
+from workflows.plan.model import Plan
+from workflows.rehearsal import loopback
+from workflows.rehearsal.simulator.kubelet_port import own_address
+from workflows.rehearsal.step_forks import StepForks
+
+FLEET = "machines.json"
+"""File that describes the simulated machines to the simulator."""
+
+START_SECONDS = 60.0
+"""Seconds until a process that does not serve yet counts as failed; on an idle machine the start takes under one."""
+STOP_SECONDS = 10.0
+LOOK_SECONDS = 0.02
+CALL_SECONDS = 120.0
+"""Timeout of a control call. Restoring a thousand nodes takes a second; two minutes mean that a process hangs."""
+
+
+class ProcessDidNotStart(RuntimeError):
+    """A process of the simulated cluster ended or never served; the message holds the end of its log."""
+
+
+@dataclass(frozen=True)
+class SimulatedCluster:
+    """A running simulated cluster: its admin kubeconfig and the control API of its simulator.
+
+    `no_logs` says why its API server cannot read logs of simulated pods; empty if it can. `git_root` is the folder of the bare
+    repositories that stand for all Git servers.
+    """
+
+    kubeconfig: Path
+    url: str
+    token: str
+    no_logs: str = ""
+    git_root: Path = Path()
+    start: StartProcess = start_process
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the variables that make steps use the simulated clock, hosts and repositories."""
+        return {SIMULATOR: self.url, SIMULATOR_TOKEN: self.token, GIT_ROOT: str(self.git_root)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExistingServer:
+    """An API server that already runs and replaces the emulated one.
+
+    `roles_off` names the roles that real programs of that cluster play; they need `speed`, virtual seconds in a real one.
+    `nodes_at` is this machine's address as seen from that API server, which reads logs of simulated pods there; empty: the address
+    of the route.
+    """
+
+    kubeconfig: Path
+    roles_off: tuple[str, ...] = ()
+    speed: float = 0.0
+    nodes_at: str = ""
+
+    def arguments(self) -> list[str]:
+        """Return the options of the simulator process."""
+        address = self.nodes_at or own_address(kubeconfigs.load(self.kubeconfig).server)
+        options = {"--roles-off": ",".join(self.roles_off), "--real-time": self.speed or "", "--kubelet-address": address}
+        return [part for name, value in options.items() if value for part in (name, str(value))]
+
+
+def write_fleet(folder: Path, plan: Plan) -> Path:
+    """Write the description of the plan's machines into a folder and return the file."""
+    fleet = folder / FLEET
+    document = {"hosts": plan.hosts, "accelerator": plan.accelerator, "built": plan.built, "argo_cd": _argo_cd(plan)}
+    fleet.write_bytes(msgspec.json.encode(document))
+    return fleet
+
+
+def _argo_cd(plan: Plan) -> dict[str, str] | None:
+    """Return namespace and version of an Argo CD that the site runs itself; None unless the plan waits for one that it does not
+    install.
+    """
+    tasks = {step.task.name: step.task for stage in plan.stages if stage.id == "base_services" for step in stage.steps}
+    if "argo_cd" not in tasks or "argo_cd_install" in tasks:
+        return None
+    expected = tasks["argo_cd"].expectations
+    return {"namespace": str(expected["namespace"]), "version": str(expected["version"])}
+
+
+@contextmanager
+def simulated_cluster(
+    folder: Path, fleet: Path, options: Sequence[str] = (), existing: ExistingServer | None = None, tls: bool = False
+) -> Iterator[SimulatedCluster]:
+    """Run a simulated cluster while the context lasts. `fleet` is the file of `write_fleet`; `options` go to the simulator.
+
+    The processes end with this one, even if it is killed (`--with-parent`). An existing server keeps running. `tls` is for kubectl.
+    """
+    loopback.require_loopback()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    control, git_root = folder / "control.json", folder / "git"
+    with closing(StepForks(folder / "steps.log")) as forks, _api(folder, existing, tls) as kubeconfig:
+        arguments = ["--kubeconfig", str(kubeconfig), "--hosts", str(fleet), "--control-out", str(control), *_parent(), *options]
+        arguments += ["--git-root", str(git_root)]
+        with _process("simulator", arguments, control, folder):
+            endpoint = json.loads(control.read_text())
+            yield SimulatedCluster(kubeconfig, endpoint["url"], endpoint["token"], endpoint["logs"], git_root, forks.start)
+
+
+@contextmanager
+def _api(folder: Path, existing: ExistingServer | None, tls: bool) -> Iterator[Path]:
+    """Yield the kubeconfig of the API server to play against."""
+    if existing is not None:
+        yield existing.kubeconfig
+        return
+    kubeconfig = folder / "kubeconfig"
+    with _process("apiserver", ["--kubeconfig-out", str(kubeconfig), *(["--tls"] if tls else []), *_parent()], kubeconfig, folder):
+        yield kubeconfig
+
+
+def _parent() -> list[str]:
+    return ["--with-parent", str(os.getpid())]
+
+
+@contextmanager
+def _process(name: str, arguments: Sequence[str], ready: Path, folder: Path) -> Iterator[None]:
+    ready.unlink(missing_ok=True)
+    log = folder / f"{name}.log"
+    with log.open("wb") as output:
+        process = _start(name, arguments, output)
+        try:
+            _await(name, process, ready, log)
+            yield
+        finally:
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _start(name: str, arguments: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", f"workflows.rehearsal.{name}", *arguments]
+    # its own session: Ctrl-C goes to the engine, which still needs the cluster to cancel cleanly
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
+
+
+def _await(name: str, process: subprocess.Popen[bytes], ready: Path, log: Path) -> None:
+    end = time.monotonic() + START_SECONDS
+    while not ready.exists():
+        if process.poll() is not None or time.monotonic() > end:
+            tail = log.read_text(errors="replace")[-2000:]
+            how = "did not serve in time" if process.returncode is None else f"ended with {process.returncode}"
+            raise ProcessDidNotStart(f"the {name} of the simulated cluster {how}:\n{tail}")
+        time.sleep(LOOK_SECONDS)
+
+
+def call_control_api(method: str, url: str, token: str, body: bytes | None = None) -> bytes:
+    """Send one request to the simulator or to an emulation path, and return the body. Raises RuntimeError for an error status."""
+    with urllib3.PoolManager(1, retries=False, timeout=CALL_SECONDS) as http:
+        answer = http.request(method, url, body=body, headers={"Authorization": f"Bearer {token}"})
+    if answer.status >= 300:
+        raise RuntimeError(f"{method} {url}: {answer.status}: {answer.data[:300].decode(errors='replace')}")
+    return answer.data
+
+
+def replace_hosts(cluster: SimulatedCluster, hosts: Collection[str]) -> None:
+    """Replace these hosts by new, bare machines."""
+    state = msgspec.json.decode(call_control_api("GET", cluster.url + "/state", cluster.token))
+    kept = {name: shown for name, shown in state["hosts"].items() if name not in hosts}
+    call_control_api("PUT", cluster.url + "/state", cluster.token, msgspec.json.encode({**state, "hosts": kept}))
+
+
+def set_faults(cluster: SimulatedCluster, faults: Sequence[str]) -> None:
+    """Make these faults (NAME or NAME:NODE,…), and no others, the ones in force."""
+    rows = [dict(zip(("name", "node"), fault.partition(":")[::2], strict=True)) for fault in faults]
+    call_control_api("PUT", cluster.url + "/faults", cluster.token, msgspec.json.encode(rows))

@@ -1,0 +1,353 @@
+"""The simulator's view of the API: tracked kinds are cached, written through, and listed again after writes by others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+
+from workflows.rehearsal.simulator.api_client import Api, ObjectHead, SimulatorApiError, decode_object
+from workflows.rehearsal.simulator.api_kinds import CRDS, LEASES, PODS, Obj, ObjectKind, Ref, ref
+
+_HEADS = msgspec.json.Decoder(ObjectHead)
+_NONE: dict[Ref, Obj] = {}
+
+
+class ClusterView:
+    """A cache of tracked kinds. Reads come from memory, writes go to the server and then into memory.
+
+    Returned objects must not be modified in place. `sync` asks the server for its newest resourceVersion. If it has grown by more
+    than this client's own writes, another client wrote, and the tracked kinds are listed again. Counting revisions is an
+    optimisation: any doubt leads to the lists.
+    """
+
+    def __init__(self, api: Api, kinds: Iterable[ObjectKind]) -> None:
+        self.api = api
+        self.kinds = tuple(dict.fromkeys((CRDS, *kinds)))
+        self._objects: dict[ObjectKind, dict[Ref, Obj]] = {kind: {} for kind in self.kinds}
+        self._dirty: dict[ObjectKind, set[Ref]] = {kind: set() for kind in self.kinds}
+        self._served: set[str] = set()
+        self._revision = ""
+        self._writes = 0
+        self._bulk = WriteQueue(SEQUENTIAL_WRITES if api.emulated else SEQUENTIAL_WRITES_REAL)
+        self._ensured: dict[tuple[ObjectKind, Ref], tuple[bytes, str, int]] = {}
+
+    # ---- reading -------------------------------------------------------------------------------------------------------------
+
+    def objects(self, kind: ObjectKind) -> Collection[Obj]:
+        """Return all objects of a tracked kind. Writing during iteration is allowed."""
+        return tuple(self._objects[kind].values())
+
+    def find(self, kind: ObjectKind, name: str, namespace: str = "") -> Obj | None:
+        """Return one object of a tracked kind, or None."""
+        return self._objects[kind].get(Ref(namespace, name))
+
+    def read(self, kind: ObjectKind, name: str, namespace: str = "") -> Obj | None:
+        """Return one object of any kind: from memory if its kind is tracked, else from the server."""
+        return self.find(kind, name, namespace) if kind in self._objects else self.api.get(kind, name, namespace)
+
+    def select(self, kind: ObjectKind, namespace: str = "", labels: Mapping[str, str] | None = None) -> Iterator[Obj]:
+        """Yield the objects of a tracked kind that carry all labels, in one namespace or (empty) in all."""
+        wanted = (labels or {}).items()
+        for obj in self.objects(kind):
+            meta = obj["metadata"]
+            if (not namespace or meta.get("namespace") == namespace) and wanted <= meta.get("labels", {}).items():
+                yield obj
+
+    def served(self, kind: ObjectKind) -> bool:
+        """Return True if the API serves the kind: it is built in, or its CustomResourceDefinition exists."""
+        return "." not in kind.group or kind.group.endswith(".k8s.io") or f"{kind.plural}.{kind.group}" in self._served
+
+    # ---- writing -------------------------------------------------------------------------------------------------------------
+
+    def create(self, kind: ObjectKind, obj: Obj) -> Obj:
+        """Create an object and return it, or return the existing object of that name."""
+        present = self._known(kind, _place(obj))
+        if present is not None:
+            return present
+        created = self._send_create(kind, obj)
+        self._keep(kind, created)
+        return created
+
+    def create_soon(self, kind: ObjectKind, obj: Obj) -> None:
+        """Queue the creation of an object with the other writes of this instant; memory shows it after they are sent."""
+        at = _place(obj)
+        if self._known(kind, at) is None:
+            self._bulk.add((kind, at), lambda: self._send_create(kind, obj), lambda made: self._keep_sent(kind, at, made))
+
+    def patch(self, kind: ObjectKind, obj: Obj | Ref, change: Obj, *, status: bool = False) -> Obj | None:
+        """Apply a JSON merge patch and return the object, or None if it is gone. No request is sent for a patch that changes
+        nothing.
+        """
+        at = obj if isinstance(obj, Ref) else ref(obj)
+        present = self._known(kind, at)
+        if present is not None and contains(present, change):
+            return present
+        patched = self._send_patch(kind, at, change, status)
+        self._keep_sent(kind, at, patched)
+        return patched
+
+    def patch_soon(self, kind: ObjectKind, obj: Obj | Ref, change: Obj, *, status: bool = False) -> None:
+        """Queue a JSON merge patch with the other writes of this instant; memory shows it after they are sent."""
+        at = obj if isinstance(obj, Ref) else ref(obj)
+        present = self._known(kind, at)
+        if present is None or not contains(present, change):
+            self._bulk.add((kind, at), lambda: self._send_patch(kind, at, change, status), lambda it: self._keep_sent(kind, at, it))
+
+    def ensure(self, kind: ObjectKind, obj: Obj) -> Obj:
+        """Create an object, or patch it until it contains `obj`; write a `status` in `obj` to the status sub-resource.
+
+        The server fills in defaults inside lists, so lists never compare equal. An ensured object is taken to be unchanged until
+        its generation moves.
+        """
+        main = {key: value for key, value in obj.items() if key != "status"}
+        stored = self.create(kind, main)
+        wanted = msgspec.json.encode(main)
+        if self._ensured.get((kind, ref(stored))) != _version(wanted, stored) or not contains(stored["metadata"], main["metadata"]):
+            stored = self.patch(kind, stored, main) or stored
+            if "generation" in stored["metadata"]:
+                self._ensured[kind, ref(stored)] = _version(wanted, stored)
+        return self.patch(kind, stored, {"status": obj["status"]}, status=True) or stored if "status" in obj else stored
+
+    def delete(self, kind: ObjectKind, obj: Obj | Ref) -> None:
+        """Delete an object at once; one with finalizers stays until they are removed. A missing object is no error."""
+        at = obj if isinstance(obj, Ref) else ref(obj)
+        self._writes += self.api.delete(kind, at)
+        if kind not in self._objects:
+            return
+        present = self._objects[kind].get(at)
+        remaining = self.api.get(kind, at.name, at.namespace) if present and _finalizers(present) else None
+        if remaining is None:
+            self._drop(kind, at)
+        else:
+            self._objects[kind][at] = remaining
+            self._dirty[kind].add(at)
+
+    def delete_soon(self, kind: ObjectKind, obj: Obj | Ref) -> None:
+        """Queue the deletion of an object without finalizers with the other writes of this instant."""
+        at = obj if isinstance(obj, Ref) else ref(obj)
+
+        def send() -> Obj | None:
+            return {} if self.api.delete(kind, at) else None
+
+        def done(made: Obj | None) -> None:
+            self._writes += made is not None
+            self._drop(kind, at)
+
+        self._bulk.add((kind, at), send, done)
+
+    def bind(self, pod: Obj, node: str, now: str) -> None:
+        """Queue the binding of a pod to a node. A pod that is gone or was bound by another client is left alone."""
+        at = ref(pod)
+        scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
+        status = pod.get("status", {}) | {"conditions": [scheduled]}
+        bound = pod | {"spec": pod["spec"] | {"nodeName": node}, "status": status}
+        bound["metadata"] = pod["metadata"] | {"resourceVersion": ""}  # a binding returns no pod: the next LIST corrects this
+
+        def send() -> Obj | None:
+            try:
+                self.api.bind(at, node)
+            except SimulatorApiError as error:
+                if error.status not in (404, 409):
+                    raise
+                return self.api.get(PODS, at.name, at.namespace)
+            return bound
+
+        self._bulk.add((PODS, at), send, lambda made: self._keep_sent(PODS, at, made))
+
+    def flush(self) -> bool:
+        """Send the queued writes and return True if there were any. The simulation calls it after each role and each instant."""
+        return self._bulk.flush()
+
+    def refresh(self, kind: ObjectKind, at: Ref) -> Obj | None:
+        """Read one object of a tracked kind again from the server."""
+        fresh = self.api.get(kind, at.name, at.namespace)
+        if fresh is None:
+            self._drop(kind, at)
+        else:
+            self._keep(kind, fresh)
+        return fresh
+
+    def close(self) -> None:
+        """Stop worker threads and close connections."""
+        self._bulk.close()
+        self.api.close()
+
+    # ---- keeping up ----------------------------------------------------------------------------------------------------------
+
+    def sync(self) -> bool:
+        """Read what other clients wrote since the last call, and return True if it concerned tracked kinds other than leases.
+
+        Without such writes it costs one small request. Leases are ignored because leaders and nodes renew them for ever.
+        """
+        others = not self._own_writes_explain(revision := self.api.revision())
+        changed = [kind for kind in self.kinds if others and self._relist(kind)]
+        self._revision, self._writes = revision, 0
+        return any(kind != LEASES for kind in changed)
+
+    def forget(self) -> None:
+        """Empty the cache, so that the next `sync` lists everything."""
+        for kind in self.kinds:
+            self._objects[kind].clear()
+            self._dirty[kind].clear()
+        self._served.clear()
+        self._ensured.clear()
+        self._revision = ""
+
+    def touch(self, kind: ObjectKind, at: Ref) -> None:
+        """Have the roles look at an unchanged object again, because virtual time moved."""
+        self._dirty[kind].add(at)
+
+    def take_dirty(self) -> dict[ObjectKind, set[Ref]]:
+        """Return what was created, changed or removed since the last call, by kind."""
+        taken = {kind: refs for kind, refs in self._dirty.items() if refs}
+        self._dirty |= {kind: set() for kind in taken}
+        return taken
+
+    def _known(self, kind: ObjectKind, at: Ref) -> Obj | None:
+        return self._objects.get(kind, _NONE).get(at)
+
+    def _send_create(self, kind: ObjectKind, obj: Obj) -> Obj:
+        try:
+            return self.api.create(kind, obj)
+        except SimulatorApiError as error:
+            at = _place(obj)
+            present = self.api.get(kind, at.name, at.namespace) if error.reason == "AlreadyExists" else None
+            if present is None:
+                raise
+            return present
+
+    def _send_patch(self, kind: ObjectKind, at: Ref, change: Obj, status: bool) -> Obj | None:
+        try:
+            return self.api.merge(kind, at, change, "status" if status else "")
+        except SimulatorApiError as error:
+            if error.status != 404:
+                raise
+            return None
+
+    def _keep_sent(self, kind: ObjectKind, at: Ref, stored: Obj | None) -> None:
+        if stored is None:
+            self._drop(kind, at)
+        else:
+            self._keep(kind, stored)
+
+    def _own_writes_explain(self, revision: str) -> bool:
+        comparable = revision.isdigit() and self._revision.isdigit()
+        return comparable and int(revision) - int(self._revision) == self._writes
+
+    def _relist(self, kind: ObjectKind) -> bool:
+        cached, changed = self._objects[kind], False
+        raws = (self.api.list(kind) if self.served(kind) else None) or ()
+        seen: set[Ref] = set()
+        for raw in raws:
+            meta = _HEADS.decode(raw).metadata
+            at = Ref(meta.namespace, meta.name)
+            seen.add(at)
+            before = cached[at]["metadata"].get("resourceVersion") if at in cached else None
+            if before != meta.resource_version:
+                cached[at] = decode_object(raw)
+                self._dirty[kind].add(at)
+                changed |= before != ""  # empty: a pod that this client bound itself
+        for at in cached.keys() - seen:
+            self._drop(kind, at)
+            changed = True
+        if kind == CRDS:
+            self._served = {at.name for at in cached}
+        return changed
+
+    def _keep(self, kind: ObjectKind, stored: Obj) -> None:
+        at, meta = ref(stored), stored["metadata"]
+        before = self._known(kind, at)
+        if before is not None and before["metadata"].get("resourceVersion") == meta.get("resourceVersion"):
+            return
+        self._writes += 1
+        if "deletionTimestamp" in meta and not _held(stored):
+            self._drop(kind, at)
+        elif kind in self._objects:
+            self._objects[kind][at] = stored
+            self._dirty[kind].add(at)
+            if kind == CRDS:
+                self._served.add(at.name)
+
+    def _drop(self, kind: ObjectKind, at: Ref) -> None:
+        if self._objects.get(kind, _NONE).pop(at, None) is not None:
+            self._dirty[kind].add(at)
+        if kind == CRDS:
+            self._served.discard(at.name)
+
+
+def contains(obj: Any, change: Any) -> bool:
+    """Return True if a JSON merge patch would leave `obj` unchanged."""
+    if not isinstance(change, dict):
+        return bool(obj == change)
+    if not isinstance(obj, dict):
+        return False
+    return all(key not in obj if value is None else key in obj and contains(obj[key], value) for key, value in change.items())
+
+
+def _version(wanted: bytes, obj: Obj) -> tuple[bytes, str, int]:
+    return wanted, obj["metadata"].get("uid", ""), obj["metadata"].get("generation", 0)
+
+
+def _finalizers(obj: Obj) -> bool:
+    return bool(obj["metadata"].get("finalizers") or obj.get("spec", {}).get("finalizers"))
+
+
+def _held(obj: Obj) -> bool:
+    """Return True if an object under deletion stays: it has finalizers, or is a pod that its kubelet still has to stop."""
+    return _finalizers(obj) or bool(obj.get("spec", {}).get("nodeName"))
+
+
+def _place(obj: Obj) -> Ref:
+    return Ref(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
+
+
+WRITE_WORKERS = 3
+"""Threads that send queued writes. More would only contend for the interpreter."""
+
+SEQUENTIAL_WRITES = 24
+"""Largest batch that is sent to the emulated server one write after the other: below it, threads cost more than they save."""
+
+SEQUENTIAL_WRITES_REAL = 2
+"""Largest sequential batch for a real API server, which needs 5 ms for a write where the emulated one needs 1 ms."""
+
+Send = Callable[[], Obj | None]
+Done = Callable[[Obj | None], None]
+
+
+class WriteQueue:
+    """A queue of small writes that are sent together over several connections; writes to one object keep their order.
+
+    `send` runs in a worker thread and only uses the network. `done` runs in the caller's thread.
+    """
+
+    def __init__(self, few: int = SEQUENTIAL_WRITES) -> None:
+        self._few = few
+        self._pool = ThreadPoolExecutor(WRITE_WORKERS, thread_name_prefix="simulator-writes")
+        self._lanes: dict[Hashable, list[tuple[Send, Done]]] = {}
+
+    def add(self, lane: Hashable, send: Send, done: Done) -> None:
+        """Queue a write; the writes of one lane are sent in order."""
+        self._lanes.setdefault(lane, []).append((send, done))
+
+    def flush(self) -> bool:
+        """Send all writes, including those that the answers queue; return True if anything was sent."""
+        sent = False
+        while self._lanes:
+            lanes, self._lanes = list(self._lanes.values()), {}
+            results = map(_run, lanes) if len(lanes) <= self._few else self._pool.map(_run, lanes)
+            for lane, answers in zip(lanes, results, strict=True):
+                for (_, done), obj in zip(lane, answers, strict=True):
+                    done(obj)
+            sent = True
+        return sent
+
+    def close(self) -> None:
+        """Stop the worker threads."""
+        self._pool.shutdown()
+
+
+def _run(lane: list[tuple[Send, Done]]) -> list[Obj | None]:
+    return [send() for send, _ in lane]

@@ -1,0 +1,225 @@
+"""The simulator's control API on the loopback interface: clock, plays, faults and snapshots, behind a bearer token."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import msgspec
+import urllib3
+from msgspec import Struct
+
+from steps.contract.play import PlayRequest
+from workflows.rehearsal.faults import fault_registry
+from workflows.rehearsal.simulator import playbook_runs, simulation
+from workflows.rehearsal.simulator.api_client import SimulatorApiError
+from workflows.rehearsal.simulator.node_objects import Heartbeats
+from workflows.rehearsal.simulator.simulation import Simulator
+from workflows.rehearsal.simulator.virtual_clock import UNREST, ClockPace
+
+MAX_BODY = 16 << 20
+TICK = 0.25
+"""Wall seconds between two steps of the real-time loop and of the parent watch."""
+
+LOOK = 0.02
+"""Wall seconds between two checks whether a sleep is over."""
+STANDSTILL = 10.0
+"""Extra wall seconds that a sleep waits while virtual time stands still because the API server does not answer."""
+
+
+_PASSING = (SimulatorApiError, urllib3.exceptions.HTTPError, RuntimeError)
+"""Errors of a write that an unreachable API server or a concurrent writer causes; the role tries again."""
+
+
+class SleepRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of `POST /clock/sleep`, in virtual seconds."""
+
+    seconds: float
+    deadline: float | None = None
+
+
+class FaultEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """A fault of `PUT /faults`. `node` holds its victims, separated by commas; empty means the default victims."""
+
+    name: str
+    node: str = ""
+
+
+class ControlApi:
+    """The operations behind the paths of the control API. A lock gives one caller at a time the world."""
+
+    def __init__(self, simulator: Simulator, speed: float = 0.0, beats: Heartbeats | None = None) -> None:
+        """Wrap a simulator. Give `beats` if real controllers act: virtual time then slows down while they work."""
+        self._simulator = simulator
+        self._speed = speed
+        self._pace = ClockPace(speed, patient=beats is not None)
+        self._beats = beats
+        self._lock = threading.Lock()
+
+    def routes(self) -> dict[tuple[str, str], Callable[[bytes], bytes]]:
+        """Return the handlers by method and path; each takes the request body and returns the response body."""
+        return {
+            ("GET", "/healthz"): lambda _: b'"ok"',
+            ("GET", "/clock"): self._read_clock,
+            ("POST", "/clock/sleep"): self._sleep,
+            ("POST", "/hosts/play"): self._play,
+            ("GET", "/faults"): self._faults,
+            ("PUT", "/faults"): self._set_faults,
+            ("GET", "/state"): self._state,
+            ("PUT", "/state"): self._restore,
+        }
+
+    def tick(self, wall_seconds: float) -> None:
+        """Let virtual time follow wall time by one step. Errors are logged and retried at the next step, as controllers do."""
+        with self._lock:
+            try:
+                self._simulator.advance(self._pace.seconds(wall_seconds, self._simulator.others))
+                if self._beats is not None:
+                    self._beats.renew_leases(self._simulator.world, wall_seconds)
+            except _PASSING:
+                logging.exception("tick")
+                self._simulator.look_again()
+
+    def _now(self) -> bytes:
+        return msgspec.json.encode({"now": self._simulator.world.now})
+
+    def _read_clock(self, _: bytes) -> bytes:
+        with self._lock:
+            return self._now()
+
+    def _sleep(self, body: bytes) -> bytes:
+        request = msgspec.json.decode(body, type=SleepRequest)
+        if self._speed:  # in real-time mode `tick` moves the clock
+            self._await(request.seconds)
+            return self._read_clock(b"")
+        with self._lock:
+            self._simulator.advance(request.seconds, request.deadline)
+            return self._now()
+
+    def _await(self, seconds: float) -> None:
+        """Wait until `seconds` of virtual time have passed, or until time has stood still for too long."""
+        world, slowest = self._simulator.world, self._speed * UNREST
+        target, end = world.now + seconds, time.monotonic() + seconds / slowest + STANDSTILL
+        while world.now < target and time.monotonic() < end:
+            time.sleep(LOOK)
+
+    def _play(self, body: bytes) -> bytes:
+        request = msgspec.json.decode(body, type=PlayRequest)
+        with self._lock:
+            events = playbook_runs.run_play(self._simulator.world, request)
+            self._simulator.settle()
+        return b"".join(msgspec.json.encode(event) + b"\n" for event in events)
+
+    def _faults(self, _: bytes) -> bytes:
+        with self._lock:
+            active = self._simulator.world.faults
+        return msgspec.json.encode([{"name": fault.fault.name, "node": ",".join(fault.nodes)} for fault in active])
+
+    def _set_faults(self, body: bytes) -> bytes:
+        wanted = msgspec.json.decode(body, type=list[FaultEntry])
+        with self._lock:
+            self._simulator.world.set_faults((entry.name, tuple(filter(None, entry.node.split(",")))) for entry in wanted)
+            self._simulator.settle()
+        return self._faults(b"")
+
+    def _state(self, _: bytes) -> bytes:
+        with self._lock:
+            self._simulator.settle()
+            return simulation.encode_state(self._simulator.state())
+
+    def _restore(self, body: bytes) -> bytes:
+        state = simulation.decode_state(body)
+        with self._lock:
+            self._simulator.restore(state)
+            return self._now()
+
+
+class ControlServer(ThreadingHTTPServer):
+    """An HTTP server for a ControlApi on 127.0.0.1."""
+
+    daemon_threads = True
+
+    def __init__(self, control: ControlApi, token: str, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.token = token
+        self.routes = control.routes()
+
+    @property
+    def url(self) -> str:
+        """The base URL of the control API."""
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def serve(self, control: ControlApi, *, real_time: bool = False, parent: int = 0) -> None:
+        """Serve until `shutdown` is called or the process `parent` ends (0: none); in real time, advance the clock meanwhile."""
+        thread = threading.Thread(target=self.serve_forever, daemon=True)
+        thread.start()
+        last, ours = time.monotonic(), os.getppid() == parent
+        while thread.is_alive() and (not parent or (os.getppid() == parent if ours else _alive(parent))):
+            thread.join(TICK)
+            if real_time:
+                last, before = time.monotonic(), last
+                control.tick(last - before)
+        self.shutdown()
+        self.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: ControlServer
+
+    def do_GET(self) -> None:
+        self._serve()
+
+    def do_POST(self) -> None:
+        self._serve()
+
+    def do_PUT(self) -> None:
+        self._serve()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Print nothing: requests are too many, and errors are in the answers."""
+
+    def _serve(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        if length > MAX_BODY:
+            self.close_connection = True
+            self._answer(413, b'"request too large"')
+            return
+        body = self.rfile.read(length)
+        authorization = self.headers.get("Authorization", "")
+        if not hmac.compare_digest(authorization.encode(), f"Bearer {self.server.token}".encode()):
+            self._answer(401, b'"wrong or missing bearer token"')
+            return
+        handler = self.server.routes.get((self.command, self.path.split("?")[0]))
+        if handler is None:
+            self._answer(404, b'"no such path"')
+            return
+        try:
+            self._answer(200, handler(body))
+        except (msgspec.MsgspecError, fault_registry.UnknownFault, playbook_runs.UnknownPlayError) as error:
+            self._answer(400, msgspec.json.encode(str(error)))
+        except _PASSING as error:
+            logging.exception("%s %s", self.command, self.path)
+            self._answer(500, msgspec.json.encode(f"{type(error).__name__}: {error}"))
+
+    def _answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,152 @@
+"""The kubelets of all simulated machines: start bound pods, run their programs, report how they end."""
+
+from __future__ import annotations
+
+from workflows.rehearsal.simulator import pod_objects, pod_status, virtual_clock
+from workflows.rehearsal.simulator.api_kinds import NODES, PODS, Obj, Ref, ref
+from workflows.rehearsal.simulator.pod_programs import Behaviour, BlockedStart, Exit, LongRunning, ProgramError, behaviour
+from workflows.rehearsal.simulator.role import Changes
+from workflows.rehearsal.simulator.world import World
+
+START = (1.0, 6.0)
+"""Range of virtual seconds from binding to running: sandbox, image check, start."""
+
+BACKOFF = 10.0
+BACKOFF_MAX = 300.0
+"""Longest wait in seconds before a crashed container restarts: 10, 20, 40 … 300 s, as kubelets do."""
+
+
+class Kubelet:
+    """The role that plays the kubelet of every node of the fleet; pods on other nodes belong to real kubelets."""
+
+    name = "kubelet"
+    kinds = (PODS, NODES)
+
+    def __init__(self) -> None:
+        self._stuck: dict[Ref, str] = {}
+
+    def reconcile(self, world: World, changed: Changes) -> None:
+        """Take each changed pod one step further, and ask stuck pods on changed nodes again."""
+        refs = [ref(pod) for pod in world.objects(PODS)] if changed.everything else list(changed.refs(PODS))
+        nodes = {at.name for at in changed.refs(NODES)}
+        refs += [at for at, node in self._stuck.items() if changed.everything or node in nodes]
+        for at in dict.fromkeys(refs):
+            pod = world.find(PODS, at.name, at.namespace)
+            if pod is None:
+                self._stuck.pop(at, None)
+            elif pod_objects.node(pod) in world.fleet:
+                self._look(world, pod)
+
+    def _look(self, world: World, pod: Obj) -> None:
+        at = ref(pod)
+        key = f"kubelet/{at.namespace}/{at.name}"
+        if "deletionTimestamp" in pod["metadata"]:
+            world.later(f"{key}/end", 1, 3, lambda: self._end(world, at))
+        elif pod_objects.finished(pod):
+            self._stuck.pop(at, None)
+        # The node controller sets Ready to Unknown when a lease expires: no kubelet is left to report.
+        elif _node_lost(world, pod_objects.node(pod)):
+            self._lose(world, pod)
+        elif pod_objects.phase(pod) == "Pending" and at not in self._stuck:
+            world.later(f"{key}/{pod['metadata']['uid']}/start", *START, lambda: self._start(world, at))
+        elif at in self._stuck:
+            self._start(world, at)
+        else:
+            self._run(world, pod)
+
+    def _lose(self, world: World, pod: Obj) -> None:
+        """Clear the readiness of a pod on a dead node; its phase stays, as no kubelet reports for it."""
+        if not pod_objects.ready(pod):
+            return
+        conditions = [entry | {"status": "False"} if entry["type"] == "Ready" else entry for entry in pod["status"]["conditions"]]
+        world.patch(PODS, pod, {"status": {"conditions": conditions}}, status=True)
+
+    def _start(self, world: World, at: Ref) -> None:
+        pod = world.find(PODS, at.name, at.namespace)
+        if pod is None or pod_objects.finished(pod) or "deletionTimestamp" in pod["metadata"] or not pod_objects.node(pod):
+            return
+        program = behaviour(world, pod, pod_objects.node(pod))
+        if isinstance(program, BlockedStart):
+            self._stuck[at] = pod_objects.node(pod)
+            since = pod.get("status", {}).get("startTime") or world.stamp()
+            self._report(world, pod, pod_status.stuck(pod, program, since))
+            _log(world, pod, program.log, program.init)
+            return
+        self._stuck.pop(at, None)
+        if isinstance(program, Exit) and 1 < world.clock.quantum >= program.seconds:
+            self._finish(world, pod, program, world.stamp())  # shorter than the clock's quantum: no observer could see it run
+            return
+        ready = program.ready if isinstance(program, LongRunning) else True
+        self._report(world, pod, pod_status.running(pod, world.stamp(), ready=ready, restarts=pod_objects.restarts(pod)))
+        if isinstance(program, LongRunning):
+            _log(world, pod, program.log)
+
+    def _run(self, world: World, pod: Obj) -> None:
+        """Schedule the end of a running pod, follow its readiness, or restart it after a crash."""
+        at = ref(pod)
+        key = f"kubelet/{at.namespace}/{at.name}/{pod['metadata']['uid']}/{pod_objects.restarts(pod)}"
+        started = pod_status.started_at(pod)
+        if not started:
+            wait = min(BACKOFF * 2 ** (pod_objects.restarts(pod) - 1), BACKOFF_MAX)
+            world.later(f"{key}/restart", wait, wait, lambda: self._start(world, at))
+            return
+        program = behaviour(world, pod, pod_objects.node(pod))
+        if isinstance(program, Exit):
+            left = max(0.0, program.seconds - (world.now - virtual_clock.parse_stamp(started)))
+            world.later(f"{key}/exit", left, left, lambda: self._exit(world, at))
+        elif isinstance(program, LongRunning) and program.ready != pod_objects.ready(pod):
+            self._report(world, pod, pod_status.running(pod, started, ready=program.ready, restarts=pod_objects.restarts(pod)))
+        elif isinstance(program, BlockedStart):
+            self._start(world, at)
+
+    def _exit(self, world: World, at: Ref) -> None:
+        pod = world.find(PODS, at.name, at.namespace)
+        if pod is None or pod_objects.finished(pod) or "deletionTimestamp" in pod["metadata"]:
+            return
+        program: Behaviour = behaviour(world, pod, pod_objects.node(pod))
+        started = pod_status.started_at(pod)
+        if not isinstance(program, Exit) or not started:
+            return
+        self._finish(world, pod, program, started)
+
+    def _finish(self, world: World, pod: Obj, end: Exit, started: str) -> None:
+        end = _effected(end)
+        if end.code or world.sampled(pod_objects.node(pod)):
+            _log(world, pod, end.log)
+        policy = pod["spec"].get("restartPolicy", "Always")
+        if policy == "Never" or (policy == "OnFailure" and end.code == 0):
+            self._report(world, pod, pod_status.ended(pod, end, started, world.stamp(), restarts=pod_objects.restarts(pod)))
+        else:
+            self._report(world, pod, pod_status.crashed(pod, end, started, world.stamp(), restarts=pod_objects.restarts(pod) + 1))
+
+    def _end(self, world: World, at: Ref) -> None:
+        pod = world.find(PODS, at.name, at.namespace)
+        if pod is not None and "deletionTimestamp" in pod["metadata"]:
+            world.delete_soon(PODS, at)
+
+    def _report(self, world: World, pod: Obj, status: Obj) -> None:
+        world.patch_soon(PODS, pod, {"status": status}, status=True)
+
+
+def _effected(end: Exit) -> Exit:
+    """Run a program's effect; a ProgramError makes the program end with code 1."""
+    if end.effect is None:
+        return end
+    try:
+        end.effect()
+    except ProgramError as error:
+        return Exit(code=1, message=str(error), log=f"{end.log}{error}\n", seconds=end.seconds)
+    return end
+
+
+def _node_lost(world: World, name: str) -> bool:
+    node = world.find(NODES, name)
+    conditions = (node or {}).get("status", {}).get("conditions") or ()
+    return any(entry["type"] == "Ready" and entry["status"] == "Unknown" for entry in conditions)
+
+
+def _log(world: World, pod: Obj, text: str, container: str = "") -> None:
+    world.log(pod, container or pod["spec"]["containers"][0]["name"], text)
+
+
+ROLES = (Kubelet,)

@@ -1,0 +1,197 @@
+"""Simulated playbook runs: stage modules say what happens on each host, and the results become ansible-runner events."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+from steps.contract.play import ENDED, PlayHost, PlayRequest
+from steps.stages.site_roles.contract import PLAYBOOK
+from workflows.rehearsal.simulator.world import World
+
+
+class TaskStatus(StrEnum):
+    """The result of one task on one host."""
+
+    OK = "ok"
+    CHANGED = "changed"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+    UNREACHABLE = "unreachable"
+
+
+class TaskOutcome(Struct, frozen=True, kw_only=True):
+    """A task on one host. `result` is Ansible's result dict (`msg`, `observation`, …), `seconds` the task's duration.
+
+    After a failed or unreachable outcome the host takes part in no further task, as with Ansible.
+    """
+
+    host: str
+    task: str
+    status: TaskStatus = TaskStatus.OK
+    seconds: float = 1.0
+    action: str = "ansible.builtin.command"
+    result: dict[str, Any] = {}
+
+
+Answer = Callable[[World, PlayRequest], Iterable[TaskOutcome]]
+"""The effect of a playbook: changes `world.hosts`, calls `world.wake()`, yields outcomes task by task and host by host."""
+
+_ANSWERS: dict[str, Answer] = {}
+
+
+def play(name: str) -> Callable[[Answer], Answer]:
+    """Register the effect of the playbook `NAME.yml`."""
+
+    def register(answer: Answer) -> Answer:
+        _ANSWERS[name] = answer
+        return answer
+
+    return register
+
+
+class UnknownPlayError(LookupError):
+    """A request for a playbook that no stage module has registered."""
+
+
+def run_play(world: World, request: PlayRequest) -> list[dict[str, Any]]:
+    """Return all events of a play in order. Raises UnknownPlayError.
+
+    Event times are virtual and run ahead: the clock does not move while a play is answered.
+    """
+    name = request.playbook.removesuffix(".yml")
+    if name not in _ANSWERS:
+        raise UnknownPlayError(f"no simulated playbook {name!r}: there are {', '.join(sorted(_ANSWERS))}")
+    outcomes = _until_dropped(_unreached(world, request), _ANSWERS[name](world, request))
+    return list(_events(world, request, _to_the_end(outcomes)))
+
+
+def _unreached(world: World, request: PlayRequest) -> list[TaskOutcome]:
+    """Return an unreachable outcome for each host that the fleet does not have."""
+    message = "Failed to connect to the host via ssh: ssh: connect to host {} port {}: Connection timed out"
+    return [
+        TaskOutcome(
+            host=host.name,
+            task="Gathering Facts",
+            status=TaskStatus.UNREACHABLE,
+            seconds=10,
+            action="gather_facts",
+            result={"unreachable": True, "changed": False, "msg": message.format(host.address, host.port)},
+        )
+        for host in request.hosts
+        if host.name not in world.fleet
+    ]
+
+
+def _until_dropped(first: Iterable[TaskOutcome], outcomes: Iterable[TaskOutcome]) -> Iterator[TaskOutcome]:
+    dropped: set[str] = set()
+    for outcome in (*first, *outcomes):
+        if outcome.host in dropped:
+            continue
+        if outcome.status in (TaskStatus.FAILED, TaskStatus.UNREACHABLE):
+            dropped.add(outcome.host)
+        yield outcome
+
+
+def _to_the_end(outcomes: Iterable[TaskOutcome]) -> Iterator[TaskOutcome]:
+    """Add the playbook's last task, which reports that it has ended, for each host without failure."""
+    there: dict[str, bool] = {}
+    for outcome in outcomes:
+        there[outcome.host] = outcome.status not in (TaskStatus.FAILED, TaskStatus.UNREACHABLE)
+        yield outcome
+    result = {"ansible_facts": {ENDED: True}}
+    for host in (name for name, is_there in there.items() if is_there):
+        yield TaskOutcome(
+            host=host, task="Record the end of the play", seconds=0.0, action="ansible.builtin.set_fact", result=result
+        )
+
+
+_NAMES = {
+    TaskStatus.FAILED: "runner_on_failed",
+    TaskStatus.UNREACHABLE: "runner_on_unreachable",
+    TaskStatus.SKIPPED: "runner_on_skipped",
+}
+_STATS = {
+    TaskStatus.FAILED: ("failures",),
+    TaskStatus.UNREACHABLE: ("dark",),
+    TaskStatus.SKIPPED: ("skipped",),
+    TaskStatus.CHANGED: ("ok", "changed"),
+    TaskStatus.OK: ("ok",),
+}
+
+
+class _Counter:
+    """A numbering of events."""
+
+    def __init__(self, base: dict[str, Any]) -> None:
+        self._base = base
+        self._count = 0
+
+    def event(self, name: str, at: float, data: dict[str, Any]) -> dict[str, Any]:
+        self._count += 1
+        return {
+            "uuid": f"00000000-0000-4000-8000-{self._count:012d}",
+            "counter": self._count,
+            "stdout": "",
+            "event": name,
+            "created": _iso(at),
+            "event_data": self._base | data,
+        }
+
+
+def _events(world: World, request: PlayRequest, outcomes: Iterable[TaskOutcome]) -> Iterator[dict[str, Any]]:
+    name = f"{request.playbook.removesuffix('.yml')}.yml"
+    counter = _Counter({"playbook": name, "play": name})
+    stats: dict[str, dict[str, int]] = {
+        key: defaultdict(int) for key in ("ok", "changed", "dark", "failures", "skipped", "rescued", "ignored")
+    }
+    at, longest, task = world.now, 0.0, ""
+    yield counter.event("playbook_on_start", at, {})
+    yield counter.event("playbook_on_play_start", at, {"name": name, "pattern": "all"})
+    addresses = {host.name: host for host in request.hosts}
+    for outcome in outcomes:
+        if outcome.task != task:
+            at, longest, task = at + longest, 0.0, outcome.task
+            yield counter.event("playbook_on_task_start", at, {"task": task, "name": task, "task_action": outcome.action})
+        longest = max(longest, outcome.seconds)
+        yield counter.event(*_runner(outcome, at, addresses.get(outcome.host)))
+        for column in _STATS[outcome.status]:
+            stats[column][outcome.host] += 1
+    processed = {host.name: 1 for host in request.hosts}
+    yield counter.event(
+        "playbook_on_stats", at + longest, {key: dict(value) for key, value in stats.items()} | {"processed": processed}
+    )
+
+
+def _runner(outcome: TaskOutcome, at: float, host: PlayHost | None) -> tuple[str, float, dict[str, Any]]:
+    end = at + outcome.seconds
+    data = {
+        "host": outcome.host,
+        "remote_addr": host.address if host else "",
+        "task": outcome.task,
+        "task_action": outcome.action,
+        "res": {"changed": outcome.status is TaskStatus.CHANGED} | outcome.result,
+        "start": _iso(at),
+        "end": _iso(end),
+        "duration": outcome.seconds,
+    }
+    return _NAMES.get(outcome.status, "runner_on_ok"), end, data
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+@play(PLAYBOOK)
+def site_role(world: World, request: PlayRequest) -> Iterator[TaskOutcome]:
+    """Play an Ansible role of the site: its effect is unknown, so every machine reports the end and changes nothing."""
+    role = request.role
+    ran = {"role": role.name, "digest": role.digest} if role else {}
+    for host in request.hosts:
+        if host.name in world.fleet:
+            yield TaskOutcome(host=host.name, task="Record the end of the role", action="role_ran", result={"observation": ran})

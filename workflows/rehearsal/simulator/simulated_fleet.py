@@ -1,0 +1,181 @@
+"""The simulated machines: the expected hosts of a run, and the hardware of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from steps.contract.fleet import Host
+
+HardwareValue = str | int | bool
+
+
+class HardwareProfile(Struct, frozen=True, kw_only=True):
+    """The hardware of a machine, and the software of its image.
+
+    `product` is GPU feature discovery's label value. GPU memory is in MiB, machine memory in GiB, `nic_gbit` is the line rate of
+    one port. `pci_gpu` and `pci_nic` are PCI device ids. With `driver_on_host`, `driver` is installed before any operator runs.
+    """
+
+    product: str
+    family: str
+    machine: str
+    gpu_memory_mib: int
+    compute: str
+    mig_capable: bool
+    nics: int
+    nic_gbit: int
+    pci_nic: str = "1021"
+    driver: str = "580.126.20"
+    driver_on_host: bool = False
+    cuda: str = "13.0"
+    kernel: str = "6.8.0-60-generic"
+    os_id: str = "ubuntu"
+    os_version: str = "24.04"
+    os_image: str = "Ubuntu 24.04.3 LTS"
+    cpus: int = 192
+    memory_gib: int = 2048
+    nvswitches: int = 4
+    pods: int = 110
+
+
+_HGX = {
+    "a100": HardwareProfile(
+        product="NVIDIA-A100-SXM4-80GB", family="ampere", machine="DGXA100", gpu_memory_mib=81920, compute="8.0", mig_capable=True,
+        nics=8, nic_gbit=200, pci_nic="101b", cpus=128, nvswitches=6,
+    ),
+    "h100": HardwareProfile(
+        product="NVIDIA-H100-80GB-HBM3", family="hopper", machine="DGXH100", gpu_memory_mib=81559, compute="9.0", mig_capable=True,
+        nics=8, nic_gbit=400,
+    ),
+    "h200": HardwareProfile(
+        product="NVIDIA-H200", family="hopper", machine="DGXH200", gpu_memory_mib=143771, compute="9.0", mig_capable=True,
+        nics=8, nic_gbit=400,
+    ),
+    "b200": HardwareProfile(
+        product="NVIDIA-B200", family="blackwell", machine="DGXB200", gpu_memory_mib=183359, compute="10.0", mig_capable=True,
+        nics=8, nic_gbit=400, nvswitches=2, cpus=224,
+    ),
+    "l40s": HardwareProfile(
+        product="NVIDIA-L40S", family="ada-lovelace", machine="PowerEdge-R760xa", gpu_memory_mib=46068, compute="8.9",
+        mig_capable=False, nics=2, nic_gbit=200, cpus=128, memory_gib=1024, nvswitches=0,
+    ),
+}  # fmt: skip
+_HGX |= {
+    "a100-80gb": _HGX["a100"],
+    "a100-40gb": msgspec.structs.replace(_HGX["a100"], product="NVIDIA-A100-SXM4-40GB", gpu_memory_mib=40960),
+    "h100-nvl": msgspec.structs.replace(_HGX["h100"], product="NVIDIA-H100-NVL", gpu_memory_mib=95830, nvswitches=0),
+    "gb200": msgspec.structs.replace(_HGX["b200"], product="NVIDIA-GB200", machine="GB200NVL72"),
+    "b300": msgspec.structs.replace(_HGX["b200"], product="NVIDIA-B300-SXM6-AC", machine="DGXB300", gpu_memory_mib=275040),
+}
+_PLAIN = HardwareProfile(
+    product="", family="", machine="PowerEdge-R660", gpu_memory_mib=0, compute="", mig_capable=False,
+    nics=1, nic_gbit=100, cpus=64, memory_gib=512, driver="", cuda="", nvswitches=0,
+)  # fmt: skip
+
+
+class SiteArgoCd(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An Argo CD that the site already runs: its namespace and its version (`3.4` or `3.4.4`)."""
+
+    namespace: str
+    version: str
+
+
+class FleetFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A fleet file: hosts, their accelerator (a host's variable `accelerator` wins), and overrides of hardware fields in `built`.
+    `argo_cd` is the site's own Argo CD.
+    """
+
+    hosts: tuple[Host, ...]
+    accelerator: str = "h200"
+    built: dict[str, HardwareValue] = {}
+    argo_cd: SiteArgoCd | None = None
+
+
+_OF_GPU_NODES = frozenset({"nics", "nic_gbit", "pci_nic", "driver", "driver_on_host"})
+
+
+def _with(profile: HardwareProfile, written: Mapping[str, HardwareValue]) -> HardwareProfile:
+    """Return a profile with overridden fields. Raises msgspec.ValidationError for a value of the wrong type."""
+    return msgspec.convert(msgspec.to_builtins(profile) | dict(written), HardwareProfile)
+
+
+class SimulatedFleet:
+    """All simulated hosts by name, in plan order."""
+
+    argo_cd: SiteArgoCd | None = None
+    """The site's own Argo CD, which starts with the cluster; None if the bring-up installs one, or there is none."""
+
+    def __init__(self, hosts: Iterable[Host], accelerator: str = "h200", built: Mapping[str, HardwareValue] | None = None) -> None:
+        self._hosts = {host.name: host for host in hosts}
+        self._names = list(self._hosts)
+        self._numbers = {name: number for number, name in enumerate(self._hosts)}
+        self._accelerator = accelerator
+        written = dict(built or {})
+        plain = {key: value for key, value in written.items() if key not in _OF_GPU_NODES}
+        self._profiles = {name: _with(profile, written) for name, profile in _HGX.items()} | {"": _with(_PLAIN, plain)}
+
+    @classmethod
+    def from_file(cls, path: Path) -> SimulatedFleet:
+        """Read `{"hosts": […], "accelerator": "h100", "built": {…}}`, or a plain list of hosts."""
+        data = path.read_bytes()
+        if data.lstrip().startswith(b"["):
+            return cls(msgspec.json.decode(data, type=tuple[Host, ...]))
+        document = msgspec.json.decode(data, type=FleetFile)
+        fleet = cls(document.hosts, document.accelerator, document.built)
+        fleet.argo_cd = document.argo_cd
+        return fleet
+
+    def __iter__(self) -> Iterator[Host]:
+        return iter(self._hosts.values())
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._hosts
+
+    def host(self, name: str) -> Host:
+        """Return a host by name. Raises KeyError."""
+        return self._hosts[name]
+
+    def hardware(self, name: str) -> HardwareProfile:
+        """Return the hardware of a host. Raises KeyError for an accelerator without profile."""
+        host = self._hosts[name]
+        return self._profiles[host.variables.get("accelerator", self._accelerator) if host.gpus else ""]
+
+    def number(self, name: str) -> int:
+        """Return the host's position in the fleet, from 0; serial numbers and addresses derive from it."""
+        return self._numbers[name]
+
+    def after(self, name: str) -> Iterator[str]:
+        """Yield the other hosts' names, beginning with the next one."""
+        start, names = self._numbers[name] + 1, self._names
+        yield from (names[number % len(names)] for number in range(start, start + len(names) - 1))
+
+    def before(self, name: str) -> Iterator[str]:
+        """Yield the other hosts' names backwards, beginning with the preceding one."""
+        start, names = self._numbers[name], self._names
+        yield from (names[(start - step) % len(names)] for step in range(1, len(names)))
+
+    def pick(self, selector: str) -> tuple[str, ...]:
+        """Return the names that a fault's default node selector `GROUP:N` selects; groups are gpus, cpus, servers, agents and all.
+
+        An empty selector returns nothing: such a fault concerns the whole cluster.
+        """
+        if not selector:
+            return ()
+        group, _, count = selector.partition(":")
+        tests: dict[str, Any] = {
+            "all": lambda _: True,
+            "gpus": lambda host: host.gpus > 0,
+            "cpus": lambda host: host.gpus == 0,
+            "servers": lambda host: host.role == "server",
+            "agents": lambda host: host.role != "server",
+        }
+        names = [host.name for host in self if tests[group](host)]
+        return tuple(names[: int(count)] if count else names)

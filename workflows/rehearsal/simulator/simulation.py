@@ -1,0 +1,146 @@
+"""The simulation loop: roles react until the cluster is at rest, then virtual time moves to the next event."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from workflows.rehearsal.simulator.api_kinds import ObjectKind, Ref
+from workflows.rehearsal.simulator.kubelet_port import SimulatedPodLog
+from workflows.rehearsal.simulator.role import Changes, SimulatorRole
+from workflows.rehearsal.simulator.world import World
+
+REST_BEFORE_JUMP = 120.0
+"""Virtual seconds of rest before time may jump, so that gates get several spaced observations of a healthy cluster."""
+
+MAX_PASSES = 200
+"""Passes without rest before an error: more mean two roles that undo each other's writes."""
+
+
+class SimulatorState(Struct, frozen=True, kw_only=True):
+    """The simulator's part of a snapshot. The rest is in the API server, and pending events are derived again."""
+
+    now: float
+    seed: int
+    hosts: dict[str, dict[str, Any]]
+    faults: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    logs: dict[str, SimulatedPodLog] = {}
+
+
+class Simulator:
+    """A loop of roles over a world. It is not thread-safe: its server serialises the callers.
+
+    `may_jump` is false if real controllers play roles, because they need real time.
+    """
+
+    def __init__(self, world: World, roles: tuple[SimulatorRole, ...], *, may_jump: bool = True) -> None:
+        self.world = world
+        self.roles = roles
+        self._may_jump = may_jump
+        self._waiting: dict[str, dict[ObjectKind, set[Ref]]] = {role.name: {} for role in roles}
+        self._fresh = {role.name for role in roles}
+        self._moved = world.now
+        self.others = 0
+        """Number of syncs that found writes by other clients."""
+
+    def settle(self) -> None:
+        """Let the roles react to writes by others, run due events, and repeat until nothing changes."""
+        self.others += self.world.sync()
+        self._rest()
+
+    def advance(self, seconds: float, deadline: float | None = None) -> float:
+        """Let virtual time pass while the cluster lives through it; return the new time.
+
+        A cluster at rest without events within `seconds` cannot change by itself. Time then jumps to the next event or to
+        `deadline`, whichever is first, so that a caller who waits for something stuck needs few calls.
+        """
+        self.settle()
+        clock = self.world.clock
+        target = clock.now + max(0.0, seconds)
+        if deadline is not None and self._may_jump and clock.now - self._moved >= REST_BEFORE_JUMP:
+            target = max(target, min(deadline, clock.next_due() or deadline))
+        while self._step(target):
+            self._rest()
+        clock.jump(target)
+        return clock.now
+
+    def state(self) -> SimulatorState:
+        """Return what a snapshot must hold besides the API server's data."""
+        world = self.world
+        faults = tuple((active.fault.name, active.nodes) for active in world.faults)
+        logs = dict(world.kubelets.logs) if world.kubelets is not None else {}
+        return SimulatorState(now=world.now, seed=world.seed, hosts=world.hosts, faults=faults, logs=logs)
+
+    def restore(self, state: SimulatorState) -> None:
+        """Continue from a snapshot whose objects are already in the API server; roles derive their events again."""
+        world = self.world
+        world.seed = state.seed
+        world.hosts = {name: state.hosts.get(name, {}) for name in world.hosts}
+        if world.kubelets is not None:
+            world.kubelets.logs = dict(state.logs)
+        world.clock.restart(state.now)
+        self._moved = state.now
+        world.set_faults(state.faults)
+        world.forget()
+        self.roles = tuple(type(role)() for role in self.roles)  # their memory belongs to the replaced state
+        self._waiting = {role.name: {} for role in self.roles}
+        self._fresh = {role.name for role in self.roles}
+        self.settle()
+
+    def look_again(self) -> None:
+        """Empty the cache and have every role look at everything."""
+        self.world.forget()
+        self.world.wake()
+
+    def _step(self, until: float) -> bool:
+        ran = False
+        for action in self.world.clock.take(until):
+            action()
+            ran = True
+        self.world.flush()
+        self._moved = self.world.now if ran else self._moved
+        return ran
+
+    def _rest(self) -> None:
+        for _ in range(MAX_PASSES):
+            if not (self._react() or self._step(self.world.now)):
+                return
+            self._moved = self.world.now
+        busy = [name for name, refs in self._waiting.items() if refs]
+        raise RuntimeError(f"the simulated cluster does not come to rest: {', '.join(busy)} keep changing objects")
+
+    def _react(self) -> bool:
+        """Run one pass over all roles; return True if any role had changes."""
+        ran = False
+        for role in self.roles:
+            self._distribute()
+            refs = self._waiting[role.name]
+            everything = role.name in self._fresh
+            if not refs and not everything:
+                continue
+            self._waiting[role.name] = {}
+            self._fresh.discard(role.name)
+            role.reconcile(self.world, Changes(refs, everything))
+            self.world.flush()
+            ran = True
+        return ran
+
+    def _distribute(self) -> None:
+        if self.world.take_wake():
+            self._fresh.update(role.name for role in self.roles)
+        for kind, refs in self.world.take_dirty().items():
+            for role in self.roles:
+                if not role.kinds or kind in role.kinds:
+                    self._waiting[role.name].setdefault(kind, set()).update(refs)
+
+
+def encode_state(state: SimulatorState) -> bytes:
+    """Encode a snapshot as JSON."""
+    return msgspec.json.encode(state)
+
+
+def decode_state(data: bytes) -> SimulatorState:
+    """Decode a snapshot. Raises msgspec.ValidationError."""
+    return msgspec.json.decode(data, type=SimulatorState)

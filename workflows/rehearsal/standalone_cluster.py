@@ -1,0 +1,101 @@
+"""A simulated cluster on its own, with RKE2 up, for people and tools that want to look at one."""
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import urllib3
+
+from steps.clients.kube import kubeconfig as kubeconfigs
+from steps.contract.play import PlayHost, PlayRequest
+from workflows.plan.model import Plan
+from workflows.rehearsal.simulated_cluster import SimulatedCluster, simulated_cluster, write_fleet
+
+PLAY_SECONDS = 600.0
+"""Timeout of a play on simulated hosts. Thousands of hosts take seconds; ten minutes mean that the simulator hangs."""
+
+
+class KubeconfigExists(ValueError):
+    """The file that should hold the kubeconfig exists already and may belong to somebody."""
+
+    hint = "name a file that does not exist; it is deleted with the simulated cluster"
+
+
+class PlayRefused(RuntimeError):
+    """The simulated hosts refused a play."""
+
+
+@contextmanager
+def serving(
+    plan: Plan, kubeconfig_out: Path, *, faults: Sequence[str] = (), speed: float = 60.0, bare: bool = False
+) -> Iterator[str]:
+    """Serve a simulated cluster while the context lasts, and yield the address of its API server.
+
+    `speed` is in simulated seconds per second. The kubeconfig is deleted with the cluster. Raises KubeconfigExists.
+    """
+    if kubeconfig_out.exists():
+        raise KubeconfigExists(f"{kubeconfig_out} exists already")
+    with tempfile.TemporaryDirectory(prefix="bringup-") as folder:
+        fleet = write_fleet(Path(folder), plan)
+        options = ["--real-time", str(speed), *(part for fault in faults for part in ("--fault", fault))]
+        with simulated_cluster(Path(folder) / "cluster", fleet, options, tls=True) as cluster:
+            if not bare:
+                _bring_up(plan, cluster)
+            with _private_copy(cluster.kubeconfig, kubeconfig_out), _held_back():
+                yield _server(cluster.kubeconfig)
+
+
+_ENDING = {signal.SIGINT, signal.SIGTERM}
+
+
+def until_interrupted() -> None:
+    """Return on SIGINT or SIGTERM, including one that arrived since the cluster began to serve."""
+    signal.sigwait(_ENDING)
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """Block SIGINT and SIGTERM, so that `until_interrupted` receives them whenever they arrive."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _bring_up(plan: Plan, cluster: SimulatedCluster) -> None:
+    """Run the plan's own RKE2 plays on the simulated hosts, servers first."""
+    http = urllib3.PoolManager(1, headers={"Authorization": f"Bearer {cluster.token}"}, retries=False)
+    steps = [step.task for stage in plan.stages if stage.id == "rke2" for step in stage.steps if "playbook" in step.task.arguments]
+    for task in steps:
+        role = "server" if task.arguments["playbook"].endswith("server") else "agent"
+        hosts = tuple(
+            PlayHost(name=host.name, address=host.address, groups=(host.group, host.role))
+            for host in plan.hosts
+            if host.role == role
+        )
+        request = PlayRequest(playbook=task.arguments["playbook"], hosts=hosts, variables=task.arguments.get("variables", {}))
+        body = msgspec.json.encode(request)
+        answer = http.request("POST", f"{cluster.url}/hosts/play", body=body, timeout=PLAY_SECONDS)
+        if answer.status != 200:
+            raise PlayRefused(f"the simulated hosts refused {request.playbook}: {answer.data[:300].decode(errors='replace')}")
+
+
+@contextmanager
+def _private_copy(source: Path, target: Path) -> Iterator[None]:
+    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with source.open("rb") as data, os.fdopen(handle, "wb") as out:
+            shutil.copyfileobj(data, out)
+        yield
+    finally:
+        target.unlink(missing_ok=True)
+
+
+def _server(kubeconfig: Path) -> str:
+    return kubeconfigs.load(kubeconfig).server

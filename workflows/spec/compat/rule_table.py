@@ -1,0 +1,124 @@
+"""The table of compatibility rules: small pure functions, each registered with its id, severity and public source.
+
+Rules read a spec and the releases that the catalog plans for it. The spec may not import the catalog, so the catalog hands its
+releases down as `PlannedRelease`, which holds the few facts that rules need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from workflows.spec.cluster_spec import ClusterSpec
+from workflows.spec.errors import Issue, Severity
+from workflows.spec.products import kubernetes
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseFacts:
+    """A planned release as rules see it. `least` and `most` are Kubernetes versions (`1.34.2`, `1.35`), empty without a limit.
+
+    `strict` is False if a version above `most` is only undocumented, not known to fail.
+    """
+
+    id: str
+    version: str
+    app_version: str = ""
+    digest: str = ""
+    other_digests: tuple[str, ...] = ()
+    from_manifest: bool = False
+    least: str = ""
+    most: str = ""
+    strict: bool = True
+    provides: tuple[str, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+    objects: tuple[Mapping[str, Any], ...] = ()
+
+    def value(self, path: str) -> Any:
+        """Return the Helm value at a dotted path, or None."""
+        here: Any = self.values
+        for part in path.split("."):
+            here = here.get(part) if isinstance(here, Mapping) else None
+        return here
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """The input of every rule: a spec and its planned releases by id."""
+
+    spec: ClusterSpec
+    releases: Mapping[str, ReleaseFacts]
+
+    @property
+    def kubernetes(self) -> tuple[int, int, int]:
+        """The Kubernetes version that the spec installs."""
+        return kubernetes(self.spec.rke2.version)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFinding:
+    """A violation of a rule. `severity` is set only if it differs from the severity of the rule."""
+
+    path: str
+    problem: str
+    fix: str
+    severity: Severity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompatibilityRule:
+    """A compatibility rule, as `bringup explain ID` prints it.
+
+    `source` is the public page or upstream issue that the rule rests on. `later` names the gates that check the part which only the
+    running cluster can show.
+    """
+
+    id: str
+    severity: Severity
+    sentence: str
+    source: str
+    later: tuple[str, ...]
+    find: Callable[[Platform], Iterator[RuleFinding]]
+
+
+RULES: dict[str, CompatibilityRule] = {}
+"""All compatibility rules by id. Modules of this folder fill the table when they are imported."""
+
+Find = Callable[[Platform], Iterator[RuleFinding]]
+
+
+def rule(id: str, severity: Severity, *, source: str, later: tuple[str, ...] = ()) -> Callable[[Find], Find]:
+    """Register a function as a rule. The docstring of the function is the sentence of the rule."""
+
+    def register(find: Find) -> Find:
+        RULES[id] = CompatibilityRule(id, severity, " ".join((find.__doc__ or "").split()), source, later, find)
+        return find
+
+    return register
+
+
+def issue(violated: CompatibilityRule, finding: RuleFinding) -> Issue:
+    """Return a finding as an issue, with id, severity and source of the violated rule."""
+    severity = finding.severity or violated.severity
+    return Issue(violated.id, severity, finding.path, finding.problem, finding.fix, violated.source, violated.later)
+
+
+def outside(platform: Platform, *ids: str) -> Iterator[RuleFinding]:
+    """Yield a finding for each of these releases that does not support the Kubernetes version of the spec."""
+    running = platform.kubernetes
+    for release in (platform.releases[name] for name in ids if name in platform.releases):
+        name = f"{release.id} {release.version}"
+        if release.least and running < _version(release.least):
+            yield RuleFinding(
+                "rke2.version", f"{name} needs Kubernetes {release.least} or later", f"use RKE2 v{release.least} or later"
+            )
+        if release.most and running[:2] > _version(release.most)[:2]:
+            known = "supports" if release.strict else "is documented for"
+            severity: Severity | None = None if release.strict else "warning"
+            fix = f"use RKE2 v{release.most} or earlier"
+            yield RuleFinding("rke2.version", f"{name} {known} Kubernetes up to {release.most}", fix, severity)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))

@@ -1,0 +1,35 @@
+"""JSON Schema of the specs for editors: every key with its description, enums and patterns.
+
+The schema has no rules between sections and versions; `load` and the compatibility rules check those.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from pydantic import BaseModel
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+KINDS = {
+    "Cluster": "workflows.spec.cluster_spec.ClusterSpec",
+    "Factory": "workflows.spec.pipeline_specs.FactorySpec",
+    "Stack": "workflows.spec.pipeline_specs.StackSpec",
+    "Image": "workflows.nodeimage.image_spec.ImageSpec",
+    "ImageRecipe": "workflows.nodeimage.recipe_spec.RecipeSpec",
+}
+"""Models of the four specs and of the node-image recipe by their `kind`. Names, not imports: products import this package."""
+
+
+def model_of(kind: str) -> type[BaseModel]:
+    """Return the model of a kind of file; `kind` is one of `KINDS`."""
+    module, _, name = KINDS[kind].rpartition(".")
+    model: type[BaseModel] = getattr(importlib.import_module(module), name)
+    return model
+
+
+def json_schema(kind: str = "Cluster") -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a spec; `kind` is one of `KINDS`."""
+    schema = model_of(kind).model_json_schema(by_alias=True)
+    return {"$schema": DIALECT, "title": f"bringup/v1 {kind}", **{key: value for key, value in schema.items() if key != "title"}}

@@ -1,0 +1,76 @@
+"""When a node image is built by itself: cron lines, and the branch of a Git repository that says what is built then."""
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints, model_validator
+
+from workflows.spec import git_address
+from workflows.spec.fields import SecretKey, Section, problem
+from workflows.spec.git_address import GitRef, GitUrl
+from workflows.spec.pipeline_specs import RelativePath
+from workflows.spec.schedule import Schedule
+
+SpecPath = Annotated[RelativePath, StringConstraints(pattern=r"^[^-\x00-\x1f\x7f{}][^\x00-\x1f\x7f{}]*$")]
+"""A path that becomes an argument of a pod, so it is neither an option nor an Argo template."""
+
+
+class GitSource(Section):
+    """The Git branch whose newest commit is built, with its spec, recipe and lock.
+
+    Whoever may push to the branch decides what pods build as root. A build sees only the Secrets that the installed spec names, and
+    never skips the approval of that spec.
+    """
+
+    repository: GitUrl = Field(
+        description="Git repository, by https or SSH, without a password in it.", examples=["https://git.example.org/site.git"]
+    )
+    branch: GitRef = Field(default="main", description="Branch of which the newest commit is built.", examples=["main"])
+    path: SpecPath = Field(description="Path of this spec in the repository.", examples=["images/compute.yaml"])
+    credentials: SecretKey | None = Field(
+        default=None,
+        description="What opens the repository: USER:PASSWORD or a token for https, a private key for SSH; default: it is open.",
+    )
+    known_hosts: SecretKey | None = Field(
+        default=None, description="A known_hosts file with the keys of the repository's server; required for SSH."
+    )
+    ca: SecretKey | None = Field(
+        default=None,
+        description="CA certificates (PEM) of the repository's server, where its certificate is not signed by a public one.",
+    )
+
+    @property
+    def over_ssh(self) -> bool:
+        """True if the repository is reached by SSH."""
+        return git_address.over_ssh(self.repository)
+
+    @property
+    def secrets(self) -> dict[str, SecretKey]:
+        """The credentials of the repository by field name."""
+        found = {"credentials": self.credentials, "known_hosts": self.known_hosts, "ca": self.ca}
+        return {name: key for name, key in found.items() if key is not None}
+
+    @model_validator(mode="after")
+    def _address(self) -> "GitSource":
+        git_address.require_plain("repository", self.repository)
+        git_address.require_name("branch", self.branch, "main")
+        return self
+
+    @model_validator(mode="after")
+    def _secrets_fit(self) -> "GitSource":
+        held = {name: getattr(self, name) is not None for name in ("credentials", "ca", "known_hosts")}
+        git_address.require_fitting("repository", self.repository, **held)
+        if self.over_ssh and (self.known_hosts is None or self.credentials is None):
+            raise problem(
+                "a repository reached by SSH needs credentials and known_hosts: no pod trusts a server that it was not told of",
+                "add both, as in known_hosts: {name: git, key: known_hosts}",
+            )
+        return self
+
+
+class GitSchedule(Schedule):
+    """When a pod reads the repository and starts a build of what stands there: a CronWorkflow in the home cluster.
+
+    Without a source it would build the recipe and the lock of the day when it was installed, night after night.
+    """
+
+    source: GitSource = Field(description="What is built then: the newest commit of a branch.")

@@ -1,0 +1,145 @@
+"""The models of `factory.yaml` and `stack.yaml`, and the base that they share with `image.yaml`.
+
+Each names its target, its sources, where results go and when it runs. The content of a build is described in those sources
+(`spack.yaml`, an image recipe).
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
+
+from workflows.spec.fields import (
+    AbsolutePath,
+    Argument,
+    ChartVersion,
+    ClusterName,
+    Duration,
+    Listed,
+    Section,
+    SnakeId,
+    Text,
+    Url,
+    is_floating,
+    problem,
+)
+from workflows.spec.hosts import Hosts
+from workflows.spec.infrastructure import OsSettings, Rke2Settings, SshSettings
+from workflows.spec.loading import load_as
+from workflows.spec.schedule import Schedule
+from workflows.spec.services import Storage
+
+
+def stays_below(path: str) -> bool:
+    """Return True if a path leads to the folder of the spec or below."""
+    return not path.startswith("/") and ".." not in path.split("/")
+
+
+def _stays_below(path: str) -> str:
+    if not stays_below(path):
+        raise problem("the path leads outside the folder of the spec", "give a path below that folder, without ..")
+    return path
+
+
+RelativePath = Annotated[str, StringConstraints(min_length=1, max_length=500), AfterValidator(_stays_below)]
+"""A path below the folder of the spec."""
+
+
+class Publish(Section):
+    """Target folder of results, and how many are kept for a rollback."""
+
+    root: AbsolutePath = Field(description="Folder on shared storage that holds the results.", examples=["/srv/bringup/stacks"])
+    keep: Annotated[int, Field(ge=2, le=100)] = Field(
+        default=3, description="Results kept; at least 2, so that a rollback is possible.", examples=[3]
+    )
+
+
+class PipelineSpec(Section):
+    """Keys that all pipeline specs share."""
+
+    api_version: Literal["bringup/v1"] = Field(alias="apiVersion", description="Version of this format.", examples=["bringup/v1"])
+    name: ClusterName = Field(description="Name.", examples=["nightly"])
+    owner: Text = Field(description="Person or team that is responsible for it.", examples=["hpc-software@example.org"])
+    revision: Text = Field(description="Your revision of this file, shown in every report.", examples=["2026-11-21.1"])
+    schedule: Schedule | None = Field(default=None, description="When Argo starts runs by itself; default: never.")
+
+
+class Charts(Section):
+    """Chart versions of the services of a factory."""
+
+    argo_workflows: ChartVersion = Field(default="1.0.18", description="Version of the Argo Workflows chart.", examples=["1.0.18"])
+
+
+class FactorySpec(PipelineSpec):
+    """The content of `factory.yaml`: a disposable Kubernetes for builds, which can be rebuilt from this file at any time."""
+
+    kind: Literal["Factory"] = Field(description="What the file describes.", examples=["Factory"])
+    hosts: Hosts = Field(description="Groups of machines; three to five are enough.")
+    ssh: SshSettings = Field(default=SshSettings(), description="SSH to the machines.")
+    os: OsSettings = Field(default=OsSettings(), description="The operating system that the machines run.")
+    rke2: Rke2Settings = Field(default=Rke2Settings(), description="RKE2.")
+    storage: Storage = Field(default=Storage(), description="Storage class for build volumes.")
+    charts: Charts = Field(default=Charts(), description="Chart versions.")
+
+    @model_validator(mode="after")
+    def _servers(self) -> "FactorySpec":
+        servers = sum(len(group.names()) for group in self.hosts.values() if group.role == "server")
+        if servers not in (1, 3, 5):
+            raise problem(f"{servers} servers cannot hold an etcd majority well", "give 1, 3 or 5 hosts the role server")
+        if servers > 1 and self.rke2.registration_address is None:
+            raise problem("several servers need one address in front of them", "add rke2.registration_address")
+        if any(group.gpu for group in self.hosts.values()):
+            raise problem("a factory has no accelerators", "remove gpu: true; accelerators belong to cluster.yaml")
+        return self
+
+
+class PinnedRepository(Section):
+    """A Git repository at one commit or tag."""
+
+    url: Url = Field(description="Repository.", examples=["https://github.com/spack/spack.git"])
+    revision: Argument = Field(description="Tag or commit; branches are refused.", examples=["v1.1.0"])
+
+    @model_validator(mode="after")
+    def _fixed(self) -> "PinnedRepository":
+        if is_floating(self.revision) or self.revision.startswith("develop"):
+            raise problem(f"revision {self.revision} means different things at different times", "write a tag or a commit")
+        return self
+
+
+class StackTest(Section):
+    """A command that must succeed in the finished view."""
+
+    name: SnakeId = Field(description="Name.", examples=["mpi_hello"])
+    command: Annotated[tuple[Argument, ...], Listed, Field(min_length=1)] = Field(
+        description="Command and arguments; no shell.", examples=[["mpirun", "-n", "2", "hello"]]
+    )
+    timeout: Duration = Field(default="10m", validate_default=True, description="Longest time.", examples=["10m"])
+
+
+class StackSpec(PipelineSpec):
+    """The content of `stack.yaml`: a Spack environment that is built by hash, cached, tested and promoted atomically."""
+
+    kind: Literal["Stack"] = Field(description="What the file describes.", examples=["Stack"])
+    environment: RelativePath = Field(description="The spack.yaml.", examples=["spack.yaml"])
+    lock: RelativePath | None = Field(
+        default=None, description="The spack.lock; default: concretized in the run.", examples=["spack.lock"]
+    )
+    spack: PinnedRepository = Field(description="The Spack release that builds.")
+    target: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]{2,30}$")] = Field(
+        default="x86_64_v3", description="CPU target of all packages.", examples=["zen4"]
+    )
+    builder: Argument = Field(description="Builder image with its tag.", examples=["registry.example.org/builder:2026.11"])
+    jobs: Annotated[int, Field(ge=1, le=256)] = Field(default=8, description="Make jobs for each package.", examples=[16])
+    cache: Url | AbsolutePath = Field(description="Build cache: a folder or an OCI registry.", examples=["/srv/bringup/buildcache"])
+    tests: Annotated[tuple[StackTest, ...], Listed] = Field(default=(), description="Tests of the view before it is promoted.")
+    publish: Publish = Field(description="Target folder of the view.")
+
+
+def load_factory(source: Path | str) -> FactorySpec:
+    """Load `factory.yaml`. Raises `SpecErrors` with all its errors."""
+    return load_as(FactorySpec, source)
+
+
+def load_stack(source: Path | str) -> StackSpec:
+    """Load `stack.yaml`. Raises `SpecErrors` with all its errors."""
+    return load_as(StackSpec, source)

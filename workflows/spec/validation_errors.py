@@ -1,0 +1,282 @@
+"""Validation errors of pydantic → spec errors with path, value, problem and a fix that can be typed."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+import types
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from workflows.spec import out_of_scope, secrecy
+from workflows.spec.document import YamlDocument, join
+from workflows.spec.errors import SpecError, shown
+from workflows.spec.fields import SecretRef
+
+_GROUPS = frozenset({"mapping_type", "dict_type", "model_type", "model_attributes_type"})
+
+_LIMITS = {
+    "greater_than": "more than {gt} is expected here",
+    "greater_than_equal": "at least {ge} is expected here",
+    "less_than": "less than {lt} is expected here",
+    "less_than_equal": "at most {le} is expected here",
+    "too_short": "at least {min_length} is expected here",
+    "too_long": "at most {max_length} are expected here",
+    "string_too_short": "at least {min_length} characters are expected here",
+    "string_too_long": "at most {max_length} characters are expected here",
+}
+
+_WANTED = {
+    "string_type": "text is expected here",
+    "int_type": "a whole number is expected here",
+    "float_type": "a number is expected here",
+    "bool_type": "true or false is expected here",
+    "tuple_type": "a list is expected here",
+}
+
+
+def translate(model: type[BaseModel], details: list[ErrorDetails], document: YamlDocument, base: str = "") -> list[SpecError]:
+    """Return one spec error for each validation error, in the same order, with the line of its key."""
+    unknown = [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"]
+    misspelt = {(*place[:-1], meant(model, place)) for place in unknown}
+    kept = [detail for detail in details if not _follows(detail, details, misspelt)]
+    return [_one(model, detail, document, base) for detail in kept]
+
+
+def _follows(detail: ErrorDetails, details: list[ErrorDetails], misspelt: Collection[tuple[int | str, ...]]) -> bool:
+    """Return True if an error only follows from another one.
+
+    A list is "too short" if its items were refused; a key is missing if it was misspelt.
+    """
+    place = detail["loc"]
+    if detail["type"] == "missing":
+        return place in misspelt
+    return detail["type"] == "too_short" and any(
+        other["loc"][: len(place)] == place and len(other["loc"]) > len(place) for other in details
+    )
+
+
+def meant(model: type[BaseModel], location: Sequence[int | str]) -> str:
+    """Return the key that a misspelt key resembles; empty if none is similar."""
+    owner = _model_at(model, location[:-1])
+    return _nearest(owner, str(location[-1])) if owner is not None else ""
+
+
+@functools.lru_cache(1 << 14)
+def _nearest(owner: type[BaseModel], key: str) -> str:
+    near = difflib.get_close_matches(key, _keys(owner), n=1, cutoff=0.6)
+    return near[0] if near else ""
+
+
+def _one(model: type[BaseModel], detail: ErrorDetails, document: YamlDocument, base: str) -> SpecError:
+    location = tuple(part for part in detail["loc"] if part != "[key]")
+    path = base
+    for part in location:
+        path = join(path, part)
+    if detail["type"] == "extra_forbidden":
+        return _unknown_key(model, location, path, document)
+    field = _field(model, location)
+    problem, fix = _sentences(model, detail, field, location, document.written.get(path))
+    value = "" if detail["type"] == "missing" else _safe(model, detail.get("input"), location, document.written.get(path))
+    return SpecError(path, problem, fix, value=value, line=line_of(path, document))
+
+
+def line_of(path: str, document: YamlDocument) -> int:
+    """Return the line of a key, or of its nearest parent that the file has; 0 if there is none."""
+    while path:
+        if path in document.lines:
+            return document.lines[path]
+        cut = max(path.rfind("."), path.rfind("["))
+        path = path[:cut] if cut > 0 else ""
+    return 0
+
+
+def _safe(model: type[BaseModel], value: object, location: Sequence[int | str], written: str | None) -> str:
+    """Return the offending value for a message, redacted if it may be a secret."""
+    key = str(location[-1]) if location else ""
+    secret_here = _model_at(model, location) is SecretRef
+    if isinstance(value, str) and (secret_here or secrecy.names_secret(key) or secrecy.form_of(value)):
+        return secrecy.REDACTED
+    return written or shown(value)
+
+
+def _unknown_key(model: type[BaseModel], location: Sequence[int | str], path: str, document: YamlDocument) -> SpecError:
+    key = str(location[-1])
+    line = line_of(path, document)
+    refused = out_of_scope.find(key)
+    if refused is not None:
+        return SpecError(path, refused.sentence, f"remove {key}", line=line)
+    owner = _model_at(model, location[:-1])
+    known = _keys(owner) if owner else []
+    near, place = meant(model, location), _place_below(owner, key) if owner else ""
+    fix = f"put it below {place}, as in {place}: {{{key}: …}}" if place else f"known keys here: {', '.join(known)}"
+    fix = f"did you mean {near}?" if near else fix
+    return SpecError(path, f"{key} is not a key of this section", fix, line=line)
+
+
+def _place_below(owner: type[BaseModel], key: str) -> str:
+    """Return the only key of a section below which `key` would be valid; empty if there is none or more than one."""
+    fits = [name for name, below in _sections(owner).items() if key in below]
+    return fits[0] if len(fits) == 1 else ""
+
+
+@functools.cache
+def _sections(owner: type[BaseModel]) -> Mapping[str, Sequence[str]]:
+    return {field.alias or name: _keys_below(field.annotation) for name, field in owner.model_fields.items()}
+
+
+def _keys_below(annotation: Any) -> Sequence[str]:
+    section = as_model(annotation)
+    if section is not None:
+        return _keys(section)
+    maps = [part for part in _parts(annotation) if isinstance(get_origin(part), type) and issubclass(get_origin(part), Mapping)]
+    return [key for part in maps if get_origin(get_args(part)[0]) is Literal for key in get_args(get_args(part)[0])]
+
+
+def _sentences(
+    model: type[BaseModel], detail: ErrorDetails, field: FieldInfo | None, location: Sequence[int | str], written: str | None
+) -> tuple[str, str]:
+    """Return problem and fix of a validation error."""
+    kind, context = detail["type"], detail.get("ctx", {})
+    sample = _sample(field, location)
+    write = f"write {sample}" if sample else "put `- ` before each entry" if kind == "tuple_type" else "see the schema"
+    if kind == "spec":
+        return str(context["sentence"]), str(context["fix"])
+    if kind == "missing":
+        return "this key is required", f"add {location[-1]}: {sample}" if sample else f"add {location[-1]}, a group of keys"
+    if kind == "literal_error":
+        return _literal(detail, str(context.get("expected", "")))
+    if kind in _GROUPS:
+        owner = _model_at(model, location)
+        return "a group of keys is expected here", f"write its keys below it: {', '.join(_keys(owner))}" if owner else write
+    if kind in ("string_type", "string_pattern_mismatch") and written is not None:
+        return "text is expected here", f'put it in quotes: "{written}"' if _accepts(model, location, written) else write
+    if kind == "string_pattern_mismatch":
+        about, near = field.description if field else None, _as_name(detail.get("input"), str(context.get("pattern", "")))
+        fix = f"write {near}" if near else write
+        if location and isinstance(location[-1], int) and sample:
+            fix = _as_entries(detail.get("input"), sample) or (fix if near else f"write it in the form of {sample}")
+        return "the text does not have the expected form" + (f": {about}" if about else ""), fix
+    if kind in _LIMITS:
+        return _LIMITS[kind].format(**context), write
+    return _WANTED.get(kind, detail["msg"]), write
+
+
+def _accepts(model: type[BaseModel], location: Sequence[int | str], text: str) -> bool:
+    """Return True if a field accepts a text. Items of lists and values of maps are not checked, and count as accepted."""
+    owner = _model_at(model, location[:-1])
+    field = named(owner, location[-1]) if owner is not None else None
+    if field is None:
+        return True
+    try:
+        TypeAdapter(field.rebuild_annotation()).validate_python(text)
+    except ValidationError:
+        return False
+    return True
+
+
+def _as_entries(value: object, sample: str) -> str:
+    """Return a fix for one list entry that holds several words; empty for a single word, or where entries may have several."""
+    words = value.split() if isinstance(value, str) and not secrecy.form_of(value) and " " not in sample else []
+    several = f"{', '.join(words[:3])}{', …' if len(words) > 3 else ''}"
+    return f"make each word an entry of its own: {several}" if len(words) > 1 else ""
+
+
+def _as_name(value: object, pattern: str) -> str:
+    """Return a text in the form of a name (lower case, dashes or underscores).
+
+    Empty if the pattern is not that of a name, if the text cannot be turned into one, or if it may be a secret.
+    """
+    if not isinstance(value, str) or not pattern.startswith("^[a-z") or secrecy.form_of(value) or re.search(r"^-|=", value):
+        return ""
+    made = (re.sub(r"[^a-z0-9]+", joint, value.lower()).strip("-_")[:40].strip("-_") for joint in "-_")
+    return next((name for name in made if re.search(pattern, name)), "")
+
+
+def _keys(model: type[BaseModel]) -> list[str]:
+    return sorted(field.alias or name for name, field in model.model_fields.items())
+
+
+def _literal(detail: ErrorDetails, expected: str) -> tuple[str, str]:
+    words = [word.strip("' ") for word in expected.replace(" or ", ",").split(",")]
+    near = difflib.get_close_matches(str(detail.get("input")), words, n=1, cutoff=0.6)
+    fix = f"write {near[0]}" if near and len(words) > 1 else f"write {words[0]}" if len(words) == 1 else "choose one of them"
+    return f"not one of: {', '.join(words)}", fix
+
+
+def _sample(field: FieldInfo | None, location: Sequence[int | str]) -> str:
+    """Return the first example of a field, or one item of it if the location is an item."""
+    if field is None or not field.examples:
+        return ""
+    sample = field.examples[0]
+    if location and isinstance(location[-1], int) and isinstance(sample, list):
+        sample = sample[0]
+    if isinstance(sample, dict):
+        return "{" + ", ".join(f"{key}: {_scalar(value)}" for key, value in sample.items()) + "}"
+    if isinstance(sample, list):
+        return "[" + ", ".join(_scalar(value) for value in sample) + "]"
+    return _scalar(sample)
+
+
+def _scalar(value: object) -> str:
+    return "{…}" if isinstance(value, dict) else shown(value).strip('"')
+
+
+def _field(model: type[BaseModel], location: Sequence[int | str]) -> FieldInfo | None:
+    """Return the field that a location ends in or lies below."""
+    for end in range(len(location), 0, -1):
+        owner = _model_at(model, location[: end - 1])
+        if owner is not None:
+            return named(owner, location[end - 1])
+    return None
+
+
+def named(owner: type[BaseModel], key: object) -> FieldInfo | None:
+    """Return the field of a key, by its name or its alias."""
+    return next((field for name, field in owner.model_fields.items() if key in (name, field.alias)), None)
+
+
+def _model_at(model: type[BaseModel], location: Sequence[int | str]) -> type[BaseModel] | None:
+    """Return the model whose keys are at a location. Field names step into a model; indices and map keys step over."""
+    here: Any = model
+    for key in location:
+        owner = as_model(here)
+        if owner is not None:
+            field = named(owner, key)
+            here = field.annotation if field is not None else None
+        else:
+            here = item(here)
+    return as_model(here)
+
+
+def as_model(annotation: Any) -> type[BaseModel] | None:
+    """Return the section that a field holds, None for other types."""
+    return next((part for part in _parts(annotation) if isinstance(part, type) and issubclass(part, BaseModel)), None)
+
+
+def item(annotation: Any) -> Any:
+    """Return the type of the items of a list or of the values of a map; None for other types."""
+    for part in _parts(annotation):
+        origin = get_origin(part)
+        if isinstance(origin, type) and issubclass(origin, Mapping):
+            return get_args(part)[1]
+        if origin is tuple:
+            return get_args(part)[0]
+    return None
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    """Yield the types inside Annotated and unions."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        yield from _parts(get_args(annotation)[0])
+    elif origin in (Union, types.UnionType):
+        for part in get_args(annotation):
+            yield from _parts(part)
+    else:
+        yield annotation
