@@ -12,8 +12,36 @@ import sys
 from pathlib import Path
 
 import ansible.module_utils
+import pytest
 
 ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "playbooks" / "module_utils"))
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+LONGEST = (
+    "unit/rehearsal/faults/test_first_stages.py",
+    "unit/rehearsal/faults/test_last_stages.py",
+    "unit/architecture/test_linters.py",
+    "unit/cli/test_image_builds.py",
+    "unit/rehearsal/faults/test_healthy_seeds.py",
+    "unit/cli/test_operations.py",
+    "unit/rehearsal/faults/test_quick.py",
+    "unit/rehearsal/faults/test_whole_rehearsals.py",
+    "conformance/test_corpus.py",
+    "boot/pipeline/test_life.py",
+    "hosts/test_operations.py",
+    "hosts/test_rke2_play.py",
+    "hosts/test_kills.py",
+    "hosts/test_kills_rke2.py",
+    "hosts/test_firewall.py",
+    "hosts/test_access.py",
+    "hosts/test_os_prep_play.py",
+    "hosts/test_run_three_hosts.py",
+)
+"""Files that begin before all others, so that no test process is left with one of them at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {str(Path(__file__).parent / name): place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(str(item.path), len(LONGEST)))

@@ -1,48 +1,25 @@
-"""Runs the test tiers and prints how many tests ran in each; a tier that cannot run is named with its reason.
+"""Runs the test tiers and prints how many tests ran in each, how long that took, and which files took longest.
 
-Hosts wait for each other half of the time: the fast tier runs beside them, and gives way. Under CI=true a skipped tier, or a
-skipped test, is a failure.
+Tiers wait for much of their time, so some run side by side. Under CI=true a tier or a test that is skipped is a failure, and so is
+a tier that takes half more than its budget.
 """
 
 import argparse
 import contextlib
+import functools
 import os
 import subprocess
 import sys
-import tempfile
+import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
-from xml.etree import ElementTree
+from concurrent.futures import Future, ThreadPoolExecutor
 
-ROOT = Path(__file__).parents[1]
+from tests.tier_runs import ROOT, Outcome, Tier, run_tracks
 
-
-@dataclass(frozen=True)
-class Tier:
-    """One tier: its folders, its budget in seconds on two cores, what keeps it from running here (empty: nothing), and whether it
-    gives way to the one beside it."""
-
-    name: str
-    folders: tuple[str, ...]
-    budget: int
-    prepare: Callable[[], str]
-    arguments: tuple[str, ...] = ()
-    yields: bool = False
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a tier ended."""
-
-    name: str
-    passed: int = 0
-    failed: int = 0
-    skipped: int = 0
-    seconds: float = 0.0
-    reason: str = ""
+SLOWEST = 10
+"""Files that the summary names."""
+PATIENCE = 1.5
+"""Budgets that a tier may take under CI before it fails."""
 
 
 def _nothing() -> str:
@@ -50,14 +27,21 @@ def _nothing() -> str:
 
 
 def _hosts() -> str:
-    """Install what real SSH hosts need; why the tier cannot run here, if it cannot. A test whose servers run a real Kubernetes says
-    itself that its parts could not be built."""
+    """Install what real SSH hosts need, and build their roots: a host has no way to a mirror.
+
+    A test whose servers run a real Kubernetes says itself that its parts could not be built.
+    """
     return _prepared("tests/hosts/hosts.py", "install") or (_cluster() and "")
 
 
+@functools.cache
+def _parts() -> Future[str]:
+    """The building of what a real Kubernetes needs: half an hour with cold caches, in which tiers that do without it run."""
+    return ThreadPoolExecutor(1).submit(lambda: _prepared("tests/cluster/cluster.py", "install", "build"))
+
+
 def _cluster() -> str:
-    """Install and build what a real Kubernetes needs: a cold build takes a quarter of an hour."""
-    return _prepared("tests/cluster/cluster.py", "install") or _prepared("tests/cluster/cluster.py", "build")
+    return _parts().result()
 
 
 def _boot() -> str:
@@ -65,107 +49,100 @@ def _boot() -> str:
     return _prepared("tests/boot/boot.py", "install")
 
 
-def _prepared(script: str, command: str) -> str:
-    """Run one command of a tier's own script; the last line that it said where it fails."""
-    done = subprocess.run([sys.executable, str(ROOT / script), command], cwd=ROOT, capture_output=True, text=True, check=False)
-    return "" if done.returncode == 0 else (done.stderr or done.stdout or f"{script} {command} failed").strip().splitlines()[-1]
+_INSTALLING = threading.Lock()
+"""Debian's package manager serves one at a time."""
 
 
-CLUSTER = Tier("cluster", ("tests/cluster",), 720, _cluster, ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"))
+def _prepared(script: str, *commands: str) -> str:
+    """Run commands of a tier's own script; the last line of its error output if one fails."""
+    for command in commands:
+        with _INSTALLING if command == "install" else contextlib.nullcontext():
+            words = ["nice", sys.executable, str(ROOT / script), command]
+            done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            return (done.stderr or done.stdout or f"{script} {command} failed").strip().splitlines()[-1]
+    return ""
+
+
+TWO = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+"""Two processes, each with whole files, in the order in which the files are collected: the longest first."""
+MACHINES = ("--tx", f"2*popen//python={ROOT}/tests/hosts/machine.sh {sys.executable}", *TWO[2:])
+"""Two processes on machines of their own: both have hosts of the same names and addresses."""
+QUICK = Tier(
+    "quick",
+    (
+        "tests/unit/architecture",
+        "tests/unit/rehearsal/faults/test_quick.py",
+        "tests/conformance",
+        "tests/gates",
+        "tests/golden",
+    ),
+    300,
+    _nothing,
+    TWO,
+)
 FAST = Tier(
     "fast",
     ("tests/unit", "tests/contract", "tests/golden", "tests/gates", "tests/conformance"),
     1080,
     _nothing,
-    ("-n", "2", "--dist", "loadfile"),
+    TWO,
     yields=True,
 )
-HOSTS = Tier("hosts", ("tests/hosts",), 1020, _hosts)
-BOOT = Tier("boot", ("tests/boot",), 900, _boot, ("-n", "2", "--dist", "loadfile"))
-ROUNDS = ((FAST, HOSTS), (CLUSTER,), (BOOT,))
-"""One after another, each with its tiers side by side."""
+HOSTS = Tier("hosts", ("tests/hosts",), 720, _hosts, MACHINES, long_arguments=())
+CLUSTER = Tier("cluster", ("tests/cluster",), 420, _cluster, TWO)
+BOOT = Tier("boot", ("tests/boot",), 660, _boot, TWO)
+TRACKS = ((BOOT, HOSTS, CLUSTER), (FAST,))
+"""Side by side, each with its tiers one after another: the fast tier fills the time in which the others wait.
 
-TEST_SECONDS, LONG_TEST_SECONDS = 1200, 3600
-"""A test that takes longer hangs: its stack is printed and the tier's process ends, before CI ends everything without a word."""
+Budgets are seconds on two cores with warm caches, in such company.
+"""
 
 
 def main() -> int:
-    """Run the tiers; 0 when everything that ran passed (under CI: and nothing was left out)."""
-    tiers = {tier.name: tier for tiers in ROUNDS for tier in tiers}
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Run the tiers; 0 when everything that ran passed (under CI: in time, and with nothing left out)."""
+    tiers = {tier.name: tier for track in TRACKS for tier in track}
+    parser = argparse.ArgumentParser(prog="tests/run", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="what to run after each change: a sample that takes five minutes")
     parser.add_argument("--long", action="store_true", help="also the sweeps that do not fit the tiers' budgets")
     parser.add_argument("--tier", action="append", choices=list(tiers), help="only this tier")
     options = parser.parse_args()
+    if options.quick and (options.long or options.tier):
+        parser.error("--quick is a sample of its own: it goes with neither --long nor --tier")
+    tracks = [[tier for tier in track if not options.tier or tier.name in options.tier] for track in TRACKS]
     began = time.monotonic()
-    outcomes: list[Outcome] = []
-    for beside in ROUNDS:
-        chosen = [tier for tier in beside if not options.tier or tier.name in options.tier]
-        outcomes += _side_by_side(chosen, long=options.long)
-    for one in outcomes:
-        text = f"not run: {one.reason}" if one.reason else f"{one.passed} passed, {one.failed} failed, {one.skipped} skipped"
-        print(f"{one.name:<8} {text} ({one.seconds:.0f} s)")
-    passed, failed = sum(one.passed for one in outcomes), sum(one.failed for one in outcomes)
-    left_out = [one.name for one in outcomes if one.reason or one.skipped]
-    if left_out and os.environ.get("CI") == "true":
-        print(f"left out under CI: {', '.join(left_out)}")
-        failed += len(left_out)
+    if {HOSTS, CLUSTER} & {tier for track in tracks for tier in track} and not options.quick:
+        _parts()
+    outcomes = run_tracks([[QUICK]] if options.quick else [track for track in tracks if track], long=options.long)
+    ci = os.environ.get("CI") == "true"
+    failed = summary(outcomes, ci=ci, long=options.long)
+    passed = sum(outcome.passed for outcome in outcomes)
     print(f"{passed} passed, {failed} failed ({time.monotonic() - began:.0f} s)")
     return 1 if failed or not passed else 0
 
 
-def _side_by_side(tiers: list[Tier], *, long: bool) -> list[Outcome]:
-    """Run tiers at the same time; the first one's output is seen as it comes, that of the others when all have ended."""
-    if not tiers:
-        return []
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(tiers)) as pool:
-        outputs = [None, *(Path(folder) / tier.name for tier in tiers[1:])]
-        running = [pool.submit(_run, tier, long=long, output=output) for tier, output in zip(tiers, outputs, strict=True)]
-        try:
-            return [one.result() for one in running]
-        finally:
-            for output in outputs:
-                if output is not None and output.exists():
-                    print(output.read_text(), end="", flush=True)
-
-
-def _run(tier: Tier, *, long: bool, output: Path | None) -> Outcome:
-    began = time.monotonic()
-    reason = tier.prepare()
-    if reason:
-        return Outcome(tier.name, reason=reason, seconds=time.monotonic() - began)
-    with tempfile.TemporaryDirectory() as folder:
-        report, temporary = Path(folder) / "junit.xml", Path(folder) / "tmp"
-        temporary.mkdir()
-        marks = [] if long else ["-m", "not long"]
-        ends = [
-            "-o",
-            f"faulthandler_timeout={LONG_TEST_SECONDS if long else TEST_SECONDS}",
-            "-o",
-            "faulthandler_exit_on_timeout=true",
-        ]
-        words = ["-m", "pytest", *tier.folders, *tier.arguments, *marks, *ends, f"--junitxml={report}", "-rs", "--durations=8"]
-        print(f"== {tier.name}: {' '.join(words[1:])}", flush=True)
-        # its own place for temporary files: the tier beside it counts what it leaves in the common one
-        settings = {**os.environ, "TMPDIR": str(temporary)} if tier.yields else None
-        command = [*(["nice", "-n", "5"] if tier.yields else []), sys.executable, *words]
-        with output.open("w") if output else contextlib.nullcontext() as stream:
-            code = subprocess.run(command, cwd=ROOT, check=False, env=settings, stdout=stream, stderr=stream).returncode
-        counted = _count(report)
-    seconds = time.monotonic() - began
-    broken = counted[1] or (1 if code else 0)
-    if seconds > tier.budget:
-        print(f"note: tier {tier.name} took {seconds:.0f} s, its budget is {tier.budget} s")
-    return Outcome(tier.name, counted[0], broken, counted[2], seconds)
-
-
-def _count(report: Path) -> tuple[int, int, int]:
-    """Passed, failed and skipped tests of a JUnit file."""
-    if not report.exists():
-        return 0, 1, 0
-    suites = list(ElementTree.parse(report).getroot().iter("testsuite"))
-    numbers = {name: sum(int(suite.get(name, 0)) for suite in suites) for name in ("tests", "failures", "errors", "skipped")}
-    failed = numbers["failures"] + numbers["errors"]
-    return numbers["tests"] - failed - numbers["skipped"], failed, numbers["skipped"]
+def summary(outcomes: list[Outcome], *, ci: bool, long: bool) -> int:
+    """Print what became of each tier, and the slowest files; returns how much failed."""
+    slowest = sorted((row for outcome in outcomes for row in outcome.files.items()), key=lambda row: -row[1])[:SLOWEST]
+    print("slowest files:")
+    for file, seconds in slowest:
+        print(f"{seconds:6.0f} s  {file}")
+    failed = 0
+    for outcome in outcomes:
+        tier = outcome.tier
+        counts = f"{outcome.passed} passed, {outcome.failed} failed, {outcome.skipped} skipped"
+        times = (
+            f"{outcome.seconds:.0f} s of {tier.budget} s, {outcome.processor:.0f} s of CPU, prepared in {outcome.prepared:.0f} s"
+        )
+        print(f"{tier.name:<8} {f'not run: {outcome.reason}' if outcome.reason else f'{counts} ({times})'}")
+        failed += outcome.failed
+        if ci and (outcome.reason or outcome.skipped):
+            print(f"{tier.name:<8} FAILED: under CI nothing may be left out")
+            failed += 1
+        if ci and not long and outcome.seconds > PATIENCE * tier.budget:
+            print(f"{tier.name:<8} FAILED: it took more than {PATIENCE:g} times its budget: make its slowest files quicker")
+            failed += 1
+    return failed
 
 
 if __name__ == "__main__":

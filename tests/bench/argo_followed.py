@@ -17,8 +17,8 @@ from argo_played import Played, waits
 from steps.contract import evidence
 from steps.contract.canonical import canonical
 from steps.contract.verdict import NodeVerdict, Status, passed
-from workflows.engines.argo.objects import stamp
-from workflows.engines.local.state import State
+from workflows.engines.argo.workflow_objects import stamp
+from workflows.engines.local.run_state import RunState
 from workflows.plan import fleet
 from workflows.plan.model import Plan
 from workflows.render.bundle import Bundle
@@ -126,7 +126,7 @@ class Run:
 
     # --- the steps' part ----------------------------------------------------------------------------------------------
 
-    def _keep_evidence(self, run: str, state: State, kept: set[str]) -> None:
+    def _keep_evidence(self, run: str, state: RunState, kept: set[str]) -> None:
         """Records like those of a rehearsal, for what has ended."""
         steps = {f"{stage.id}-{step.name}".replace("_", "-"): step for stage in self.plan.stages for step in stage.steps}
         for node in state.nodes.values():

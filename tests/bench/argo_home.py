@@ -17,10 +17,10 @@ from kubelab.control_plane import ControlPlane
 from real_server import serving
 
 from steps.clients.kube.api import Http
-from workflows.engines.argo.home import Home, Where
-from workflows.rehearsal.argo_stand_in.errands import Errands
-from workflows.rehearsal.argo_stand_in.kubelet import Place
-from workflows.rehearsal.argo_stand_in.play import Ways
+from tests.argo_stand_in.errands import Errands
+from tests.argo_stand_in.pod_host import PodHost
+from tests.argo_stand_in.workflow_run import Behaviour
+from workflows.engines.argo.home import Home, HomeAddress
 
 PERSON = "person"
 
@@ -30,7 +30,7 @@ class Measured:
 
     def __init__(self, plane: ControlPlane, folder: Path) -> None:
         self.plane = plane
-        self.admin = Home(Where(kubeconfig=str(plane.kubeconfig), namespace=SPACE))
+        self.admin = Home(HomeAddress(kubeconfig=str(plane.kubeconfig), namespace=SPACE))
         self.kubeconfig = folder / "person"
         self.store = folder / "store"
         self._seen = 0
@@ -81,8 +81,8 @@ def _prepare(made: Measured) -> None:
 @contextmanager
 def _errands(made: Measured, folder: Path, logs: Path) -> Iterator[None]:
     """Short pods that read the store run as processes, and go away when they are deleted."""
-    place, over = Place(node=NODE, logs=logs), threading.Event()
-    runner = Errands(made.admin.where, folder / "errands", made.store, Ways(place=place))
+    place, over = PodHost(node=NODE, logs=logs), threading.Event()
+    runner = Errands(made.admin.where, folder / "errands", made.store, Behaviour(place=place))
 
     def serve() -> None:
         home = Home(made.admin.where)

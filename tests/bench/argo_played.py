@@ -10,13 +10,13 @@ from typing import Any
 
 from steps.contract import approval
 from steps.contract.exit import ExitCode
+from tests.argo_stand_in.workflow_status import workflow_status
 from workflows.engines.argo.size import shard_counts
-from workflows.engines.local import machine
-from workflows.engines.local.model import Plan as EnginePlan
-from workflows.engines.local.parse import plan as parse
-from workflows.engines.local.state import AnyEvent, Operator, PodEnded, PodStarted, RunBegan, StartPod, State, TimeCame
+from workflows.engines.local import state_machine
+from workflows.engines.local.manifest_parser import parse_plan as parse
+from workflows.engines.local.model import WorkflowPlan as EnginePlan
+from workflows.engines.local.run_state import AnyEvent, Operator, PodEnded, PodStarted, RunBegan, RunState, StartPod, TimeCame
 from workflows.plan.model import Plan
-from workflows.rehearsal.argo_stand_in.status import status
 from workflows.render.bundle import Bundle
 
 SLOTS = 100_000
@@ -26,7 +26,7 @@ REQUEUE = 10.0
 """DEFAULT_REQUEUE_TIME: how often a controller looks at a Workflow whose pods change, in seconds."""
 
 START = 0.05
-"""Between two pod starts of one fan-out: 20 API calls a second (hera_argo §2.2)."""
+"""Between two pod starts of one fan-out: 20 API calls a second."""
 
 
 class Played:
@@ -43,11 +43,11 @@ class Played:
         self._seed = seed
         self._tries: Counter[str] = Counter()
 
-    def states(self) -> Iterator[State]:
+    def states(self) -> Iterator[RunState]:
         """The state after each REQUEUE seconds in which something changed, when it waits for a person, and at its end."""
         chance, order = random.Random(self._seed), itertools.count()
         due: list[tuple[float, int, AnyEvent]] = [(0.0, next(order), RunBegan(at=0.0))]
-        state, shown = machine.initial(), 0.0
+        state, shown = state_machine.initial(), 0.0
         while not state.finished:
             if not due:
                 yield state
@@ -56,7 +56,7 @@ class Played:
             if at > shown + REQUEUE:
                 yield state
                 shown = at
-            state, actions = machine.step(self.plan, state, event)
+            state, actions = state_machine.step(self.plan, state, event)
             for number, start in enumerate(action for action in actions if isinstance(action, StartPod)):
                 began = state.at + number * START
                 ended = began + chance.uniform(30, 600)
@@ -72,7 +72,7 @@ class Played:
         given = {one.name: self._lists.get(one.name, "pass") for one in start.template.outputs}
         return PodEnded(at=at, node=start.node, exit_code=0, parameters=given)
 
-    def _by_itself(self, state: State) -> AnyEvent:
+    def _by_itself(self, state: RunState) -> AnyEvent:
         """What happens when no pod runs: a person answers, or a wait between two attempts is over."""
         gate = next((node for node in state.nodes.values() if node.type == "Suspend" and node.phase == "Running"), None)
         if gate is not None:
@@ -80,9 +80,9 @@ class Played:
         assert state.wake is not None, "nothing will happen any more"
         return TimeCame(at=state.wake)
 
-    def status(self, state: State, began: float) -> dict[str, Any]:
+    def status(self, state: RunState, began: float) -> dict[str, Any]:
         """`status` as a 4.1.2 controller writes it (fields of its CRD), its own copy of the template included."""
-        shown = status(self.plan, state, began)
+        shown = workflow_status(self.plan, state, began)
         shown["nodes"] = {key: self._as_written(node) for key, node in shown["nodes"].items()}
         done = sum(node["phase"] == "Succeeded" for node in shown["nodes"].values())
         more = {"progress": f"{done}/{len(shown['nodes'])}", "storedWorkflowTemplateSpec": self.bundle.template["spec"]}
@@ -97,12 +97,12 @@ class Played:
         return {**node, "progress": "1/1" if node["finishedAt"] else "0/1", **pod, **over}
 
 
-def waits(state: State) -> str:
+def waits(state: RunState) -> str:
     """The open approval; empty when nobody is waited for."""
     return next((node.name for node in state.nodes.values() if node.type == "Suspend" and node.phase == "Running"), "")
 
 
-def last(states: Iterator[State]) -> State:
+def last(states: Iterator[RunState]) -> RunState:
     """The last of them."""
     *_, state = states
     return state

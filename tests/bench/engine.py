@@ -1,7 +1,7 @@
 """What the embedded engine adds to a step, beside the child's own time: `python tests/bench/engine.py`.
 
 A chain of do-nothing steps (`true`), so nothing overlaps; a step costs the time from the end of the one before to its own end.
-The child's own time is that of the same command started and awaited by itself.  Limit (design §5): p95 of 30 ms.
+The child's own time is that of the same command started and awaited by itself.  Limit: p95 of 30 ms.
 Also the machine alone: an event of a run with a fan-out over 313 shards (10,000 nodes in shards of 32).
 """
 
@@ -19,11 +19,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from workflows.engines.local.engine import LocalEngine
-from workflows.engines.local.machine import initial, step
-from workflows.engines.local.parse import plan
+from workflows.engines.local.local_engine import LocalEngine
+from workflows.engines.local.manifest_parser import parse_plan
 from workflows.engines.local.result import News, NodeNews
-from workflows.engines.local.state import PodEnded, PodStarted, RunBegan, StartPod
+from workflows.engines.local.run_state import PodEnded, PodStarted, RunBegan, StartPod
+from workflows.engines.local.state_machine import initial, step
 
 STEPS = 200
 LIMIT_MS = 30.0
@@ -87,7 +87,7 @@ def machine_events() -> list[float]:
             "container": {"command": ["true", "{{inputs.parameters.shard}}"]},
         },
     ]
-    run = plan(workflow(tasks, templates), {}, 16)
+    run = parse_plan(workflow(tasks, templates), {}, 16)
     spent: list[float] = []
     state, events = initial(), [RunBegan(at=0.0)]
     while events:

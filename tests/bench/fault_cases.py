@@ -16,11 +16,11 @@ from figures import Figures
 from real_server import ControlPlane, able, serving
 
 from tests.unit.rehearsal.faults.specs import needed, spec_for
-from workflows.rehearsal.faults import registry
-from workflows.rehearsal.faults.registry import Fault
-from workflows.rehearsal.processes import Existing
-from workflows.rehearsal.rehearse import Options
-from workflows.rehearsal.stand import Stand, stand
+from workflows.rehearsal.faults import fault_registry
+from workflows.rehearsal.faults.fault_registry import Fault
+from workflows.rehearsal.rehearsal_run import RehearsalOptions
+from workflows.rehearsal.simulated_cluster import ExistingServer
+from workflows.rehearsal.stage_bench import StageBench, stage_bench
 from workflows.stages import ORDER
 
 LIMIT = 10.0
@@ -29,16 +29,16 @@ LIMIT = 10.0
 def chosen(names: Iterable[str], every: bool) -> list[Fault]:
     """The faults of these names, or all; else the first of each stage that the default example can have."""
     if every or names:
-        return [fault for fault in registry.faults() if every or fault.name in names]
-    fitting = [fault for fault in registry.faults() if not needed(fault)]
+        return [fault for fault in fault_registry.faults() if every or fault.name in names]
+    fitting = [fault for fault in fault_registry.faults() if not needed(fault)]
     return [next(fault for fault in fitting if fault.stage == stage) for stage in ORDER if any(f.stage == stage for f in fitting)]
 
 
 def walk(plane: ControlPlane, needs: str, faults: list[Fault], folder: Path) -> Iterator[tuple[Fault, float, bool]]:
     """Each fault with its seconds, and whether its gate caught it; healthy from stage to stage."""
-    existing = Options(existing=Existing(kubeconfig=plane.kubeconfig), jitter=0.0)
+    existing = RehearsalOptions(existing=ExistingServer(kubeconfig=plane.kubeconfig), jitter=0.0)
     last = max(ORDER.index(fault.stage) for fault in faults)
-    with stand(spec_for(needs), folder, existing, plane) as place:
+    with stage_bench(spec_for(needs), folder, existing, plane) as place:
         for stage in ORDER[: last + 1]:
             mine, before = [fault for fault in faults if fault.stage == stage], place.snapshot()
             for fault in mine:
@@ -53,7 +53,7 @@ def walk(plane: ControlPlane, needs: str, faults: list[Fault], folder: Path) -> 
                 _healthy(place, stage)
 
 
-def _healthy(place: Stand, stage: str) -> None:
+def _healthy(place: StageBench, stage: str) -> None:
     outcome = place.run(stage)
     if outcome.exit_code:
         raise RuntimeError(f"stage {stage} does not pass without a fault: {outcome.verdict}")
@@ -83,7 +83,9 @@ def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--all", action="store_true", help="every fault, in place of one of each stage")
-    parser.add_argument("--fault", action="append", default=[], choices=[fault.name for fault in registry.faults()], metavar="NAME")
+    parser.add_argument(
+        "--fault", action="append", default=[], choices=[fault.name for fault in fault_registry.faults()], metavar="NAME"
+    )
     given = parser.parse_args()
     figures = Figures("fault cases on a real API server, 16 nodes")
     if able(figures, "a case from its snapshot"):

@@ -10,8 +10,8 @@ from pathlib import Path
 from figures import Figures
 
 from workflows import examples
-from workflows.rehearsal.faults.registry import STAGES, faults
-from workflows.rehearsal.sweep import sweep
+from workflows.rehearsal.fault_sweep import sweep_faults
+from workflows.rehearsal.faults.fault_registry import STAGES, faults
 from workflows.spec import load
 
 LIMIT = 3.0
@@ -25,7 +25,7 @@ def cases(stage: str) -> dict[str, tuple[float, str]]:
     found: dict[str, tuple[float, str]] = {}
     with tempfile.TemporaryDirectory(prefix="bringup-bench-") as folder:
         began = time.perf_counter()
-        for catch in sweep(spec, Path(folder), only=names, until=stage):
+        for catch in sweep_faults(spec, Path(folder), only=names, until=stage):
             now = time.perf_counter()
             if catch.fault:
                 found[catch.fault] = now - began, catch.problem

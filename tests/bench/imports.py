@@ -30,9 +30,9 @@ def main() -> None:
     bare = cpu("pass")
     figures.note("bare interpreter", f"{bare:.3f} s")
     for verb in VERBS:
-        code = f"import steps.__main__, steps.clients.environment, steps.verbs.context, steps.verbs.{verb}"
+        code = f"import steps.__main__, steps.clients.environment, steps.runtime.context, steps.verbs.{verb}"
         figures.at_most(f"imports of verb {verb}, CPU beside the interpreter", cpu(code) - bare, LIMIT, "s")
-    code = f"import steps.__main__, steps.clients.environment, steps.verbs.context, steps.verbs.wait, {CLIENT}"
+    code = f"import steps.__main__, steps.clients.environment, steps.runtime.context, steps.verbs.wait, {CLIENT}"
     figures.at_most("the same of wait with its Kubernetes client", cpu(code) - bare, LIMIT, "s")
     figures.exit()
 

@@ -170,7 +170,7 @@ KUBESPRAY_SETTINGS = {
     "ignore_assert_errors": True,
     "enable_nodelocaldns": False,
 }
-"""These hosts have no kernel modules, no DNS and no clock of their own (ssh_ansible.md §3)."""
+"""These hosts have no kernel modules, no DNS and no clock of their own."""
 
 
 @contextmanager

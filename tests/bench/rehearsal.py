@@ -13,10 +13,10 @@ from figures import Figures
 from steps.clients.store import Store
 from steps.contract import evidence
 from workflows import bringup, examples
-from workflows.engines.folders import Home, RunFolder
+from workflows.engines.folders import RunFolder, StateFolder
 from workflows.plan.compiler import compile_plan
 from workflows.rehearsal import approver
-from workflows.rehearsal.rehearse import Options, rehearse
+from workflows.rehearsal.rehearsal_run import RehearsalOptions, rehearse
 from workflows.render.bundle import render
 from workflows.spec import ClusterSpec, load
 
@@ -106,10 +106,10 @@ def stage_seconds(folder: RunFolder) -> dict[str, float]:
 def measure(figures: Figures, nodes: int, home: Path) -> None:
     """Rehearse once."""
     plan = compile_plan(spec_of(nodes))
-    folder = Home(home).run(f"bench-{nodes}")
+    folder = StateFolder(home).run(f"bench-{nodes}")
     memory, spent, began = Memory(), cpu_seconds(), time.perf_counter()
     memory.start()
-    result = rehearse(folder, plan, render(plan, bringup.build), Options(), [approver.opener(folder)])
+    result = rehearse(folder, plan, render(plan, bringup.build), RehearsalOptions(), [approver.approving_observer(folder)])
     took = time.perf_counter() - began
     memory.stop()
     figures.at_most(f"{nodes} nodes: exit code of the run", result.exit_code, 0, "")

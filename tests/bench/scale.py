@@ -85,7 +85,7 @@ def _weighed(figures: Figures, home: Home, rendered: tuple[Plan, Bundle], attemp
     from argo_home import create, put
     from argo_played import Played, last
 
-    from workflows.engines.argo.objects import packed
+    from workflows.engines.argo.workflow_objects import compress_nodes
 
     played = Played(f"run-{len(rendered[0].hosts)}-{attempts}", *rendered, attempts)
     state = last(played.states())
@@ -102,8 +102,8 @@ def _weighed(figures: Figures, home: Home, rendered: tuple[Plan, Bundle], attemp
     else:
         figures.note(f"{what}: plain", f"{said}: Argo compresses it")
     began = time.perf_counter()
-    found, sent = put(home, found, {**status, "nodes": None, "compressedNodes": packed(nodes)})
-    said = f"{len(packed(nodes))} bytes, {len(packed(nodes)) / len(state.nodes):.1f} a node"
+    found, sent = put(home, found, {**status, "nodes": None, "compressedNodes": compress_nodes(nodes)})
+    said = f"{len(compress_nodes(nodes))} bytes, {len(compress_nodes(nodes)) / len(state.nodes):.1f} a node"
     figures.note(f"{what}: compressed nodes", f"{said}, in {time.perf_counter() - began:.2f} s")
     figures.at_most(f"{what}: compressed, the Workflow", sent / 1024, MIB / 1024, "KiB")
     return sent

@@ -16,13 +16,13 @@ from kubelab.control_plane import ControlPlane
 
 from workflows import examples
 from workflows.plan.compiler import compile_plan
-from workflows.rehearsal.processes import simulated_cluster, write_fleet
+from workflows.rehearsal.simulated_cluster import simulated_cluster, write_fleet
 from workflows.spec import load
 
 ADA = "ada@example.org"
 SPEC = "small.yaml"
 SECTIONS = f"stages: [os_prep, rke2]\napprovals:\n  - before: rke2\n    approvers: [{ADA}]\n"
-AWAY = "the home cluster cannot be watched now"
+AWAY = "the home cluster cannot be watched at the moment"
 BACK = "the home cluster answers again"
 FIRST = "01.json"
 HALTED = ("play", "rke2")

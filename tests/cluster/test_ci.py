@@ -22,8 +22,7 @@ from kubelab.control_plane import ControlPlane
 
 from workflows import examples
 from workflows.plan.compiler import compile_plan
-from workflows.rehearsal import control
-from workflows.rehearsal.processes import SimulatedCluster, simulated_cluster, write_fleet
+from workflows.rehearsal.simulated_cluster import SimulatedCluster, set_faults, simulated_cluster, write_fleet
 from workflows.spec import load
 
 SNIPPETS = Path(examples.__file__).parent / "ci"
@@ -157,11 +156,11 @@ def test_a_job_passes_when_every_gate_did(place: Place, workspace: Path, server:
 
 @SERVERS
 def test_a_job_whose_gate_failed_ends_with_65_and_its_report_says_which(place: Place, workspace: Path, server: Server) -> None:
-    control.disturb(place.hosts, [FAULT])
+    set_faults(place.hosts, [FAULT])
     try:
         done = server(workspace, place.plane.kubeconfig.read_text())
     finally:
-        control.disturb(place.hosts, [])
+        set_faults(place.hosts, [])
     assert done.code == 65, done.said
     (failure, *_) = done.report.findall("testsuite/testcase/failure")
     assert "clock" in (failure.get("message", "") + (failure.text or "")).lower()

@@ -20,8 +20,8 @@ from kubelab.lab import Cluster
 
 from steps.contract import cancelled
 from workflows import examples
+from workflows.engines.argo import helper_pods
 from workflows.engines.argo import home as argo
-from workflows.engines.argo import pods
 
 USER = 8737
 SPACE = "bringup"
@@ -118,7 +118,7 @@ def test_errands_leave_nothing_and_were_nobody_special(home: Home, run: str) -> 
 
 def test_a_reader_cannot_write(home: Home, run: str) -> None:
     """The claim itself is mounted for reading."""
-    there = argo.Home(argo.Where(kubeconfig=str(home.plane.kubeconfig), namespace=SPACE))
-    with pytest.raises(pods.ErrandFailed, match="Read-only file system"):
-        pods.run(there, there.workflow(run), pods.Errand(purpose="read", command=WRITES, environment={}))
+    there = argo.Home(argo.HomeAddress(kubeconfig=str(home.plane.kubeconfig), namespace=SPACE))
+    with pytest.raises(helper_pods.HelperPodFailed, match="Read-only file system"):
+        helper_pods.run(there, there.workflow(run), helper_pods.HelperPod(purpose="read", command=WRITES, environment={}))
     assert not (home.store / "by-a-reader").exists()

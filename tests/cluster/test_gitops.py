@@ -25,13 +25,13 @@ from steps.clients.kube.client import Kube
 from steps.clients.store import Store
 from steps.contract import delivery
 from steps.contract.charts import Release, RootApplication, RootState
-from steps.gates import charts as gates
-from steps.probes import applications as probe
-from steps.probes import charts
+from steps.stages.shared import gate_charts as gates
+from steps.stages.shared import probe_applications as probe
+from steps.stages.shared import probe_charts
 from workflows import catalog, examples, spec
-from workflows.gitops import applications
+from workflows.gitops import argo_applications
+from workflows.gitops.argocd_config import settings
 from workflows.gitops.layout import Layout, by_stage, root_name, waves
-from workflows.gitops.settings import settings
 from workflows.plan.compiler import compile_plan
 
 DELIVERY_SECONDS = 180.0
@@ -79,7 +79,7 @@ class Site:
         """The spec of this cluster, read."""
         return spec.load(self.source())
 
-    def releases(self) -> tuple[catalog.Release, ...]:
+    def releases(self) -> tuple[catalog.PlannedRelease, ...]:
         """The releases of this cluster."""
         return catalog.resolve(self.cluster(), catalog.load())
 
@@ -115,7 +115,7 @@ class Site:
             releases = msgspec.convert(task.expectations["releases"], tuple[Release, ...])
             root = msgspec.convert(task.expectations["root_app"], RootApplication)
             state = RootState(application=probe.read(self.kube, root.home, root.name), commit=delivered.commit)
-            verdict = gates.problem("test", charts.observe(self.kube, releases), releases, state, root)
+            verdict = gates.problem("test", probe_charts.observe(self.kube, releases), releases, state, root)
             found |= {task.stage: f"{verdict.failure_class}: {verdict.reason}"} if verdict else {}
         return found
 
@@ -294,7 +294,7 @@ def test_an_upgrade_goes_through_the_waves_in_order(site: Site, origins: Sources
     stage = {one.release_name: one.namespace for one in by_stage(site.releases())["slurm"]}
     (first, *later), kubectl = stage, site.argo_cd.plane.kubectl
     kubectl("-n", NAMESPACE, "annotate", "application", first, f"{HOLD}=true")
-    site.argo_cd.apply(applications.root(site.cluster(), "slurm"))
+    site.argo_cd.apply(argo_applications.root_application(site.cluster(), "slurm"))
     until(lambda: f"Application/{first}" in operation(site, root_name("slurm")), lambda: operation(site, root_name("slurm")))
     assert [revision(site, name) for name in stage] == [NEWER, *[TAG] * len(later)]
     kubectl("-n", NAMESPACE, "annotate", "application", first, f"{HOLD}-")

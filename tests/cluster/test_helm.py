@@ -10,11 +10,11 @@ from kubelab.lab import Cluster
 
 from steps.clients.kube.client import Kube
 from steps.contract.charts import Release, ReleaseState
-from steps.contract.stages.base_services import ControlObservation
 from steps.contract.verdict import FailureClass, Status, Verdict
-from steps.gates import charts as gates
-from steps.probes import charts
-from steps.verbs.remembering import carried
+from steps.runtime.remembering import carried
+from steps.stages.base_services.contract import ControlObservation
+from steps.stages.shared import gate_charts as gates
+from steps.stages.shared import probe_charts
 
 INSTALL_SECONDS = 90.0
 """Controller, Job, pod and helm take about ten on two idle cores."""
@@ -49,7 +49,7 @@ def install(cluster: Cluster) -> Iterator[Install]:
 
 
 def seen(kube: Kube, release: Release) -> Seen:
-    (state,) = charts.observe(kube, [release])
+    (state,) = probe_charts.observe(kube, [release])
     return state, gates.problem("test", [state], [release])
 
 

@@ -19,7 +19,7 @@ from kubelab import box, custom_kinds
 from kubelab.lab import Cluster
 
 from steps.clients.store import Store
-from steps.contract.image.manifest import OCI, PARTS
+from steps.nodeimage.contract.image_manifest import OCI, PARTS
 from tests.boot.pipeline.site import digests
 from tests.boot.published import ssh_server
 from workflows.render.building import CAPABILITIES

@@ -16,9 +16,9 @@ from kubelab.control_plane import ControlPlane
 from kubelab.lab import Cluster
 
 from tests.unit.rehearsal.faults.specs import spec_for
-from workflows.rehearsal.processes import Existing
-from workflows.rehearsal.rehearse import Options
-from workflows.rehearsal.stand import stand
+from workflows.rehearsal.rehearsal_run import RehearsalOptions
+from workflows.rehearsal.simulated_cluster import ExistingServer
+from workflows.rehearsal.stage_bench import stage_bench
 
 REAL = ("namespaces", "garbage", "daemon_sets", "workloads", "jobs", "scheduler")
 """Roles of the simulator that kube-controller-manager and kube-scheduler have there."""
@@ -59,10 +59,10 @@ def managed(cluster: Cluster) -> Iterator[ControlPlane]:
 def outcomes(managed: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     """All cases on both sides, in one walk through the stages."""
     folder, fresh = tmp_path_factory.mktemp("beside"), managed.snapshot()
-    existing = Options(existing=Existing(kubeconfig=managed.kubeconfig, roles_off=REAL, speed=SPEED))
+    existing = RehearsalOptions(existing=ExistingServer(kubeconfig=managed.kubeconfig, roles_off=REAL, speed=SPEED))
     with ExitStack() as stack:
-        emulated = stack.enter_context(stand(spec_for(""), folder / "emulated"))
-        real = stack.enter_context(stand(spec_for(""), folder / "real", existing, managed))
+        emulated = stack.enter_context(stage_bench(spec_for(""), folder / "emulated"))
+        real = stack.enter_context(stage_bench(spec_for(""), folder / "real", existing, managed))
         found = walked((emulated, real), "", CASES)
         pods = json.loads(managed.kubectl("get", "pods", "-A", "-o", "json", "--show-managed-fields"))["items"]
         events = json.loads(managed.kubectl("get", "events", "-A", "-o", "json", "--field-selector", "reason=Scheduled"))["items"]

@@ -20,11 +20,10 @@ from kubelab import box, node, parts, product
 from kubelab.lab import Cluster
 
 from steps.clients.kube.client import Kube
-from steps.contract.stages.rke2 import NodesExpectation
 from steps.contract.verdict import FailureClass, NodeVerdict, Status
-from steps.gates import rke2 as gate
-from steps.probes import rke2 as probe
-from steps.probes.reader import Scope
+from steps.stages.rke2 import gate, probe
+from steps.stages.rke2.contract import NodesExpectation
+from steps.stages.shared.kube_reader import Scope
 from workflows import spec
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan

@@ -8,7 +8,7 @@ from kubelab import product
 from kubelab.control_plane import ControlPlane
 from kubelab.lab import Cluster
 
-from workflows.rehearsal.simulator.rke2_nodes import SIMULATED
+from workflows.rehearsal.simulator.node_objects import SIMULATED
 
 
 def rehearse(home: Path, kubeconfig: Path, *options: str) -> CompletedProcess[str]:
@@ -29,7 +29,7 @@ def test_where_logs_cannot_be_read_a_rehearsal_says_so_before_it_begins(bare: Co
     before = bare.kubectl("get", "nodes,namespaces", "-o", "name")
     done = rehearse(tmp_path, bare.kubeconfig, "--nodes-at", "127.0.0.3")
     assert done.returncode == 64, done.stdout + done.stderr
-    assert "stage validation judges by logs of pods" in done.stderr
+    assert "stage validation is judged by logs of pods" in done.stderr
     assert "--nodes-at" in done.stderr
     assert bare.kubectl("get", "nodes,namespaces", "-o", "name") == before
 
@@ -38,7 +38,7 @@ def test_a_cluster_with_nodes_of_its_own_is_refused(cluster: Cluster, tmp_path: 
     nodes, namespaces = (cluster.plane.kubectl("get", kind, "-o", "name") for kind in ("nodes", "namespaces"))
     done = rehearse(tmp_path, cluster.plane.kubeconfig, "--until", "os_prep")
     assert done.returncode == 64, done.stdout + done.stderr
-    assert "nodes of its own" in done.stderr
+    assert "real nodes that are not lent for rehearsals" in done.stderr
     assert cluster.plane.kubectl("get", "nodes", "-o", "name") == nodes
     made = set(cluster.plane.kubectl("get", "namespaces", "-o", "name").split()) - set(namespaces.split())
     assert not made  # one of an earlier probe may have been on its way out
@@ -50,7 +50,9 @@ def test_a_node_that_only_has_a_name_of_the_spec_is_foreign_too(bare: ControlPla
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu001", "labels": {}}}
     bare.kubectl("create", "-f", "-", stdin=json.dumps(node))
     refused = rehearse(tmp_path, bare.kubeconfig, "--until", "os_prep")
-    assert (refused.returncode, "nodes of its own: gpu001" in refused.stderr) == (64, True), refused.stderr
+    assert (refused.returncode, "real nodes that are not lent for rehearsals: gpu001" in refused.stderr) == (64, True), (
+        refused.stderr
+    )
     bare.kubectl("label", "node", "gpu001", "bringup/rehearsal=allowed")
     assert rehearse(tmp_path, bare.kubeconfig, "--until", "os_prep").returncode == 0
     bare.restore(before)

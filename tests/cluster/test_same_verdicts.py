@@ -14,10 +14,10 @@ from actors.verdicts import Case, Pair, shape, walked
 from kubelab.control_plane import ControlPlane
 
 from tests.unit.rehearsal.faults.specs import needed, spec_for
-from workflows.rehearsal.faults import registry
-from workflows.rehearsal.processes import Existing
-from workflows.rehearsal.rehearse import Options
-from workflows.rehearsal.stand import stand
+from workflows.rehearsal.faults import fault_registry
+from workflows.rehearsal.rehearsal_run import RehearsalOptions
+from workflows.rehearsal.simulated_cluster import ExistingServer
+from workflows.rehearsal.stage_bench import stage_bench
 from workflows.stages import ORDER
 
 HANDFUL = (
@@ -41,7 +41,7 @@ def cases() -> Iterator[object]:
     """Every healthy stage and every fault; what is not in the handful is `long`."""
     for stage in ORDER:
         yield pytest.param(Case(stage), id=f"healthy-{stage}")
-        for fault in registry.faults():
+        for fault in fault_registry.faults():
             if fault.stage == stage:
                 marks = () if fault.name in HANDFUL else (pytest.mark.long,)
                 yield pytest.param(Case(stage, fault.name), id=fault.name, marks=marks)
@@ -66,13 +66,13 @@ def outcomes(
         folder = tmp_path_factory.mktemp("verdicts")
         bare.restore(fresh)
         with ExitStack() as stack:
-            emulated = stack.enter_context(stand(spec_for(needs), folder / "emulated", Options(jitter=0.0)))
-            existing = Options(existing=Existing(kubeconfig=bare.kubeconfig), jitter=0.0)
-            real = stack.enter_context(stand(spec_for(needs), folder / "real", existing, bare))
+            emulated = stack.enter_context(stage_bench(spec_for(needs), folder / "emulated", RehearsalOptions(jitter=0.0)))
+            existing = RehearsalOptions(existing=ExistingServer(kubeconfig=bare.kubeconfig), jitter=0.0)
+            real = stack.enter_context(stage_bench(spec_for(needs), folder / "real", existing, bare))
             return walked((emulated, real), needs, wanted)
 
     def find(case: Case) -> Pair:
-        needs = needed(registry.find(case.fault)) if case.fault else ""
+        needs = needed(fault_registry.find_fault(case.fault)) if case.fault else ""
         if needs not in done:
             done[needs] = run(needs)
         return done[needs][case.name]

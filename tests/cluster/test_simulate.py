@@ -22,9 +22,9 @@ from kubelab.lab import Cluster
 from steps.contract.play import PlayHost, PlayRequest
 from workflows import examples
 from workflows.plan.compiler import compile_plan
-from workflows.rehearsal.processes import write_fleet
+from workflows.rehearsal.simulated_cluster import write_fleet
 from workflows.rehearsal.simulator.kubelet_port import own_address
-from workflows.rehearsal.simulator.role import roles
+from workflows.rehearsal.simulator.role import load_roles
 from workflows.spec import load
 
 SIMULATED = ("gpu001", "gpu002", "gpu003", "gpu004")
@@ -125,7 +125,7 @@ def less_patience(plane: ControlPlane) -> Iterator[None]:
 def start_simulator(plane: ControlPlane, folder: Path) -> "subprocess.Popen[bytes]":
     """A simulator that is nothing but machines and their kubelets, in wall time; its nodes join as an agent's play brings them."""
     plan, control = compile_plan(load(examples.path("h200-16").read_text())), folder / "control.json"
-    off = ",".join(role.name for role in roles() if role.name not in ("nodes", "kubelet"))
+    off = ",".join(role.name for role in load_roles() if role.name not in ("nodes", "kubelet"))
     options = {
         "--kubeconfig": plane.kubeconfig,
         "--hosts": write_fleet(folder, plan),

@@ -32,11 +32,11 @@ from steps.contract.task import Verb
 from steps.contract.verdict import Status
 from tests.unit.steps import chat
 from workflows import examples
-from workflows.engines.local.control import POD_DEADLINE
-from workflows.engines.local.state import State
+from workflows.engines.local.interventions import POD_DEADLINE
+from workflows.engines.local.run_state import RunState
 from workflows.plan.compiler import compile_plan
-from workflows.rehearsal.processes import Existing, simulated_cluster, write_fleet
-from workflows.rehearsal.rehearse import Options
+from workflows.rehearsal.rehearsal_run import RehearsalOptions
+from workflows.rehearsal.simulated_cluster import ExistingServer, simulated_cluster, write_fleet
 from workflows.spec import load
 
 USER = 8737
@@ -77,7 +77,7 @@ class Played(NamedTuple):
     """Everything that the tests look at."""
 
     pods: Pods
-    run: State
+    run: RunState
     store: Path
     template: Object
     look: dict[str, Any]
@@ -177,9 +177,11 @@ def played(
     for the pod that publishes: the target starts meanwhile."""
     folder, template = tmp_path_factory.mktemp("target"), pod_home.template(rendered)
     fleet = write_fleet(folder, compile_plan(load(SPEC)))
-    before, existing = bare.snapshot(), Existing(kubeconfig=bare.kubeconfig)
+    before, existing = bare.snapshot(), ExistingServer(kubeconfig=bare.kubeconfig)
     with ExitStack() as stack:
-        target = stack.enter_context(simulated_cluster(folder / "cluster", fleet, Options(existing=existing).arguments(), existing))
+        target = stack.enter_context(
+            simulated_cluster(folder / "cluster", fleet, RehearsalOptions(existing=existing).arguments(), existing)
+        )
         laid = stack.enter_context(
             cable("127.0.0.1", urlsplit(target.url).port or 0, at=box.OUTSIDE)
         )  # the simulator is at loopback

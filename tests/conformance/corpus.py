@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workflows.engines.local.execute import execute_manifest
+from workflows.engines.local.manifest_execution import execute_manifest
 
 DATA = Path(os.environ.get("BRINGUP_TEST_DATA") or Path(__file__).parents[3] / "shared") / "argo_conformance"
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from steps.contract.canonical import canonical
 from steps.contract.verdict import FailureClass, Status, Verdict
-from steps.verbs import gating
+from steps.runtime import gating
 from workflows.stages import IMAGE_ORDER, OPERATIONS, ORDER
 
 FOLDER = Path(__file__).parent
@@ -100,7 +100,7 @@ def test_folder_and_gate_agree() -> None:
     assert odd == []
 
 
-@pytest.mark.parametrize("stage", [stage for stage in STAGES if importlib.util.find_spec(f"steps.gates.{stage}")])
+@pytest.mark.parametrize("stage", [stage for stage in STAGES if importlib.util.find_spec(f"steps.stages.{stage}.gate")])
 def test_stage_has_cases_for_every_gate(stage: str) -> None:
     cases = [msgspec.json.decode(path.read_bytes(), type=Case) for path in FILES if path.parent.name == stage]
     assert len(cases) >= LEAST
@@ -110,7 +110,7 @@ def test_stage_has_cases_for_every_gate(stage: str) -> None:
         assert verdicts[gate, Status.FAIL] + verdicts[gate, Status.INCONCLUSIVE], f"{gate} has no case that does not pass"
 
 
-@pytest.mark.parametrize("stage", [stage for stage in STAGES if importlib.util.find_spec(f"steps.gates.{stage}")])
+@pytest.mark.parametrize("stage", [stage for stage in STAGES if importlib.util.find_spec(f"steps.stages.{stage}.gate")])
 def test_nothing_seen_is_never_a_pass(stage: str) -> None:
     """The smallest observation that a gate can be given must not pass: missing data proves nothing."""
     wants: dict[str, dict[str, Any]] = {}

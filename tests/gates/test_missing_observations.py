@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from steps.verbs import gating
+from steps.runtime import gating
 
 FOLDER = Path(__file__).parent
 FILES = [path for path in sorted(FOLDER.glob("*/*.json")) if msgspec.json.decode(path.read_bytes())["verdict"] == "pass"]

@@ -7,8 +7,8 @@ import pytest
 
 from tests.unit import small_image
 from workflows import bringup, examples, factory, image, stack
+from workflows.nodeimage.image_plan import compile_image
 from workflows.plan.compiler import compile_plan
-from workflows.plan.images import compile_image
 from workflows.render.bundle import render
 from workflows.spec import load
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tests.unit import small_image
 from workflows import bringup, examples, image
+from workflows.nodeimage.image_plan import compile_image
 from workflows.plan.compiler import compile_plan
-from workflows.plan.images import compile_image
 from workflows.render.bundle import render
 from workflows.spec import load
 

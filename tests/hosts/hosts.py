@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from hostlab import lab, needs
+from hostlab import debian, lab, needs
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -15,7 +15,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("down", help="remove all that up made, also after a crash")
     commands.add_parser("inventory", help="print an Ansible inventory of the running hosts")
     commands.add_parser("check", help="say whether this machine can run the tier")
-    commands.add_parser("install", help="install the Debian packages that the tier needs")
+    commands.add_parser("install", help="install the Debian packages that the tier needs, and build the roots of its hosts")
     return parser
 
 
@@ -29,6 +29,10 @@ def main(arguments: list[str]) -> int:
         print("\n".join(reasons) if reasons else "this machine can run SSH hosts", file=sys.stderr)
         if reasons:
             return 1
+    if options.command == "install":
+        lab.allow_inotify()
+        for build in (debian.root, debian.prepared, debian.with_dnf):
+            build()
     if options.command == "up":
         made = lab.up(options.count, lab.Init(options.init))
         print(f"{len(made.hosts)} hosts answer; key {made.key}, known hosts {made.known_hosts}")

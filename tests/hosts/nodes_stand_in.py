@@ -20,7 +20,7 @@ from steps.clients.ansible import playing as ansible
 from steps.contract.play import PlayHost, PlayRequest, PlayStatus
 from steps.errors import Unreachable
 from workflows.plan.model import Plan
-from workflows.rehearsal.processes import Existing, SimulatedCluster, simulated_cluster, write_fleet
+from workflows.rehearsal.simulated_cluster import ExistingServer, SimulatedCluster, simulated_cluster, write_fleet
 
 LOOK_SECONDS = 0.3
 QUICK = ("--real-time", "1", "--delay-scale", "0.02")
@@ -54,7 +54,7 @@ def _play(lab: Lab, plan: Plan, folder: Path, done: threading.Event) -> None:
         while not done.wait(LOOK_SECONDS):
             shown = {host: state for host, look in looks.items() if (state := look.state()) is not None}
             if cluster is None and (kubeconfig := _kubeconfig(shown, folder)) is not None:
-                existing = Existing(kubeconfig=kubeconfig)
+                existing = ExistingServer(kubeconfig=kubeconfig)
                 cluster = stack.enter_context(simulated_cluster(folder, write_fleet(folder, plan), QUICK, existing))
             if cluster is not None:
                 _follow(cluster, plan, lab, {host.name: state for host, state in shown.items()}, known)

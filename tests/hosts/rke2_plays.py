@@ -11,9 +11,8 @@ from hostlab.lab import Lab
 
 from steps.clients.ansible import playing
 from steps.contract.play import HostStatus, PlayHost, PlayRequest, PlayResult
-from steps.contract.stages.rke2 import PlayExpectation
-from steps.gates import rke2 as gate
-from steps.probes import rke2 as probe
+from steps.stages.rke2 import gate, probe
+from steps.stages.rke2.contract import PlayExpectation
 
 VERSION = "v1.35.7+rke2r1"
 NEWER = "v1.35.8+rke2r1"

@@ -13,9 +13,9 @@ from hostlab.profile import judged, reached, request, variables
 
 from steps.clients.ansible import playing
 from steps.contract.play import PlayResult
-from steps.contract.stages.os_prep import Clock
 from steps.contract.verdict import FailureClass, Verdict
-from steps.probes import os_prep as probe
+from steps.stages.os_prep import probe
+from steps.stages.os_prep.contract import Clock
 
 MEASURES = """
 mkdir -p /etc/systemd/system/chrony.service.d

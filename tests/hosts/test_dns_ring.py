@@ -21,9 +21,9 @@ from hostlab.host import Host
 from hostlab.waiting import listens, until
 
 from steps.contract.checks import CheckPod
-from steps.contract.stages.rke2 import FunctionalExpectation, FunctionalObservation
 from steps.contract.verdict import Status, Verdict
-from steps.gates import rke2 as gate
+from steps.stages.rke2 import gate
+from steps.stages.rke2.contract import FunctionalExpectation, FunctionalObservation
 from workflows.plan.compiler import compile_plan
 from workflows.stages import objects
 

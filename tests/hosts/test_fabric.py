@@ -17,8 +17,8 @@ from hostlab.waiting import until
 
 from steps.clients.ansible import playing
 from steps.contract.play import HostStatus, PlayResult
-from steps.contract.stages.os_prep import Item
-from steps.probes import os_prep as probe
+from steps.stages.os_prep import probe
+from steps.stages.os_prep.contract import Item
 
 NAME, OWN, GATEWAY = "fabric0", "192.168.50.1/24", "192.168.50.254"
 INSTALL = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "--yes", "--no-install-recommends")
@@ -155,7 +155,7 @@ def test_udev_gives_the_name_by_our_file(up: Any) -> None:
     host, address = lab.hosts[0], "0000:18:00.0"
     host.run(*INSTALL, "udev")
     plugged(host)
-    host.run("sh", "-c", "cat > " + link_names.FILE % "fab0", text=link_names.text(address, "fab0", 0))
+    host.run("sh", "-c", "cat > " + link_names.FILE % "fab0", text=link_names.link_file(address, "fab0", 0))
     index = host.run("cat", f"/sys/class/net/{NAME}/ifindex").strip()
     host.run("sh", "-c", f"mkdir -p /run/udev/data; echo E:ID_PATH=pci-{address} > /run/udev/data/n{index}")
     said = host.run("udevadm", "test-builtin", "net_setup_link", f"/sys/class/net/{NAME}")

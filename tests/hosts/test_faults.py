@@ -12,9 +12,9 @@ from hostlab.waiting import until
 
 from steps.clients.ansible import playing
 from steps.contract.play import FailureKind, HostStatus, PlayEvent, PlayHost, PlayResult
-from steps.contract.stages.os_prep import ItemStatus
 from steps.contract.verdict import FailureClass, Status
-from steps.probes import os_prep as probe
+from steps.stages.os_prep import probe
+from steps.stages.os_prep.contract import ItemStatus
 
 OK, FAILED, UNREACHABLE = HostStatus.OK, HostStatus.FAILED, HostStatus.UNREACHABLE
 HOST_SECONDS, REBOOT_SECONDS, START_SECONDS = 40, 15, 60

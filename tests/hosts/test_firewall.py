@@ -16,8 +16,8 @@ from hostlab.waiting import until
 
 from steps.clients.ansible import playing
 from steps.contract.play import PlayResult
-from steps.contract.stages.os_prep import Item, ItemStatus
-from steps.probes import os_prep as probe
+from steps.stages.os_prep import probe
+from steps.stages.os_prep.contract import Item, ItemStatus
 from workflows.catalog import criteria
 from workflows.catalog import profile as catalog
 

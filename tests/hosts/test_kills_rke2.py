@@ -58,7 +58,7 @@ class Phase:
     changes: tuple[str, ...] = ()
 
 
-INSTALL = Phase(("run", "cluster.yaml", "--only", "rke2"), OLDER, 4, (PROGRAM, CONFIGURATION, f"start @KIND@ {OLDER}"))
+INSTALL = Phase(("run", "cluster.yaml", "--only", "rke2"), OLDER, 2, (PROGRAM, CONFIGURATION, f"start @KIND@ {OLDER}"))
 UPGRADE = Phase(("upgrade", "cluster.yaml"), NEWER, 10, (PROGRAM, f"start @KIND@ {NEWER}"))
 RESET = Phase(("reset", "cluster.yaml", "--yes"), NEWER, 6)
 SHORT, WHOLE = (INSTALL,), (replace(INSTALL, kills=14), UPGRADE, RESET)

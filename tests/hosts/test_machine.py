@@ -18,7 +18,7 @@ from bringup_command import Command
 
 from steps.contract.play import FailureKind, HostStatus
 from steps.contract.verdict import FailureClass, Verdict
-from steps.probes import os_prep as probe
+from steps.stages.os_prep import probe
 from tests.hosts.hostlab.waiting import until
 from tests.hosts.machine import plays, qemu
 from tests.hosts.machine.plays import HERE, judged, play

@@ -22,7 +22,7 @@ import time_server
 from bringup_command import Command
 
 from steps.clients.ansible.workspace import playbook_path
-from steps.probes import os_prep as probe
+from steps.stages.os_prep import probe
 from tests.hosts.hostlab.waiting import until
 from tests.hosts.machine import plays, qemu
 from tests.hosts.machine.plays import ADDRESS, HERE, judged, play

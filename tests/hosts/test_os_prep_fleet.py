@@ -1,5 +1,5 @@
 """Machines of one kind that are not alike, by the command line: the report names the odd one with its value; drivers where none
-may be, or none where one must be (gpu_stack §9 P05), are named host by host. Hardware and driver are stand-ins."""
+may be, or none where one must be, are named host by host. Hardware and driver are stand-ins."""
 
 import platform
 from pathlib import Path

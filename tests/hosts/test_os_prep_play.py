@@ -18,9 +18,9 @@ from hostlab.profile import CHANGE, judged, reached, request, variables
 
 from steps.clients.ansible import playing
 from steps.contract.play import FailureKind, HostStatus, Jump, PlayEvent, PlayResult, PlayStatus
-from steps.contract.stages.os_prep import ItemStatus
 from steps.contract.verdict import FailureClass, Status
-from steps.probes import os_prep as probe
+from steps.stages.os_prep import probe
+from steps.stages.os_prep.contract import ItemStatus
 
 PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
 

@@ -13,10 +13,9 @@ from hostlab.lab import Init, Lab
 
 from steps.clients.ansible import playing
 from steps.contract.play import FailureKind, HostStatus, PlayHost, PlayRequest, PlayResult
-from steps.contract.stages.os_prep import Expectation, Facts, Item, ItemStatus
 from steps.contract.verdict import FailureClass, Status, Verdict
-from steps.gates import os_prep as gate
-from steps.probes import os_prep as probe
+from steps.stages.os_prep import gate, probe
+from steps.stages.os_prep.contract import Expectation, Facts, Item, ItemStatus
 from workflows.catalog import profile
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAbcdefghijklmnopqrstuvwxyz0123456789ABCDEF ops"

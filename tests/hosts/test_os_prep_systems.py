@@ -17,9 +17,9 @@ from hostlab.waiting import until
 
 from steps.clients.ansible import playing
 from steps.contract.play import HostStatus, PlayResult
-from steps.contract.stages.os_prep import Item, ItemStatus
 from steps.contract.verdict import FailureClass
-from steps.probes import os_prep as probe
+from steps.stages.os_prep import probe
+from steps.stages.os_prep.contract import Item, ItemStatus
 from workflows.catalog import profile as catalog
 
 FAMILY = "rocky"

@@ -12,9 +12,9 @@ from rke2_plays import VERSION, Site, lacks, play
 
 from steps.clients.ansible import playing
 from steps.contract.play import FailureKind
-from steps.contract.stages.os_prep import ItemStatus
 from steps.contract.verdict import FailureClass
-from steps.probes import os_prep as probe
+from steps.stages.os_prep import probe
+from steps.stages.os_prep.contract import ItemStatus
 
 PASSWORD, SECRET = "canary-93", "bringup_proxy_password"
 

@@ -13,10 +13,9 @@ from hostlab.waiting import until
 from rke2_plays import VERSION, Site, lacks, play, said, tell
 
 from steps.contract.play import FailureKind, HostStatus
-from steps.contract.stages.rke2 import PlayExpectation
 from steps.contract.verdict import FailureClass
-from steps.gates import rke2 as gate
-from steps.probes import rke2 as probe
+from steps.stages.rke2 import gate, probe
+from steps.stages.rke2.contract import PlayExpectation
 
 STORE, SLOW, LONG = "/var/lib/rancher/download", "/usr/local/bin/waiting-4", "/usr/local/bin/waiting-600"
 OK, FAILED, UNREACHABLE = HostStatus.OK, HostStatus.FAILED, HostStatus.UNREACHABLE

@@ -35,40 +35,30 @@ def test_no_server_is_touched_after_one_that_failed_and_that_one_comes_back_firs
     assert mended.hosts[1].facts["started"] < mended.hosts[2].facts["started"]
 
 
-def test_an_agent_whose_old_release_cannot_be_kept_runs_on_and_takes_work_again(up: Any, site: Site) -> None:
-    lab = up(2, Init.SYSTEMD)
-    server, agent = lab.hosts
+def test_agents_that_cannot_keep_the_old_release_or_start_the_newer_one_run_on_and_take_work_again(up: Any, site: Site) -> None:
+    lab = up(3, Init.SYSTEMD)
+    server, full, broken = lab.hosts
+    agents = [full, broken]
     assert said(play(lab, site, "rke2_server", [server])) == []
-    assert said(play(lab, site, "rke2_agent", [agent], [server])) == []
-    agent.run("touch", "/var/lib/rancher/download/kept.new")
+    assert said(play(lab, site, "rke2_agent", agents, [server])) == []
+    whole = broken.run("cat", "/usr/local/bin/rke2-killall.sh")
+    full.run("touch", "/var/lib/rancher/download/kept.new")
+    tell(broken, crash=[NEWER])
 
-    failed = play(lab, site, "rke2_agent", [agent], [server], rke2_version=NEWER)
-    message = failed.hosts[0].message
+    failed = play(lab, site, "rke2_agent", agents, [server], rke2_version=NEWER, rke2_ready_seconds=6)
+    message, facts = failed.hosts[0].message, failed.hosts[1].facts
     assert "/var/lib/rancher/download/kept.new" in message
-    assert f"{agent.name} did not come to {NEWER} and runs {VERSION} again" in message
-    assert not nodes(server)[agent.name]["spec"].get("unschedulable")
-    assert starts(agent) == [f"start agent {VERSION}"], "nothing was replaced, and nothing was restarted"
+    assert f"{full.name} did not come to {NEWER} and runs {VERSION} again" in message
+    assert starts(full) == [f"start agent {VERSION}"], "nothing was replaced, and nothing was restarted"
+    assert (facts["rolled_back"], facts["version"], facts["ready"]) == (VERSION, VERSION, True), failed.hosts[1].message
+    assert f"start agent {NEWER}" in starts(broken), "the newer one had its chance"
+    assert starts(broken)[-1] == f"start agent {VERSION}"
+    assert broken.run("cat", "/usr/local/bin/rke2-killall.sh") == whole
+    assert not [agent for agent in agents if nodes(server)[agent.name]["spec"].get("unschedulable")]
 
-    agent.run("rm", "/var/lib/rancher/download/kept.new")
-    assert said(play(lab, site, "rke2_agent", [agent], [server], rke2_version=NEWER)) == []
-    assert starts(agent)[1:] == [f"start agent {NEWER}"]
-
-
-def test_an_agent_whose_newer_release_does_not_start_is_put_back_and_takes_work_again(up: Any, site: Site) -> None:
-    lab = up(2, Init.SYSTEMD)
-    server, agent = lab.hosts
-    assert said(play(lab, site, "rke2_server", [server])) == []
-    assert said(play(lab, site, "rke2_agent", [agent], [server])) == []
-    whole = agent.run("cat", "/usr/local/bin/rke2-killall.sh")
-    tell(agent, crash=[NEWER])
-
-    failed = play(lab, site, "rke2_agent", [agent], [server], rke2_version=NEWER, rke2_ready_seconds=6)
-    facts = failed.hosts[0].facts
-    assert (facts["rolled_back"], facts["version"], facts["ready"]) == (VERSION, VERSION, True), failed.hosts[0].message
-    assert f"start agent {NEWER}" in starts(agent), "the newer one had its chance"
-    assert starts(agent)[-1] == f"start agent {VERSION}"
-    assert agent.run("cat", "/usr/local/bin/rke2-killall.sh") == whole
-    assert not nodes(server)[agent.name]["spec"].get("unschedulable")
+    full.run("rm", "/var/lib/rancher/download/kept.new")
+    assert said(play(lab, site, "rke2_agent", [full], [server], rke2_version=NEWER)) == []
+    assert starts(full)[1:] == [f"start agent {NEWER}"]
 
 
 def starts(host: Host) -> list[str]:

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import yaml
 
-from steps.contract.image import recipe as contract
-from steps.contract.image.testing import ImageTest, Where
-from workflows.spec.image import ImageSpec, load_image
+from steps.nodeimage.contract import resolved_recipe as contract
+from steps.nodeimage.contract.image_tests import ImageTest, Where
+from workflows.nodeimage.image_spec import ImageSpec, load_image
 
 TEXT = b"nodes of the lab\n"
 SPEC: dict[str, Any] = {
@@ -51,13 +51,15 @@ def package(name: str, **more: Any) -> contract.Package:
 
 def recipe(**more: Any) -> contract.Recipe:
     """The resolved recipe; `more` replaces its fields."""
-    base = contract.Layer(
+    base = contract.ResolvedLayer(
         name="base",
         packages=(package("dash", essential=True), package("linux-image", asked=True)),
-        services=(contract.Service(unit="systemd-networkd.service"),),
+        services=(contract.LayerService(unit="systemd-networkd.service"),),
     )
     placed = contract.PlacedFile(path="/etc/motd", sha256=hashlib.sha256(TEXT).hexdigest())
-    hpc = contract.Layer(name="hpc", packages=(package("gcc", asked=True), package("binutils")), files=(placed,), budget_mib=500)
+    hpc = contract.ResolvedLayer(
+        name="hpc", packages=(package("gcc", asked=True), package("binutils")), files=(placed,), budget_mib=500
+    )
     tests = (
         ImageTest(name="compiles", incident="gcc came without binutils", run="gcc --version"),
         ImageTest(name="clock", incident="nodes came up in 1970", run="date", where=Where.BOOT, seconds=5),
@@ -68,7 +70,7 @@ def recipe(**more: Any) -> contract.Recipe:
         release="bookworm",
         architecture="amd64",
         epoch=1_700_000_000,
-        sources=(contract.Source(url="https://mirror.example.org/debian", suite="bookworm"),),
+        sources=(contract.PackageRepository(url="https://mirror.example.org/debian", suite="bookworm"),),
         layers=(base, hpc),
         kernel="linux-image",
         kernel_arguments=("console=ttyS0",),

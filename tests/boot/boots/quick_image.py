@@ -11,10 +11,10 @@ from pathlib import Path
 import yaml
 
 from steps.contract.canonical import digest_bytes
-from steps.contract.image import keys, manifest
-from steps.contract.image.manifest import INITRD, KERNEL, ROOT, Manifest, Part
-from steps.contract.image.recipe import Layer, Recipe, Source
-from steps.contract.image.testing import Check, ImageTest, Where
+from steps.nodeimage.contract import build_keys, image_manifest
+from steps.nodeimage.contract.image_manifest import INITRD, KERNEL, ROOT, ImageFile, Manifest
+from steps.nodeimage.contract.image_tests import Check, ImageTest, Where
+from steps.nodeimage.contract.resolved_recipe import PackageRepository, Recipe, ResolvedLayer
 
 BOOT = Path(__file__).parents[3] / "images" / "boot"
 PACKAGES = ("linux-image-cloud-amd64", "systemd-sysv", "udev", "live-boot", "zstd")
@@ -64,8 +64,8 @@ def recipe(tests: tuple[ImageTest, ...] = TESTS) -> Recipe:
         release="bookworm",
         architecture="amd64",
         epoch=int(EPOCH),
-        sources=(Source(url="http://deb.debian.org/debian", suite="bookworm"),),
-        layers=(Layer(name="base"),),
+        sources=(PackageRepository(url="http://deb.debian.org/debian", suite="bookworm"),),
+        layers=(ResolvedLayer(name="base"),),
         kernel="linux-image-cloud-amd64",
         tests=tests,
     )
@@ -100,13 +100,13 @@ def store() -> Path:
         if not target.exists():
             with tempfile.TemporaryDirectory(dir=target.parent, prefix=".quick-") as folder:
                 made = Path(folder) / "store"
-                _build(Path(folder) / "root", made / "assembled" / keys.image(recipe()))
+                _build(Path(folder) / "root", made / "assembled" / build_keys.image(recipe()))
                 made.rename(target)
     return target
 
 
 def _digest() -> str:
-    hashed = hashlib.sha256(keys.image(recipe()).encode())
+    hashed = hashlib.sha256(build_keys.image(recipe()).encode())
     for path in (Path(__file__), *sorted(BOOT.iterdir())):
         hashed.update(path.read_bytes())
     return hashed.hexdigest()[:16]
@@ -138,7 +138,7 @@ def _build(root: Path, target: Path) -> None:
 def write_manifest(target: Path, release: str) -> None:
     """The manifest of the files in a folder."""
     parts = [
-        Part(name=name, digest=digest_bytes((target / name).read_bytes()), size=(target / name).stat().st_size)
+        ImageFile(name=name, digest=digest_bytes((target / name).read_bytes()), size=(target / name).stat().st_size)
         for name in (ROOT, KERNEL, INITRD)
     ]
     made = Manifest(
@@ -155,7 +155,7 @@ def write_manifest(target: Path, release: str) -> None:
         layers=(),
         packages=(),
     )
-    (target / manifest.MANIFEST).write_bytes(manifest.encode(made))
+    (target / image_manifest.MANIFEST).write_bytes(image_manifest.encode(made))
 
 
 def _run(*command: str, folder: Path | None = None) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from judging import judged
 
-from steps.contract.image.booting import Firmware
-from steps.contract.image.manifest import ROOT
+from steps.nodeimage.contract.boot_tests import Firmware
+from steps.nodeimage.contract.image_manifest import ROOT
 
 FETCHED = ["script", "kernel", "initrd", "root", "tests", "report"]
 

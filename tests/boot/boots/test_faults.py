@@ -8,10 +8,10 @@ import pytest
 import quick_image
 from judging import judged
 
-from steps.contract.image import keys, manifest
-from steps.contract.image.booting import BootFault, Firmware
-from steps.contract.image.manifest import KERNEL
 from steps.contract.verdict import FailureClass, Status, Verdict
+from steps.nodeimage.contract import build_keys, image_manifest
+from steps.nodeimage.contract.boot_tests import BootFault, Firmware
+from steps.nodeimage.contract.image_manifest import KERNEL
 
 CASES = {
     BootFault.TRUNCATED_ROOT: (r"its squashfs is truncated: the server has [\d.]+ MiB, the manifest says", FailureClass.INPUT),
@@ -56,10 +56,10 @@ def test_fault_by_uefi(store: Path, fault: BootFault) -> None:
 
 def test_kernel_of_another_version(store: Path, tmp_path: Path) -> None:
     """A real kernel, one version off: its initrd has no module that it takes."""
-    packed = store / "assembled" / keys.image(quick_image.recipe())
+    packed = store / "assembled" / build_keys.image(quick_image.recipe())
     mixed = tmp_path / "assembled" / packed.name
     shutil.copytree(packed, mixed)
-    release = manifest.decode((mixed / manifest.MANIFEST).read_bytes()).kernel
+    release = image_manifest.decode((mixed / image_manifest.MANIFEST).read_bytes()).kernel
     shutil.copyfile(quick_image.other_kernel(release), mixed / KERNEL)
     _, verdict = judged(tmp_path)
     sentence = rf"kernel \S+ was started, initrd and root have the modules of {release}"

@@ -6,7 +6,7 @@ import shutil
 import time
 from pathlib import Path
 
-from steps.contract.image.recipe import Layer, PlacedFile
+from steps.nodeimage.contract.resolved_recipe import PlacedFile, ResolvedLayer
 
 LIBFAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 LIBRARY = "/opt/clock/libfaketime.so.1"
@@ -22,7 +22,7 @@ def later(folder: Path, days: int) -> Path:
     return folder
 
 
-def layer(days: int) -> tuple[Layer, dict[str, bytes]]:
+def layer(days: int) -> tuple[ResolvedLayer, dict[str, bytes]]:
     """A lowest layer, whose dpkg sees that date and ends with 9 where it does not; and its files by digest."""
     early = int(time.time()) + days * DAY - DAY
     later = f"export LD_PRELOAD={LIBRARY} FAKETIME=+{days}d\ntest $(date +%s) -gt {early} || exit 9"
@@ -34,4 +34,4 @@ def layer(days: int) -> tuple[Layer, dict[str, bytes]]:
     }
     files = {hashlib.sha256(data).hexdigest(): data for data in texts.values()}
     placed = tuple(PlacedFile(path=path, sha256=digest, mode=0o755) for path, digest in zip(texts, files, strict=True))
-    return Layer(name="clock", files=placed), files
+    return ResolvedLayer(name="clock", files=placed), files

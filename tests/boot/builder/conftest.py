@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.contract.stages.image_layers import Built
+from steps.stages.image_layers.contract import Built
 from tests.boot.builder import tiny
 
 

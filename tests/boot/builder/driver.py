@@ -8,16 +8,16 @@ from pathlib import Path
 
 import msgspec
 
-from steps.clients.image.layer import layers
-from steps.contract.image import recipe
+from steps.nodeimage.contract import resolved_recipe
+from steps.nodeimage.layer import layer_cache
 from tests.boot.builder import tiny
 
 
 def main(images: str, wanted: str, layer: str) -> None:
     """Say each line on stdout, and last what was built, as JSON."""
-    read = recipe.decode(Path(wanted).read_bytes())
+    read = resolved_recipe.decode(Path(wanted).read_bytes())
     secrets = Path(images) / "secrets"
-    built = layers.build(Path(images), read, tiny.files(), layer, secrets, lambda line: print(line, flush=True))
+    built = layer_cache.build(Path(images), read, tiny.files(), layer, secrets, lambda line: print(line, flush=True))
     print(msgspec.json.encode(built).decode(), flush=True)
 
 

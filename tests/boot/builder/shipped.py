@@ -13,10 +13,10 @@ from pathlib import Path
 
 import msgspec
 
-from steps.clients.image.layer import archive, layers
-from steps.contract.image import keys
-from steps.contract.image.recipe import Layer, Package, Recipe
-from workflows.images.nodes import locking, resolve
+from steps.nodeimage.contract import build_keys
+from steps.nodeimage.contract.resolved_recipe import Package, Recipe, ResolvedLayer
+from steps.nodeimage.layer import layer_cache, package_archive
+from workflows.nodeimage import lock_creation, recipe_resolution
 
 ROOT = Path(__file__).parents[3]
 NO_SECRETS = Path("/nonexistent")
@@ -29,9 +29,9 @@ def quiet(_: str) -> None:
 
 
 @functools.cache
-def resolved(name: str) -> resolve.Resolved:
+def resolved(name: str) -> recipe_resolution.Resolved:
     """A shipped recipe."""
-    return resolve.resolve(resolve.of_recipe(name, ROOT))
+    return recipe_resolution.resolve(recipe_resolution.of_recipe(name, ROOT))
 
 
 @functools.cache
@@ -42,9 +42,9 @@ def store(base: Path, name: str) -> tuple[Path, Recipe]:
     for kept in SHARED:
         if not (images / kept).exists():
             (images / kept).symlink_to(shared / kept)
-    if archive.fill(images, recipe, quiet).missing:
+    if package_archive.fill(images, recipe, quiet).missing:
         recipe = relocked(name, base)
-        assert archive.fill(images, recipe, quiet).missing == ()
+        assert package_archive.fill(images, recipe, quiet).missing == ()
     build(images, recipe)
     return images, recipe
 
@@ -59,21 +59,21 @@ def common(base: Path) -> Path:
 
 def tree(images: Path, recipe: Recipe, layer: str) -> Path:
     """What a layer adds."""
-    return layers.shelf(images) / keys.layers(recipe)[layer] / layers.TREE
+    return layer_cache.shelf(images) / build_keys.layers(recipe)[layer] / layer_cache.TREE
 
 
 def relocked(name: str, base: Path) -> Recipe:
     """The recipe with what its repositories have today: the mirror has dropped a version of the shipped lock."""
-    asked = dataclasses.replace(resolve.of_recipe(name, ROOT), lock=str(base / f"{name}.lock.json"))
-    locking.write(locking.newest(asked), Path(asked.lock))
-    return resolve.resolve(asked).recipe
+    asked = dataclasses.replace(recipe_resolution.of_recipe(name, ROOT), lock=str(base / f"{name}.lock.json"))
+    lock_creation.write(lock_creation.newest(asked), Path(asked.lock))
+    return recipe_resolution.resolve(asked).recipe
 
 
 def build(images: Path, recipe: Recipe, more: Mapping[str, bytes] | None = None) -> None:
     """Build what is missing of a recipe's layers; `more`: files that the shipped recipes do not have."""
     files = {**resolved("base").files, **resolved("compute").files, **(more or {})}
     for layer in recipe.names:
-        built = layers.build(images, recipe, files, layer, NO_SECRETS, quiet)
+        built = layer_cache.build(images, recipe, files, layer, NO_SECRETS, quiet)
         assert not built.failed, f"{layer}: {built.failed}: {built.output}"
 
 
@@ -81,7 +81,7 @@ def with_example(images: Path, recipe: Recipe) -> Recipe:
     """The recipe with one small package more, as a site would add it; the package is put into the archive."""
     data = _debian_package(recipe.architecture)
     digest = hashlib.sha256(data).hexdigest()
-    place = archive.path(images, digest)
+    place = package_archive.path(images, digest)
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(data)
     one = Package(
@@ -93,7 +93,7 @@ def with_example(images: Path, recipe: Recipe) -> Recipe:
         path=f"pool/{EXAMPLE}.deb",
         asked=True,
     )
-    return msgspec.structs.replace(recipe, layers=(*recipe.layers, Layer(name="site", packages=(one,))))
+    return msgspec.structs.replace(recipe, layers=(*recipe.layers, ResolvedLayer(name="site", packages=(one,))))
 
 
 def beside(images: Path, folder: Path, *kept: str) -> Path:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from steps.contract.image import recipe
-from steps.contract.image.recipe import Recipe
-from steps.contract.stages.image_layers import Built
+from steps.nodeimage.contract import resolved_recipe
+from steps.nodeimage.contract.resolved_recipe import Recipe
+from steps.stages.image_layers.contract import Built
 from tests.boot.builder import tiny
 from tests.hosts.hostlab.waiting import until
 
@@ -26,7 +26,7 @@ class Build:
 
     def __init__(self, images: Path, wanted: Recipe, layer: str, prefix: tuple[str, ...] = ()) -> None:
         self.folder = Path(tempfile.mkdtemp(dir=images))
-        (self.folder / "recipe.json").write_bytes(recipe.encode(wanted))
+        (self.folder / "recipe.json").write_bytes(resolved_recipe.encode(wanted))
         self.output = self.folder / "output"
         self.folder.chmod(0o755)
         with self.output.open("w") as stream:

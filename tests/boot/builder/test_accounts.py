@@ -2,18 +2,18 @@
 
 from pathlib import Path
 
-from steps.contract.image import keys
-from steps.contract.image.recipe import Layer, User
-from steps.contract.stages.image_layers import Built
+from steps.nodeimage.contract import build_keys
+from steps.nodeimage.contract.resolved_recipe import LayerUser, ResolvedLayer
+from steps.stages.image_layers.contract import Built
 from tests.boot.builder import tiny
 
 KEY = "ssh-ed25519 AAAA bob"
 
 
-def built(images: Path, *users: User) -> tuple[Built, Path]:
-    wanted = tiny.with_layer(Layer(name="users", users=users))
+def built(images: Path, *users: LayerUser) -> tuple[Built, Path]:
+    wanted = tiny.with_layer(ResolvedLayer(name="users", users=users))
     found = tiny.build(images, wanted, "users")
-    return found, images / "layers" / keys.layers(wanted)["users"] / "tree"
+    return found, images / "layers" / build_keys.layers(wanted)["users"] / "tree"
 
 
 def rights(path: Path) -> tuple[int, int, int]:
@@ -27,8 +27,8 @@ def lines(tree: Path, file: str, *names: str) -> list[str]:
 
 def test_account_files_have_a_locked_user_in_its_groups(reference: tuple[Path, Built]) -> None:
     """Bob with a group of his own, eve in his; alice is of the layer below. No password opens them, nor does an empty one."""
-    bob = User(name="bob", uid=2002, gid=2100, groups=("adm", "disk"))
-    eve = User(name="eve", uid=2003, gid=2100, groups=("adm",), shell="/bin/sh", home="/srv/eve")
+    bob = LayerUser(name="bob", uid=2002, gid=2100, groups=("adm", "disk"))
+    eve = LayerUser(name="eve", uid=2003, gid=2100, groups=("adm",), shell="/bin/sh", home="/srv/eve")
     made, tree = built(reference[0], bob, eve)
     assert not made.failed, made.output
     day = tiny.EPOCH // 86400
@@ -43,7 +43,9 @@ def test_account_files_have_a_locked_user_in_its_groups(reference: tuple[Path, B
 
 
 def test_a_home_that_is_there_keeps_its_owner_and_rights(reference: tuple[Path, Built]) -> None:
-    made, tree = built(reference[0], User(name="bob", uid=2002, home="/srv", keys=(KEY,)), User(name="eve", uid=2003, home="/opt"))
+    made, tree = built(
+        reference[0], LayerUser(name="bob", uid=2002, home="/srv", keys=(KEY,)), LayerUser(name="eve", uid=2003, home="/opt")
+    )
     assert not made.failed, made.output
     assert rights(tree / "srv") == (0o755, 0, 0)
     assert rights(tree / "srv/.ssh") == (0o700, 2002, 2002)
@@ -53,7 +55,7 @@ def test_a_home_that_is_there_keeps_its_owner_and_rights(reference: tuple[Path, 
 
 
 def test_a_new_home_is_its_own(reference: tuple[Path, Built]) -> None:
-    made, tree = built(reference[0], User(name="bob", uid=2002, gid=2100, keys=(KEY,)))
+    made, tree = built(reference[0], LayerUser(name="bob", uid=2002, gid=2100, keys=(KEY,)))
     assert not made.failed, made.output
     assert rights(tree / "home/bob") == (0o700, 2002, 2100)
     assert rights(tree / "home/bob/.ssh/authorized_keys") == (0o600, 2002, 2100)
@@ -61,6 +63,6 @@ def test_a_new_home_is_its_own(reference: tuple[Path, Built]) -> None:
 
 
 def test_keys_that_are_there_are_not_replaced(reference: tuple[Path, Built]) -> None:
-    made, _ = built(reference[0], User(name="bob", uid=2002, home="/home/alice", keys=(KEY,)))
+    made, _ = built(reference[0], LayerUser(name="bob", uid=2002, home="/home/alice", keys=(KEY,)))
     assert made.failed == "users"
     assert "/home/alice/.ssh/authorized_keys is there already" in made.output

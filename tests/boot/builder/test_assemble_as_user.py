@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from steps.clients.image.files import assemble
-from steps.contract.image.manifest import Part
+from steps.nodeimage.contract.image_manifest import ImageFile
+from steps.nodeimage.files import image_assembly
 from tests.boot.builder import shipped
 from tests.boot.builder.test_users import UID, as_user
 
@@ -20,10 +20,10 @@ SECONDS = 900.0
 SCRIPT = """
 import sys, json, msgspec
 from pathlib import Path
-from steps.clients.image.files import assemble
-from steps.clients.image.layer import layers
-from steps.clients.image.sandbox import testing as sandbox
-from steps.contract.image.recipe import Recipe
+from steps.nodeimage.files import assemble
+from steps.nodeimage.layer import layers
+from steps.nodeimage.sandbox import testing as sandbox
+from steps.nodeimage.contract.resolved_recipe import Recipe
 images = Path(sys.argv[1])
 recipe = msgspec.json.decode((images / "recipe.json").read_bytes(), type=Recipe)
 files = msgspec.json.decode((images / "files.json").read_bytes(), type=dict[str, bytes])
@@ -55,11 +55,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.mark.long
 def test_a_user_makes_the_same_image(home: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     images, recipe = shipped.store(tmp_path_factory.getbasetemp(), "base")
-    ours = assemble.assemble(images, recipe, shipped.quiet)
+    ours = image_assembly.assemble(images, recipe, shipped.quiet)
     command = [*as_user(home), sys.executable, "-c", SCRIPT, str(home / "images")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     made, tested = json.loads(done.stdout)
-    assert msgspec.convert(made["found"], tuple[Part, ...]) == ours.found
+    assert msgspec.convert(made["found"], tuple[ImageFile, ...]) == ours.found
     assert made["manifest"] == ours.manifest
     assert {result["name"]: result["outcome"] for result in tested["results"] if result["outcome"] != "pass"} == {}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.image.layer import layers
-from steps.contract.image.recipe import Layer, PlacedFile
 from steps.errors import StoreBusy
+from steps.nodeimage.contract.resolved_recipe import PlacedFile, ResolvedLayer
+from steps.nodeimage.layer import layer_cache
 from tests.unit import small_image
 
 DATA = b"x" * (4 << 20)
@@ -27,7 +27,7 @@ def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
 @pytest.mark.parametrize("disk", ["size=2m", "ro", *(f"nr_inodes={count}" for count in range(2, 17, 2))], indirect=True)
 def test_is_told_and_left_clean(disk: Path) -> None:
     placed = PlacedFile(path="/srv/big", sha256=DIGEST)
-    recipe = small_image.recipe(layers=(Layer(name="base", files=(placed,)),))
+    recipe = small_image.recipe(layers=(ResolvedLayer(name="base", files=(placed,)),))
     with pytest.raises(StoreBusy, match="the store of images cannot be written"):
-        layers.build(disk, recipe, {DIGEST: DATA}, "base", disk, lambda _: None)
+        layer_cache.build(disk, recipe, {DIGEST: DATA}, "base", disk, lambda _: None)
     assert [path.name for path in disk.glob("layers/*") if not path.name.endswith(".lock")] == []

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.image.layer import layers
-from steps.clients.image.sandbox import testing as sandbox
-from steps.contract.image import keys
-from steps.contract.image.recipe import Recipe
-from steps.contract.image.testing import Outcome
-from steps.contract.stages.image_sandbox import Case, Wanted
-from steps.gates import image_sandbox
+from steps.nodeimage.contract import build_keys
+from steps.nodeimage.contract.image_tests import ExpectedTest, Outcome
+from steps.nodeimage.contract.resolved_recipe import Recipe
+from steps.nodeimage.layer import layer_cache
+from steps.nodeimage.sandbox import sandbox_tests as sandbox
+from steps.stages.image_sandbox import gate as image_sandbox
+from steps.stages.image_sandbox.contract import Wanted
 from tests.boot.builder import disturbing, shipped, vendor
 from tests.boot.builder.disturbing import Fault
 from tests.boot.pipeline.site import Site
-from workflows.images.nodes import resolve
-from workflows.spec.image import load_image
+from workflows.nodeimage import recipe_resolution
+from workflows.nodeimage.image_spec import load_image
 
 FAULTS = disturbing.FILE.with_name("faults_gpu.yaml")
 BOOT = {"firmware": ["uefi"], "memory_mib": 2048, "timeout": "10m"}
@@ -51,7 +51,7 @@ def locked(folder: Path, common: Path, nvidia: vendor.Repository, **values: str)
 
 @pytest.fixture(scope="module")
 def recipe(site: Site) -> Recipe:
-    return resolve.resolved(load_image(site.folder / "image.yaml"), site.folder).recipe
+    return recipe_resolution.resolved(load_image(site.folder / "image.yaml"), site.folder).recipe
 
 
 def test_it_is_built_and_passes_its_tests(site: Site, recipe: Recipe) -> None:
@@ -68,26 +68,26 @@ def test_it_is_built_and_passes_its_tests(site: Site, recipe: Recipe) -> None:
 
 
 def test_the_driver_compiled_again_elsewhere_gives_the_same_bytes(site: Site, recipe: Recipe, tmp_path: Path) -> None:
-    found, other = keys.layers(recipe), tmp_path / "another/place"
+    found, other = build_keys.layers(recipe), tmp_path / "another/place"
     (other / "layers").mkdir(parents=True)
     (other / "archive").symlink_to(site.images / "archive")
     for name in recipe.names[:-1]:
         (other / "layers" / found[name]).symlink_to(site.images / "layers" / found[name])
-    files = resolve.resolved(load_image(site.folder / "image.yaml"), site.folder).files
-    again = layers.build(other, recipe, files, "gpu", shipped.NO_SECRETS, shipped.quiet)
+    files = recipe_resolution.resolved(load_image(site.folder / "image.yaml"), site.folder).files
+    again = layer_cache.build(other, recipe, files, "gpu", shipped.NO_SECRETS, shipped.quiet)
     assert (again.failed, again.cached) == ("", False), again.output
-    assert again.digest == layers.build(site.images, recipe, files, "gpu", shipped.NO_SECRETS, shipped.quiet).digest
+    assert again.digest == layer_cache.build(site.images, recipe, files, "gpu", shipped.NO_SECRETS, shipped.quiet).digest
 
 
 @pytest.mark.parametrize("fault", disturbing.faults(FAULTS), ids=lambda fault: fault.name)
 def test_a_fault_is_caught(fault: Fault, site: Site, recipe: Recipe, tmp_path: Path) -> None:
     test = next(test for test in recipe.tests if test.name == fault.caught_by)
-    stack, upper = layers.stack(site.images, recipe), shipped.upper(tmp_path / "upper")
+    stack, upper = layer_cache.stack(site.images, recipe), shipped.upper(tmp_path / "upper")
     disturbing.disturb(fault, stack, upper)
     seen = sandbox.on((upper, *stack), (test,), "key")
     assert seen.results[0].outcome is Outcome.FAIL, seen
     assert re.search(fault.says, seen.results[0].output), seen.results[0].output
-    verdict = image_sandbox.tests(seen, Wanted(key="key", tests=(Case(name=test.name, incident=test.incident),)))
+    verdict = image_sandbox.tests(seen, Wanted(key="key", tests=(ExpectedTest(name=test.name, incident=test.incident),)))
     assert test.incident.rstrip(".") in verdict.reason
 
 

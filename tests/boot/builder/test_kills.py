@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from steps.contract.image import keys
-from steps.contract.image.recipe import Command, Layer
-from steps.contract.stages.image_layers import Built
+from steps.nodeimage.contract import build_keys
+from steps.nodeimage.contract.resolved_recipe import LayerCommand, ResolvedLayer
+from steps.stages.image_layers.contract import Built
 from tests.boot.builder import tiny
 from tests.boot.builder.started import SECONDS, Build, mounts
 from tests.hosts.hostlab.waiting import until
@@ -32,7 +32,7 @@ def test_while_packages_are_installed(reference: tuple[Path, Built], empty: Path
 @pytest.mark.parametrize("line", ["site: commands 1", "site: normal form"])
 def test_while_a_layer_is_finished(reference: tuple[Path, Built], line: str) -> None:
     run = "for n in $(seq 300); do echo $n > /opt/$n; done"
-    wanted = tiny.with_layer(Layer(name="site", commands=(Command(run=f"{run}; echo {line}"),)))
+    wanted = tiny.with_layer(ResolvedLayer(name="site", commands=(LayerCommand(run=f"{run}; echo {line}"),)))
     build = Build(reference[0], wanted, "site")
     build.wait_for(line)
     build.kill()
@@ -40,18 +40,20 @@ def test_while_a_layer_is_finished(reference: tuple[Path, Built], line: str) -> 
 
 
 def test_while_a_command_hangs(reference: tuple[Path, Built]) -> None:
-    wanted = tiny.with_layer(Layer(name="hung", commands=(Command(run="mkfifo /tmp/f; touch /opt/hangs; cat /tmp/f"),)))
+    wanted = tiny.with_layer(
+        ResolvedLayer(name="hung", commands=(LayerCommand(run="mkfifo /tmp/f; touch /opt/hangs; cat /tmp/f"),))
+    )
     build = Build(reference[0], wanted, "hung")
     assert until(lambda: list(reference[0].glob("layers/.*.part*/tree/opt/hangs")) or build.process.poll() is not None, SECONDS)
     build.kill()
     assert not mounts(reference[0])
-    assert not (reference[0] / "layers" / keys.layers(wanted)["hung"]).exists()
+    assert not (reference[0] / "layers" / build_keys.layers(wanted)["hung"]).exists()
 
 
 def check(images: Path, wanted: object, layer: str, digest: str) -> None:
     """Nothing runs, nothing is mounted, no entry is half there; and a build makes the same and removes what was left."""
     assert not mounts(images)
-    key = keys.layers(wanted)[layer]
+    key = build_keys.layers(wanted)[layer]
     assert key not in left(images) or sorted(path.name for path in (images / "layers" / key).iterdir()) == list(ENTRIES)
     again = tiny.build(images, wanted, layer)
     assert not again.failed, again.output

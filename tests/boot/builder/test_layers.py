@@ -7,14 +7,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from steps.clients.image import collecting
-from steps.clients.image.collecting import Roots
-from steps.clients.image.contained import namespace
-from steps.clients.image.layer import intact, layers
-from steps.contract.image import keys
-from steps.contract.image.recipe import Command, Layer, PlacedFile, Recipe, Service, User
-from steps.contract.stages.image_layers import Built
 from steps.errors import BadTask
+from steps.nodeimage import garbage_collection
+from steps.nodeimage.containment import namespace
+from steps.nodeimage.contract import build_keys
+from steps.nodeimage.contract.resolved_recipe import LayerCommand, LayerService, LayerUser, PlacedFile, Recipe, ResolvedLayer
+from steps.nodeimage.garbage_collection import Roots
+from steps.nodeimage.layer import layer_cache, layer_integrity
+from steps.stages.image_layers.contract import Built
 from tests.boot.builder import clock, tiny
 from tests.boot.builder.started import SECONDS, Build, running
 from tests.hosts.hostlab.waiting import until
@@ -51,7 +51,7 @@ def look(stack: tuple[Path, ...], *paths: str) -> dict[str, list[object]]:
 
 
 def folder(images: Path, wanted: Recipe, layer: str) -> Path:
-    return images / "layers" / keys.layers(wanted)[layer]
+    return images / "layers" / build_keys.layers(wanted)[layer]
 
 
 def test_holds_what_the_recipe_says(reference: tuple[Path, Built]) -> None:
@@ -104,7 +104,7 @@ def _ground_after(days: int, archive: Path, images: Path) -> Built:
     wanted = msgspec.structs.replace(tiny.recipe(), layers=(first, tiny.recipe().layers[0]))
     images.mkdir()
     (images / "archive").symlink_to(archive / "archive")
-    built = [layers.build(images, wanted, {**tiny.files(), **files}, name, images, lambda line: None) for name in wanted.names]
+    built = [layer_cache.build(images, wanted, {**tiny.files(), **files}, name, images, lambda line: None) for name in wanted.names]
     return built[-1]
 
 
@@ -122,16 +122,16 @@ def test_one_small_package_is_a_small_layer(reference: tuple[Path, Built]) -> No
     assert built.size < 5 * MIB
     assert built.files < 60
     assert len(built.installed) == len(reference[1].installed) + len(tiny.recipe().layers[1].packages)
-    found = look(layers.stack(reference[0], tiny.recipe()), "usr/bin/tree", "var/lib/dpkg/status")
+    found = look(layer_cache.stack(reference[0], tiny.recipe()), "usr/bin/tree", "var/lib/dpkg/status")
     assert len(found) == 2
 
 
 def test_a_layer_hides_what_it_removed(reference: tuple[Path, Built]) -> None:
     run = "rm /srv/data/note; rm -r /etc/skel; mkdir /etc/skel; echo new > /etc/skel/x; chmod 700 /srv"
-    wanted = tiny.with_layer(Layer(name="less", commands=(Command(run=run),)))
+    wanted = tiny.with_layer(ResolvedLayer(name="less", commands=(LayerCommand(run=run),)))
     built = tiny.build(reference[0], wanted, "less")
     assert not built.failed, built.output
-    found = look(layers.stack(reference[0], wanted), "srv", "srv/data/note", "etc/skel/.profile", "etc/skel/x")
+    found = look(layer_cache.stack(reference[0], wanted), "srv", "srv/data/note", "etc/skel/.profile", "etc/skel/x")
     assert found == {"srv": ["0o700", 0, 0, ""], "etc/skel/x": ["0o644", 0, 0, "new\n"]}
     assert built.files == 6  # srv, srv/data, note hidden, etc, etc/skel, x
 
@@ -139,23 +139,27 @@ def test_a_layer_hides_what_it_removed(reference: tuple[Path, Built]) -> None:
 @pytest.mark.parametrize(
     ("layer", "failed", "output"),
     [
-        (Layer(name="bad", commands=(Command(run="true"), Command(run="echo seen; exit 7"))), "commands 2", "ended with 7: seen"),
-        (Layer(name="bad", commands=(Command(run="false; true"),)), "commands 1", "ended with 1"),
-        (Layer(name="bad", services=(Service(unit="x.service"),)), "services", "no systemctl: add package systemd"),
-        (Layer(name="bad", users=(User(name="bob", uid=2001),)), "users", "2001 already"),
-        (Layer(name="bad", users=(User(name="bob", uid=3001, groups=("none",)),)), "users", "no group none"),
-        (Layer(name="bad", files=(PlacedFile(path="/usr", link="x"),)), "files", "/usr: File exists"),
+        (
+            ResolvedLayer(name="bad", commands=(LayerCommand(run="true"), LayerCommand(run="echo seen; exit 7"))),
+            "commands 2",
+            "ended with 7: seen",
+        ),
+        (ResolvedLayer(name="bad", commands=(LayerCommand(run="false; true"),)), "commands 1", "ended with 1"),
+        (ResolvedLayer(name="bad", services=(LayerService(unit="x.service"),)), "services", "no systemctl: add package systemd"),
+        (ResolvedLayer(name="bad", users=(LayerUser(name="bob", uid=2001),)), "users", "2001 already"),
+        (ResolvedLayer(name="bad", users=(LayerUser(name="bob", uid=3001, groups=("none",)),)), "users", "no group none"),
+        (ResolvedLayer(name="bad", files=(PlacedFile(path="/usr", link="x"),)), "files", "/usr: File exists"),
     ],
 )
 def test_a_part_that_fails_is_told_and_nothing_is_kept(
-    reference: tuple[Path, Built], layer: Layer, failed: str, output: str
+    reference: tuple[Path, Built], layer: ResolvedLayer, failed: str, output: str
 ) -> None:
     wanted = tiny.with_layer(layer)
     built = tiny.build(reference[0], wanted, "bad")
     assert built.failed == failed
     assert output in built.output
     assert not folder(reference[0], wanted, "bad").exists()
-    assert not list((reference[0] / "layers").glob(f".{keys.layers(wanted)['bad']}.part*"))
+    assert not list((reference[0] / "layers").glob(f".{build_keys.layers(wanted)['bad']}.part*"))
 
 
 def test_commands_have_no_network_and_no_settings_of_the_builder(
@@ -166,7 +170,7 @@ def test_commands_have_no_network_and_no_settings_of_the_builder(
         'test -z "$BRINGUP_CANARY"; test "$SOURCE_DATE_EPOCH" = 1700000000; test "$(cat /proc/sys/kernel/hostname)" = image;'
         ' test "$(grep -c : /proc/net/dev)" = 1; test ! -e /run/secrets; echo ok > /opt/ok'
     )
-    wanted = tiny.with_layer(Layer(name="closed", commands=(Command(run=run),)))
+    wanted = tiny.with_layer(ResolvedLayer(name="closed", commands=(LayerCommand(run=run),)))
     assert not tiny.build(reference[0], wanted, "closed").failed
 
 
@@ -175,14 +179,14 @@ def test_links_in_the_root_lead_nowhere_outside(reference: tuple[Path, Built], t
     outside.mkdir()
 
     def through(path: str) -> Recipe:
-        links = Command(run=f"ln -s {outside} /etc/out; ln -s /srv /etc/in")
+        links = LayerCommand(run=f"ln -s {outside} /etc/out; ln -s /srv /etc/in")
         file = PlacedFile(path=path, sha256=tiny.NOTE_DIGEST)
-        added = (Layer(name="links", commands=(links,)), Layer(name="through", files=(file,)))
+        added = (ResolvedLayer(name="links", commands=(links,)), ResolvedLayer(name="through", files=(file,)))
         return msgspec.structs.replace(tiny.recipe(), layers=(tiny.recipe().layers[0], *added))
 
     wanted = through("/etc/in/bringup-note")
     assert not tiny.build(reference[0], wanted, "through").failed
-    assert set(look(layers.stack(reference[0], wanted), "srv/bringup-note")) == {"srv/bringup-note"}
+    assert set(look(layer_cache.stack(reference[0], wanted), "srv/bringup-note")) == {"srv/bringup-note"}
     assert not Path("/srv/bringup-note").exists()
     refused = tiny.build(reference[0], through("/etc/out/note"), "through")
     assert (refused.failed, refused.output) == ("files", "/etc/out/note: File exists")
@@ -207,21 +211,21 @@ def test_a_package_that_is_not_the_locked_one_is_refused(empty: Path, archive: P
 
 
 def test_a_changed_entry_is_not_used(reference: tuple[Path, Built]) -> None:
-    wanted = tiny.with_layer(Layer(name="changed", commands=(Command(run="echo 1 > /opt/one"),)))
+    wanted = tiny.with_layer(ResolvedLayer(name="changed", commands=(LayerCommand(run="echo 1 > /opt/one"),)))
     first = tiny.build(reference[0], wanted, "changed")
     place = folder(reference[0], wanted, "changed")
     (place / "tree/opt/one").write_text("2\n")
-    assert "/opt/one changed in the cache" in intact.verify(reference[0], place.name)
+    assert "/opt/one changed in the cache" in layer_integrity.verify(reference[0], place.name)
     assert tiny.build(reference[0], wanted, "changed").cached  # the quick check reads no file
     (place / "tree/opt/one").write_text("longer\n")
     again = tiny.build(reference[0], wanted, "changed")
     assert (again.cached, again.digest) == (False, first.digest)
-    assert intact.verify(reference[0], place.name) == ""
+    assert layer_integrity.verify(reference[0], place.name) == ""
 
 
 def test_what_is_missing_is_one_sentence(reference: tuple[Path, Built], tmp_path: Path) -> None:
     with pytest.raises(BadTask, match=r"layer ground \([0-9a-f]{12}\) is not in "):
-        layers.stack(tmp_path, tiny.recipe())
+        layer_cache.stack(tmp_path, tiny.recipe())
     with pytest.raises(BadTask, match=r"packages of layer ground are not in .*/archive, first "):
         tiny.build(tmp_path, tiny.recipe(), "ground")
     with pytest.raises(BadTask, match="has no layer 'none'"):
@@ -229,7 +233,7 @@ def test_what_is_missing_is_one_sentence(reference: tuple[Path, Built], tmp_path
 
 
 def test_two_builds_side_by_side_build_once(reference: tuple[Path, Built]) -> None:
-    wanted = tiny.with_layer(Layer(name="once", commands=(Command(run="echo once > /opt/once"),)))
+    wanted = tiny.with_layer(ResolvedLayer(name="once", commands=(LayerCommand(run="echo once > /opt/once"),)))
     both = [Build(reference[0], wanted, "once") for _ in range(2)]
     found = [one.built() for one in both]
     assert sorted(one.cached for one in found) == [False, True]
@@ -240,16 +244,17 @@ def test_a_collection_takes_nothing_of_a_build_that_goes_on(reference: tuple[Pat
     """Neither the layer that it stands on, which nothing else reaches, nor what it has made so far; an orphan goes."""
     images = reference[0]
     kept, orphan = (
-        tiny.with_layer(Layer(name=name, commands=(Command(run=f"echo {name} > /opt/x"),))) for name in ("kept", "orphan")
+        tiny.with_layer(ResolvedLayer(name=name, commands=(LayerCommand(run=f"echo {name} > /opt/x"),)))
+        for name in ("kept", "orphan")
     )
     for one in (kept, orphan):
         assert not tiny.build(images, one, one.names[-1]).failed
     run = "touch /opt/begun; sleep 86397 || true; echo whole > /opt/whole"
-    going = tiny.with_layer(Layer(name="going", commands=(Command(run=run),)))
+    going = tiny.with_layer(ResolvedLayer(name="going", commands=(LayerCommand(run=run),)))
     build = Build(images, going, "going")
     assert until(lambda: list(images.glob("layers/.*.part*/tree/opt/begun")) or build.process.poll() is not None, SECONDS)
-    below, (top, gone) = keys.layers(going)["ground"], (keys.layers(one)[one.names[-1]] for one in (kept, orphan))
-    found = collecting.collect(images, Roots(layers=frozenset({top})), recent=0, dry_run=False)
+    below, (top, gone) = build_keys.layers(going)["ground"], (build_keys.layers(one)[one.names[-1]] for one in (kept, orphan))
+    found = garbage_collection.collect(images, Roots(layers=frozenset({top})), recent=0, dry_run=False)
     assert until(lambda: running("86397"), SECONDS)  # its shell may have begun, and no more
     (asleep,) = running("86397")
     os.kill(asleep, signal.SIGTERM)
@@ -257,5 +262,5 @@ def test_a_collection_takes_nothing_of_a_build_that_goes_on(reference: tuple[Pat
     assert (built.failed, built.output) == ("", "")
     assert [one.name for one in found.in_use if one.kind == "layers"] == [below]
     assert gone in [one.name for one in found.removed]
-    assert [intact.verify(images, key) for key in (below, top, built.key)] == ["", "", ""]
-    assert set(look(layers.stack(images, going), "opt/whole")) == {"opt/whole"}
+    assert [layer_integrity.verify(images, key) for key in (below, top, built.key)] == ["", "", ""]
+    assert set(look(layer_cache.stack(images, going), "opt/whole")) == {"opt/whole"}

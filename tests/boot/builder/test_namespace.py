@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.image.contained import namespace
 from steps.errors import BadTask, Refused, StepError, Temporary
+from steps.nodeimage.containment import namespace
 from tests.boot.builder.called import Seen, Word
 from tests.boot.builder.started import ROOT, descendants, mounts, running
 from tests.hosts.hostlab.waiting import until
@@ -132,7 +132,7 @@ def test_what_takes_too_long_is_ended(stack: tuple[Path, ...]) -> None:
 def test_with_its_caller_everything_ends(stack: tuple[Path, ...]) -> None:
     script = (
         "import sys; from pathlib import Path;"
-        "from steps.clients.image.contained import namespace; from tests.boot.builder.called import Word;"
+        "from steps.nodeimage.containment import namespace; from tests.boot.builder.called import Word;"
         f"namespace.call(tuple(map(Path, sys.argv[1:])), '{CALLED}:hang', Word('876543'), int, seconds=600,"
         " say=lambda line: print(line, flush=True))"
     )

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.image.contained import namespace
-from steps.clients.image.files import packing
 from steps.errors import BadTask
+from steps.nodeimage.containment import namespace
+from steps.nodeimage.files import root_packing
 from tests.boot.builder import shipped
 
 
@@ -24,6 +24,6 @@ def test_a_root_that_cannot_be_packed_is_told(paths: tuple[str, ...], sentence: 
     for path in paths:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text("")
-    told = packing.Pack(out=str(out), epoch=1, initrds=str(tmp_path / "initrds"))
+    told = root_packing.Pack(out=str(out), epoch=1, initrds=str(tmp_path / "initrds"))
     with pytest.raises(BadTask, match=sentence):
-        namespace.call((root,), "steps.clients.image.files.packing:pack", told, packing.Packed, seconds=60)
+        namespace.call((root,), "steps.nodeimage.files.root_packing:pack", told, root_packing.Packed, seconds=60)

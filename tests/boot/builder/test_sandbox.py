@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from steps.clients.image.layer import layers
-from steps.clients.image.sandbox import testing as sandbox
-from steps.contract.image.recipe import Recipe
-from steps.contract.image.testing import ImageTest, Outcome, Where
-from steps.contract.stages.image_sandbox import Case, Wanted
-from steps.gates import image_sandbox
+from steps.nodeimage.contract.image_tests import ExpectedTest, ImageTest, Outcome, Where
+from steps.nodeimage.contract.resolved_recipe import Recipe
+from steps.nodeimage.layer import layer_cache
+from steps.nodeimage.sandbox import sandbox_tests as sandbox
+from steps.stages.image_sandbox import gate as image_sandbox
+from steps.stages.image_sandbox.contract import Wanted
 from tests.boot.builder import disturbing, shipped
 from tests.boot.builder.disturbing import Fault
 from tests.boot.builder.started import running
@@ -36,7 +36,7 @@ def script(name: str, run: str, seconds: float = SECONDS) -> ImageTest:
 def test_a_good_root_passes_all_tests(compute: tuple[Path, Recipe]) -> None:
     images, recipe = compute
     seen = sandbox.run(images, recipe, shipped.quiet)
-    wanted = tuple(Case(name=test.name) for test in recipe.tests if test.where is not Where.BOOT)
+    wanted = tuple(ExpectedTest(name=test.name) for test in recipe.tests if test.where is not Where.BOOT)
     verdict = image_sandbox.tests(seen, Wanted(key=seen.key, tests=wanted))
     assert verdict.is_pass, verdict.reason
     assert len(wanted) >= 12
@@ -46,7 +46,7 @@ def test_a_good_root_passes_all_tests(compute: tuple[Path, Recipe]) -> None:
 def test_a_fault_is_caught(fault: Fault, compute: tuple[Path, Recipe], tmp_path: Path) -> None:
     images, recipe = compute
     test = next(test for test in recipe.tests if test.name == fault.caught_by)
-    stack = layers.stack(images, recipe)
+    stack = layer_cache.stack(images, recipe)
     upper = shipped.upper(tmp_path / "upper")
     disturbing.disturb(fault, stack, upper)
     seen = sandbox.on((upper, *stack), (test,), "key")
@@ -54,13 +54,13 @@ def test_a_fault_is_caught(fault: Fault, compute: tuple[Path, Recipe], tmp_path:
     assert seen.results[0].outcome is Outcome.FAIL, seen.results
     assert re.search(fault.says, seen.results[0].output), seen.results[0].output
     assert test.incident
-    verdict = image_sandbox.tests(seen, Wanted(key="key", tests=(Case(name=test.name, incident=test.incident),)))
+    verdict = image_sandbox.tests(seen, Wanted(key="key", tests=(ExpectedTest(name=test.name, incident=test.incident),)))
     assert fault.caught_by in verdict.reason
     assert test.incident.rstrip(".") in verdict.reason
 
 
 def test_a_script_sees_the_root_and_nothing_else(compute: tuple[Path, Recipe]) -> None:
-    stack = layers.stack(*compute)
+    stack = layer_cache.stack(*compute)
     tests = (
         script("cannot_write", "touch /usr/x"),
         script("may_write_in_tmp", "touch /tmp/x /run/x /var/tmp/x"),
@@ -79,7 +79,7 @@ def test_a_script_sees_the_root_and_nothing_else(compute: tuple[Path, Recipe]) -
 
 
 def test_what_a_test_leaves_running_ends_with_it(compute: tuple[Path, Recipe]) -> None:
-    stack = layers.stack(*compute)
+    stack = layer_cache.stack(*compute)
     mark = f"{os.getpid()}.5"
     tests = (
         script("slow", f"sleep 100{mark} & sleep 200{mark}", 0.3),
@@ -111,10 +111,10 @@ def test_tests_run_at_the_same_time_and_one_that_hangs_is_ended_after_a_second(c
     """Two wait for each other by locks on files of the root that all sandboxes share: one after the other, neither would end."""
     hangs = ImageTest(name="hangs", incident="A test waited for a card that was not there.", run="sleep 1000")
     tests = (script("first", FIRST), script("second", SECOND), hangs, script("after", "true"))
-    seen = sandbox.on(layers.stack(*compute), tests, "key")
+    seen = sandbox.on(layer_cache.stack(*compute), tests, "key")
     assert [one.outcome for one in seen.results] == [Outcome.PASS, Outcome.PASS, Outcome.TIMEOUT, Outcome.PASS], seen.results
     assert seen.results[2].output.endswith("(ended after 1 s)")
-    cases = tuple(Case(name=test.name, incident=test.incident) for test in tests)
+    cases = tuple(ExpectedTest(name=test.name, incident=test.incident) for test in tests)
     verdict = image_sandbox.tests(seen, Wanted(key="key", tests=cases))
     assert not verdict.is_pass
     assert "hangs" in verdict.reason
@@ -125,13 +125,13 @@ def test_without_bubblewrap_one_sentence_says_so(
     compute: tuple[Path, Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    seen = sandbox.on(layers.stack(*compute), (script("any", "true"),), "key")
+    seen = sandbox.on(layer_cache.stack(*compute), (script("any", "true"),), "key")
     assert not seen.results
     assert seen.problem == "tests of an image run in bubblewrap, which is not installed; install package bubblewrap"
 
 
 def test_a_root_in_which_nothing_runs_is_told(compute: tuple[Path, Recipe], tmp_path: Path) -> None:
-    stack, bare = layers.stack(*compute), shipped.upper(tmp_path / "upper")
+    stack, bare = layer_cache.stack(*compute), shipped.upper(tmp_path / "upper")
     disturbing.disturb(Fault(name="no_shell", why="", caught_by="", says="", removed=("/usr/bin/sh",)), stack, bare)
     seen = sandbox.on((bare, *stack), (script("any", "true"),), "key")
     assert not seen.results
@@ -139,7 +139,7 @@ def test_a_root_in_which_nothing_runs_is_told(compute: tuple[Path, Recipe], tmp_
 
 
 def test_a_check_needs_no_sandbox_and_an_unknown_one_is_no_pass(compute: tuple[Path, Recipe]) -> None:
-    stack = layers.stack(*compute)
+    stack = layer_cache.stack(*compute)
     tests = (ImageTest(name="odd", incident="none", check="colour"), ImageTest(name="neither", incident="none"))
     odd, neither = sandbox.on(stack, tests, "key").results
     assert (odd.outcome, neither.outcome) == (Outcome.ERROR, Outcome.ERROR)

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.image.layer import layers
-from steps.contract.image import keys
-from steps.contract.image.recipe import Command, Layer
-from steps.contract.stages.image_layers import Built
 from steps.errors import BadTask, Temporary
+from steps.nodeimage.contract import build_keys
+from steps.nodeimage.contract.resolved_recipe import LayerCommand, ResolvedLayer
+from steps.nodeimage.layer import layer_cache
+from steps.stages.image_layers.contract import Built
 from tests.boot.builder import tiny
 
 CANARY = "canary-8c1f0a6e"
@@ -23,8 +23,10 @@ def secrets(tmp_path: Path) -> Path:
     return folder
 
 
-def layer(run: str, *after: str) -> Layer:
-    return Layer(name="secret", commands=(Command(run=run, secrets=("token",)), *(Command(run=one) for one in after)))
+def layer(run: str, *after: str) -> ResolvedLayer:
+    return ResolvedLayer(
+        name="secret", commands=(LayerCommand(run=run, secrets=("token",)), *(LayerCommand(run=one) for one in after))
+    )
 
 
 def test_seen_by_one_command_alone(reference: tuple[Path, Built], secrets: Path) -> None:
@@ -32,7 +34,7 @@ def test_seen_by_one_command_alone(reference: tuple[Path, Built], secrets: Path)
     wanted = tiny.with_layer(layer(used, "test ! -e /run/secrets; test ! -e /run/secrets/token"))
     built = tiny.build(reference[0], wanted, "secret", secrets)
     assert (built.failed, built.secrets_found) == ("", ())
-    tree = reference[0] / "layers" / keys.layers(wanted)["secret"] / "tree"
+    tree = reference[0] / "layers" / build_keys.layers(wanted)["secret"] / "tree"
     assert sorted(str(path.relative_to(tree)) for path in tree.rglob("*")) == ["opt", "opt/length"]
     assert not holding(reference[0])
 
@@ -51,7 +53,7 @@ def test_left_in_a_layer_it_is_found_and_nothing_is_kept(reference: tuple[Path, 
     wanted = tiny.with_layer(layer(run))
     built = tiny.build(reference[0], wanted, "secret", secrets)
     assert built.secrets_found == ("token in /opt/x",)
-    assert not (reference[0] / "layers" / keys.layers(wanted)["secret"]).exists()
+    assert not (reference[0] / "layers" / build_keys.layers(wanted)["secret"]).exists()
     assert not holding(reference[0])
 
 
@@ -101,8 +103,8 @@ def test_changed_meanwhile_nothing_is_kept(reference: tuple[Path, Built], secret
 
     wanted = tiny.with_layer(layer("cp /run/secrets/token /opt/x"))
     with pytest.raises(Temporary, match=r"secret token .* was changed while the layer was built"):
-        layers.build(reference[0], wanted, tiny.files(), "secret", secrets, change)
-    assert not (reference[0] / "layers" / keys.layers(wanted)["secret"]).exists()
+        layer_cache.build(reference[0], wanted, tiny.files(), "secret", secrets, change)
+    assert not (reference[0] / "layers" / build_keys.layers(wanted)["secret"]).exists()
 
 
 def test_missing_or_too_short_is_refused(reference: tuple[Path, Built], secrets: Path) -> None:

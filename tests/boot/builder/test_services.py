@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from steps.clients.image.contained import namespace
-from steps.clients.image.layer import layers
-from steps.contract.image.recipe import Layer, Recipe, Service
+from steps.nodeimage.containment import namespace
+from steps.nodeimage.contract.resolved_recipe import LayerService, Recipe, ResolvedLayer
+from steps.nodeimage.layer import layer_cache
 from tests.boot.builder import shipped
 
 CLOCK, NETWORK = "systemd-timesyncd.service", "systemd-networkd.service"
@@ -28,7 +28,7 @@ def links(root: Path, look: Look) -> dict[str, str]:
 
 
 def units(images: Path, recipe: Recipe) -> dict[str, str]:
-    return namespace.call(layers.stack(images, recipe), f"{__name__}:links", Look(), dict[str, str], seconds=60)
+    return namespace.call(layer_cache.stack(images, recipe), f"{__name__}:links", Look(), dict[str, str], seconds=60)
 
 
 def masked(found: dict[str, str]) -> set[str]:
@@ -48,8 +48,8 @@ def test_services_are_in_the_state_that_the_recipe_says(tmp_path_factory: pytest
     assert masked(below) == timers
     assert wanted(below, CLOCK) == [f"sysinit.target.wants/{CLOCK}"]
     assert wanted(below, NETWORK) == [f"multi-user.target.wants/{NETWORK}"]
-    states = (Service(unit=CLOCK, state="disabled"), Service(unit=NETWORK, state="masked"))
-    above = msgspec.structs.replace(recipe, layers=(*recipe.layers, Layer(name="states", services=states)))
+    states = (LayerService(unit=CLOCK, state="disabled"), LayerService(unit=NETWORK, state="masked"))
+    above = msgspec.structs.replace(recipe, layers=(*recipe.layers, ResolvedLayer(name="states", services=states)))
     shipped.build(images, above)
     now = units(images, above)
     assert masked(now) == {*timers, NETWORK}

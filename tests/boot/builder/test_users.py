@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.contract.image.recipe import Command, Layer
-from steps.contract.stages.image_layers import Built
+from steps.nodeimage.contract.resolved_recipe import LayerCommand, ResolvedLayer
+from steps.stages.image_layers.contract import Built
 from tests.boot.builder import tiny
 from tests.boot.builder.started import ROOT, Build
 
@@ -80,9 +80,9 @@ def test_a_user_hands_a_secret_to_its_command_alone(home: Path) -> None:
     for path in (token.parent, token):
         shutil.chown(path, UID, UID)
         path.chmod(0o700)
-    uses = Command(run=f"grep -q canary /run/secrets/token; ! grep -q . /proc/1/root{token}", secrets=("token",))
-    other = Command(run=f"test -e /proc/1/root{token}; test ! -e /run/secrets; ! grep -q . /proc/1/root{token}")
-    wanted = tiny.with_layer(Layer(name="secret", commands=(uses, other)))
+    uses = LayerCommand(run=f"grep -q canary /run/secrets/token; ! grep -q . /proc/1/root{token}", secrets=("token",))
+    other = LayerCommand(run=f"test -e /proc/1/root{token}; test ! -e /run/secrets; ! grep -q . /proc/1/root{token}")
+    wanted = tiny.with_layer(ResolvedLayer(name="secret", commands=(uses, other)))
     built = Build(home / "images", wanted, "secret", as_user(home)).built()
     assert (built.failed, built.output, built.secrets_found) == ("", "", ())
 

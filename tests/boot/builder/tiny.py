@@ -10,13 +10,13 @@ from pathlib import Path
 
 import msgspec
 
-from steps.clients.image.layer import archive, layers
-from steps.contract.image.recipe import Command, Layer, Package, PlacedFile, Recipe, User
-from steps.contract.stages.image_layers import Built
-from workflows.images.nodes import packages
-from workflows.images.nodes.keeping import Keeping
-from workflows.images.nodes.packages import Mirror
-from workflows.spec.recipe import Foundation
+from steps.nodeimage.contract.resolved_recipe import LayerCommand, LayerUser, Package, PlacedFile, Recipe, ResolvedLayer
+from steps.nodeimage.layer import layer_cache, package_archive
+from steps.stages.image_layers.contract import Built
+from workflows.nodeimage import package_resolution
+from workflows.nodeimage.lock_update import Keeping
+from workflows.nodeimage.package_resolution import Mirror
+from workflows.nodeimage.recipe_spec import Foundation
 
 EPOCH = 1_700_000_000
 SMALL = "tree"
@@ -36,9 +36,9 @@ def recipe() -> Recipe:
     """The recipe, with the newest packages that the machine's sources have."""
     release = platform.freedesktop_os_release()["VERSION_CODENAME"]
     foundation = Foundation(distribution="debian", release=release, epoch=EPOCH, kernel="linux-image-cloud-amd64")
-    named = packages.sources(foundation, [], _mirror(release))
+    named = package_resolution.sources(foundation, [], _mirror(release))
     with tempfile.TemporaryDirectory() as folder:
-        ground, top = packages.resolve(foundation, named, [(), (SMALL,)], Path(folder), Keeping())
+        ground, top = package_resolution.resolve(foundation, named, [(), (SMALL,)], Path(folder), Keeping())
     return Recipe(
         name="tiny",
         distribution="debian",
@@ -46,22 +46,22 @@ def recipe() -> Recipe:
         architecture="amd64",
         epoch=EPOCH,
         sources=tuple(one.source for one in named),
-        layers=(_ground(tuple(ground)), Layer(name="top", packages=tuple(top))),
+        layers=(_ground(tuple(ground)), ResolvedLayer(name="top", packages=tuple(top))),
         kernel="linux-image-cloud-amd64",
     )
 
 
-def _ground(brought: tuple[Package, ...]) -> Layer:
-    return Layer(
+def _ground(brought: tuple[Package, ...]) -> ResolvedLayer:
+    return ResolvedLayer(
         name="ground",
         packages=brought,
-        users=(User(name="alice", uid=2001, gid=2001, groups=("adm",), keys=("ssh-ed25519 AAAA alice",)),),
+        users=(LayerUser(name="alice", uid=2001, gid=2001, groups=("adm",), keys=("ssh-ed25519 AAAA alice",)),),
         files=(
             PlacedFile(path="/etc/bringup/note", sha256=NOTE_DIGEST, mode=0o640, gid=4),
             PlacedFile(path="/etc/bringup/link", link="note"),
             PlacedFile(path="/var/lib/bringup", mode=0o750, uid=2001, gid=2001),
         ),
-        commands=(Command(run="date > /var/log/made; mkdir -p /srv/data; echo built > /srv/data/note; rm /etc/issue.net"),),
+        commands=(LayerCommand(run="date > /var/log/made; mkdir -p /srv/data; echo built > /srv/data/note; rm /etc/issue.net"),),
     )
 
 
@@ -78,7 +78,7 @@ def _mirror(release: str) -> Mirror:
     return Mirror(url=found.get(release, ""), security=found.get(f"{release}-security", ""))
 
 
-def with_layer(layer: Layer) -> Recipe:
+def with_layer(layer: ResolvedLayer) -> Recipe:
     """The recipe with another layer on the ground."""
     return msgspec.structs.replace(recipe(), layers=(recipe().layers[0], layer))
 
@@ -86,11 +86,11 @@ def with_layer(layer: Layer) -> Recipe:
 def filled(images: Path) -> Path:
     """A store with the recipe's packages, and nothing built."""
     images.mkdir(parents=True, exist_ok=True)
-    found = archive.fill(images, recipe(), lambda line: None)
+    found = package_archive.fill(images, recipe(), lambda line: None)
     assert not found.missing, found.problems
     return images
 
 
 def build(images: Path, wanted: Recipe, layer: str, secrets: Path = Path("/nonexistent")) -> Built:
     """A layer, built in this process."""
-    return layers.build(images, wanted, files(), layer, secrets, lambda line: None)
+    return layer_cache.build(images, wanted, files(), layer, secrets, lambda line: None)

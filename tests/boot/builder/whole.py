@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from steps.clients.image.files import assemble
-from steps.contract.image import recipe
-from steps.contract.image.recipe import Recipe
-from steps.contract.stages.image_assemble import Assembled
+from steps.nodeimage.contract import resolved_recipe
+from steps.nodeimage.contract.resolved_recipe import Recipe
+from steps.nodeimage.files import image_assembly
+from steps.stages.image_assemble.contract import Assembled
 from tests.boot.builder import clock, shipped
 from tests.boot.pipeline.site import ELSEWHERE
 
@@ -28,16 +28,16 @@ RECIPE, FILES = "recipe.json", "files.json"
 def main(folder: str) -> None:
     """Build it."""
     images = Path(folder)
-    read = recipe.decode((images / RECIPE).read_bytes())
+    read = resolved_recipe.decode((images / RECIPE).read_bytes())
     print(datetime.now(UTC).date(), flush=True)
     shipped.build(images, read, msgspec.json.decode((images / FILES).read_bytes(), type=dict[str, bytes]))
-    made = assemble.assemble(images, read, lambda line: print(line, flush=True))
+    made = image_assembly.assemble(images, read, lambda line: print(line, flush=True))
     print(msgspec.json.encode(made).decode(), flush=True)
 
 
 def elsewhere(images: Path, wanted: Recipe, files: dict[str, bytes], days: int) -> tuple[list[str], Assembled]:
     """Have it built so many days from now, on one processor, under another umask and in another environment; what it said."""
-    (images / RECIPE).write_bytes(recipe.encode(wanted))
+    (images / RECIPE).write_bytes(resolved_recipe.encode(wanted))
     (images / FILES).write_bytes(msgspec.json.encode(files))
     command = [*ONE_PROCESSOR, sys.executable, "-m", __name__, str(images)]
     settings = {**os.environ, **ELSEWHERE, "PYTHONPATH": f"{clock.later(images / 'later', days)}:{ROOT}"}

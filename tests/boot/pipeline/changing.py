@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from steps.contract.image import keys
+from steps.nodeimage.contract import build_keys
 from tests.boot.pipeline.site import BRINGUP, Site
 
 ROOT: Final = Path(__file__).parents[3]
@@ -78,8 +78,8 @@ def with_another_builder(folder: Path) -> Path:
     """The program of what this checkout would be after its builder's version is raised, installed in an environment of its own."""
     for room in ("steps", "workflows", "images", "playbooks"):
         shutil.copytree(ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__"))
-    path = folder / Path(keys.__file__).relative_to(ROOT)
-    before, after = (f"BUILDER: Final = {version}\n" for version in (keys.BUILDER, keys.BUILDER + 1))
+    path = folder / Path(build_keys.__file__).relative_to(ROOT)
+    before, after = (f"BUILDER: Final = {version}\n" for version in (build_keys.BUILDER, build_keys.BUILDER + 1))
     text = path.read_text()
     assert before in text
     path.write_text(text.replace(before, after))

@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 from xml.etree import ElementTree
 
-from steps.clients.image.layer import intact
-from steps.clients.published import serving, source
-from steps.contract.image.booting import NodeReport
-from steps.contract.image.manifest import SIGNATURE, decode
-from steps.contract.image.published import SUMS_SIGNATURE
-from steps.contract.image.testing import Outcome
+from steps.contract.release_layout import SUMS_SIGNATURE
+from steps.nodeimage.contract.boot_tests import NodeReport
+from steps.nodeimage.contract.image_manifest import SIGNATURE, decode
+from steps.nodeimage.contract.image_tests import Outcome
+from steps.nodeimage.layer import layer_integrity
+from steps.nodeimage.publishing import boot_server, image_release
 from tests.boot.pipeline.given import ARGUMENT
 from tests.boot.pipeline.site import NAME, PUBLISH, Site, stood
 
@@ -56,7 +56,7 @@ def a_failed_boot_test_is_told(site: Site, test: str, said: str) -> None:
 def a_node_reports(site: Site, node: str, mac: str, digest: str) -> None:
     """Have a node say what it runs."""
     told = NodeReport(mac=mac, address="10.0.0.7", kernel="6", root="overlay", clock=1, uptime=9, node=node, image=digest)
-    serving.keep(site.tree, told, time.time())
+    boot_server.keep(site.tree, told, time.time())
 
 
 def a_wrong_signature_is_told(site: Site, version: str) -> None:
@@ -118,6 +118,6 @@ def garbage_is_what_no_version_is_made_of(site: Site) -> None:
     assert orphan in gone
     assert not gone & (needed | {image.key for image in made})
     assert not (shelf / orphan).exists()
-    assert [intact.verify(site.images, key) for key in needed] == [""] * len(needed)
+    assert [layer_integrity.verify(site.images, key) for key in needed] == [""] * len(needed)
     for image in made:
-        source.examine(source.load(site.images / "assembled" / image.key))
+        image_release.examine(image_release.load(site.images / "assembled" / image.key))

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import yaml
 
-from workflows.images.nodes import shipped
+from workflows.nodeimage import recipe_files
 
 ONE_BOOT: Final = {"firmware": ["bios"], "memory_mib": 1536, "timeout": "10m"}
 CANARY: Final = b"canary-5e0d1b7a9c42"
@@ -54,6 +54,6 @@ FAILING: Final = {
 
 def failing() -> dict[str, Any]:
     """The shipped `base` with a boot test that fails: the same layers and files, so nothing is built or packed for it."""
-    recipe: dict[str, Any] = yaml.safe_load((shipped.RECIPES / "base.yaml").read_text())
+    recipe: dict[str, Any] = yaml.safe_load((recipe_files.RECIPES / "base.yaml").read_text())
     recipe["layers"][0]["tests"].append(FAILING)
     return recipe

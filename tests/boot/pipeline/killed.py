@@ -10,9 +10,9 @@ import subprocess
 import time
 from pathlib import Path
 
-from steps.clients.image.layer import intact
-from steps.clients.published import source
-from steps.contract.image.manifest import decode
+from steps.nodeimage.contract.image_manifest import decode
+from steps.nodeimage.layer import layer_integrity
+from steps.nodeimage.publishing import image_release
 from tests.boot.builder.started import descendants
 from tests.boot.pipeline.site import NAME, Site, digests
 from tests.hosts.hostlab.waiting import until
@@ -76,9 +76,9 @@ def is_whole(site: Site) -> None:
     packed = [path for path in site.images.glob("assembled/*") if len(path.name) == 64]
     assert layer, site.images
     assert packed, site.images
-    assert [wrong for key in layer if (wrong := intact.verify(site.images, key))] == []
+    assert [wrong for key in layer if (wrong := layer_integrity.verify(site.images, key))] == []
     for folder in packed:
-        source.examine(source.load(folder))
+        image_release.examine(image_release.load(folder))
 
 
 Finished = dict[Path, tuple[int, int]]

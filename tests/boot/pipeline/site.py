@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from steps.contract.image.manifest import PARTS
+from steps.nodeimage.contract.image_manifest import PARTS
 
 BRINGUP = Path(sys.executable).with_name("bringup")
 SECONDS = 900

@@ -9,17 +9,17 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
-from steps.clients.image.sandbox import testing
-from steps.contract.image.manifest import ROOT, decode
-from steps.contract.image.testing import Outcome
+from steps.nodeimage.contract.image_manifest import ROOT, decode
+from steps.nodeimage.contract.image_tests import Outcome
+from steps.nodeimage.sandbox import sandbox_tests
 from tests.boot.builder.started import descendants, mounts
 from tests.boot.pipeline import by_ci, canary, checks, given, killed
 from tests.boot.pipeline.given import CANARY, FAILING, LEAKS, MORE, OF_SITE, ONE_BOOT, TOKEN
 from tests.boot.pipeline.site import ALONE, ELSEWHERE, LOCK, NAME, PUBLISH, SECONDS, Site, by_ssh, same_image, stood, written
 from tests.boot.published import ssh_server
 from tests.hosts.hostlab.waiting import until
-from workflows.images.nodes import resolve
-from workflows.spec.image import load_image
+from workflows.nodeimage import recipe_resolution
+from workflows.nodeimage.image_spec import load_image
 
 WAITS = re.compile(r"waits for an approval \(bringup approve (\S+) --as NAME --evidence (sha256:[0-9a-f]{64})\)")
 
@@ -226,8 +226,8 @@ def test_compute_is_built_and_passes_its_tests(first: Site, tmp_path: Path) -> N
     tree = again.images / "layers" / top["key"] / "tree"
     assert (tree / "etc/systemd/timesyncd.conf.d/site.conf").read_text() == f"[Time]\nNTP={OF_SITE['time_server']}\n"
     assert (tree / "home/admin/.ssh/authorized_keys").read_text().splitlines() == [OF_SITE["admin_key"]]
-    recipe = resolve.resolved(load_image(again.folder / "image.yaml"), again.folder).recipe
-    seen = testing.run(again.images, recipe, print)
+    recipe = recipe_resolution.resolved(load_image(again.folder / "image.yaml"), again.folder).recipe
+    seen = sandbox_tests.run(again.images, recipe, print)
     assert {one.name for one in seen.results} > named.keys()
     assert [one for one in seen.results if one.outcome is not Outcome.PASS] == []
 
@@ -245,7 +245,7 @@ def test_the_example_of_a_sites_own_layer_boots(first: Site, tmp_path: Path) -> 
     assert (record["verdict"]["status"], named["ssh_answers"]) == ("pass", "pass")
 
 
-@pytest.mark.parametrize("wanted", [10, pytest.param(30, marks=pytest.mark.long)])
+@pytest.mark.parametrize("wanted", [6, pytest.param(30, marks=pytest.mark.long)])
 def test_killed_at_random_points_it_ends_in_the_same_bytes(first: Site, tmp_path: Path, wanted: int) -> None:
     """Boots are those of the first image, which is the same to the byte: the runs here reuse them, as a person would."""
     luck, number = killed.chance(), 0

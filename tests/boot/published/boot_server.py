@@ -11,8 +11,8 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-from steps.clients.netboot import machine
-from steps.contract.image.booting import Firmware, Machine
+from steps.nodeimage.contract.boot_tests import BootedMachine, Firmware
+from steps.nodeimage.netboot import qemu_machine
 from tests.boot.published.nfs_mounts import KIND
 from tests.hosts.hostlab.waiting import until
 
@@ -74,8 +74,8 @@ def main(folder: Path, firmware: Firmware, dnsmasq: str, nginx: str) -> int:
         servers = [ends.enter_context(subprocess.Popen(one, stderr=log)) for one in commands]
         for server in servers:
             ends.callback(server.terminate)
-        hardware = machine.Hardware(card=CARDS[firmware], tap=WIRE)
-        running = machine.start(Machine(name="node001", firmware=firmware, mac=MAC), hardware, folder)
+        hardware = qemu_machine.Hardware(card=CARDS[firmware], tap=WIRE)
+        running = qemu_machine.start(BootedMachine(name="node001", firmware=firmware, mac=MAC), hardware, folder)
         ends.callback(running.end)
         over = until(lambda: (folder / REPORT).exists() or running.ended or any(map(_ended, servers)), SECONDS, every=0.2)
         print(running.broken() or ("" if over else "no report in time"), file=sys.stderr)

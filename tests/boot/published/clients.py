@@ -4,10 +4,10 @@ import traceback
 from functools import partial
 from pathlib import Path
 
-from steps.clients.published import leads, publishing
-from steps.clients.published.local import Local
 from steps.contract.canonical import digest_bytes
 from steps.errors import StepError, StoreBusy
+from steps.nodeimage.publishing import external_links, image_publication
+from steps.nodeimage.publishing.image_kind import local_tree
 from tests.hosts.hostlab.waiting import until
 from tests.unit.clients.published.published_trees import order, place
 
@@ -18,7 +18,7 @@ MOST = 9
 
 def booted(root: Path) -> str:
     """The version that a node is led to, of which all is as it was published."""
-    version = leads.named_version((root / "compute/current/boot/gpu.ipxe").read_text(), "compute")
+    version = external_links.named_version((root / "compute/current/boot/gpu.ipxe").read_text(), "compute")
     folder = root / "compute/versions" / version
     for line in (folder / "SHA256SUMS").read_text().splitlines():
         digest, name = line.split("  ", 1)
@@ -36,7 +36,7 @@ def publish_all(root: Path, sources: list[Path], log: Path, who: str) -> None:
 
     def done(source: Path) -> bool:
         try:
-            publishing.publish_through(Local(root), order(place(root, keep=MOST), source), say)
+            image_publication.publish_through(local_tree(root), order(place(root, keep=MOST), source), say)
         except StoreBusy:
             return False
         except StepError:

@@ -16,12 +16,12 @@ from typing import IO, Any
 import msgspec
 from msgspec import Struct
 
-from steps.clients.published import publishing, reading, rolling_back, standing
-from steps.clients.published.local import Local
-from steps.clients.published.operations import Claimed, Operation, Transport
-from steps.clients.published.tree import Tree
+from steps.clients.releases.release_tree import ReleaseTree
+from steps.clients.releases.tree_operations import Claimed, Operation, TreeTransport
 from steps.contract.canonical import digest_bytes
 from steps.errors import StepError
+from steps.nodeimage.publishing import image_publication, image_rollback, publication_status
+from steps.nodeimage.publishing.image_kind import local_tree
 from tests.boot.published import clients
 from tests.unit.clients.published.published_trees import ended, forked, image, order, place, silent, transport, wrong
 
@@ -54,11 +54,11 @@ class Answer(Struct, frozen=True, kw_only=True):
 class Between:
     """A transport; before the first step that reads like `at`, a line of shell is run, which knows its path as `$AT`."""
 
-    def __init__(self, inner: Transport, root: str, at: str, line: str) -> None:
+    def __init__(self, inner: TreeTransport, root: str, at: str, line: str) -> None:
         self._inner, self._root, self._at, self._line = inner, root, at, line
         self.where = inner.where
 
-    def look(self, name: str, digests: Sequence[str] = ()) -> Tree:
+    def look(self, name: str, digests: Sequence[str] = ()) -> ReleaseTree:
         return self._inner.look(name, digests)
 
     def claim(self, folder: str, token: str, holder: bytes, over: int = 0) -> Claimed:
@@ -86,7 +86,7 @@ def publish(root: str, text: str, kind: str = "local", keep: int = clients.MOST,
     folder, where = source(text), place(Path(root), keep=keep)
     with transport(kind, Path(root)) as way:
         between = Between(way, root, at, line)
-        seen = publishing.publish_through(between, order(where, folder), silent)
+        seen = image_publication.publish_through(between, order(where, folder), silent)
     return {"version": seen.version, "versions": seen.versions, "unchanged": seen.unchanged, "incoming": seen.incoming}
 
 
@@ -98,12 +98,12 @@ def publish_all(root: str, texts: list[str], log: str, who: str) -> None:
 def standing_of(root: str, text: str) -> str:
     """What is said of an image before it is built."""
     where = place(Path(root))
-    return standing.asked_through(Local(Path(root)), where, "compute", "1" * 64, ()).answer
+    return publication_status.query_through(local_tree(Path(root)), where, "compute", "1" * 64, ()).answer
 
 
 def rollback(root: str) -> str:
     """Go back to the version before."""
-    return rolling_back.rollback(Local(Path(root)), "compute", "", "me").to
+    return image_rollback.roll_back(local_tree(Path(root)), "compute", "", "me").to
 
 
 def booted(root: str) -> str:
@@ -125,8 +125,8 @@ def booted_until(roots: list[str], over: str) -> list[list[str]]:
 
 def looked(root: str, kind: str = "local") -> dict[str, Any]:
     """What is there, what a node is led to, and what is wrong."""
-    tree = Local(Path(root)).look("compute")
-    told = [one.to for one in reading.history(tree)]
+    tree = local_tree(Path(root)).look("compute")
+    told = [one.to for one in tree.history]
     return {"current": tree.current, "booted": booted(root), "told": told, "wrong": wrong(Path(root), kind=kind)}
 
 

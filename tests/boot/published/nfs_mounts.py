@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from steps.clients.netboot import tied
+from steps.nodeimage.netboot import parent_death
 from tests.hosts.hostlab.waiting import until
 
 ROOT = Path(__file__).parents[3]
@@ -52,7 +52,7 @@ def mounted(folder: Path, path: Path, *odd: Odd, stale: float = 0.0) -> Iterator
     path.mkdir()
     made = Mount(path, stale, path.with_suffix(".odd"))
     words = [str(folder), str(path), str(stale), *(msgspec.json.encode(one).decode() for one in odd)]
-    command = [sys.executable, "-I", "-S", tied.__file__, str(os.getpid()), sys.executable, str(PROGRAM), *words]
+    command = [sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid()), sys.executable, str(PROGRAM), *words]
     with made.said.open("w") as said, subprocess.Popen(command, stdout=said, env={**os.environ, "PYTHONPATH": str(ROOT)}) as server:
         try:
             assert until(lambda: path.is_mount() or server.poll() is not None, SECONDS)

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from steps.clients.netboot import machine
-from steps.clients.published import publishing, rolling_back, rows, serving
-from steps.clients.published.local import Local
-from steps.contract.image import ipxe
-from steps.contract.image.booting import Firmware, Machine
-from steps.contract.image.manifest import KERNEL, MANIFEST, ROOT
-from steps.contract.image.published import NODES, Group, Place, machine_name
+from steps.contract.release_layout import NODES
+from steps.nodeimage.contract import ipxe
+from steps.nodeimage.contract.boot_tests import BootedMachine, Firmware
+from steps.nodeimage.contract.boot_tree import BootGroup, PublishTarget, machine_name
+from steps.nodeimage.contract.image_manifest import KERNEL, MANIFEST, ROOT
+from steps.nodeimage.netboot import qemu_machine
+from steps.nodeimage.publishing import boot_server, image_publication, image_rollback, node_reports
+from steps.nodeimage.publishing.image_kind import local_tree
 from tests.hosts.hostlab.waiting import until
 from tests.unit import small_image
 from tests.unit.clients.published.published_trees import silent
@@ -33,12 +34,12 @@ def test_a_node_waits_for_what_is_its_own_sees_a_rollback_boots_what_is_current_
     of times, goes on with the version that is current then, and never with what all other machines boot."""
     assembled = next(store.glob(f"assembled/*/{MANIFEST}")).parent
     with served(tmp_path / "tree") as (root, url, heard):
-        group = Group(name="nodes", kernel_arguments=("console=ttyS0",), nodes={**small_image.fleet(MACHINES), MAC: "node001"})
-        others = Group(name="default", kernel_arguments=("quiet",))
-        place = Place(root=str(root), url=url, report=f"{url}/{NODES}", groups=(group, others))
+        group = BootGroup(name="nodes", kernel_arguments=("console=ttyS0",), nodes={**small_image.fleet(MACHINES), MAC: "node001"})
+        others = BootGroup(name="default", kernel_arguments=("quiet",))
+        place = PublishTarget(root=str(root), url=url, report=f"{url}/{NODES}", groups=(group, others))
         quiet, louder = (replace(group, kernel_arguments=(word,)) for word in ("quiet", "loglevel=7"))
-        first = publishing.publish(place, assembled, {}, tmp_path, "run-1", silent)
-        second = publishing.publish(replace(place, groups=(quiet, others)), assembled, {}, tmp_path, "run-2", silent)
+        first = image_publication.publish(place, assembled, {}, tmp_path, "run-1", silent)
+        second = image_publication.publish(replace(place, groups=(quiet, others)), assembled, {}, tmp_path, "run-2", silent)
         (root / first_image(root) / "versions" / second.version / KERNEL).unlink()
         own = root / f"boot/{machine_name(MAC)}.ipxe"
         own.rename(tmp_path / own.name)
@@ -49,19 +50,19 @@ def test_a_node_waits_for_what_is_its_own_sees_a_rollback_boots_what_is_current_
                 script.write_text(script.read_text().replace(f"sleep {ipxe.WAIT}", "sleep 0"))
             failed = f"{ipxe.SAID} could not load"
             assert until(lambda: running.console().count(failed) > ROUNDS, SECONDS, every=0.2), running.console()[-3000:]
-            rolling_back.rollback(Local(root), first_image(root), "", "ada")
+            image_rollback.roll_back(local_tree(root), first_image(root), "", "ada")
             assert heard.wait(SECONDS), running.console()[-3000:]
             assert "for group default" not in running.console()
-    (row,) = rows.nodes((Local(root).look(first_image(root)),), now=time.time())
+    (row,) = node_reports.nodes((local_tree(root).look(first_image(root)),), now=time.time())
     assert "quiet" not in (root / first_image(root) / "current/boot/nodes.ipxe").read_text()
     assert (row.node, row.stand.value, row.mac) == ("node001", "current", MAC), row
-    assert Local(root).look(first_image(root)).current == row.version == first.version
-    third = publishing.publish(replace(place, groups=(louder, others)), assembled, {}, tmp_path, "run-3", silent)
-    (row,) = rows.nodes((Local(root).look(first_image(root)),), now=time.time())
+    assert local_tree(root).look(first_image(root)).current == row.version == first.version
+    third = image_publication.publish(replace(place, groups=(louder, others)), assembled, {}, tmp_path, "run-3", silent)
+    (row,) = node_reports.nodes((local_tree(root).look(first_image(root)),), now=time.time())
     assert (row.version, row.stand.value) == (first.version, "older"), f"{third.version} has its root, and it has not booted that"
 
 
-def says(running: machine.Running, text: str) -> None:
+def says(running: qemu_machine.Running, text: str) -> None:
     """Wait until its console does."""
     assert until(lambda: text in running.console(), SECONDS, every=0.2), running.console()[-3000:]
 
@@ -71,10 +72,10 @@ def test_a_node_whose_root_cannot_be_had_begins_anew_by_itself(store: Path, tmp_
     """What it waits for is the reboot that the machine asks for: QEMU ends then."""
     assembled = next(store.glob(f"assembled/*/{MANIFEST}")).parent
     with served(tmp_path / "tree") as (root, url, heard):
-        place = Place(
-            root=str(root), url=url, report=f"{url}/{NODES}", groups=(Group(name="nodes", kernel_arguments=("console=ttyS0",)),)
+        place = PublishTarget(
+            root=str(root), url=url, report=f"{url}/{NODES}", groups=(BootGroup(name="nodes", kernel_arguments=("console=ttyS0",)),)
         )
-        published = publishing.publish(place, assembled, {}, tmp_path, "run-1", silent)
+        published = image_publication.publish(place, assembled, {}, tmp_path, "run-1", silent)
         (root / first_image(root) / "versions" / published.version / ROOT).rename(tmp_path / ROOT)
         with started(f"{url}/boot/nodes.ipxe", tmp_path) as running:
             assert until(lambda: running.ended, SECONDS, every=0.2), running.console()[-3000:]
@@ -83,11 +84,11 @@ def test_a_node_whose_root_cannot_be_had_begins_anew_by_itself(store: Path, tmp_
 
 
 @contextmanager
-def started(script: str, folder: Path) -> Iterator[machine.Running]:
+def started(script: str, folder: Path) -> Iterator[qemu_machine.Running]:
     """A machine that is told to load a script."""
     (folder / "tftp").mkdir()
     (folder / "tftp/boot.ipxe").write_text(ipxe.chain(script))
-    running = machine.start(Machine(name="node001", firmware=Firmware.BIOS, mac=MAC), machine.Hardware(), folder)
+    running = qemu_machine.start(BootedMachine(name="node001", firmware=Firmware.BIOS, mac=MAC), qemu_machine.Hardware(), folder)
     try:
         yield running
     finally:
@@ -95,7 +96,7 @@ def started(script: str, folder: Path) -> Iterator[machine.Running]:
 
 
 def first_image(root: Path) -> str:
-    return Local(root).look("boot").images[0]
+    return local_tree(root).look("boot").products[0]
 
 
 @contextmanager
@@ -108,11 +109,11 @@ def served(root: Path) -> Iterator[tuple[Path, str, threading.Event]]:
         if line.endswith(" was put"):
             heard.set()
 
-    with serving.server(root, say=say) as server:
+    with boot_server.server(root, say=say) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            yield root, f"http://{machine.GATEWAY}:{server.server_address[1]}", heard
+            yield root, f"http://{qemu_machine.GATEWAY}:{server.server_address[1]}", heard
         finally:
             server.shutdown()
             thread.join()

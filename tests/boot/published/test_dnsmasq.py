@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.published import publishing, rows
-from steps.clients.published.local import Local
-from steps.contract.image.booting import Firmware
-from steps.contract.image.manifest import MANIFEST
-from steps.contract.image.published import Group, Place
+from steps.nodeimage.contract.boot_tests import Firmware
+from steps.nodeimage.contract.boot_tree import BootGroup, PublishTarget
+from steps.nodeimage.contract.image_manifest import MANIFEST
+from steps.nodeimage.publishing import image_publication, node_reports
+from steps.nodeimage.publishing.image_kind import local_tree
 from tests.boot.published import boot_server, servers
 from tests.unit.clients.published.published_trees import silent
 
@@ -45,11 +45,13 @@ def test_a_machine_boots_by_the_lines_of_the_examples(
     ]
     root = tmp_path / "images"
     root.mkdir()
-    group = Group(name="nodes", kernel_arguments=("console=ttyS0",), nodes={boot_server.MAC: "node001"})
+    group = BootGroup(name="nodes", kernel_arguments=("console=ttyS0",), nodes={boot_server.MAC: "node001"})
     assembled = next(store.glob(f"assembled/*/{MANIFEST}")).parent
     # by address: the quick image has the name server of the machine that built it
-    place = Place(root=str(root), url=URL, report=f"{URL.replace(boot_server.NAME, boot_server.SERVER)}/nodes", groups=(group,))
-    seen = publishing.publish(place, assembled, {}, tmp_path, "run-1", silent)
+    place = PublishTarget(
+        root=str(root), url=URL, report=f"{URL.replace(boot_server.NAME, boot_server.SERVER)}/nodes", groups=(group,)
+    )
+    seen = image_publication.publish(place, assembled, {}, tmp_path, "run-1", silent)
     for name in ("nodes", ".put"):
         (root / name).mkdir()
         shutil.chown(root / name, "www-data")
@@ -62,6 +64,6 @@ def test_a_machine_boots_by_the_lines_of_the_examples(
     assert done.returncode == 0, f"{done.stderr}\n{log[-3000:]}\n{said[-3000:]}"
     fetched = [name for name in FOR_FIRMWARE if f"sent /srv/tftp/{name} to " in log]
     assert fetched == ["ipxe.efi" if firmware is Firmware.UEFI else "undionly.kpxe"]
-    (name,) = Local(root).look("boot").images
-    (row,) = rows.nodes((Local(root).look(name),), now=time.time())
+    (name,) = local_tree(root).look("boot").products
+    (row,) = node_reports.nodes((local_tree(root).look(name),), now=time.time())
     assert (row.node, row.stand.value, row.mac, row.version) == ("node001", "current", boot_server.MAC, seen.version), row

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from steps.clients.published import connecting, publishing, rolling_back
-from steps.contract.image.published import Group, Place
+from steps.nodeimage.contract.boot_tree import BootGroup, PublishTarget
+from steps.nodeimage.publishing import image_kind, image_publication, image_rollback
 from tests.boot.published import nfs_site
 from tests.boot.published.clients import turns
 from tests.boot.published.nfs_guest import Answer
@@ -255,21 +255,21 @@ def test_from_here_by_ssh_into_a_mount_there(site: Site, tree: Tree, tmp_path: P
     for name, path in (("key", site.machine.disk.key), ("known", site.machine.known_hosts)):
         (secrets / name).write_bytes(path.read_bytes())
         (secrets / name).chmod(0o600)
-    where = Place(
+    where = PublishTarget(
         root=tree.at(),
         url="http://boot.example.org/images",
         host="127.0.0.1",
         user="root",
         port=site.machine.port,
-        groups=(Group(name="default"), Group(name="gpu")),
+        groups=(BootGroup(name="default"), BootGroup(name="gpu")),
         ssh_key="key",
         known_hosts="known",
     )
     first = tree.publish("first")["version"]
-    seen = publishing.publish(where, image(tmp_path / "next", "next"), {}, secrets, "me", silent)
+    seen = image_publication.publish(where, image(tmp_path / "next", "next"), {}, secrets, "me", silent)
     assert (seen.before, tree.seen()["current"]) == (first, seen.version)
-    with connecting.to(where, secrets) as way:
-        assert rolling_back.rollback(way, "compute", "", "me").to == first
+    with image_kind.connected(where, secrets) as way:
+        assert image_rollback.roll_back(way, "compute", "", "me").to == first
     assert tree.seen()["current"] == first
 
 

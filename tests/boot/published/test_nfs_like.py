@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.published import reading
-from steps.clients.published.local import Local
 from steps.contract.canonical import digest_bytes
 from steps.errors import StoreBusy
+from steps.nodeimage.publishing.image_kind import local_tree
 from tests.boot.published.clients import booted, publish_all, turns
 from tests.boot.published.nfs_mounts import SILLY, Odd, mounted
 from tests.unit.clients.published.published_trees import KINDS, ended, forked, image, place, published, wrong
@@ -71,7 +70,7 @@ def test_the_stand_in_passes_all_on(server: Path, tmp_path: Path) -> None:
         seen = published(place(mount.path), tmp_path / "b")
         assert (seen.incoming, mount.odd(), wrong(mount.path)) == ((), [], [])
     assert os.listdir(tmp_path / "mount") == [], "it is gone from there"
-    assert (Local(server).look("compute").current, wrong(server)) == (seen.version, [])
+    assert (local_tree(server).look("compute").current, wrong(server)) == (seen.version, [])
 
 
 @pytest.mark.parametrize(("twice", "kind"), [(twice, kind) for twice in ASKED_TWICE for kind in KINDS if (twice, kind) != OPENED])
@@ -80,8 +79,8 @@ def test_what_was_done_is_no_failure_whatever_the_answer(server: Path, tmp_path:
         seen = published(place(mount.path), tmp_path / "b", kind)
         assert mount.odd(), "it was asked"
     assert (seen.incoming, wrong(server)) == ((), [])
-    assert (Local(server).look("compute").current, seen.version[:5], len(seen.versions)) == (seen.version, "0002-", 2)
-    assert [one.to for one in reading.history(Local(server).look("compute"))] == list(seen.versions)
+    assert (local_tree(server).look("compute").current, seen.version[:5], len(seen.versions)) == (seen.version, "0002-", 2)
+    assert [one.to for one in local_tree(server).look("compute").history] == list(seen.versions)
 
 
 @pytest.mark.parametrize("of", STALE_HANDLES)
@@ -94,7 +93,7 @@ def test_a_stale_handle_may_pass_and_nothing_is_half_published(server: Path, tmp
         booted(server)
         seen = published(place(mount.path), tmp_path / "b")
     assert (seen.incoming, wrong(server)) == ((), [])
-    assert [one.to for one in reading.history(Local(server).look("compute"))] == list(seen.versions)
+    assert [one.to for one in local_tree(server).look("compute").history] == list(seen.versions)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -155,10 +154,10 @@ def test_two_clients_take_turns(server: Path, tmp_path: Path) -> None:
     assert set(taken) == {("one", "one"), ("two", "two")}, "one begins where another has not ended"
     assert len(taken) == 8
     assert wrong(server) == []
-    tree = Local(server).look("compute")
-    numbers = [one.to[:4] for one in reading.history(tree)]
+    tree = local_tree(server).look("compute")
+    numbers = [one.to[:4] for one in tree.history]
     assert numbers == [f"{number:04d}" for number in range(1, 10)], "each has seen what was published before"
-    assert reading.last_told(tree) == tree.current
+    assert tree.last_recorded == tree.current
     assert len(reader.seen) > 1
 
 

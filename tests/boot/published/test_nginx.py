@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.published.local import Local
+from steps.nodeimage.publishing.image_kind import local_tree
 from tests.boot.published import servers
 from tests.hosts.hostlab.waiting import until
 from tests.unit.clients.published.published_trees import image, place, published
@@ -94,6 +94,6 @@ def test_nodes_load_and_report_and_nothing_else_is_to_be_had(program: Path, fold
             assert asked(port, "PUT", f"/images/{name}", REPORT)[0] in (403, 404, 405), name
         assert asked(port, "PUT", "/images/nodes/node001.json", "x" * 5000)[0] == 413
         assert asked(port, "DELETE", "/images/nodes/node001.json")[0] in (403, 405)
-    tree = Local(root).look("compute")
+    tree = local_tree(root).look("compute")
     assert tree.nodes == {"node001.json": REPORT.encode()}
     assert tree.current

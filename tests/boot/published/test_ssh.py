@@ -12,14 +12,14 @@ import pytest
 import ssh_server
 from ssh_server import Server
 
-from steps.clients.published import connecting, publishing, rolling_back, verifying
-from steps.clients.published.tree import ALL
-from steps.contract.image import manifest
-from steps.contract.image.published import Group, Place
-from steps.contract.stages.image_publish import Published, Wanted
+from steps.clients.releases.release_tree import ALL
 from steps.contract.verdict import Status
 from steps.errors import StepError, StoreBusy, Unreachable
-from steps.gates import image_publish
+from steps.nodeimage.contract import image_manifest
+from steps.nodeimage.contract.boot_tree import BootGroup, PublishTarget
+from steps.nodeimage.publishing import image_kind, image_publication, image_rollback
+from steps.stages.image_publish import gate as image_publish
+from steps.stages.image_publish.contract import Published, Wanted
 from tests.unit.clients.published.published_trees import ended, forked, image, silent, wrong
 
 WANTED = Wanted(groups=("default",), signed=True)
@@ -32,35 +32,35 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def place(server: Server, root: Path, **changes: Any) -> Place:
+def place(server: Server, root: Path, **changes: Any) -> PublishTarget:
     told: dict[str, Any] = {
         "root": str(root),
         "url": "http://boot.example.org/images",
         "host": "127.0.0.1",
         "user": "root",
         "port": server.port,
-        "groups": (Group(name="default"),),
+        "groups": (BootGroup(name="default"),),
         "key": "key",
         "signers": ((server.folder / "key.pub").read_text(),),
         "ssh_key": "key",
         "known_hosts": "known",
     }
-    return Place(**(told | changes))
+    return PublishTarget(**(told | changes))
 
 
-def published(server: Server, where: Place, folder: Path) -> Published:
-    return publishing.publish(where, folder, {}, server.folder, "run-1", silent)
+def published(server: Server, where: PublishTarget, folder: Path) -> Published:
+    return image_publication.publish(where, folder, {}, server.folder, "run-1", silent)
 
 
 def large(folder: Path, mebibytes: int) -> Path:
     """An image whose root has so many MiB."""
     image(folder, folder.name)
     data = os.urandom(1 << 20) * mebibytes
-    (folder / manifest.ROOT).write_bytes(data)
-    part = manifest.Part(name=manifest.ROOT, digest="sha256:" + hashlib.sha256(data).hexdigest(), size=len(data))
-    told = manifest.decode((folder / manifest.MANIFEST).read_bytes())
+    (folder / image_manifest.ROOT).write_bytes(data)
+    part = image_manifest.ImageFile(name=image_manifest.ROOT, digest="sha256:" + hashlib.sha256(data).hexdigest(), size=len(data))
+    told = image_manifest.decode((folder / image_manifest.MANIFEST).read_bytes())
     parts = tuple(part if one.name == part.name else one for one in told.parts)
-    (folder / manifest.MANIFEST).write_bytes(manifest.encode(msgspec.structs.replace(told, parts=parts)))
+    (folder / image_manifest.MANIFEST).write_bytes(image_manifest.encode(msgspec.structs.replace(told, parts=parts)))
     return folder
 
 
@@ -72,9 +72,9 @@ def test_publish_go_back_and_verify(server: Server, root: Path, tmp_path: Path) 
         assert verdict.status is Status.PASS, verdict.reason
     assert [one.unchanged for one in seen] == [False, True, False, False, False]
     assert len(seen[-1].versions) == 3
-    with connecting.to(where, server.folder) as way:
-        assert rolling_back.rollback(way, "compute", "", "ada").to == seen[3].version
-        assert verifying.problems(way.look("compute", (ALL,)), where.signers) == ()
+    with image_kind.connected(where, server.folder) as way:
+        assert image_rollback.roll_back(way, "compute", "", "ada").to == seen[3].version
+        assert image_kind.problems(way.look("compute", (ALL,)), where.signers) == ()
     assert (root / "compute/current").readlink() == Path("versions", seen[3].version)
     assert wrong(root, signers=where.signers) == []
 

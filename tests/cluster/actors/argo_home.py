@@ -191,7 +191,7 @@ class Controller:
         passed = [word for name in self.environment for word in ("--pass-on", name)]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "workflows.rehearsal.argo_stand_in", *words, *passed],
+                [sys.executable, "-m", "tests.argo_stand_in", *words, *passed],
                 cwd=product.ROOT,
                 env={**os.environ, **self.environment},
                 stdout=log,

@@ -13,11 +13,11 @@ from kubelab import box
 from steps.clients.kube.client import Kube
 from steps.contract.charts import Owner, Release, ReleaseState, RootApplication, RootState
 from steps.contract.verdict import FailureClass, Status, Verdict
-from steps.gates import charts as gates
-from steps.probes import applications as probe
-from steps.probes import charts
+from steps.stages.shared import gate_charts as gates
+from steps.stages.shared import probe_applications as probe
+from steps.stages.shared import probe_charts
 from workflows import catalog, examples, spec
-from workflows.gitops import applications
+from workflows.gitops import argo_applications
 from workflows.gitops.layout import Layout
 
 SYNC_SECONDS = 90.0
@@ -83,12 +83,15 @@ class Site:
 
     def deliver(self, *cases: Case) -> None:
         """Apply the Applications that we render for cases."""
-        made = (applications.child(self.cluster(case.git, case.revision, case.project), self._release(case)) for case in cases)
+        made = (
+            argo_applications.release_application(self.cluster(case.git, case.revision, case.project), self._release(case))
+            for case in cases
+        )
         self.argo_cd.apply(*made)
 
     def deliver_root(self, name: str, cluster: spec.ClusterSpec) -> None:
         """Apply the root of a stage under a name of its own."""
-        made = applications.root(cluster, STAGE)
+        made = argo_applications.root_application(cluster, STAGE)
         self.argo_cd.apply(made | {"metadata": made["metadata"] | {"name": name}})
 
     def seen(self, case: Case) -> Seen:
@@ -101,7 +104,7 @@ class Site:
             owner=Owner.ARGO_CD,
             home=NAMESPACE,
         )
-        (state,) = charts.observe(self.kube, [release])
+        (state,) = probe_charts.observe(self.kube, [release])
         return Seen(state, gates.problem("test", [state], [release]))
 
     def seen_root(self, name: str, cluster: spec.ClusterSpec, commit: str) -> Seen:
@@ -127,7 +130,7 @@ class Site:
             raise AssertionError(f"last seen: {found}") from error
         return found[0]
 
-    def _release(self, case: Case) -> catalog.Release:
+    def _release(self, case: Case) -> catalog.PlannedRelease:
         return replace(
             _planned(),
             chart=case.chart,
@@ -141,7 +144,7 @@ class Site:
 
 
 @cache
-def _planned() -> catalog.Release:
+def _planned() -> catalog.PlannedRelease:
     """A release of the catalog, for all that a test leaves as it is."""
     cluster = spec.load(examples.path("h200-16"))
     return next(one for one in catalog.resolve(cluster, catalog.load()) if one.id == STAGE)

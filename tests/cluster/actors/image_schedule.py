@@ -13,9 +13,9 @@ from kubelab import box
 from steps.contract import revision
 from tests.boot.pipeline.site import NAME
 from workflows import image
-from workflows.engines.argo import going_on
-from workflows.engines.argo.home import Home, Where
-from workflows.engines.argo.objects import Workflow
+from workflows.engines.argo import submission
+from workflows.engines.argo.home import Home, HomeAddress
+from workflows.engines.argo.workflow_objects import Workflow
 from workflows.render import from_git, rbac
 
 GROUPS = {"rolebindings": rbac.RBAC, "roles": rbac.RBAC, "workflows": "argoproj.io", "cronworkflows": "argoproj.io"}
@@ -63,8 +63,10 @@ class Schedule:
 
     def submitted(self) -> tuple[Workflow, ...]:
         """The runs that it submitted, the oldest first; no controller runs here, so none of them ends."""
-        home = Home(Where(kubeconfig=str(self.argo.cluster.plane.kubeconfig), namespace=SPACE))
-        return tuple(one for one in going_on.runs(home, NAME, image.KIND) if self.source(one).path == f"{PLACE}/image.yaml")
+        home = Home(HomeAddress(kubeconfig=str(self.argo.cluster.plane.kubeconfig), namespace=SPACE))
+        return tuple(
+            one for one in submission.unfinished_runs(home, NAME, image.KIND) if self.source(one).path == f"{PLACE}/image.yaml"
+        )
 
     def source(self, run: Workflow) -> revision.Source:
         """Where the spec of a run came from."""

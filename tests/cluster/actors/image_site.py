@@ -17,7 +17,7 @@ from actors.step_pods import Pods
 from kubelab.lab import Cluster
 
 from tests.boot.pipeline.site import PUBLISH, Site, digests
-from workflows.engines.local.state import State as Run
+from workflows.engines.local.run_state import RunState as Run
 
 SPACE, USER = "images", 8737
 ARGO = "4.1.2"

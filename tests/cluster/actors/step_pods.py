@@ -17,14 +17,14 @@ from kubelab import box
 from kubelab.control_plane import ControlPlane
 from kubelab.node import Node
 
-from workflows.engines import approvals
-from workflows.engines.argo.home import Home, Where
-from workflows.engines.argo.streams import Pace, State, Stream
-from workflows.engines.local import machine
+from workflows.engines import open_approvals
+from workflows.engines.argo.home import Home, HomeAddress
+from workflows.engines.argo.resource_watch import ObjectState, ResourceWatch, WatchPace
+from workflows.engines.local import state_machine
 from workflows.engines.local.calls import with_arguments
-from workflows.engines.local.model import LOCAL, Argument, Call, Plan, Template
-from workflows.engines.local.parse import plan as make_plan
-from workflows.engines.local.state import (
+from workflows.engines.local.manifest_parser import parse_plan as make_plan
+from workflows.engines.local.model import LOCAL, Argument, TemplateCall, TemplateModel, WorkflowPlan
+from workflows.engines.local.run_state import (
     RUNNING,
     Action,
     Answer,
@@ -38,7 +38,7 @@ from workflows.engines.local.state import (
     StartPod,
     TimeCame,
 )
-from workflows.engines.local.state import State as Run
+from workflows.engines.local.run_state import RunState as Run
 
 Object = dict[str, Any]
 Approve = Callable[[str], Mapping[str, str]]
@@ -48,7 +48,7 @@ STEP_SECONDS = 120.0
 """A step of a rehearsal takes seconds; on a busy machine a pod's start takes as long."""
 SIDE_BY_SIDE = 4
 """Pods at one time."""
-PACE = Pace(round=1.0)
+PACE = WatchPace(round=1.0)
 """A look at the clock at least once a second, for what the machine does by time."""
 
 TOLD = "of this step's outputs: "
@@ -84,7 +84,7 @@ class Ended:
 class _Begun:
     """A pod that was made, and as it was seen last; `node` is the machine's, empty for a pod that no run asked for."""
 
-    template: Template
+    template: TemplateModel
     node: str
     since: float = field(default_factory=time.monotonic)
     latest: Object = field(default_factory=dict)
@@ -115,10 +115,10 @@ class Pods:
     def play(self, approve: Approve) -> Run:
         """Run the pipeline and its exit handler to their end; the run as the machine left it."""
         zero, seen = time.monotonic(), self._seen()
-        run, events = machine.initial(), list[AnyEvent]([RunBegan(at=0.0)])
+        run, events = state_machine.initial(), list[AnyEvent]([RunBegan(at=0.0)])
         while True:
             while events:
-                run, actions = machine.step(self._plan, run, events.pop(0))
+                run, actions = state_machine.step(self._plan, run, events.pop(0))
                 events += [event for action in actions for event in self._do(action, time.monotonic() - zero, approve)]
             if run.finished:
                 return run
@@ -174,10 +174,10 @@ class Pods:
 
     @cached_property
     def _home(self) -> Home:
-        return Home(Where(kubeconfig=str(self.plane.kubeconfig), namespace=self.template["metadata"]["namespace"]))
+        return Home(HomeAddress(kubeconfig=str(self.plane.kubeconfig), namespace=self.template["metadata"]["namespace"]))
 
     @cached_property
-    def _plan(self) -> Plan:
+    def _plan(self) -> WorkflowPlan:
         name, meta = self.template["metadata"]["name"], {"name": self.run, "namespace": self._home.namespace}
         manifest = {"metadata": meta, "spec": {"workflowTemplateRef": {"name": name}}}
         return make_plan(manifest, {name: self.template}, SIDE_BY_SIDE)
@@ -192,15 +192,15 @@ class Pods:
             (made,) = (name for name, one in self._begun.items() if one.node == action.node)
             self._home.ask(lambda kube: kube.merge(self._home.core("pods", made), {"spec": {"activeDeadlineSeconds": 1}}))
         elif isinstance(action, NodeChanged) and action.node.type == "Suspend" and action.node.phase == RUNNING:
-            answer = approve(action.node.name.removeprefix(approvals.PREFIX))
+            answer = approve(action.node.name.removeprefix(open_approvals.PREFIX))
             yield Operator(at=at, verb="approve", node=action.node.path, parameters=dict(answer))
         elif isinstance(action, Answer):
             assert not action.error, action.error
 
     def _seen(self) -> Iterator[str]:
         """The name of a pod of ours each time that it is seen to have ended; an empty one at least once a second."""
-        for seen in Stream(self._home, self._home.core("pods"), pace=PACE).states():
-            pod = msgspec.json.decode(seen.data) if isinstance(seen, State) else {}
+        for seen in ResourceWatch(self._home, self._home.core("pods"), pace=PACE).states():
+            pod = msgspec.json.decode(seen.data) if isinstance(seen, ObjectState) else {}
             name = pod.get("metadata", {}).get("name", "")
             if name in self._begun:
                 self._begun[name].latest = pod
@@ -209,12 +209,12 @@ class Pods:
                 assert not late, f"{other} did not end: {json.dumps(one.latest.get('status'))}"
             yield name if name in self._begun and self._begun[name].over else ""
 
-    def _called(self, name: str, given: Mapping[str, str]) -> Template:
-        found = self._plan.template(Call(name), LOCAL)
+    def _called(self, name: str, given: Mapping[str, str]) -> TemplateModel:
+        found = self._plan.template(TemplateCall(name), LOCAL)
         assert found is not None, name
         return with_arguments(found, tuple(Argument(*row) for row in given.items()), dict(self._plan.variables))
 
-    def _make(self, called: Template, command: Sequence[str] = (), node: str = "") -> str:
+    def _make(self, called: TemplateModel, command: Sequence[str] = (), node: str = "") -> str:
         name = self._post(self._pod(called, command))
         self._begun[name] = _Begun(called, node)
         return name
@@ -223,7 +223,7 @@ class Pods:
         made: str = self.plane.post(self._home.core("pods"), body)["metadata"]["name"]
         return made
 
-    def _pod(self, called: Template, command: Sequence[str]) -> Object:
+    def _pod(self, called: TemplateModel, command: Sequence[str]) -> Object:
         """The pod of a container template; `command` replaces what it runs."""
         spec, one, asked = self.template["spec"], self._rendered(called.name), called.container
         assert asked is not None, called.name

@@ -5,11 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tests.unit.rehearsal.faults.specs import needed
-from workflows.rehearsal.faults import registry
-from workflows.rehearsal.stand import Outcome, Stand
+from workflows.rehearsal.faults import fault_registry
+from workflows.rehearsal.stage_bench import StageBench, StageOutcome
 from workflows.stages import ORDER
 
-Pair = tuple[Outcome, Outcome]
+Pair = tuple[StageOutcome, StageOutcome]
 
 
 @dataclass(frozen=True)
@@ -24,18 +24,18 @@ class Case:
         return self.fault or f"healthy-{self.stage}"
 
 
-def walked(places: tuple[Stand, Stand], needs: str, wanted: Sequence[Case]) -> dict[str, Pair]:
+def walked(places: tuple[StageBench, StageBench], needs: str, wanted: Sequence[Case]) -> dict[str, Pair]:
     """Both stands through all that is wanted of this need, at the same time."""
     with ThreadPoolExecutor(len(places)) as sides:
         first, second = sides.map(lambda place: _walk(place, needs, wanted), places)
     return {name: (first[name], second[name]) for name in first}
 
 
-def _walk(place: Stand, needs: str, wanted: Sequence[Case]) -> dict[str, Outcome]:
+def _walk(place: StageBench, needs: str, wanted: Sequence[Case]) -> dict[str, StageOutcome]:
     """From stage to stage: each wanted fault from a snapshot before its stage, then healthy to reach the next."""
-    faults = [fault for fault in registry.faults() if needed(fault) == needs and Case(fault.stage, fault.name) in wanted]
+    faults = [fault for fault in fault_registry.faults() if needed(fault) == needs and Case(fault.stage, fault.name) in wanted]
     last = max(ORDER.index(case.stage) for case in wanted if not needs or case.fault in {fault.name for fault in faults})
-    done: dict[str, Outcome] = {}
+    done: dict[str, StageOutcome] = {}
     for stage in ORDER[: last + 1]:
         before, mine = place.snapshot(), [fault.name for fault in faults if fault.stage == stage]
         for name in mine:
@@ -47,7 +47,7 @@ def _walk(place: Stand, needs: str, wanted: Sequence[Case]) -> dict[str, Outcome
     return done
 
 
-def shape(outcome: Outcome) -> dict[str, object]:
+def shape(outcome: StageOutcome) -> dict[str, object]:
     """What two runs must agree on: everything but times and wording."""
     verdict = outcome.verdict
     assert verdict is not None, "the judge left no record"

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from steps.contract.image import keys
+from steps.nodeimage.contract import build_keys
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 WRITERS: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "writers.yaml").read_text())
 RAISE = """{names} changed.
-Where images of the same recipe now have other bytes, raise {name} in steps/contract/image/keys.py, and the number of {name} in
+Where images of the same recipe now have other bytes, raise {name} in steps/nodeimage/contract/build_keys.py, and its number in
 tests/golden/image/writers.yaml: what was built before is built anew then. Where they have not, leave both.
 Then write there: digest: {digest}"""
 
@@ -39,7 +39,7 @@ def digest(names: list[str]) -> str:
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_who_changes_what_writes_bytes_decides_over_the_number(name: str) -> None:
-    told, number = WRITERS[name], getattr(keys, name)
+    told, number = WRITERS[name], getattr(build_keys, name)
     assert number == told["number"], f"{name} is {number}: write it into tests/golden/image/writers.yaml"
     now = digest(told["modules"])
     assert now == told["digest"], RAISE.format(names=", ".join(told["modules"]), name=name, digest=now)

@@ -13,9 +13,9 @@ from hostlab import debian, host, lab, network
 PLAY = b"BRINGUP_PLAY="
 PLAYS_OF_OTHERS_SECONDS = 30.0
 """Tests beside this tier play too, each for a few seconds."""
+LEAF = re.compile(r"-n\d+$")
 OTHER_TIERS = re.compile(rb"PYTEST_CURRENT_TEST=tests/(?!hosts/)")
 """In the environment of what a test of another tier has started."""
-LEAVES = re.compile(r"/bringup-n\d+$")
 
 
 def census(work: Path | None = None) -> dict[str, list[str]]:
@@ -52,7 +52,7 @@ def _cgroups() -> list[str]:
         ["findmnt", "--list", "--noheadings", "--types", "cgroup2", "--output", "TARGET"], capture_output=True, text=True
     )
     tops = [Path(line.strip()) for line in listed.stdout.splitlines() if Path(line.strip()) != lab.folder() / "cgroup"]
-    return sorted(str(path) for top in tops for path in top.glob("bringup-n*") if LEAVES.search(str(path)))
+    return sorted(str(path) for top in tops for path in top.glob(f"{lab.folder().name}-n*") if LEAF.search(path.name))
 
 
 def plays() -> list[str]:

@@ -124,7 +124,7 @@ def _keys(lab: Lab) -> None:
 def _start(lab: Lab, lower: Path, init: Init) -> None:
     cgroups = _cgroups(lab) if init is Init.SYSTEMD else None
     for host in lab.hosts:
-        hosts.start(host, lower, init.value, cgroups / f"bringup-{host.name}" if cgroups else None)
+        hosts.start(host, lower, init.value, cgroups / _leaf(host) if cgroups else None)
     until = time.monotonic() + hosts.ANSWER_SECONDS
     with ThreadPoolExecutor(32) as pool:
         answered = list(pool.map(lambda host: hosts.answers(host, until), lab.hosts))
@@ -133,18 +133,33 @@ def _start(lab: Lab, lower: Path, init: Init) -> None:
         raise RuntimeError(f"{len(silent)} hosts do not answer, first {silent[0].name}: {silent[0].log.read_text()[-400:]}")
 
 
+def _leaf(host: Host) -> str:
+    """The name of a host's cgroup, which no host of another lab has."""
+    return f"{host.folder.parent.name}-{host.name}"
+
+
 def _cgroups(lab: Lab) -> Path:
     """One cgroup v2 leaf for each host; also lets this machine have enough inotify instances for N systemds."""
     mounted = lab.folder / "cgroup"
     mounted.mkdir()
     subprocess.run(["mount", "-t", "cgroup2", "none", str(mounted)], check=True)
     for host in lab.hosts:
-        (mounted / f"bringup-{host.name}").mkdir(exist_ok=True)
+        (mounted / _leaf(host)).mkdir(exist_ok=True)
     before = INOTIFY.read_text()
-    if int(before) < INOTIFY_NEEDED:
+    if allow_inotify():
         (lab.folder / "inotify").write_text(before)
-        INOTIFY.write_text(str(INOTIFY_NEEDED))
     return mounted
+
+
+def allow_inotify() -> bool:
+    """Let this machine have inotify instances for many hosts with systemd; False where it has them already.
+
+    Labs beside each other share the setting: `hosts.py install` makes it before, so that none of them takes it back.
+    """
+    if int(INOTIFY.read_text()) >= INOTIFY_NEEDED:
+        return False
+    INOTIFY.write_text(str(INOTIFY_NEEDED))
+    return True
 
 
 def _kill(names: list[str]) -> None:
@@ -163,7 +178,7 @@ def _remove_cgroups(mounted: Path) -> None:
     """Leaves can be removed once the kernel has let go of their last process."""
     until = time.monotonic() + GONE_SECONDS
     while time.monotonic() < until:
-        left = [Path(path) for top in mounted.glob("bringup-*") for path, _, _ in os.walk(top, topdown=False)]
+        left = [Path(path) for top in mounted.glob(f"{mounted.parent.name}-n*") for path, _, _ in os.walk(top, topdown=False)]
         if not left:
             return
         for path in left:

@@ -6,10 +6,9 @@ from hostlab.host import Host
 from hostlab.lab import Lab
 
 from steps.contract.play import PlayHost, PlayRequest, PlayResult
-from steps.contract.stages.os_prep import Expectation
 from steps.contract.verdict import Verdict
-from steps.gates import os_prep as gate
-from steps.probes import os_prep as probe
+from steps.stages.os_prep import gate, probe
+from steps.stages.os_prep.contract import Expectation
 from workflows.catalog import profile as catalog
 
 DISTRIBUTION = "debian"

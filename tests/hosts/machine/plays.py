@@ -7,10 +7,9 @@ import yaml
 
 from steps.clients.ansible import playing
 from steps.contract.play import PlayHost, PlayRequest, PlayResult
-from steps.contract.stages.os_prep import Expectation
 from steps.contract.verdict import Verdict
-from steps.gates import os_prep as gate
-from steps.probes import os_prep as probe
+from steps.stages.os_prep import gate, probe
+from steps.stages.os_prep.contract import Expectation
 from tests.hosts.machine.qemu import Machine
 from workflows import spec as specs
 

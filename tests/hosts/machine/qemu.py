@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from steps.clients.netboot import tied
+from steps.nodeimage.netboot import parent_death
 from tests.hosts.hostlab.waiting import until
 from tests.hosts.machine import disk
 from tests.hosts.machine.disk import Disk
@@ -144,7 +144,7 @@ def _board(port: int) -> list[str]:
 
 
 def _start(folder: Path, words: list[str]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-I", "-S", tied.__file__, str(os.getpid()), QEMU, *TOGETHER, *words]
+    command = [sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid()), QEMU, *TOGETHER, *words]
     with (folder / "qemu.err").open("wb") as err:
         return subprocess.Popen(
             [*command, "-serial", f"file:{folder / 'console'}"], stdin=subprocess.DEVNULL, stdout=err, stderr=err

@@ -38,9 +38,7 @@ def test_every_distribution_of_a_spec_has_a_family(
     general, _ = resolved(os={"distribution": distribution, "version": version}, rke2={"cni": ["flannel"]})
     assert (general["system"]["package_manager"], general["system"]["boot_loader"]) == (manager, loader)
     assert package in general["packages"]
-    assert {"iptables", "iptables-nft or iptables"} & set(general["packages"]), (
-        "RKE2's parts and a reset ask for it on every host (peers §4)"
-    )
+    assert {"iptables", "iptables-nft or iptables"} & set(general["packages"]), "RKE2's parts and a reset ask for it on every host"
     assert general["sysctls"]["net.ipv4.ip_forward"] == "1"
     assert general == profile.of_system(distribution)
 
@@ -163,7 +161,7 @@ def test_a_site_replaces_a_layer_and_adds_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("profile: {sysctl: {a: '1'}}\n", "a node profile has no sysctl"),
+        ("profile: {sysctl: {a: '1'}}\n", "a node profile has no key sysctl"),
         ("criteria: {distro: [debian]}\nprofile: {}\n", "distro is no dimension"),
         ("machines: servers\nprofile: {}\n", "machines"),
     ],

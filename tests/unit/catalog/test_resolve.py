@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from workflows import catalog, spec
-from workflows.catalog import upgrades
+from workflows.catalog.resolve import may_upgrade
 from workflows.examples import names, path
 from workflows.spec.fields import is_floating
 
@@ -21,7 +21,7 @@ def load(**sections: Any) -> spec.ClusterSpec:
     return spec.load(json.dumps({key: value for key, value in (BASE | sections).items() if value is not None}) + "\n")
 
 
-def releases(**sections: Any) -> dict[str, catalog.Release]:
+def releases(**sections: Any) -> dict[str, catalog.PlannedRelease]:
     return {release.id: release for release in catalog.resolve(load(**sections), catalog.load())}
 
 
@@ -171,7 +171,7 @@ def test_the_spec_overrides_all_and_provenance_says_so() -> None:
     assert (release.version, release.digest) == ("v26.3.2", DIGEST)
     assert release.values["mig"] == {"strategy": "mixed"}
     assert release.values["nfd"] == {"enabled": True}
-    assert release.provenance[-1] == catalog.Layer("spec overrides.gpu_operator", ("mig.strategy", "psa.enabled"))
+    assert release.provenance[-1] == catalog.ValuesLayer("spec overrides.gpu_operator", ("mig.strategy", "psa.enabled"))
 
 
 def test_a_users_own_values_are_not_filled() -> None:
@@ -257,12 +257,12 @@ def test_a_resolve_takes_less_than_50_ms_for_any_fleet(tmp_path: Path) -> None:
 )
 def test_the_gpu_operator_moves_one_major_at_a_time(installed: str, wanted: str, allowed: bool) -> None:
     reachable = releases(overrides={"gpu_operator": {"version": wanted}})["gpu_operator"].upgrade_from
-    assert upgrades.allowed(installed, reachable) is allowed
+    assert may_upgrade(installed, reachable) is allowed
 
 
 def test_a_component_without_lines_has_no_upgrade_rule() -> None:
     assert releases()["volcano"].upgrade_from == ()
-    assert upgrades.allowed("0.1", ())
+    assert may_upgrade("0.1", ())
 
 
 def test_a_digest_of_the_catalog_is_that_of_its_own_version(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def site(folder: Path, components: str = COMPONENT, **files: str) -> Path:
     return folder
 
 
-def planned(folder: Path, example: str = "h200-16") -> dict[str, catalog.Release]:
+def planned(folder: Path, example: str = "h200-16") -> dict[str, catalog.PlannedRelease]:
     return {release.id: release for release in catalog.resolve(spec.load(path(example)), catalog.load(folder))}
 
 
@@ -81,7 +81,7 @@ def test_an_empty_fact_is_an_error(tmp_path: Path, field: str) -> None:
         ("values: node_exporter.yaml", "values: missing.yaml", "does not exist"),
         ('when: {gpu: "yes"}', "when: {gpus: eight}", "this is no dimension"),
         ("stage: base_services", "stage: monitoring", "not one of"),
-        ("version: 4.50.0", "version: 4.50.0\n    wersion: 1", "is no key of this section"),
+        ("version: 4.50.0", "version: 4.50.0\n    wersion: 1", "is not a key of this section"),
         ("chart: prometheus-node-exporter", "chart: ''", "either a chart or a manifest"),
     ],
 )

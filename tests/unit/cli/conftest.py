@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.warm_commands import Commands
 from workflows import examples
 
 COMMAND = Path(sys.executable).with_name("bringup")
+INTERPRETER = ("PYTHON", "LC_", "LANG", "COLUMNS", "NO_COLOR", "FORCE_COLOR", "TERM")
+"""Beginnings of variables that are read when an interpreter starts, or when libraries are imported."""
 PATIENCE = 60.0
 """Seconds for what takes one or two on an idle machine."""
 
@@ -66,6 +69,7 @@ class Machine:
     """A machine with its own home for runs."""
 
     folder: Path
+    commands: Commands
     started: list[Started] = field(default_factory=list)
 
     @property
@@ -83,13 +87,20 @@ class Machine:
         return {name: value for name, value in changed.items() if value is not None}
 
     def call(self, *arguments: str | Path, ulimit: str = "", **more: str | None) -> Done:
-        """Run a command to its end; `more` changes its environment (None takes a variable away)."""
+        """Run a command to its end; `more` changes its environment (None takes a variable away).
+
+        It is forked from a warm process, unless its interpreter itself should start with limits or settings of its own.
+        """
+        if not ulimit and not any(name.startswith(INTERPRETER) for name in more):
+            done = Done(*self.commands.call([str(one) for one in arguments], self.environment(more), self.folder, 120))
+            assert "Traceback" not in done.text
+            return done
         command = [str(COMMAND), *map(str, arguments)]
         if ulimit:
             command = ["sh", "-c", f'ulimit {ulimit}; exec "$@"', "sh", *command]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder, env=self.environment(more), timeout=120)
-        assert "Traceback" not in done.stderr + done.stdout
-        return Done(done.returncode, done.stdout, done.stderr)
+        ended = subprocess.run(command, capture_output=True, text=True, cwd=self.folder, env=self.environment(more), timeout=120)
+        assert "Traceback" not in ended.stderr + ended.stdout
+        return Done(ended.returncode, ended.stdout, ended.stderr)
 
     def start(self, *arguments: str | Path) -> Started:
         """Start a command, in a session of its own."""
@@ -133,9 +144,17 @@ class Machine:
                 one.process.wait()
 
 
+@pytest.fixture(scope="session")
+def commands() -> Iterator[Commands]:
+    """The warm process that commands are forked from."""
+    made = Commands(COMMAND)
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
-    made = Machine(tmp_path)
+def machine(tmp_path: Path, commands: Commands) -> Iterator[Machine]:
+    made = Machine(tmp_path, commands)
     yield made
     made.close()
 
@@ -165,9 +184,9 @@ def approved(small: str) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="module")
-def rehearsed(tmp_path_factory: pytest.TempPathFactory, approved: Callable[..., str]) -> tuple[Machine, Done]:
+def rehearsed(tmp_path_factory: pytest.TempPathFactory, approved: Callable[..., str], commands: Commands) -> tuple[Machine, Done]:
     """A machine with one finished rehearsal of the small spec, which opened its approval itself."""
-    made = Machine(tmp_path_factory.mktemp("rehearsed"))
+    made = Machine(tmp_path_factory.mktemp("rehearsed"), commands)
     spec = made.folder / "small.yaml"
     spec.write_text(approved())
     return made, made.call("rehearse", spec)

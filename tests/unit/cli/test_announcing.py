@@ -16,8 +16,8 @@ from steps.contract.task import Task, Verb
 from tests.unit.cli.conftest import until
 from workflows import bringup, examples
 from workflows.cli.runs import announcing
-from workflows.engines import inputs, launch
-from workflows.engines.folders import Home, RunFolder
+from workflows.engines import launch, run_inputs
+from workflows.engines.folders import RunFolder, StateFolder
 from workflows.engines.local.result import News, NodeNews
 from workflows.plan.compiler import compile_plan
 from workflows.render.bundle import render
@@ -58,8 +58,8 @@ def folder(machine: Any) -> RunFolder:
         confirm_tasks={"validation": Task(stage="validation", name="confirm", verb=Verb.CONFIRM, arguments=confirm)},
         announce_tasks={},
     )
-    made = Home(machine.home).run("held")
-    inputs.write(made, plan, render(plan, bringup.build), machine.folder, {})
+    made = StateFolder(machine.home).run("held")
+    run_inputs.write(made, plan, render(plan, bringup.build), machine.folder, {})
     announcing.keep(made, spec)
     return made
 

@@ -87,7 +87,7 @@ def test_nobody_approves_what_they_have_not_seen(machine: Any, approved: Callabl
     digest = unseen.err.strip().rpartition(" ")[2]
     assert unseen.err.endswith(f"hint: if that is to be approved: --evidence {digest}\n")
     cut = machine.call("approve", "--as", ADA, "--evidence", digest[:19])
-    assert (cut.code, "is no digest of evidence" in cut.err) == (64, True)
+    assert (cut.code, "is not a digest of evidence" in cut.err) == (64, True)
     other = machine.call("approve", "--as", ADA, "--evidence", "sha256:" + "0" * 64)
     assert (other.code, f"it is {digest} now" in other.err) == (64, True)
 

@@ -22,9 +22,9 @@ from workflows.cli.argo import acting as argo
 from workflows.cli.argo.listening import Listener
 from workflows.cli.argo.live import AwayProgress
 from workflows.cli.runs import live
-from workflows.engines.argo.home import Home, Where
-from workflows.engines.folders import Home as Runs
-from workflows.engines.local.result import NodeNews, NodeStatus
+from workflows.engines.argo.home import Home, HomeAddress
+from workflows.engines.folders import StateFolder as Runs
+from workflows.engines.local.result import NodeNews, RunNodeStatus
 
 PATIENCE = 20.0
 WORDS = {
@@ -39,7 +39,9 @@ def ended(stage: str, task: str, message: str = "") -> NodeNews:
     phase, verdict = ("Failed", "fail") if message else ("Succeeded", "pass")
     outputs: dict[str, str | None] = {"verdict": verdict}
     name = f"r.{stage}.{task}"
-    return NodeNews(NodeStatus(name, task, "Pod", phase, message, f"{stage}-{task}", "", {}, outputs, 0, 10.0, 12.0, []), "Running")
+    return NodeNews(
+        RunNodeStatus(name, task, "Pod", phase, message, f"{stage}-{task}", "", {}, outputs, 0, 10.0, 12.0, []), "Running"
+    )
 
 
 class Seen:
@@ -212,7 +214,7 @@ def slow_home(tmp_path: Path) -> Iterator[Home]:
         }
         (tmp_path / "kubeconfig").write_text(json.dumps(config))
         try:
-            yield Home(Where(kubeconfig=str(tmp_path / "kubeconfig"), namespace="n"))
+            yield Home(HomeAddress(kubeconfig=str(tmp_path / "kubeconfig"), namespace="n"))
         finally:
             go.set()
             server.shutdown()

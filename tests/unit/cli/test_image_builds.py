@@ -20,8 +20,8 @@ from tests.unit.cli.conftest import COMMAND, PATIENCE, until
 from tests.unit.served import served
 from workflows.cli.images import starting as image_starting
 from workflows.cli.runs import trying_again
-from workflows.images.nodes import chain, resolve, shipped
-from workflows.spec.image import load_image
+from workflows.nodeimage import recipe_chain, recipe_files, recipe_resolution
+from workflows.nodeimage.image_spec import load_image
 from workflows.spec.starter import image as first_spec
 from workflows.stages import IMAGE_ORDER
 
@@ -111,7 +111,7 @@ def test_what_mirrors_dropped_is_told_with_the_commands_that_mend_it(
     path = machine.folder / write("lab", "http://mirror.example/debian")
     if own:
         path.write_text(f"{path.read_text()}lock: {own}\n")
-        (machine.folder / own).write_bytes((shipped.RECIPES / "base.lock.json").read_bytes())
+        (machine.folder / own).write_bytes((recipe_files.RECIPES / "base.lock.json").read_bytes())
     plain: dict[str, str | None] = dict.fromkeys(("HTTP_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"))
     done = machine.call("image", "build", named, "--until", "image_lock", **plain, http_proxy=proxy[0])
     said = " ".join(done.text.split())
@@ -205,7 +205,7 @@ def test_the_first_spec_lacks_nothing_but_its_lock(machine: Any) -> None:
 def test_the_first_spec_is_for_racked_machines_and_wants_its_lock_first(machine: Any, recipe: str) -> None:
     assert machine.call("init", "--image", recipe).code == 0
     spec = load_image(machine.folder / "image.yaml")
-    assert chain.read(recipe, machine.folder, spec.variables).foundation.kernel == "linux-image-amd64"
+    assert recipe_chain.read(recipe, machine.folder, spec.variables).foundation.kernel == "linux-image-amd64"
     assert not (machine.folder / f"{recipe}.lock.json").exists(), "the shipped one has another kernel"
     unlocked = machine.call("image", "build", "image.yaml")
     assert (unlocked.code, "bringup image lock image.yaml" in unlocked.err) == (64, True), unlocked.err
@@ -227,7 +227,7 @@ def test_the_first_spec_of_a_recipe_says_which_values_it_wants(machine: Any) -> 
 def test_a_recipe_that_is_built_by_its_name_has_the_kernel_of_its_lock(recipe: str) -> None:
     spec = load_image(first_spec(recipe, own_lock=False))
     assert (spec.lock, spec.variables) == (None, {})
-    assert resolve.resolved(spec, shipped.RECIPES).recipe.kernel.endswith("-cloud-amd64")
+    assert recipe_resolution.resolved(spec, recipe_files.RECIPES).recipe.kernel.endswith("-cloud-amd64")
 
 
 def test_the_first_spec_gives_test_machines_memory_for_what_the_recipe_may_weigh(machine: Any) -> None:
@@ -235,7 +235,7 @@ def test_the_first_spec_gives_test_machines_memory_for_what_the_recipe_may_weigh
     for name in ("base", "compute", "gpu"):
         assert machine.call("init", "--image", name, "--force").code == 0
         found[name] = load_image(machine.folder / "image.yaml").boot
-        budget = chain.read(name, machine.folder, {}).top.spec.budget.squashfs_mib
+        budget = recipe_chain.read(name, machine.folder, {}).top.spec.budget.squashfs_mib
         assert budget is not None
         assert found[name].memory_mib >= budget + 2048
     assert (found["base"].memory_mib, found["compute"].memory_mib, found["gpu"].memory_mib) == (3072, 3072, 8192)

@@ -10,7 +10,7 @@ import typer
 
 from tests.unit import small_image
 from workflows.cli.main import application
-from workflows.plan.images import compile_image
+from workflows.nodeimage.image_plan import compile_image
 
 README = Path(__file__).parents[3] / "README.md"
 COMMANDS = typer.main.get_command(application())

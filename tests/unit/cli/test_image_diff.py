@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from steps.contract.canonical import digest_bytes
-from steps.contract.image import manifest
-from steps.contract.image.manifest import MANIFEST, PARTS, Manifest, PackageOf, Part
+from steps.nodeimage.contract import image_manifest
+from steps.nodeimage.contract.image_manifest import MANIFEST, PARTS, ImageFile, Manifest, PackageOf
 
 IMAGE = Manifest(
     name="compute",
@@ -20,7 +20,7 @@ IMAGE = Manifest(
     epoch=1,
     kernel="6.1.0-35",
     kernel_arguments=("quiet",),
-    parts=tuple(Part(name=name, digest=digest_bytes(name.encode()), size=len(name)) for name in PARTS),
+    parts=tuple(ImageFile(name=name, digest=digest_bytes(name.encode()), size=len(name)) for name in PARTS),
     layers=(),
     packages=(PackageOf(name="gcc", version="12", architecture="amd64", sha256="b", layer="hpc"),),
 )
@@ -30,7 +30,7 @@ def written(folder: Path, image: Manifest) -> Path:
     folder.mkdir(parents=True)
     for name in PARTS:
         (folder / name).write_bytes(name.encode())
-    (folder / MANIFEST).write_bytes(manifest.encode(image))
+    (folder / MANIFEST).write_bytes(image_manifest.encode(image))
     return folder
 
 

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from steps.contract import paths
-from steps.contract.image import keys, manifest, recipe
-from steps.contract.image.manifest import LayerOf, Manifest
+from steps.nodeimage.contract import build_keys, image_manifest, resolved_recipe
+from steps.nodeimage.contract.image_manifest import LayerOf, Manifest
 from workflows import examples
-from workflows.images.nodes import resolve
+from workflows.nodeimage import recipe_resolution
 from workflows.render.building import CAPABILITIES
 from workflows.render.steps import Settings
 
@@ -76,7 +76,7 @@ def test_removes_what_nothing_reaches(machine: Any, images: Path) -> None:
 
 
 def test_keeps_layers_of_shipped_recipes(machine: Any, images: Path) -> None:
-    key = keys.layers(resolve.resolve(resolve.of_recipe("base", Path())).recipe)["base"]
+    key = build_keys.layers(recipe_resolution.resolve(recipe_resolution.of_recipe("base", Path())).recipe)["base"]
     (images / "layers" / KEPT).rename(images / "layers" / key)
     assert machine.call("image", "gc").code == 0
     assert layers(images) == {key}
@@ -116,7 +116,7 @@ def test_packages_go_where_asked_with_what_stays(machine: Any, package: Path) ->
 def test_keeps_what_is_published(machine: Any, images: Path, below: str) -> None:
     version = machine.folder / "tree/compute/versions/0001-aaaaaaaaaaaa"
     version.mkdir(parents=True)
-    (version / manifest.MANIFEST).write_bytes(manifest.encode(made_of(KEPT)))
+    (version / image_manifest.MANIFEST).write_bytes(image_manifest.encode(made_of(KEPT)))
     assert machine.call("image", "gc", "--published", machine.folder / f"tree{below}").code == 0
     assert layers(images) == {KEPT}
 
@@ -137,7 +137,7 @@ def test_a_spec_names_the_tree_that_it_publishes_to(machine: Any, images: Path) 
     done = machine.call("image", "gc", "--published", "image.yaml")
     assert (done.code, "manifest.json is missing, or cannot be read" in done.err) == (64, True), done.text
     assert layers(images) == {GONE, KEPT}
-    (version / manifest.MANIFEST).write_bytes(manifest.encode(made_of(KEPT)))
+    (version / image_manifest.MANIFEST).write_bytes(image_manifest.encode(made_of(KEPT)))
     assert machine.call("image", "gc", "--published", "image.yaml").code == 0
     assert layers(images) == {KEPT}
 
@@ -148,12 +148,12 @@ def own(machine: Any, images: Path) -> str:
     told = {"apiVersion": "bringup/v1", "kind": "Image", "name": "ours", "owner": "hpc", "revision": "1", "recipe": "ours.yaml"}
     publish = {"root": str(machine.folder / "tree"), "url": "http://boot", "groups": {"default": {}}}
     (machine.folder / "image.yaml").write_text(json.dumps({**told, "lock": "ours.lock.json", "publish": publish}))
-    shipped = resolve.of_recipe("base", Path())
+    shipped = recipe_resolution.of_recipe("base", Path())
     text = shipped.chain().top.path.read_text().replace("name: base\n", "name: ours\n", 1).replace("|\n          node\n", "ours\n")
     (machine.folder / "ours.yaml").write_text(text)
     lock = json.loads(shipped.lock_path(shipped.chain()).read_text())
     (machine.folder / "ours.lock.json").write_text(json.dumps({**lock, "recipe": "ours"}))
-    (key,) = keys.layers(resolve.resolve(resolve.of_recipe("ours.yaml", machine.folder)).recipe).values()
+    (key,) = build_keys.layers(recipe_resolution.resolve(recipe_resolution.of_recipe("ours.yaml", machine.folder)).recipe).values()
     tree = images / "layers" / key / "tree"
     tree.mkdir(parents=True)
     (tree.parent / "entry.json").write_text("{}")
@@ -171,7 +171,7 @@ def test_keeps_the_spec_of_the_folder_and_what_it_has_published(machine: Any, im
     assert last == "kept for image.yaml, which lies here: what it is made of; name a RECIPE or SPEC to keep that alone"
     version = machine.folder / "tree/ours/versions/0001-aaaaaaaaaaaa"
     version.mkdir(parents=True)
-    (version / manifest.MANIFEST).write_bytes(manifest.encode(made_of(KEPT)))
+    (version / image_manifest.MANIFEST).write_bytes(image_manifest.encode(made_of(KEPT)))
     done = machine.call("image", "gc")
     assert "what it is made of and the 1 version that it has published;" in done.out.splitlines()[-1]
     assert layers(images) == {own, KEPT}
@@ -193,7 +193,7 @@ def test_a_spec_of_the_folder_without_its_lock_keeps_what_it_has_published_and_t
     assert done.out.splitlines()[-1] == f"kept for image.yaml, which lies here: nothing, as {lacks}"
     version = machine.folder / "tree/ours/versions/0001-aaaaaaaaaaaa"
     version.mkdir(parents=True)
-    (version / manifest.MANIFEST).write_bytes(manifest.encode(made_of(KEPT)))
+    (version / image_manifest.MANIFEST).write_bytes(image_manifest.encode(made_of(KEPT)))
     done = machine.call("image", "gc")
     assert done.code == 0, done.text
     said = f"kept for image.yaml, which lies here: the 1 version that it has published, as {lacks}"
@@ -240,14 +240,16 @@ def test_removes_nothing_where_a_tree_tells_less_than_it_should(machine: Any, im
 
 
 def test_keeps_what_a_run_of_late_is_made_of(machine: Any, images: Path) -> None:
-    one = resolve.resolve(resolve.of_recipe("base", Path())).recipe
-    changed = recipe.decode(recipe.encode(one).replace(b'"name":"base","packages"', b'"name":"ours","packages"', 1))
-    key = next(iter(keys.layers(changed).values()))
+    one = recipe_resolution.resolve(recipe_resolution.of_recipe("base", Path())).recipe
+    changed = resolved_recipe.decode(
+        resolved_recipe.encode(one).replace(b'"name":"base","packages"', b'"name":"ours","packages"', 1)
+    )
+    key = next(iter(build_keys.layers(changed).values()))
     (images / "layers" / KEPT).rename(images / "layers" / key)
     (machine.home / "engine/run-1").mkdir(parents=True)
     tasks = machine.home / "inputs/run-1/tasks"
     tasks.mkdir(parents=True)
-    (tasks / recipe.FILE).write_bytes(recipe.encode(changed))
+    (tasks / resolved_recipe.FILE).write_bytes(resolved_recipe.encode(changed))
     assert machine.call("image", "gc").code == 0
     assert layers(images) == {key}
 
@@ -255,7 +257,7 @@ def test_keeps_what_a_run_of_late_is_made_of(machine: Any, images: Path) -> None
 def test_removes_nothing_where_something_that_stays_cannot_be_read(machine: Any, images: Path) -> None:
     version = machine.folder / "tree/compute/versions/0001-aaaaaaaaaaaa"
     version.mkdir(parents=True)
-    (version / manifest.MANIFEST).write_text("{")
+    (version / image_manifest.MANIFEST).write_text("{")
     done = machine.call("image", "gc", "--published", machine.folder / "tree")
     assert done.code != 0
     assert "nothing was removed" in done.err

@@ -11,7 +11,7 @@ import pytest
 
 from steps.clients.store import Store
 from steps.contract import evidence, run
-from steps.contract.image import keys, manifest
+from steps.nodeimage.contract import build_keys, image_manifest
 from tests.unit.clients.published.published_trees import image
 from workflows.cli.images import specs, starting
 from workflows.cli.specs import pipelines
@@ -38,7 +38,7 @@ def built(machine: Any, monkeypatch: pytest.MonkeyPatch) -> Leave:
         times = {"started": 1.0, "finished": 2.0, "attempt": 1, "shard": 0, "verdict": told}
         store.write(evidence.key(name, "image_boot", "judge", 0, 1), msgspec.json.encode(record | times))
         (machine.home / "engine" / name).mkdir(parents=True)
-        return image(machine.home / "store/images/assembled" / keys.image(found.recipe), "base", name="base")
+        return image(machine.home / "store/images/assembled" / build_keys.image(found.recipe), "base", name="base")
 
     return left
 
@@ -72,9 +72,9 @@ def test_where_it_is_asked_for_again_it_is_tested_again(machine: Any, built: Lea
 def test_what_was_not_tested_whole_is_tested(machine: Any, built: Leave, why: str) -> None:
     folder = built(status="fail" if why == "it failed" else "pass", plan="sha256:0" if why == "another plan" else "")
     if why == "the image is gone":
-        (folder / manifest.MANIFEST).unlink()
+        (folder / image_manifest.MANIFEST).unlink()
     if why == "the image is cut":
-        (folder / manifest.ROOT).write_bytes(b"")
+        (folder / image_manifest.ROOT).write_bytes(b"")
     starts(machine)
 
 

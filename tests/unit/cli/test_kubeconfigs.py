@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from tests.unit.engines.argo.test_streams import serving, write_access
-from workflows.engines.argo import remembered
-from workflows.engines.argo.home import Where
-from workflows.engines.folders import Home
+from workflows.engines.argo import run_memory
+from workflows.engines.argo.home import HomeAddress
+from workflows.engines.folders import StateFolder
 
 GOOD: dict[str, Any] = {
     "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:9"}}],
@@ -48,8 +48,8 @@ def test_what_is_wrong_is_one_sentence(machine: Any, small: str, command: str) -
 
 
 def test_a_remembered_kubeconfig_that_is_gone(machine: Any) -> None:
-    folder = Home(Path(machine.home)).run("one")
-    remembered.write(folder, remembered.Memory(where=Where(kubeconfig="/gone/config")))
+    folder = StateFolder(Path(machine.home)).run("one")
+    run_memory.write(folder, run_memory.RunMemory(where=HomeAddress(kubeconfig="/gone/config")))
     for command in ("status", "watch", "pull"):
         sentence, hint = said(machine.call(command, "one"))
         assert sentence == "kubeconfig /gone/config: No such file or directory"

@@ -17,8 +17,8 @@ from steps.contract.log import KEPT
 from steps.contract.task import Task, Verb
 from tests.unit.cli.conftest import until
 from workflows import bringup, examples
-from workflows.engines import inputs, launch
-from workflows.engines.folders import Home, RunFolder
+from workflows.engines import launch, run_inputs
+from workflows.engines.folders import RunFolder, StateFolder
 from workflows.engines.local.result import News, NodeNews
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
@@ -51,8 +51,8 @@ def drill() -> Plan:
 @pytest.fixture
 def folder(machine: Any) -> RunFolder:
     """The inputs of a run called `drill`, with the canary among its secrets."""
-    plan, made = drill(), Home(machine.home).run("drill")
-    inputs.write(made, plan, render(plan, bringup.build), machine.folder, {})
+    plan, made = drill(), StateFolder(machine.home).run("drill")
+    run_inputs.write(made, plan, render(plan, bringup.build), machine.folder, {})
     (made.inputs / "secrets" / "token").write_text(f"{CANARY}\n")
     return made
 
@@ -99,11 +99,11 @@ def test_the_stored_log_is_shown_and_what_a_killed_attempt_said_before_it(machin
 
 def test_logs_are_live_while_a_step_runs(machine: Any, folder: RunFolder) -> None:
     go = machine.folder / "go"
-    manifest = msgspec.json.decode((folder.inputs / inputs.MANIFEST).read_bytes())
+    manifest = msgspec.json.decode((folder.inputs / run_inputs.MANIFEST).read_bytes())
     for template in manifest["template"]["spec"]["templates"]:
         if template["name"] == "drill-judge":
             template["container"] |= {"command": ["sh", "-c"], "args": [LIVE.format(canary="here", go=go)]}
-    (folder.inputs / inputs.MANIFEST).write_bytes(msgspec.json.encode(manifest))
+    (folder.inputs / run_inputs.MANIFEST).write_bytes(msgspec.json.encode(manifest))
     run = threading.Thread(target=launch.start, args=(folder, {}, None))
     run.start()
     try:

@@ -16,16 +16,16 @@ from tests.unit.cli.test_logs import drill
 from workflows import bringup
 from workflows.cli.argo.live import AwayProgress
 from workflows.cli.runs.live import Progress, View
-from workflows.engines import inputs, launch
-from workflows.engines.folders import Home
-from workflows.engines.local.result import NodeNews, NodeStatus
+from workflows.engines import launch, run_inputs
+from workflows.engines.folders import StateFolder
+from workflows.engines.local.result import NodeNews, RunNodeStatus
 from workflows.render.bundle import render
 
 SEEN = "the servers belong to different clusters"
 
 
 def ended(phase: str, message: str = "") -> NodeNews:
-    return NodeNews(NodeStatus("r.open", "open", "Pod", phase, message, "run-open", "", {}, {}, 65, 1.0, 2.0, []), "Running")
+    return NodeNews(RunNodeStatus("r.open", "open", "Pod", phase, message, "run-open", "", {}, {}, 65, 1.0, 2.0, []), "Running")
 
 
 def shown(kind: type[Progress], folder: Path, *news: NodeNews) -> list[str]:
@@ -69,8 +69,8 @@ def test_in_a_terminal_it_stands_above_the_table(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("created", [True, False])
 def test_the_local_engine_tells_it_as_argo_does(machine: Any, created: bool) -> None:
-    plan, folder = drill(), Home(machine.home).run("drill")
-    inputs.write(folder, plan, render(plan, bringup.build), machine.folder, {})
+    plan, folder = drill(), StateFolder(machine.home).run("drill")
+    run_inputs.write(folder, plan, render(plan, bringup.build), machine.folder, {})
     if not created:
         (index,) = (folder.inputs / "fleet").glob("index*")
         index.write_text(index.read_text().replace(plan.digest, f"sha256:{'0' * 64}"))

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from workflows.cli.main import run
-from workflows.engines.argo import remembered
-from workflows.engines.argo.home import Where
-from workflows.engines.folders import Home
+from workflows.engines.argo import run_memory
+from workflows.engines.argo.home import HomeAddress
+from workflows.engines.folders import StateFolder
 
 LOCAL = "the local engine takes no"
 NAME = "'../../etc' cannot be the name of a"
@@ -58,7 +58,7 @@ def test_a_run_on_argo_is_none_of_the_local_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("BRINGUP_HOME", str(tmp_path))
-    where = Where(kubeconfig="/nowhere", namespace="building-1")
-    remembered.write(Home(tmp_path).run("one"), remembered.Memory(where=where))
+    where = HomeAddress(kubeconfig="/nowhere", namespace="building-1")
+    run_memory.write(StateFolder(tmp_path).run("one"), run_memory.RunMemory(where=where))
     assert run(["status", "one", "--engine", "local"]) == 64
     assert "run one is on Argo, in namespace building-1: leave out --engine local" in capsys.readouterr().err

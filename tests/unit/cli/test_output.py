@@ -11,7 +11,7 @@ from steps.clients.store import Store
 from workflows.cli import output
 from workflows.cli.runs import live
 from workflows.cli.runs.live import Progress
-from workflows.engines.local.result import NodeNews, NodeStatus
+from workflows.engines.local.result import NodeNews, RunNodeStatus
 
 MARKUP = "no [/dev/sda1] of [redacted], [bold]:x:[/bold]"
 FORGED = "n1 said \x1b[2J\nrke2: pass: all\x9b"
@@ -79,13 +79,13 @@ def test_data_for_scripts_says_the_same(capsys: pytest.CaptureFixture[str]) -> N
 class Telling(Progress):
     """Says of every node what is told of it here."""
 
-    def take(self, node: NodeStatus) -> list[str]:
+    def take(self, node: RunNodeStatus) -> list[str]:
         return [f"rke2: play Failed: {node.message}"]
 
 
 def test_a_line_of_the_view_stays_one_line(tmp_path_factory: pytest.TempPathFactory) -> None:
     out = io.StringIO()
     progress = Telling({"rke2": ["play"]}, "r", Store(tmp_path_factory.mktemp("store")), str)
-    node = NodeStatus("n", "play", "Pod", "Failed", f"{FORGED} {MARKUP}", "rke2-play", "", {}, {}, 0, 10.0, 12.0, [])
+    node = RunNodeStatus("n", "play", "Pod", "Failed", f"{FORGED} {MARKUP}", "rke2-play", "", {}, {}, 0, 10.0, 12.0, [])
     live.View(progress, Console(file=out, width=200)).observe(NodeNews(node, "Running"))
     assert out.getvalue() == f"rke2: play Failed: {SHOWN} {MARKUP}\n"

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from steps import __version__
-from steps.contract.image import recipe
+from steps.nodeimage.contract import resolved_recipe
 from tests.unit import small_image
 from workflows.cli.specs import pipelines, revisions
-from workflows.images.nodes import shipped
+from workflows.nodeimage import recipe_files
 
 OURS = {
     "apiVersion": "bringup/v1",
@@ -45,7 +45,7 @@ def origin(folder: Path) -> str:
     """What a plan of the spec there says of its recipe."""
     path, loaded = pipelines.IMAGE.read(str(folder / "image.yaml"))
     plan = pipelines.IMAGE.plan(path, loaded, pipelines.Wish())
-    return recipe.decode(plan.archives[recipe.FILE]).origin
+    return resolved_recipe.decode(plan.archives[resolved_recipe.FILE]).origin
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def site(tmp_path: Path) -> Path:
     (folder / "recipes/files").mkdir(parents=True)
     (folder / "recipes/files/motd").write_text("hello\n")
     (folder / "recipes/ours.yaml").write_text(yaml.safe_dump(OURS))
-    lock = yaml.safe_load((shipped.RECIPES / "base.lock.json").read_text())
+    lock = yaml.safe_load((recipe_files.RECIPES / "base.lock.json").read_text())
     lock["layers"].append({"name": "site", "packages": []})
     (folder / "locks").mkdir()
     (folder / "locks/ours.lock.json").write_text(json.dumps(lock))

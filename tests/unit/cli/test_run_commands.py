@@ -15,7 +15,7 @@ import yaml
 from workflows import examples
 from workflows.cli.main import run
 from workflows.engines import locks
-from workflows.engines.folders import Home
+from workflows.engines.folders import StateFolder
 
 pytestmark = pytest.mark.xdist_group("rehearsed")  # they share one rehearsal
 
@@ -261,7 +261,7 @@ def test_a_run_whose_cluster_is_busy_leaves_no_secret_and_says_that_it_never_beg
     for name in ("id_ed25519", "known_hosts"):
         (machine.folder / name).write_text("canary-9\n")
 
-    with locks.cluster(Home(machine.home), "three-hosts"):
+    with locks.cluster(StateFolder(machine.home), "three-hosts"):
         done = machine.call("run", "own.yaml", "--junit", "junit.xml")
 
     assert (done.code, "another run on this machine works on cluster three-hosts" in done.err) == (75, True), done.text

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from steps.contract.image import keys
+from steps.nodeimage.contract import build_keys
 from tests.unit.clients.published.published_trees import RESULTS, image, published
 from workflows.cli.images import specs as image_specs
-from workflows.plan.images import place
+from workflows.nodeimage.image_plan import place
 
 HEAVY = {"hera", "pydantic", "rich", "yaml", "jinja2", "urllib3", "kubernetes", "ansible_runner", "aiohttp"}
 
@@ -56,7 +56,7 @@ def test_a_build_that_finds_nothing_changed_imports_neither_reports_nor_what_ren
     file.write_text(yaml.safe_dump({**SPEC, "boot": {"firmware": ["uefi"]}, "publish": told}))
     loaded = image_specs.load(file)
     recipe = image_specs.check(file, loaded, None).recipe
-    packed = image(tmp_path / "packed", "a", name=recipe.name, key=keys.image(recipe))
+    packed = image(tmp_path / "packed", "a", name=recipe.name, key=build_keys.image(recipe))
     published(place(loaded), packed, results={**RESULTS, "image_boot.boot_uefi": RESULTS["sandbox"]})
     code = f"""
 import sys

@@ -15,7 +15,7 @@ import yaml
 
 from steps.clients.kube import kubeconfig
 from tests.unit.cli.conftest import COMMAND, until
-from workflows.images.nodes import packages
+from workflows.nodeimage import package_resolution
 
 CASES = Path(os.environ.get("BRINGUP_TEST_DATA") or Path(__file__).parents[4] / "shared") / "argo_conformance/cases"
 
@@ -37,7 +37,7 @@ def test_simulate_serves_a_cluster_until_ctrl_c(machine: Any) -> None:
         until(lambda: ready() == 19, "19 nodes that are ready")
     taken = machine.call("simulate", "h200-16", "--kubeconfig-out", config)
     assert taken.code == 64
-    assert f"{config} exists" in taken.err
+    assert f"{config} exists already" in taken.err
     served.send(signal.SIGINT)
     done = served.end()
     assert done.code == 0, done.text
@@ -72,7 +72,7 @@ def test_exec_refuses_what_is_outside_of_the_subset(machine: Any) -> None:
     done = machine.call("exec", "web.yaml", "--record", "record.json")
     assert done.code == 64
     for place in ("spec.templates[0].http", "spec.templates[1].data"):
-        assert f"{place}: this kind of template is not part of the grammar" in done.err
+        assert f"{place}: this kind of template is not supported by both engines" in done.err
     assert not (machine.folder / "record.json").exists()
     assert machine.call("exec", "nowhere.yaml", "--record", "record.json").code == 64
 
@@ -127,7 +127,7 @@ def test_doctor_says_what_builds_as_another_user_and_boots_need(command: str) ->
     mounts = "mounts as root, or in user namespaces with subordinate ids"
     found = rows()
     key = found["Debian's key, for locks of the shipped recipes"]
-    debian = packages.DISTRIBUTIONS["debian"]
+    debian = package_resolution.DISTRIBUTIONS["debian"]
     assert key == (Path(debian.keyring).is_file(), f"apt-get install {debian.signer}")
     assert "apt-get install ovmf" in found["UEFI firmware for test machines"]
     assert "apt-get install ipxe-qemu" in found["iPXE's ROM for test machines"]

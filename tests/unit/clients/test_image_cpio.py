@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.image.files import cpio, initrds, readback
 from steps.errors import BadTask
+from steps.nodeimage.files import initrd_archive, initrds, readback
 
 
 def member(path: str, data: bytes, mode: int = 0o100644) -> bytes:
@@ -31,9 +31,9 @@ def test_members_of_all_archives_are_read(tmp_path: Path) -> None:
     early = archive(member("kernel/x86/microcode.bin", b"code"))
     main = archive(member("init", b"#!/bin/sh\n", 0o100755), member("bin", b"usr/bin", 0o120777), member("usr", b"", 0o040755))
     (tmp_path / "initrd").write_bytes(early + b"\0" * 300 + gzip.compress(main))
-    found = {one.path: one for one in cpio.read(tmp_path / "initrd")}
+    found = {one.path: one for one in initrd_archive.read(tmp_path / "initrd")}
     assert list(found) == ["kernel/x86/microcode.bin", "init", "bin", "usr"]
-    assert found["init"] == cpio.Member("init", 0o100755, 1, 1, 2, 99, 10, hashlib.sha256(b"#!/bin/sh\n").hexdigest())
+    assert found["init"] == initrd_archive.Member("init", 0o100755, 1, 1, 2, 99, 10, hashlib.sha256(b"#!/bin/sh\n").hexdigest())
     assert found["bin"].digest == "usr/bin"
     assert found["usr"].digest == ""
 
@@ -51,7 +51,7 @@ def test_members_of_all_archives_are_read(tmp_path: Path) -> None:
 def test_what_is_no_whole_initrd_is_told(data: bytes, sentence: str, tmp_path: Path) -> None:
     (tmp_path / "initrd").write_bytes(data)
     with pytest.raises(BadTask, match=sentence):
-        cpio.read(tmp_path / "initrd")
+        initrd_archive.read(tmp_path / "initrd")
 
 
 PACKERS = [words for words in ("cat", "gzip -cn", "zstd -cq", "xz -c --check=crc32", "lz4 -lc") if shutil.which(words.split()[0])]
@@ -64,12 +64,12 @@ def test_files_are_taken_out_and_the_rest_stays(words: str, tmp_path: Path) -> N
     init, driver = member("init", b"#!/bin/sh\n", 0o100755), member("lib/x.ko.xz", b"driver")
     main = subprocess.run(words.split(), input=archive(init, driver), capture_output=True, check=True).stdout
     (tmp_path / "initrd").write_bytes(early + main)
-    left = cpio.without(tmp_path / "initrd", r".*/x\.ko(\.\w+)?")
+    left = initrd_archive.without(tmp_path / "initrd", r".*/x\.ko(\.\w+)?")
     assert left[: len(early) + 4] == (early + main)[: len(early) + 4], "packed as before"
     (tmp_path / "left").write_bytes(left)
-    assert [one.path for one in cpio.read(tmp_path / "left")] == ["kernel/x86/microcode.bin", "init"]
+    assert [one.path for one in initrd_archive.read(tmp_path / "left")] == ["kernel/x86/microcode.bin", "init"]
     with pytest.raises(BadTask, match="left has nothing like"):
-        cpio.without(tmp_path / "left", r".*/x\.ko(\.\w+)?")
+        initrd_archive.without(tmp_path / "left", r".*/x\.ko(\.\w+)?")
 
 
 def test_a_kernel_says_its_version(tmp_path: Path) -> None:

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from steps.contract.image import difference
-from steps.contract.image.difference import Content, FileOf
-from steps.contract.image.manifest import LayerOf, Manifest, PackageOf, Part
-from steps.contract.image.testing import Outcome
+from steps.nodeimage.contract import image_difference
+from steps.nodeimage.contract.image_difference import FileOf, ImageContent
+from steps.nodeimage.contract.image_manifest import ImageFile, LayerOf, Manifest, PackageOf
+from steps.nodeimage.contract.image_tests import Outcome
 
 BASE = Manifest(
     name="compute",
@@ -17,7 +17,7 @@ BASE = Manifest(
     epoch=1,
     kernel="6.1.0-35",
     kernel_arguments=("quiet",),
-    parts=tuple(Part(name=name, digest=f"sha256:{name}", size=9) for name in ("root.squashfs", "vmlinuz", "initrd.img")),
+    parts=tuple(ImageFile(name=name, digest=f"sha256:{name}", size=9) for name in ("root.squashfs", "vmlinuz", "initrd.img")),
     layers=(LayerOf(name="base", key="2" * 64, digest="sha256:b", size=1, files=1),),
     packages=(
         PackageOf(name="gcc", version="12.2", architecture="amd64", sha256="a", layer="hpc"),
@@ -37,9 +37,9 @@ def later(**changes: object) -> Manifest:
 
 
 def test_equal_images_are_said_to_be_equal() -> None:
-    found = difference.compare(Content(manifest=BASE), Content(manifest=BASE))
-    assert found == difference.Difference(same=True)
-    assert difference.sentence(found) == "the images are bit for bit the same"
+    found = image_difference.compare(ImageContent(manifest=BASE), ImageContent(manifest=BASE))
+    assert found == image_difference.ImageDifference(same=True)
+    assert image_difference.sentence(found) == "the images are bit for bit the same"
 
 
 def test_an_image_and_its_published_versions_are_the_same() -> None:
@@ -48,7 +48,9 @@ def test_an_image_and_its_published_versions_are_the_same() -> None:
         for commit in ("3f2a", "9b1c")
     )
     for one in published:
-        assert difference.compare(Content(manifest=BASE), Content(manifest=one)) == difference.Difference(same=True)
+        assert image_difference.compare(
+            ImageContent(manifest=BASE), ImageContent(manifest=one)
+        ) == image_difference.ImageDifference(same=True)
 
 
 def test_packages_that_came_went_changed_and_were_built_anew() -> None:
@@ -57,7 +59,7 @@ def test_packages_that_came_went_changed_and_were_built_anew() -> None:
         msgspec.structs.replace(BASE.packages[1], sha256="e"),
         PackageOf(name="htop", version="3.2", architecture="amd64", sha256="f", layer="site"),
     )
-    found = difference.compare(Content(manifest=BASE), Content(manifest=later(packages=packages)))
+    found = image_difference.compare(ImageContent(manifest=BASE), ImageContent(manifest=later(packages=packages)))
     assert [(one.name, one.before, one.after, one.layer, one.rebuilt) for one in found.packages] == [
         ("gcc", "12.2", "12.3", "hpc", False),
         ("htop", "", "3.2", "site", False),
@@ -73,8 +75,10 @@ def test_files_say_what_differs_and_whose_they_are() -> None:
         "bin": FileOf("link", 0o777, "0:0", 5, link="usr/sbin"),
         "usr/bin/htop": FileOf("file", 0o755, "0:0", 5, 10, "dd"),
     }
-    before = Content(manifest=BASE, root=ROOT, owners={"usr/bin/old": "old", "usr/bin/gcc": "gcc"})
-    found = difference.compare(before, Content(manifest=later(), root=root, owners={"usr/bin/htop": "htop", "usr/bin/gcc": "gcc"}))
+    before = ImageContent(manifest=BASE, root=ROOT, owners={"usr/bin/old": "old", "usr/bin/gcc": "gcc"})
+    found = image_difference.compare(
+        before, ImageContent(manifest=later(), root=root, owners={"usr/bin/htop": "htop", "usr/bin/gcc": "gcc"})
+    )
     shown = {one.path: (one.how, one.what, one.grew, one.package) for one in found.root}
     assert shown == {
         "bin": ("changed", ("link",), 0, ""),
@@ -83,14 +87,14 @@ def test_files_say_what_differs_and_whose_they_are() -> None:
         "usr/bin/old": ("removed", (), -100, "old"),
     }
     assert found.grew == -40
-    assert list(difference.by_package(found.root)) == ["gcc", "htop", "old", ""]
+    assert list(image_difference.by_package(found.root)) == ["gcc", "htop", "old", ""]
     assert [one.name for one in found.parts] == ["root.squashfs"]
 
 
 def test_settings_layers_and_tools_are_told() -> None:
     layers = (*BASE.layers, LayerOf(name="site", key="3" * 64, digest="sha256:s", size=1, files=1))
     other = later(kernel="6.1.0-36", kernel_arguments=("quiet", "iommu=pt"), layers=layers, tools={"mksquashfs": "4.6"})
-    found = difference.compare(Content(manifest=BASE), Content(manifest=other))
+    found = image_difference.compare(ImageContent(manifest=BASE), ImageContent(manifest=other))
     assert {one.name: (one.before, one.after) for one in found.values} == {
         "kernel": ("6.1.0-35", "6.1.0-36"),
         "kernel arguments": ("quiet", "quiet iommu=pt"),
@@ -101,6 +105,6 @@ def test_settings_layers_and_tools_are_told() -> None:
 
 def test_where_no_byte_of_a_file_differs_it_is_said() -> None:
     other = msgspec.structs.replace(BASE, recipe="sha256:other", key="9" * 64)
-    found = difference.compare(Content(manifest=BASE), Content(manifest=other))
+    found = image_difference.compare(ImageContent(manifest=BASE), ImageContent(manifest=other))
     assert not found.same
-    assert difference.sentence(found) == "root, kernel and initrd are bit for bit the same; what differs: recipe"
+    assert image_difference.sentence(found) == "root, kernel and initrd are bit for bit the same; what differs: recipe"

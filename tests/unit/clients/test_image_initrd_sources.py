@@ -1,6 +1,6 @@
 """Which paths of a root could change its initrd: those that its scripts name, look for, or copied; and no others."""
 
-from steps.clients.image.files import initrd_sources
+from steps.nodeimage.files import initrd_sources
 
 HOOK = """#!/bin/sh
 # a comment that says htop

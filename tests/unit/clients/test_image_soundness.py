@@ -4,9 +4,9 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from steps.contract.image import debian, soundness
-from steps.contract.image.rooted import FOLDER, LINK, REGULAR, Entry, Root
-from steps.contract.image.testing import Check
+from steps.nodeimage.contract import debian, root_checks
+from steps.nodeimage.contract.image_tests import Check
+from steps.nodeimage.contract.root_listing import FOLDER, LINK, REGULAR, RootEntry, RootListing
 
 STATES = {"gcc": "install ok installed", "kmod": "install ok unpacked", "held": "hold ok installed"}
 STATUS = "\n".join(f"Package: {name}\nStatus: {state}\n" for name, state in STATES.items())
@@ -15,29 +15,29 @@ UNITS = "usr/lib/systemd/system"
 WANTS = "etc/systemd/system/multi-user.target.wants"
 
 
-def root(**more: Entry) -> Root:
+def root(**more: RootEntry) -> RootListing:
     """A small good root; `more` entries by path, `__` for a slash."""
     entries = {
-        "bin": Entry(LINK, 0o777, link="usr/bin"),
-        "etc": Entry(FOLDER, 0o755),
-        "etc/mtab": Entry(LINK, 0o777, link="../proc/self/mounts"),
-        "etc/machine-id": Entry(REGULAR, 0o444),
-        "lib": Entry(LINK, 0o777, link="usr/lib"),
-        "tmp": Entry(FOLDER, 0o1777),
-        "usr": Entry(FOLDER, 0o755),
-        "usr/bin": Entry(FOLDER, 0o755),
-        "usr/bin/sh": Entry(LINK, 0o777, link="dash"),
-        "usr/bin/dash": Entry(REGULAR, 0o755, 1 << 20),
-        "usr/bin/su": Entry(REGULAR, 0o4755, 1 << 20),
-        "usr/lib": Entry(FOLDER, 0o755),
-        f"{KERNEL}": Entry(FOLDER, 0o755),
-        UNITS: Entry(FOLDER, 0o755),
-        f"{UNITS}/ssh.service": Entry(REGULAR, 0o644),
-        f"{UNITS}/getty@.service": Entry(REGULAR, 0o644),
-        WANTS: Entry(FOLDER, 0o755),
-        f"{WANTS}/ssh.service": Entry(LINK, 0o777, link="/lib/systemd/system/ssh.service"),
-        f"{WANTS}/getty@tty1.service": Entry(LINK, 0o777, link="/lib/systemd/system/getty@.service"),
-        f"{WANTS}/gone.service": Entry(LINK, 0o777, link="/lib/systemd/system/gone.service"),
+        "bin": RootEntry(LINK, 0o777, link="usr/bin"),
+        "etc": RootEntry(FOLDER, 0o755),
+        "etc/mtab": RootEntry(LINK, 0o777, link="../proc/self/mounts"),
+        "etc/machine-id": RootEntry(REGULAR, 0o444),
+        "lib": RootEntry(LINK, 0o777, link="usr/lib"),
+        "tmp": RootEntry(FOLDER, 0o1777),
+        "usr": RootEntry(FOLDER, 0o755),
+        "usr/bin": RootEntry(FOLDER, 0o755),
+        "usr/bin/sh": RootEntry(LINK, 0o777, link="dash"),
+        "usr/bin/dash": RootEntry(REGULAR, 0o755, 1 << 20),
+        "usr/bin/su": RootEntry(REGULAR, 0o4755, 1 << 20),
+        "usr/lib": RootEntry(FOLDER, 0o755),
+        f"{KERNEL}": RootEntry(FOLDER, 0o755),
+        UNITS: RootEntry(FOLDER, 0o755),
+        f"{UNITS}/ssh.service": RootEntry(REGULAR, 0o644),
+        f"{UNITS}/getty@.service": RootEntry(REGULAR, 0o644),
+        WANTS: RootEntry(FOLDER, 0o755),
+        f"{WANTS}/ssh.service": RootEntry(LINK, 0o777, link="/lib/systemd/system/ssh.service"),
+        f"{WANTS}/getty@tty1.service": RootEntry(LINK, 0o777, link="/lib/systemd/system/getty@.service"),
+        f"{WANTS}/gone.service": RootEntry(LINK, 0o777, link="/lib/systemd/system/gone.service"),
     }
     texts = {
         debian.STATUS: STATUS,
@@ -45,12 +45,14 @@ def root(**more: Entry) -> Root:
         f"{KERNEL}/modules.builtin": "kernel/fs/ext4.ko\n",
     }
     found = {**entries, **{name.replace("__", "/"): entry for name, entry in more.items()}}
-    folders = {str(folder): Entry(FOLDER, 0o755) for path in found for folder in PurePosixPath(path).parents if str(folder) != "."}
-    return Root({**folders, **found}, texts)
+    folders = {
+        str(folder): RootEntry(FOLDER, 0o755) for path in found for folder in PurePosixPath(path).parents if str(folder) != "."
+    }
+    return RootListing({**folders, **found}, texts)
 
 
-def said(check: Check, *arguments: str, of: Root | None = None) -> str:
-    return "; ".join(soundness.judge(check, arguments, of or root()))
+def said(check: Check, *arguments: str, of: RootListing | None = None) -> str:
+    return "; ".join(root_checks.judge(check, arguments, of or root()))
 
 
 @pytest.mark.parametrize(
@@ -101,52 +103,52 @@ def test_what_is_wrong_is_told(check: Check, arguments: tuple[str, ...], words: 
 @pytest.mark.parametrize(
     ("more", "check", "words"),
     [
-        ({"etc__loose": Entry(REGULAR, 0o666)}, Check.NOT_WORLD_WRITABLE, "/etc/loose is writable by everybody (mode 0666)"),
-        ({"opt__loose": Entry(FOLDER, 0o777)}, Check.NOT_WORLD_WRITABLE, "/opt/loose is writable"),
-        ({"etc__ssh__ssh_host_rsa_key": Entry(REGULAR, 0o600, 9)}, Check.NO_HOST_IDENTITY, "ssh_host_rsa_key is left behind"),
-        ({"var__lib__dbus__machine-id": Entry(REGULAR, 0o444, 33)}, Check.NO_HOST_IDENTITY, "dbus/machine-id has the id"),
-        ({"var__lib__systemd__random-seed": Entry(REGULAR, 0o600, 32)}, Check.NO_HOST_IDENTITY, "random-seed is left behind"),
+        ({"etc__loose": RootEntry(REGULAR, 0o666)}, Check.NOT_WORLD_WRITABLE, "/etc/loose is writable by everybody (mode 0666)"),
+        ({"opt__loose": RootEntry(FOLDER, 0o777)}, Check.NOT_WORLD_WRITABLE, "/opt/loose is writable"),
+        ({"etc__ssh__ssh_host_rsa_key": RootEntry(REGULAR, 0o600, 9)}, Check.NO_HOST_IDENTITY, "ssh_host_rsa_key is left behind"),
+        ({"var__lib__dbus__machine-id": RootEntry(REGULAR, 0o444, 33)}, Check.NO_HOST_IDENTITY, "dbus/machine-id has the id"),
+        ({"var__lib__systemd__random-seed": RootEntry(REGULAR, 0o600, 32)}, Check.NO_HOST_IDENTITY, "random-seed is left behind"),
         (
-            {"etc__a": Entry(LINK, link="b"), "etc__b": Entry(LINK, link="a")},
+            {"etc__a": RootEntry(LINK, link="b"), "etc__b": RootEntry(LINK, link="a")},
             Check.LINKS_RESOLVE,
             "/etc/a is a link to b",
         ),
-        ({"etc__up": Entry(LINK, 0o777, link="../../../usr/bin/none")}, Check.LINKS_RESOLVE, "/etc/up is a link to"),
+        ({"etc__up": RootEntry(LINK, 0o777, link="../../../usr/bin/none")}, Check.LINKS_RESOLVE, "/etc/up is a link to"),
     ],
 )
-def test_what_was_left_behind_is_told(more: dict[str, Entry], check: Check, words: str) -> None:
+def test_what_was_left_behind_is_told(more: dict[str, RootEntry], check: Check, words: str) -> None:
     assert words in said(check, of=root(**more))
 
 
 @pytest.mark.parametrize(("text", "words"), [("0123\n", "/etc/machine-id has the id of one machine"), ("uninitialized\n", "")])
 def test_a_machine_id_is_one_only_with_content(text: str, words: str) -> None:
-    assert said(Check.NO_HOST_IDENTITY, of=Root(root().entries, {soundness.MACHINE_ID: text})) == words
+    assert said(Check.NO_HOST_IDENTITY, of=RootListing(root().entries, {root_checks.MACHINE_ID: text})) == words
 
 
 def test_a_masked_service_is_not_enabled() -> None:
-    masked = root(**{"etc__systemd__system__ssh.service": Entry(LINK, 0o777, link="/dev/null")})
+    masked = root(**{"etc__systemd__system__ssh.service": RootEntry(LINK, 0o777, link="/dev/null")})
     assert said(Check.SERVICES_ENABLED, "ssh.service", of=masked) == "ssh.service is masked"
 
 
 def test_links_into_what_is_filled_at_run_time_lead_somewhere() -> None:
     assert root().resolve("/etc/mtab") == "proc/self/mounts"
-    assert root(etc__x=Entry(LINK, 0o777, link="/run/x/y")).resolve("/etc/x") == "run/x/y"
+    assert root(etc__x=RootEntry(LINK, 0o777, link="/run/x/y")).resolve("/etc/x") == "run/x/y"
     assert root().resolve("/bin/sh") == "usr/bin/dash"
     assert root().resolve("/") == ""
 
 
 def test_an_unknown_check_names_those_that_there_are() -> None:
-    with pytest.raises(soundness.UnknownCheck, match="no check 'colour'; this version has services_enabled, paths_present"):
-        soundness.judge("colour", (), root())
-    with pytest.raises(soundness.UnknownCheck, match="takes one number of MiB"):
-        soundness.judge("size_budget", ("much",), root())
+    with pytest.raises(root_checks.UnknownCheck, match="no check 'colour'; this version has services_enabled, paths_present"):
+        root_checks.judge("colour", (), root())
+    with pytest.raises(root_checks.UnknownCheck, match="takes one number of MiB"):
+        root_checks.judge("size_budget", ("much",), root())
 
 
 def test_an_empty_root_proves_nothing_present() -> None:
-    empty = Root({})
+    empty = RootListing({})
     for check, argument in ((Check.PATHS_PRESENT, "/x"), (Check.PACKAGES_PRESENT, "x"), (Check.MODULES_PRESENT, "x")):
         assert said(check, argument, of=empty)
 
 
 def test_of_many_problems_the_first_are_told() -> None:
-    assert soundness.told([f"a{number}" for number in range(6)]) == "a0; a1; a2; a3; and 2 more"
+    assert root_checks.told([f"a{number}" for number in range(6)]) == "a0; a1; a2; a3; and 2 more"

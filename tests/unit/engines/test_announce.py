@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 
 from workflows import examples
-from workflows.engines import announce
-from workflows.engines.local.result import NodeNews, NodeStatus
+from workflows.engines import approval_announcer
+from workflows.engines.local.result import NodeNews, RunNodeStatus
 from workflows.spec import load
 
 
 def opened(name: str = "approve-validation") -> NodeNews:
-    status = NodeStatus(f"r.{name}", name, "Suspend", "Running", "", name, "r", {}, {}, None, 1.8e9, None, [])
+    status = RunNodeStatus(f"r.{name}", name, "Suspend", "Running", "", name, "r", {}, {}, None, 1.8e9, None, [])
     return NodeNews(status, "")
 
 
-def announcer(folder: Path, command: tuple[str, ...], said: list[str], about: str = "") -> announce.Announcer:
-    told = {"validation": announce.Telling(cluster="h200", approvers=("ada",), command=command)}
-    claim = announce.local_claim(folder / "claims")
-    return announce.Announcer("r", told, claim, lambda node: (f"of {node}", "do this"), said.append, lambda: about)
+def announcer(folder: Path, command: tuple[str, ...], said: list[str], about: str = "") -> approval_announcer.Announcer:
+    told = {"validation": approval_announcer.AnnounceCommand(cluster="h200", approvers=("ada",), command=command)}
+    claim = approval_announcer.local_claim(folder / "claims")
+    return approval_announcer.Announcer("r", told, claim, lambda node: (f"of {node}", "do this"), said.append, lambda: about)
 
 
 def test_a_command_hears_of_it_once(tmp_path: Path) -> None:
@@ -59,14 +59,14 @@ def test_what_goes_wrong_is_a_warning(tmp_path: Path, command: tuple[str, ...], 
 
 
 def test_only_commands_of_the_spec_are_for_who_follows(tmp_path: Path) -> None:
-    def told(announcement: str) -> dict[str, announce.Telling]:
+    def told(announcement: str) -> dict[str, approval_announcer.AnnounceCommand]:
         text = examples.path("single-node").read_text()
         path = tmp_path / "cluster.yaml"
         path.write_text(f"{text}approvals:\n  - before: validation\n    approvers: [ada]\n    announce: {announcement}\n")
-        return announce.tellings(load(path))
+        return approval_announcer.announce_commands(load(path))
 
     assert told("{command: [notify, me]}") == {
-        "validation": announce.Telling(cluster="single-node", approvers=("ada",), command=("notify", "me"))
+        "validation": approval_announcer.AnnounceCommand(cluster="single-node", approvers=("ada",), command=("notify", "me"))
     }
     for webhook in ("{file: url}", "{env: URL}", "{secret: {name: chat, key: url}}"):
         assert told(f"{{webhook: {webhook}}}") == {}  # the run itself tells it

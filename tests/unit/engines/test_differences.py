@@ -8,7 +8,7 @@ import pytest
 
 from steps.clients.store import Store
 from steps.errors import BadTask
-from workflows.engines.differences import differences
+from workflows.engines.run_comparison import differences
 
 RECORD = {
     "run": "one",

@@ -21,8 +21,8 @@ from steps.clients.kube import kubeconfig
 from steps.clients.store import Store
 from steps.contract.task import Task, Verb
 from workflows import bringup, examples
-from workflows.engines import inputs, launch
-from workflows.engines.folders import Home, RunFolder
+from workflows.engines import launch, run_inputs
+from workflows.engines.folders import RunFolder, StateFolder
 from workflows.engines.local.result import News, RecordNews
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
@@ -76,8 +76,8 @@ def access(tmp_path: Path) -> Iterator[Path]:
 
 
 def prepared(root: Path, plan: Plan, access: Path) -> RunFolder:
-    folder = Home(root).run("drill")
-    inputs.write(folder, plan, render(plan, bringup.build), access.parent, {})
+    folder = StateFolder(root).run("drill")
+    run_inputs.write(folder, plan, render(plan, bringup.build), access.parent, {})
     return folder
 
 

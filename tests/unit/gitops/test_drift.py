@@ -67,10 +67,10 @@ def test_a_common_file_that_other_environments_share_is_no_drift_but_told() -> N
     readme, application_set = LAYOUT.common
     alone = {**files, readme: "older\n", "apps/environments/notes.md": "of no environment"}
     assert [one.path for one in drift.differences(LAYOUT, files, alone)] == [readme]
-    assert drift.left_to_others(LAYOUT, files, alone) == []
+    assert drift.shared_file_notes(LAYOUT, files, alone) == []
     together = alone | {"apps/environments/staging/environment.yaml": "theirs"}
     assert drift.differences(LAYOUT, files, together) == []
-    (told,) = drift.left_to_others(LAYOUT, files, together)
+    (told,) = drift.shared_file_notes(LAYOUT, files, together)
     assert told == f"{readme} differs from what h200-16 renders; it is shared with staging, so it is left as it is"
     del together[application_set]
     assert [str(one) for one in drift.differences(LAYOUT, files, together)] == [f"missing: {application_set}"]
@@ -86,7 +86,7 @@ def test_environments_that_differ_in_more_than_values_are_told() -> None:
             slurm={"kind": "none"},
         )
     )
-    told = drift.unlike(LAYOUT, {**theirs, **mine})
+    told = drift.environment_differences(LAYOUT, {**theirs, **mine})
     assert told[0] == (
         "base-services/cert-manager: staging has https://charts.jetstack.io/cert-manager v1.19.1, "
         "h200-16 has https://charts.jetstack.io/cert-manager v1.20.2"
@@ -97,4 +97,6 @@ def test_environments_that_differ_in_more_than_values_are_told() -> None:
 
 def test_a_broken_file_of_another_environment_is_told_and_breaks_nothing() -> None:
     files = {**made(cluster()), "apps/environments/old/stages/gang/volcano.yaml": "a: [\n"}
-    assert any(line.startswith("gang/volcano: old has a file that is no YAML") for line in drift.unlike(LAYOUT, files))
+    assert any(
+        line.startswith("gang/volcano: old has a file that is no YAML") for line in drift.environment_differences(LAYOUT, files)
+    )

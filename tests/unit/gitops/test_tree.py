@@ -10,9 +10,9 @@ import yaml
 
 from steps.contract.delivery import Publication, Tree
 from workflows import catalog, examples, spec
-from workflows.gitops import drift, projects, settings
+from workflows.gitops import argocd_config, drift, projects
 from workflows.gitops.layout import Layout
-from workflows.gitops.tree import published, tree
+from workflows.gitops.repository_tree import published_files, render_tree
 from workflows.spec import ClusterSpec
 from workflows.spec.fields import is_floating
 
@@ -36,7 +36,7 @@ def cluster(**changes: Any) -> ClusterSpec:
 
 
 def made(one: ClusterSpec) -> dict[str, str]:
-    return tree(one, catalog.resolve(one, catalog.load()))
+    return render_tree(one, catalog.resolve(one, catalog.load()))
 
 
 def documents(text: str) -> list[dict[str, Any]]:
@@ -161,7 +161,7 @@ def test_a_commit_holds_nothing_that_names_a_commit() -> None:
     trees = []
     for revision in (COMMIT, COMMIT[::-1]):
         one = cluster(delivery={"mode": "argo_cd", "argo_cd": ARGO_CD | {"revision": revision}})
-        trees.append(published(one, made(one)))
+        trees.append(published_files(one, made(one)))
         layout, argo = Layout.of(one), ARGO_CD | {"revision": revision}
         publication = Publication(
             repo=argo["repo"],
@@ -176,7 +176,7 @@ def test_a_commit_holds_nothing_that_names_a_commit() -> None:
         assert all(publication.names_revision(path) for path in left_out), "both sides name the same files"
     assert trees[0] == trees[1]
     tagged = cluster()
-    assert published(tagged, made(tagged)) == made(tagged)
+    assert published_files(tagged, made(tagged)) == made(tagged)
 
 
 def test_environments_differ_only_in_values_revision_and_name() -> None:
@@ -196,7 +196,7 @@ def test_environments_differ_only_in_values_revision_and_name() -> None:
     assert [path for path in renamed if renamed[path] != production[path]] == [
         "apps/environments/production/values/gpu-operator.yaml"
     ]
-    assert drift.unlike(Layout("apps", "production"), {**staging, **production}) == []
+    assert drift.environment_differences(Layout("apps", "production"), {**staging, **production}) == []
 
 
 def test_common_files_are_the_same_for_every_environment() -> None:
@@ -232,12 +232,12 @@ def test_the_application_set_takes_all_that_differs_from_the_environments_file()
 
 
 def test_kinds_are_exact() -> None:
-    """`Nodeset`, as SUNK's own guide has it, would match nothing, in silence (gpu_stack §6.4)."""
+    """`Nodeset`, as SUNK's own guide has it, would match nothing, in silence."""
     one = cluster(slurm=SUNK)
     (child,) = [found for path, found in objects(made(one), "Application") if path.endswith("/stages/slurm/slurm.yaml")]
     assert [(entry["group"], entry["kind"]) for entry in child["spec"]["ignoreDifferences"]] == [("sunk.coreweave.com", "NodeSet")]
     assert "RespectIgnoreDifferences=true" in child["spec"]["syncPolicy"]["syncOptions"]
-    keys = settings.settings(catalog.resolve(one, catalog.load()))
+    keys = argocd_config.settings(catalog.resolve(one, catalog.load()))
     assert "resource.customizations.knownTypeFields.sunk.coreweave.com_NodeSet" in keys
     assert "resource.customizations.knownTypeFields.slinky.slurm.net_NodeSet" not in keys
     for key, text in keys.items():
@@ -249,7 +249,7 @@ def test_kinds_are_exact() -> None:
 def test_health_is_asked_of_applications_always_and_of_kinds_that_are_there(variant: str) -> None:
     one = cluster(**VARIANTS[variant])
     releases = catalog.resolve(one, catalog.load())
-    keys = settings.settings(releases)
+    keys = argocd_config.settings(releases)
     assert "resource.customizations.health.argoproj.io_Application" in keys
     groups = {crd.partition(".")[2] for release in releases for crd in release.crds} | {"argoproj.io", "helm.cattle.io"}
     assert {key.split(".", 3)[3].rpartition("_")[0] for key in keys} <= groups
@@ -275,7 +275,7 @@ def test_retries_outlast_a_network_that_was_away_and_still_end() -> None:
 
 def test_the_health_of_an_application_asks_what_its_status_was_compared_with() -> None:
     """Its behaviour is shown by the real Argo CD (tests/cluster); here only that this check comes before a state is believed."""
-    text = settings.settings(())["resource.customizations.health.argoproj.io_Application"]
+    text = argocd_config.settings(())["resource.customizations.health.argoproj.io_Application"]
     assert 0 < text.index("pins(sync.comparedTo) ~= pins(obj.spec)") < text.index("Degraded")
 
 

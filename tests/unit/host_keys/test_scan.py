@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from steps.contract.play import PlayHost
-from workflows.host_keys import enrol, scan
+from workflows.host_keys import enrolment, key_scan
 from workflows.host_keys.model import Key
 from workflows.spec import load
 
@@ -35,7 +35,7 @@ def test_a_service_that_talks_without_end_costs_no_other_host_its_answer(tmp_pat
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     names = ["before", "talks", "behind1", "behind2"]
 
-    found = scan.direct([PlayHost(name=name, address=name) for name in names], longest=3)
+    found = key_scan.scan_directly([PlayHost(name=name, address=name) for name in names], longest=3)
 
     answers = {name: (Key(kind="ssh-ed25519", blob=f"AAAA{name}"),) for name in names} | {"talks": ()}
     assert found == answers, "also no half key"
@@ -47,7 +47,7 @@ def test_a_large_fleet_is_asked_in_batches(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     names = [f"n{number}" for number in range(200)]
 
-    found = scan.direct(PlayHost(name=name, address=name) for name in names)
+    found = key_scan.scan_directly(PlayHost(name=name, address=name) for name in names)
 
     assert [key.blob for keys in found.values() for key in keys] == [f"AAAA{name}" for name in names]
 
@@ -64,7 +64,7 @@ def test_a_key_in_a_folder_with_blanks_and_quotes_makes_no_configuration_void(
     (place / "id").write_text("no key\n")
     (place / "cluster.yaml").write_text(BEHIND)
 
-    rows = enrol.look(enrol.fleet(load(place / "cluster.yaml"), place, tmp_path / "known"))
+    rows = enrolment.scan_host_keys(enrolment.scan_targets(load(place / "cluster.yaml"), place, tmp_path / "known"))
 
     assert {row.host for row in rows} == {"jump host", "s1"}
     said = (tmp_path / "said").read_text()

@@ -10,8 +10,8 @@ import yaml
 from steps import __version__
 from tests.unit.images.conftest import deb, digest, wheel
 from workflows.cli.checkup import IMAGES, every
-from workflows.images import recipe
-from workflows.images.recipe import BUILDER, PACKAGES, RECIPE, WHEELS
+from workflows.podimage import pod_recipe
+from workflows.podimage.pod_recipe import BUILDER, PACKAGES, RECIPE, WHEELS
 from workflows.render.steps import Settings
 
 ROOT = Path(__file__).parents[3]
@@ -103,7 +103,7 @@ def test_what_cannot_be_built_is_refused_with_its_place(builder: Any, file: str,
 
 
 def test_the_shipped_lock_has_what_the_recipe_asks_for() -> None:
-    sources, more = recipe.read(ROOT, builder=True), recipe.read_more(ROOT)
+    sources, more = pod_recipe.read(ROOT, builder=True), pod_recipe.read_more(ROOT)
     locked = {deb.name for deb in sources.more}
     assert set(more.packages) <= locked
     assert not locked & set(more.without)
@@ -113,5 +113,5 @@ def test_the_shipped_lock_has_what_the_recipe_asks_for() -> None:
 
 def test_it_has_the_programs_that_doctor_asks_for() -> None:
     asked = {one.need for one in every({}) if one.use == IMAGES and not one.need.startswith("mounts ")}  # a right, and no program
-    locked = {deb.name for deb in recipe.read(ROOT, builder=True).every}
+    locked = {deb.name for deb in pod_recipe.read(ROOT, builder=True).every}
     assert {OF_DOCTOR.get(program, program) for program in asked} <= locked

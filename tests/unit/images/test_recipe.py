@@ -11,8 +11,8 @@ import pytest
 
 from steps import __version__
 from steps.contract import paths
-from workflows.images import debs, recipe
-from workflows.images.recipe import Sources
+from workflows.podimage import deb_unpacking, pod_recipe
+from workflows.podimage.pod_recipe import Sources
 from workflows.render.steps import USER, Settings
 
 ROOT = Path(__file__).parents[3]
@@ -21,7 +21,7 @@ STEP = ROOT / "images/step"
 
 @pytest.fixture(scope="module")
 def sources() -> Sources:
-    return recipe.read(ROOT)
+    return pod_recipe.read(ROOT)
 
 
 def test_pods_and_image_agree(sources: Sources) -> None:
@@ -63,10 +63,10 @@ def test_containerfile_unpacks_the_same_packages(sources: Sources, stages: Any) 
     assert f'"{wanted.archive}/$path"' in script
     assert '"SHA256:$sha256"' in script
     assert set(re.findall(r"--exclude='\./([^']+)'", script)) == set(wanted.leave_out)
-    assert f"for top in {' '.join(debs.MERGED)};" in script
-    assert f"sed '1a {debs.INSTALLED}'" in script
-    assert f"/image/{debs.STATUS}" in script
-    assert f"/image/{debs.BUNDLE}" in script
+    assert f"for top in {' '.join(deb_unpacking.MERGED)};" in script
+    assert f"sed '1a {deb_unpacking.INSTALLED}'" in script
+    assert f"/image/{deb_unpacking.STATUS}" in script
+    assert f"/image/{deb_unpacking.BUNDLE}" in script
 
 
 def test_containerfile_makes_the_same_folders(sources: Sources, stages: Any) -> None:

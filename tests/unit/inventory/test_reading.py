@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.hosts.hostlab.waiting import until
+from workflows.inventory.ansible_inventory import read
 from workflows.inventory.model import BadInventory
-from workflows.inventory.reading import read
 
 INI = """[masters]
 sv[1:3]

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from steps.contract.play import PYTHON
 from workflows import examples
 from workflows.cli.hosts import inventories
-from workflows.inventory import reading, text, writing
+from workflows.inventory import ansible_inventory, inventory_export, spec_conversion
 from workflows.inventory.model import BadInventory, Inventory
-from workflows.inventory.taking import Choice, taken
+from workflows.inventory.spec_conversion import ConversionOptions, convert
 from workflows.spec import ClusterSpec, SpecErrors, load
 
 
@@ -31,8 +31,8 @@ def inventory(groups: Mapping[str, list[str]], **variables: Mapping[str, Any]) -
 
 def spec_of(found: Inventory, **choice: Any) -> tuple[ClusterSpec, str]:
     """The spec that is written, loaded again, and all notes."""
-    made = taken(found, Choice(name="test", **choice))
-    return load(text.written(made, "hosts")), "\n".join(made.notes)
+    made = convert(found, ConversionOptions(name="test", **choice))
+    return load(spec_conversion.render_spec(made, "hosts")), "\n".join(made.notes)
 
 
 def test_hosts_are_folded_and_servers_recognised() -> None:
@@ -58,26 +58,26 @@ def test_servers_that_nobody_can_tell_are_asked_for() -> None:
     found = inventory({"blue": ["b1"], "green": ["g1", "g2"]})
 
     with pytest.raises(BadInventory, match="no group") as refused:
-        taken(found, Choice(name="x"))
+        convert(found, ConversionOptions(name="x"))
     assert "--servers GROUP" in refused.value.hint
     assert "blue (1), green (2)" in refused.value.hint
     assert [machine.name for machine in spec_of(found, servers="blue")[0].servers] == ["b1"]
     with pytest.raises(BadInventory, match="2 hosts, but 1, 3 or 5"):
-        taken(found, Choice(name="x", servers="green"))
+        convert(found, ConversionOptions(name="x", servers="green"))
     with pytest.raises(BadInventory, match="no group red"):
-        taken(found, Choice(name="x", servers="red"))
+        convert(found, ConversionOptions(name="x", servers="red"))
 
 
 def test_a_group_that_is_empty_says_who_was_left_out() -> None:
     found = inventory({"masters": ["S1", "S2", "s3"], "nodes": ["n1"]}, s3={"ansible_connection": "local"})
 
     with pytest.raises(BadInventory, match="group masters has 0 hosts") as refused:
-        taken(found, Choice(name="x"))
+        convert(found, ConversionOptions(name="x"))
     assert "(left out: host S[1-2]: a node's name has lower-case letters" in str(refused.value)
     assert "; host s3: reached without SSH)" in str(refused.value)
     assert refused.value.hint == "name a group of 1, 3 or 5 hosts: --servers GROUP"
     with pytest.raises(BadInventory, match=r"no host that could be a node \(left out: host A1: a node's name"):
-        taken(inventory({"masters": ["A1"]}), Choice(name="x"))
+        convert(inventory({"masters": ["A1"]}), ConversionOptions(name="x"))
 
 
 def test_users_ports_and_jump_hosts() -> None:
@@ -205,7 +205,7 @@ def test_a_group_with_an_http_proxy_of_its_own() -> None:
 
 def test_an_inventory_goes_through_the_proxy_where_no_jump_host_stands_behind_it() -> None:
     site = SITE.replace(", jump_host: ops@b0", ", http_proxy_user: site, http_proxy_password: {file: /keys/pw}")
-    every = writing.inventory(load(site), Path("/srv"))["all"]
+    every = inventory_export.export_inventory(load(site), Path("/srv"))["all"]
     assert "'ProxyCommand=nc -X connect -x p0:3128 -P site %h %p'" in every["vars"]["ansible_ssh_common_args"]
     behind = every["children"]["gpu_a"]["hosts"]["rack01-gpu1"]
     assert behind["ansible_ssh_common_args"].endswith("-o ProxyJump=ops@b1,ops@b2:2222")
@@ -240,10 +240,10 @@ def test_an_inventory_goes_through_the_proxy_where_no_jump_host_stands_behind_it
     ],
 )
 def test_what_has_no_place_is_said_and_never_shown(variables: Mapping[str, Any], said: str) -> None:
-    made = taken(inventory({"masters": ["s1"]}, s1=variables), Choice(name="x"))
+    made = convert(inventory({"masters": ["s1"]}, s1=variables), ConversionOptions(name="x"))
 
     assert said in "\n".join(made.notes)
-    assert "canary-77" not in text.written(made, "hosts")
+    assert "canary-77" not in spec_conversion.render_spec(made, "hosts")
 
 
 def test_hosts_that_are_no_nodes_are_left_out_by_name() -> None:
@@ -322,7 +322,7 @@ accelerator: {product: H100, per_node: 4, driver: host, driver_version: "580.10"
 @pytest.mark.parametrize("source", [SITE, examples.path("h200-16").read_text()], ids=["site", "h200-16"])
 def test_an_inventory_of_a_spec_gives_the_same_machines_again(source: str, form: Any, tmp_path: Path) -> None:
     before = load(source)
-    (tmp_path / "site").write_text(writing.text(writing.inventory(before, tmp_path), form))
+    (tmp_path / "site").write_text(inventory_export.render_inventory(inventory_export.export_inventory(before, tmp_path), form))
 
     inventories.begin(tmp_path / "site", tmp_path / "cluster.yaml", "", (), None)
     after = load(tmp_path / "cluster.yaml")
@@ -362,9 +362,9 @@ def test_a_text_stays_one_in_every_form(tmp_path: Path, rack: str) -> None:
             "    overrides: {rack01-gpu2: {ssh_user: root, ssh_port: 2022}, rack02-gpu4: {gpus: 0}}\n", ""
         )
     )
-    (tmp_path / "hosts").write_text(writing.text(writing.inventory(spec, tmp_path), "ini"))
+    (tmp_path / "hosts").write_text(inventory_export.render_inventory(inventory_export.export_inventory(spec, tmp_path), "ini"))
 
-    assert reading.read(tmp_path / "hosts").hosts["rack01-gpu1"]["bringup_rack"] == rack
+    assert ansible_inventory.read(tmp_path / "hosts").hosts["rack01-gpu1"]["bringup_rack"] == rack
     inventories.begin(tmp_path / "hosts", tmp_path / "cluster.yaml", "", (), None)
     assert {machine.name: machine.rack for machine in load(tmp_path / "cluster.yaml").machines if machine.rack} == {
         "rack01-gpu1": rack
@@ -373,7 +373,7 @@ def test_a_text_stays_one_in_every_form(tmp_path: Path, rack: str) -> None:
 
 def test_a_group_that_ansible_means_otherwise_is_refused() -> None:
     with pytest.raises(BadInventory, match=r"hosts\.all: Ansible has a group all of its own"):
-        writing.inventory(load(SITE.replace("heads:", "all:")), Path("/srv"))
+        inventory_export.export_inventory(load(SITE.replace("heads:", "all:")), Path("/srv"))
 
 
 @pytest.mark.parametrize(
@@ -399,19 +399,22 @@ def test_a_group_has_gpus_only_where_all_its_hosts_are_marked() -> None:
 
 def test_ten_thousand_hosts_are_no_long_file() -> None:
     gpus = [f"gpu{number:05d}" for number in range(10_000)]
-    made = taken(inventory({"masters": ["s1"], "gpu": gpus}), Choice(name="big"))
+    made = convert(inventory({"masters": ["s1"], "gpu": gpus}), ConversionOptions(name="big"))
 
-    assert len(text.written(made, "hosts")) < 2000
-    assert len(load(text.written(made, "hosts")).machines) == 10_001
+    assert len(spec_conversion.render_spec(made, "hosts")) < 2000
+    assert len(load(spec_conversion.render_spec(made, "hosts")).machines) == 10_001
 
 
 def test_json_is_what_a_dynamic_inventory_prints() -> None:
-    answer = json.loads(writing.text(writing.inventory(load(SITE), Path("/srv")), "json"))
+    answer = json.loads(inventory_export.render_inventory(inventory_export.export_inventory(load(SITE), Path("/srv")), "json"))
 
     assert answer["rke2_agents"] == {"children": ["gpu_a", "gpu_b"]}
     assert answer["_meta"]["hostvars"]["sv1"] == {"ansible_host": "sv1.example.org"}
     assert (
-        yaml.safe_load(writing.text(writing.inventory(load(SITE), Path("/srv")), "yaml"))["all"]["vars"]["ansible_become"] is True
+        yaml.safe_load(inventory_export.render_inventory(inventory_export.export_inventory(load(SITE), Path("/srv")), "yaml"))[
+            "all"
+        ]["vars"]["ansible_become"]
+        is True
     )
 
 
@@ -442,6 +445,8 @@ def problems(written: str) -> set[str]:
 @settings(derandomize=True, max_examples=150, deadline=None)
 @given(st.dictionaries(NAMES, VALUES, max_size=4), st.dictionaries(NAMES, VALUES, max_size=3))
 def test_whatever_variables_hold_the_spec_loads(server: dict[str, Any], worker: dict[str, Any]) -> None:
-    made = taken(inventory({"masters": ["s1"], "nodes": ["w1"]}, s1=server, w1=worker), Choice(name="x", folder="/srv"))
+    made = convert(
+        inventory({"masters": ["s1"], "nodes": ["w1"]}, s1=server, w1=worker), ConversionOptions(name="x", folder="/srv")
+    )
 
-    assert problems(text.written(made, "hosts")) <= {"s1 and w1 have this address"}
+    assert problems(spec_conversion.render_spec(made, "hosts")) <= {"s1 and w1 have the same address"}

@@ -6,13 +6,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from steps.contract.image import keys, published
-from steps.contract.image import recipe as contract
 from steps.contract.task import MAX_BYTES, Task, Verb, encode
+from steps.nodeimage.contract import boot_tree, build_keys
+from steps.nodeimage.contract import resolved_recipe as contract
 from tests.unit import small_image
 from workflows import image
 from workflows.cli.specs import compiling
-from workflows.plan.images import compile_image
+from workflows.nodeimage.image_plan import compile_image
 from workflows.plan.model import Plan, PlanError
 from workflows.render.secret_volumes import needed
 from workflows.stages import IMAGE_ORDER
@@ -90,17 +90,17 @@ def test_a_fleet_travels_beside_the_tasks_that_name_it_by_digest(tmp_path: Path,
     nodes = small_image.fleet(machines)
     publish = {**small_image.SPEC["publish"], "groups": {"default": {}, "gpu": {"nodes": nodes}}}
     plan, small = planned(tmp_path, publish=publish), planned(tmp_path)
-    data = plan.archives[published.GROUPS]
+    data = plan.archives[boot_tree.GROUPS]
     asks, publishes = task(plan, "image_standing", "tree"), task(plan, "image_publish", "tree")
     for one in (asks, publishes):
         assert len(encode(one)) < MAX_BYTES / 4
         assert "groups" not in one.arguments["place"]
-        groups = {group.name: group.nodes for group in published.decode_groups(data, one.arguments["groups"])}
+        groups = {group.name: group.nodes for group in boot_tree.decode_groups(data, one.arguments["groups"])}
         assert groups == {"default": {}, "gpu": nodes}
         other = task(small, one.stage, one.name).arguments["groups"]
         assert other != one.arguments["groups"], "another machine makes another plan"
-        with pytest.raises(published.GroupsError, match="the task was made for"):
-            published.decode_groups(data, other)
+        with pytest.raises(boot_tree.GroupsError, match="the task was made for"):
+            boot_tree.decode_groups(data, other)
     template = compiling.rendered(plan, image.build).template
     assert len(json.dumps(template)) == len(json.dumps(compiling.rendered(small, image.build).template)), "of one size"
 
@@ -114,7 +114,7 @@ def test_a_fleet_that_cannot_travel_is_refused(tmp_path: Path) -> None:
 
 def test_a_layer_expects_all_packages_below_it_and_its_key(tmp_path: Path) -> None:
     want = task(planned(tmp_path), "image_layers", "layer_hpc").expectations
-    assert want == {"layer": "hpc", "key": keys.layers(small_image.recipe())["hpc"], "packages": 4, "budget_mib": 500}
+    assert want == {"layer": "hpc", "key": build_keys.layers(small_image.recipe())["hpc"], "packages": 4, "budget_mib": 500}
 
 
 @pytest.mark.parametrize(
@@ -131,19 +131,19 @@ def test_a_layer_expects_all_packages_below_it_and_its_key(tmp_path: Path) -> No
 )
 def test_keys_change_with_what_the_bytes_are_made_of_alone(change: dict[str, object], same: tuple[str, ...]) -> None:
     before, after = small_image.recipe(), small_image.recipe(**change)
-    found = {**keys.layers(before), "image": keys.image(before)}
-    now = {**keys.layers(after), "image": keys.image(after)}
+    found = {**build_keys.layers(before), "image": build_keys.image(before)}
+    now = {**build_keys.layers(after), "image": build_keys.image(after)}
     assert tuple(name for name in found if found[name] == now[name]) == same
 
 
-def more(layer: contract.Layer, what: str) -> contract.Layer:
+def more(layer: contract.ResolvedLayer, what: str) -> contract.ResolvedLayer:
     """The layer with one thing more of a kind: only that is changed."""
     added = {
         "packages": small_image.package("htop"),
-        "users": contract.User(name="ada", uid=2001),
+        "users": contract.LayerUser(name="ada", uid=2001),
         "files": contract.PlacedFile(path="/etc/issue", link="motd"),
-        "commands": contract.Command(run="true"),
-        "services": contract.Service(unit="fstrim.timer", state="masked"),
+        "commands": contract.LayerCommand(run="true"),
+        "services": contract.LayerService(unit="fstrim.timer", state="masked"),
     }
     return msgspec.structs.replace(layer, **{what: (*getattr(layer, what), added[what])})
 
@@ -151,8 +151,8 @@ def more(layer: contract.Layer, what: str) -> contract.Layer:
 @pytest.mark.parametrize("what", ["packages", "users", "files", "commands", "services"])
 def test_a_change_of_a_layer_changes_its_key_and_those_above(what: str) -> None:
     recipe = small_image.recipe()
-    (base, hpc), before = recipe.layers, keys.layers(recipe)
-    lower, upper = (keys.layers(small_image.recipe(layers=two)) for two in ((more(base, what), hpc), (base, more(hpc, what))))
+    (base, hpc), before = recipe.layers, build_keys.layers(recipe)
+    lower, upper = (build_keys.layers(small_image.recipe(layers=two)) for two in ((more(base, what), hpc), (base, more(hpc, what))))
     assert [name for name in before if lower[name] != before[name]] == ["base", "hpc"]
     assert [name for name in before if upper[name] != before[name]] == ["hpc"]
 
@@ -168,10 +168,10 @@ def test_keys_of_an_image_are_the_same_in_each_release_of_one_builder() -> None:
         architecture="amd64",
         epoch=1_700_000_000,
         sources=(),
-        layers=(contract.Layer(name="low"), contract.Layer(name="high")),
+        layers=(contract.ResolvedLayer(name="low"), contract.ResolvedLayer(name="high")),
         kernel="linux-image-amd64",
     )
-    assert {**keys.layers(recipe), "image": keys.image(recipe)} == {
+    assert {**build_keys.layers(recipe), "image": build_keys.image(recipe)} == {
         "low": "8a0e7ecd4ae9e457599ad13f8617e3dca620258e59bfabcefed4a947f05be896",
         "high": "d082c3ee8b5e8413d595599733e09c003e249d1f65b1bf25a5494e567410ac22",
         "image": "b8a30cb8703b153e28d26b9ef12ec1ce29da5a906f65538f1225a3a64cc51808",
@@ -265,7 +265,7 @@ def test_the_way_back_is_told_by_the_spec_where_that_says_more_than_the_path(tmp
 
 def test_a_layer_gets_the_secrets_of_its_own_commands(tmp_path: Path) -> None:
     recipe = small_image.recipe()
-    base = msgspec.structs.replace(recipe.layers[0], commands=(contract.Command(run="true", secrets=("license",)),))
+    base = msgspec.structs.replace(recipe.layers[0], commands=(contract.LayerCommand(run="true", secrets=("license",)),))
     spec = small_image.spec(tmp_path, secrets={"license": {"env": "LICENSE"}, "other": {"env": "OTHER"}})
     plan = compile_image(spec, small_image.recipe(layers=(base, recipe.layers[1])), {})
     needing = {one.name for one in plan.tasks if needed(one, plan.secrets)}

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from steps.contract import site_roles
 from steps.contract.operation import Kind, Operation
 from steps.contract.play import RoleArchive
+from steps.stages.site_roles import contract as site_roles
 from workflows import bringup, examples, spec
 from workflows.plan import files
 from workflows.plan.compiler import compile_plan

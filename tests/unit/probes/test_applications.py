@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from steps.contract.charts import Application
-from steps.probes import applications
+from steps.stages.shared import probe_applications
 
 CHART = {"repoURL": "https://charts.example.org", "chart": "cert-manager", "targetRevision": "v1.20.2"}
 VALUES = {"repoURL": "https://git.example.org/apps.git", "targetRevision": "v1.4.0", "ref": "values"}
@@ -17,7 +17,7 @@ LOOKED = 1795258800.0
 def seen(status: dict[str, Any]) -> Application:
     meta = {"name": "cert-manager", "creationTimestamp": "2026-11-21T10:00:00Z"}
     raw = {"metadata": meta, "spec": {"sources": [CHART, VALUES]}, "status": status}
-    return applications.application(msgspec.json.decode(msgspec.json.encode(raw), type=applications.RawApplication))
+    return probe_applications.application(msgspec.json.decode(msgspec.json.encode(raw), type=probe_applications.RawApplication))
 
 
 def synced(resource: dict[str, str]) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def test_every_applied_object_has_a_hook_phase_but_only_a_hook_has_a_type() -> N
 @pytest.mark.parametrize(("place", "where"), [({"server": "https://a:6443"}, "https://a:6443"), ({"name": "staging"}, "staging")])
 def test_what_it_brings_from_where_to_where(place: dict[str, str], where: str) -> None:
     spec = {"project": "platform", "destination": {"namespace": "cert-manager", **place}, "sources": [VALUES, CHART]}
-    found = applications.application(msgspec.convert({"spec": spec}, applications.RawApplication))
+    found = probe_applications.application(msgspec.convert({"spec": spec}, probe_applications.RawApplication))
     assert (found.project, found.server, found.namespace) == ("platform", where, "cert-manager")
     assert (found.chart_repo, found.chart, found.version) == ("https://charts.example.org", "cert-manager", "v1.20.2")
 

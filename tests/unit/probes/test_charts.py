@@ -12,9 +12,9 @@ import yaml
 
 from steps.contract.charts import Owner, Release, ReleaseState
 from steps.contract.verdict import FailureClass
-from steps.gates import charts as gates
-from steps.probes import applications, charts, managed, workloads
-from steps.probes.reader import Scope
+from steps.stages.shared import gate_charts as gates
+from steps.stages.shared import probe_applications, probe_charts, probe_managed, probe_workloads
+from steps.stages.shared.kube_reader import Scope
 
 SAMPLES = Path(os.environ.get("BRINGUP_TEST_DATA") or Path(__file__).parents[4] / "shared") / "samples/k8s"
 
@@ -27,13 +27,13 @@ def packed(body: Any, *, zipped: bool = True) -> str:
 def test_release_secret_holds_the_chart_version() -> None:
     body = {"chart": {"metadata": {"version": "v26.3.3"}}, "info": {"status": "deployed", "description": "Install complete"}}
     for zipped in (True, False):
-        found = charts.stored(packed(body, zipped=zipped))
+        found = probe_charts.stored(packed(body, zipped=zipped))
         assert (found.chart.metadata.version, found.info.description) == ("v26.3.3", "Install complete")
 
 
 @pytest.mark.parametrize("text", ["", "???", "aGFsbG8=", base64.b64encode(b"H4sI").decode(), packed([1, 2])])
 def test_an_unreadable_release_secret_gives_no_version(text: str) -> None:
-    assert charts.stored(text).chart.metadata.version == ""
+    assert probe_charts.stored(text).chart.metadata.version == ""
 
 
 def test_the_change_of_a_spec_is_not_that_of_its_status_or_annotations() -> None:
@@ -46,23 +46,23 @@ def test_the_change_of_a_spec_is_not_that_of_its_status_or_annotations() -> None
             {"manager": "operator", "time": "2026-11-21T13:00:00Z", "subresource": "status", "fieldsV1": {"f:spec": {}}},
         ],
     }
-    meta = msgspec.json.decode(msgspec.json.encode(raw), type=managed.Meta)
-    assert managed.spec_changed(meta) == 1795258800.0
-    assert managed.spec_changed(msgspec.structs.replace(meta, managed_fields=())) == 1795255200.0
-    assert managed.spec_changed(managed.Meta()) == 0.0
+    meta = msgspec.json.decode(msgspec.json.encode(raw), type=probe_managed.Meta)
+    assert probe_managed.spec_changed(meta) == 1795258800.0
+    assert probe_managed.spec_changed(msgspec.structs.replace(meta, managed_fields=())) == 1795255200.0
+    assert probe_managed.spec_changed(probe_managed.Meta()) == 0.0
 
 
 def test_releases_come_from_the_task_or_from_the_gate_that_apply_checks_again() -> None:
     release = {"name": "x", "namespace": "y", "version": "1"}
     for arguments in ({"releases": [release]}, {"gate_expectations": {"releases": [release]}}):
-        assert charts.scoped(Scope(arguments=arguments)) == (Release(name="x", namespace="y", version="1"),)
-    assert charts.scoped(Scope()) == ()
+        assert probe_charts.scoped(Scope(arguments=arguments)) == (Release(name="x", namespace="y", version="1"),)
+    assert probe_charts.scoped(Scope()) == ()
 
 
 @pytest.mark.skipif(not SAMPLES.is_dir(), reason="recorded objects are not there (BRINGUP_TEST_DATA)")
 def test_recorded_application_with_an_error_behind_healthy() -> None:
     recorded = yaml.safe_load((SAMPLES / "argocd_application_comparisonerror.yaml").read_text())
-    found = applications.application(msgspec.convert(recorded, applications.RawApplication, strict=False))
+    found = probe_applications.application(msgspec.convert(recorded, probe_applications.RawApplication, strict=False))
     assert (found.health, found.phase, found.sync) == ("Healthy", "Succeeded", "Unknown")
     want = Release(name="x", namespace="y", version="", owner=Owner.ARGO_CD, home="argocd", revision="HEAD", workloads=0)
     verdict = gates.problem("x/control", (ReleaseState(name="x", application=found),), (want,))
@@ -75,8 +75,8 @@ def test_a_crash_loop_is_trouble_also_while_its_container_runs_again() -> None:
     crashed = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": None}
     container = {"name": "web", "ready": False, "restartCount": 4, "state": {"running": {}}, "lastState": {"terminated": crashed}}
     raw = {"metadata": {"name": "web-0"}, "status": {"phase": "Running", "containerStatuses": [container]}}
-    found = workloads.trouble(msgspec.convert(raw, workloads.Pod))
+    found = probe_workloads.trouble(msgspec.convert(raw, probe_workloads.Pod))
     assert found is not None
     assert (found.reason, found.message, found.container) == ("OOMKilled", "exit code 137 before restart 4", "web")
     container["ready"] = True
-    assert workloads.trouble(msgspec.convert(raw, workloads.Pod)) is None
+    assert probe_workloads.trouble(msgspec.convert(raw, probe_workloads.Pod)) is None

@@ -10,9 +10,10 @@ import pytest
 
 from steps.clients.kube.client import Kube
 from steps.contract.delivery import text_digest
-from steps.contract.stages.base_services import ArgoCdObservation, DeliveryObservation
-from steps.probes import applications, base_services
-from steps.probes.reader import Scope
+from steps.stages.base_services import probe as base_services
+from steps.stages.base_services.contract import ArgoCdObservation, DeliveryObservation
+from steps.stages.shared import probe_applications
+from steps.stages.shared.kube_reader import Scope
 from tests.unit.rehearsal.apiserver.cluster_client import Cluster
 from workflows.rehearsal.apiserver import serve_in_thread
 
@@ -43,7 +44,7 @@ def clients(tmp_path: Path) -> Iterator[tuple[Kube, Cluster]]:
 
 
 def test_a_root_is_read_with_its_place_and_its_children() -> None:
-    found = applications.application(msgspec.convert(ROOT, applications.RawApplication, strict=False))
+    found = probe_applications.application(msgspec.convert(ROOT, probe_applications.RawApplication, strict=False))
     assert (found.repo, found.path, found.revision) == ("https://git.example.org/apps.git", "apps/x", "v1")
     assert (found.revisions, found.synced_revisions, found.children, found.version) == (("abc",), ("abc",), ("kueue",), "")
 

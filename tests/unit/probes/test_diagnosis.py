@@ -5,10 +5,11 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
+from steps.contract.plain import truncate
 from steps.errors import Refused, StepError, Unreachable
-from steps.probes import diagnosis
-from steps.probes.diagnosis import Findings
-from steps.probes.diagnosis_objects import Event, cut, events_text
+from steps.runtime import diagnosis
+from steps.runtime.diagnosis import Findings
+from steps.runtime.diagnosis_objects import Event, events_text
 
 T = TypeVar("T")
 API = "/api/v1/namespaces/ns"
@@ -236,8 +237,8 @@ def test_long_texts_keep_whole_lines_and_whole_words() -> None:
     kept = diagnosis.end("\n".join(lines), 100).splitlines()
     assert kept == lines[-len(kept) :]
     assert diagnosis.begin("\n".join(lines), 100).splitlines()[0] == "line 0"
-    assert cut("alpha beta gamma", 12) == "alpha beta … (16 characters)"
-    assert "secret" not in cut("secret" * 200, 100)
+    assert truncate("alpha beta gamma", 12) == "alpha beta … (16 characters)"
+    assert "secret" not in truncate("secret" * 200, 100)
 
 
 def test_causes_come_before_what_waits_for_them() -> None:

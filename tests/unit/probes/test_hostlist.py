@@ -2,7 +2,7 @@
 
 import pytest
 
-from steps.probes.hostlist import MOST, expand
+from steps.stages.slurm.reader_hostlist import MOST, expand
 
 
 @pytest.mark.parametrize(

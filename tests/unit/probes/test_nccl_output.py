@@ -7,8 +7,7 @@ import pytest
 
 from steps.contract.nccl import NcclWant
 from steps.contract.verdict import Status
-from steps.gates import nccl
-from steps.probes import nccl_output
+from steps.stages.validation import gate_nccl, reader_nccl
 
 HEADER = "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong"
 ROW = "  8589934592    2147483648     float     sum      -1  84948.7  101.12  189.60       0  84992.3  101.07  189.50       0"
@@ -57,12 +56,12 @@ def document(**over: Any) -> dict[str, Any]:
 
 
 def test_json() -> None:
-    log = nccl_output.read(json.dumps(document()))
+    log = reader_nccl.read(json.dumps(document()))
     run = log.runs[0]
     assert (run.collective, run.world, run.hosts, run.gpu) == ("all_reduce", 16, ("n0", "n1"), "NVIDIA H200")
     assert run.largest is not None
     assert run.largest.out_of_place == 375.0
-    assert nccl.problem(log, NcclWant(floor=350.0, ranks=16, hosts=2)) is None
+    assert gate_nccl.problem(log, NcclWant(floor=350.0, ranks=16, hosts=2)) is None
     assert "secret" not in repr(log)
 
 
@@ -77,50 +76,50 @@ def test_json() -> None:
     ],
 )
 def test_json_that_is_no_pass(over: dict[str, Any], status: str, said: str) -> None:
-    found = nccl.problem(nccl_output.read(json.dumps(document(**over))), NcclWant(floor=350.0))
+    found = gate_nccl.problem(reader_nccl.read(json.dumps(document(**over))), NcclWant(floor=350.0))
     assert found is not None
     assert found.status is Status(status)
     assert said in found.seen
 
 
 def test_json_cut_in_the_middle_is_no_run() -> None:
-    assert nccl_output.read(json.dumps(document())[:900]).runs == ()
+    assert reader_nccl.read(json.dumps(document())[:900]).runs == ()
 
 
 def test_per_iteration_columns() -> None:
     """`-I` adds four columns a side: the third bandwidth from the left is another thing then."""
     header = f"{HEADER.rsplit('time', 1)[0]}i_min i_max i_p99 i_cv% time algbw busbw #wrong i_min i_max i_p99 i_cv%"
     row = "1048576 262144 float sum -1 10.0 100.0 187.5 0 9.1 11.0 10.9 1.2 10.1 99.0 185.6 0 9.2 11.1 11.0 1.3"
-    run = nccl_output.runs(f"{header}\n{row}\n")[0]
+    run = reader_nccl.runs(f"{header}\n{row}\n")[0]
     assert (run.rows[0].out_of_place, run.rows[0].in_place, run.rows[0].checked) == (187.5, 185.6, 2)
 
 
 def test_time_stamps_and_large_numbers() -> None:
     row = "8589934592 2147483648 float sum -1 1.2e+05 101.12 189.60 1e+09 84992.3 101.07 189.50 0 2026-01-01 00:00:01"
-    run = nccl_output.runs(f"{HEADER} timestamp\n{row}\n")[0]
+    run = reader_nccl.runs(f"{HEADER} timestamp\n{row}\n")[0]
     assert run.rows[0].wrong_out_of_place == 1_000_000_000
     assert run.rows[0].in_place == 189.5
 
 
 @pytest.mark.parametrize("tag", ["[1,0]<stdout>:", "[1,0]<stdout>: ", "0: ", ""])
 def test_tags_of_launchers(tag: str) -> None:
-    log = nccl_output.read("\n".join(tag + line for line in RUN.splitlines()))
+    log = reader_nccl.read("\n".join(tag + line for line in RUN.splitlines()))
     assert len(log.runs) == 1
-    assert nccl.problem(log, NcclWant(floor=189.0, ranks=2, hosts=2)) is None
+    assert gate_nccl.problem(log, NcclWant(floor=189.0, ranks=2, hosts=2)) is None
 
 
 def test_runs_of_one_log_are_told_apart() -> None:
     crashed = "\n".join(RUN.splitlines()[:7])
-    log = nccl_output.read(f"{RUN}{crashed}\n{RUN}")
+    log = reader_nccl.read(f"{RUN}{crashed}\n{RUN}")
     assert [run.concluded for run in log.runs] == [True, False, True]
-    found = nccl.problem(log, NcclWant())
+    found = gate_nccl.problem(log, NcclWant())
     assert found is not None
     assert "did not conclude" in found.seen
 
 
 def test_slowest_run_decides() -> None:
-    log = nccl_output.read(RUN + RUN.replace("189.50", "120.00"))
-    found = nccl.problem(log, NcclWant(floor=180.0))
+    log = reader_nccl.read(RUN + RUN.replace("189.50", "120.00"))
+    found = gate_nccl.problem(log, NcclWant(floor=180.0))
     assert found is not None
     assert "120 GB/s at 8G" in found.seen
 
@@ -139,10 +138,10 @@ def test_slowest_run_decides() -> None:
     ],
 )
 def test_gdr_in_its_current_form(line: str, gdr: bool | None) -> None:
-    """Current NCCL never prints `[GDRDMA]` (gpu_stack §0.9)."""
-    assert nccl_output.read(f"h:1:2 [0] NCCL INFO {line}\n").transport.gdr is gdr
+    """Current NCCL never prints `[GDRDMA]`."""
+    assert reader_nccl.read(f"h:1:2 [0] NCCL INFO {line}\n").transport.gdr is gdr
 
 
 def test_one_socket_among_many_is_a_fallback() -> None:
     lines = ["h:1:2 [0] NCCL INFO Using network IB", "h:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0"]
-    assert nccl_output.read("\n".join(lines)).transport.socket
+    assert reader_nccl.read("\n".join(lines)).transport.socket

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from steps.contract.play import HostOutcome, HostStatus
-from steps.probes import os_prep
+from steps.stages.os_prep import probe as os_prep
 
 BEGAN, ENDED = 1_800_000_000.0, 1_800_000_100.0
 

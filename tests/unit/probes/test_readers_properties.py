@@ -8,17 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steps.contract.nccl import NcclWant
-from steps.gates import dcgm, nccl
-from steps.probes import (
-    dcgm_output,
-    hostlist,
-    mpi_output,
-    nccl_errors,
-    nccl_output,
-    packed,
-    slurm_errors,
-    slurm_output,
-)
+from steps.stages.shared import packed_output, reader_mpi
+from steps.stages.slurm import reader, reader_errors, reader_hostlist
+from steps.stages.validation import gate_dcgm, gate_nccl, reader_dcgm, reader_nccl, reader_nccl_errors
 
 WORDS = (
     "# nccl-tests version 2.17.8",
@@ -57,45 +49,45 @@ WANT = NcclWant(floor=1.0, runs=1, rdma=True, gdr=True)
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(TEXTS)
 def test_readers_never_raise(text: str) -> None:
-    nccl_output.read(text)
-    nccl_errors.read(text)
-    mpi_output.errors(text)
-    slurm_output.sinfo(text)
-    slurm_output.reasons(text)
-    slurm_output.rest(text)
-    slurm_output.records(text)
-    slurm_errors.read(text)
-    slurm_errors.skew(text)
-    packed.text({packed.KEY: text})
-    assert len(hostlist.expand(text)) <= hostlist.MOST
-    run = dcgm_output.read(text)
+    reader_nccl.read(text)
+    reader_nccl_errors.read(text)
+    reader_mpi.errors(text)
+    reader.sinfo(text)
+    reader.reasons(text)
+    reader.rest(text)
+    reader.records(text)
+    reader_errors.read(text)
+    reader_errors.skew(text)
+    packed_output.text({packed_output.KEY: text})
+    assert len(reader_hostlist.expand(text)) <= reader_hostlist.MOST
+    run = reader_dcgm.read(text)
     if run is not None:
-        dcgm.problem(run, 8, 2)
+        gate_dcgm.problem(run, 8, 2)
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.text(max_size=400))
 def test_text_of_nobody_is_no_pass(text: str) -> None:
-    assert nccl.problem(nccl_output.read(text), WANT) is not None
-    assert nccl.problem(nccl_output.read(text), NcclWant()) is not None
-    assert dcgm.problem(dcgm_output.read(text), 8, 2) is not None
+    assert gate_nccl.problem(reader_nccl.read(text), WANT) is not None
+    assert gate_nccl.problem(reader_nccl.read(text), NcclWant()) is not None
+    assert gate_dcgm.problem(reader_dcgm.read(text), 8, 2) is not None
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.lists(st.sampled_from(WORDS), max_size=15).map("\n".join))
 def test_scraps_of_a_log_pass_only_with_table_end_and_network(text: str) -> None:
-    if nccl.problem(nccl_output.read(text), WANT) is None:
+    if gate_nccl.problem(reader_nccl.read(text), WANT) is None:
         assert "8589934592    2147483648     float     sum      -1  84948.7" in text
         assert "concluded" in text
         assert "GDRDMA" in text
 
 
 def test_packed_output_is_bounded() -> None:
-    bomb = base64.b64encode(gzip.compress(b"x" * (packed.MOST * 3))).decode()
-    assert len(packed.text({packed.KEY: bomb})) == packed.MOST
-    assert packed.text({packed.KEY: base64.b64encode(gzip.compress("grün\n".encode())).decode()}) == "grün\n"
-    assert packed.text({}) == ""
-    assert packed.text({packed.KEY: 7}) == ""
+    bomb = base64.b64encode(gzip.compress(b"x" * (packed_output.MOST * 3))).decode()
+    assert len(packed_output.text({packed_output.KEY: bomb})) == packed_output.MOST
+    assert packed_output.text({packed_output.KEY: base64.b64encode(gzip.compress("grün\n".encode())).decode()}) == "grün\n"
+    assert packed_output.text({}) == ""
+    assert packed_output.text({packed_output.KEY: 7}) == ""
 
 
 def test_a_log_of_a_thousand_nodes_is_read_in_seconds() -> None:
@@ -109,7 +101,7 @@ def test_a_log_of_a_thousand_nodes_is_read_in_seconds() -> None:
     table = (*WORDS[:2], WORDS[3], WORDS[6], "# Out of bounds values : 0 OK", WORDS[2])
     text = "\n".join([*lines, *table])
     started = time.process_time()
-    log = nccl_output.read(text)
+    log = reader_nccl.read(text)
     spent = time.process_time() - started
     assert log.transport.channels == log.transport.gdr_channels == 128_000
     assert log.runs[0].concluded

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from steps.contract.play import HostOutcome, HostStatus
-from steps.contract.stages import reset as reset_contract
-from steps.contract.stages import rke2 as rke2_contract
-from steps.gates import reset as reset_gate
-from steps.gates import rke2 as rke2_gate
-from steps.probes import reset, rke2
+from steps.stages.reset import contract as reset_contract
+from steps.stages.reset import gate as reset_gate
+from steps.stages.reset import probe as reset
+from steps.stages.rke2 import contract as rke2_contract
+from steps.stages.rke2 import gate as rke2_gate
+from steps.stages.rke2 import probe as rke2
 
 CONFIG, DEFAULT = "/etc/rancher/rke2.before-bringup/config.yaml", "/etc/default/rke2-agent.before-bringup"
 KEPT = {"gpu001": [CONFIG], "gpu002": [CONFIG], "gpu003": [], "gpu004": [CONFIG, DEFAULT]}

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.contract.stages.rke2 import EtcdLimits
-from steps.gates import rke2_etcd as gate
-from steps.probes import rke2_metrics
+from steps.stages.rke2 import gate_etcd as gate
+from steps.stages.rke2 import probe_metrics
+from steps.stages.rke2.contract import EtcdLimits
 
 BOUNDS = tuple(0.001 * 2**power for power in range(14))
 """etcd's own buckets: 1 ms and its doubles."""
@@ -43,12 +43,12 @@ def histogram(values: list[float]) -> tuple[tuple[float, float], ...]:
     return (*finite, (math.inf, float(len(values))))
 
 
-def seen(metrics: str = TEXT, health: str = HEALTH) -> rke2_metrics.Seen:
-    return rke2_metrics.Seen(metrics=metrics, health=health, read=1.7633e9)
+def seen(metrics: str = TEXT, health: str = HEALTH) -> probe_metrics.Seen:
+    return probe_metrics.Seen(metrics=metrics, health=health, read=1.7633e9)
 
 
 def test_a_member_as_it_tells_of_itself() -> None:
-    found = rke2_metrics.etcd(seen())
+    found = probe_metrics.etcd(seen())
     assert found is not None
     assert (found.healthy, found.has_leader, found.learner, found.members, found.leader_changes) == (True, True, False, 3, 2)
     assert found.known == 3, "itself and two others; not the one that was removed"
@@ -62,7 +62,7 @@ def test_a_percentile_lies_in_the_bucket_of_the_true_one(values: list[float], sh
     true = sorted(values)[math.ceil(share * len(values)) - 1]
     place = bisect.bisect_left(BOUNDS, true)
     low, high = (BOUNDS[place - 1] if place else 0.0), BOUNDS[place]
-    found = rke2_metrics.quantile(share, histogram(values))
+    found = probe_metrics.quantile(share, histogram(values))
     assert found is not None
     assert low - 1e-9 <= found <= high + 1e-9
 
@@ -72,21 +72,21 @@ def test_percentiles_grow_with_their_share_and_not_with_the_number_of_values(
     values: list[float], one: float, other: float, times: int
 ) -> None:
     rows = histogram(values)
-    low, high = (rke2_metrics.quantile(share, rows) for share in sorted((one, other)))
+    low, high = (probe_metrics.quantile(share, rows) for share in sorted((one, other)))
     assert low is not None
     assert high is not None
     assert low <= high + 1e-12
     more = tuple((bound, count * times) for bound, count in rows)
-    assert rke2_metrics.quantile(one, more) == pytest.approx(rke2_metrics.quantile(one, rows))
+    assert probe_metrics.quantile(one, more) == pytest.approx(probe_metrics.quantile(one, rows))
 
 
 def test_what_is_beyond_the_last_bucket_is_at_least_its_bound() -> None:
-    assert rke2_metrics.quantile(0.99, histogram([100.0] * 10)) == BOUNDS[-1]
+    assert probe_metrics.quantile(0.99, histogram([100.0] * 10)) == BOUNDS[-1]
 
 
 @pytest.mark.parametrize("rows", [(), ((0.001, 5.0),), ((math.inf, 0.0),)])
 def test_without_values_or_without_their_number_there_is_no_percentile(rows: tuple[tuple[float, float], ...]) -> None:
-    assert rke2_metrics.quantile(0.99, rows) is None
+    assert probe_metrics.quantile(0.99, rows) is None
 
 
 LINES = TEXT.splitlines()
@@ -98,7 +98,7 @@ LINES = TEXT.splitlines()
 )
 def test_no_text_is_read_as_more_than_it_says(lines: list[str], health: str) -> None:
     """Readers never raise; and whatever is missing, a member that did not say all of it is not found well."""
-    found = rke2_metrics.etcd(seen("\n".join(lines), health))
+    found = probe_metrics.etcd(seen("\n".join(lines), health))
     findings = list(gate.findings("sv1", found, EtcdLimits(), 3, 3))
     assert findings or (set(LINES[2:7]) | {LINES[9], LINES[10], LINES[12], LINES[13], LINES[14], LINES[15]}) <= {*lines, LINES[11]}
     if health != HEALTH:
@@ -107,9 +107,9 @@ def test_no_text_is_read_as_more_than_it_says(lines: list[str], health: str) -> 
 
 def test_each_line_is_needed() -> None:
     limits = EtcdLimits()
-    assert not list(gate.findings("sv1", rke2_metrics.etcd(seen()), limits, 3, 3))
+    assert not list(gate.findings("sv1", probe_metrics.etcd(seen()), limits, 3, 3))
     needed = ("has_leader", "is_learner", "leader_changes", "process_start", "91bc", "known_peers", "+Inf")
     for word in needed:
         less = "\n".join(line for line in LINES if word not in line)
-        assert list(gate.findings("sv1", rke2_metrics.etcd(seen(less)), limits, 3, 3)), word
-    assert list(gate.findings("sv1", rke2_metrics.etcd(seen(health="")), limits, 3, 3))
+        assert list(gate.findings("sv1", probe_metrics.etcd(seen(less)), limits, 3, 3)), word
+    assert list(gate.findings("sv1", probe_metrics.etcd(seen(health="")), limits, 3, 3))

@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from steps.contract.verdict import Status
-from steps.gates import dcgm
-from steps.probes import dcgm_output
+from steps.stages.validation import gate_dcgm, reader_dcgm
 
 DATA = Path(os.environ.get("BRINGUP_TEST_DATA", Path(__file__).parents[4] / "shared")) / "samples" / "gpu_host"
 INDEX = yaml.safe_load((DATA / "INDEX.yaml").read_text())["cases"] if DATA.is_dir() else []
@@ -25,7 +24,7 @@ pytestmark = pytest.mark.skipif(not CASES, reason="recorded outputs are not here
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["file"])
 def test_sample(case: dict[str, Any]) -> None:
-    run, expected = dcgm_output.read((DATA / case["file"]).read_text()), case["expected"]
+    run, expected = reader_dcgm.read((DATA / case["file"]).read_text()), case["expected"]
     assert run is not None
     for word, count in expected.get("statuses", {}).items():
         assert run.count(word.lower()) == count
@@ -35,7 +34,7 @@ def test_sample(case: dict[str, Any]) -> None:
         assert run.version == expected["dcgm"]
     if "gpus" in expected:
         assert len(run.gpus) == expected["gpus"]
-    found = dcgm.problem(run, 0)
+    found = gate_dcgm.problem(run, 0)
     assert found is not None
     assert found.status is Status.FAIL
     assert found.failure_class.value == expected["class"]
@@ -55,8 +54,8 @@ def diag(status: str, *, gpus: int = 8, key: str = "DCGM Diagnostic", hardware: 
 
 
 def test_passes_when_every_gpu_was_tested() -> None:
-    assert dcgm.problem(dcgm_output.read(diag("Pass")), 8, 2) is None
-    assert dcgm.problem(dcgm_output.read("Successfully ran diagnostic for group.\n" + diag("Pass")), 8, 2) is None
+    assert gate_dcgm.problem(reader_dcgm.read(diag("Pass")), 8, 2) is None
+    assert gate_dcgm.problem(reader_dcgm.read("Successfully ran diagnostic for group.\n" + diag("Pass")), 8, 2) is None
 
 
 @pytest.mark.parametrize(
@@ -72,7 +71,7 @@ def test_passes_when_every_gpu_was_tested() -> None:
     ],
 )
 def test_never_a_pass(text: str, gpus: int, level: int, status: str, said: str) -> None:
-    found = dcgm.problem(dcgm_output.read(text), gpus, level)
+    found = gate_dcgm.problem(reader_dcgm.read(text), gpus, level)
     assert found is not None
     assert found.status.value == status
     assert said in found.seen

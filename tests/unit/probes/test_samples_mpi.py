@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from steps.probes import mpi_output
+from steps.stages.shared import reader_mpi
 
 DATA = Path(os.environ.get("BRINGUP_TEST_DATA", Path(__file__).parents[4] / "shared")) / "samples" / "mpi"
 CASES: list[dict[str, Any]] = yaml.safe_load((DATA / "INDEX.yaml").read_text())["cases"] if DATA.is_dir() else []
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(not CASES, reason="recorded outputs are not here
 @pytest.mark.parametrize("name", CAUSES)
 def test_errors(name: str) -> None:
     expected = next(case["expected"] for case in CASES if case["file"] == name)
-    found = mpi_output.errors((DATA / name).read_text())
+    found = reader_mpi.errors((DATA / name).read_text())
     assert found
     assert CAUSES[name] in found[0].cause
     assert found[0].failure_class.value == expected["class"]
@@ -38,4 +38,4 @@ def test_errors(name: str) -> None:
 def test_good_runs_have_no_errors() -> None:
     good = [case["file"] for case in CASES if case["expected"]["verdict"] == "pass"]
     assert good
-    assert [name for name in good if mpi_output.errors((DATA / name).read_text())] == []
+    assert [name for name in good if reader_mpi.errors((DATA / name).read_text())] == []

@@ -9,9 +9,8 @@ import yaml
 
 from steps.contract.nccl import NcclLog, NcclRun, NcclWant
 from steps.contract.verdict import Status
-from steps.gates import nccl
-from steps.gates.finding import Finding
-from steps.probes import nccl_output
+from steps.stages.shared.finding import Finding
+from steps.stages.validation import gate_nccl, reader_nccl
 
 DATA = Path(os.environ.get("BRINGUP_TEST_DATA", Path(__file__).parents[4] / "shared")) / "samples" / "nccl"
 CASES: list[dict[str, Any]] = yaml.safe_load((DATA / "INDEX.yaml").read_text())["cases"] if DATA.is_dir() else []
@@ -38,7 +37,7 @@ pytestmark = pytest.mark.skipif(not CASES, reason="recorded outputs are not here
 
 
 def log_of(case: dict[str, Any]) -> NcclLog:
-    return nccl_output.read((DATA / case["file"]).read_text(errors="replace"))
+    return reader_nccl.read((DATA / case["file"]).read_text(errors="replace"))
 
 
 def is_excerpt(run: NcclRun) -> bool:
@@ -55,7 +54,7 @@ def judged(log: NcclLog, given: dict[str, Any]) -> Finding | None:
         whole=not any(is_excerpt(run) for run in log.runs),
     )
     transport_only = not log.runs and ("rdma_expected" in given or "mnnvl_expected" in given)
-    return nccl.network(log.transport, want) if transport_only else nccl.problem(log, want)
+    return gate_nccl.network(log.transport, want) if transport_only else gate_nccl.problem(log, want)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["file"])
@@ -115,11 +114,11 @@ def test_verdict(case: dict[str, Any]) -> None:
 
 
 def test_average_never_decides() -> None:
-    """One good run: 338 GB/s at 8 GiB, 70.7 on average (gpu_stack §0.10)."""
+    """One good run: 338 GB/s at 8 GiB, 70.7 on average."""
     case = next(case for case in CASES if case["file"] == "h100_a3mega_16gpu_allreduce_full.txt")
     log = log_of(case)
     assert log.runs[0].average == pytest.approx(70.742)
-    assert nccl.problem(log, NcclWant(floor=330.0)) is None
-    found = nccl.problem(log, NcclWant(floor=338.0))
+    assert gate_nccl.problem(log, NcclWant(floor=330.0)) is None
+    found = gate_nccl.problem(log, NcclWant(floor=338.0))
     assert found is not None
     assert "337.35 GB/s at 8G" in found.seen

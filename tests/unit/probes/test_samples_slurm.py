@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from steps.contract.stages.slurm import SlurmNode
-from steps.gates.slurm_states import problem
-from steps.probes import slurm_errors, slurm_output
+from steps.stages.slurm import reader, reader_errors
+from steps.stages.slurm.contract import SlurmNode
+from steps.stages.slurm.gate_states import problem
 
 DATA = Path(os.environ.get("BRINGUP_TEST_DATA", Path(__file__).parents[4] / "shared")) / "samples" / "slurm"
 CASES: list[dict[str, Any]] = yaml.safe_load((DATA / "INDEX.yaml").read_text())["cases"] if DATA.is_dir() else []
@@ -28,10 +28,10 @@ def text_of(name: str) -> str:
 def nodes_of(name: str) -> tuple[SlurmNode, ...]:
     text = text_of(name)
     if name.startswith("rest_"):
-        return slurm_output.rest(text)[0]
+        return reader.rest(text)[0]
     if name.startswith("sinfo_"):
-        return slurm_output.with_reasons(slurm_output.sinfo(text), slurm_output.reasons(text))
-    return slurm_output.records(text)
+        return reader.with_reasons(reader.sinfo(text), reader.reasons(text))
+    return reader.records(text)
 
 
 @pytest.mark.parametrize("name", STATES)
@@ -52,7 +52,7 @@ def test_states_are_judged(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in STATES if name.startswith("rest_")])
 def test_rest(name: str) -> None:
     expected = BY_FILE[name]["expected"]
-    nodes, errors = slurm_output.rest(text_of(name))
+    nodes, errors = reader.rest(text_of(name))
     assert list(errors) == expected["errors"]
     states = [[state.upper() for state in node.states] for node in nodes]
     named = [[node.name, state] for node, state in zip(nodes, states, strict=True)]
@@ -89,26 +89,26 @@ def test_records() -> None:
     assert drained.gpus == expected["gres_configured"]
     for name in ("slurmd_C_l40s_with_gres.txt", "slurmd_C_no_gres.txt"):
         expected = BY_FILE[name]["expected"]
-        node, known = nodes_of(name)[0], slurm_output.fields(text_of(name))
+        node, known = nodes_of(name)[0], reader.fields(text_of(name))
         assert (node.gres or None) == expected["gres"]
         assert int(known["CPUs"]) == expected["cpus"]
         assert int(known["RealMemory"]) == expected.get("real_memory", int(known["RealMemory"]))
-    lines = slurm_output.records(text_of("slurm_conf_node_lines_gpu_and_mig.txt"))
+    lines = reader.records(text_of("slurm_conf_node_lines_gpu_and_mig.txt"))
     assert [node.gres for node in lines] == BY_FILE["slurm_conf_node_lines_gpu_and_mig.txt"]["expected"]["gres"]
     assert [node.gpus for node in lines] == [2, 4]
-    before, after = slurm_output.records(text_of("slurm_conf_diff_mig_dgx.txt"))
+    before, after = reader.records(text_of("slurm_conf_diff_mig_dgx.txt"))
     assert (before.gres, after.gres) == ("gpu:8", "gpu:3g.40gb:8,gpu:2g.20gb:8,gpu:1g.10gb:16")
 
 
 @pytest.mark.parametrize("name", ERRORS)
 def test_errors(name: str) -> None:
     expected = BY_FILE[name]["expected"]
-    found = slurm_errors.read(text_of(name))
+    found = reader_errors.read(text_of(name))
     assert found
     assert found[0].cause == expected["cause"]
     assert found[0].failure_class.value == expected["class"]
     assert found[0].host == expected.get("node", found[0].host)
     if "skew_seconds" in expected:
-        assert slurm_errors.skew(text_of(name)) == expected["skew_seconds"]
+        assert reader_errors.skew(text_of(name)) == expected["skew_seconds"]
     if "differs" in expected:
-        assert {key: list(pair) for key, pair in slurm_errors.differing(text_of(name)).items()} == expected["differs"]
+        assert {key: list(pair) for key, pair in reader_errors.differing(text_of(name)).items()} == expected["differs"]

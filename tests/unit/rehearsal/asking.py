@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from steps.clients.kube import kubeconfig
-from workflows.rehearsal import control
-from workflows.rehearsal.apiserver.asked import Asked
+from workflows.rehearsal import simulated_cluster
+from workflows.rehearsal.apiserver.routing import RequestKind
 
 STEP = "bringup "
 """Before STAGE.TASK in the User-Agent of a step."""
@@ -26,11 +26,11 @@ Right = tuple[str, str, str, str]
 """Verb, API group, resource, namespace ("" for all)."""
 
 
-def asked(file: Path) -> set[Asked]:
+def asked(file: Path) -> set[RequestKind]:
     """What was asked so far of the server that a kubeconfig names."""
     access = kubeconfig.load(file)
-    answer = control.call("GET", access.server + "/emulation/asked", access.token)
-    return {Asked(**row) for row in msgspec.json.decode(answer)}
+    answer = simulated_cluster.call_control_api("GET", access.server + "/emulation/requests", access.token)
+    return {RequestKind(**row) for row in msgspec.json.decode(answer)}
 
 
 def rights(rendered: Iterable[dict[str, Any]]) -> dict[str, set[Right]]:
@@ -57,7 +57,7 @@ def may(held: set[Right], verb: str, group: str, resource: str, namespace: str) 
     return bool({(verb, group, resource, ""), (verb, group, resource, namespace)} & held)
 
 
-def refused(rows: Iterable[Asked], rendered: Iterable[dict[str, Any]]) -> list[str]:
+def refused(rows: Iterable[RequestKind], rendered: Iterable[dict[str, Any]]) -> list[str]:
     """The requests of steps that a target with these Roles would have refused."""
     held, found = rights(rendered), []
     for row in sorted(rows):

@@ -8,14 +8,14 @@ import yaml
 from steps.clients.store import Store
 from steps.contract.verdict import Status
 from tests.unit.rehearsal.small import SMALL
-from workflows.engines.folders import Home
-from workflows.rehearsal.stand import RUN, Stand, stand
+from workflows.engines.folders import StateFolder
+from workflows.rehearsal.stage_bench import RUN, StageBench, stage_bench
 from workflows.spec import load
 
 
 def changes(folder: Path, number: int) -> dict[str, int]:
     """By host, how many tasks of this run's plays of RKE2 changed something; agents are not played after servers that fail."""
-    store = Store(Home(folder / f"{number:03d}-rke2").store)
+    store = Store(StateFolder(folder / f"{number:03d}-rke2").store)
     records = [record for task in ("servers", "agents") for record in store.records(RUN, "rke2", task)]
     return {row["node"]: row.get("changed", 0) for record in records for row in (record.observation or {"nodes": ()})["nodes"]}
 
@@ -25,13 +25,13 @@ def forget(folder: Path) -> None:
     shutil.rmtree(folder / "secrets")
 
 
-def run(place: Stand) -> None:
+def run(place: StageBench) -> None:
     outcome = place.run("rke2")
     assert outcome.exit_code == 0, outcome.verdict
 
 
 def test_a_cluster_that_runs_passes_unchanged_and_hands_over_its_kubeconfig(tmp_path: Path) -> None:
-    with stand(load(yaml.safe_dump(SMALL)), tmp_path) as place:
+    with stage_bench(load(yaml.safe_dump(SMALL)), tmp_path) as place:
         assert place.run("os_prep").exit_code == 0
         run(place)
         assert set(changes(tmp_path, 2).values()) == {3}
@@ -45,7 +45,7 @@ def test_a_cluster_that_runs_passes_unchanged_and_hands_over_its_kubeconfig(tmp_
 
 def test_a_cluster_that_is_not_well_is_not_adopted(tmp_path: Path) -> None:
     """It was made well, and one of its disks has become slow since."""
-    with stand(load(yaml.safe_dump(SMALL)), tmp_path) as place:
+    with stage_bench(load(yaml.safe_dump(SMALL)), tmp_path) as place:
         assert place.run("os_prep").exit_code == 0
         run(place)
         forget(tmp_path)

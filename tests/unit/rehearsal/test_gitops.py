@@ -12,10 +12,10 @@ from steps.clients.store import Store
 from steps.contract import delivery
 from tests.unit.rehearsal.small import SMALL
 from workflows import bringup
-from workflows.engines.folders import Home, RunFolder
+from workflows.engines.folders import RunFolder, StateFolder
 from workflows.plan.compiler import compile_plan
-from workflows.rehearsal import preparing
-from workflows.rehearsal.rehearse import Options, rehearse
+from workflows.rehearsal import earlier_stages
+from workflows.rehearsal.rehearsal_run import RehearsalOptions, rehearse
 from workflows.render.bundle import render
 from workflows.spec import ClusterSpec, load
 
@@ -31,9 +31,9 @@ def rehearsed(
     spec: ClusterSpec, folder: Path, only: list[str] | None = None, faults: tuple[str, ...] = ()
 ) -> tuple[RunFolder, int]:
     plan = compile_plan(spec, only=only) if only else compile_plan(spec)
-    run = Home(folder).run("r1")
-    before = preparing.ground(spec, plan)
-    return run, rehearse(run, plan, render(plan, bringup.build), Options(faults=faults), [], before).exit_code
+    run = StateFolder(folder).run("r1")
+    before = earlier_stages.plan_of_earlier_stages(spec, plan)
+    return run, rehearse(run, plan, render(plan, bringup.build), RehearsalOptions(faults=faults), [], before).exit_code
 
 
 @pytest.mark.parametrize("install", [True, pytest.param(False, marks=pytest.mark.long)])  # with credentials, which are stand-ins

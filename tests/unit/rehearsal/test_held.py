@@ -14,13 +14,13 @@ from steps.contract import approval
 from steps.contract.operation import BRINGUP, Kind, Operation
 from tests.unit.rehearsal.small import SMALL
 from workflows import bringup
-from workflows.engines import inputs, launch
-from workflows.engines.folders import Home, RunFolder
+from workflows.engines import launch, run_inputs
+from workflows.engines.folders import RunFolder, StateFolder
 from workflows.engines.local.result import News, NodeNews
 from workflows.plan.compiler import compile_plan
-from workflows.rehearsal import approver, control
-from workflows.rehearsal.processes import SimulatedCluster, simulated_cluster, write_fleet
-from workflows.rehearsal.rehearse import Options
+from workflows.rehearsal import approver
+from workflows.rehearsal.rehearsal_run import RehearsalOptions
+from workflows.rehearsal.simulated_cluster import SimulatedCluster, call_control_api, simulated_cluster, write_fleet
 from workflows.render.bundle import render
 from workflows.spec import load
 
@@ -51,19 +51,19 @@ class Place:
         spec = load(yaml.safe_dump(SMALL | {"stages": STAGES} | held))
         only = ["rke2"] if operation.kind in (Kind.UPGRADE, Kind.ROLLBACK) else ()
         plan = compile_plan(spec, only=only, operation=operation)
-        folder = Home(self.folder / home).run(run)
-        inputs.write(folder, plan, render(plan, bringup.build), Path("/"), {}, simulated=True)
-        result = launch.start(folder, self.cluster.environment, _waiting(folder, meanwhile))
+        folder = StateFolder(self.folder / home).run(run)
+        run_inputs.write(folder, plan, render(plan, bringup.build), Path("/"), {}, simulated=True)
+        result = launch.start(folder, self.cluster.environment, _waiting(folder, meanwhile), spawn=self.cluster.start)
         return int(result.exit_code), Store(folder.home.store)
 
     def state(self) -> dict[str, Any]:
         """What the plays made of each simulated machine."""
-        told = control.call("GET", self.cluster.url + "/state", self.cluster.token)
+        told = call_control_api("GET", self.cluster.url + "/state", self.cluster.token)
         return dict(msgspec.json.decode(told)["hosts"])
 
 
 def _waiting(folder: RunFolder, meanwhile: Callable[[], object] | None) -> Callable[[News], None]:
-    passes = approver.opener(folder)
+    passes = approver.approving_observer(folder)
 
     def observe(news: News) -> None:
         if meanwhile is not None and isinstance(news, NodeNews) and news.waits:
@@ -77,7 +77,7 @@ def _waiting(folder: RunFolder, meanwhile: Callable[[], object] | None) -> Calla
 def place(tmp_path: Path) -> Iterator[Place]:
     """A cluster that a run of the home `office` brought up."""
     fleet = write_fleet(tmp_path, compile_plan(load(yaml.safe_dump(SMALL))))
-    with simulated_cluster(tmp_path / "cluster", fleet, Options().arguments()) as cluster:
+    with simulated_cluster(tmp_path / "cluster", fleet, RehearsalOptions().arguments()) as cluster:
         made = Place(tmp_path, cluster)
         assert made.run("office", "first")[0] == 0
         yield made

@@ -9,9 +9,9 @@ import yaml
 from steps.clients.store import Store
 from tests.unit.rehearsal.small import SMALL
 from workflows.plan.compiler import compile_plan
-from workflows.rehearsal.simulator.api import Api
-from workflows.rehearsal.simulator.kinds import NODES, Ref
-from workflows.rehearsal.stand import RUN, Stand, stand
+from workflows.rehearsal.simulator.api_client import Api
+from workflows.rehearsal.simulator.api_kinds import NODES, Ref
+from workflows.rehearsal.stage_bench import RUN, StageBench, stage_bench
 from workflows.spec import ClusterSpec, load
 
 VARIANTS = {
@@ -40,7 +40,7 @@ def spec_of(variant: str) -> ClusterSpec:
 def test_every_stage_passes_twice(variant: str, tmp_path: Path) -> None:
     spec = spec_of(variant)
     stages = [stage.id for stage in compile_plan(spec).stages]
-    with stand(spec, tmp_path) as place:
+    with stage_bench(spec, tmp_path) as place:
         for number in ("first", "second"):
             passes(place, stages, number)
 
@@ -53,7 +53,7 @@ def lock(kubeconfig: Path, *names: str) -> None:
     api.close()
 
 
-def passes(place: Stand, stages: list[str], run: str) -> None:
+def passes(place: StageBench, stages: list[str], run: str) -> None:
     for stage in stages:
         outcome = place.run(stage)
         assert outcome.exit_code == 0, (run, stage, outcome.verdict)
@@ -64,7 +64,7 @@ def test_stages_pass_on_nodes_that_jobs_of_sunk_have_locked(some: tuple[str, ...
     """Its own does not run: SUNK is not public, and nobody plays it."""
     spec = load(yaml.safe_dump(SMALL | {"slurm": SUNK}))
     stages = [stage.id for stage in compile_plan(spec).stages if stage.id in some or (not some and stage.id != "slurm")]
-    with stand(spec, tmp_path) as place:
+    with stage_bench(spec, tmp_path) as place:
         passes(place, stages, "first")
         lock(tmp_path / "cluster/kubeconfig", "gpu1", "gpu2", "gpu3")
         passes(place, stages, "second")

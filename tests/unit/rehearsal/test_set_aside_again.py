@@ -14,7 +14,7 @@ from steps.contract.canonical import canonical
 from steps.contract.verdict import Verdict
 from tests.unit.rehearsal.small import SMALL
 from workflows.cli import main
-from workflows.rehearsal.stand import RUN, Outcome, Stand, stand
+from workflows.rehearsal.stage_bench import RUN, StageBench, StageOutcome, stage_bench
 from workflows.spec import load
 
 MOST_SECONDS = 60.0
@@ -24,10 +24,10 @@ MOST_SECONDS = 60.0
 class Runs:
     """Runs of stage rke2 one after the other on one cluster, and what each left."""
 
-    def __init__(self, place: Stand, folder: Path) -> None:
+    def __init__(self, place: StageBench, folder: Path) -> None:
         self.place, self.folder = place, folder
 
-    def run(self, *faults: str) -> Outcome:
+    def run(self, *faults: str) -> StageOutcome:
         """The stage with these faults, on the cluster as it is."""
         self.place.restore(self.place.snapshot(), faults)
         return self.place.run("rke2")
@@ -67,7 +67,7 @@ def test_the_next_run_names_the_release_in_seconds_and_takes_the_node_back_after
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = load(yaml.safe_dump(SMALL | {"quorum": {"default": "2/3"}}))
-    with stand(spec, tmp_path) as place:
+    with stage_bench(spec, tmp_path) as place:
         assert place.run("os_prep").exit_code == 0
         runs = Runs(place, tmp_path)
 

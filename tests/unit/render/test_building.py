@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit import small_image
 from workflows import image
-from workflows.plan.images import compile_image
+from workflows.nodeimage.image_plan import compile_image
 from workflows.plan.model import Plan
 from workflows.render import house
 from workflows.render.building import CAPABILITIES

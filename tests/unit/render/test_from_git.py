@@ -8,8 +8,8 @@ import pytest
 from tests.unit import small_image
 from workflows import image
 from workflows.cli.specs.compiling import rendered
+from workflows.nodeimage.image_plan import compile_image
 from workflows.plan import diff, show
-from workflows.plan.images import compile_image
 from workflows.plan.model import Plan
 from workflows.render import closed, from_git, house, starts
 from workflows.render.bundle import Bundle

@@ -14,9 +14,9 @@ import yaml
 from steps import __version__
 from steps.contract import approval
 from workflows import bringup, examples, factory, image, stack
-from workflows.engines import approvals
+from workflows.engines import open_approvals
 from workflows.plan.compiler import compile_plan
-from workflows.rehearsal.faults import registry
+from workflows.rehearsal.faults import fault_registry
 from workflows.render import closed, grammar, house, names, rbac, steps
 from workflows.render.bundle import Build, Bundle, render, to_yaml
 from workflows.spec import STAGES, StageName, load
@@ -272,10 +272,10 @@ def test_approvals_have_one_name() -> None:
     assert waits
     assert waits <= tasks
     assert all(name.startswith(approval.NODE_PREFIX) for name in waits)
-    assert approvals.PREFIX == approval.NODE_PREFIX
+    assert open_approvals.PREFIX == approval.NODE_PREFIX
 
 
 def test_the_order_of_stages_is_written_once() -> None:
     assert typing.get_args(StageName) == STAGES
     assert ORDER is STAGES
-    assert registry.STAGES[: len(STAGES)] == STAGES
+    assert fault_registry.STAGES[: len(STAGES)] == STAGES

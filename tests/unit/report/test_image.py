@@ -5,26 +5,26 @@ from collections.abc import Iterator
 import msgspec
 
 from steps.contract.evidence import Evidence
-from steps.contract.image.booting import Boot, Event, Firmware, NodeReport
-from steps.contract.image.manifest import Part
-from steps.contract.image.testing import Outcome, Result
 from steps.contract.run import Header
-from steps.contract.stages.image_assemble import Assembled
-from steps.contract.stages.image_boot import Booted
-from steps.contract.stages.image_layers import Built
-from steps.contract.stages.image_lock import Archive
-from steps.contract.stages.image_publish import Published
-from steps.contract.stages.image_sandbox import Sandboxed
-from steps.contract.stages.image_standing import Standing
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes, passed
+from steps.nodeimage.contract.boot_tests import Boot, Event, Firmware, NodeReport
+from steps.nodeimage.contract.image_manifest import ImageFile
+from steps.nodeimage.contract.image_tests import Outcome, Result
+from steps.nodeimage.report import details
 from steps.report import html, junit, public
 from steps.report import text as plain
 from steps.report.build import build
-from steps.report.images import image
 from steps.report.model import Report
 from steps.report.source import Record, Source
+from steps.stages.image_assemble.contract import Assembled
+from steps.stages.image_boot.contract import Booted
+from steps.stages.image_layers.contract import Built
+from steps.stages.image_lock.contract import Archive
+from steps.stages.image_publish.contract import Published
+from steps.stages.image_sandbox.contract import Sandboxed
+from steps.stages.image_standing.contract import Standing
 
-ROOT = Part(name="root.squashfs", digest="sha256:" + "a" * 64, size=123_400_000)
+ROOT = ImageFile(name="root.squashfs", digest="sha256:" + "a" * 64, size=123_400_000)
 GOOD = Result(name="mpi runs", outcome=Outcome.PASS, seconds=0.41, output="2 ranks <ok>")
 BAD = Result(name="clock", outcome=Outcome.FAIL, seconds=0.1, output="it is 1970")
 REPORT = NodeReport(
@@ -80,7 +80,7 @@ def reported(records: list[Evidence]) -> Report:
 
 
 def test_what_was_built_is_told_as_data() -> None:
-    made = image(evidence(boot()))
+    made = details(evidence(boot()))
     assert made is not None
     assert (made.version, made.before, made.packages, made.fetched) == ("0007-bbbbbbbbbbbb", "0006-000000000000", 140, 3)
     assert made.manifest == "sha256:bbbbbbbbbbbb", "that of the version beside it"
@@ -102,7 +102,7 @@ def test_a_test_that_took_over_a_second_in_the_sandbox_is_marked() -> None:
         else one
         for one in booted
     ]
-    made = image(tested)
+    made = details(tested)
     assert made is not None
     assert [(test.where, test.over) for test in made.tests] == [("sandbox", "over 1 s"), ("sandbox", ""), ("uefi-1", "")]
     assert html.html(reported(tested)).count("1.04 s, over 1 s<") == 1
@@ -112,7 +112,7 @@ def test_a_console_is_shown_of_a_boot_that_went_wrong_alone() -> None:
     gone = boot(report=None, ended="deadline", stopped_at="no medium")
     elsewhere = boot(report=msgspec.structs.replace(REPORT, root="squashfs"))
     for one, wanted in ((boot(), ()), (gone, CONSOLE), (elsewhere, CONSOLE)):
-        made = image(evidence(one))
+        made = details(evidence(one))
         assert made is not None
         assert made.machines[0].console == wanted
 
@@ -135,13 +135,13 @@ def test_the_page_has_it_escaped_and_on_its_own() -> None:
 
 
 def test_other_runs_have_no_such_part_and_outsiders_see_none() -> None:
-    assert image([]) is None
-    assert public.public(report(boot())).image is None
+    assert details([]) is None
+    assert public.public(report(boot())).product is None
 
 
 def test_an_observation_that_cannot_be_read_shows_nothing() -> None:
     broken = [msgspec.structs.replace(one, observation={"key": 7}) for one in evidence(boot())]
-    made = image(broken)
+    made = details(broken)
     assert made is not None
     assert (made.layers, made.tests, made.machines, made.files) == ((), (), (), ())
 

@@ -10,8 +10,8 @@ from steps.clients.store import Store
 from steps.contract.task import Task, Verb
 from steps.errors import BadTask
 from steps.report import verify
+from steps.runtime.context import Context
 from steps.verbs import report, seal
-from steps.verbs.context import Context
 
 
 def _sealed(store: Store, tmp_path: Path, key: str = "") -> Path:

@@ -81,7 +81,7 @@ def test_hostile_text_is_refused_in_little_time(name: str) -> None:
 
 
 def test_a_merge_key_is_only_a_key() -> None:
-    with pytest.raises(spec.SpecErrors, match="<< is no key"):
+    with pytest.raises(spec.SpecErrors, match="<< is not a key"):
         spec.load("<<: {kind: Cluster}\napiVersion: bringup/v1\n")
 
 

@@ -57,10 +57,10 @@ def test_a_site_can_say_all_of_it() -> None:
         ({"apparmor": "complain"}, "os.apparmor", "complain"),
         ({"apparmor": "enabled", "kernel_parameters": ["apparmor=0"]}, "os", "kernel_parameters has apparmor=0"),
         ({"interface_names": {"fab0": "0000:18:00.0", "fab1": "0000:18:00.0"}}, "os", "0000:18:00.0 twice"),
-        ({"routes": [{"to": "fd01::/64", "via": "10.1.0.1"}]}, "os.routes", "two versions of IP"),
+        ({"routes": [{"to": "fd01::/64", "via": "10.1.0.1"}]}, "os.routes", "different IP versions"),
         ({"routes": [{"to": "10.0.0.0/8", "device": "a"}, {"to": "10.0.0.0/255.0.0.0", "device": "b"}]}, "os", "10.0.0.0/8 twice"),
         ({"interface_names": {"fab0": "18:00.0"}}, "os.interface_names.fab0", "18:00.0"),
-        ({"interface_names": {"ib0": "0000:18:00.0"}}, "os.interface_names.ib0", "the kernel itself gives the name ib0"),
+        ({"interface_names": {"ib0": "0000:18:00.0"}}, "os.interface_names.ib0", "the kernel assigns the name ib0 itself"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_place(os: dict[str, object], path: str, said: str) -> None:

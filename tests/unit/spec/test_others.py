@@ -3,7 +3,8 @@
 import pytest
 
 from workflows import spec
-from workflows.spec.scope import find
+from workflows.nodeimage import image_spec
+from workflows.spec.out_of_scope import find
 
 FACTORY = """
 apiVersion: bringup/v1
@@ -46,7 +47,7 @@ publish: {root: /srv/bringup/images, url: "http://boot.example.org/images", keep
 def test_they_load() -> None:
     assert spec.load_factory(FACTORY).hosts["nodes"].names() == ("f1", "f2", "f3")
     assert spec.load_stack(STACK).tests[0].command == ("mpirun", "-n", "2", "hello")
-    assert spec.load_image(IMAGE).boot.firmware == ("uefi",)
+    assert image_spec.load_image(IMAGE).boot.firmware == ("uefi",)
 
 
 @pytest.mark.parametrize(
@@ -59,8 +60,8 @@ def test_they_load() -> None:
         (FACTORY.replace("kind: Factory", "kind: Cluster"), "not one of: Factory"),
         (STACK.replace("v1.1.0", "develop"), "different things at different times"),
         (STACK.replace("v1.1.0", "HEAD"), "different things at different times"),
-        (STACK.replace("environment: spack.yaml", "environment: ../spack.yaml"), "leads out of"),
-        (STACK.replace("environment: spack.yaml", "environment: /etc/spack.yaml"), "leads out of"),
+        (STACK.replace("environment: spack.yaml", "environment: ../spack.yaml"), "leads outside"),
+        (STACK.replace("environment: spack.yaml", "environment: /etc/spack.yaml"), "leads outside"),
         (STACK.replace("lock:", "lok:"), "did you mean lock"),
         (IMAGE.replace("keep: 5", "keep: 1"), "at least 2"),
         (IMAGE.replace("[uefi]", "[efi]"), "write uefi"),
@@ -74,7 +75,7 @@ def test_they_load() -> None:
     ],
 )
 def test_their_errors_are_of_the_same_kind(text: str, sentence: str) -> None:
-    load = {"Factory": spec.load_factory, "Stack": spec.load_stack, "Image": spec.load_image}
+    load = {"Factory": spec.load_factory, "Stack": spec.load_stack, "Image": image_spec.load_image}
     name = next(
         kind
         for kind, good in (("Factory", FACTORY), ("Stack", STACK), ("Image", IMAGE))

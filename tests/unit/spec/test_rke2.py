@@ -30,7 +30,7 @@ def load(rke2: str) -> Any:
     return spec.load(HEAD.replace("RKE2", rke2))
 
 
-IPV6 = "clusters of IPv6 are not built: RKE2 would answer its host on ::1, and all that looks there asks 127.0.0.1"
+IPV6 = "IPv6 clusters are not supported: RKE2 would listen on ::1, while its clients on the host use 127.0.0.1"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_networks_of_ipv6_are_refused(networks: dict[str, str], places: list[str
     assert [(error.path, error.value, error.problem) for error in errors] == [
         (place, json.dumps(networks[place.removeprefix("rke2.")]), IPV6) for place in places
     ]
-    assert {error.fix for error in errors} == {"write a network of IPv4, as in 10.42.0.0/16; what SSH dials may be of IPv6"}
+    assert {error.fix for error in errors} == {"write an IPv4 network, as in 10.42.0.0/16; addresses that SSH dials may be IPv6"}
 
 
 def test_networks_of_both_versions_are_refused() -> None:
@@ -68,8 +68,8 @@ def test_what_ssh_dials_may_be_of_ipv6() -> None:
     [
         ("{registries: {a.org: {username: u}}}", "username and password belong together"),
         ("{registries: {a.org: {cert: {file: c}}}}", "cert and key belong together"),
-        ("{registries: {a.org: {insecure: false}}}", "nothing is said of this registry"),
-        ('{registries: {a.org: {rewrite: {"a": "b"}}}}', "there is none"),
+        ("{registries: {a.org: {insecure: false}}}", "the entry of this registry has no effect"),
+        ('{registries: {a.org: {rewrite: {"a": "b"}}}}', "there are no mirrors"),
         ('{registries: {a.org: {endpoints: ["mirror"]}}}', "rke2.registries.a.org.endpoints"),
         ("{registries: {a.org: {password: plain}}}", "a secret (password) is written out in the spec"),
         ("{virtual_address: {interface: eth0}}", "an IP address that no machine has"),
@@ -89,16 +89,20 @@ def test_what_ssh_dials_may_be_of_ipv6() -> None:
         ("{registry_fallback: false}", "there is no mirror for all"),
         ('{registry_fallback: false, registries: {a.org: {endpoints: ["https://m.org"]}}}', "there is no mirror for all"),
         ("{registry_fallback: false, registries: {'*': {insecure: true}}}", "there is no mirror for all"),
-        ("{registry_fallback: false, registry_mirror: m.org, registries: {a.org: {insecure: true}}}", "insecure: it is for a.org"),
+        (
+            "{registry_fallback: false, registry_mirror: m.org, registries: {a.org: {insecure: true}}}",
+            "insecure of a.org would make RKE2 use a.org directly",
+        ),
         (
             """{registry_fallback: false, registry_mirror: m.org, registries: {
               a.org: {endpoints: ["https://n.org:5000"], username: u, password: {env: P}, ca: {file: c}}}}""",
-            "username, ca: it is for a.org itself, which would be asked for it, and registry_fallback is false\n"
-            "  fix    write what is of n.org:5000 in an entry named as that host; or add https://a.org to the endpoints of a.org",
+            "username, ca of a.org would make RKE2 use a.org directly, and registry_fallback is false\n"
+            "  fix    move the keys of n.org:5000 into an entry named after that host; "
+            "or add https://a.org to the endpoints of a.org",
         ),
         ("{upgrade_batch: 51}", "rke2.upgrade_batch"),
         ("{kubelet_config: {Reserved-CPUs: x}}", "kubelet_config"),
-        ('{kubelet_config: {maxPods: "250"}}', "maxPods is '250', which is no number of pods"),
+        ('{kubelet_config: {maxPods: "250"}}', "maxPods is '250', which is not a number of pods"),
         ("{kubelet_config: {maxPods: true}}", "maxPods is True"),
         ("{kubelet_config: {maxPods: 0}}", "maxPods is 0"),
         ("{kubelet_args: {max-pods: many}}", "max-pods is many"),

@@ -71,9 +71,9 @@ def test_the_digest_follows_the_files_and_not_their_times_or_owners(site: Path) 
     [
         ("{name: a, path: ./nowhere, before: os_prep}", "there is no folder"),
         ("{name: a, path: ./roles, before: os_prep}", "the folder has no tasks/"),
-        ("{name: rke2, path: ./roles/hardening, before: os_prep}", "rke2 is a role of bringup itself"),
-        ("{name: a, path: ./roles/hardening}", "a role runs before or after one stage"),
-        ("{name: a, path: ./roles/hardening, before: os_prep, after: rke2}", "a role runs before or after one stage"),
+        ("{name: rke2, path: ./roles/hardening, before: os_prep}", "rke2 is the name of a role of bringup"),
+        ("{name: a, path: ./roles/hardening}", "a role runs before or after exactly one stage"),
+        ("{name: a, path: ./roles/hardening, before: os_prep, after: rke2}", "a role runs before or after exactly one stage"),
         ("{name: a, path: ./roles/hardening, after: slurm}", "this stage does not run"),
         ("{name: a, path: ./roles/hardening, after: rke2, secrets: {license: key}}", "no secret of this name"),
         ("{name: a, path: ./roles/hardening, after: rke2, secrets: {ansible_user: key}}", "would steer Ansible itself"),

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from workflows import examples, spec
-from workflows.spec.schema import KINDS
+from workflows.spec.editor_schema import KINDS
 
 
 def _properties(schema: Any, here: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -61,5 +61,5 @@ def test_the_starter_is_valid_and_a_typo_is_not() -> None:
 def test_enums_and_patterns_are_there_for_editors() -> None:
     schema = spec.json_schema()
     assert schema["$defs"]["Fabric"]["properties"]["kind"]["enum"] == ["none", "infiniband", "roce"]
-    assert "rke2r" in schema["$defs"]["Rke2"]["properties"]["version"]["pattern"]
+    assert "rke2r" in schema["$defs"]["Rke2Settings"]["properties"]["version"]["pattern"]
     assert schema["properties"]["name"]["examples"] == ["h200-16"]

@@ -26,9 +26,9 @@ def test_plays_hear_of_post_quantum_where_it_is_asked_for(said: str, given: dict
 
 
 def test_the_field_says_what_it_costs_and_what_is_lost_without_it() -> None:
-    described = spec.json_schema("Cluster")["$defs"]["Ssh"]["properties"]["post_quantum"]
+    described = spec.json_schema("Cluster")["$defs"]["SshSettings"]["properties"]["post_quantum"]
     assert described["default"] is False
-    for said in ("80 ms of CPU a login", "curve25519", "mlkem768"):
+    for said in ("80 ms of CPU per login", "curve25519", "mlkem768"):
         assert said in described["description"]
 
 
@@ -37,7 +37,7 @@ def test_a_user_that_is_no_name_is_not_made_one(user: str) -> None:
     with pytest.raises(spec.SpecErrors) as caught:
         spec.load(f"{HEAD}ssh: {{user: {user}}}\n")
     (error,) = caught.value.errors
-    example = spec.json_schema("Cluster")["$defs"]["Ssh"]["properties"]["user"]["examples"][0]
+    example = spec.json_schema("Cluster")["$defs"]["SshSettings"]["properties"]["user"]["examples"][0]
     assert error.fix == f"write {example}", "and nothing made of what was written"
 
 
@@ -75,18 +75,18 @@ def test_a_group_may_have_a_proxy_of_its_own() -> None:
     ("ssh", "said"),
     [
         ('http_proxy: "https://proxy:3128"', "by plain http"),
-        ('http_proxy: "http://proxy"', "no HTTP proxy with its port"),
-        ('http_proxy: "http://proxy:99999"', "no HTTP proxy with its port"),
-        ('http_proxy: "http://proxy:3128/x"', "no HTTP proxy with its port"),
-        ('http_proxy: "proxy:3128"', "no HTTP proxy with its port"),
-        ('http_proxy: "http://a b:1"', "no HTTP proxy with its port"),
+        ('http_proxy: "http://proxy"', "not the URL of an HTTP proxy with its port"),
+        ('http_proxy: "http://proxy:99999"', "not the URL of an HTTP proxy with its port"),
+        ('http_proxy: "http://proxy:3128/x"', "not the URL of an HTTP proxy with its port"),
+        ('http_proxy: "proxy:3128"', "not the URL of an HTTP proxy with its port"),
+        ('http_proxy: "http://a b:1"', "not the URL of an HTTP proxy with its port"),
         ('http_proxy: "http://site@proxy:3128"', "http_proxy_user: NAME, http_proxy_password: {file: PATH}"),
         ('http_proxy: "http://site:canary-9@proxy:3128"', "http_proxy_user: NAME, http_proxy_password: {file: PATH}"),
         ('http_proxy: "http://proxy:3128", http_proxy_user: site', "one of them is missing"),
         ('http_proxy: "http://proxy:3128", http_proxy_password: {env: P}', "one of them is missing"),
         ('http_proxy: "http://proxy:3128", http_proxy_user: site, http_proxy_password: canary-9', "is written out in the spec"),
         ('http_proxy: "http://proxy:3128", http_proxy_user: "a:b", http_proxy_password: {env: P}', "http_proxy_user"),
-        ("http_proxy_user: site, http_proxy_password: {env: P}", "there is no HTTP proxy that this login is for"),
+        ("http_proxy_user: site, http_proxy_password: {env: P}", "the login has no effect without an HTTP proxy"),
     ],
 )
 def test_what_is_no_proxy_before_ssh_is_refused(ssh: str, said: str) -> None:
@@ -105,9 +105,9 @@ def test_the_login_may_be_for_the_proxy_of_a_group() -> None:
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ('server: "127.0.0.1:6443"', "no URL of an API server"),
-        ('server: "http://127.0.0.1:6443"', "no URL of an API server"),
-        ('server: "https://127.0.0.1:66443"', "no URL of an API server"),
+        ('server: "127.0.0.1:6443"', "not the URL of an API server"),
+        ('server: "http://127.0.0.1:6443"', "not the URL of an API server"),
+        ('server: "https://127.0.0.1:66443"', "not the URL of an API server"),
         ('server: "https://a:b@127.0.0.1:6443"', "a URL with a password is written out"),
         ("tls_server_name: api.example.org", "write server: https://HOST:PORT beside it"),
     ],

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from steps.contract.task import Task, Verb, encode
-from steps.verbs import gating
+from steps.runtime import gating
 from workflows import catalog, spec
 from workflows.spec.derived import GPU, allocatable
 from workflows.spec.services import Slurm

@@ -11,7 +11,8 @@ import yaml
 from steps.contract.canonical import canonical
 from steps.contract.delivery import Publication
 from steps.contract.task import Task, Verb, encode
-from steps.verbs import gating, job
+from steps.runtime import gating
+from steps.verbs import job
 from workflows import catalog, spec
 from workflows.stages import ORDER as STAGE_ORDER
 from workflows.stages import base_services, gpu_operator, network_operator, objects

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible.module_utils.nodeprofile import files
+from ansible.module_utils.nodeprofile import profile_files
 
-from steps.contract.stages.os_prep import Expectation
 from steps.contract.task import MAX_BYTES, encode
-from steps.verbs import gating
+from steps.runtime import gating
+from steps.stages.os_prep.contract import Expectation
 from workflows import catalog, spec
 from workflows.stages import os_prep
 from workflows.stages.site import Site
@@ -127,7 +127,7 @@ def test_the_files_that_the_gate_expects_are_those_of_the_module() -> None:
     said = profile(built("three-hosts"))
     for key, pattern in os_prep.KEPT.items():
         parts: dict[str, Any] = {"modules": {}, "blacklist": [], "sysctls": {}, "memlock": "", "files": []}
-        rows = files.kept(parts | {key: said[key]})
+        rows = profile_files.boot_files(parts | {key: said[key]})
         assert any(row["content"] and not row["needs"] and fnmatchcase(f"file {row['path']}", pattern) for row in rows), key
 
 

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from steps.contract import site_roles
 from steps.contract.operation import Kind, Operation
 from steps.contract.task import Task, Verb
+from steps.stages.site_roles import contract as site_roles
 from workflows import examples, spec
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan

@@ -11,10 +11,12 @@ import pytest
 import yaml
 
 from steps.contract.task import Verb, encode
-from steps.probes import packed, slurm
-from steps.verbs import apply, gating, job, judge, wait
+from steps.runtime import gating
+from steps.stages.shared import packed_output
+from steps.stages.slurm import probe as slurm
+from steps.verbs import apply, job, judge, wait
 from workflows import catalog
-from workflows.spec.cluster import ClusterSpec
+from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.machines import expand_groups
 from workflows.stages import objects
 from workflows.stages import slurm as stage
@@ -127,7 +129,7 @@ def ran(folder: Path, **environment: str) -> dict[str, Any]:
 def test_script_reports_what_the_gate_reads(tmp_path: Path) -> None:
     report = ran(tmp_path)
     assert report["exits"] == {"sinfo": 0, "hosts": 0, "gpus": 0}
-    seen = slurm.read_srun(packed.text(report), report["exits"])
+    seen = slurm.read_srun(packed_output.text(report), report["exits"])
     assert [(node.name, node.states, node.gpus) for node in seen.nodes][:2] == [("gpu001", ("idle",), 8), ("gpu002", ("idle",), 8)]
     assert seen.nodes[2].reason == "ECC memory error"
     assert seen.hosts == ("gpu001", "gpu002")
@@ -139,7 +141,7 @@ def test_script_tells_of_a_refused_node(tmp_path: Path) -> None:
     report = ran(tmp_path, REFUSED="yes")
     assert report["exits"]["hosts"] == 1
     assert report["exits"]["gpus"] != 0
-    seen = slurm.read_srun(packed.text(report), report["exits"])
+    seen = slurm.read_srun(packed_output.text(report), report["exits"])
     assert seen.hosts == ("gpu001",)
     assert seen.gpus == {"gpu001": 8}
     assert seen.errors[0].cause == "Invalid job credential on node gpu002"

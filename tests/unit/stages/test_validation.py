@@ -13,11 +13,12 @@ import yaml
 
 from steps.contract.nccl import NcclWant
 from steps.contract.task import Verb, encode
-from steps.gates import dcgm, nccl
-from steps.probes import dcgm_output, nccl_output, packed
-from steps.verbs import apply, gating, job, judge, wait
+from steps.runtime import gating
+from steps.stages.shared import packed_output
+from steps.stages.validation import gate_dcgm, gate_nccl, reader_dcgm, reader_nccl
+from steps.verbs import apply, job, judge, wait
 from workflows import catalog
-from workflows.spec.cluster import ClusterSpec
+from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.machines import expand_groups
 from workflows.stages import objects, validation_pods
 from workflows.stages import validation as stage
@@ -90,7 +91,7 @@ def test_no_accelerator_no_stage() -> None:
 
 
 def test_gpus_are_requested_or_taken() -> None:
-    """Slurm's node pods hold the GPUs, so that nothing could be scheduled beside them (gpu_stack §7)."""
+    """Slurm's node pods hold the GPUs, so that nothing could be scheduled beside them."""
     container = {"name": "check", "image": "i"}
     asked = validation_pods.gpu_pod(site(**NO_SLURM), container, "c", fabric=True)
     limits = asked["containers"][0]["resources"]["limits"]
@@ -207,15 +208,15 @@ def test_intra_script(tmp_path: Path) -> None:
     assert report["exits"] == [0, 0, 0]
     assert (tmp_path / "called").read_text().splitlines() == ["-b 8G -e 8G -f 2 -g 2 -c 1"] * 3
     assert len((tmp_path / "report").read_text()) <= 4096
-    log = nccl_output.read(packed.text(report))
-    assert nccl.problem(log, NcclWant(floor=431.0, runs=3, spread=0.1, ranks=2)) is None
+    log = reader_nccl.read(packed_output.text(report))
+    assert gate_nccl.problem(log, NcclWant(floor=431.0, runs=3, spread=0.1, ranks=2)) is None
 
 
 def test_intra_script_tells_of_a_hang(tmp_path: Path) -> None:
     tools = {"nvidia-smi": "echo 'GPU 0: x'", "all_reduce_perf": "head -4 $AT/table; exec sleep 30"}
     report, _ = ran(tmp_path, "nccl_intra.sh", tools, **SIZES | {"RUNS": "1", "SECONDS_A_RUN": "1"})
     assert report["exits"] == [124]
-    assert nccl.problem(nccl_output.read(packed.text(report)), NcclWant()) is not None
+    assert gate_nccl.problem(reader_nccl.read(packed_output.text(report)), NcclWant()) is not None
 
 
 def test_inter_script(tmp_path: Path) -> None:
@@ -230,8 +231,8 @@ cat $AT/table"""
     assert ["NCCL_DEBUG=INFO" in line for line in called] == [True, False, False]
     assert "via P2P" not in output
     assert "Trees" not in output
-    log = nccl_output.read(output)
-    assert nccl.problem(log, NcclWant(floor=460.0, runs=3, ranks=2, hosts=2, rdma=True, gdr=True)) is None
+    log = reader_nccl.read(output)
+    assert gate_nccl.problem(log, NcclWant(floor=460.0, runs=3, ranks=2, hosts=2, rdma=True, gdr=True)) is None
     assert log.transport.gdr_channels == 1
 
 
@@ -245,12 +246,12 @@ def test_dcgm_script(tmp_path: Path) -> None:
     tools = {"nv-hostengine": "exit 0", "dcgmi": 'case "$1" in diag) cat $AT/diag;; esac'}
     report, _ = ran(tmp_path, "dcgm.sh", tools, LEVEL="2", SECONDS_TO_RUN="20")
     assert report["exits"] == [0]
-    assert dcgm.problem(dcgm_output.read(packed.text(report)), 8, 2) is None
+    assert gate_dcgm.problem(reader_dcgm.read(packed_output.text(report)), 8, 2) is None
 
 
 def test_dcgm_script_without_a_host_engine(tmp_path: Path) -> None:
     tools = {"nv-hostengine": "echo 'cannot start'; exit 1", "dcgmi": 'case "$1" in diag) exit 9;; esac', "sleep": "exit 0"}
     report, _ = ran(tmp_path, "dcgm.sh", tools, LEVEL="2", SECONDS_TO_RUN="20")
     assert report["exits"] == [9]
-    assert packed.text(report) == "cannot start\n"
-    assert dcgm_output.read(packed.text(report)) is None
+    assert packed_output.text(report) == "cannot start\n"
+    assert reader_dcgm.read(packed_output.text(report)) is None

@@ -17,13 +17,13 @@ from steps.clients.store import Store
 from steps.contract import fleet, paths
 from steps.contract.evidence import Evidence
 from steps.contract.task import Task, encode, file_name
-from steps.verbs.context import Context
+from steps.runtime.context import Context
 from tests.unit.steps.front import Front, serving
 from workflows.rehearsal.apiserver import serve_in_thread
-from workflows.rehearsal.simulator.build import build
-from workflows.rehearsal.simulator.engine import Simulator
-from workflows.rehearsal.simulator.fleet import Fleet
-from workflows.rehearsal.simulator.server import Control, ControlServer
+from workflows.rehearsal.simulator.assembly import build
+from workflows.rehearsal.simulator.control_server import ControlApi, ControlServer
+from workflows.rehearsal.simulator.simulated_fleet import SimulatedFleet
+from workflows.rehearsal.simulator.simulation import Simulator
 
 ROOT = Path(__file__).parents[3]
 
@@ -99,9 +99,9 @@ def simulator(desk: Desk, api: Front, tmp_path: Path) -> Iterator[Simulator]:
     """A simulator of the desk's four hosts at the same API; the desk's steps use its clock and its hosts."""
     direct = tmp_path / "direct"
     direct.write_text(api.direct)
-    hosts = Fleet((host("sv1", role="server"), *(host(f"gpu{number}", gpus=8) for number in (1, 2, 3))))
+    hosts = SimulatedFleet((host("sv1", role="server"), *(host(f"gpu{number}", gpus=8) for number in (1, 2, 3))))
     made = build(direct, hosts)
-    server = ControlServer(Control(made), "secret")
+    server = ControlServer(ControlApi(made), "secret")
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     desk.environment |= {SIMULATOR: server.url, SIMULATOR_TOKEN: "secret"}

@@ -10,7 +10,8 @@ from typing import Any
 import urllib3
 
 from tests.unit.rehearsal.apiserver.cluster_client import Cluster
-from workflows.rehearsal.apiserver import RunningServer, kubeconfig
+from workflows.rehearsal.apiserver import RunningServer
+from workflows.rehearsal.apiserver.emulated_server import kubeconfig_text
 
 REFUSED = b'{"kind":"Status","reason":"Invalid","message":"refused by the test"}'
 
@@ -90,7 +91,7 @@ def serving(running: RunningServer) -> Iterator[Front]:
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    front.kubeconfig = kubeconfig.text(f"http://127.0.0.1:{server.server_address[1]}", running.token)
+    front.kubeconfig = kubeconfig_text(f"http://127.0.0.1:{server.server_address[1]}", running.token)
     yield front
     server.shutdown()
     thread.join()

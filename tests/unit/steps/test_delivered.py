@@ -9,7 +9,7 @@ from steps.contract.canonical import canonical
 from steps.contract.delivery import Delivered
 from steps.contract.task import Task, Verb
 from steps.errors import BadTask
-from steps.verbs import delivered
+from steps.runtime import delivered
 
 URL = "https://git.example.org/platform/apps.git"
 ROOT = {

@@ -14,8 +14,8 @@ from steps.contract.play import FailureKind, HostOutcome, HostStatus
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import NodeVerdict, Status, Verdict, passed
 from steps.errors import BadTask, Conflict, Refused, Unreachable
-from steps.verbs.context import Context
-from steps.verbs.diagnose import MOST_HOSTS, diagnose, diagnose_error, diagnose_play, diagnose_refusal
+from steps.runtime.context import Context
+from steps.runtime.diagnose import MOST_HOSTS, diagnose, diagnose_error, diagnose_play, diagnose_refusal
 from tests.unit.rehearsal.apiserver.cluster_client import of_kubeconfig
 from workflows.rehearsal.apiserver import RunningServer, serve_in_thread
 

@@ -9,12 +9,12 @@ from steps.contract import run as contract
 from steps.contract.canonical import canonical
 from steps.contract.play import PlayHost, PlayRequest
 from steps.contract.task import Task, Verb
-from steps.verbs import target
+from steps.runtime import target
 from tests.unit.answered_plays import answered
 from tests.unit.steps.conftest import host
 from tests.unit.steps.test_target import ago, held_by, lease
-from workflows.rehearsal.apiserver import kubeconfig
-from workflows.rehearsal.simulator import plays
+from workflows.rehearsal.apiserver import emulated_server
+from workflows.rehearsal.simulator import playbook_runs
 
 OPEN = Task(
     stage="run",
@@ -34,7 +34,7 @@ def bare(desk: Any, simulator: Any) -> Any:
 
 def has_rke2(world: Any) -> None:
     """The server runs RKE2, as an earlier run left it."""
-    plays.run(world, PlayRequest(playbook="rke2_server", hosts=(PlayHost(name="sv1", address="sv1"),)))
+    playbook_runs.run_play(world, PlayRequest(playbook="rke2_server", hosts=(PlayHost(name="sv1", address="sv1"),)))
 
 
 def is_about(desk: Any, uid: str) -> None:
@@ -136,7 +136,7 @@ def test_where_the_api_does_not_answer_here_a_server_says_who_holds_it(
 ) -> None:
     has_rke2(bare)
     held_by(api, "somebody-else", ago(renewed))
-    bare.kubeconfig = kubeconfig.text("http://127.0.0.1:9", "secret-token")
+    bare.kubeconfig = emulated_server.kubeconfig_text("http://127.0.0.1:9", "secret-token")
     done = desk.run(OPEN)
     assert done.returncode == code, done.stderr
     assert said in done.stderr

@@ -11,34 +11,34 @@ import pytest
 
 from steps import timeouts
 from steps.clients.environment import read
-from steps.clients.image import collecting
-from steps.clients.image.collecting import Collected, Roots
-from steps.clients.published import locking, rolling_back
-from steps.clients.published.local import Local
+from steps.clients.releases import release_lease
 from steps.contract.canonical import canonical
 from steps.contract.evidence import Evidence
-from steps.contract.image import keys
-from steps.contract.image import manifest as manifests
-from steps.contract.image import recipe as contract
-from steps.contract.image.booting import Boot, Firmware, NodeReport
-from steps.contract.image.published import GROUPS, Group, Place, encode_groups, machine_name
-from steps.contract.image.testing import ImageTest, Outcome, Result, Where
 from steps.contract.run import Header, header_key
-from steps.contract.stages.image_boot import Booted
-from steps.contract.stages.image_boot import Wanted as BootsWanted
-from steps.contract.stages.image_sandbox import Sandboxed
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
-from steps.gates import image_boot as boot_gate
-from steps.verbs import image_boots, image_parts, image_publishing
-from steps.verbs.context import Context
+from steps.nodeimage import garbage_collection, image_parts, tasks
+from steps.nodeimage.contract import build_keys
+from steps.nodeimage.contract import image_manifest as manifests
+from steps.nodeimage.contract import resolved_recipe as contract
+from steps.nodeimage.contract.boot_tests import Boot, Firmware, NodeReport
+from steps.nodeimage.contract.boot_tree import GROUPS, BootGroup, PublishTarget, encode_groups, machine_name
+from steps.nodeimage.contract.image_tests import ImageTest, Outcome, Result, Where
+from steps.nodeimage.garbage_collection import Collected, Roots
+from steps.nodeimage.publishing import image_rollback
+from steps.nodeimage.publishing.image_kind import local_tree
+from steps.runtime.context import Context
+from steps.stages.image_boot import gate as boot_gate
+from steps.stages.image_boot.contract import Booted
+from steps.stages.image_boot.contract import Wanted as BootsWanted
+from steps.stages.image_sandbox.contract import Sandboxed
 from tests.unit import small_image
 from tests.unit.clients.published import published_trees
-from workflows.plan.images import compile_image
+from workflows.nodeimage.image_plan import compile_image
 from workflows.stages import image_site
 
 RECIPE = small_image.recipe(origin="3f2a, on bringup 1")
-KEY = keys.image(RECIPE)
+KEY = build_keys.image(RECIPE)
 GOOD = (Result(name="compiles", outcome=Outcome.PASS, seconds=0.2),)
 MAC = "52:54:00:00:00:01"
 
@@ -89,13 +89,13 @@ def report() -> NodeReport:
     return NodeReport(mac=MAC, address="10.0.2.15", kernel="6.1", root="overlay", clock=100.0, uptime=20.0, results=GOOD)
 
 
-def placed(desk: Any, place: Place) -> dict[str, Any]:
+def placed(desk: Any, place: PublishTarget) -> dict[str, Any]:
     """Arguments that name the place, with the file of its groups beside the tasks."""
     (desk.root / "tasks" / GROUPS).write_bytes(encode_groups(place.groups))
     return image_site.placed(place)
 
 
-def publication(desk: Any, *groups: Group) -> Task:
+def publication(desk: Any, *groups: BootGroup) -> Task:
     place = published_trees.place(desk.root / "published", *groups)
     told = {"recipe": RECIPE.digest, "gate": "image_publish/tree", **placed(desk, place)}
     wanted = {"groups": [group.name for group in place.groups], "keep": 3}
@@ -123,7 +123,7 @@ def test_a_publisher_that_vanished_elsewhere_is_outwaited(image: Any) -> None:
     show(image)
     lock = image.root / "published" / RECIPE.name / "incoming/.lock.1"
     lock.parent.mkdir(parents=True)
-    gone = locking.Holder(token="feed", host="pod-7", machine="another one", process=1, started="1", since=1.0, by="run r-6")
+    gone = release_lease.Holder(token="feed", host="pod-7", machine="another one", process=1, started="1", since=1.0, by="run r-6")
     lock.write_bytes(canonical(gone))
     then = time.time() - timeouts.PUBLISH_LEASE + 5  # a step that starts later finds it lapsed
     os.utime(lock, (then, then))
@@ -137,7 +137,7 @@ def test_a_fleet_of_a_thousand_machines_is_published(image: Any) -> None:
     """A task file has no room for them."""
     show(image)
     nodes = small_image.fleet(1_000)
-    done = image.run(publication(image, Group(name="gpu", nodes=nodes), Group(name="default")))
+    done = image.run(publication(image, BootGroup(name="gpu", nodes=nodes), BootGroup(name="default")))
     assert done.returncode == 0, done.stderr
     kept = last(image, "image_publish", "tree")
     assert kept.verdict.is_pass, kept.verdict.reason
@@ -163,13 +163,13 @@ class Collecting(Context):
     found: Collected | None = None
 
     def say(self, text: str) -> None:
-        self.found = self.found or collecting.collect(self.environment.store / "images", Roots(), recent=0, dry_run=False)
+        self.found = self.found or garbage_collection.collect(self.environment.store / "images", Roots(), recent=0, dry_run=False)
 
 
 def test_what_is_published_is_not_collected(image: Any) -> None:
     show(image)
     context = Collecting(publication(image), read(image.environment))
-    assert image_publishing.run(context) == 0
+    assert tasks.publish(context) == 0
     assert context.found is not None
     assert [used.name for used in context.found.in_use] == [KEY]
     assert last(image, "image_publish", "tree").verdict.is_pass
@@ -284,9 +284,9 @@ def test_boots_that_an_earlier_run_showed_of_this_image_are_taken_over(image: An
     recipe = small_image.recipe(tests=tests)
     (image.root / "tasks" / contract.FILE).write_bytes(contract.encode(recipe))
     task = building("boot", recipe=recipe.digest)
-    task = msgspec.structs.replace(task, expectations={**task.expectations, "key": keys.image(recipe)})
+    task = msgspec.structs.replace(task, expectations={**task.expectations, "key": build_keys.image(recipe)})
     head(image, "r0")
-    seen = {**case["seen"], "key": keys.image(recipe)}
+    seen = {**case["seen"], "key": build_keys.image(recipe)}
     record(image, "image_boot", "boot_bios", seen, passed("image_boot/boots", "good"), run="r0", digest=task.input_digest)
     image.environment["BRINGUP_REUSE"] = "r0"
     done = image.run(task)
@@ -307,7 +307,7 @@ def test_boots_of_other_bytes_are_not_taken_over(image: Any) -> None:
     for digest, taken in ((root, True), ("sha256:" + "9" * 64, False)):
         seen = Booted(key=KEY, root_digest=digest)
         record(image, "image_boot", "boot_bios", seen, passed("g/x", "good"), run="r0", digest=task.input_digest)
-        assert (image_boots.earlier(here, root) is not None) is taken
+        assert (image_parts.earlier_boot(here, root) is not None) is taken
 
 
 def test_boots_of_another_image_or_spec_are_not(image: Any, tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_boots_of_another_image_or_spec_are_not(image: Any, tmp_path: Path) -> N
     record(image, "image_boot", "boot_bios", Booted(key=KEY), passed("image_boot/boots", "good"), run="r2", digest="sha256:other")
     for run in ("r0", "r2", "r9", "none"):
         here = read({**image.environment, "BRINGUP_REUSE": run})
-        assert image_boots.earlier(Context(task, here), "") is None, run
+        assert image_parts.earlier_boot(Context(task, here), "") is None, run
 
 
 def asking(desk: Any, **more: Any) -> Task:
@@ -412,7 +412,7 @@ def test_what_a_rollback_left_ends_the_run_before_it_builds(image: Any, tmp_path
     published_trees.published(published_trees.place(image.root / "published"), other)
     show(image)
     image.run(publication(image))
-    rolling_back.rollback(Local(image.root / "published"), RECIPE.name, "", "rollback by ada@boot")
+    image_rollback.roll_back(local_tree(image.root / "published"), RECIPE.name, "", "rollback by ada@boot")
     said, kept = standing(image)
     assert said == "changed"
     assert (kept.verdict.status.value, "was left by a rollback (by ada@boot, " in kept.verdict.reason) == ("fail", True)

@@ -4,7 +4,7 @@ import msgspec
 
 from steps.contract.judging import Check, Expectation, Observation, Result
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, of_nodes, passed
-from steps.gates.judge import judge, set_aside
+from steps.runtime.quorum import judge, set_aside
 
 CHECKS = (
     Check(task="control", gate="g/control"),

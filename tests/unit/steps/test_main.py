@@ -11,7 +11,7 @@ import pytest
 from steps.contract.judging import Check
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import passed
-from steps.verbs.context import Context
+from steps.runtime.context import Context
 
 OPEN = Task(
     stage="run",

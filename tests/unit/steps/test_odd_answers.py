@@ -10,7 +10,7 @@ import pytest
 from steps.contract.exit import ExitCode
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, Status
-from workflows.rehearsal.apiserver import kubeconfig
+from workflows.rehearsal.apiserver.emulated_server import kubeconfig_text
 
 ANSWER = {"body": b""}
 
@@ -31,7 +31,7 @@ def odd() -> Iterator[str]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield kubeconfig.text(f"http://127.0.0.1:{server.server_address[1]}", "t")
+        yield kubeconfig_text(f"http://127.0.0.1:{server.server_address[1]}", "t")
         server.shutdown()
         thread.join()
 

@@ -3,9 +3,10 @@
 import msgspec
 
 from steps.contract import judging
-from steps.contract.stages.os_prep import Clock, Expectation, Facts, FleetNode, FleetObservation
 from steps.contract.verdict import NodeVerdict, Status, passed
-from steps.gates import judge, os_prep
+from steps.runtime import quorum
+from steps.stages.os_prep import gate as os_prep
+from steps.stages.os_prep.contract import Clock, Expectation, Facts, FleetNode, FleetObservation
 
 GPU = Facts(
     os_id="ubuntu",
@@ -77,6 +78,6 @@ def test_the_judge_passes_remarks_on_once() -> None:
     seen = judging.Observation(results=(judging.Result(task="play", verdicts=verdicts),))
     check = judging.Check(task="play", gate="os_prep/nodes")
     want = judging.Expectation(gate="os_prep/judge", checks=(check,), members=("gpu1",), needed=1)
-    verdict = judge.judge(seen, want)
+    verdict = quorum.judge(seen, want)
     assert verdict.is_pass
     assert verdict.notes == ("bios is odd",)

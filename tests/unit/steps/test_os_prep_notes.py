@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from steps.contract.stages.os_prep import Expectation, Observation
-from steps.gates import os_prep
+from steps.stages.os_prep import gate as os_prep
+from steps.stages.os_prep.contract import Expectation, Observation
 
 CASES = Path(__file__).parents[2] / "gates/os_prep"
 

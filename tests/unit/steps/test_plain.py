@@ -14,7 +14,8 @@ from steps.contract.last_word import Said
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, passed
 from steps.errors import StepError
-from steps.probes import workloads
+from steps.runtime import diagnose
+from steps.stages.shared import probe_workloads
 from tests.unit.steps.conftest import Desk
 
 FORGED = "lost\x1b]0;owned\x07\x1b[2J\r\nrke2: pass: 3 of 3 nodes passed all gates\u202e\x9b1m"
@@ -73,7 +74,7 @@ def test_every_verdict_is_one_line_however_it_was_made() -> None:
 
 
 def test_a_record_holds_lines(desk: Desk) -> None:
-    desk.context(APPLY).record_error(StepError(FORGED))
+    diagnose.record_error(desk.context(APPLY), StepError(FORGED))
     stored = desk.record("rke2", "apply")
     assert stored.verdict is not None
     assert (stored.error, stored.verdict.seen) == (SHOWN, SHOWN)
@@ -113,7 +114,7 @@ def test_a_cut_leaves_no_part_of_a_secret(tmp_path: Path) -> None:
 def test_a_trouble_holds_no_part_of_a_secret(tmp_path: Path, where: str) -> None:
     for at in range(250, 300, 3):
         said = f"{'x' * at} {CANARY} {'y' * 99}"
-        found = workloads.trouble(msgspec.convert(_pod(where, said), workloads.Pod))
+        found = probe_workloads.trouble(msgspec.convert(_pod(where, said), probe_workloads.Pod))
         assert found is not None
         assert found.message.startswith("x" * at)
         _has_no_part(_redacted(tmp_path, found.message))

@@ -22,7 +22,7 @@ from pathlib import Path
 from steps.clients import environment
 from steps.contract import task
 from steps.contract.play import PlayEvent
-from steps.verbs.context import Context
+from steps.runtime.context import Context
 
 context = Context(task.decode(Path(sys.argv[1]).read_bytes()), environment.read(), 1)
 for name, host, words in (

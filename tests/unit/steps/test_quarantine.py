@@ -15,7 +15,7 @@ from steps.contract.verdict import FailureClass, NodeVerdict, Status, of_nodes
 from steps.verbs import judge
 from workflows.cli import main
 from workflows.cli.hosts import quarantining
-from workflows.engines.folders import Home
+from workflows.engines.folders import StateFolder
 
 NODES = "/api/v1/nodes"
 FACTS: dict[str, Any] = {
@@ -171,9 +171,9 @@ def test_without_a_target_nobody_is_cordoned(desk: Any) -> None:
 
 
 @pytest.fixture
-def home(desk: Any, monkeypatch: pytest.MonkeyPatch) -> Home:
+def home(desk: Any, monkeypatch: pytest.MonkeyPatch) -> StateFolder:
     """A home whose run r1 is the desk's."""
-    made = Home(desk.root)
+    made = StateFolder(desk.root)
     made.run("r1").engine.mkdir(parents=True)
     header(desk)
     monkeypatch.setenv("BRINGUP_HOME", str(desk.root))
@@ -185,13 +185,13 @@ def header(desk: Any, run: str = "r1", **over: Any) -> None:
     desk.store.replace(contract.header_key(run), canonical(contract.Header(**told)))
 
 
-def with_cluster(home: Home, api: Any) -> None:
+def with_cluster(home: StateFolder, api: Any) -> None:
     secrets = home.run("r1").inputs / "secrets"
     secrets.mkdir(parents=True)
     (secrets / "kubeconfig").write_text(api.kubeconfig)
 
 
-def test_list(desk: Any, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list(desk: Any, home: StateFolder, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["quarantine", "list"]) == 0
     assert capsys.readouterr().out == "run r1 set no node aside\n"
     aside_in_os_prep(desk, "gpu2", "gpu1")
@@ -204,7 +204,7 @@ def test_list(desk: Any, home: Home, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_release_takes_our_cordon_off_and_says_who_did_it(
-    desk: Any, home: Home, api: Any, capsys: pytest.CaptureFixture[str]
+    desk: Any, home: StateFolder, api: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     a_node(api, "gpu1")
     aside_in_os_prep(desk, "gpu1")
@@ -224,7 +224,7 @@ def test_release_takes_our_cordon_off_and_says_who_did_it(
     assert "gpu1 of run r1 was released by ada at" in capsys.readouterr().err
 
 
-def test_release_leaves_somebody_else_s_cordon(desk: Any, home: Home, api: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_release_leaves_somebody_else_s_cordon(desk: Any, home: StateFolder, api: Any, capsys: pytest.CaptureFixture[str]) -> None:
     a_node(api, "gpu1", cordoned=True)
     aside_in_os_prep(desk, "gpu1")
     with_cluster(home, api)
@@ -233,7 +233,9 @@ def test_release_leaves_somebody_else_s_cordon(desk: Any, home: Home, api: Any, 
     assert shown(api, "gpu1") == (True, {})
 
 
-def test_release_leaves_the_cordon_of_another_run(desk: Any, home: Home, api: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_release_leaves_the_cordon_of_another_run(
+    desk: Any, home: StateFolder, api: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     a_node(api, "gpu1")
     aside_in_os_prep(desk, "gpu1")
     note = {"run": "r2", "stage": "rke2", "reason": "gpu1: broken link"}
@@ -241,18 +243,18 @@ def test_release_leaves_the_cordon_of_another_run(desk: Any, home: Home, api: An
     assert api.user.patch(f"{NODES}/gpu1", patch).status == 200
     with_cluster(home, api)
     assert main.run(["quarantine", "release", "gpu1", "--as", "ada"]) == 0
-    said = "released gpu1 as ada; its cordon is that of run r2: bringup quarantine release gpu1 --run r2"
+    said = "released gpu1 as ada; its cordon belongs to run r2: bringup quarantine release gpu1 --run r2"
     assert said in capsys.readouterr().out
     assert shown(api, "gpu1") == (True, note)
 
 
-def test_release_by_what_can_be_no_name(desk: Any, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+def test_release_by_what_can_be_no_name(desk: Any, home: StateFolder, capsys: pytest.CaptureFixture[str]) -> None:
     aside_in_os_prep(desk, "gpu1")
     assert main.run(["quarantine", "release", "gpu1", "--as", "ada lovelace"]) == 64
     assert "'ada lovelace' cannot be a name" in capsys.readouterr().err
 
 
-def test_release_of_a_node_that_is_not_quarantined(desk: Any, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+def test_release_of_a_node_that_is_not_quarantined(desk: Any, home: StateFolder, capsys: pytest.CaptureFixture[str]) -> None:
     aside_in_os_prep(desk, "gpu1")
     assert main.run(["quarantine", "release", "gpu1", "gpu9", "--run", "r1", "--as", "ada"]) == 64
     said = capsys.readouterr().err
@@ -260,20 +262,20 @@ def test_release_of_a_node_that_is_not_quarantined(desk: Any, home: Home, capsys
     assert "quarantined there: gpu1" in said
     assert not quarantining.listed(home, "r1")[0].released
     assert main.run(["quarantine", "release", "gpu1"]) == 64
-    assert "a release needs a name" in capsys.readouterr().err
+    assert "a release needs the name" in capsys.readouterr().err
 
 
-def test_another_cluster_is_not_touched(desk: Any, home: Home, api: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_cluster_is_not_touched(desk: Any, home: StateFolder, api: Any, capsys: pytest.CaptureFixture[str]) -> None:
     a_node(api, "gpu1")
     aside_in_os_prep(desk, "gpu1")
     header(desk, target_uid="3f1c")
     with_cluster(home, api)
     assert main.run(["quarantine", "release", "gpu1", "--as", "ada"]) == 64
-    assert "the run was about 3f1c" in capsys.readouterr().err
+    assert "the run worked on 3f1c" in capsys.readouterr().err
     assert not quarantining.listed(home, "r1")[0].released
 
 
-def test_a_rehearsal_has_no_cluster_any_more_and_reminds_of_nothing(desk: Any, home: Home) -> None:
+def test_a_rehearsal_has_no_cluster_any_more_and_reminds_of_nothing(desk: Any, home: StateFolder) -> None:
     aside_in_os_prep(desk, "gpu1")
     header(desk, simulated=True)
     assert quarantining.reminder("c", ["gpu1"]) == []
@@ -281,7 +283,7 @@ def test_a_rehearsal_has_no_cluster_any_more_and_reminds_of_nothing(desk: Any, h
     assert quarantining.listed(home, "r1")[0].released.startswith("ada at ")
 
 
-def test_the_reminder_is_about_hosts_of_the_plan_and_this_cluster(desk: Any, home: Home) -> None:
+def test_the_reminder_is_about_hosts_of_the_plan_and_this_cluster(desk: Any, home: StateFolder) -> None:
     aside_in_os_prep(desk, "gpu1")
     assert quarantining.reminder("other", ["gpu1"]) == []
     assert quarantining.reminder("c", ["gpu2"]) == []

@@ -2,8 +2,8 @@
 
 import pytest
 
-from steps.contract.ranges import by_hosts, fold, unfold
-from workflows.spec import ranges
+from steps.contract.host_ranges import expand, fold, fold_lines
+from workflows.spec import range_syntax
 
 
 @pytest.mark.parametrize(
@@ -27,20 +27,20 @@ def test_names_fold(names: list[str], folded: str) -> None:
     "text", ["gpu[001-016]", "rack[01-04]-node[01-16,20]", "a[1-3],b7", "n[8-11],login.example.org", "sv1", "x[0-2] , y[007]"]
 )
 def test_ranges_of_a_spec_unfold_to_the_same_hosts(text: str) -> None:
-    assert tuple(unfold(text)) == ranges.expand(text)
+    assert tuple(expand(text)) == range_syntax.expand(text)
 
 
 def test_what_is_folded_unfolds() -> None:
     names = ["a1", "gpu009", "gpu010", "login", "n10", "n9"]
-    assert sorted(unfold(fold(names))) == names
-    assert list(unfold("")) == []
+    assert sorted(expand(fold(names))) == names
+    assert list(expand("")) == []
 
 
 def test_lines_that_differ_by_host_become_one_and_keep_their_order() -> None:
     hosts = {f"gpu{number:03d}" for number in range(1, 17)}
     lines = [*(f"{host}: 12 changes" for host in sorted(hosts)), "created Namespace gang", "cordoned gpu003", "cordoned gpu001"]
-    assert by_hosts(lines, hosts) == ("gpu[001-016]: 12 changes", "created Namespace gang", "cordoned gpu[001,003]")
+    assert fold_lines(lines, hosts) == ("gpu[001-016]: 12 changes", "created Namespace gang", "cordoned gpu[001,003]")
 
 
 def test_different_counts_stay_apart() -> None:
-    assert by_hosts(["a1: 2 changes", "a2: 3 changes"], {"a1", "a2"}) == ("a1: 2 changes", "a2: 3 changes")
+    assert fold_lines(["a1: 2 changes", "a2: 3 changes"], {"a1", "a2"}) == ("a1: 2 changes", "a2: 3 changes")

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from steps.contract.charts import Chart, InstallJob, Release, ReleaseState
-from steps.contract.stages.base_services import ControlExpectation, ControlObservation
 from steps.contract.verdict import FailureClass, Status
-from steps.gates import base_services
-from steps.verbs.remembering import carried
+from steps.runtime.remembering import carried
+from steps.stages.base_services import gate as base_services
+from steps.stages.base_services.contract import ControlExpectation, ControlObservation
 
 LOG = 'Error: INSTALLATION FAILED: chart "cert-manager" version "v1.20.2" not found in https://charts.example.org repository'
 WANT = ControlExpectation(releases=(Release(name="cert-manager", namespace="cert-manager", version="v1.20.2"),))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from steps.contract.image.testing import Outcome, Result
-from steps.contract.stages.image_sandbox import Case, Sandboxed, Wanted
-from steps.gates import image_sandbox
+from steps.nodeimage.contract.image_tests import ExpectedTest, Outcome, Result
+from steps.stages.image_sandbox import gate as image_sandbox
+from steps.stages.image_sandbox.contract import Sandboxed, Wanted
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,8 @@ from steps.gates import image_sandbox
 def test_slow_tests_are_noted_and_fail_nothing(seconds: tuple[float, ...], notes: list[str]) -> None:
     results = tuple(Result(name=name, outcome=Outcome.PASS, seconds=took) for name, took in zip("abcd", seconds, strict=True))
     verdict = image_sandbox.tests(
-        Sandboxed(key="k", results=results, seconds=sum(seconds)), Wanted(key="k", tests=tuple(Case(name=name) for name in "abcd"))
+        Sandboxed(key="k", results=results, seconds=sum(seconds)),
+        Wanted(key="k", tests=tuple(ExpectedTest(name=name) for name in "abcd")),
     )
     assert verdict.is_pass
     assert list(verdict.notes) == notes

@@ -16,8 +16,9 @@ from steps.contract.identity import ServerIdentity, State
 from steps.contract.play import HostOutcome, HostStatus, PlayResult, PlayStatus
 from steps.contract.task import Task, Verb
 from steps.errors import Refused, Unreachable
-from steps.verbs import apply, identify, play, seal, target
-from steps.verbs.reach import Ssh
+from steps.runtime import identify, target
+from steps.runtime.reach import Ssh
+from steps.verbs import apply, play, seal
 
 TASK = Task(
     stage="gang",

@@ -6,7 +6,7 @@ import pytest
 
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, inconclusive, of_nodes, passed
 from steps.errors import Temporary
-from steps.verbs.watching import settled, until_decided
+from steps.runtime.watching import settled, until_decided
 
 
 class Ticking:

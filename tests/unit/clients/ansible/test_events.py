@@ -1,4 +1,4 @@
-"""Events of ansible-runner → outcomes, as data: the shapes are those that real runs showed (reference ssh_ansible.md)."""
+"""Events of ansible-runner → outcomes, as data: the shapes are those that real runs showed."""
 
 from typing import Any
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from steps.clients.ansible.role_archives import unpack
-from steps.contract import site_roles
 from steps.contract.play import RoleArchive
 from steps.errors import BadTask
+from steps.stages.site_roles import contract as site_roles
 
 
 def tar(**members: bytes) -> bytes:

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.clients.image.layer import canaries, packed
+from steps.nodeimage.layer import packed_streams, secret_scan
 from tests.unit.clients.image import trees
 
 SECRET = b"hunter2-hunter2\n"
@@ -39,7 +39,7 @@ def test_in_files_names_links_and_attributes(tmp_path: Path) -> None:
     trees.write(tmp_path / "marked")
     os.setxattr(tmp_path / "marked", "user.note", SECRET)
     trees.write(tmp_path / "clean", "hunter2")
-    assert canaries.search(tmp_path, KNOWN) == [
+    assert secret_scan.search(tmp_path, KNOWN) == [
         "token in /etc/conf",
         "token in /hunter2-hunter2.log",
         "token in /link",
@@ -50,7 +50,7 @@ def test_in_files_names_links_and_attributes(tmp_path: Path) -> None:
 def test_across_the_border_of_what_is_read_at_once(tmp_path: Path) -> None:
     for shift in (1, 7, 14):
         trees.write(tmp_path / f"big{shift}").write_bytes(bytes((4 << 20) - shift) + SECRET + b"x")
-    assert len(canaries.search(tmp_path, KNOWN)) == 3
+    assert len(secret_scan.search(tmp_path, KNOWN)) == 3
 
 
 WRITTEN = {
@@ -111,7 +111,7 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
 def test_packed(tmp_path: Path, how: str) -> None:
     trees.write(tmp_path / "opt/x").write_bytes(PACKED[how](SECRET))
     trees.write(tmp_path / "opt/y").write_bytes(PACKED[how](b"hunter3-hunter3\n"))
-    assert canaries.search(tmp_path, KNOWN) == ["token in /opt/x"]
+    assert secret_scan.search(tmp_path, KNOWN) == ["token in /opt/x"]
 
 
 HEADS = [b"\x1f\x8b\x08", b"BZh9", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", bytes(257) + b"ustar"]
@@ -120,36 +120,36 @@ HEADS = [b"\x1f\x8b\x08", b"BZh9", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"PK\x03\
 @pytest.mark.parametrize("head", HEADS)
 def test_what_only_begins_as_if_packed_is_no_error(tmp_path: Path, head: bytes) -> None:
     trees.write(tmp_path / "x").write_bytes(head + b"and something else" * 100)
-    assert canaries.search(tmp_path, KNOWN) == []
+    assert secret_scan.search(tmp_path, KNOWN) == []
     trees.write(tmp_path / "x").write_bytes(head + b"and something else" * 100 + SECRET)
-    assert canaries.search(tmp_path, KNOWN) == ["token in /x"]
+    assert secret_scan.search(tmp_path, KNOWN) == ["token in /x"]
 
 
 def test_too_deep_or_too_much_to_be_searched_does_not_pass(tmp_path: Path) -> None:
     deep = SECRET
-    for _ in range(packed.DEEPEST + 1):
+    for _ in range(packed_streams.DEEPEST + 1):
         deep = gzip.compress(deep)
     trees.write(tmp_path / "deep").write_bytes(deep)
     said = "perhaps one (it packs too much to be searched)"
-    assert canaries.search(tmp_path, KNOWN) == [f"{said} in /deep"]
+    assert secret_scan.search(tmp_path, KNOWN) == [f"{said} in /deep"]
     (tmp_path / "deep").unlink()
     trees.write(tmp_path / "much").write_bytes(gzip.compress(bytes(1 << 20)))
-    with (tmp_path / "much").open("rb") as file, pytest.raises(packed.TooMuch):
-        [stream.read() for stream in packed.inside(file, most=1 << 19)]
-    assert canaries.search(tmp_path, KNOWN) == []
+    with (tmp_path / "much").open("rb") as file, pytest.raises(packed_streams.TooMuch):
+        [stream.read() for stream in packed_streams.inside(file, most=1 << 19)]
+    assert secret_scan.search(tmp_path, KNOWN) == []
 
 
 SMALL_DISK = """
 import resource, sys
 from pathlib import Path
-from steps.clients.image.layer import canaries
+from steps.nodeimage.layer import canaries
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
 print(canaries.search(Path(sys.argv[1]), {"token": b"hunter2-hunter2"}))
 """
 
 
 def test_an_archive_that_there_is_no_room_to_put_aside_does_not_pass(tmp_path: Path) -> None:
-    inner = zipped(os.urandom(packed.IN_MEMORY + (1 << 20)) + SECRET)
+    inner = zipped(os.urandom(packed_streams.IN_MEMORY + (1 << 20)) + SECRET)
     trees.write(tmp_path / "opt/x").write_bytes(gzip.compress(tarred(inner), compresslevel=1))
     done = subprocess.run([sys.executable, "-c", SMALL_DISK, str(tmp_path)], capture_output=True, text=True, check=True)
     assert done.stdout == "['perhaps one (it packs too much to be searched) in /opt/x']\n"
@@ -162,36 +162,36 @@ def test_what_a_package_brought_is_not_unpacked(tmp_path: Path) -> None:
     sums = hashlib.md5(gzip.compress(SECRET, mtime=0)).hexdigest()
     noted = "".join(f"{sums}  {name}\n" for name in ("usr/share/doc/x/changelog.gz", "lib/modules/x.ko.xz"))
     trees.write(tmp_path / "var/lib/dpkg/info/x.md5sums", f"{noted}{'0' * 32}  usr/share/doc/x/changed.gz\n")
-    assert canaries.search(tmp_path, KNOWN) == ["token in /usr/share/doc/x/changed.gz"]
+    assert secret_scan.search(tmp_path, KNOWN) == ["token in /usr/share/doc/x/changed.gz"]
 
 
 @pytest.mark.parametrize("how", WRITTEN)
 @pytest.mark.parametrize("before", [0, (4 << 20) - 40])
 def test_a_key_however_it_is_written(tmp_path: Path, how: str, before: int) -> None:
     trees.write(tmp_path / "it").write_bytes(bytes(before) + b"key = " + WRITTEN[how] + b";\n")
-    assert canaries.search(tmp_path, {"key": KEY}) == ["key in /it"]
-    said = canaries.redact_bytes(b"key = " + WRITTEN[how] + b";\n", {"key": KEY})
-    assert canaries.search(trees.write(tmp_path / "other/said", said.decode()).parent, {"key": KEY}) == []
+    assert secret_scan.search(tmp_path, {"key": KEY}) == ["key in /it"]
+    said = secret_scan.redact_bytes(b"key = " + WRITTEN[how] + b";\n", {"key": KEY})
+    assert secret_scan.search(trees.write(tmp_path / "other/said", said.decode()).parent, {"key": KEY}) == []
     assert said.endswith(b";\n")
 
 
 def test_the_frame_of_a_key_is_no_secret(tmp_path: Path) -> None:
     trees.write(tmp_path / "it", "-----BEGIN PRIVATE KEY-----\nanother\n-----END PRIVATE KEY-----\n")
-    assert canaries.search(tmp_path, {"key": KEY}) == []
+    assert secret_scan.search(tmp_path, {"key": KEY}) == []
 
 
 @given(st.binary(min_size=0, max_size=40), st.binary(min_size=0, max_size=40), st.binary(min_size=12, max_size=60))
 def test_in_base64_with_something_around_it(before: bytes, after: bytes, secret: bytes) -> None:
     bare = secret.strip()
-    if len(canaries.bare(bare)) < 12:
+    if len(secret_scan.bare(bare)) < 12:
         return
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         coded = encode(before + bare + after)
-        assert any(form in coded for form in canaries.forms(secret))
+        assert any(form in coded for form in secret_scan.forms(secret))
 
 
 def test_redacts_all_forms() -> None:
     text = f"got hunter2-hunter2, {base64.b64encode(SECRET.strip()).decode()} and {SECRET.strip().hex()}"
-    said = canaries.redact(text, KNOWN)
+    said = secret_scan.redact(text, KNOWN)
     assert "hunter2" not in said
-    assert said.count(canaries.MARK) == 3
+    assert said.count(secret_scan.MARK) == 3

@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.image.contained import confined
-from steps.clients.image.files import initrds
-from steps.contract.image.rooted import Root
 from steps.errors import BadTask
+from steps.nodeimage.contract.root_listing import RootListing
+from steps.nodeimage.files import initrds
+from steps.nodeimage.sandbox import root_scan
 from tests.unit.clients.image import trees
 
 
 def test_links_within_the_root_are_followed(tmp_path: Path) -> None:
     there = trees.write(tmp_path / "root/usr/kernel", "k")
     (tmp_path / "root/boot").symlink_to("usr")
-    assert confined.place(tmp_path / "root", "boot/kernel") == there.resolve()
-    assert confined.place(tmp_path / "root", "boot/none").name == "none"
+    assert root_scan.path_in_root(tmp_path / "root", "boot/kernel") == there.resolve()
+    assert root_scan.path_in_root(tmp_path / "root", "boot/none").name == "none"
 
 
 @pytest.mark.parametrize("target", ["../secret", "{outside}"])
@@ -24,7 +24,7 @@ def test_a_kernel_that_leads_out_is_refused(tmp_path: Path, target: str) -> None
     (tmp_path / "root").mkdir()
     (tmp_path / "root/vmlinuz-6").symlink_to(target.format(outside=outside))
     with pytest.raises(BadTask, match="the root's /vmlinuz-6 is a link that leads out of the root"):
-        confined.place(tmp_path / "root", "vmlinuz-6")
+        root_scan.path_in_root(tmp_path / "root", "vmlinuz-6")
 
 
 def test_a_folder_of_kernels_that_leads_out_is_refused(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_a_folder_of_kernels_that_leads_out_is_refused(tmp_path: Path) -> None:
 def test_a_circle_is_refused(tmp_path: Path) -> None:
     (tmp_path / "boot").symlink_to("boot")
     with pytest.raises(BadTask, match="in a circle"):
-        confined.place(tmp_path, "boot")
+        root_scan.path_in_root(tmp_path, "boot")
 
 
 @pytest.mark.parametrize("name", ["modules", "conf.d", "conf.d/node-image"])
@@ -47,5 +47,5 @@ def test_settings_of_the_initrd_are_written_through_no_link(tmp_path: Path, name
     (settings / name).parent.mkdir(parents=True)
     (settings / name).symlink_to(outside.parent if name == "conf.d" else outside)
     with pytest.raises(BadTask, match=f"the root's /etc/initramfs-tools/{name} is a link"):
-        initrds.settle(settings, "6", Root({}))
+        initrds.settle(settings, "6", RootListing({}))
     assert outside.read_text() == "as it was"

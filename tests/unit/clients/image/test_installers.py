@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from steps.clients.image.layer import installers, layers
-from steps.contract.image.recipe import Recipe
+from steps.nodeimage.contract.resolved_recipe import Recipe
+from steps.nodeimage.layer import layer_cache
 from tests.unit import small_image
 from tests.unit.clients.image import trees
 
@@ -23,20 +23,20 @@ def recipe() -> Recipe:
 def taken(images: Path, recipe: Recipe) -> list[str]:
     """What is said when the lowest layer is taken from the cache."""
     said: list[str] = []
-    built = layers.build(images, recipe, {}, "base", Path("/nonexistent"), said.append)
+    built = layer_cache.build(images, recipe, {}, "base", Path("/nonexistent"), said.append)
     assert built.cached
     return said
 
 
 def test_each_version_is_a_number(recipe: Recipe) -> None:
-    found = installers.versions(recipe.layers[0])
+    found = layer_cache.installers_of(recipe.layers[0])
     assert sorted(found) == ["apt", "dpkg-deb", "tar"]
     assert all(version[0].isdigit() and "." in version for version in found.values()), found
-    assert installers.versions(replace(recipe.layers[0], packages=())) == {}
+    assert layer_cache.installers_of(replace(recipe.layers[0], packages=())) == {}
 
 
 def test_a_layer_that_others_made_is_taken_and_told(tmp_path: Path, recipe: Recipe) -> None:
-    here = installers.versions(recipe.layers[0])
+    here = layer_cache.installers_of(recipe.layers[0])
     images = trees.store(tmp_path, recipe, {**here, "apt": "0.9"})
     assert taken(images, recipe) == [
         f"layer base was made by apt 0.9, here {here['apt']}: this machine may make other bytes of it",
@@ -45,5 +45,5 @@ def test_a_layer_that_others_made_is_taken_and_told(tmp_path: Path, recipe: Reci
 
 @pytest.mark.parametrize("known", [True, False])
 def test_nothing_is_told_of_the_same_versions_nor_of_unknown_ones(tmp_path: Path, recipe: Recipe, known: bool) -> None:
-    images = trees.store(tmp_path, recipe, installers.versions(recipe.layers[0]) if known else {})
+    images = trees.store(tmp_path, recipe, layer_cache.installers_of(recipe.layers[0]) if known else {})
     assert taken(images, recipe) == []

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.image.layer import content, intact, layers
-from steps.clients.image.layer.making import LIST, TREE
-from steps.contract.image import keys
-from steps.contract.image.recipe import Recipe
 from steps.errors import BadTask
+from steps.nodeimage.contract import build_keys
+from steps.nodeimage.contract.resolved_recipe import Recipe
+from steps.nodeimage.layer import layer_cache, layer_content, layer_integrity
+from steps.nodeimage.layer.layer_build import LIST, TREE
 from tests.unit import small_image
 from tests.unit.clients.image import trees
 
@@ -23,12 +23,12 @@ def recipe() -> Recipe:
 
 
 def folder(images: Path, recipe: Recipe, name: str) -> Path:
-    return layers.shelf(images) / keys.layers(recipe)[name]
+    return layer_cache.shelf(images) / build_keys.layers(recipe)[name]
 
 
 def age(place: Path) -> None:
     """A layer that was made, and read, days ago."""
-    for name in (LIST, intact.READ):
+    for name in (LIST, layer_integrity.READ):
         if (place / name).exists():
             os.utime(place / name, (1, 1))
 
@@ -36,23 +36,23 @@ def age(place: Path) -> None:
 def test_a_layer_is_read_where_nobody_has_for_a_day(tmp_path: Path, recipe: Recipe) -> None:
     images = trees.store(tmp_path, recipe)
     place = folder(images, recipe, "hpc")
-    intact.require(images, recipe)
-    assert not (place / intact.READ).exists(), "it was just made"
+    layer_integrity.require(images, recipe)
+    assert not (place / layer_integrity.READ).exists(), "it was just made"
     age(place)
-    intact.require(images, recipe)
+    layer_integrity.require(images, recipe)
     (place / TREE / "etc/motd").write_text("hullo\n")
-    intact.require(images, recipe)
+    layer_integrity.require(images, recipe)
     age(place)
     with pytest.raises(BadTask, match="no longer what was built"):
-        intact.require(images, recipe)
+        layer_integrity.require(images, recipe)
 
 
 def test_layers_as_they_were_built_pass(tmp_path: Path, recipe: Recipe) -> None:
     images = trees.store(tmp_path, recipe)
-    for name in keys.layers(recipe):
+    for name in build_keys.layers(recipe):
         age(folder(images, recipe, name))
-    intact.require(images, recipe)
-    assert [intact.verify(images, key) for key in keys.layers(recipe).values()] == ["", ""]
+    layer_integrity.require(images, recipe)
+    assert [layer_integrity.verify(images, key) for key in build_keys.layers(recipe).values()] == ["", ""]
 
 
 def test_a_byte_that_changed_in_its_place_is_named_by_layer_and_file(tmp_path: Path, recipe: Recipe) -> None:
@@ -60,12 +60,14 @@ def test_a_byte_that_changed_in_its_place_is_named_by_layer_and_file(tmp_path: P
     place = folder(images, recipe, "hpc")
     (place / TREE / "etc/motd").write_text("hullo\n")
     age(place)
-    assert content.outline(place / TREE) == layers.entry(images, place.name).content.outline, "the quick check sees nothing"
+    assert layer_content.outline(place / TREE) == layer_cache.entry(images, place.name).content.outline, (
+        "the quick check sees nothing"
+    )
     with pytest.raises(BadTask, match=rf"^layer hpc \({place.name[:12]}\) is no longer what was built: /etc/motd changed") as told:
-        intact.require(images, recipe)
+        layer_integrity.require(images, recipe)
     assert str(place) in told.value.hint
-    assert layers.entry(images, place.name) is None, "it is built anew by the next build"
-    assert layers.entry(images, folder(images, recipe, "base").name) is not None
+    assert layer_cache.entry(images, place.name) is None, "it is built anew by the next build"
+    assert layer_cache.entry(images, folder(images, recipe, "base").name) is not None
 
 
 def test_of_many_that_changed_some_are_named(tmp_path: Path, recipe: Recipe) -> None:
@@ -74,7 +76,7 @@ def test_of_many_that_changed_some_are_named(tmp_path: Path, recipe: Recipe) -> 
     for name in "abcd":
         trees.write(place / TREE / f"opt/{name}")
     (place / TREE / "etc/motd").chmod(0o600)
-    assert "/etc/motd, /opt/a, /opt/b and 2 more changed" in intact.verify(images, place.name)
+    assert "/etc/motd, /opt/a, /opt/b and 2 more changed" in layer_integrity.verify(images, place.name)
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"{}\n")])
@@ -82,12 +84,12 @@ def test_without_a_whole_list_the_layer_is_named(tmp_path: Path, recipe: Recipe,
     images = trees.store(tmp_path, recipe)
     place = folder(images, recipe, "base")
     damage(place / LIST)
-    assert intact.verify(images, place.name) == "", "a list is no part of a layer"
+    assert layer_integrity.verify(images, place.name) == "", "a list is no part of a layer"
     (place / TREE / "etc/motd").write_text("hullo\n")
-    assert intact.verify(images, place.name).endswith("is no longer what was built: its bytes have changed")
+    assert layer_integrity.verify(images, place.name).endswith("is no longer what was built: its bytes have changed")
 
 
 def test_a_layer_that_is_not_there_is_one_sentence(tmp_path: Path, recipe: Recipe) -> None:
     with pytest.raises(BadTask, match=r"layer [0-9a-f]{12} is not in "):
-        intact.require(tmp_path, recipe)
-    assert "is not in" in intact.verify(tmp_path, "0" * 64)
+        layer_integrity.require(tmp_path, recipe)
+    assert "is not in" in layer_integrity.verify(tmp_path, "0" * 64)

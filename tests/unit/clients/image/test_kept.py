@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.image.files import initrds, oci_layers
-from steps.clients.image.sandbox import scanning
+from steps.nodeimage.files import initrds, oci_layers
+from steps.nodeimage.sandbox import root_scan
 from tests.unit.clients.image import trees
 
 KERNEL = "6.1"
@@ -70,7 +70,7 @@ def root(tmp_path: Path) -> Path:
 def put(root: Path, folder: Path) -> tuple[bool, bytes]:
     """Whether the initrd was a kept one, and its bytes."""
     out = folder / "out.img"
-    made = initrds.put(root, scanning.read(root), folder / "kept", out, 1)
+    made = initrds.put(root, root_scan.read(root), folder / "kept", out, 1)
     return made.cached, out.read_bytes()
 
 
@@ -104,7 +104,7 @@ def test_a_kept_blob_that_is_damaged_is_made_anew(tmp_path: Path, name: str, dam
         pytest.skip("zstd is not on this machine")
     trees.write(tmp_path / "tree/etc/motd", "hello\n" * 100)
     kept = tmp_path / "kept"
-    told = oci_layers.Layer(tree=str(tmp_path / "tree"), key="k", kept=str(kept), epoch=1, made_by="a test")
+    told = oci_layers.OciLayer(tree=str(tmp_path / "tree"), key="k", kept=str(kept), epoch=1, made_by="a test")
     first = oci_layers.pack(tmp_path, told)
     data = (kept / "k" / oci_layers.FILE).read_bytes()
     DAMAGES[damage](kept / "k" / name)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.image.files import labels
+from steps.nodeimage.files import root_packing
 from tests.unit.clients.image import trees
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can write what a kernel with SELinux does by itself")
@@ -38,7 +38,7 @@ def test_one_that_can_choose_takes_the_own_alone(
     said: str, labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     version(said, tmp_path / "bin", monkeypatch)
-    assert labels.words(labelled) == ["-xattrs-include", r"^(user\.|security\.capability$)"]
+    assert root_packing.attribute_words(labelled) == ["-xattrs-include", r"^(user\.|security\.capability$)"]
     assert not capsys.readouterr().err
 
 
@@ -48,13 +48,13 @@ def test_one_that_cannot_says_what_it_takes(
     said: str, labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     version(said, tmp_path / "bin", monkeypatch)
-    assert labels.words(labelled) == ["-xattrs"]
+    assert root_packing.attribute_words(labelled) == ["-xattrs"]
     told = capsys.readouterr().err
     assert f"mksquashfs {said.split()[0]} packs what this machine's kernel writes to files (security.selinux)" in told
 
 
 def test_an_unlabelled_root_is_packed_without_a_word(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = labels.words(root)
+    words = root_packing.attribute_words(root)
     assert not capsys.readouterr().err
     read = root.with_name("read")
     subprocess.run(["mksquashfs", root, root.with_name("out"), "-quiet", "-no-progress", *words], check=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.image.files import squashed
+from steps.nodeimage.files import squashfs_listing
 
 OF_4_6 = r"""/ D 1795663380 755 0 0
 a\ b R 1795663380 644 0 0 2 0 0
@@ -26,7 +26,7 @@ def test_lines_of_attributes_are_no_files(tmp_path: Path, monkeypatch: pytest.Mo
     stand_in.write_text(f"#!/bin/sh\nexec /bin/cat '{tmp_path}/said'\n")
     stand_in.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = squashed.read(tmp_path / "root.squashfs").files
+    found = squashfs_listing.read(tmp_path / "root.squashfs").files
     assert {path: (one.kind, one.size, one.digest) for path, one in found.items() if path != "/"} == {
         "a b": ("file", 2, hashlib.sha256(b"a\n").hexdigest()),
         "x": ("file", 3, hashlib.sha256(b"bb\n").hexdigest()),

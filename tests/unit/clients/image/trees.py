@@ -6,10 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from steps.clients.image.layer import content, layers
-from steps.clients.image.layer.making import LIST, TREE
-from steps.contract.image import keys
-from steps.contract.image.recipe import Recipe
+from steps.nodeimage.contract import build_keys
+from steps.nodeimage.contract.resolved_recipe import Recipe
+from steps.nodeimage.layer import layer_cache, layer_content
+from steps.nodeimage.layer.layer_build import LIST, TREE
 
 
 def write(path: Path, text: str = "", mode: int = 0o644) -> Path:
@@ -35,7 +35,7 @@ def small(tree: Path) -> Path:
     (tree / "usr/bin/link").symlink_to("run")
     whiteout(tree / "etc/gone")
     (tree / "opt").mkdir()
-    os.setxattr(tree / "opt", content.OPAQUE, b"y")
+    os.setxattr(tree / "opt", layer_content.OPAQUE, b"y")
     for folder, folders, _ in os.walk(tree):
         for name in folders:
             Path(folder, name).chmod(0o755)
@@ -43,15 +43,15 @@ def small(tree: Path) -> Path:
 
 
 def opaque(path: Path) -> bool:
-    return content.attributes(path).get(content.OPAQUE) == b"y"
+    return layer_content.attributes(path).get(layer_content.OPAQUE) == b"y"
 
 
 def store(images: Path, recipe: Recipe, tools: dict[str, str] | None = None) -> Path:
     """A cache with the layers of a recipe, built by those versions of tools."""
-    for name, key in keys.layers(recipe).items():
-        folder = layers.shelf(images) / key
+    for name, key in build_keys.layers(recipe).items():
+        folder = layer_cache.shelf(images) / key
         small(folder / TREE)
-        found = content.read(folder / TREE, folder / LIST)
-        told = layers.Entry(key=key, name=name, content=found, seconds=1.0, installed=(), user=0, tools=tools or {})
-        (folder / layers.ENTRY).write_bytes(msgspec.json.encode(told))
+        found = layer_content.read(folder / TREE, folder / LIST)
+        told = layer_cache.LayerEntry(key=key, name=name, content=found, seconds=1.0, installed=(), user=0, tools=tools or {})
+        (folder / layer_cache.ENTRY).write_bytes(msgspec.json.encode(told))
     return images

@@ -14,17 +14,17 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from steps.clients.image import collecting
-from steps.clients.image.collecting import Collected, Roots
-from steps.clients.netboot import boots, tied
 from steps.contract.canonical import digest_bytes
-from steps.contract.image import keys, manifest
-from steps.contract.image.booting import Firmware
-from steps.contract.image.manifest import INITRD, KERNEL, ROOT, Manifest, Part
-from steps.contract.image.recipe import Layer, Recipe, Source
-from steps.contract.image.testing import Check, ImageTest, Where
-from steps.contract.stages.image_boot import Booted
 from steps.errors import BadTask
+from steps.nodeimage import garbage_collection
+from steps.nodeimage.contract import build_keys, image_manifest
+from steps.nodeimage.contract.boot_tests import Firmware
+from steps.nodeimage.contract.image_manifest import INITRD, KERNEL, ROOT, ImageFile, Manifest
+from steps.nodeimage.contract.image_tests import Check, ImageTest, Where
+from steps.nodeimage.contract.resolved_recipe import PackageRepository, Recipe, ResolvedLayer
+from steps.nodeimage.garbage_collection import Collected, Roots
+from steps.nodeimage.netboot import machine_boots, parent_death
+from steps.stages.image_boot.contract import Booted
 
 QEMU = shutil.which("qemu-system-x86_64")
 LEVEL_3 = {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}
@@ -50,8 +50,8 @@ RECIPE = Recipe(
     release="bookworm",
     architecture="amd64",
     epoch=1,
-    sources=(Source(url="http://deb.debian.org/debian", suite="bookworm"),),
-    layers=(Layer(name="base"),),
+    sources=(PackageRepository(url="http://deb.debian.org/debian", suite="bookworm"),),
+    layers=(ResolvedLayer(name="base"),),
     kernel="linux-image-cloud-amd64",
 )
 
@@ -78,7 +78,7 @@ def images(tmp_path: Path, private: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     monkeypatch.setenv("CONSOLE_TEXT", "SeaBIOS\\n")
     monkeypatch.setenv("TMPDIR", str(private))
     store = tmp_path / "images"
-    packed(store / "assembled" / keys.image(RECIPE))
+    packed(store / "assembled" / build_keys.image(RECIPE))
     return store
 
 
@@ -96,15 +96,15 @@ def packed(folder: Path, *, exist_ok: bool = False) -> None:
         epoch=1,
         kernel="6.1.0",
         kernel_arguments=(),
-        parts=tuple(Part(name=name, digest=digest_bytes(name.encode()), size=len(name)) for name in (ROOT, KERNEL, INITRD)),
+        parts=tuple(ImageFile(name=name, digest=digest_bytes(name.encode()), size=len(name)) for name in (ROOT, KERNEL, INITRD)),
         layers=(),
         packages=(),
     )
-    (folder / manifest.MANIFEST).write_bytes(manifest.encode(made))
+    (folder / image_manifest.MANIFEST).write_bytes(image_manifest.encode(made))
 
 
 def boot(images: Path, machines: int = 1, seconds: float = 60.0, recipe: Recipe = RECIPE) -> Booted:
-    return boots.boot(images, recipe, Firmware.BIOS, machines, 256, seconds, lambda _: None)
+    return machine_boots.boot(images, recipe, Firmware.BIOS, machines, 256, seconds, lambda _: None)
 
 
 def features(processor: str) -> set[str]:
@@ -212,18 +212,18 @@ def test_an_image_that_is_booted_is_not_collected(images: Path, monkeypatch: pyt
     found: list[Collected] = []
 
     def collect(_: str) -> None:
-        found.append(collecting.collect(images, Roots(), recent=0, dry_run=False))
+        found.append(garbage_collection.collect(images, Roots(), recent=0, dry_run=False))
 
-    boots.boot(images, RECIPE, Firmware.BIOS, 1, 256, 60, collect)
-    assert {used.name for one in found for used in one.in_use} == {keys.image(RECIPE)}
+    machine_boots.boot(images, RECIPE, Firmware.BIOS, 1, 256, 60, collect)
+    assert {used.name for one in found for used in one.in_use} == {build_keys.image(RECIPE)}
     assert not any(one.removed for one in found)
-    assert [one.kind for one in collecting.collect(images, Roots(), recent=0, dry_run=False).removed] == ["assembled"]
+    assert [one.kind for one in garbage_collection.collect(images, Roots(), recent=0, dry_run=False).removed] == ["assembled"]
 
 
 def test_a_test_that_no_node_can_run_is_said(images: Path) -> None:
     test = ImageTest(name="identity", incident="", check=Check.NO_HOST_IDENTITY, where=Where.BOTH)
     recipe = replace(RECIPE, tests=(test,))
-    packed(images / "assembled" / keys.image(recipe), exist_ok=True)
+    packed(images / "assembled" / build_keys.image(recipe), exist_ok=True)
     with pytest.raises(BadTask, match="recipe small: test identity"):
         boot(images, recipe=recipe)
 
@@ -265,5 +265,5 @@ def test_machines_die_with_us(images: Path, private: Path, tmp_path: Path, monke
 
 
 def test_nothing_starts_for_a_parent_that_is_gone() -> None:
-    done = subprocess.run([sys.executable, tied.__file__, "1", "echo", "started"], capture_output=True, check=True)
+    done = subprocess.run([sys.executable, parent_death.__file__, "1", "echo", "started"], capture_output=True, check=True)
     assert done.stdout == b""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.contract.image import console
+from steps.nodeimage.contract import console
 
 CONSOLES = Path(__file__).parent / "consoles"
 KERNEL = "6.1.0-56-cloud-amd64"

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from steps.contract.image import ipxe
-from steps.contract.image.ipxe import Loaded, ScriptError
+from steps.nodeimage.contract import ipxe
+from steps.nodeimage.contract.ipxe import Loaded, ScriptError
 
 BASE = "http://10.0.0.1/images/compute/versions/0007-3fede354d804"
 

@@ -4,8 +4,8 @@ import base64
 
 import pytest
 
-from steps.contract.image import on_node
-from steps.contract.image.testing import Check, ImageTest, Outcome, Where
+from steps.nodeimage.contract import boot_test_protocol
+from steps.nodeimage.contract.image_tests import Check, ImageTest, Outcome, Where
 
 GOOD = """bringup-report 1
 node gpu001
@@ -28,7 +28,7 @@ end 2
 
 
 def test_a_whole_report_is_read() -> None:
-    report = on_node.read(GOOD.encode())
+    report = boot_test_protocol.read(GOOD.encode())
     assert (report.node, report.mac, report.root, report.firmware) == ("gpu001", "52:54:00:b0:00:01", "overlay", "uefi")
     assert (report.modules, report.free_mib, report.uptime) == (True, 480, 31.25)
     assert report.failed_units == ("a.service", "b.service")
@@ -54,37 +54,37 @@ def test_a_whole_report_is_read() -> None:
         ("20.00 ", "20.00 ???", "no base64"),
         ("node gpu001", "node " + "x" * 500, "500 characters"),
         ("failed a.service", "failed a.service\n" * 2100, "lines, limit"),
-        ("node gpu001", "node " + "x" * on_node.MAX_REPORT, "bytes, limit"),
+        ("node gpu001", "node " + "x" * boot_test_protocol.MAX_REPORT, "bytes, limit"),
     ],
 )
 def test_what_is_no_report_is_refused(old: str, new: str, said: str) -> None:
     assert old in GOOD
-    with pytest.raises(on_node.ReportError, match=said):
-        on_node.read(GOOD.replace(old, new, 1).encode())
+    with pytest.raises(boot_test_protocol.ReportError, match=said):
+        boot_test_protocol.read(GOOD.replace(old, new, 1).encode())
 
 
 def test_bytes_that_are_no_text_are_refused() -> None:
-    with pytest.raises(on_node.ReportError, match="no whole report"):
-        on_node.read(b"\xff\xfe\x00")
+    with pytest.raises(boot_test_protocol.ReportError, match="no whole report"):
+        boot_test_protocol.read(b"\xff\xfe\x00")
 
 
 def test_a_terminal_is_not_moved() -> None:
-    report = on_node.read(GOOD.replace("gpu001", "gpu\x1b[31m001").encode())
+    report = boot_test_protocol.read(GOOD.replace("gpu001", "gpu\x1b[31m001").encode())
     assert report.node.isprintable()
 
 
 def test_tests_are_rendered_with_their_time() -> None:
-    rendered = on_node.render([ImageTest(name="a b", incident="", run="true", seconds=0.3)], 20.0).decode().splitlines()
+    rendered = boot_test_protocol.render([ImageTest(name="a b", incident="", run="true", seconds=0.3)], 20.0).decode().splitlines()
     assert rendered == ["bringup-tests 1", f"test a%20b 6 {base64.b64encode(b'true').decode()}", "end 1"]
 
 
 def test_a_check_of_the_packed_root_is_refused() -> None:
     test = ImageTest(name="identity", incident="", check=Check.NO_HOST_IDENTITY, where=Where.BOTH)
-    assert not on_node.can_run(test)
+    assert not boot_test_protocol.can_run(test)
     with pytest.raises(ValueError, match="test identity: check no_host_identity needs the packed root"):
-        on_node.render([test])
+        boot_test_protocol.render([test])
 
 
 def test_tests_of_the_sandbox_stay_there() -> None:
     tests = [ImageTest(name=str(where), incident="", run="true", where=where) for where in Where]
-    assert [one.name for one in on_node.on_node(tests)] == ["boot", "both"]
+    assert [one.name for one in boot_test_protocol.on_node(tests)] == ["boot", "both"]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.netboot.server import Orders, Server
-from steps.contract.image import on_node
-from steps.contract.image.booting import NodeReport
-from steps.contract.image.testing import Check, ImageTest, Outcome, Where
+from steps.nodeimage.contract import boot_test_protocol
+from steps.nodeimage.contract.boot_tests import NodeReport
+from steps.nodeimage.contract.image_tests import Check, ImageTest, Outcome, Where
+from steps.nodeimage.netboot.boot_test_server import BootTestServer, Orders
 
 PROGRAM = Path(__file__).parents[4] / "images" / "boot" / "report.sh"
 ROOT = b"hsqs and so on"
@@ -21,13 +21,13 @@ WISHED = f"sha256:{'3fede354' * 8}"
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    with Server() as one:
+def server() -> Iterator[BootTestServer]:
+    with BootTestServer() as one:
         yield one
 
 
-def told(server: Server, folder: Path, tests: tuple[ImageTest, ...], factor: float = 1.0) -> NodeReport:
-    server.serve("m1", Orders(script="", tests=on_node.render(tests, factor), parts={}))
+def told(server: BootTestServer, folder: Path, tests: tuple[ImageTest, ...], factor: float = 1.0) -> NodeReport:
+    server.serve("m1", Orders(script="", tests=boot_test_protocol.render(tests, factor), parts={}))
     done = run(folder, f"http://127.0.0.1:{server.port}{server.place('m1')}")
     assert done.returncode == 0, done.stdout + done.stderr
     report = server.heard("m1").report
@@ -48,7 +48,7 @@ def run(
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_the_digest_is_taken_once_a_boot(server: Server, tmp_path: Path) -> None:
+def test_the_digest_is_taken_once_a_boot(server: BootTestServer, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     assert kept_digest(server, tmp_path, kept, ROOT) == IMAGE
     assert kept.read_text() == IMAGE
@@ -57,9 +57,9 @@ def test_the_digest_is_taken_once_a_boot(server: Server, tmp_path: Path) -> None
     assert kept_digest(server, tmp_path, kept, b"after a boot") == f"sha256:{hashlib.sha256(b'after a boot').hexdigest()}"
 
 
-def kept_digest(server: Server, folder: Path, kept: Path, root: bytes) -> str:
+def kept_digest(server: BootTestServer, folder: Path, kept: Path, root: bytes) -> str:
     """The digest that a node tells which keeps it in a file."""
-    server.serve("m1", Orders(script="", tests=on_node.render(()), parts={}))
+    server.serve("m1", Orders(script="", tests=boot_test_protocol.render(()), parts={}))
     done = run(folder, f"http://127.0.0.1:{server.port}{server.place('m1')}", root=root, kept=kept)
     assert done.returncode == 0, done.stdout + done.stderr
     report = server.heard("m1").report
@@ -71,7 +71,7 @@ def one(name: str, run: str, seconds: float = 5.0) -> ImageTest:
     return ImageTest(name=name, incident="", run=run, where=Where.BOOT, seconds=seconds)
 
 
-def test_report_says_what_the_node_is(server: Server, tmp_path: Path) -> None:
+def test_report_says_what_the_node_is(server: BootTestServer, tmp_path: Path) -> None:
     report = told(server, tmp_path, ())
     assert report.image == IMAGE, "its very bytes, whatever the boot script says"
     assert report.kernel == Path("/proc/sys/kernel/osrelease").read_text().strip()
@@ -82,7 +82,7 @@ def test_report_says_what_the_node_is(server: Server, tmp_path: Path) -> None:
     assert [event.what for event in server.events("m1")] == ["tests", "report"]
 
 
-def test_each_test_has_its_outcome(server: Server, tmp_path: Path) -> None:
+def test_each_test_has_its_outcome(server: BootTestServer, tmp_path: Path) -> None:
     tests = (
         one("good one", "echo fine"),
         one("100% bad/odd", "printf 'a\\tb\\001\\377'; false; echo not reached"),
@@ -103,16 +103,16 @@ def test_each_test_has_its_outcome(server: Server, tmp_path: Path) -> None:
     assert report.results[1].output.startswith("a b")
     assert report.results[1].output.isprintable()
     assert "no-such-program-here" in report.results[3].output
-    assert len(report.results[4].output) == on_node.MAX_OUTPUT
+    assert len(report.results[4].output) == boot_test_protocol.MAX_OUTPUT
     assert list(tmp_path.iterdir()) == [tmp_path / "cmdline"], "nothing is left on the node"
 
 
-def test_tests_have_a_home_where_the_service_manager_gives_none(server: Server, tmp_path: Path) -> None:
+def test_tests_have_a_home_where_the_service_manager_gives_none(server: BootTestServer, tmp_path: Path) -> None:
     (told_home,) = told(server, tmp_path, (one("home", 'test "$HOME" = /root'),)).results
     assert told_home.outcome is Outcome.PASS, told_home.output
 
 
-def test_checks_run_as_shell(server: Server, tmp_path: Path) -> None:
+def test_checks_run_as_shell(server: BootTestServer, tmp_path: Path) -> None:
     (tmp_path / "here it is").touch()
     checks = (
         (Check.PATHS_PRESENT, (str(tmp_path / "here*"),), Outcome.PASS),
@@ -128,15 +128,15 @@ def test_checks_run_as_shell(server: Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="no Debian")
-def test_packages_are_looked_up(server: Server, tmp_path: Path) -> None:
+def test_packages_are_looked_up(server: BootTestServer, tmp_path: Path) -> None:
     checks = ((Check.PACKAGES_PRESENT, "dpkg"), (Check.PACKAGES_ABSENT, "no-such-package"), (Check.PACKAGES_ABSENT, "dpkg"))
     tests = [ImageTest(name=f"{check}{name}", incident="", check=check, arguments=(name,)) for check, name in checks]
     report = told(server, tmp_path, tuple(tests))
     assert [result.outcome for result in report.results] == [Outcome.PASS, Outcome.PASS, Outcome.FAIL]
 
 
-def test_production_runs_nothing_that_came(server: Server, tmp_path: Path) -> None:
-    server.serve("m1", Orders(script="", tests=on_node.render([one("bad", f"touch {tmp_path}/ran")]), parts={}))
+def test_production_runs_nothing_that_came(server: BootTestServer, tmp_path: Path) -> None:
+    server.serve("m1", Orders(script="", tests=boot_test_protocol.render([one("bad", f"touch {tmp_path}/ran")]), parts={}))
     assert run(tmp_path, f"http://127.0.0.1:{server.port}{server.place('m1')}", tests="").returncode == 0
     report = server.heard("m1").report
     assert report is not None

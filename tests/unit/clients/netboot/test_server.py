@@ -8,31 +8,31 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.netboot.server import Orders, Part, Server
-from steps.contract.image import on_node
+from steps.nodeimage.contract import boot_test_protocol
+from steps.nodeimage.netboot.boot_test_server import BootTestServer, Orders, ServedFile
 from tests.hosts.hostlab.waiting import until
 
 DATA = bytes(range(256)) * 4096
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+def server(tmp_path: Path) -> Iterator[BootTestServer]:
     (tmp_path / "root").write_bytes(DATA)
-    with Server() as one:
+    with BootTestServer() as one:
         yield one
 
 
-def serve(server: Server, folder: Path, **more: int) -> None:
-    part = Part(what="root", path=folder / "root", size=more.get("size", len(DATA)), gone_after=more.get("gone_after"))
-    server.serve("m1", Orders(script="#!ipxe\n", tests=on_node.render(()), parts={"root.squashfs": part}))
+def serve(server: BootTestServer, folder: Path, **more: int) -> None:
+    part = ServedFile(what="root", path=folder / "root", size=more.get("size", len(DATA)), gone_after=more.get("gone_after"))
+    server.serve("m1", Orders(script="#!ipxe\n", tests=boot_test_protocol.render(()), parts={"root.squashfs": part}))
 
 
-def ask(server: Server, path: str, method: str = "GET", body: bytes | None = None) -> tuple[int, bytes]:
+def ask(server: BootTestServer, path: str, method: str = "GET", body: bytes | None = None) -> tuple[int, bytes]:
     """`path` is below the place of all machines."""
     return outside(server, server.place("").rstrip("/") + path, method, body)
 
 
-def outside(server: Server, path: str, method: str = "GET", body: bytes | None = None) -> tuple[int, bytes]:
+def outside(server: BootTestServer, path: str, method: str = "GET", body: bytes | None = None) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
     try:
         connection.request(method, path, body=body)
@@ -42,7 +42,7 @@ def outside(server: Server, path: str, method: str = "GET", body: bytes | None =
         connection.close()
 
 
-def test_files_are_sent_and_noted(server: Server, tmp_path: Path) -> None:
+def test_files_are_sent_and_noted(server: BootTestServer, tmp_path: Path) -> None:
     serve(server, tmp_path)
     assert ask(server, "/m1/boot.ipxe") == (200, b"#!ipxe\n")
     assert ask(server, "/m1/root.squashfs") == (200, DATA)
@@ -52,12 +52,12 @@ def test_files_are_sent_and_noted(server: Server, tmp_path: Path) -> None:
     assert [(event.what, event.sent, event.size) for event in server.events("m1")] == wanted
 
 
-def test_half_a_file_looks_whole(server: Server, tmp_path: Path) -> None:
+def test_half_a_file_looks_whole(server: BootTestServer, tmp_path: Path) -> None:
     serve(server, tmp_path, size=len(DATA) // 2)
     assert ask(server, "/m1/root.squashfs") == (200, DATA[: len(DATA) // 2])
 
 
-def test_a_server_that_goes_away_answers_nobody(server: Server, tmp_path: Path) -> None:
+def test_a_server_that_goes_away_answers_nobody(server: BootTestServer, tmp_path: Path) -> None:
     serve(server, tmp_path, gone_after=300_000)
     with pytest.raises((http.client.IncompleteRead, ConnectionError)):
         ask(server, "/m1/root.squashfs")
@@ -70,19 +70,19 @@ def test_a_server_that_goes_away_answers_nobody(server: Server, tmp_path: Path) 
 @pytest.mark.parametrize(
     "path", ["/", "/m2/boot.ipxe", "/m1/other", "/m1/../m1/root.squashfs", "/m1//root.squashfs", "/%2e%2e/etc"]
 )
-def test_nothing_else_is_served(server: Server, tmp_path: Path, path: str) -> None:
+def test_nothing_else_is_served(server: BootTestServer, tmp_path: Path, path: str) -> None:
     serve(server, tmp_path)
     assert ask(server, path)[0] == 404
 
 
-def test_reports_are_read_before_they_count(server: Server, tmp_path: Path) -> None:
+def test_reports_are_read_before_they_count(server: BootTestServer, tmp_path: Path) -> None:
     serve(server, tmp_path)
     status, said = ask(server, "/m1/report", "POST", b"no report")
     assert (status, server.heard("m1").report) == (400, None)
     assert b"no whole report" in said
     assert server.heard("m1").problem
-    assert ask(server, "/m1/report", "POST", b"x" * (on_node.MAX_REPORT + 1))[0] == 413
-    said = f"it has {on_node.MAX_REPORT + 1} bytes, a report has a length of at most {on_node.MAX_REPORT}"
+    assert ask(server, "/m1/report", "POST", b"x" * (boot_test_protocol.MAX_REPORT + 1))[0] == 413
+    said = f"it has {boot_test_protocol.MAX_REPORT + 1} bytes, a report has a length of at most {boot_test_protocol.MAX_REPORT}"
     assert server.heard("m1").problem == said, "the machine will say no more: this is its cause"
     assert ask(server, "/m2/report", "POST", b"x")[0] == 404
 
@@ -104,7 +104,7 @@ def report(node: str = "first") -> bytes:
 
 
 @pytest.mark.parametrize("path", ["/m1/report", "//m1/report", f"/{'0' * 32}/m1/report", "/x/m1/report"])
-def test_who_has_an_account_here_cannot_report_for_a_machine(server: Server, tmp_path: Path, path: str) -> None:
+def test_who_has_an_account_here_cannot_report_for_a_machine(server: BootTestServer, tmp_path: Path, path: str) -> None:
     serve(server, tmp_path)
     assert outside(server, path, "POST", report())[0] == 404
     assert outside(server, "/m1/boot.ipxe")[0] == 404
@@ -112,7 +112,7 @@ def test_who_has_an_account_here_cannot_report_for_a_machine(server: Server, tmp
     assert ask(server, "/m1/report", "POST", report())[0] == 200
 
 
-def test_the_first_report_counts(server: Server, tmp_path: Path) -> None:
+def test_the_first_report_counts(server: BootTestServer, tmp_path: Path) -> None:
     serve(server, tmp_path)
     for node in ("", "first", "second"):
         ask(server, "/m1/report", "POST", report(node) if node else b"garbage")
@@ -122,7 +122,7 @@ def test_the_first_report_counts(server: Server, tmp_path: Path) -> None:
     assert [event.what for event in server.events("m1")] == ["report"] * 3
 
 
-def test_a_report_that_is_seen_is_seen_whole(server: Server, tmp_path: Path) -> None:
+def test_a_report_that_is_seen_is_seen_whole(server: BootTestServer, tmp_path: Path) -> None:
     """The machine is judged the moment its report is seen: clock and event must be there by then."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from steps.clients.published import publishing, shell, source, verifying
-from steps.clients.published.local import Local
-from steps.clients.published.operations import Operation, Transport
-from steps.clients.published.tree import ALL
-from steps.contract.image import manifest
-from steps.contract.image.published import Group, Place, Tested
-from steps.contract.image.testing import Outcome, Result
-from steps.contract.stages.image_publish import Published
+from steps.clients.releases import publication, shell_session
+from steps.clients.releases.release_tree import ALL
+from steps.clients.releases.tree_operations import Operation, TreeTransport
+from steps.nodeimage.contract import image_manifest
+from steps.nodeimage.contract.boot_tree import BootGroup, PublishTarget
+from steps.nodeimage.contract.image_tests import Outcome, Result
+from steps.nodeimage.publishing import image_kind, image_publication
+from steps.nodeimage.publishing.image_kind import local_tree
+from steps.stages.image_publish.contract import Published
 
 URL = "http://boot.example.org/images"
 KINDS = ("local", "shell")
@@ -29,18 +30,18 @@ def image(
     content: str,
     *,
     name: str = "compute",
-    packages: tuple[manifest.PackageOf, ...] = (),
+    packages: tuple[image_manifest.PackageOf, ...] = (),
     tools: dict[str, str] | None = None,
     key: str = "0" * 64,
 ) -> Path:
     """A packed image of a few bytes, another one for other content."""
     folder.mkdir(parents=True, exist_ok=True)
     parts = []
-    for part in manifest.PARTS:
+    for part in image_manifest.PARTS:
         data = f"{part} of {content}\n".encode() * 100
         (folder / part).write_bytes(data)
-        parts.append(manifest.Part(name=part, digest="sha256:" + hashlib.sha256(data).hexdigest(), size=len(data)))
-    told = manifest.Manifest(
+        parts.append(image_manifest.ImageFile(name=part, digest="sha256:" + hashlib.sha256(data).hexdigest(), size=len(data)))
+    told = image_manifest.Manifest(
         name=name,
         key=key,
         recipe="sha256:" + "1" * 64,
@@ -55,33 +56,38 @@ def image(
         packages=packages,
         tools=tools or {},
     )
-    (folder / manifest.MANIFEST).write_bytes(manifest.encode(told))
+    (folder / image_manifest.MANIFEST).write_bytes(image_manifest.encode(told))
     return folder
 
 
-def place(root: Path, *groups: Group, keep: int = 3, key: str = "", signers: tuple[str, ...] = ()) -> Place:
+def place(root: Path, *groups: BootGroup, keep: int = 3, key: str = "", signers: tuple[str, ...] = ()) -> PublishTarget:
     """A place on this machine."""
-    found = groups or (Group(name="default"), Group(name="gpu", kernel_arguments=("nouveau.modeset=0",)))
-    return Place(root=str(root), url=URL, groups=found, keep=keep, key=key, signers=signers)
+    found = groups or (BootGroup(name="default"), BootGroup(name="gpu", kernel_arguments=("nouveau.modeset=0",)))
+    return PublishTarget(root=str(root), url=URL, groups=found, keep=keep, key=key, signers=signers)
 
 
 def order(
-    where: Place,
+    where: PublishTarget,
     folder: Path,
     secrets: Path = Path("/nonexistent"),
-    results: publishing.Results = RESULTS,
+    results: image_publication.Results = RESULTS,
     *,
     again: bool = False,
     origin: str = "",
-) -> publishing.Order:
-    found = source.load(folder, Tested(origin=origin, results=dict(results)))
-    return publishing.Order(source=found, place=where, results=results, secrets=secrets, by="run-1", again=again, origin=origin)
+) -> publication.PublishRequest:
+    return image_publication.request(where, folder, results, secrets, "run-1", again=again, origin=origin)
 
 
 @contextmanager
-def transport(kind: str, root: Path) -> Iterator[Transport]:
+def transport(kind: str, root: Path) -> Iterator[TreeTransport]:
     """A transport of a kind to a root."""
-    made: Transport = Local(root) if kind == "local" else shell.Session(["sh", "-c", shell.PROGRAM.read_text()], str(root), "there")
+    made: TreeTransport = (
+        local_tree(root)
+        if kind == "local"
+        else shell_session.ShellTransport(
+            ["sh", "-c", shell_session.PROGRAM.read_text()], str(root), "there", layout=image_kind.LAYOUT
+        )
+    )
     try:
         yield made
     finally:
@@ -89,18 +95,18 @@ def transport(kind: str, root: Path) -> Iterator[Transport]:
 
 
 def published(
-    where: Place,
+    where: PublishTarget,
     folder: Path,
     kind: str = "local",
     secrets: Path = Path("/nonexistent"),
-    results: publishing.Results = RESULTS,
+    results: image_publication.Results = RESULTS,
     *,
     again: bool = False,
     origin: str = "",
 ) -> Published:
     """Publish, and say nothing."""
     with transport(kind, Path(where.root)) as way:
-        return publishing.publish_through(way, order(where, folder, secrets, results, again=again, origin=origin), silent)
+        return image_publication.publish_through(way, order(where, folder, secrets, results, again=again, origin=origin), silent)
 
 
 def key_pair(folder: Path) -> str:
@@ -116,7 +122,7 @@ def silent(what: str) -> None:
 def wrong(root: Path, name: str = "compute", signers: tuple[str, ...] = (), kind: str = "local") -> list[str]:
     """What verify finds: `path why`."""
     with transport(kind, root) as way:
-        return [f"{one.place} {one.why}" for one in verifying.problems(way.look(name, (ALL,)), signers)]
+        return [f"{one.place} {one.why}" for one in image_kind.problems(way.look(name, (ALL,)), signers)]
 
 
 def state(root: Path) -> dict[str, tuple[int, int, int, str]]:
@@ -133,7 +139,7 @@ def state(root: Path) -> dict[str, tuple[int, int, int, str]]:
 class Meanwhile:
     """A transport on which somebody else acts once, right before the first rename into `boot`."""
 
-    def __init__(self, inner: Transport, act: Callable[[], object]) -> None:
+    def __init__(self, inner: TreeTransport, act: Callable[[], object]) -> None:
         self.inner, self.act, self.where = inner, [act], inner.where
         self.look, self.claim, self.close = inner.look, inner.claim, inner.close
 

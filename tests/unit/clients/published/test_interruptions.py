@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.published import leads, publishing, reading, recorded, rolling_back, shell, verifying
-from steps.clients.published.local import Local
-from steps.clients.published.operations import Claimed, Operation, Put
-from steps.clients.published.tree import ALL, Tree
+from steps.clients.releases import shell_session
+from steps.clients.releases.release_tree import ALL, ReleaseTree
+from steps.clients.releases.tree_operations import Claimed, Operation, Put
 from steps.errors import Refused, StepError, Temporary
+from steps.nodeimage.publishing import external_links, image_kind, image_publication, image_rollback
+from steps.nodeimage.publishing.image_kind import local_tree
 from tests.unit.clients.published.published_trees import (
     KINDS,
     Meanwhile,
@@ -38,11 +39,11 @@ class Stopping:
     """A transport to this machine that ends its process before the n-th step; a file is cut in the middle first."""
 
     def __init__(self, root: Path, steps: int) -> None:
-        self._inner = Local(root)
+        self._inner = local_tree(root)
         self._left = steps
         self.where = self._inner.where
 
-    def look(self, image: str, digests: Sequence[str] = ()) -> Tree:
+    def look(self, image: str, digests: Sequence[str] = ()) -> ReleaseTree:
         return self._inner.look(image, digests)
 
     def claim(self, folder: str, token: str, holder: bytes, over: int = 0) -> Claimed:
@@ -83,10 +84,10 @@ def settled(tmp_path: Path) -> Path:
 
 def assert_readable(root: Path) -> None:
     """What nodes can see is whole, whatever was stopped."""
-    tree = Local(root).look("compute", (ALL,))
-    assert [problem for version in tree.versions for problem in verifying.of_version(tree, version)] == []
+    tree = local_tree(root).look("compute", (ALL,))
+    assert [problem for version in tree.versions for problem in image_kind.version_problems(tree, version)] == []
     assert tree.current in tree.versions
-    assert set(leads.entry_points(tree)) == {"default", "gpu"}
+    assert set(external_links.entry_images(tree)) == {"default", "gpu"}
 
 
 def test_killed_at_every_step_of_a_publication(tmp_path: Path) -> None:
@@ -97,7 +98,7 @@ def test_killed_at_every_step_of_a_publication(tmp_path: Path) -> None:
         shutil.rmtree(root)
         shutil.copytree(tmp_path / "before", root, symlinks=True)
         wanted = order(place(root), tmp_path / "d")
-        code = ended(forked(partial(publishing.publish_through, Stopping(root, count), wanted, silent)))
+        code = ended(forked(partial(image_publication.publish_through, Stopping(root, count), wanted, silent)))
         if code == 0:
             break
         assert code == -signal.SIGKILL
@@ -119,7 +120,7 @@ def test_killed_at_every_step_of_the_first_publication(tmp_path: Path) -> None:
         root = tmp_path / f"tree{count}"
         root.mkdir()
         wanted = order(place(root), folder)
-        code = ended(forked(partial(publishing.publish_through, Stopping(root, count), wanted, silent)))
+        code = ended(forked(partial(image_publication.publish_through, Stopping(root, count), wanted, silent)))
         assert published(place(root), folder).version.startswith("0001-")
         assert wrong(root) == [], count
         count += 1
@@ -135,19 +136,19 @@ def test_killed_at_every_step_of_a_rollback(tmp_path: Path, again: str) -> None:
     while code:
         shutil.rmtree(root)
         shutil.copytree(tmp_path / "before", root, symlinks=True)
-        code = ended(forked(partial(rolling_back.rollback, Stopping(root, count), "compute", "2", "me")))
+        code = ended(forked(partial(image_rollback.roll_back, Stopping(root, count), "compute", "2", "me")))
         assert_readable(root)
         with transport("local", root) as way:
             tree = way.look("compute")
-            if reading.history(tree)[-1].rollback and reading.left(tree) == ():
+            if tree.history[-1].rollback and tree.unfinished == ():
                 break  # it had come to its end, all but for the lock
-            done = rolling_back.rollback(way, "compute", again, "me")
+            done = image_rollback.roll_back(way, "compute", again, "me")
             tree = way.look("compute")
         assert (tree.current, done.to, done.before[:5]) == (done.to, tree.current, "0003-"), count
         assert tree.current.startswith("0002-")
-        last = reading.history(tree)[-1]
+        last = tree.history[-1]
         assert (last.to, last.before[:5], last.rollback, last.by) == (tree.current, "0003-", True, "me"), count
-        assert reading.left(tree) == (), count
+        assert tree.unfinished == (), count
         assert wrong(root) == [], count
         published(place(root), tmp_path / "d")
         assert wrong(root) == [], count
@@ -164,17 +165,17 @@ def test_killed_at_every_step_a_rollback_is_one_from_its_switch_on(tmp_path: Pat
     while code:
         shutil.rmtree(root)
         shutil.copytree(tmp_path / "before", root, symlinks=True)
-        code = ended(forked(partial(rolling_back.rollback, Stopping(root, count), "compute", "2", "me")))
-        tree = Local(root).look("compute")
+        code = ended(forked(partial(image_rollback.roll_back, Stopping(root, count), "compute", "2", "me")))
+        tree = local_tree(root).look("compute")
         if tree.current.startswith("0002-"):
-            halfway += reading.last_told(tree) != tree.current
+            halfway += tree.last_recorded != tree.current
             with pytest.raises(Refused, match=r"^0003-\w+ was left by a rollback \(by me"):
                 published(place(root), tmp_path / "c")
             published(place(root), tmp_path / "b")
         else:
             published(place(root), tmp_path / "c")
-        tree = Local(root).look("compute")
-        last = recorded.switches(tree)[-1]
+        tree = local_tree(root).look("compute")
+        last = tree.recorded_history[-1]
         assert (last.to, last.rollback) == (tree.current, tree.current.startswith("0002-")), count
         assert wrong(root) == [], count
         count += 1
@@ -197,14 +198,14 @@ def test_by_every_way_a_rollback_is_one_that_was_lost_behind_its_switch(tmp_path
     root = settled(tmp_path)
     with transport(kind, root) as way:
         with pytest.raises(Temporary):
-            rolling_back.rollback(Lost(way, lambda: None), "compute", "", "rollback by ada")
+            image_rollback.roll_back(Lost(way, lambda: None), "compute", "", "rollback by ada")
         tree = way.look("compute")
-        assert reading.last_told(tree)[:5] == "0003-" != tree.current[:5]
-        assert [one.by for one in reading.history(tree)][-2:] == ["run-1", "rollback by ada"]
+        assert tree.last_recorded[:5] == "0003-" != tree.current[:5]
+        assert [one.by for one in tree.history][-2:] == ["run-1", "rollback by ada"]
         with pytest.raises(Refused, match=r"^0003-\w+ was left by a rollback \(by ada"):
-            publishing.publish_through(way, order(place(root), tmp_path / "c"), silent)
+            image_publication.publish_through(way, order(place(root), tmp_path / "c"), silent)
     seen = published(place(root), tmp_path / "d", kind)
-    found = [(one.to[:4], one.before[:4], one.rollback, one.by) for one in recorded.switches(Local(root).look("compute"))][-2:]
+    found = [(one.to[:4], one.before[:4], one.rollback, one.by) for one in local_tree(root).look("compute").recorded_history][-2:]
     assert found == [("0002", "0003", True, "rollback by ada"), (seen.version[:4], "0002", False, "run-1")]
     assert wrong(root) == []
 
@@ -217,18 +218,18 @@ def test_a_session_that_is_cut_off_at_any_byte(tmp_path: Path) -> None:
         shutil.rmtree(root)
         shutil.copytree(tmp_path / "before", root, symlinks=True)
         program = tmp_path / "session.sh"
-        program.write_text(shell.PROGRAM.read_text())
+        program.write_text(shell_session.PROGRAM.read_text())
         command = [
             "sh",
             "-c",
             f"exec 3<&0 0</dev/null; dd bs=1 count={cut} status=none <&3 3<&- | sh {program} 3<&- & exec 3<&-; wait",
         ]
         try:
-            way = shell.Session(command, str(root), "there")
+            way = shell_session.ShellTransport(command, str(root), "there", layout=image_kind.LAYOUT)
         except StepError:
             continue
         try:
-            publishing.publish_through(way, order(place(root), tmp_path / "d"), silent)
+            image_publication.publish_through(way, order(place(root), tmp_path / "d"), silent)
         except StepError:
             pass
         else:
@@ -268,7 +269,7 @@ def test_a_reader_never_sees_half_a_version(tmp_path: Path) -> None:
 def _read_until(stop: threading.Event, root: Path, odd: list[str], seen: set[str]) -> None:
     while not stop.is_set():
         script = (root / "compute/current/boot/gpu.ipxe").read_text()
-        version = leads.named_version(script, "compute")
+        version = external_links.named_version(script, "compute")
         folder = root / "compute/versions" / version
         if not version:
             odd.append(f"a script that names no version: {script!r}")

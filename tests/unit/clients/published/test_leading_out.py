@@ -8,15 +8,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from steps.clients.published import foreseen, standing
-from steps.clients.published.local import Local
-from steps.contract.image import manifest
-from steps.contract.image.published import Group
-from steps.contract.stages.image_publish import Published, Wanted
-from steps.contract.stages.image_standing import CURRENT, Standing
+from steps.clients.releases import preflight
 from steps.contract.verdict import Status
 from steps.errors import Refused
-from steps.gates import image_publish
+from steps.nodeimage.contract import image_manifest
+from steps.nodeimage.contract.boot_tree import BootGroup
+from steps.nodeimage.publishing import publication_status
+from steps.nodeimage.publishing.image_kind import local_tree
+from steps.stages.image_publish import gate as image_publish
+from steps.stages.image_publish.contract import Published, Wanted
+from steps.stages.image_standing.contract import CURRENT, Standing
 from tests.unit.clients.published.published_trees import KINDS, image, order, place, published, state, transport, wrong
 
 KEY = "0" * 64
@@ -37,18 +38,20 @@ def judged(seen: Published) -> Status:
 
 def starting(folder: Path, *arguments: str) -> Path:
     """The packed image in a folder, which starts with these kernel arguments."""
-    path = folder / manifest.MANIFEST
-    path.write_bytes(manifest.encode(msgspec.structs.replace(manifest.decode(path.read_bytes()), kernel_arguments=arguments)))
+    path = folder / image_manifest.MANIFEST
+    path.write_bytes(
+        image_manifest.encode(msgspec.structs.replace(image_manifest.decode(path.read_bytes()), kernel_arguments=arguments))
+    )
     return folder
 
 
 def asked(root: Path, kind: str, key: str = KEY) -> Standing:
     with transport(kind, root) as way:
-        return standing.asked_through(way, place(root), "compute", key, ())
+        return publication_status.query_through(way, place(root), "compute", key, ())
 
 
 def is_current(root: Path) -> bool:
-    return bool(standing.version(place(root), "compute", KEY))
+    return bool(publication_status.current_version(place(root), "compute", KEY))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -157,13 +160,13 @@ def test_what_is_foreseen_is_what_comes(root: Path, tmp_path: Path) -> None:
     """New, of other groups with fewer machines, and once more what is there: the paths and scripts that it is judged by."""
     names = {f"52:54:00:00:00:0{number}": f"n{number}" for number in range(4)}
     for nodes, text in ((names, "c"), (dict(list(names.items())[:2]), "d"), ({}, "d")):
-        where = place(root, Group(name="default"), Group(name="gpu", nodes=nodes))
+        where = place(root, BootGroup(name="default"), BootGroup(name="gpu", nodes=nodes))
         wanted = order(where, image(tmp_path / text, text))
-        found = Local(root).look("compute")
+        found = local_tree(root).look("compute")
         with transport("local", root) as way:
             seen = published(where, tmp_path / text)
             now = way.look("compute")
-        expected = foreseen.tree(found, wanted.source, where, seen.version)
+        expected = preflight.planned_tree(found, wanted.release, seen.version)
         scripts = {path: data for path, data in now.contents.items() if path.endswith(".ipxe")}
         assert {path: data for path, data in expected.contents.items() if path.endswith(".ipxe") and path in scripts} == scripts
         files = {path for path, entry in now.entries.items() if entry.is_file}

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from steps import timeouts
-from steps.clients.published import locking, publishing, rolling_back, shell
-from steps.clients.published.operations import CHUNK, Check, Held, Link, Operation, Transport
+from steps.clients.releases import release_lease, shell_session
+from steps.clients.releases.tree_operations import CHUNK, CheckFile, ConfirmLock, Link, Operation, TreeTransport
 from steps.contract.canonical import digest_bytes
 from steps.errors import StepError, StoreBusy, Temporary
+from steps.nodeimage.publishing import image_kind, image_publication, image_rollback
 from tests.unit.clients.published.published_trees import (
     KINDS,
     ended,
@@ -45,8 +46,8 @@ def hold(root: Path, *, age: float = 0.0, **changes: object) -> None:
     os.utime(lock, (then, then))
 
 
-def me() -> locking.Holder:
-    return locking.myself("feed", "run-7")
+def me() -> release_lease.Holder:
+    return release_lease.this_process("feed", "run-7")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -110,7 +111,7 @@ class Hours:
 def test_a_holder_elsewhere_that_is_gone_is_outwaited(tmp_path: Path, root: Path, kind: str, left: float) -> None:
     hold(root, machine="another one", host="builder7", process=1, age=timeouts.PUBLISH_LEASE - left)
     clock, said, began = Hours(root), list[str](), time.monotonic()
-    seen = locking.patiently(lambda: published(place(root), tmp_path / "a", kind), clock, 1800, said.append)
+    seen = release_lease.retried(lambda: published(place(root), tmp_path / "a", kind), clock, 1800, said.append)
     assert (seen.incoming, wrong(root)) == ((), [])
     assert left - 2 <= clock.passed + (time.monotonic() - began), "real time makes the lock older too"
     assert clock.passed <= left + 3
@@ -126,7 +127,7 @@ def test_who_renews_its_lock_is_not_outwaited(tmp_path: Path, root: Path, kind: 
     hold(root, machine="another one", host="builder7", process=1, age=100.0)
     clock = Hours(root, renew)
     with pytest.raises(StoreBusy, match="process 1 on builder7"):
-        locking.patiently(lambda: published(place(root), tmp_path / "a", kind), clock, 1800, lambda _: None)
+        release_lease.retried(lambda: published(place(root), tmp_path / "a", kind), clock, 1800, lambda _: None)
     assert clock.passed == timeouts.PUBLISH_AGAIN, "one look more showed that it lives"
 
 
@@ -137,7 +138,7 @@ def test_nobody_waits_for_one_of_this_machine_or_longer_than_the_task_may(
     hold(root, **changes)
     clock = Hours(root)
     with pytest.raises(StoreBusy, match="publishes into compute right now"):
-        locking.patiently(lambda: published(place(root), tmp_path / "a", "local"), clock, seconds, lambda _: None)
+        release_lease.retried(lambda: published(place(root), tmp_path / "a", "local"), clock, seconds, lambda _: None)
     assert clock.passed == waited
 
 
@@ -155,9 +156,9 @@ def test_a_lock_that_nobody_can_read_goes_with_its_lease(tmp_path: Path, root: P
 @pytest.mark.parametrize("kind", KINDS)
 def test_who_lost_its_lock_gives_nothing_a_name(tmp_path: Path, root: Path, kind: str) -> None:
     def lose() -> None:
-        with transport(kind, root) as way, locking.locked(way, "compute", "feed", ""):
+        with transport(kind, root) as way, release_lease.held(way, "compute", "feed", ""):
             hold(root, token="cafe")
-            way.perform([Held("compute/incoming", "feed")])
+            way.perform([ConfirmLock("compute/incoming", "feed")])
 
     with pytest.raises(Temporary, match="somebody else took the lock"):
         lose()
@@ -167,7 +168,7 @@ def test_who_lost_its_lock_gives_nothing_a_name(tmp_path: Path, root: Path, kind
 class Slept:
     """A transport whose publisher sleeps through its lease while the new pointer is flushed: somebody else has the lock then."""
 
-    def __init__(self, inner: Transport, root: Path) -> None:
+    def __init__(self, inner: TreeTransport, root: Path) -> None:
         self.inner, self.root, self.where = inner, root, inner.where
         self.look, self.claim, self.close = inner.look, inner.claim, inner.close
 
@@ -189,9 +190,9 @@ def test_who_lost_its_lock_while_it_flushed_the_pointer_does_not_switch_it(
     new = order(place(root), image(tmp_path / "c", "c"))
     was, told = (root / "compute/current").readlink(), (root / "compute/history.jsonl").read_bytes()
     with transport(kind, root) as way:
-        act: dict[str, Callable[[Transport], object]] = {
-            "publish": lambda to: publishing.publish_through(to, new, silent),
-            "rollback": lambda to: rolling_back.rollback(to, "compute", "1", "ada"),
+        act: dict[str, Callable[[TreeTransport], object]] = {
+            "publish": lambda to: image_publication.publish_through(to, new, silent),
+            "rollback": lambda to: image_rollback.roll_back(to, "compute", "1", "ada"),
         }
         with pytest.raises(Temporary, match="somebody else took the lock"):
             act[what](Slept(way, root))
@@ -206,9 +207,9 @@ def test_reading_large_files_renews_the_lock(tmp_path: Path, root: Path, kind: s
     data = b"x" * (CHUNK + 1)
     (version / "root.squashfs").write_bytes(data)
     path = f"{version.relative_to(root)}/root.squashfs"
-    with transport(kind, root) as way, locking.locked(way, "compute", "feed", ""):
+    with transport(kind, root) as way, release_lease.held(way, "compute", "feed", ""):
         os.utime(lock, (1, 1))
-        way.perform([Check(path, len(data), digest_bytes(data))])
+        way.perform([CheckFile(path, len(data), digest_bytes(data))])
         assert lock.stat().st_mtime > 1
         os.utime(lock, (1, 1))
         assert way.look("compute", (version.name,)).digests == {path: digest_bytes(data)}
@@ -222,7 +223,7 @@ def test_a_large_file_that_differs_is_found(root: Path, kind: str, size: int, to
     if size:
         (root / "compute/large").write_bytes(data)
     with transport(kind, root) as way, pytest.raises(StepError, match="compute/large"):
-        way.perform([Check("compute/large", CHUNK + 1, digest_bytes(b"x" * CHUNK + told.encode()))])
+        way.perform([CheckFile("compute/large", CHUNK + 1, digest_bytes(b"x" * CHUNK + told.encode()))])
 
 
 def test_two_at_once_end_with_one_whole_version_each(tmp_path: Path, root: Path) -> None:
@@ -256,17 +257,17 @@ def test_a_file_system_with_hard_links_of_its_own_kind(tmp_path: Path, root: Pat
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\ncase "$*" in *.lock.*) {LINKS[link]} ;; esac\nexec /bin/ln "$@"\n')
     program.chmod(0o755)
-    command = ["env", f"PATH={program.parent}:{os.environ['PATH']}", "sh", "-c", shell.PROGRAM.read_text()]
-    way = shell.Session(command, str(root), "there")
+    command = ["env", f"PATH={program.parent}:{os.environ['PATH']}", "sh", "-c", shell_session.PROGRAM.read_text()]
+    way = shell_session.ShellTransport(command, str(root), "there", layout=image_kind.LAYOUT)
     try:
         if link == "denied":
             was = {path for path in state(root) if "incoming" not in path}
             with pytest.raises(StoreBusy, match="cannot lock compute/incoming: ln: Operation not permitted") as caught:
-                publishing.publish_through(way, order(place(root), tmp_path / "a"), silent)
+                image_publication.publish_through(way, order(place(root), tmp_path / "a"), silent)
             assert "must know hard links" in caught.value.hint
             assert {path for path in state(root) if "incoming" not in path} == was
         else:
-            assert publishing.publish_through(way, order(place(root), tmp_path / "a"), silent).version.startswith("0001-")
+            assert image_publication.publish_through(way, order(place(root), tmp_path / "a"), silent).version.startswith("0001-")
             assert wrong(root) == []
     finally:
         way.close()

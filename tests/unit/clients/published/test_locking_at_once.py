@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.published import locking, shell
-from steps.clients.published.local import Local
-from steps.clients.published.operations import Transport
+from steps.clients.releases import release_lease, shell_session
+from steps.clients.releases.tree_operations import TreeTransport
 from steps.errors import StoreBusy
+from steps.nodeimage.publishing import image_kind
+from steps.nodeimage.publishing.image_kind import local_tree
 from tests.unit.clients.published.published_trees import KINDS, ended, forked
 
 HAD, BUSY, STEP = b"h", b"b", b"."
@@ -35,16 +36,16 @@ def gone_holder(root: Path) -> None:
     """A tree whose lock is that of a process that is no more."""
     folder = root / "compute/incoming"
     folder.mkdir(parents=True)
-    with locking.locked(Local(root), "compute", "dead", ""):
+    with release_lease.held(local_tree(root), "compute", "dead", ""):
         lock = next(folder.glob(".lock*"))
         dead = lock.read_text().replace(f'"process":{os.getpid()}', f'"process":{2**22 + 1}')
     lock.write_text(dead)
 
 
-def taken(way: Transport, token: str, holders: ExitStack) -> bool:
+def taken(way: TreeTransport, token: str, holders: ExitStack) -> bool:
     """Whether the lock was had; it is kept as long as `holders`."""
     try:
-        holders.enter_context(locking.locked(way, "compute", token, ""))
+        holders.enter_context(release_lease.held(way, "compute", token, ""))
     except StoreBusy:
         return False
     return True
@@ -82,7 +83,7 @@ class Stopped:
         os.read(self._go, 1)
 
     def _by_calls(self, root: Path) -> None:
-        way, watching = Local(root), True
+        way, watching = local_tree(root), True
 
         def watch(event: str, words: tuple[object, ...]) -> None:
             if watching and event in STEPS and "/compute/incoming" in str(words[0]):
@@ -97,8 +98,8 @@ class Stopped:
         for tool in TOOLS:
             (folder / tool).write_text(WRAPPER.format(tool=tool, folder=folder))
             (folder / tool).chmod(0o755)
-        command = ["env", f"PATH={folder}:{os.environ['PATH']}", "sh", "-c", shell.PROGRAM.read_text()]
-        way = shell.Session(command, str(root), "there")
+        command = ["env", f"PATH={folder}:{os.environ['PATH']}", "sh", "-c", shell_session.PROGRAM.read_text()]
+        way = shell_session.ShellTransport(command, str(root), "there", layout=image_kind.LAYOUT)
         had = taken(way, "slow", self._kept)
         self._wait(HAD if had else BUSY)
         way.close()
@@ -126,7 +127,7 @@ def test_two_who_come_while_a_third_takes_a_lock_over(tmp_path: Path, kind: str)
 
             def come(number: int) -> None:
                 token = "one" if number == first else "two"  # noqa: B023  # called within this very turn
-                if number >= first and taken(Local(root), token, holders):  # noqa: B023
+                if number >= first and taken(local_tree(root), token, holders):  # noqa: B023
                     had.append(token)  # noqa: B023
 
             try:

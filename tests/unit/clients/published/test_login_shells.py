@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.published import ssh
-from steps.contract.image.published import Place
+from steps.clients.releases import connections
+from steps.nodeimage.contract.boot_tree import PublishTarget
 
 SHELLS = [name for name in ("sh", "bash", "dash", "ksh", "mksh", "zsh", "csh", "tcsh", "fish") if shutil.which(name)]
 """Those of this machine."""
@@ -22,13 +22,13 @@ def test_a_session_starts_from_a_login_shell(name: str, tmp_path: Path, monkeypa
     program.chmod(0o755)
     (tmp_path / "tree/compute/versions").mkdir(parents=True)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    place = Place(root=str(tmp_path / "tree"), url="http://boot.example.org/images", host="boot")
-    with closing(ssh.connect(place, tmp_path)) as way:
-        assert way.look("compute").images == ("compute",)
+    place = PublishTarget(root=str(tmp_path / "tree"), url="http://boot.example.org/images", host="boot")
+    with closing(connections.connect(place, tmp_path)) as way:
+        assert way.look("compute").products == ("compute",)
 
 
 def test_csh_reads_it_as_others_do(tmp_path: Path) -> None:
     """In its quotes a line end is an error, and a ! stands for an earlier command."""
-    told = ssh.command(Place(root="/srv", url="http://boot.example.org", host="boot"), tmp_path, 9)[-1]
+    told = connections.command(PublishTarget(root="/srv", url="http://boot.example.org", host="boot"), tmp_path, 9)[-1]
     assert told.isprintable()
     assert "!" not in told

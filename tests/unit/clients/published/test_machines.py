@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.published import reading, rolling_back, rows, standing
-from steps.contract.image.published import Group
-from steps.contract.stages.image_publish import Published, Wanted
 from steps.contract.verdict import Status
 from steps.errors import BadTask, Refused
-from steps.gates import image_publish
+from steps.nodeimage.contract.boot_tree import BootGroup
+from steps.nodeimage.publishing import image_kind, image_rollback, node_reports, publication_status
+from steps.stages.image_publish import gate as image_publish
+from steps.stages.image_publish.contract import Published, Wanted
 from tests.unit import small_image
 from tests.unit.clients.published.published_trees import KINDS, URL, Meanwhile, image, place, published, state, transport, wrong
 from workflows import examples
@@ -30,9 +30,9 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "tree"
 
 
-def groups(**nodes: str) -> tuple[Group, ...]:
+def groups(**nodes: str) -> tuple[BootGroup, ...]:
     """Groups `gpu` and `default`; `nodes` says which MAC address is called what in the first."""
-    return Group(name="gpu", nodes={mac: name for name, mac in nodes.items()}), Group(name="default")
+    return BootGroup(name="gpu", nodes={mac: name for name, mac in nodes.items()}), BootGroup(name="default")
 
 
 def verdict(seen: Published) -> Status:
@@ -64,7 +64,7 @@ def test_the_default_sends_machines_of_other_groups_back(tmp_path: Path, root: P
 
 def test_a_machine_that_can_load_nothing_begins_where_it_is_led_to_what_is_current(tmp_path: Path, root: Path) -> None:
     """Only a DHCP server leads to a group that names no machine and is not the default: nothing else would lead there again."""
-    published(place(root, *groups(gpu001=FIRST), Group(name="rack7")), image(tmp_path / "a", "a"))
+    published(place(root, *groups(gpu001=FIRST), BootGroup(name="rack7")), image(tmp_path / "a", "a"))
     for name, url in (("gpu", f"{URL}/boot/boot.ipxe"), ("default", f"{URL}/boot/boot.ipxe"), ("rack7", f"{URL}/boot/rack7.ipxe")):
         lines = (root / f"compute/current/boot/{name}.ipxe").read_text().splitlines()
         assert lines[-2:] == [f"chain --autofree --replace {url} ||", "goto load"], name
@@ -87,18 +87,18 @@ def known(root: Path) -> list[str]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_machine_of_another_image_boots_the_default_of_this_one(tmp_path: Path, root: Path, kind: str) -> None:
     """Whoever comes, goes or goes back: what all machines are told knows the machines of every image."""
-    published(place(root, Group(name="default")), image(tmp_path / "a", "a"), kind)
+    published(place(root, BootGroup(name="default")), image(tmp_path / "a", "a"), kind)
     assert known(root) == []
     gpu = image(tmp_path / "b", "b", name="gpu")
     for nodes, found in (({FIRST: "gpu001"}, [FIRST]), ({SECOND: "gpu002"}, [SECOND])):
-        published(place(root, Group(name="gpu", nodes=nodes)), gpu, kind)
+        published(place(root, BootGroup(name="gpu", nodes=nodes)), gpu, kind)
         assert known(root) == found
-    published(place(root, Group(name="default")), image(tmp_path / "c", "c"), kind)
+    published(place(root, BootGroup(name="default")), image(tmp_path / "c", "c"), kind)
     assert known(root) == [SECOND]
     with transport(kind, root) as way:
-        rolling_back.rollback(way, "gpu", "", "ada")
+        image_rollback.roll_back(way, "gpu", "", "ada")
         assert known(root) == [FIRST]
-        rolling_back.rollback(way, "compute", "", "ada")
+        image_rollback.roll_back(way, "compute", "", "ada")
     assert known(root) == [FIRST]
     assert wrong(root, kind=kind) == wrong(root, "gpu", kind=kind) == []
 
@@ -106,21 +106,21 @@ def test_no_machine_of_another_image_boots_the_default_of_this_one(tmp_path: Pat
 def test_a_rollback_knows_of_machines_that_another_image_enters_meanwhile(tmp_path: Path, root: Path) -> None:
     gpu = image(tmp_path / "b", "b", name="gpu")
     for nodes in ({FIRST: "n1"}, {SECOND: "n2"}):
-        published(place(root, Group(name="login", nodes=nodes), Group(name="default")), image(tmp_path / "a", "a"))
+        published(place(root, BootGroup(name="login", nodes=nodes), BootGroup(name="default")), image(tmp_path / "a", "a"))
     third = "52:54:00:00:00:03"
     with transport("local", root) as inner:
-        way = Meanwhile(inner, lambda: published(place(root, Group(name="gpu", nodes={third: "gpu001"})), gpu))
-        rolling_back.rollback(way, "compute", "", "ada")
+        way = Meanwhile(inner, lambda: published(place(root, BootGroup(name="gpu", nodes={third: "gpu001"})), gpu))
+        image_rollback.roll_back(way, "compute", "", "ada")
         assert way.act == []
     assert known(root) == [FIRST, third]
     assert wrong(root) == wrong(root, "gpu") == []
 
 
 def test_without_a_default_a_strange_machine_waits(tmp_path: Path, root: Path) -> None:
-    published(place(root, Group(name="gpu", nodes={FIRST: "gpu001"})), image(tmp_path / "a", "a"))
+    published(place(root, BootGroup(name="gpu", nodes={FIRST: "gpu001"})), image(tmp_path / "a", "a"))
     assert "default" not in (root / "boot/boot.ipxe").read_text()
     assert wrong(root) == []
-    published(place(root, Group(name="default")), image(tmp_path / "b", "b", name="login"))
+    published(place(root, BootGroup(name="default")), image(tmp_path / "b", "b", name="login"))
     assert "boot/default.ipxe" in (root / "boot/boot.ipxe").read_text(), "another image has one"
     assert wrong(root) == wrong(root, "login") == []
 
@@ -132,7 +132,7 @@ def test_machines_come_go_and_come_back_with_their_version(tmp_path: Path, root:
     assert (verdict(seen), seen.lost) == (Status.PASS, ())
     assert [path.name for path in sorted((root / "boot").glob("mac-*"))] == [OTHER]
     with transport(kind, root) as way:
-        rolling_back.rollback(way, "compute", "", "ada")
+        image_rollback.roll_back(way, "compute", "", "ada")
     assert [path.name for path in sorted((root / "boot").glob("mac-*"))] == [OWN]
     assert wrong(root, kind=kind) == []
 
@@ -143,23 +143,23 @@ def test_what_is_current_is_not_written_again_and_stands(tmp_path: Path, root: P
     was = state(root)
     assert published(where, image(tmp_path / "a", "a")).unchanged
     assert state(root) == was
-    assert standing.version(where, "compute", "0" * 64)
-    assert standing.version(place(root, *groups(gpu001=SECOND)), "compute", "0" * 64) == "", "another machine"
+    assert publication_status.current_version(where, "compute", "0" * 64)
+    assert publication_status.current_version(place(root, *groups(gpu001=SECOND)), "compute", "0" * 64) == "", "another machine"
     (root / "boot" / OTHER).write_text((root / "boot" / OWN).read_text().replace("01.ipxe", "02.ipxe"))
-    assert standing.version(where, "compute", "0" * 64) == "", "a machine is led to a script that is none"
+    assert publication_status.current_version(where, "compute", "0" * 64) == "", "a machine is led to a script that is none"
     assert not published(where, image(tmp_path / "a", "a")).unchanged
     assert not (root / "boot" / OTHER).exists()
 
 
 def test_a_machine_of_another_image_is_not_taken(tmp_path: Path, root: Path) -> None:
     published(place(root, *groups(gpu001=FIRST)), image(tmp_path / "a", "a"))
-    login = Group(name="login", nodes={FIRST: "login1"})
+    login = BootGroup(name="login", nodes={FIRST: "login1"})
     with pytest.raises(Refused, match="machine mac-52-54-00-00-00-01 boots the image compute"):
         published(place(root, login), image(tmp_path / "b", "b", name="login"))
     published(place(root, *groups()), image(tmp_path / "a", "a"))
     published(place(root, login), image(tmp_path / "b", "b", name="login"))
     with transport("local", root) as way:
-        rolling_back.rollback(way, "compute", "", "ada")
+        image_rollback.roll_back(way, "compute", "", "ada")
     assert "/login/current/" in (root / "boot" / OWN).read_text(), "it has moved"
     assert wrong(root) == wrong(root, "login") == []
 
@@ -167,7 +167,7 @@ def test_a_machine_of_another_image_is_not_taken(tmp_path: Path, root: Path) -> 
 @pytest.mark.parametrize("name", ["boot", "mac-52-54-00-00-00-01"])
 def test_a_group_cannot_have_the_name_of_a_script_of_bringup(tmp_path: Path, root: Path, name: str) -> None:
     with pytest.raises(BadTask, match="cannot be the name of a group"):
-        published(place(root, Group(name=name)), image(tmp_path / "a", "a"))
+        published(place(root, BootGroup(name=name)), image(tmp_path / "a", "a"))
 
 
 def test_damage_is_named(tmp_path: Path, root: Path) -> None:
@@ -187,7 +187,7 @@ def test_damage_is_named(tmp_path: Path, root: Path) -> None:
 
 
 def test_a_stranger_keeps_no_version_where_groups_name_their_machines(tmp_path: Path, root: Path) -> None:
-    named = Group(name="gpu", nodes={FIRST: "gpu001"})
+    named = BootGroup(name="gpu", nodes={FIRST: "gpu001"})
     first = published(place(root, named), image(tmp_path / "a", "a"))
     (root / "nodes").mkdir()
     for name, mac in (("gpu001", FIRST), ("stranger", SECOND)):
@@ -196,16 +196,16 @@ def test_a_stranger_keeps_no_version_where_groups_name_their_machines(tmp_path: 
     (root / "nodes/huge.json").write_text(json.dumps({"node": "huge", "image": "x" * 5000}) + "\n")
     for kind in KINDS:
         with transport(kind, root) as way:
-            found = {row.node: row.stand.value for row in rows.nodes((way.look("compute"),), now=time.time())}
+            found = {row.node: row.stand.value for row in node_reports.nodes((way.look("compute"),), now=time.time())}
         assert found == {"gpu001": "current", "stranger": "stranger", "huge": "unreadable"}
     (root / "nodes/gpu001.json").unlink()
     for text in "bcd":
         last = published(place(root, named, keep=2), image(tmp_path / text, text))
     assert first.version not in last.versions
-    open_to_all = published(place(root, named, Group(name="default"), keep=2), image(tmp_path / "d", "d"))
+    open_to_all = published(place(root, named, BootGroup(name="default"), keep=2), image(tmp_path / "d", "d"))
     (root / "nodes/stranger.json").write_text(json.dumps({"node": "stranger", "image": "", "version": open_to_all.version}) + "\n")
     with transport("local", root) as way:
-        assert reading.in_use(way.look("compute")) == (open_to_all.version,), "any machine may boot it"
+        assert image_kind.in_use(way.look("compute")) == (open_to_all.version,), "any machine may boot it"
 
 
 def test_when_nodes_told_is_known_by_every_way(tmp_path: Path, root: Path) -> None:
@@ -218,16 +218,18 @@ def test_when_nodes_told_is_known_by_every_way(tmp_path: Path, root: Path) -> No
     for kind in KINDS:
         with transport(kind, root) as way:
             tree = way.look("compute")
-        assert tree.told == {"gpu001.json": 5000, "gpu 2.json": 6000, "stranger.json": 7000}
-        found = rows.nodes((tree,), now=7100, silence=1500)
+        assert tree.reported_at == {"gpu001.json": 5000, "gpu 2.json": 6000, "stranger.json": 7000}
+        found = node_reports.nodes((tree,), now=7100, silence=1500)
         assert [(row.node, row.told, row.age, row.stand.value) for row in found] == [
             ("gpu 2", 6000, 1100, "current"),
             ("gpu001", 5000, 2100, "stale"),
             ("stranger", 7000, 100, "current"),
         ]
-        (row,) = rows.versions(tree, now=7100, silence=1500)
+        (row,) = node_reports.versions(tree, now=7100, silence=1500)
         assert (row.nodes, row.stale) == (("gpu 2", "gpu001", "stranger"), ("gpu001",))
-        assert {row.age for row in rows.nodes((tree,), now=0)} == {0}, "a clock that is behind makes nobody older or younger"
+        assert {row.age for row in node_reports.nodes((tree,), now=0)} == {0}, (
+            "a clock that is behind makes nobody older or younger"
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -243,13 +245,13 @@ def test_a_machine_that_has_got_a_name_counts_once_and_keeps_what_it_told_last(t
         os.utime(root / f"nodes/{name}.json", (at, at))
     with transport(kind, root) as way:
         tree = way.look("compute")
-    assert [row.node for row in rows.nodes((tree,), now=7000)] == ["abc", "bare0", "bare1", "bare2", "bare3", "new9"]
-    assert {row.version: row.nodes for row in rows.versions(tree, now=7000)} == {
+    assert [row.node for row in node_reports.nodes((tree,), now=7000)] == ["abc", "bare0", "bare1", "bare2", "bare3", "new9"]
+    assert {row.version: row.nodes for row in node_reports.versions(tree, now=7000)} == {
         third: ("new9",),
         second: ("abc", "bare0", "bare1", "bare2", "bare3"),
         first: (),
     }
-    assert reading.in_use(tree) == (second, third)
+    assert image_kind.in_use(tree) == (second, third)
     seen = published(place(root), image(tmp_path / "d", "d"), kind)
     assert (seen.removed, seen.in_use) == ((first,), (second, third))
 
@@ -274,7 +276,7 @@ def test_a_fleet_is_published_in_a_time_that_grows_with_it_alone(tmp_path: Path)
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as folder:
         root = Path(folder)
-        where = place(root, Group(name="gpu", nodes=small_image.fleet(10_000)), Group(name="default"))
+        where = place(root, BootGroup(name="gpu", nodes=small_image.fleet(10_000)), BootGroup(name="default"))
         seen = published(where, image(tmp_path / "a", "a"))
         assert (verdict(seen), seen.lost) == (Status.PASS, ())
         assert len(list((root / "boot").iterdir())) == 10_003

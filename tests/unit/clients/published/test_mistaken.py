@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from steps.clients.published import mistaken, publishing, rolling_back, standing
-from steps.contract.image.published import Group
+from steps.clients.releases import preflight
 from steps.errors import Refused
+from steps.nodeimage.contract.boot_tree import BootGroup
+from steps.nodeimage.publishing import image_kind, image_publication, image_rollback, publication_status
 from tests.unit.clients.published.published_trees import KINDS, image, order, place, published, silent, state, transport
 
 KNOWN = {"compute": "0002-3fede354d804"}
@@ -18,7 +19,7 @@ KNOWN = {"compute": "0002-3fede354d804"}
 def refused(root: Path, known: Mapping[str, str], name: str = "compute") -> str:
     with transport("local", root) as way:
         try:
-            mistaken.refuse(way.look(name), "there", known)
+            preflight.refuse_wrong_mount(image_kind.image_kind(), way.look(name), "there", known)
         except Refused as error:
             return str(error)
     return ""
@@ -37,11 +38,11 @@ def test_nothing_is_written_to_a_tree_that_lacks_what_was_there(root: Path, tmp_
     wanted = replace(order(place(root), image(tmp_path / "a", "a")), known=KNOWN)
     with transport(kind, root) as way:
         with pytest.raises(Refused, match="it has no version of compute, but 0002-3fede354d804 was published there; is it mounted"):
-            publishing.publish_through(way, wanted, silent)
+            image_publication.publish_through(way, wanted, silent)
         with pytest.raises(Refused, match="is it mounted"):
-            standing.asked_through(way, place(root), "compute", "0" * 64, (), known=KNOWN)
+            publication_status.query_through(way, place(root), "compute", "0" * 64, (), known=KNOWN)
         assert state(root) == before
-        assert publishing.publish_through(way, replace(wanted, again=True), silent).version.startswith("0001-")
+        assert image_publication.publish_through(way, replace(wanted, again=True), silent).version.startswith("0001-")
 
 
 def test_a_new_site_needs_nothing(root: Path) -> None:
@@ -55,7 +56,7 @@ def test_a_tree_that_tells_of_the_version_is_the_one(root: Path, tmp_path: Path)
     assert refused(root, KNOWN) == ""
     assert refused(root, {"compute": "0003-3fede354d804"}).startswith("there: its newest version of compute is 0002-")
     with transport("local", root) as way:
-        rolling_back.rollback(way, "compute", "", "ada")
+        image_rollback.roll_back(way, "compute", "", "ada")
     assert refused(root, KNOWN) == ""
     shutil.rmtree(root / "compute/versions")
     assert refused(root, KNOWN) == "", "the history is there"
@@ -67,4 +68,4 @@ def test_a_first_image_beside_others_goes_where_these_are(root: Path, tmp_path: 
     assert refused(root, KNOWN, "login") == ""
     shutil.rmtree(root / "compute")
     assert refused(root, KNOWN, "login") == "", "an image that was taken away leaves boot, and others may come"
-    published(place(root, Group(name="login")), image(tmp_path / "l", "l", name="login"))
+    published(place(root, BootGroup(name="login")), image(tmp_path / "l", "l", name="login"))

@@ -5,17 +5,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from steps.clients.published import standing
 from steps.clients.store import Store
 from steps.contract.canonical import canonical
 from steps.contract.evidence import Evidence
-from steps.contract.image.manifest import PackageOf
-from steps.contract.stages import image_standing
-from steps.contract.stages.image_standing import Standing
-from steps.report.images import image as shown
+from steps.nodeimage.contract.image_manifest import PackageOf
+from steps.nodeimage.publishing import publication_status
+from steps.nodeimage.report import details as shown
+from steps.stages.image_standing import contract as image_standing
+from steps.stages.image_standing.contract import Standing
 from tests.unit.clients.published.published_trees import KINDS, image, place, published, transport
-from workflows.engines import approvals
-from workflows.engines.folders import Home
+from workflows.engines import open_approvals
+from workflows.engines.folders import StateFolder
 
 HAD = {"gcc": "12", "htop": "3", "bash": "5"}
 HAS = {"gcc": "13", "jq": "1", "bash": "5"}
@@ -29,7 +29,7 @@ def packages(versions: dict[str, str]) -> tuple[PackageOf, ...]:
 
 def asked(root: Path, kind: str = "local", key: str = "1" * 64) -> Standing:
     with transport(kind, root) as way:
-        return standing.asked_through(way, place(root), "compute", key, (), HAS)
+        return publication_status.query_through(way, place(root), "compute", key, (), HAS)
 
 
 @pytest.fixture
@@ -55,15 +55,17 @@ def test_of_many_a_few_are_named(root: Path) -> None:
 
 def test_approvers_and_the_report_are_told(tmp_path: Path, root: Path) -> None:
     version = published(place(root), image(tmp_path / "a", "a", packages=packages(HAD))).version
-    folder = Home(tmp_path / "home").run("r1")
+    folder = StateFolder(tmp_path / "home").run("r1")
     record = Evidence(
         run="r1", stage=image_standing.ID, task=image_standing.TASK, verb="publish", shard=0, attempt=1, input_digest="sha256:0",
         engine="local", started=1.0, finished=2.0, observation=msgspec.to_builtins(asked(root)),
     )  # fmt: skip
-    assert approvals.changes(folder) == ""
+    assert open_approvals.changes(folder) == ""
     Store(folder.home.store).write_evidence(record, canonical)
-    assert approvals.changes(folder).startswith(f"packages against {version}: 1 changed")
-    one = approvals.Open(run="r1", node="n", stage="s", approved="a", evidence="e", approvers={}, changes="packages: 1")
+    assert open_approvals.changes(folder).startswith(f"packages against {version}: 1 changed")
+    one = open_approvals.OpenApproval(
+        run="r1", node="n", stage="s", approved="a", evidence="e", approvers={}, changes="packages: 1"
+    )
     assert one.about == "a in r1: no verdict; packages: 1; evidence e"
     made = shown([record])
     assert made is not None

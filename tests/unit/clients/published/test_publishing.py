@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.published import publishing, reading, rolling_back
-from steps.contract.image import manifest
-from steps.contract.image.published import Group
-from steps.contract.image.testing import Outcome, Result
-from steps.contract.stages.image_publish import Wanted
 from steps.contract.verdict import Status
 from steps.errors import BadTask, Refused
-from steps.gates import image_publish
+from steps.nodeimage.contract import image_manifest
+from steps.nodeimage.contract.boot_tree import BootGroup
+from steps.nodeimage.contract.image_tests import Outcome, Result
+from steps.nodeimage.publishing import image_publication, image_rollback, image_versions
+from steps.stages.image_publish import gate as image_publish
+from steps.stages.image_publish.contract import Wanted
 from tests.unit.clients.published.published_trees import (
     KINDS,
     RESULTS,
@@ -50,7 +50,7 @@ def test_a_first_version_is_whole_and_passes_its_gate(tmp_path: Path, root: Path
     assert os.readlink(root / "compute/current") == f"versions/{seen.version}"
     assert wrong(root, kind=kind) == []
     names = {path.name for path in (root / "compute/current/").iterdir()}
-    assert names == {*manifest.PARTS, manifest.MANIFEST, "tests.json", "SHA256SUMS", "boot"}
+    assert names == {*image_manifest.PARTS, image_manifest.MANIFEST, "tests.json", "SHA256SUMS", "boot"}
     assert subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=root / "compute/current", check=False).returncode == 0
     assert json.loads((root / "compute/current/tests.json").read_bytes())["results"]["sandbox"][0]["outcome"] == "pass"
     script = (root / "compute/current/boot/gpu.ipxe").read_text()
@@ -67,7 +67,7 @@ def test_the_manifest_says_the_commit_and_how_each_test_ended_and_is_equal_for_a
         failing = Result(name="gcc_compiles", outcome=Outcome.FAIL)
         results = {"image_sandbox.tests": ran, "image_boot.boot_bios": [failing, *ran]}
         published(place(tmp_path / name), image(tmp_path / f"{name}-built", "a"), results=results, origin="3f2a, on bringup 1")
-        found.append((tmp_path / name / "compute/current" / manifest.MANIFEST).read_bytes())
+        found.append((tmp_path / name / "compute/current" / image_manifest.MANIFEST).read_bytes())
         assert wrong(tmp_path / name) == []
     said = json.loads(found[0])
     assert found[0] == found[1]
@@ -131,9 +131,9 @@ def test_a_version_that_a_node_runs_stays(tmp_path: Path, root: Path) -> None:
     first = published(place(root), image(tmp_path / "a", "a"))
     (root / "nodes").mkdir()
     with transport("local", root) as way:
-        had = reading.manifest_of(way.look("compute"), first.version)
+        had = image_versions.manifest_of(way.look("compute"), first.version)
     assert had
-    part = had.part(manifest.ROOT)
+    part = had.part(image_manifest.ROOT)
     assert part
     (root / "nodes/node001.json").write_text(json.dumps({"node": "node001", "image": part.digest, "at": 1.0}) + "\n")
     (root / "nodes/node002.json").write_text("no report")
@@ -147,7 +147,7 @@ def test_a_version_that_a_node_runs_stays(tmp_path: Path, root: Path) -> None:
 def test_numbers_are_never_used_twice(tmp_path: Path, root: Path) -> None:
     last = [published(place(root), image(tmp_path / text, text)) for text in "ab"][-1]
     with transport("local", root) as way:
-        rolling_back.rollback(way, "compute", "1", "me")
+        image_rollback.roll_back(way, "compute", "1", "me")
     for path in sorted((root / "compute/versions" / last.version).rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     (root / "compute/versions" / last.version).rmdir()
@@ -166,10 +166,10 @@ def test_an_image_that_is_there_but_not_current_is_not_copied_again(tmp_path: Pa
 
 def test_other_scripts_make_another_version_of_the_same_image(tmp_path: Path, root: Path) -> None:
     first = published(place(root), image(tmp_path / "a", "a"))
-    more = Group(name="gpu", kernel_arguments=("iommu=pt",))
-    second = published(place(root, Group(name="default"), more), image(tmp_path / "a", "a"))
+    more = BootGroup(name="gpu", kernel_arguments=("iommu=pt",))
+    second = published(place(root, BootGroup(name="default"), more), image(tmp_path / "a", "a"))
     one, other = (
-        manifest.decode((root / f"compute/versions/{seen.version}/manifest.json").read_bytes()) for seen in (first, second)
+        image_manifest.decode((root / f"compute/versions/{seen.version}/manifest.json").read_bytes()) for seen in (first, second)
     )
     assert one.is_same(other)
     assert second.version.startswith("0002-")
@@ -181,7 +181,7 @@ def test_a_test_that_it_never_passed_makes_another_version_of_the_same_image(tmp
     more = {**RESULTS, "image_boot.boot_bios": []}
     second = published(place(root), image(tmp_path / "a", "a"), results=more)
     one, other = (
-        manifest.decode((root / f"compute/versions/{seen.version}/manifest.json").read_bytes()) for seen in (first, second)
+        image_manifest.decode((root / f"compute/versions/{seen.version}/manifest.json").read_bytes()) for seen in (first, second)
     )
     assert one.is_same(other)
     assert second.version.startswith("0002-")
@@ -241,8 +241,8 @@ def test_a_version_is_published_anew_once_it_must_be_signed(tmp_path: Path, root
 
 
 def test_packages_that_changed_are_told(tmp_path: Path, root: Path) -> None:
-    def package(name: str, version: str) -> manifest.PackageOf:
-        return manifest.PackageOf(name=name, version=version, architecture="amd64", sha256="0" * 64, layer="base")
+    def package(name: str, version: str) -> image_manifest.PackageOf:
+        return image_manifest.PackageOf(name=name, version=version, architecture="amd64", sha256="0" * 64, layer="base")
 
     published(place(root), image(tmp_path / "a", "a", packages=(package("gcc", "12"), package("htop", "3"))))
     seen = published(place(root), image(tmp_path / "b", "b", packages=(package("gcc", "13"), package("jq", "1"))))
@@ -253,20 +253,20 @@ def test_a_group_that_nodes_load_cannot_vanish(tmp_path: Path, root: Path) -> No
     published(place(root), image(tmp_path / "a", "a"))
     was = state(root / "compute/versions")
     with pytest.raises(Refused, match=r"boot/gpu\.ipxe, but the spec has no group gpu"):
-        published(place(root, Group(name="default")), image(tmp_path / "b", "b"))
+        published(place(root, BootGroup(name="default")), image(tmp_path / "b", "b"))
     assert state(root / "compute/versions") == was
 
 
 def test_a_group_of_another_image_is_not_taken(tmp_path: Path, root: Path) -> None:
     published(place(root), image(tmp_path / "a", "a"))
     with pytest.raises(Refused, match="group gpu boots the image compute"):
-        published(place(root, Group(name="gpu")), image(tmp_path / "b", "b", name="login"))
+        published(place(root, BootGroup(name="gpu")), image(tmp_path / "b", "b", name="login"))
     assert not (root / "login").exists()
 
 
 def test_two_images_share_a_root(tmp_path: Path, root: Path) -> None:
     published(place(root), image(tmp_path / "a", "a"))
-    published(place(root, Group(name="login")), image(tmp_path / "b", "b", name="login"))
+    published(place(root, BootGroup(name="login")), image(tmp_path / "b", "b", name="login"))
     assert wrong(root) == []
     assert wrong(root, "login") == []
 
@@ -277,16 +277,16 @@ def test_two_images_that_enter_a_root_at_once(tmp_path: Path, root: Path, kind: 
     other = image(tmp_path / "b", "b", name="login")
     image(tmp_path / "a", "a")
     with transport(kind, root) as inner:
-        way = Meanwhile(inner, lambda: published(place(root, Group(name="default")), other))
-        publishing.publish_through(way, order(place(root, Group(name="gpu")), tmp_path / "a"), silent)
+        way = Meanwhile(inner, lambda: published(place(root, BootGroup(name="default")), other))
+        image_publication.publish_through(way, order(place(root, BootGroup(name="gpu")), tmp_path / "a"), silent)
     assert wrong(root) == []
     assert "default.ipxe" in (root / "boot/boot.ipxe").read_text()
 
     (tmp_path / "more").mkdir()
     with transport(kind, tmp_path / "more") as inner:
-        way = Meanwhile(inner, lambda: published(place(tmp_path / "more", Group(name="gpu")), other))
+        way = Meanwhile(inner, lambda: published(place(tmp_path / "more", BootGroup(name="gpu")), other))
         with pytest.raises(Refused, match=r"boot/gpu\.ipxe is there already"):
-            publishing.publish_through(way, order(place(tmp_path / "more", Group(name="gpu")), tmp_path / "a"), silent)
+            image_publication.publish_through(way, order(place(tmp_path / "more", BootGroup(name="gpu")), tmp_path / "a"), silent)
     assert "/login/current/" in (tmp_path / "more/boot/gpu.ipxe").read_text()
 
 
@@ -314,14 +314,14 @@ def test_a_root_that_is_not_there_is_not_made(tmp_path: Path, kind: str) -> None
 @pytest.mark.parametrize(
     ("groups", "sentence"),
     [
-        ((Group(name="../etc"),), "cannot be the name of a group"),
-        ((Group(name="gpu", kernel_arguments=("a\nchain http://evil",)),), "cannot stand in an iPXE script"),
-        ((Group(name="gpu", kernel_arguments=("||",)),), "cannot stand in an iPXE script"),
-        ((Group(name="gpu", nodes={"52:54:00": "n"}),), "no MAC address"),
+        ((BootGroup(name="../etc"),), "cannot be the name of a group"),
+        ((BootGroup(name="gpu", kernel_arguments=("a\nchain http://evil",)),), "cannot stand in an iPXE script"),
+        ((BootGroup(name="gpu", kernel_arguments=("||",)),), "cannot stand in an iPXE script"),
+        ((BootGroup(name="gpu", nodes={"52:54:00": "n"}),), "no MAC address"),
     ],
 )
 def test_what_a_boot_script_cannot_take_is_refused_before_anything_is_written(
-    tmp_path: Path, root: Path, groups: tuple[Group, ...], sentence: str
+    tmp_path: Path, root: Path, groups: tuple[BootGroup, ...], sentence: str
 ) -> None:
     with pytest.raises(BadTask, match=sentence):
         published(place(root, *groups), image(tmp_path / "a", "a"))

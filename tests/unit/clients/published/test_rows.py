@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from steps.clients.published import reading, rows, shell
-from steps.clients.published.local import Local
-from steps.clients.published.tree import Tree
-from steps.contract.image import manifest
-from steps.contract.image.published import Group
+from steps.clients.releases import shell_session, usage
+from steps.clients.releases.release_tree import ReleaseTree
+from steps.nodeimage.contract import image_manifest
+from steps.nodeimage.contract.boot_tree import BootGroup
+from steps.nodeimage.publishing import image_kind, node_reports
+from steps.nodeimage.publishing.image_kind import local_tree
 from tests.unit import small_image
 from tests.unit.clients.published.published_trees import image, place, published, transport
 
@@ -44,27 +45,27 @@ def root(tmp_path: Path) -> Path:
     root = tmp_path / "tree"
     root.mkdir()
     for text in "abc":
-        published(place(root, Group(name="gpu", nodes=small_image.fleet(NODES))), image(tmp_path / text, text))
+        published(place(root, BootGroup(name="gpu", nodes=small_image.fleet(NODES))), image(tmp_path / text, text))
     return root
 
 
-def reports(root: Path, count: int) -> Tree:
+def reports(root: Path, count: int) -> ReleaseTree:
     """The tree, with as many reports of nodes: by name of the version, by digests of its root, of its manifest, and of none."""
     (root / "nodes").mkdir(exist_ok=True)
     versions = sorted((root / "compute/versions").iterdir())
     for number, (mac, node) in enumerate(list(small_image.fleet(NODES).items())[:count]):
         version = versions[number % 3]
-        found = manifest.decode((version / manifest.MANIFEST).read_bytes()).part(manifest.ROOT)
+        found = image_manifest.decode((version / image_manifest.MANIFEST).read_bytes()).part(image_manifest.ROOT)
         assert found
         ways = ({"version": version.name}, {"image": found.digest}, {"image": "sha256:0"})
         said = {"node": node, "image": "", "mac": mac, **ways[number // 3 % 3]}
         (root / f"nodes/{node}.json").write_text(json.dumps(said) + "\n")
-    tree = Local(root).look("compute")
+    tree = local_tree(root).look("compute")
     tree.contents, tree.entries = Counted(tree.contents), Counted(tree.entries)
     return tree
 
 
-def asked(tree: Tree) -> int:
+def asked(tree: ReleaseTree) -> int:
     return sum(one.asked for one in (tree.contents, tree.entries) if isinstance(one, Counted))
 
 
@@ -72,19 +73,19 @@ def test_of_ten_times_the_nodes_no_more_of_a_tree_is_read(root: Path) -> None:
     counts = []
     for count in (NODES // 10, NODES):
         tree, other = reports(root, count), reports(root, count)
-        found = rows.nodes((tree,), now=0.0)
+        found = node_reports.nodes((tree,), now=0.0)
         assert len(found) == count
-        listed = rows.versions(other, now=0.0)
+        listed = node_reports.versions(other, now=0.0)
         assert sum(len(row.nodes) for row in listed) == sum(row.stand.value != "unknown" for row in found)
         used = reports(root, count)
-        assert reading.in_use(used) == used.versions
+        assert image_kind.in_use(used) == used.versions
         counts.append((asked(tree), asked(other), asked(used)))
     assert counts[0] == counts[1]
     assert all(counts[0])
 
 
 def test_each_node_is_told_from_the_others_all_the_same(root: Path) -> None:
-    found = rows.nodes((reports(root, 9),), now=0.0)
+    found = node_reports.nodes((reports(root, 9),), now=0.0)
     versions = [path.name for path in sorted((root / "compute/versions").iterdir())]
     assert [row.version for row in found] == [*versions, *versions, "", "", ""]
     assert [row.stand.value for row in found] == ["older", "older", "current"] * 2 + ["unknown"] * 3
@@ -92,27 +93,32 @@ def test_each_node_is_told_from_the_others_all_the_same(root: Path) -> None:
 
 def test_a_report_counts_for_the_version_that_it_names_where_its_root_is_that_ones(root: Path, tmp_path: Path) -> None:
     """Two versions have one root, as where kernel arguments alone differ; a report of an older image names none."""
-    more = Group(name="gpu", kernel_arguments=("iommu=pt",), nodes=small_image.fleet(NODES))
+    more = BootGroup(name="gpu", kernel_arguments=("iommu=pt",), nodes=small_image.fleet(NODES))
     published(place(root, more, keep=9), image(tmp_path / "c", "c"))
     first, _, third, fourth = sorted(path.name for path in (root / "compute/versions").iterdir())
-    parts = [manifest.decode((root / "compute/versions" / name / manifest.MANIFEST).read_bytes()).parts for name in (first, third)]
-    of_first, of_third = (next(part.digest for part in found if part.name == manifest.ROOT) for found in parts)
+    parts = [
+        image_manifest.decode((root / "compute/versions" / name / image_manifest.MANIFEST).read_bytes()).parts
+        for name in (first, third)
+    ]
+    of_first, of_third = (next(part.digest for part in found if part.name == image_manifest.ROOT) for found in parts)
     said = [(third, of_third), (fourth, of_third), ("", of_third), (third, of_first), ("0009-aaaaaaaaaaaa", of_third)]
     (root / "nodes").mkdir()
     for (mac, node), (version, digest) in zip(small_image.fleet(len(said)).items(), said, strict=True):
         text = json.dumps({"node": node, "image": digest, "version": version, "mac": mac})
         (root / f"nodes/{node}.json").write_text(text)
-    tree = Local(root).look("compute")
-    assert [(row.version, row.stand.value) for row in rows.nodes((tree,), now=0.0)] == [
+    tree = local_tree(root).look("compute")
+    assert [(row.version, row.stand.value) for row in node_reports.nodes((tree,), now=0.0)] == [
         (third, "older"),
         (fourth, "current"),
         (fourth, "current"),
         (first, "older"),
         ("0009-aaaaaaaaaaaa", "unknown"),
     ]
-    assert reading.in_use(tree) == (first, third, fourth)
-    (root / "compute/versions" / third / manifest.MANIFEST).write_text("no manifest")
-    assert third in reading.in_use(Local(root).look("compute")), "what is named there is kept also where nobody knows its root"
+    assert image_kind.in_use(tree) == (first, third, fourth)
+    (root / "compute/versions" / third / image_manifest.MANIFEST).write_text("no manifest")
+    assert third in image_kind.in_use(local_tree(root).look("compute")), (
+        "what is named there is kept also where nobody knows its root"
+    )
 
 
 COMES = json.dumps({"node": "aaa", "image": "sha256:0"})
@@ -125,16 +131,21 @@ def test_no_node_is_taken_for_its_neighbour_where_one_comes_or_goes_while_report
     had = reports(root, 9)
     assert "node00002.json" in had.nodes
     act = f'case $BASH_COMMAND in *"paste -s"*) (cd "{root}/nodes" && {WHILE_READ[what]}) ;; esac'
-    way = shell.Session(["bash", "-T", "-c", f"trap {shlex.quote(act)} DEBUG\n{shell.PROGRAM.read_text()}"], str(root), "there")
+    way = shell_session.ShellTransport(
+        ["bash", "-T", "-c", f"trap {shlex.quote(act)} DEBUG\n{shell_session.PROGRAM.read_text()}"],
+        str(root),
+        "there",
+        layout=image_kind.LAYOUT,
+    )
     try:
         found = way.look("compute")
     finally:
         way.close()
     assert sorted(path.name for path in (root / "nodes").iterdir()) != sorted(had.nodes), "it came or went"
     assert found.nodes == {name: data.strip() for name, data in had.nodes.items() if (root / "nodes" / name).exists()}
-    assert found.told.keys() == found.nodes.keys()
-    assert rows.Stand.UNREADABLE not in {row.stand for row in rows.nodes((found,), now=0.0)}
-    assert reading.in_use(found) == reading.in_use(had)
+    assert found.reported_at.keys() == found.nodes.keys()
+    assert usage.UsageState.UNREADABLE not in {row.stand for row in node_reports.nodes((found,), now=0.0)}
+    assert image_kind.in_use(found) == image_kind.in_use(had)
 
 
 def test_a_report_that_may_not_be_read_takes_no_other_with_it(root: Path) -> None:
@@ -164,8 +175,8 @@ def test_what_can_never_be_read_as_a_report_does_not_cost_programs_for_each_node
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\necho run >>"{tmp_path}/runs"\nexec {shutil.which("paste")} "$@"\n')
     program.chmod(0o755)
-    command = ["env", f"PATH={program.parent}:{os.environ['PATH']}", "sh", "-c", shell.PROGRAM.read_text()]
-    with closing(shell.Session(command, str(root), "there")) as way:
+    command = ["env", f"PATH={program.parent}:{os.environ['PATH']}", "sh", "-c", shell_session.PROGRAM.read_text()]
+    with closing(shell_session.ShellTransport(command, str(root), "there", layout=image_kind.LAYOUT)) as way:
         assert way.look("compute").nodes.keys() == had.nodes.keys() | {f"{name}.json" for name in odd}
     assert len((tmp_path / "runs").read_text().splitlines()) == (2 if bad else 1)
 
@@ -180,6 +191,6 @@ def test_reports_are_those_of_the_tree_wherever_the_account_finds_its_folders(ro
     (tmp_path / "elsewhere/nodes").mkdir(parents=True)
     (tmp_path / "elsewhere/nodes/other.json").write_text(COMES)
     words = [name, "sh"] if name == "busybox" else [name]
-    command = ["env", f"CDPATH={tmp_path / 'elsewhere'}", *words, "-c", shell.PROGRAM.read_text()]
-    with closing(shell.Session(command, str(root), "there")) as way:
+    command = ["env", f"CDPATH={tmp_path / 'elsewhere'}", *words, "-c", shell_session.PROGRAM.read_text()]
+    with closing(shell_session.ShellTransport(command, str(root), "there", layout=image_kind.LAYOUT)) as way:
         assert way.look("compute").nodes.keys() == had.nodes.keys()

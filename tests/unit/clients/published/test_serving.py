@@ -14,12 +14,13 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from steps.clients.published import rows, serving
-from steps.clients.published.local import Local
-from steps.clients.published.reading import in_use, manifest_of
-from steps.contract.image.published import Group, NodeSeen
+from steps.clients.releases import usage
+from steps.nodeimage.contract.boot_tree import BootGroup, NodeSeen
+from steps.nodeimage.publishing import boot_server, node_reports
+from steps.nodeimage.publishing.image_kind import in_use, local_tree
+from steps.nodeimage.publishing.image_versions import manifest_of
 from tests.unit.clients.published.published_trees import image, place, published, state
-from workflows.images.nodes import shipped
+from workflows.nodeimage import recipe_files
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def server(root: Path) -> Iterator[tuple[str, int]]:
-    with serving.server(root) as made:
+    with boot_server.server(root) as made:
         thread = threading.Thread(target=made.serve_forever)
         thread.start()
         try:
@@ -65,9 +66,9 @@ def test_a_node_in_production_puts_what_it_runs(server: tuple[str, int], root: P
     (tmp_path / "medium/live").mkdir(parents=True)
     shutil.copy(root / "compute/current/root.squashfs", tmp_path / "medium/live")
     puts(server, tmp_path, named)
-    (row,) = rows.nodes((Local(root).look("compute"),), now=time.time())
+    (row,) = node_reports.nodes((local_tree(root).look("compute"),), now=time.time())
     assert row.node.startswith(name)
-    assert row.stand is rows.Stand.CURRENT
+    assert row.stand is usage.UsageState.CURRENT
     assert row.at > 0
     assert row.age < 60
 
@@ -75,7 +76,7 @@ def test_a_node_in_production_puts_what_it_runs(server: tuple[str, int], root: P
 def puts(server: tuple[str, int], folder: Path, arguments: str) -> None:
     """A node that was started with such arguments, and has its root below `folder`, tells what it runs."""
     (folder / "cmdline").write_text(f"boot=live bringup.report=http://127.0.0.1:{server[1]}/nodes {arguments}\n")
-    command = ["bash", shipped.BOOT / "report.sh", folder / "cmdline", "0", folder / "medium"]
+    command = ["bash", recipe_files.BOOT / "report.sh", folder / "cmdline", "0", folder / "medium"]
     done = subprocess.run(
         command, env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder)}, capture_output=True, text=True, check=False
     )
@@ -86,20 +87,20 @@ def test_a_node_says_which_of_the_versions_with_its_root_it_booted(server: tuple
     """Kernel arguments alone were changed, to see which nodes still run without."""
     (tmp_path / "medium/live").mkdir(parents=True)
     shutil.copy(root / "compute/current/root.squashfs", tmp_path / "medium/live")
-    booted = Local(root).look("compute").current
+    booted = local_tree(root).look("compute").current
     lines = (root / "compute/current/boot/default.ipxe").read_text().splitlines()
     (words,) = [line for line in lines if line.startswith("kernel ")]
     later = published(
-        place(root, Group(name="default", kernel_arguments=("iommu=pt",)), Group(name="gpu")), image(tmp_path / "b", "b")
+        place(root, BootGroup(name="default", kernel_arguments=("iommu=pt",)), BootGroup(name="gpu")), image(tmp_path / "b", "b")
     ).version
     puts(server, tmp_path, f"{words} systemd.hostname=n1")
     puts(server, tmp_path, f"{words.replace(booted, later)} systemd.hostname=n2")
     other = re.sub('"mac":"[^"]*"', '"mac":"52:54:00:00:00:02"', (root / "nodes/n2.json").read_text())
     (root / "nodes/n2.json").write_text(other)
-    tree = Local(root).look("compute")
-    found = [(row.node, row.version, row.stand.value) for row in rows.nodes((tree,), now=time.time())]
+    tree = local_tree(root).look("compute")
+    found = [(row.node, row.version, row.stand.value) for row in node_reports.nodes((tree,), now=time.time())]
     assert found == [("n1", booted, "older"), ("n2", later, "current")]
-    assert [row.nodes for row in rows.versions(tree, now=time.time())][:2] == [("n2",), ("n1",)]
+    assert [row.nodes for row in node_reports.versions(tree, now=time.time())][:2] == [("n2",), ("n1",)]
     assert in_use(tree) == (booted, later)
 
 
@@ -148,16 +149,16 @@ def test_nothing_else(server: tuple[str, int], root: Path) -> None:
 
 
 def test_reports_say_what_runs_where(server: tuple[str, int], root: Path) -> None:
-    tree = Local(root).look("compute")
+    tree = local_tree(root).look("compute")
     digests = [part.digest for name in tree.versions for part in [manifest_of(tree, name).part("root.squashfs")]]  # type: ignore[union-attr]
     assert asked(server, "/report", report("node001", digests[0]))[0] == 200
     assert asked(server, "/report", report("node002", digests[1], "52:54:00:00:00:02"))[0] == 200
     assert asked(server, "/report", report("node003", "sha256:" + "0" * 64, "52:54:00:00:00:03"))[0] == 200
     assert asked(server, "/report", report("", digests[1], "52:54:00:00:00:04"))[0] == 200
     assert asked(server, "/report", report("node002", digests[0], "52:54:00:00:00:02"))[0] == 200
-    found = {row.node: row.stand.value for row in rows.nodes((Local(root).look("compute"),), now=time.time())}
+    found = {row.node: row.stand.value for row in node_reports.nodes((local_tree(root).look("compute"),), now=time.time())}
     assert found == {"node001": "older", "node002": "older", "node003": "unknown", "mac-52-54-00-00-00-04": "current"}
-    listed = rows.versions(Local(root).look("compute"), now=time.time())
+    listed = node_reports.versions(local_tree(root).look("compute"), now=time.time())
     assert [row.nodes for row in listed] == [("mac-52-54-00-00-00-04",), ("node001", "node002")]
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from steps.clients.published.operations import Sync
-from steps.clients.published.shell import Session
+from steps.clients.releases.shell_session import ShellTransport
+from steps.clients.releases.tree_operations import Sync
 from steps.errors import Unreachable
 
 BEGINS = "read -r root; echo done; read -r asked; "
@@ -12,15 +12,15 @@ DOES = BEGINS + 'while [ "$asked" != end ]; do read -r asked; done; sleep 4 >&-;
 IS_SILENT = BEGINS + "exec sleep 600"
 
 
-def session(program: str, seconds: float) -> Session:
-    return Session(["sh", "-c", program], "/srv/images", "there", answer=seconds)
+def session(program: str, seconds: float) -> ShellTransport:
+    return ShellTransport(["sh", "-c", program], "/srv/images", "there", answer=seconds)
 
 
 def test_a_long_list_may_take_long_as_long_as_it_goes_on() -> None:
     """Five seconds, of which nobody waits longer than one for the next name."""
     way = session(LISTS, 3.0)
     try:
-        assert way.look("compute").images == ("a", "b", "c", "d", "e")
+        assert way.look("compute").products == ("a", "b", "c", "d", "e")
     finally:
         way.close()
 

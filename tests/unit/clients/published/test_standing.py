@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from steps.clients.published import rolling_back, standing
-from steps.clients.published.local import Local
-from steps.contract.image.published import Group, Place
-from steps.contract.stages.image_standing import CHANGED, CURRENT, LEFT, NOTHING, Standing
 from steps.errors import StepError
+from steps.nodeimage.contract.boot_tree import BootGroup, PublishTarget
+from steps.nodeimage.publishing import image_rollback, publication_status
+from steps.nodeimage.publishing.image_kind import local_tree
+from steps.stages.image_standing.contract import CHANGED, CURRENT, LEFT, NOTHING, Standing
 from tests.unit.clients.published.published_trees import (
     KINDS,
     RESULTS,
@@ -38,15 +38,15 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def stands(where: Place, *firmware: str) -> str:
-    return standing.version(where, "compute", KEY, firmware)[:4]
+def stands(where: PublishTarget, *firmware: str) -> str:
+    return publication_status.current_version(where, "compute", KEY, firmware)[:4]
 
 
 def test_it_stands(root: Path) -> None:
     assert stands(place(root)) == stands(place(root), "uefi") == "0003"
-    assert standing.version(place(root), "compute", "1" * 64) == ""
-    assert stands(place(root, Group(name="default"))) == "", "a group less is another version"
-    assert stands(place(root, *place(root).groups, Group(name="other"))) == ""
+    assert publication_status.current_version(place(root), "compute", "1" * 64) == ""
+    assert stands(place(root, BootGroup(name="default"))) == "", "a group less is another version"
+    assert stands(place(root, *place(root).groups, BootGroup(name="other"))) == ""
 
 
 def test_every_firmware_must_have_booted_it(root: Path) -> None:
@@ -83,11 +83,11 @@ def test_what_cannot_be_seen_does_not_stand(root: Path, tmp_path: Path) -> None:
     assert stands(place(root)) == ""
 
 
-def asked(root: Path, kind: str = "local", key: str = KEY, where: Place | None = None, name: str = "compute") -> Standing:
+def asked(root: Path, kind: str = "local", key: str = KEY, where: PublishTarget | None = None, name: str = "compute") -> Standing:
     """What the tree answers through a transport, and that asking wrote nothing."""
     before = state(root)
     with transport(kind, root) as way:
-        found = standing.asked_through(way, where or place(root), name, key, ("uefi",))
+        found = publication_status.query_through(way, where or place(root), name, key, ("uefi",))
     assert state(root) == before
     return found
 
@@ -100,7 +100,7 @@ def test_a_tree_says_whether_it_is_this_very_image(root: Path, kind: str) -> Non
     other = asked(root, kind, key="1" * 64)
     assert (other.answer, other.differs) == (CHANGED, f"{found.version} is another image")
     assert asked(root, kind, name="other").answer == NOTHING
-    fewer = asked(root, kind, where=place(root, Group(name="default")))
+    fewer = asked(root, kind, where=place(root, BootGroup(name="default")))
     assert fewer.differs == f"{found.version} has other boot scripts than the spec asks for"
 
 
@@ -133,17 +133,17 @@ def test_what_a_rollback_left_is_told_before_anything_is_built(tmp_path: Path, k
     for number, key in enumerate(keys):
         published(place(root), image(tmp_path / key[:1], key[:1], key=key), results=BOOTED)
         assert asked(root, kind, key=key).version.startswith(f"000{number + 1}")
-    way = Local(root)
-    rolling_back.rollback(way, "compute", "", "rollback by ada@boot")
+    way = local_tree(root)
+    image_rollback.roll_back(way, "compute", "", "rollback by ada@boot")
     found = asked(root, kind, key=keys[1])
     assert (found.answer, found.left[:4], found.version[:4], found.left_by) == (LEFT, "0002", "0001", "rollback by ada@boot")
     assert found.left_at > 0
     assert asked(root, kind, key=keys[0]).answer == CURRENT, "what one went back to is current"
     assert asked(root, kind, key="c" * 64).answer == CHANGED, "a new recipe is built"
-    more = Group(name="gpu", kernel_arguments=("nouveau.modeset=0",), nodes={"52:54:00:00:00:09": "new9"})
-    for where in (place(root, Group(name="default"), more), replace(place(root), url="http://other.example.org/images")):
+    more = BootGroup(name="gpu", kernel_arguments=("nouveau.modeset=0",), nodes={"52:54:00:00:00:09": "new9"})
+    for where in (place(root, BootGroup(name="default"), more), replace(place(root), url="http://other.example.org/images")):
         assert asked(root, kind, key=keys[1], where=where).answer == LEFT, "a machine or an address mends nothing"
-    moved = asked(root, kind, key=keys[1], where=place(root, Group(name="default"), Group(name="gpu")))
+    moved = asked(root, kind, key=keys[1], where=place(root, BootGroup(name="default"), BootGroup(name="gpu")))
     assert moved.answer == CHANGED, "with other kernel arguments it is another version"
 
 
@@ -151,14 +151,14 @@ ASKS = """
 import sys
 from pathlib import Path
 from tests.unit.clients.published.published_trees import image, place, published, transport
-from steps.clients.published import standing
+from steps.nodeimage.publishing import publication_status
 kind, root, act, key = sys.argv[1:]
 try:
     if act == "publish":
         published(place(Path(root)), image(Path(root).parent / "d", "d"), kind)
     else:
         with transport(kind, Path(root)) as way:
-            print(standing.asked_through(way, place(Path(root)), "compute", key, ("uefi",)).answer)
+            print(publication_status.query_through(way, place(Path(root)), "compute", key, ("uefi",)).answer)
 except Exception as error:
     print(type(error).__name__, int(error.exit_code), error)
 """
@@ -184,4 +184,4 @@ def test_a_tree_that_may_not_be_written_says_so_before_anything_is_built(root: P
 
 def test_a_tree_that_cannot_be_asked_is_no_answer(tmp_path: Path) -> None:
     with pytest.raises(StepError):
-        standing.asked(place(tmp_path / "nowhere"), tmp_path, "compute", KEY, ())
+        publication_status.query(place(tmp_path / "nowhere"), tmp_path, "compute", KEY, ())

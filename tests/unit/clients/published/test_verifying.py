@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from steps.clients.published import leads, reading, rolling_back
-from steps.clients.published.local import Local
-from steps.contract.image.detached import Factory
-from steps.contract.image.published import Group, machine_name
-from steps.contract.stages.image_publish import Wanted
+from steps.clients.releases import preflight
+from steps.contract.detachment import Factory
 from steps.contract.verdict import Status
-from steps.gates import image_publish
+from steps.nodeimage.contract.boot_tree import BootGroup, machine_name
+from steps.nodeimage.publishing import external_links, image_kind, image_rollback
+from steps.nodeimage.publishing.image_kind import local_tree
+from steps.stages.image_publish import gate as image_publish
+from steps.stages.image_publish.contract import Wanted
 from tests.unit.clients.published.published_trees import KINDS, URL, WITHOUT_RIGHTS, image, place, published, transport, wrong
 
 Damage = Callable[[Path], object]
@@ -140,7 +141,7 @@ def test_everything_wrong_is_named_at_once(root: Path) -> None:
 def test_what_a_machine_of_another_image_loads_first_is_compared_as_well(root: Path, tmp_path: Path) -> None:
     """Who verifies one image alone sees also what its machines load that seem to have moved to another."""
     mac = "52:54:00:00:00:01"
-    published(place(root, Group(name="login", nodes={mac: "login1"})), image(tmp_path / "c", "c", name="login"))
+    published(place(root, BootGroup(name="login", nodes={mac: "login1"})), image(tmp_path / "c", "c", name="login"))
     assert wrong(root) == wrong(root, "login") == []
     own = root / f"boot/{machine_name(mac)}.ipxe"
     replaced(own, "goto next", f"chain {URL}/compute/versions/{older(root).name}/boot/gpu.ipxe || goto next")
@@ -151,7 +152,7 @@ def test_what_a_machine_of_another_image_loads_first_is_compared_as_well(root: P
 
 
 def leads_out(root: Path, factory: Factory, url: str = "") -> list[str]:
-    return [one.sentence for one in leads.outside(Local(root).look("compute"), url, factory)]
+    return [one.sentence for one in external_links.external_links(local_tree(root).look("compute"), url, factory)]
 
 
 def test_a_tree_stands_by_itself_wherever_it_is_moved(root: Path, tmp_path: Path) -> None:
@@ -204,8 +205,12 @@ def test_a_tree_that_moved_keeps_older_versions_at_their_address(root: Path, tmp
     assert verdict.status is Status.PASS, verdict.reason
     assert published(where, tmp_path / "c", kind).unchanged
     assert wrong(root, kind=kind) == leads_out(root, Factory()) == []
-    tree = Local(root).look("compute")
-    assert list(leads.moved(tree).values()) == list(leads.moved(tree, ELSEWHERE).values()) == [URL, URL]
+    tree = local_tree(root).look("compute")
+    assert (
+        list(external_links.moved_versions(tree).values())
+        == list(external_links.moved_versions(tree, ELSEWHERE).values())
+        == [URL, URL]
+    )
     assert leads_out(root, Factory(hosts=("boot.example.org",)))[0].endswith("a host of the factory")
     replaced(older(root) / "boot/gpu.ipxe", f"{URL}/compute", "http://third.example.org/images/compute")
     found = leads_out(root, Factory())
@@ -217,7 +222,7 @@ def test_entries_at_the_address_of_versions_of_long_ago_are_told_after_a_rollbac
     for text in "cd":
         published(where, image(tmp_path / text, text))
     with transport("local", root) as way:
-        rolling_back.rollback(way, "compute", "", "ada")
+        image_rollback.roll_back(way, "compute", "", "ada")
     assert wrong(root) == []
     for script in (root / "boot").iterdir():
         replaced(script, ELSEWHERE, URL)
@@ -230,10 +235,10 @@ def test_an_address_with_the_name_of_the_image_in_it_is_the_address_of_the_tree(
     (tmp_path / "tree").mkdir()
     for text in "ab":
         assert published(where, image(tmp_path / text, text)).outside == ()
-    tree = Local(tmp_path / "tree").look("compute")
-    assert leads.url_of(tree) == url
-    assert {version: leads.base_of(tree, version) for version in tree.versions} == dict.fromkeys(tree.versions, url)
-    assert leads.moved(tree) == leads.moved(tree, url) == {}
+    tree = local_tree(tmp_path / "tree").look("compute")
+    assert external_links.url_of(tree) == url
+    assert {version: external_links.version_url(tree, version) for version in tree.versions} == dict.fromkeys(tree.versions, url)
+    assert external_links.moved_versions(tree) == external_links.moved_versions(tree, url) == {}
     assert wrong(tmp_path / "tree") == leads_out(tmp_path / "tree", Factory()) == []
     (tmp_path / "tree/boot/memtest.ipxe").write_text(f"#!ipxe\nkernel {url}/tools/memtest\n")
     assert not any("leads to compute" in one for one in wrong(tmp_path / "tree")), "a script of the site's own leads to no image"
@@ -246,19 +251,19 @@ def test_what_nodes_are_told_now_must_be_at_the_address_of_today(root: Path, tmp
     replaced(root / file, ELSEWHERE, URL)
     with transport("local", root) as way:
         tree = way.look("compute")
-    found = reading.observed(tree, before="", url=ELSEWHERE, signature="none", unchanged=True).outside
+    found = [link.sentence for link in preflight.external_links(image_kind.image_kind(ELSEWHERE), tree)]
     assert any("boot/" in one and f"leads to {URL}/" in one and "not below the address" in one for one in found), found
 
 
 LOOKS = """
 import sys
 from pathlib import Path
-from steps.clients.published import verifying
-from steps.clients.published.tree import ALL
+from steps.nodeimage.publishing import image_kind
+from steps.clients.releases.release_tree import ALL
 from tests.unit.clients.published.published_trees import transport
 with transport(sys.argv[1], Path(sys.argv[2])) as way:
     found = way.look("compute", (ALL,))
-print(found.images, [f"{one.place} {one.why}" for one in verifying.problems(found)])
+print(found.products, [f"{one.place} {one.why}" for one in image_kind.problems(found)])
 """
 
 

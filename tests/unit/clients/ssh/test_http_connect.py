@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from steps.clients.ansible import failures
+from steps.clients.ansible.over_ssh import with_proxy_reason
 from steps.clients.ssh import proxies
 from steps.contract.play import FailureKind, HttpProxy, Jump, PlayHost
 from tests.unit.served import served
@@ -195,7 +196,7 @@ PROXY = HttpProxy(address="192.0.2.9", port=3128)
 
 def explained(folder: Path, said: str, *hosts: PlayHost, event: str = "runner_on_unreachable") -> str:
     raw = {"event": event, "event_data": {"host": "n1", "task": "t", "res": {"unreachable": True, "msg": said}}}
-    result: str = proxies.explained(raw, folder, hosts)["event_data"]["res"]["msg"]
+    result: str = with_proxy_reason(raw, folder, hosts)["event_data"]["res"]["msg"]
     return result
 
 

@@ -12,7 +12,7 @@ from steps.contract import approval
 from steps.contract.task import Task, Verb
 from tests.unit.engines.argo.lab import REAL, Lab, lab
 from workflows import bringup, examples
-from workflows.engines.folders import Home as Runs
+from workflows.engines.folders import StateFolder as Runs
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 from workflows.render.bundle import Bundle, render

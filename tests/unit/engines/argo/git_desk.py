@@ -19,8 +19,8 @@ from tests.unit import small_image
 from tests.unit.engines.argo.lab import Lab, full_crd, until
 from workflows import image
 from workflows.cli.specs import compiling, pipelines
-from workflows.engines.argo import going_on, install, starts
-from workflows.engines.argo.objects import Workflow
+from workflows.engines.argo import installer, schedules, submission
+from workflows.engines.argo.workflow_objects import Workflow
 from workflows.render.steps import Settings
 
 COMMAND = Path(sys.executable).with_name("bringup")
@@ -63,7 +63,7 @@ class Desk:
         path.write_text(yaml.safe_dump({**SPEC, **more}))
         plan = pipelines.IMAGE.plan(path, pipelines.IMAGE.read(str(path))[1], pipelines.Wish())
         bundle = compiling.rendered(plan, image.build, Settings(namespace=self.lab.where.namespace))
-        install.install(self.lab.home, plan, bundle, {})
+        installer.install(self.lab.home, plan, bundle, {})
 
     def run(self, *words: str, path: str = "nodes/image.yaml") -> subprocess.CompletedProcess[str]:
         """The command of the schedule's pod."""
@@ -84,7 +84,7 @@ class Desk:
 
     def going(self) -> tuple[Workflow, ...]:
         """Builds of the image that have not ended."""
-        return going_on.runs(self.lab.home, NAME, image.KIND)
+        return submission.unfinished_runs(self.lab.home, NAME, image.KIND)
 
     def found(self, kind: str, name: str) -> Mapping[str, Any] | None:
         """An object of the home cluster."""
@@ -93,10 +93,10 @@ class Desk:
 
 def desk_of(cluster: Lab, folder: Path) -> Desk:
     """One with an empty repository, and the Secret that its specs name."""
-    for plural in starts.KINDS:
+    for plural in schedules.KINDS:
         if not cluster.served(plural):
             cluster.ensure(full_crd(plural))
-    until(lambda: all(cluster.served(plural) for plural in starts.KINDS), "schedules and events")
+    until(lambda: all(cluster.served(plural) for plural in schedules.KINDS), "schedules and events")
     bare = folder / "site.git"
     Repo.init_bare(str(bare), mkdir=True, default_branch=b"main").close()
     cluster.create(

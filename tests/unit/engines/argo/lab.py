@@ -19,18 +19,18 @@ import yaml
 
 from steps.clients.kube import kubeconfig
 from steps.clients.kube.api import ApiError, Http
-from steps.verbs.target import LEASE
-from workflows.engines.argo.home import Home, Where
-from workflows.engines.argo.objects import API
+from steps.runtime.target import LEASE
+from tests.argo_stand_in.controller import StandIn
+from tests.argo_stand_in.pod_host import PodHost
+from tests.argo_stand_in.workflow_run import Behaviour
+from workflows.engines.argo.home import Home, HomeAddress
+from workflows.engines.argo.workflow_objects import API
 from workflows.rehearsal.apiserver import RunningServer, serve_in_thread
-from workflows.rehearsal.argo_stand_in.controller import StandIn
-from workflows.rehearsal.argo_stand_in.kubelet import Place
-from workflows.rehearsal.argo_stand_in.play import Ways
 
 DATA = Path(os.environ.get("BRINGUP_TEST_DATA") or Path(__file__).parents[5] / "shared")
 CRDS = DATA / "crds/argo-workflows-v4.1.2/crds"
 REAL = os.environ.get("BRINGUP_TEST_KUBECONFIG", "")
-PLACE = Place(node="argo-stand-in", logs=Path(os.environ.get("BRINGUP_TEST_POD_LOGS", "/"))) if REAL else Place()
+PLACE = PodHost(node="argo-stand-in", logs=Path(os.environ.get("BRINGUP_TEST_POD_LOGS", "/"))) if REAL else PodHost()
 NODE_ADDRESS = "198.51.100.1"
 """Of the node on which pods are shown: nobody's (RFC 5737)."""
 KINDS = {"workflows": "Workflow", "workflowtemplates": "WorkflowTemplate", "workflowtaskresults": "WorkflowTaskResult"}
@@ -70,7 +70,7 @@ class Lab:
 
     folder: Path
     server: RunningServer | None
-    where: Where
+    where: HomeAddress
     target: Path
     """Kubeconfig of the cluster that runs change: not the home cluster, where both are emulated."""
     built: RunningServer | None = None
@@ -137,7 +137,7 @@ class Lab:
 
     def stand_in(self, **ways: Any) -> StandIn:
         """Start a stand-in for the controller."""
-        started = StandIn(self.where, self.folder / "stand-in", self.store, Ways(backoff="0", place=PLACE, **ways)).start()
+        started = StandIn(self.where, self.folder / "stand-in", self.store, Behaviour(backoff="0", place=PLACE, **ways)).start()
         self.stand_ins.append(started)
         return started
 
@@ -189,8 +189,8 @@ def lab(folder: Path) -> Lab:
     """A lab below a folder."""
     namespace = f"bringup-{uuid.uuid4().hex[:6]}"
     if REAL:
-        return Lab(folder, None, Where(kubeconfig=REAL, namespace=namespace), Path(REAL))
+        return Lab(folder, None, HomeAddress(kubeconfig=REAL, namespace=namespace), Path(REAL))
     server, built = serve_in_thread(), serve_in_thread()
     (folder / "kubeconfig").write_text(server.kubeconfig)
     (folder / "target").write_text(built.kubeconfig)
-    return Lab(folder, server, Where(kubeconfig=str(folder / "kubeconfig"), namespace=namespace), folder / "target", built)
+    return Lab(folder, server, HomeAddress(kubeconfig=str(folder / "kubeconfig"), namespace=namespace), folder / "target", built)

@@ -18,16 +18,16 @@ from steps.report.build import build
 from tests.unit.engines.argo.lab import Lab, until
 from tests.unit.engines.argo.test_follow import approve
 from tests.unit.steps.chat import CANARY, Chat, serving
-from workflows.engines import approvals, inputs, launch
-from workflows.engines.argo import answer, install, secret_files, submit, waits
-from workflows.engines.differences import differences
-from workflows.engines.folders import Home as Runs
+from workflows.engines import launch, open_approvals, run_inputs
+from workflows.engines.argo import approval_patches, installer, secret_files, submission, waits
+from workflows.engines.folders import StateFolder as Runs
 from workflows.engines.local import inbox
 from workflows.engines.local.result import read_status
+from workflows.engines.run_comparison import differences
 from workflows.plan.model import Starts
 from workflows.render import starts
 from workflows.render.steps import Settings
-from workflows.spec.schedule import Event, Schedule
+from workflows.spec.schedule import EventTrigger, Schedule
 
 Drill = Callable[..., Any]
 GATE, TELLS = "approve-parade", "announce-parade"
@@ -45,14 +45,14 @@ def begin(lab: Lab, drill: Drill, name: str, how: str = "") -> None:
     """Install and submit as `bringup run --no-wait` does, or as Argo does for a schedule or an event: nobody follows."""
     plan, bundle = drill(lab.where.namespace, lab.target, None, lab.folder / "url")
     home = lab.home
-    install.install(home, plan, bundle, secret_files.gathered(home, plan, Path("/"), {}))
-    manifest = submit.workflow(name, plan, bundle)
+    installer.install(home, plan, bundle, secret_files.collect_secrets(home, plan, Path("/"), {}))
+    manifest = submission.workflow(name, plan, bundle)
     if how:
-        event = Event(name="replaced", selector='discriminator == "dc1"')
+        event = EventTrigger(name="replaced", selector='discriminator == "dc1"')
         started = dataclasses.replace(plan, starts=Starts(schedule=Schedule.model_validate({"cron": "0 2 * * 6"}), events=(event,)))
         (rule,) = (one for one in starts.starts(started, bundle.template, Settings()) or () if one["kind"] == how)
         manifest |= {"spec": (starts.workflow(rule) or {})["spec"]}
-    submit.submit(home, manifest)
+    submission.submit(home, manifest)
 
 
 def phases(lab: Lab, run: str) -> dict[str, str]:
@@ -102,7 +102,7 @@ def test_an_announcement_that_fails_shows_and_holds_nothing_up(cluster: Lab, dri
     shown = [node for node in workflow.nodes().values() if node.display_name.startswith(TELLS) and node.outputs]
     assert ("verdict", "fail") in {(one.name, one.value) for node in shown if node.outputs for one in node.outputs.parameters}
     (wait,) = waits.waits(cluster.home, workflow)
-    assert wait.sentence == "an approval before parade (nobody could be told)"
+    assert wait.sentence == "an approval before parade (its announcement failed)"
     approve(cluster, "one")
     assert ended(cluster, "one") == "Succeeded"
     report = build(source.read(Store(cluster.store), "one"))
@@ -121,7 +121,9 @@ def test_a_refused_approval_fails_the_run_whatever_became_of_the_announcement(
     cluster.stand_in()
     begin(cluster, drill, "one")
     until(lambda: phases(cluster, "one").get(TELLS) in ("Succeeded", "Failed"), "the announcement", 60)
-    answer.answer(cluster.home, "one", GATE, {"decision": "reject", "approver": "ada", "evidence": "none"}, "answered by ada")
+    approval_patches.answer(
+        cluster.home, "one", GATE, {"decision": "reject", "approver": "ada", "evidence": "none"}, "answered by ada"
+    )
     assert ended(cluster, "one") == "Failed"
     assert phases(cluster, "one")["parade"] == "Omitted"
     report = build(source.read(Store(cluster.store), "one"))
@@ -145,7 +147,7 @@ def test_both_engines_announce_alike(cluster: Lab, drill: Drill, chat: Chat) -> 
     clear(cluster)
     folder = Runs(cluster.folder / "here").run("by-itself")
     plan, bundle = drill(cluster.where.namespace, cluster.target, None, cluster.folder / "url")
-    inputs.write(folder, plan, bundle, Path("/"), {})
+    run_inputs.write(folder, plan, bundle, Path("/"), {})
     results: list[Any] = []
     thread = threading.Thread(target=lambda: results.append(launch.start(folder, {}, None)))
     thread.start()
@@ -153,8 +155,10 @@ def test_both_engines_announce_alike(cluster: Lab, drill: Drill, chat: Chat) -> 
     until(lambda: local.records("by-itself", "parade", approval.ANNOUNCE), "the announcement", 60)
     until(lambda: read_status(folder.engine).gates, "the gate", 60)
     (gate,) = read_status(folder.engine).gates
-    one = approvals.read(folder, gate.name)
-    ticket = inbox.send(folder.engine, "approve", node=gate.name, parameters=approvals.parameters(one, "pass", "ada"), message="")
+    one = open_approvals.read_approval(folder, gate.name)
+    ticket = inbox.send(
+        folder.engine, "approve", node=gate.name, parameters=open_approvals.parameters(one, "pass", "ada"), message=""
+    )
     assert inbox.wait(folder.engine, ticket, 20)
     thread.join(60)
     assert results[0].phase == "Succeeded"

@@ -14,11 +14,23 @@ from steps.contract import approval
 from steps.contract.canonical import canonical
 from tests.unit.engines.argo.lab import Lab, until
 from tests.unit.engines.argo.test_follow import BY_ADA, QUICK, Follower, approve, assert_whole, begin, evidence, records, shell
-from workflows.engines import approvals
-from workflows.engines.argo import answer, claims, follow, install, logs, pods, pull, remembered, secret_files, stop, submit, waits
-from workflows.engines.argo.home import decoded
-from workflows.engines.argo.objects import Unreadable, unpacked
-from workflows.engines.folders import Home as Runs
+from workflows.engines import open_approvals
+from workflows.engines.argo import (
+    approval_patches,
+    cancellation,
+    helper_pods,
+    installer,
+    logs,
+    pull,
+    run_memory,
+    secret_files,
+    submission,
+    waits,
+)
+from workflows.engines.argo import follower as follow
+from workflows.engines.argo.home import decode_workflow
+from workflows.engines.argo.workflow_objects import UnreadableStatus, decompress_nodes
+from workflows.engines.folders import StateFolder as Runs
 
 Drill = Callable[..., Any]
 GATES = {
@@ -45,19 +57,19 @@ def gates(lab: Lab) -> dict[str, tuple[str, Any]]:
 
 def test_one_answer_opens_one_gate(cluster: Lab) -> None:
     cluster.stand_in()
-    submit.submit(cluster.home, {**shell(cluster, "gates", "true"), "spec": GATES})
+    submission.submit(cluster.home, {**shell(cluster, "gates", "true"), "spec": GATES})
     until(lambda: len(gates(cluster)) == 2, "both gates")
     before = cluster.home.raw_workflow("gates")
-    patch = answer.patched(decoded(before), json.loads(before), "one", {"decision": "pass"}, "answered")
+    patch = approval_patches.answer_patch(decode_workflow(before), json.loads(before), "one", {"decision": "pass"}, "answered")
     assert len(patch["status"]["nodes"]) == 1
     assert patch["metadata"]["resourceVersion"] == json.loads(before)["metadata"]["resourceVersion"]
-    answer.answer(cluster.home, "gates", "one", {"decision": "pass"}, "answered")
+    approval_patches.answer(cluster.home, "gates", "one", {"decision": "pass"}, "answered")
     assert gates(cluster) == {"one": ("Succeeded", "pass"), "two": ("Running", None)}
-    with pytest.raises(approvals.NotWaiting, match="does not wait at one"):
-        answer.answer(cluster.home, "gates", "one", {"decision": "pass"}, "answered")
-    with pytest.raises(approvals.NotWaiting, match="wants decision, not decision, more"):
-        answer.answer(cluster.home, "gates", "two", {"decision": "pass", "more": "x"}, "answered")
-    answer.answer(cluster.home, "gates", "two", {"decision": "reject"}, "no")
+    with pytest.raises(open_approvals.NotWaiting, match="does not wait at one"):
+        approval_patches.answer(cluster.home, "gates", "one", {"decision": "pass"}, "answered")
+    with pytest.raises(open_approvals.NotWaiting, match="wants decision, not decision, more"):
+        approval_patches.answer(cluster.home, "gates", "two", {"decision": "pass", "more": "x"}, "answered")
+    approval_patches.answer(cluster.home, "gates", "two", {"decision": "reject"}, "no")
     last = follow.follow(cluster.home, "gates", lambda _: None, lambda _: None, pace=QUICK)
     assert (last.status.phase, gates(cluster)["two"]) == ("Succeeded", ("Succeeded", "reject"))
 
@@ -68,7 +80,7 @@ def test_a_bare_resume_approves_nothing(cluster: Lab, drill: Drill) -> None:
     begin(cluster, drill)
     follower = Follower(cluster)
     follower.await_approval()
-    (gate,) = follow.gates(cluster.home.workflow("r1"))
+    (gate,) = follow.open_gates(cluster.home.workflow("r1"))
     patch = {"status": {"nodes": {gate.id: {"phase": "Succeeded", "finishedAt": "2026-11-21T12:00:00Z"}}}}
     cluster.home.ask(lambda kube: kube.merge(cluster.home.workflows("r1"), patch))
     assert follower.await_end().status.phase in ("Failed", "Error")
@@ -81,19 +93,19 @@ def test_changed_evidence_is_not_approved(cluster: Lab, drill: Drill, runs: Runs
     follower = Follower(cluster)
     follower.await_approval()
     folder = runs.run("r1")
-    remembered.write(folder, remembered.Memory(where=cluster.where))
-    (shown,) = answer.waiting(cluster.home, cluster.home.workflow("r1"), folder, ["approve-parade"])
+    run_memory.write(folder, run_memory.RunMemory(where=cluster.where))
+    (shown,) = approval_patches.waiting(cluster.home, cluster.home.workflow("r1"), folder, ["approve-parade"])
     assert (shown.stage, shown.approved, shown.evidence) == ("parade", "drill", evidence(cluster))
     assert shown.about.startswith("drill in r1: pass: ")
-    approvals.remember(folder, [shown])
-    approvals.check_shown(shown, approvals.was_shown(folder, shown))
+    open_approvals.remember(folder, [shown])
+    open_approvals.check_shown(shown, open_approvals.was_shown(folder, shown))
     Store(cluster.store).write("runs/r1/evidence/drill/apply/0000/02.json", b"{}")
-    (now,) = answer.waiting(cluster.home, cluster.home.workflow("r1"), folder, ["approve-parade"])
-    with pytest.raises(approvals.EvidenceChanged, match=f"was {shown.evidence} when it was shown"):
-        approvals.check_shown(now, approvals.was_shown(folder, now))
+    (now,) = approval_patches.waiting(cluster.home, cluster.home.workflow("r1"), folder, ["approve-parade"])
+    with pytest.raises(open_approvals.EvidenceChanged, match=f"was {shown.evidence} when it was shown"):
+        open_approvals.check_shown(now, open_approvals.was_shown(folder, now))
     # and whoever answers on the old evidence all the same is refused by the run itself
     given = {"decision": "pass", "approver": "ada", "evidence": shown.evidence}
-    answer.answer(cluster.home, "r1", "approve-parade", given, "answered by ada")
+    approval_patches.answer(cluster.home, "r1", "approve-parade", given, "answered by ada")
     assert follower.await_end().status.phase == "Failed"
 
 
@@ -103,16 +115,16 @@ def test_a_signature_reaches_the_store_of_home(cluster: Lab, drill: Drill, runs:
     public = " ".join(key.with_suffix(".pub").read_text().split()[:2])
     cluster.stand_in()
     plan, bundle = drill(cluster.where.namespace, cluster.target, {"ada": (public,)})
-    install.install(cluster.home, plan, bundle, secret_files.gathered(cluster.home, plan, Path("/"), {}))
-    submit.submit(cluster.home, submit.workflow("r1", plan, bundle))
+    installer.install(cluster.home, plan, bundle, secret_files.collect_secrets(cluster.home, plan, Path("/"), {}))
+    submission.submit(cluster.home, submission.workflow("r1", plan, bundle))
     follower = Follower(cluster)
     follower.await_approval()
     folder, workflow = runs.run("r1"), cluster.home.workflow("r1")
-    (one,) = answer.waiting(cluster.home, workflow, folder, ["approve-parade"])
-    with pytest.raises(approvals.NotSigned, match="must be signed"):
-        approvals.check_key(one, approval.PASS, "ada", "")
-    answer.keep_signature(cluster.home, workflow, folder, one, "ada", str(key))
-    answer.answer(cluster.home, "r1", one.node, approvals.parameters(one, approval.PASS, "ada"), "answered by ada")
+    (one,) = approval_patches.waiting(cluster.home, workflow, folder, ["approve-parade"])
+    with pytest.raises(open_approvals.NotSigned, match="must be signed"):
+        open_approvals.check_key(one, approval.PASS, "ada", "")
+    approval_patches.store_signature(cluster.home, workflow, folder, one, "ada", str(key))
+    approval_patches.answer(cluster.home, "r1", one.node, open_approvals.parameters(one, approval.PASS, "ada"), "answered by ada")
     assert_whole(cluster, follower.await_end())
 
 
@@ -130,16 +142,16 @@ def test_the_store_is_read_in_parts_and_without_secrets(cluster: Lab, drill: Dri
     theirs = {key for key in store.keys("runs/r1") if "/secrets/" not in key}
     assert set(Store(runs.store).keys("runs/r1")) == theirs
     assert all(Store(runs.store).read(key) == store.read(key) for key in theirs)
-    left = json.loads(home.fetch(home.core("pods"), {"labelSelector": pods.ERRAND}))
+    left = json.loads(home.fetch(home.core("pods"), {"labelSelector": helper_pods.ERRAND}))
     assert left["items"] == []  # short pods go away
 
 
 def test_what_a_reader_pod_prints_must_be_whole() -> None:
     said = b"noise\nbringup-store begin\nAAAA\nbringup-store end " + json.dumps({"bytes": 3, "sha256": "0" * 64}).encode() + b"\n"
-    with pytest.raises(pull.Damaged, match="others than it printed"):
-        pull.unpacked(said)
-    with pytest.raises(pull.Damaged, match="no whole answer"):
-        pull.unpacked(said[:-20])
+    with pytest.raises(pull.Damaged, match="their digest differs"):
+        pull.unpack_answer(said)
+    with pytest.raises(pull.Damaged, match="is incomplete"):
+        pull.unpack_answer(said[:-20])
 
 
 def test_a_swept_run_is_reported_and_sealed(cluster: Lab, drill: Drill, runs: Runs) -> None:
@@ -147,13 +159,13 @@ def test_a_swept_run_is_reported_and_sealed(cluster: Lab, drill: Drill, runs: Ru
     begin(cluster, drill)
     follower = Follower(cluster)
     follower.await_approval()
-    with pytest.raises(stop.StillRunning, match="only a run that has ended is swept"):
-        stop.sweep(cluster.home, cluster.home.workflow("r1"))
-    stop.cancel(cluster.home, "r1", BY_ADA, now=True)  # Terminate: no exit handler
+    with pytest.raises(cancellation.StillRunning, match="only a run that has ended is swept"):
+        cancellation.sweep(cluster.home, cluster.home.workflow("r1"))
+    cancellation.cancel(cluster.home, "r1", BY_ADA, now=True)  # Terminate: no exit handler
     last = follower.await_end()
     assert not (cluster.store / "runs/r1/seal.json").exists()
     for _ in range(2):
-        stop.sweep(cluster.home, last)
+        cancellation.sweep(cluster.home, last)
         seal = json.loads((cluster.store / "runs/r1/seal.json").read_bytes())
         assert (seal["run"], seal["status"]) == ("r1", "Failed")
     pull.pull(cluster.home, last, runs.run("r1"))
@@ -175,7 +187,7 @@ def test_logs_come_from_pods_and_then_from_the_store(cluster: Lab, drill: Drill,
 
     kept = "runs/r1/logs/drill/apply/0000/01.log"
     assert "drill" in until(stored, "the end of its pod")[kept]
-    submit.submit(cluster.home, shell(cluster, "loud", "echo said at work; exit 3", podGC={"strategy": "OnPodSuccess"}))
+    submission.submit(cluster.home, shell(cluster, "loud", "echo said at work; exit 3", podGC={"strategy": "OnPodSuccess"}))
     failed = Follower(cluster, "loud").await_end()
     assert [text for _, text in logs.logs(cluster.home, failed, runs.run("loud"), "work")] == ["said at work"] * 3
 
@@ -197,7 +209,7 @@ def test_status_says_what_is_waited_for(cluster: Lab, drill: Drill) -> None:
     space = cluster.where.namespace
     assert (lock.kind, lock.sentence) == (waits.LOCK, f"lock {space}/Mutex/target-three-hosts held by {space}/r1")
     second = Follower(cluster, "r2")
-    stop.cancel(cluster.home, "r1", BY_ADA)
+    cancellation.cancel(cluster.home, "r1", BY_ADA)
     second.await_approval()  # the lock was given on
     approve(cluster, "r2")
     assert_whole(cluster, second.await_end(), "r2")
@@ -211,10 +223,10 @@ def test_a_run_that_waits_for_its_lock_ends_at_once_when_cancelled(cluster: Lab,
     first.await_approval()
     begin(cluster, drill, "r2")
     until(lambda: cluster.home.workflow("r2").status.phase == "Pending", "the second run to wait")
-    stop.cancel(cluster.home, "r2", BY_ADA)()
+    cancellation.cancel(cluster.home, "r2", BY_ADA)()
     last = Follower(cluster, "r2").await_end()
-    assert (last.status.phase, last.spec.shutdown, dict(last.nodes())) == ("Failed", stop.TERMINATE, {})
-    assert stop.told(last) == BY_ADA.sentence
+    assert (last.status.phase, last.spec.shutdown, dict(last.nodes())) == ("Failed", cancellation.TERMINATE, {})
+    assert cancellation.end_message(last) == BY_ADA.sentence
     assert not (cluster.store / "runs/r2").exists()
     assert not cluster.home.workflow("r1").finished
     approve(cluster, "r1")
@@ -228,10 +240,10 @@ def test_a_run_that_began_while_it_was_cancelled_still_reports(cluster: Lab, dri
     cluster.stand_in()
     follower = Follower(cluster, "r1")
     follower.await_approval()
-    assert not stop.told_home(cluster.home, seen, stop.patched(seen, BY_ADA, now=False))
+    assert not cancellation.send_patch(cluster.home, seen, cancellation.cancel_patch(seen, BY_ADA, now=False))
     assert cluster.home.workflow("r1").spec.shutdown == ""
-    stop.cancel(cluster.home, "r1", BY_ADA)
-    assert follower.await_end().spec.shutdown == stop.STOP
+    cancellation.cancel(cluster.home, "r1", BY_ADA)
+    assert follower.await_end().spec.shutdown == cancellation.STOP
     assert (cluster.store / "runs/r1/seal.json").exists()
 
 
@@ -239,24 +251,24 @@ def test_a_run_that_began_while_it_was_cancelled_still_reports(cluster: Lab, dri
 def test_a_run_that_was_through_when_it_was_cancelled_is_not_said_to_be(phase: str, message: str) -> None:
     """The word of who cancels may arrive while the exit handler of a run works, all of whose tasks have passed."""
     meta = {"name": "r1", "annotations": {"bringup/cancelled": canonical(BY_ADA).decode()}}
-    run = decoded(
+    run = decode_workflow(
         msgspec.json.encode({"metadata": meta, "spec": {"shutdown": "Stop"}, "status": {"phase": phase, "message": message}})
     )
-    assert stop.told(run) == ("" if phase == "Succeeded" else BY_ADA.sentence)
+    assert cancellation.end_message(run) == ("" if phase == "Succeeded" else BY_ADA.sentence)
 
 
 def test_an_announcement_is_claimed_once(cluster: Lab) -> None:
-    submit.submit(cluster.home, shell(cluster, "claimed", "true"))
-    ours = [claims.claim(cluster.where, "claimed")("claimed.approve-x") for _ in range(3)]
+    submission.submit(cluster.home, shell(cluster, "claimed", "true"))
+    ours = [approval_patches.claim(cluster.where, "claimed")("claimed.approve-x") for _ in range(3)]
     assert ours == [True, False, False]
-    assert claims.claim(cluster.where, "claimed")("claimed.approve-y")
+    assert approval_patches.claim(cluster.where, "claimed")("claimed.approve-y")
 
 
 def test_status_that_cannot_be_read_is_said() -> None:
-    with pytest.raises(Unreadable, match="another algorithm than gzip"):
-        unpacked("KLUv/SAA")
-    with pytest.raises(Unreadable, match="cannot be read"):
-        unpacked("H4sIAAAA")
+    with pytest.raises(UnreadableStatus, match="another algorithm than gzip"):
+        decompress_nodes("KLUv/SAA")
+    with pytest.raises(UnreadableStatus, match="cannot be read"):
+        decompress_nodes("H4sIAAAA")
     offloaded = {"metadata": {"name": "x"}, "status": {"offloadNodeStatusVersion": "1"}}
-    with pytest.raises(Unreadable, match="nodeStatusOffLoad"):
-        decoded(msgspec.json.encode(offloaded)).nodes()
+    with pytest.raises(UnreadableStatus, match="nodeStatusOffLoad"):
+        decode_workflow(msgspec.json.encode(offloaded)).nodes()

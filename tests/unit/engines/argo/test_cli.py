@@ -23,9 +23,9 @@ from steps.errors import Unreachable
 from tests.unit.engines.argo.lab import Lab, until
 from tests.unit.engines.argo.test_follow import BY_ADA, Follower, begin, shell
 from workflows import examples
-from workflows.engines import announce
-from workflows.engines.argo import install, remembered, secret_files, stop, submit
-from workflows.engines.folders import Home as Runs
+from workflows.engines import approval_announcer
+from workflows.engines.argo import cancellation, installer, run_memory, secret_files, submission
+from workflows.engines.folders import StateFolder as Runs
 
 COMMAND = Path(sys.executable).with_name("bringup")
 Drill = Callable[..., Any]
@@ -60,7 +60,7 @@ def test_a_run_that_is_cancelled_while_it_waits_has_nothing_to_report(
     assert (swept.returncode, swept.stdout) == (0, "two: it ended before its first task, so it has no report, nor holds a target\n")
     shown = bringup("status", "two").stdout
     assert (shown.count("not run"), "to come" in shown, "cancelled by" in shown) == (2, False, True), shown
-    stop.cancel(cluster.home, "one", BY_ADA)
+    cancellation.cancel(cluster.home, "one", BY_ADA)
     first.await_end()
 
 
@@ -114,7 +114,7 @@ def test_a_run_that_argo_itself_submitted_is_one_of_ours(cluster: Lab, drill: Dr
     """As `argo submit --from workflowtemplate/NAME` makes it: a reference and nothing else."""
     cluster.stand_in()
     plan, bundle = drill(cluster.where.namespace, cluster.target)
-    install.install(cluster.home, plan, bundle, secret_files.gathered(cluster.home, plan, Path("/"), {}))
+    installer.install(cluster.home, plan, bundle, secret_files.collect_secrets(cluster.home, plan, Path("/"), {}))
     meta = {"name": "by-hand", "namespace": cluster.where.namespace}
     spec = {"workflowTemplateRef": {"name": bundle.template["metadata"]["name"]}}
     made = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": meta, "spec": spec}
@@ -156,7 +156,7 @@ def test_what_cannot_be_reused_is_not_submitted(cluster: Lab, bringup: Callable[
     own_spec(cluster)
     meta = {"name": "theirs", "labels": {"bringup/cluster": "another"}, "annotations": {"bringup/submission": "x"}}
     spec = {"entrypoint": "x", "templates": [{"name": "x", "suspend": {}}]}
-    submit.submit(
+    submission.submit(
         cluster.home,
         {
             "apiVersion": "argoproj.io/v1alpha1",
@@ -203,10 +203,10 @@ def test_a_name_of_somebody_elses_workflow(cluster: Lab, bringup: Callable[..., 
         "metadata": {"name": "theirs", "namespace": cluster.where.namespace, "annotations": {"bringup/submission": "x"}},
         "spec": {"entrypoint": "x", "templates": [{"name": "x", "suspend": {}}]},
     }
-    submit.submit(cluster.home, manifest)
+    submission.submit(cluster.home, manifest)
     answer = bringup("status", "theirs")
     assert (answer.returncode, "Traceback" in answer.stderr) == (64, False), answer.stderr
-    assert "is no run of ours" in answer.stderr
+    assert "is not a run of bringup" in answer.stderr
 
 
 def test_what_is_shown_again_can_be_approved(cluster: Lab, drill: Drill, bringup: Callable[..., Any]) -> None:
@@ -249,7 +249,7 @@ def test_a_vouched_version_lasts_and_nothing_is_temporary_after_a_submission(
     vouched = ("--argo-version", "4.1.2")
     code, name, _ = unread(cluster, "resume", "one", *vouched)
     assert code == ExitCode.GATE_FAILED
-    memory = remembered.read(Runs(cluster.folder / "runs").run(name))
+    memory = run_memory.read(Runs(cluster.folder / "runs").run(name))
     assert memory is not None
     assert memory.version == "4.1.2"
     code, _, said = unread(cluster, "resume", name)
@@ -393,12 +393,12 @@ def test_a_submission_that_may_have_arrived_is_not_temporary(emulated: Lab) -> N
     cluster, path = emulated, emulated.home.workflows()
     failing = {"status": 503, "methods": ["POST", "GET"], "path_prefix": path}
     cluster.disturb(fail_next={**failing, "count": 10})
-    with pytest.raises(submit.Unsure, match="cannot be told") as unsure:
-        submit.submit(cluster.home, shell(cluster, "perhaps", "true"))
+    with pytest.raises(submission.Unsure, match="cannot be told") as unsure:
+        submission.submit(cluster.home, shell(cluster, "perhaps", "true"))
     assert (unsure.value.exit_code, "bringup watch perhaps" in unsure.value.hint) == (ExitCode.GATE_FAILED, True)
     cluster.disturb(fail_next={**failing, "methods": ["POST"], "count": 5})
     with pytest.raises(Unreachable):
-        submit.submit(cluster.home, shell(cluster, "never", "true"))
+        submission.submit(cluster.home, shell(cluster, "never", "true"))
 
 
 def test_who_follows_later_announces(cluster: Lab, drill: Drill, bringup: Callable[..., Any]) -> None:
@@ -406,8 +406,10 @@ def test_who_follows_later_announces(cluster: Lab, drill: Drill, bringup: Callab
     cluster.stand_in()
     begin(cluster, drill, "one")
     heard = cluster.folder / "heard"
-    telling = announce.Telling(cluster="three-hosts", approvers=("ada",), command=("tee", "-a", str(heard)))
-    remembered.write(Runs(cluster.folder / "runs").run("one"), remembered.Memory(where=cluster.where, telling={"parade": telling}))
+    telling = approval_announcer.AnnounceCommand(cluster="three-hosts", approvers=("ada",), command=("tee", "-a", str(heard)))
+    run_memory.write(
+        Runs(cluster.folder / "runs").run("one"), run_memory.RunMemory(where=cluster.where, telling={"parade": telling})
+    )
     environment = {**os.environ, "BRINGUP_HOME": str(cluster.folder / "runs"), "KUBECONFIG": cluster.where.kubeconfig}
     quiet = subprocess.DEVNULL
     both = [subprocess.Popen([str(COMMAND), "watch", "one"], env=environment, stdout=quiet, stderr=quiet) for _ in "ab"]

@@ -12,13 +12,14 @@ from steps.clients.store import Store
 from steps.contract.cancelled import Cancelled
 from steps.contract.exit import ExitCode
 from tests.unit.engines.argo.lab import Lab, until
-from workflows.engines.argo import answer, follow, install, secret_files, stop, submit
+from workflows.engines.argo import approval_patches, cancellation, installer, secret_files, submission
+from workflows.engines.argo import follower as follow
 from workflows.engines.argo.home import NoWorkflow
-from workflows.engines.argo.streams import Pace
+from workflows.engines.argo.resource_watch import WatchPace
 from workflows.engines.local.result import News, NodeNews
 
 Drill = Callable[..., Any]
-QUICK = Pace(round=1.0, first=0.05, most=0.5, credentials=30.0)
+QUICK = WatchPace(round=1.0, first=0.05, most=0.5, credentials=30.0)
 BY_ADA = Cancelled(who="ada", how="bringup cancel", when=1.0)
 GIVEN = {"decision": "pass", "approver": "ada", "evidence": ""}
 
@@ -27,8 +28,8 @@ def begin(lab: Lab, drill: Drill, name: str = "r1") -> None:
     """Install and submit the drill."""
     plan, bundle = drill(lab.where.namespace, lab.target)
     home = lab.home
-    install.install(home, plan, bundle, secret_files.gathered(home, plan, Path("/"), {}))
-    submit.submit(home, submit.workflow(name, plan, bundle))
+    installer.install(home, plan, bundle, secret_files.collect_secrets(home, plan, Path("/"), {}))
+    submission.submit(home, submission.workflow(name, plan, bundle))
 
 
 class Follower:
@@ -65,7 +66,7 @@ def evidence(lab: Lab, run: str = "r1") -> str:
 
 
 def approve(lab: Lab, run: str = "r1") -> None:
-    answer.answer(lab.home, run, "approve-parade", {**GIVEN, "evidence": evidence(lab, run)}, "answered by ada")
+    approval_patches.answer(lab.home, run, "approve-parade", {**GIVEN, "evidence": evidence(lab, run)}, "answered by ada")
 
 
 def records(lab: Lab, run: str = "r1") -> list[str]:
@@ -162,7 +163,7 @@ def test_a_stand_in_that_was_stopped_is_no_end(cluster: Lab, drill: Drill) -> No
 def test_a_deleted_pod_is_tried_again(cluster: Lab, drill: Drill, tmp_path: Path) -> None:
     cluster.stand_in(environment={"BRINGUP_TEST_HOLD": str(tmp_path / "go")})
     manifest = shell(cluster, "wait-for-it", 'echo begun; until [ -e "$BRINGUP_TEST_HOLD" ]; do sleep 0.05; done; echo done')
-    submit.submit(cluster.home, manifest)
+    submission.submit(cluster.home, manifest)
     follower = Follower(cluster, "wait-for-it")
     pod = until(lambda: next(iter(running(cluster, "wait-for-it")), ""), "the pod")
     cluster.home.ask(lambda kube: kube.delete(cluster.home.core("pods", pod)))
@@ -175,18 +176,18 @@ def test_a_deleted_pod_is_tried_again(cluster: Lab, drill: Drill, tmp_path: Path
 
 def test_a_lost_result_is_said_once(cluster: Lab) -> None:
     cluster.stand_in(withhold={"work": 10.0})
-    submit.submit(cluster.home, shell(cluster, "silent", "true"))
+    submission.submit(cluster.home, shell(cluster, "silent", "true"))
     until(lambda: cluster.home.workflow("silent").status.phase, "the stand-in to take it")  # or that it is late is said too
     said: list[str] = []
     last = follow.follow(cluster.home, "silent", lambda _: None, said.append, pace=QUICK, late=0.5)
     assert last.status.phase == "Succeeded"
     (sentence,) = said
-    assert "ended, but Argo has not got its result (work(0) is Running)" in sentence
+    assert "ended, but its result has not reached Argo (work(0) is Running)" in sentence
     assert "create and patch workflowtaskresults" in sentence
 
 
 def test_nobody_takes_the_run(cluster: Lab) -> None:
-    submit.submit(cluster.home, shell(cluster, "alone", "true"))
+    submission.submit(cluster.home, shell(cluster, "alone", "true"))
     follower = Follower(cluster, "alone")
     said: list[str] = []
 
@@ -215,12 +216,12 @@ def test_cancelling_ends_steps_and_reports(cluster: Lab, drill: Drill) -> None:
     begin(cluster, drill)
     follower = Follower(cluster)
     follower.await_approval()
-    stop.cancel(cluster.home, "r1", BY_ADA)
+    cancellation.cancel(cluster.home, "r1", BY_ADA)
     last = follower.await_end()
     assert (last.status.phase, follow.exit_code(last.status.phase)) == ("Failed", ExitCode.GATE_FAILED)
     assert (cluster.store / "runs/r1/seal.json").exists()  # Stop runs the exit handler
-    with pytest.raises(stop.Ended, match="has ended: Failed"):
-        stop.cancel(cluster.home, "r1", BY_ADA)
+    with pytest.raises(cancellation.AlreadyEnded, match="has ended: Failed"):
+        cancellation.cancel(cluster.home, "r1", BY_ADA)
 
 
 def shell(lab: Lab, name: str, script: str, **spec: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from steps.contract import revision
 from tests.unit import small_image
 from tests.unit.engines.argo.git_desk import NAME, Desk, desk_of
 from tests.unit.engines.argo.lab import Lab
-from workflows.engines.argo.objects import PLAN
+from workflows.engines.argo.workflow_objects import PLAN
 from workflows.render import from_git
 
 
@@ -60,7 +60,7 @@ def test_who_may_do_what_is_left_to_whoever_installs_the_schedule(desk: Desk) ->
     desk.commit()
     done = desk.run()
     assert done.returncode == 64
-    assert "has no ServiceAccount bringup-executor, and this account makes none" in done.stderr
+    assert "has no ServiceAccount bringup-executor, and this account may not create it" in done.stderr
     assert "bringup image build SPEC --engine argo" in done.stderr
     assert desk.going() == ()
     desk.install()

@@ -11,9 +11,9 @@ from tests.unit.engines.argo.lab import Lab
 from workflows.cli.images import from_git as building
 from workflows.cli.images.from_git_bounds import Bounds
 from workflows.cli.images.from_git_checkout import Branch
-from workflows.engines.argo import objects
+from workflows.engines.argo import workflow_objects
 from workflows.engines.argo.home import Home
-from workflows.engines.argo.objects import Workflow
+from workflows.engines.argo.workflow_objects import Workflow
 from workflows.render import from_git
 from workflows.render import starts as rendered_starts
 
@@ -155,6 +155,6 @@ def test_a_start_that_failed_is_a_problem_of_the_schedule_and_its_log_can_be_rea
     assert logs.returncode == 0, logs.stderr
     assert "its log is gone; it ended as Failed main: Error (exit code 64)" in logs.stdout
     status_of = desk.command("status", name)
-    assert (status_of.returncode, "is no run: it starts those of lab-nodes" in status_of.stderr) == (64, True)
+    assert (status_of.returncode, "is not a run: a schedule of lab-nodes created it" in status_of.stderr) == (64, True)
     assert f"bringup logs --run {name}" in status_of.stderr
-    assert objects.STARTS == rendered_starts.STARTS
+    assert workflow_objects.STARTS == rendered_starts.STARTS

@@ -17,10 +17,10 @@ from tests.unit import small_image
 from tests.unit.engines.argo.lab import REAL, Lab, full_crd, lab, until
 from tests.unit.engines.argo.test_streams import serving, write_access
 from workflows import bringup, examples, image
-from workflows.engines.argo import install, installation, place, pods, secret_files, submit
-from workflows.engines.argo.home import Home, Where
-from workflows.engines.inputs import SecretMissing
-from workflows.plan.images import compile_image
+from workflows.engines.argo import argo_version, helper_pods, installer, prerequisites, secret_files, submission
+from workflows.engines.argo.home import Home, HomeAddress
+from workflows.engines.run_inputs import SecretMissing
+from workflows.nodeimage.image_plan import compile_image
 from workflows.render.bundle import render
 from workflows.render.steps import Settings
 from workflows.spec import load
@@ -48,7 +48,7 @@ def bare(tmp_path: Path) -> Any:
 )
 def test_a_new_enough_controller(bare: Lab, image: str, version: str) -> None:
     bare.deploy(image)
-    assert installation.check(bare.home) == version
+    assert argo_version.check(bare.home) == version
 
 
 @pytest.mark.parametrize(
@@ -63,30 +63,30 @@ def test_a_new_enough_controller(bare: Lab, image: str, version: str) -> None:
 )
 def test_what_cannot_be_shown_to_be_new_enough_is_refused(bare: Lab, image: str, words: str) -> None:
     bare.deploy(image)
-    with pytest.raises(installation.NoArgo, match=words):
-        installation.check(bare.home)
-    assert installation.check(bare.home, "v4.1.2") == "4.1.2"  # a person vouches for it
-    with pytest.raises(installation.NoArgo, match=r"--argo-version 4\.1"):
-        installation.check(bare.home, "4.1")
+    with pytest.raises(argo_version.NoArgo, match=words):
+        argo_version.check(bare.home)
+    assert argo_version.check(bare.home, "v4.1.2") == "4.1.2"  # a person vouches for it
+    with pytest.raises(argo_version.NoArgo, match=r"--argo-version 4\.1"):
+        argo_version.check(bare.home, "4.1")
 
 
 @pytest.mark.skipif(bool(REAL), reason="takes CRDs from a server that other tests use")
 def test_no_controller_and_no_crds(bare: Lab) -> None:
-    with pytest.raises(installation.NoArgo, match="no workflow-controller was found"):
-        installation.check(bare.home)
+    with pytest.raises(argo_version.NoArgo, match="no workflow-controller was found"):
+        argo_version.check(bare.home)
     crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     bare.home.ask(lambda kube: kube.delete(f"{crds}/workflowtaskresults.argoproj.io"))
-    with pytest.raises(installation.NoArgo, match="does not serve workflowtaskresults"):
-        installation.check(bare.home, "4.1.2")
+    with pytest.raises(argo_version.NoArgo, match="does not serve workflowtaskresults"):
+        argo_version.check(bare.home, "4.1.2")
 
 
 def test_everything_is_installed_twice_without_harm(cluster: Lab, drill: Drill) -> None:
     plan, bundle = drill(cluster.where.namespace, cluster.target)
     home = cluster.home
-    contents = secret_files.gathered(home, plan, Path("/"), {})
-    assert place.check(home, bundle) == ()
+    contents = secret_files.collect_secrets(home, plan, Path("/"), {})
+    assert prerequisites.check(home, bundle) == ()
     for _ in range(2):
-        install.install(home, plan, bundle, contents)
+        installer.install(home, plan, bundle, contents)
     projected = [volume["projected"]["sources"] for volume in bundle.template["spec"]["volumes"] if "projected" in volume]
     ((name,),) = {tuple(row["secret"]["name"] for row in sources) for sources in projected}
     secret = home.ask(lambda kube: kube.get(home.core("secrets", name), dict[str, Any]))
@@ -102,8 +102,8 @@ def test_the_full_crds_take_what_is_submitted(tmp_path: Path, drill: Drill) -> N
     try:
         made.prepare(crd=full_crd)
         plan, bundle = drill(made.where.namespace, made.target)
-        install.install(made.home, plan, bundle, {})
-        assert submit.submit(made.home, submit.workflow("full", plan, bundle)).metadata.name == "full"
+        installer.install(made.home, plan, bundle, {})
+        assert submission.submit(made.home, submission.workflow("full", plan, bundle)).metadata.name == "full"
     finally:
         made.close()
 
@@ -111,8 +111,8 @@ def test_the_full_crds_take_what_is_submitted(tmp_path: Path, drill: Drill) -> N
 def test_a_config_map_with_other_content_is_refused(cluster: Lab, drill: Drill) -> None:
     plan, bundle = drill(cluster.where.namespace, cluster.target)
     cluster.create({**bundle.config_maps[0], "data": {"somebody": "else"}})
-    with pytest.raises(install.NotReady, match="has other content than this plan"):
-        install.install(cluster.home, plan, bundle, {})
+    with pytest.raises(installer.NotReady, match="differs from this plan"):
+        installer.install(cluster.home, plan, bundle, {})
 
 
 def test_a_field_that_somebody_else_owns_is_a_conflict(cluster: Lab, drill: Drill) -> None:
@@ -122,7 +122,7 @@ def test_a_field_that_somebody_else_owns_is_a_conflict(cluster: Lab, drill: Dril
     path = f"/apis/argoproj.io/v1alpha1/namespaces/{cluster.where.namespace}/workflowtemplates/{name}"
     Http(cluster.home.access).request("PATCH", path, query=query, body=theirs, content_type="application/apply-patch+yaml")
     with pytest.raises(Conflict, match="entrypoint"):
-        install.install(cluster.home, plan, bundle, {})
+        installer.install(cluster.home, plan, bundle, {})
 
 
 def test_what_must_be_there_is_named(cluster: Lab, drill: Drill) -> None:
@@ -132,14 +132,17 @@ def test_what_must_be_there_is_named(cluster: Lab, drill: Drill) -> None:
     if REAL:  # where no controller looks whether pods still use it
         cluster.home.ask(lambda kube: kube.merge(claim, {"metadata": {"finalizers": None}}))
     until(lambda: cluster.home.ask(lambda kube: kube.get(claim, dict)) is None, "the claim to go")
-    with pytest.raises(place.NoPlace, match=f"namespace {cluster.where.namespace} .* has no PersistentVolumeClaim bringup-store"):
-        place.check(cluster.home, bundle)
+    with pytest.raises(
+        prerequisites.PrerequisiteMissing,
+        match=f"namespace {cluster.where.namespace} .* has no PersistentVolumeClaim bringup-store",
+    ):
+        prerequisites.check(cluster.home, bundle)
     elsewhere = dataclasses.replace(cluster, where=msgspec.structs.replace(cluster.where, namespace="nowhere"))
-    with pytest.raises(place.NoPlace, match="the home cluster has no namespace nowhere") as absent:
-        place.check(elsewhere.home, bundle)
+    with pytest.raises(prerequisites.PrerequisiteMissing, match="the home cluster has no namespace nowhere") as absent:
+        prerequisites.check(elsewhere.home, bundle)
     assert "A home cluster" in absent.value.hint
     with pytest.raises(SecretMissing, match="secret kubeconfig"):
-        secret_files.gathered(cluster.home, drill(cluster.where.namespace, cluster.folder / "nowhere")[0], Path("/"), {})
+        secret_files.collect_secrets(cluster.home, drill(cluster.where.namespace, cluster.folder / "nowhere")[0], Path("/"), {})
 
 
 Claimed = Callable[..., Any]
@@ -166,43 +169,49 @@ def nodes(cluster: Lab, *names: str) -> None:
 
 @pytest.mark.parametrize("mode", ["ReadWriteOncePod", "ReadOnlyMany"])
 def test_a_volume_that_pods_cannot_write_together_is_refused(emulated: Lab, claimed: Claimed, mode: str) -> None:
-    with pytest.raises(place.NoPlace, match=f"PersistentVolumeClaim once in namespace .* is {mode}: all pods") as refused:
-        place.check(emulated.home, claimed(mode))
+    with pytest.raises(
+        prerequisites.PrerequisiteMissing, match=f"PersistentVolumeClaim once in namespace .* is {mode}: all pods"
+    ) as refused:
+        prerequisites.check(emulated.home, claimed(mode))
     assert "A home cluster" in refused.value.hint
 
 
 def test_a_volume_of_one_node_will_do_where_home_has_one(emulated: Lab, claimed: Claimed) -> None:
     bundle = claimed("ReadWriteOnce")
     nodes(emulated, "a")
-    assert place.check(emulated.home, bundle) == ()
+    assert prerequisites.check(emulated.home, bundle) == ()
     nodes(emulated, "b")
-    with pytest.raises(place.NoPlace, match="is ReadWriteOnce, and there are 2 nodes: pods on any other node"):
-        place.check(emulated.home, bundle)
+    with pytest.raises(prerequisites.PrerequisiteMissing, match="is ReadWriteOnce, and there are 2 nodes: pods on any other node"):
+        prerequisites.check(emulated.home, bundle)
 
 
 def test_pods_that_build_images_need_a_namespace_that_takes_them(emulated: Lab, claimed: Claimed, tmp_path: Path) -> None:
     others, space = claimed("ReadWriteMany"), f"/api/v1/namespaces/{emulated.where.namespace}"
     plan = compile_image(small_image.spec(tmp_path), small_image.recipe(), small_image.files())
     builders = render(plan, image.build, Settings(namespace=emulated.where.namespace, store_claim="once"))
-    assert place.check(emulated.home, builders) == ()
-    emulated.home.ask(lambda kube: kube.merge(space, {"metadata": {"labels": {place.LEVEL: "restricted"}}}))
-    with pytest.raises(place.NoPlace, match="is at level restricted of Pod Security, and pods that build node images are root"):
-        place.check(emulated.home, builders)
-    assert place.check(emulated.home, others) == ()
+    assert prerequisites.check(emulated.home, builders) == ()
+    emulated.home.ask(lambda kube: kube.merge(space, {"metadata": {"labels": {prerequisites.LEVEL: "restricted"}}}))
+    with pytest.raises(
+        prerequisites.PrerequisiteMissing, match="is at level restricted of Pod Security, and some pods of this run run as root"
+    ):
+        prerequisites.check(emulated.home, builders)
+    assert prerequisites.check(emulated.home, others) == ()
 
 
 def test_what_may_not_be_read_is_a_doubt_or_left_to_the_pods(drill: Drill, tmp_path: Path) -> None:
     _, bundle = drill("runs", tmp_path)
     with serving() as server:
-        home = Home(Where(kubeconfig=str(write_access(server, tmp_path)), namespace="runs"))
+        home = Home(HomeAddress(kubeconfig=str(write_access(server, tmp_path)), namespace="runs"))
         server.answers = [(200, b'{"spec":{"accessModes":["ReadWriteOnce"]}}'), (403, b"{}")]
-        (doubt,) = place.check(home, bundle)
+        (doubt,) = prerequisites.check(home, bundle)
         assert "bringup-store in namespace runs of the home cluster is ReadWriteOnce, and how many nodes" in doubt
         server.answers = [(403, b"{}")]
-        assert place.check(home, bundle) == ()
+        assert prerequisites.check(home, bundle) == ()
         server.answers = [(404, b"{}"), (403, b"{}")]
-        with pytest.raises(place.NoPlace, match="namespace runs of the home cluster has no PersistentVolumeClaim"):
-            place.check(home, bundle)
+        with pytest.raises(
+            prerequisites.PrerequisiteMissing, match="namespace runs of the home cluster has no PersistentVolumeClaim"
+        ):
+            prerequisites.check(home, bundle)
 
 
 def test_what_the_readme_says_to_make_will_do(emulated: Lab, drill: Drill) -> None:
@@ -211,15 +220,15 @@ def test_what_the_readme_says_to_make_will_do(emulated: Lab, drill: Drill) -> No
     usual = Settings()
     assert written["metadata"] == {"name": usual.store_claim, "namespace": usual.namespace}
     assert f"BRINGUP_IMAGE=registry.example.org/{usual.image}" in text
-    assert f"Argo Workflows ≥ {'.'.join(map(str, installation.OLDEST))} whose controller" in text
+    assert f"Argo Workflows ≥ {'.'.join(map(str, argo_version.OLDEST))} whose controller" in text
     emulated.home.ask(lambda kube: kube.delete(emulated.home.core("persistentvolumeclaims", usual.store_claim)))
     emulated.create(written | {"metadata": written["metadata"] | {"namespace": emulated.where.namespace}})
     nodes(emulated, "a", "b")
-    assert place.check(emulated.home, drill(emulated.where.namespace, emulated.target)[1]) == ()
+    assert prerequisites.check(emulated.home, drill(emulated.where.namespace, emulated.target)[1]) == ()
 
 
 def test_a_volume_that_lies_on_a_node_brings_all_pods_there(emulated: Lab, claimed: Claimed) -> None:
-    here = {"matchExpressions": [{"key": place.HOSTNAME, "operator": "In", "values": ["a"]}]}
+    here = {"matchExpressions": [{"key": prerequisites.HOSTNAME, "operator": "In", "values": ["a"]}]}
     spec = {
         "accessModes": ["ReadWriteOnce"],
         "capacity": {"storage": "1Gi"},
@@ -228,7 +237,7 @@ def test_a_volume_that_lies_on_a_node_brings_all_pods_there(emulated: Lab, claim
     }
     emulated.create({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "local"}, "spec": spec})
     nodes(emulated, "a", "b")
-    assert place.check(emulated.home, claimed("ReadWriteOnce", volume="local")) == ()
+    assert prerequisites.check(emulated.home, claimed("ReadWriteOnce", volume="local")) == ()
 
 
 def test_all_secrets_that_are_missing_are_named_at_once(cluster: Lab, drill: Drill) -> None:
@@ -238,7 +247,7 @@ def test_all_secrets_that_are_missing_are_named_at_once(cluster: Lab, drill: Dri
     there = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "there", "namespace": cluster.where.namespace}}
     cluster.create(there)
     with pytest.raises(SecretMissing) as missing:
-        secret_files.gathered(cluster.home, plan, Path("/"), {})
+        secret_files.collect_secrets(cluster.home, plan, Path("/"), {})
     for words in ("nowhere", "BRINGUP_TEST_UNSET", "has no Secret absent", "Secret there of the home cluster has no key x"):
         assert words in str(missing.value)
 
@@ -253,7 +262,7 @@ def test_a_ca_of_home_that_nobody_can_read_is_refused(cluster: Lab, drill: Drill
     data = {"ca.pem": base64.b64encode(text.encode()).decode()}
     cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": data})
     with pytest.raises(SecretMissing) as refused:
-        secret_files.gathered(cluster.home, plan, Path("/"), {})
+        secret_files.collect_secrets(cluster.home, plan, Path("/"), {})
     assert f"Secret chat of the home cluster, key ca.pem: the secret file {ca.name} holds a private key; {field}" in str(
         refused.value
     )
@@ -263,7 +272,9 @@ def test_a_ca_of_home_that_nobody_can_read_is_refused(cluster: Lab, drill: Drill
 def test_a_secret_of_another_namespace_is_refused(cluster: Lab) -> None:
     text = examples.path("three-hosts").read_text()
     said = "secrets: {license: {secret: {name: one, key: k, namespace: vault}}, other: {secret: {name: two, key: k}}}\n"
-    with pytest.raises(secret_files.ElsewhereInHome, match=f"Secret vault/one, but runs in namespace {cluster.where.namespace}"):
+    with pytest.raises(
+        secret_files.SecretOutOfNamespace, match=f"Secret vault/one, but runs in namespace {cluster.where.namespace}"
+    ):
         secret_files.check_namespaces(load(text + said), cluster.home)
     secret_files.check_namespaces(load(text + said.replace("vault", cluster.where.namespace)), cluster.home)
 
@@ -271,13 +282,13 @@ def test_a_secret_of_another_namespace_is_refused(cluster: Lab) -> None:
 def test_a_name_is_taken_once_but_a_lost_answer_is_none(cluster: Lab, drill: Drill) -> None:
     plan, bundle = drill(cluster.where.namespace, cluster.target)
     source = revision.Source(commit="3f2a", path="{{x}}.yaml", dirty=False)
-    manifest = submit.workflow("twice", plan, bundle, "earlier", source)
-    first = submit.submit(cluster.home, manifest)
-    assert submit.submit(cluster.home, manifest).metadata.uid == first.metadata.uid
-    with pytest.raises(submit.NameTaken, match="has a Workflow twice already"):
-        submit.submit(cluster.home, submit.workflow("twice", plan, bundle))
-    with pytest.raises(submit.NameTaken, match="64 characters"):
-        submit.submit(cluster.home, submit.workflow("x" * 64, plan, bundle))
+    manifest = submission.workflow("twice", plan, bundle, "earlier", source)
+    first = submission.submit(cluster.home, manifest)
+    assert submission.submit(cluster.home, manifest).metadata.uid == first.metadata.uid
+    with pytest.raises(submission.NameTaken, match="has a Workflow twice already"):
+        submission.submit(cluster.home, submission.workflow("twice", plan, bundle))
+    with pytest.raises(submission.NameTaken, match="64 characters"):
+        submission.submit(cluster.home, submission.workflow("x" * 64, plan, bundle))
     given = {row["name"]: row["value"] for row in manifest["spec"]["arguments"]["parameters"]}
     assert (given["reuse"], revision.from_token(given["source"])) == ("earlier", source)
     assert first.argument("source") == given["source"]
@@ -287,8 +298,8 @@ def test_a_name_is_taken_once_but_a_lost_answer_is_none(cluster: Lab, drill: Dri
 def test_our_own_pods_are_pulled_and_placed_as_those_of_the_run(cluster: Lab, drill: Drill) -> None:
     plan, _ = drill(cluster.where.namespace, cluster.target)
     bundle = render(plan, bringup.build, Settings(namespace=cluster.where.namespace, pull_secret="registry-login"))
-    install.install(cluster.home, plan, bundle, {})
-    run = submit.submit(cluster.home, submit.workflow("one", plan, bundle))
-    made = pods.pod(cluster.home, run, pods.Errand(purpose="look", command=("true",), environment={}))
+    installer.install(cluster.home, plan, bundle, {})
+    run = submission.submit(cluster.home, submission.workflow("one", plan, bundle))
+    made = helper_pods.pod_manifest(cluster.home, run, helper_pods.HelperPod(purpose="look", command=("true",), environment={}))
     assert made["spec"]["imagePullSecrets"] == [{"name": "registry-login"}]
     assert made["spec"]["affinity"] == bundle.template["spec"]["affinity"]

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.engines.argo.lab import Lab, full_crd, until
 from workflows import bringup, examples
 from workflows.cli.main import run
-from workflows.engines.argo import install, leftovers, submit
+from workflows.engines.argo import installer, leftovers, submission
 from workflows.plan.compiler import compile_plan
 from workflows.render.bundle import render
 from workflows.render.steps import Settings
@@ -40,9 +40,9 @@ def installed(home: Lab) -> Callable[[], Names]:
     for digit in DIGITS:
         one = dataclasses.replace(plan, digest="sha256:" + digit * 64)
         bundle = dataclasses.replace(render(one, bringup.build, Settings(namespace=home.where.namespace)), starts=None)
-        install.install(home.home, one, bundle, {"id_ed25519": b"key"})
+        installer.install(home.home, one, bundle, {"id_ed25519": b"key"})
         if digit == "a":
-            submit.submit(home.home, submit.workflow("ended", one, bundle))
+            submission.submit(home.home, submission.workflow("ended", one, bundle))
     place = f"/apis/argoproj.io/v1alpha1/namespaces/{home.where.namespace}"
 
     def there() -> Names:

@@ -19,11 +19,11 @@ from tests.unit.engines.argo.lab import Lab, until
 from tests.unit.engines.argo.test_follow import Follower, approve, begin
 from workflows import examples
 from workflows.cli.argo import live
-from workflows.engines.argo.objects import WORKFLOW_LABEL
-from workflows.engines.local.result import NodeStatus
+from workflows.engines.argo.workflow_objects import WORKFLOW_LABEL
+from workflows.engines.local.result import RunNodeStatus
 from workflows.plan.compiler import compile_plan
-from workflows.rehearsal.processes import simulated_cluster, write_fleet
-from workflows.rehearsal.rehearse import Options
+from workflows.rehearsal.rehearsal_run import RehearsalOptions
+from workflows.rehearsal.simulated_cluster import simulated_cluster, write_fleet
 from workflows.spec import load
 
 COMMAND = Path(sys.executable).with_name("bringup")
@@ -91,7 +91,9 @@ def readers(lab: Lab) -> int:
 def test_a_node_that_argo_writes_again_is_told_once(tmp_path: Path) -> None:
     """As 4.1.2 does with a pod that a cancelled run ends: before it is gone, and with the exit code of its container."""
     view = live.AwayProgress({"drill": ["apply"]}, "r1", Store(tmp_path), str)
-    node = NodeStatus("r1.drill.apply(0)", "apply(0)", "Pod", "Running", "", "drill-apply", "r1.drill", {}, {}, None, 1.0, None, [])
+    node = RunNodeStatus(
+        "r1.drill.apply(0)", "apply(0)", "Pod", "Running", "", "drill-apply", "r1.drill", {}, {}, None, 1.0, None, []
+    )
     stopped = msgspec.structs.replace(node, phase="Failed", message="workflow shutdown with strategy:  Stop", finished=2.0)
     again = msgspec.structs.replace(stopped, outputs={"verdict": "inconclusive"}, finished=3.0)
     ended = msgspec.structs.replace(again, message="main: Error (exit code 143)", exit_code=143)
@@ -111,7 +113,7 @@ def test_both_engines_print_the_same_lines(cluster: Lab, ada: Person, fault: str
     for name in ("id_ed25519", "known_hosts"):
         (ada.folder / name).write_text(f"the content of {name} that nobody needs\n")
     fleet = write_fleet(ada.folder, compile_plan(load(ada.folder / "three.yaml")))
-    with simulated_cluster(ada.folder / "cluster", fleet, Options(faults=(fault,)).arguments()) as simulated:
+    with simulated_cluster(ada.folder / "cluster", fleet, RehearsalOptions(faults=(fault,)).arguments()) as simulated:
         cluster.stand_in(environment=simulated.environment)
         code = ada.run("run", "three.yaml", "--engine", "argo", *ada.where)
         cluster.end_runs()

@@ -7,9 +7,9 @@ import pytest
 
 from tests.unit.engines.argo.lab import Lab, until
 from tests.unit.engines.argo.test_follow import BY_ADA, Drill, Follower, begin, shell
-from workflows.engines.argo import stop, submit
-from workflows.engines.argo.objects import NODE_NAME, WORKFLOW_LABEL, Workflow
-from workflows.engines.argo.watchdog import Watchdog
+from workflows.engines.argo import cancellation, submission
+from workflows.engines.argo.waits import Watchdog
+from workflows.engines.argo.workflow_objects import NODE_NAME, WORKFLOW_LABEL, Workflow
 
 FINALIZER = "example.org/keeps"
 LOST = "busy-07"
@@ -18,7 +18,7 @@ LOST = "busy-07"
 def on_lost_node(lab: Lab, run: str) -> tuple[Workflow, str]:
     """A run whose one step runs, as Argo has it, and the path of its pod: on a node whose kubelet will never say that it ended."""
     home, name = lab.home, f"{run}-work-1"
-    submit.submit(home, shell(lab, run, "true"))
+    submission.submit(home, shell(lab, run, "true"))
     node = {"id": name, "name": f"{run}.work(0)", "displayName": "work(0)", "type": "Pod", "phase": "Running"}
     home.ask(lambda kube: kube.merge(home.workflows(run), {"status": {"phase": "Running", "nodes": {name: node}}}))
     meta: dict[str, Any] = {"name": name, "namespace": lab.where.namespace, "finalizers": [FINALIZER]}
@@ -38,8 +38,8 @@ def test_a_pod_that_does_not_go_names_its_node_once(cluster: Lab) -> None:
     assert list(Watchdog(home).look(workflow)) == [], "a minute is allowed"
     (sentence,) = until(lambda: list(dog.look(workflow)), "a word about the pod")
     assert sentence == (
-        f"pod lost-work-1 is being deleted but does not go: node {LOST} does not answer; once that is certainly off, give it the "
-        "taint node.kubernetes.io/out-of-service, and Argo tries the task again"
+        f"pod lost-work-1 is being deleted but does not disappear: node {LOST} does not answer; once that is certainly off, give "
+        "it the taint node.kubernetes.io/out-of-service, and Argo tries the task again"
     )
     assert list(dog.look(workflow)) == []
     home.ask(lambda kube: kube.merge(pod, {"metadata": {"finalizers": None}}))
@@ -57,7 +57,7 @@ def test_what_is_to_end_now_is_never_slowed_down(cluster: Lab, drill: Drill, ask
     begun = {"status": {"phase": "Running", "nodes": {"r1": node}}}
     cluster.home.ask(lambda kube: kube.merge(cluster.home.workflows("r1"), begun))
     for now in asked:
-        stop.cancel(cluster.home, "r1", BY_ADA, now=now)
+        cancellation.cancel(cluster.home, "r1", BY_ADA, now=now)
     assert cluster.home.workflow("r1").spec.shutdown == told
 
 
@@ -67,7 +67,9 @@ def test_a_run_waits_while_its_volumes_cannot_be_read(emulated: Lab) -> None:
     emulated.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"x": "y"}})
     where = emulated.home.core("configmaps")
     emulated.disturb(fail_next={"count": 5, "status": 503, "path_prefix": where})  # all tries of one request
-    submit.submit(emulated.home, shell(emulated, "patient", "true", volumes=[{"name": "tasks", "configMap": {"name": "given"}}]))
+    submission.submit(
+        emulated.home, shell(emulated, "patient", "true", volumes=[{"name": "tasks", "configMap": {"name": "given"}}])
+    )
     follower = Follower(emulated, "patient")
     emulated.stand_in()
     assert follower.await_end().status.phase == "Succeeded"

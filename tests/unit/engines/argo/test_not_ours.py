@@ -9,10 +9,10 @@ from steps.contract.exit import ExitCode
 from tests.unit.engines.argo.lab import Lab, until
 from tests.unit.engines.argo.test_follow import Follower, approve, begin
 from workflows.cli import main
-from workflows.engines.argo import stop, submit
+from workflows.engines.argo import cancellation, submission
 from workflows.engines.argo.home import NotOurs
-from workflows.engines.argo.objects import API
-from workflows.engines.folders import Home as Runs
+from workflows.engines.argo.workflow_objects import API
+from workflows.engines.folders import StateFolder as Runs
 
 Drill = Callable[..., Any]
 COMMANDS = {
@@ -63,7 +63,7 @@ def refused(done: Done, *said: str) -> None:
 def theirs(cluster: Lab, name: str, **spec: Any) -> None:
     """A Workflow of somebody else."""
     meta = {"name": name, "namespace": cluster.where.namespace, "annotations": {"bringup/submission": "x"}}
-    submit.submit(cluster.home, {"apiVersion": API, "kind": "Workflow", "metadata": meta, "spec": spec})
+    submission.submit(cluster.home, {"apiVersion": API, "kind": "Workflow", "metadata": meta, "spec": spec})
 
 
 def shutdown(cluster: Lab, run: str) -> str:
@@ -80,8 +80,8 @@ def test_a_workflow_that_is_none_of_ours(cluster: Lab, call: Call, kind: str) ->
         cluster.create({"apiVersion": API, "kind": "WorkflowTemplate", "metadata": meta, "spec": step})
         theirs(cluster, "template", workflowTemplateRef={"name": "shared"})
     wanted = {
-        "plain": f"Workflow plain in namespace {cluster.where.namespace} is no run of ours: it has no WorkflowTemplate",
-        "template": f"Workflow template in namespace {cluster.where.namespace} is no run of ours: its WorkflowTemplate shared",
+        "plain": f"Workflow plain in namespace {cluster.where.namespace} is not a run of bringup: it has no WorkflowTemplate",
+        "template": f"Workflow template in namespace {cluster.where.namespace} is not a run of bringup: its WorkflowTemplate",
         "nobody": f"namespace {cluster.where.namespace} of the home cluster has no Workflow nobody",
     }[kind]
     for command in COMMANDS:
@@ -131,7 +131,7 @@ def test_cancelling_tells_the_run_though_its_template_is_gone(cluster: Lab, dril
     cluster.home.ask(lambda kube: kube.delete(f"/apis/{API}/namespaces/{cluster.where.namespace}/workflowtemplates/{name}"))
     done = call("cancel", "one")
     assert (done.code, "warning: the Workflow says who cancelled it" in done.out) == (0, True), done.err
-    assert shutdown(cluster, "one") == stop.STOP
+    assert shutdown(cluster, "one") == cancellation.STOP
 
 
 def test_a_name_that_somebody_else_has_taken(cluster: Lab, drill: Drill, call: Call) -> None:
@@ -143,7 +143,7 @@ def test_a_name_that_somebody_else_has_taken(cluster: Lab, drill: Drill, call: C
     cluster.home.ask(lambda kube: kube.delete(cluster.home.workflows("one")))
     theirs(cluster, "one", entrypoint="x", templates=[{"name": "x", "suspend": {}}])
     for command in COMMANDS.keys() - {"watch"}:
-        refused(call(command, "one"), "is no run of ours: it has no WorkflowTemplate")
+        refused(call(command, "one"), "is not a run of bringup: it has no WorkflowTemplate")
     assert shutdown(cluster, "one") == ""
     with pytest.raises(NotOurs):
-        stop.cancel(cluster.home, "one", stop.Cancelled(who="ada", how="bringup cancel", when=1.0))
+        cancellation.cancel(cluster.home, "one", cancellation.Cancelled(who="ada", how="bringup cancel", when=1.0))

@@ -12,8 +12,8 @@ import pytest
 from tests.unit.engines.argo.lab import Lab
 from tests.unit.engines.argo.test_follow import begin
 from tests.unit.engines.argo.test_live import Person
-from workflows.engines.argo import install, progress, secret_files, submit
-from workflows.engines.local.result import NodeStatus
+from workflows.engines.argo import installer, progress, secret_files, submission
+from workflows.engines.local.result import RunNodeStatus
 
 Drill = Callable[..., Any]
 ENDED = "main: Error (exit code 64)"
@@ -22,8 +22,8 @@ ENDED = "main: Error (exit code 64)"
 def test_why_a_run_could_not_be_opened(emulated: Lab, drill: Drill) -> None:
     emulated.stand_in()
     plan, bundle = drill(emulated.where.namespace, emulated.target)
-    install.install(emulated.home, plan, bundle, secret_files.gathered(emulated.home, plan, Path("/"), {}))
-    submit.submit(emulated.home, submit.workflow("one", plan, bundle, "nope"))
+    installer.install(emulated.home, plan, bundle, secret_files.collect_secrets(emulated.home, plan, Path("/"), {}))
+    submission.submit(emulated.home, submission.workflow("one", plan, bundle, "nope"))
     ada = Person(emulated)
 
     assert ada.run("watch", "one", *ada.where) == 65
@@ -71,8 +71,8 @@ def test_status_says_in_a_sentence_what_is_waited_for(cluster: Lab, drill: Drill
     ],
 )
 def test_an_attempt_that_is_repeated_has_not_failed_the_run(retry: str, message: str, rows: list[tuple[str, str, str]]) -> None:
-    def node(kind: str, phase: str, said: str = "") -> NodeStatus:
-        return NodeStatus(f"one.open({kind})", "open", kind, phase, said, "run-open", "", {}, {}, None, 1.0, 2.0, [])
+    def node(kind: str, phase: str, said: str = "") -> RunNodeStatus:
+        return RunNodeStatus(f"one.open({kind})", "open", kind, phase, said, "run-open", "", {}, {}, None, 1.0, 2.0, [])
 
     nodes = [node("Pod", "Failed", message), *([node("Retry", retry)] if retry else [])]
     told = progress.stages(["drill"], nodes, "one")
@@ -81,8 +81,8 @@ def test_an_attempt_that_is_repeated_has_not_failed_the_run(retry: str, message:
 
 @pytest.mark.parametrize("said", ["current", "changed"])
 def test_stages_of_an_image_that_is_published_already_were_skipped(said: str) -> None:
-    def node(name: str, kind: str, phase: str, template: str, outputs: dict[str, str | None]) -> NodeStatus:
-        return NodeStatus(f"one.{name}", name, kind, phase, "", template, "", {}, outputs, None, 1.0, 2.0, [])
+    def node(name: str, kind: str, phase: str, template: str, outputs: dict[str, str | None]) -> RunNodeStatus:
+        return RunNodeStatus(f"one.{name}", name, kind, phase, "", template, "", {}, outputs, None, 1.0, 2.0, [])
 
     nodes = [
         node("tree", "Pod", "Succeeded", "image-standing-tree", {"standing": said}),

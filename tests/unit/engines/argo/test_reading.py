@@ -16,9 +16,10 @@ from steps.clients.store import Store
 from steps.contract import quarantine
 from tests.unit.engines.argo.lab import Lab
 from tests.unit.engines.argo.test_follow import Follower, approve, begin
-from workflows.engines.argo import follow, progress
-from workflows.engines.argo.objects import Meta, Node, Status, Workflow
-from workflows.engines.local.result import NodeNews, NodeStatus
+from workflows.engines.argo import follower as follow
+from workflows.engines.argo import progress
+from workflows.engines.argo.workflow_objects import ResourceMeta, Workflow, WorkflowNode, WorkflowStatus
+from workflows.engines.local.result import NodeNews, RunNodeStatus
 
 COMMAND = Path(sys.executable).with_name("bringup")
 Drill = Callable[..., Any]
@@ -108,7 +109,7 @@ def test_the_evidence_of_a_run_whose_workflow_is_gone(cluster: Lab, drill: Drill
     assert (brought.returncode, "files of one are in" in brought.stdout) == (0, True), brought.stderr
     assert "all 2 stages passed" in machine("third")("report", "one").stdout
     none = other("pull", "nobody", there=True)
-    assert (none.returncode, "has no Workflow nobody, its store no such run" in none.stderr) == (64, True), none.stderr
+    assert (none.returncode, "has no Workflow nobody, and its store no run of that name" in none.stderr) == (64, True), none.stderr
     nothing = other("logs", "--run", "nobody", there=True)
     assert (nothing.returncode, "its store no such run" in nothing.stderr) == (64, True), nothing.stderr
     template = cluster.home.newest_template()
@@ -144,7 +145,7 @@ def test_status_says_why_a_stage_failed(emulated: Lab, drill: Drill, machine: Ca
 def test_the_reason_of_a_stage_as_far_as_its_judge_tells(message: str, reason: str) -> None:
     """A pod that was evicted, or that is of an older bringup, leaves no last word."""
     outputs: dict[str, str | None] = {"verdict": "fail"}
-    judge = NodeStatus("one.drill.judge", "judge", "Pod", "Failed", message, "drill-judge", "", {}, outputs, 65, 1.0, 2.0, [])
+    judge = RunNodeStatus("one.drill.judge", "judge", "Pod", "Failed", message, "drill-judge", "", {}, outputs, 65, 1.0, 2.0, [])
     assert progress.stages(["drill"], [judge], "one") == [{"stage": "drill", "status": "fail", "reason": reason}]
 
 
@@ -213,8 +214,10 @@ def test_what_happens_in_one_second_is_told_in_its_order() -> None:
     """Argo's times are whole seconds: what was waited for before is told before, whatever the names are."""
     chain = ["open", "drill-judge", "approve-parade", "a-late-one"]
     nodes = {
-        name: Node(id=name, name=name, type="Pod", started_at="2026-11-22T03:00:00Z", children=(after,))
+        name: WorkflowNode(id=name, name=name, type="Pod", started_at="2026-11-22T03:00:00Z", children=(after,))
         for name, after in zip(chain, [*chain[1:], "gone"], strict=True)
     }
-    workflow = Workflow(metadata=Meta(name="one"), status=Status(phase="Running", nodes=dict(sorted(nodes.items()))))
-    assert [one.node.name for one in follow.Digest().take(workflow) if isinstance(one, NodeNews)] == chain
+    workflow = Workflow(
+        metadata=ResourceMeta(name="one"), status=WorkflowStatus(phase="Running", nodes=dict(sorted(nodes.items())))
+    )
+    assert [one.node.name for one in follow.NewsFeed().take(workflow) if isinstance(one, NodeNews)] == chain

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.engines.argo.lab import Lab, lab, until
 from workflows import examples
 from workflows.plan.compiler import compile_plan
-from workflows.rehearsal.processes import simulated_cluster, write_fleet
+from workflows.rehearsal.simulated_cluster import simulated_cluster, write_fleet
 from workflows.spec import load
 
 COMMAND = Path(sys.executable).with_name("bringup")

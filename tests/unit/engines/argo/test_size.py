@@ -15,7 +15,7 @@ from steps.contract import last_word
 from tests.bench.argo_played import Played, last
 from workflows import bringup, examples
 from workflows.engines.argo import size
-from workflows.engines.argo.objects import packed
+from workflows.engines.argo.workflow_objects import compress_nodes
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 from workflows.render.bundle import Bundle, render
@@ -57,7 +57,9 @@ def add_last_words(nodes: Iterable[dict[str, Any]]) -> None:
     """As long as they may be, and of words that hardly repeat themselves: a failed attempt's of each task but of later shards, and,
     though it passed here, of each judge."""
     chance = random.Random(7)
-    words = sorted({word for path in (ROOT / "steps/gates").glob("*.py") for word in re.findall(r"[a-z]{3,}", path.read_text())})
+    words = sorted(
+        {word for path in (ROOT / "steps/stages").rglob("gate*.py") for word in re.findall(r"[a-z]{3,}", path.read_text())}
+    )
 
     def text(most: int) -> str:
         said = "fail 17/24: "
@@ -79,7 +81,7 @@ def test_the_bytes_of_a_run_are_met_from_above(nodes: int) -> None:
     run = Played("a-run-with-a-name-of-63-characters".ljust(63, "x"), plan, bundle, attempts=1 + RETRY_LIMIT)
     shown = run.status(last(run.states()), 1_800_000_000.0)
     add_last_words(shown["nodes"].values())
-    shown["compressedNodes"] = packed(msgspec.json.encode(shown.pop("nodes")))
+    shown["compressedNodes"] = compress_nodes(msgspec.json.encode(shown.pop("nodes")))
     measured = len(msgspec.json.encode({**bundle.workflow, "status": shown}))
     print(f"{nodes} nodes: {measured} of {size.check(plan, bundle)} bytes")
     assert 0.7 < measured / size.check(plan, bundle) < 1

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
+from tests.argo_stand_in.workflow_status import workflow_status
 from tests.unit.engines.argo.lab import DATA, Lab, until
 from tests.unit.engines.argo.test_follow import Follower, shell
-from workflows.engines.argo import submit
-from workflows.engines.argo.objects import WORKFLOW_LABEL, seconds
-from workflows.engines.local.engine import LocalEngine
-from workflows.engines.local.execute import read_manifests
-from workflows.engines.local.paths import RunPaths
+from workflows.engines.argo import submission
+from workflows.engines.argo.workflow_objects import WORKFLOW_LABEL, seconds
+from workflows.engines.local.local_engine import LocalEngine
+from workflows.engines.local.manifest_execution import read_manifests
 from workflows.engines.local.result import NodeNews
-from workflows.rehearsal.argo_stand_in.status import status
+from workflows.engines.local.run_settings import RunPaths
 
 CASES = DATA / "argo_conformance/cases"
 SHOWN = (
@@ -76,7 +76,7 @@ def test_what_is_shown_is_what_was_recorded(name: str, tmp_path: Path) -> None:
         pytest.skip(f"no recordings in {CASES}: set BRINGUP_TEST_DATA")
     manifest, templates = read_manifests(CASES / name / "workflow.yaml")
     done = LocalEngine(tmp_path, manifest, templates, None, RunPaths.below(tmp_path, private_tmp=True)).run()
-    shown = status(done.plan, done.state, 1.0e9)
+    shown = workflow_status(done.plan, done.state, 1.0e9)
     assert rows(shown) == recorded(CASES / name)
     wanted = json.loads((CASES / name / "recorded.json").read_text())
     message = re.sub(rf"{name}-\d+", "<id>", shown["message"] or "")
@@ -85,16 +85,17 @@ def test_what_is_shown_is_what_was_recorded(name: str, tmp_path: Path) -> None:
 
 def start(lab: Lab, more: dict[str, str]) -> subprocess.Popen[bytes]:
     """A stand-in as a process of its own."""
-    command = [sys.executable, "-m", "workflows.rehearsal.argo_stand_in", "--backoff", "0", "--kubeconfig", lab.where.kubeconfig]
+    command = [sys.executable, "-m", "tests.argo_stand_in", "--backoff", "0", "--kubeconfig", lab.where.kubeconfig]
     command += ["--namespace", lab.where.namespace, "--folder", str(lab.folder / "stand-in"), "--store", str(lab.store)]
     passed = [word for name in more for word in ("--pass-on", name)]
-    return subprocess.Popen([*command, *passed], env={**os.environ, **more})
+    root = Path(__file__).parents[4]  # `-m tests…` is found from there
+    return subprocess.Popen([*command, *passed], cwd=root, env={**os.environ, **more})
 
 
 def test_a_controller_that_was_killed_is_followed_by_another(cluster: Lab, tmp_path: Path) -> None:
     count, go = tmp_path / "count", tmp_path / "go"
     script = f'echo begun >> {count}; until [ -e "$BRINGUP_TEST_HOLD" ]; do sleep 0.05; done'
-    submit.submit(cluster.home, shell(cluster, "held", script))
+    submission.submit(cluster.home, shell(cluster, "held", script))
     follower = Follower(cluster, "held")
     first = start(cluster, {"BRINGUP_TEST_HOLD": str(go)})
     until(count.exists, "the first start")
@@ -113,7 +114,7 @@ def test_the_end_is_shown_also_where_somebody_else_writes_at_that_moment(emulate
     cluster = emulated
     begun, go = tmp_path / "begun", tmp_path / "go"
     cluster.stand_in()
-    submit.submit(cluster.home, shell(cluster, "held", f"touch {begun}; until [ -e {go} ]; do sleep 0.05; done"))
+    submission.submit(cluster.home, shell(cluster, "held", f"touch {begun}; until [ -e {go} ]; do sleep 0.05; done"))
     follower = Follower(cluster, "held")
     until(begun.exists, "the start")
     until(lambda: any(isinstance(one, NodeNews) and one.node.type == "Pod" for one in follower.news), "its pod")
@@ -134,7 +135,7 @@ def test_pods_that_ended_well_stay_as_long_as_the_manifest_says(cluster: Lab) ->
     cluster.stand_in()
     for name, delay, script in (("kept", "10m", "exit 0"), ("gone", "1s", "exit 0"), ("failed", "0s", "exit 3")):
         collection = {"strategy": "OnPodSuccess", "deleteDelayDuration": delay}
-        submit.submit(cluster.home, shell(cluster, name, script, podGC=collection))
+        submission.submit(cluster.home, shell(cluster, name, script, podGC=collection))
     for name in ("kept", "gone", "failed"):
         Follower(cluster, name).await_end()
     until(lambda: not pods(cluster, "gone"), "the end of a pod whose time has come")

@@ -15,7 +15,7 @@ from steps.clients.kube.client import Kube
 from tests.unit.engines.argo.lab import Lab, full_crd, until
 from workflows import bringup, examples
 from workflows.cli.specs.compiling import rendered
-from workflows.engines.argo import install, starts
+from workflows.engines.argo import installer, schedules
 from workflows.plan.compiler import compile_plan
 from workflows.render import from_git
 from workflows.render.steps import Settings
@@ -31,10 +31,10 @@ Installs = Callable[..., None]
 @pytest.fixture
 def home(cluster: Lab) -> Lab:
     """With the full CRDs of the two kinds, so that a field that they lack is refused."""
-    for plural in starts.KINDS:
+    for plural in schedules.KINDS:
         if not cluster.served(plural):
             cluster.ensure(full_crd(plural))
-    until(lambda: all(cluster.served(plural) for plural in starts.KINDS), "schedules and events")
+    until(lambda: all(cluster.served(plural) for plural in schedules.KINDS), "schedules and events")
     return cluster
 
 
@@ -45,7 +45,7 @@ def put(home: Lab) -> Installs:
     def once(sections: str, **narrow: Any) -> None:
         plan = dataclasses.replace(compile_plan(load(TEXT + sections), **narrow), secrets=())
         bundle = rendered(plan, bringup.build, Settings(namespace=home.where.namespace))
-        install.install(home.home, plan, bundle, {})
+        installer.install(home.home, plan, bundle, {})
 
     return once
 

@@ -13,8 +13,8 @@ import yaml
 
 from steps.errors import Garbled, NotUnderstood, Refused
 from tests.unit.served import served
-from workflows.engines.argo.home import Home, NoHomeCluster, Where, chosen
-from workflows.engines.argo.streams import Gone, Pace, Quiet, State, Stream
+from workflows.engines.argo.home import Home, HomeAddress, NoHomeCluster, choose_home
+from workflows.engines.argo.resource_watch import ObjectGone, ObjectState, ResourceWatch, RoundEnded, WatchPace
 
 LIST = b'{"metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"x"}}]}'
 
@@ -71,8 +71,10 @@ def write_access(server: Server, folder: Path, token: str = "t") -> Path:
 
 
 def stream(server: Server, folder: Path, **pace: float) -> Iterator[Any]:
-    home = Home(Where(kubeconfig=str(write_access(server, folder))))
-    return Stream(home, "/things", "x", Pace(**{"round": 1.0, "first": 0.02, "most": 0.2, "credentials": 0.3, **pace})).states()
+    home = Home(HomeAddress(kubeconfig=str(write_access(server, folder))))
+    return ResourceWatch(
+        home, "/things", "x", WatchPace(**{"round": 1.0, "first": 0.02, "most": 0.2, "credentials": 0.3, **pace})
+    ).states()
 
 
 def test_watches_that_end_at_once_are_no_storm(server: Server, tmp_path: Path) -> None:
@@ -94,7 +96,7 @@ def test_events_bookmarks_and_the_end(server: Server, tmp_path: Path) -> None:
     server.answers = [(200, LIST), (200, lines), (200, b"")]
     states = stream(server, tmp_path)
     seen = [next(states) for _ in range(5)]
-    assert [type(one) for one in seen] == [State, State, Gone, Quiet, Quiet]
+    assert [type(one) for one in seen] == [ObjectState, ObjectState, ObjectGone, RoundEnded, RoundEnded]
     assert "resourceVersion=9" in server.asked[2]  # from where the bookmark said, not from the half line
 
 
@@ -103,8 +105,8 @@ def test_an_expired_revision_is_listed_anew(server: Server, tmp_path: Path) -> N
     server.answers = [(200, LIST), (200, expired), (200, LIST), (410, b"{}"), (200, LIST), (200, b"")]
     states = stream(server, tmp_path)
     seen = [next(states) for _ in range(5)]
-    assert [type(one) for one in seen] == [State, Quiet, State, Quiet, State]
-    assert [one.trouble for one in seen if isinstance(one, Quiet)] == ["", ""]
+    assert [type(one) for one in seen] == [ObjectState, RoundEnded, ObjectState, RoundEnded, ObjectState]
+    assert [one.trouble for one in seen if isinstance(one, RoundEnded)] == ["", ""]
 
 
 def test_a_page_in_place_of_json_is_trouble_that_passes(server: Server, tmp_path: Path) -> None:
@@ -112,15 +114,15 @@ def test_a_page_in_place_of_json_is_trouble_that_passes(server: Server, tmp_path
     server.answers = [(200, page), (200, LIST), (200, page), (200, b"")]
     states = stream(server, tmp_path)
     seen = [next(states) for _ in range(4)]
-    assert [type(one) for one in seen] == [Quiet, State, Quiet, Quiet]
+    assert [type(one) for one in seen] == [RoundEnded, ObjectState, RoundEnded, RoundEnded]
     for place, what in ((0, "GET /things"), (2, "watch of /things")):
         told = seen[place]
-        assert isinstance(told, Quiet)
+        assert isinstance(told, RoundEnded)
         assert told.trouble.startswith(f"{what}: the answer is no JSON")
 
 
 def test_a_page_in_place_of_a_workflow_may_pass(server: Server, tmp_path: Path) -> None:
-    home = Home(Where(kubeconfig=str(write_access(server, tmp_path))))
+    home = Home(HomeAddress(kubeconfig=str(write_access(server, tmp_path))))
     server.answers = [(200, b"<html>log in</html>")]
     with pytest.raises(Garbled, match="reading a Workflow: the answer is no JSON"):
         home.workflow("one")
@@ -149,7 +151,7 @@ def test_renewed_credentials_that_stay_refused_end_it(server: Server, tmp_path: 
     seen: list[Any] = []
     with pytest.raises(Refused):
         seen.extend(stream(server, tmp_path, credentials=1.0))
-    troubles = [one.trouble for one in seen if isinstance(one, Quiet)]
+    troubles = [one.trouble for one in seen if isinstance(one, RoundEnded)]
     assert troubles[0] == ""
     assert len(troubles) > 2
     assert all("401" in trouble for trouble in troubles[1:])
@@ -168,13 +170,13 @@ def test_credentials_that_expire_now_and_then_are_nothing(server: Server, tmp_pa
     states = stream(server, tmp_path, credentials=0.05)
     while len(server.answers) > 1:
         seen = next(states)
-        assert not isinstance(seen, Quiet) or seen.trouble == ""
+        assert not isinstance(seen, RoundEnded) or seen.trouble == ""
 
 
 def test_no_home_cluster_is_named() -> None:
     with pytest.raises(NoHomeCluster, match="no kubeconfig of the home cluster"):
-        chosen("", "", "", {})
-    assert chosen("", "", "", {"KUBECONFIG": "/a:/b"}) == Where(kubeconfig="/a", namespace="bringup")
+        choose_home("", "", "", {})
+    assert choose_home("", "", "", {"KUBECONFIG": "/a:/b"}) == HomeAddress(kubeconfig="/a", namespace="bringup")
 
 
 def test_of_several_kubeconfigs_those_that_are_there(tmp_path: Path) -> None:
@@ -185,11 +187,11 @@ def test_of_several_kubeconfigs_those_that_are_there(tmp_path: Path) -> None:
         file.write_text("")
     home = {"HOME": str(tmp_path)}
     for listed in (f":{other}", f"{other}:", f"{tmp_path}/gone:{other}"):
-        assert chosen("", "", "", home | {"KUBECONFIG": listed}).files == (other,)
-    both = chosen("", "", "", home | {"KUBECONFIG": f"{other}:{tmp_path}/gone:{usual}"})
+        assert choose_home("", "", "", home | {"KUBECONFIG": listed}).files == (other,)
+    both = choose_home("", "", "", home | {"KUBECONFIG": f"{other}:{tmp_path}/gone:{usual}"})
     assert both.files == (other, usual)
-    assert chosen(both.kubeconfig, "", "", {}) == both, "what a hint names finds the same"
-    assert chosen("", "", "", home | {"KUBECONFIG": f"{tmp_path}/gone"}).kubeconfig == f"{tmp_path}/gone"
-    assert chosen("", "", "", home | {"KUBECONFIG": ""}).kubeconfig == str(usual)
+    assert choose_home(both.kubeconfig, "", "", {}) == both, "what a hint names finds the same"
+    assert choose_home("", "", "", home | {"KUBECONFIG": f"{tmp_path}/gone"}).kubeconfig == f"{tmp_path}/gone"
+    assert choose_home("", "", "", home | {"KUBECONFIG": ""}).kubeconfig == str(usual)
     with pytest.raises(NoHomeCluster, match="KUBECONFIG is ':', which names no file"):
-        chosen("", "", "", home | {"KUBECONFIG": ":"})
+        choose_home("", "", "", home | {"KUBECONFIG": ":"})

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from workflows.engines.local import inbox, processes
-from workflows.engines.local.engine import LocalEngine
+from workflows.engines.local import inbox, process_control
+from workflows.engines.local.local_engine import LocalEngine
 from workflows.engines.local.result import News, NodeNews, ProcessNews, read_status
 
 Make = Callable[..., dict[str, Any]]
@@ -37,7 +37,7 @@ def engine(run_dir: Path, workflow: dict[str, Any], grace: float) -> Callable[[]
 
 def ends(pid: int) -> bool:
     """Whether a process that has been killed is gone, or will be as soon as it gets its turn."""
-    handle = processes.open_pidfd(pid)
+    handle = process_control.open_pidfd(pid)
     if handle is None:
         return True
     poll = select.poll()

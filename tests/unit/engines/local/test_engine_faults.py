@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from workflows.engines.local.engine import LocalEngine
 from workflows.engines.local.errors import (
     EngineError,
     JournalForeignError,
@@ -22,7 +21,8 @@ from workflows.engines.local.errors import (
     RunDirectoryError,
     StorageError,
 )
-from workflows.engines.local.journal import Clock
+from workflows.engines.local.journal import RecordClock
+from workflows.engines.local.local_engine import LocalEngine
 from workflows.engines.local.result import News, ProcessNews, read_status
 
 Make = Callable[..., dict[str, Any]]
@@ -169,12 +169,12 @@ def test_a_manifest_outside_of_the_grammar(tmp_path: Path, manifest: Make, scrip
 
 
 def test_clocks_that_jump() -> None:
-    now = Clock.now(0.0)
-    same_boot = Clock(0.0, now.wall + 86_400, now.boot, now.uptime - 5)
+    now = RecordClock.now(0.0)
+    same_boot = RecordClock(0.0, now.wall + 86_400, now.boot, now.uptime - 5)
     assert 5 <= same_boot.since() < 65
-    other_boot_future = Clock(0.0, now.wall + 86_400, "another boot", 0.0)
+    other_boot_future = RecordClock(0.0, now.wall + 86_400, "another boot", 0.0)
     assert other_boot_future.since() == 0.0
-    other_boot_past = Clock(0.0, now.wall - 60, "another boot", 10**9)
+    other_boot_past = RecordClock(0.0, now.wall - 60, "another boot", 10**9)
     assert 60 <= other_boot_past.since() < 120
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from workflows.engines.local.execute import execute_manifest
+from workflows.engines.local.manifest_execution import execute_manifest
 
 HEAD = "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {generateName: wf-}\n"
 ONE = HEAD + "spec: {entrypoint: t, templates: [{name: t, container: {command: [sh, -c], args: ['%s']}}]}\n"

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from workflows.engines.local import inbox
-from workflows.engines.local.engine import LocalEngine
-from workflows.engines.local.processes import start_time
+from workflows.engines.local.local_engine import LocalEngine
+from workflows.engines.local.process_control import start_time
 from workflows.engines.local.result import News, NodeNews, ProcessNews, RecordNews, RunResult, read_status, record
 
 GRACE = 1.0

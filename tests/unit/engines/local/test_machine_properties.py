@@ -11,10 +11,9 @@ from typing import Any
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from workflows.engines.local.machine import initial, step
-from workflows.engines.local.model import Plan
-from workflows.engines.local.parse import plan as make_plan
-from workflows.engines.local.state import (
+from workflows.engines.local.manifest_parser import parse_plan as make_plan
+from workflows.engines.local.model import WorkflowPlan
+from workflows.engines.local.run_state import (
     Action,
     AnyEvent,
     EndPod,
@@ -23,10 +22,11 @@ from workflows.engines.local.state import (
     PodEnded,
     PodStarted,
     RunBegan,
+    RunState,
     StartPod,
-    State,
     TimeCame,
 )
+from workflows.engines.local.state_machine import initial, step
 from workflows.render.grammar import lint, refused
 
 SEED = 20261121  # printed by hypothesis with a failing example
@@ -73,14 +73,14 @@ def manifests(draw: st.DrawFn) -> dict[str, Any]:
 class World:
     """Scripted processes: what a pod ends with depends on its name alone, who ends next on the random order."""
 
-    plan: Plan
+    plan: WorkflowPlan
     order: random.Random
     outcomes: int
-    state: State
+    state: RunState
     running: list[str]
     log: list[tuple[AnyEvent, tuple[Action, ...]]]
     clock: float = 0.0
-    watch: Callable[[State, tuple[Action, ...]], None] | None = None
+    watch: Callable[[RunState, tuple[Action, ...]], None] | None = None
 
     def happen(self, event: AnyEvent) -> None:
         self.state, actions = step(self.plan, self.state, event)
@@ -117,7 +117,7 @@ def world(manifest: dict[str, Any], slots: int, outcomes: int, order: int) -> Wo
     return World(make_plan(manifest, {}, slots), random.Random(order), outcomes, initial(), [], [])
 
 
-def phases(state: State) -> dict[str, str]:
+def phases(state: RunState) -> dict[str, str]:
     return {path: node.phase for path, node in state.nodes.items()}
 
 
@@ -150,7 +150,7 @@ def test_nothing_starts_early_and_limits_hold(manifest: dict[str, Any], slots: i
     main = manifest["spec"]["templates"][0]
     parents = {task["name"]: run.plan.templates["", "main"].shape.dependencies[task["name"]] for task in main["dag"]["tasks"]}
 
-    def check(state: State, actions: tuple[Action, ...]) -> None:
+    def check(state: RunState, actions: tuple[Action, ...]) -> None:
         assert state.live <= slots
         assert state.live <= manifest["spec"].get("parallelism", slots)
         children = [node for node in state.nodes.values() if node.boundary == "wf" and node.type in ("Pod", "DAG")]

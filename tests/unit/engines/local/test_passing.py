@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workflows.engines.local import inbox
-from workflows.engines.local.engine import LocalEngine
+from workflows.engines.local.local_engine import LocalEngine
 from workflows.engines.local.result import News, NodeNews
 
 BACKOFF = {"limit": "3", "retryPolicy": "Always", "backoff": {"duration": "600", "factor": "2"}}

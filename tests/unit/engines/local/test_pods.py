@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from workflows.engines.local.engine import LocalEngine
 from workflows.engines.local.executor import LARGEST_PARAMETER, expand
-from workflows.engines.local.paths import RunPaths, slug
+from workflows.engines.local.local_engine import LocalEngine
 from workflows.engines.local.result import read_status
+from workflows.engines.local.run_settings import RunPaths, slug
 
 Make = Callable[..., dict[str, Any]]
 

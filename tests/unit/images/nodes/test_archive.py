@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from steps.clients.image.layer import apt_settings, archive, mirror
-from steps.contract.image.recipe import Layer, Package, Recipe, Source
-from steps.contract.stages.image_lock import Archive
+from steps.nodeimage.contract.resolved_recipe import Package, PackageRepository, Recipe, ResolvedLayer
+from steps.nodeimage.layer import mirror_download, mirror_settings, package_archive
+from steps.stages.image_lock.contract import Archive
 from tests.unit.served import served
 from tests.unit.steps import authority
 
@@ -82,14 +82,14 @@ def package(name: str, data: bytes, **more: Any) -> Package:
 
 
 def recipe(url: str, *packages: Package) -> Recipe:
-    layers = (Layer(name="base", packages=packages),)
+    layers = (ResolvedLayer(name="base", packages=packages),)
     where = {"distribution": "debian", "release": "bookworm", "architecture": "amd64", "epoch": 1, "kernel": "k"}
-    return Recipe(name="r", sources=(Source(url=url, suite="bookworm"),), layers=layers, **where)
+    return Recipe(name="r", sources=(PackageRepository(url=url, suite="bookworm"),), layers=layers, **where)
 
 
 def fill(folder: Path, wanted: Recipe, seeds: tuple[Path, ...] = ()) -> tuple[Archive, list[str]]:
     said: list[str] = []
-    return archive.fill(folder, wanted, said.append, seeds), said
+    return package_archive.fill(folder, wanted, said.append, seeds), said
 
 
 def test_what_is_locked_is_fetched_once_and_kept(server: Server, tmp_path: Path) -> None:
@@ -101,8 +101,8 @@ def test_what_is_locked_is_fetched_once_and_kept(server: Server, tmp_path: Path)
     assert (found.recipe, found.packages, found.bytes) == (wanted.digest, 9, 45)
     assert said[0] == "9 of 9 packages are not in the archive: 0 MB"
     for one in wanted.layers[0].packages:
-        assert hashlib.sha256(archive.path(tmp_path, one.sha256).read_bytes()).hexdigest() == one.sha256
-    assert server.most <= archive.SIDE_BY_SIDE
+        assert hashlib.sha256(package_archive.path(tmp_path, one.sha256).read_bytes()).hexdigest() == one.sha256
+    assert server.most <= package_archive.SIDE_BY_SIDE
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     found, said = fill(tmp_path, wanted)
     assert (found.kept, found.fetched, said) == (9, 0, [])
@@ -142,7 +142,7 @@ def test_what_a_mirror_gives_wrong_is_not_asked_for_again(
 @pytest.mark.parametrize("status", [404, 500])
 def test_a_mirror_that_refuses_many_is_not_waited_for(server: Server, tmp_path: Path, status: int) -> None:
     """An answer that nobody reads to its end must not keep its connection: the next download would wait for it, for ever."""
-    data = {f"p{number}": bytes([number]) * 3000 for number in range(3 * archive.SIDE_BY_SIDE)}
+    data = {f"p{number}": bytes([number]) * 3000 for number in range(3 * package_archive.SIDE_BY_SIDE)}
     server.files = {f"/debian/pool/{name}.deb": lambda handler: answer(handler, status, b"no" * 9999) for name in data}
     found: list[Archive] = []
     wanted = recipe(server.url, *(package(name, content) for name, content in data.items()))
@@ -187,7 +187,7 @@ def test_what_a_mirror_does_not_give_keeps_nothing_else_away(
     server: Server, tmp_path: Path, does: Any, problem: str, is_away: bool
 ) -> None:
     data = {f"p{number}": bytes([number]) * 3000 for number in range(40)}
-    bad = list(data)[: archive.SIDE_BY_SIDE]  # all others lie behind them
+    bad = list(data)[: package_archive.SIDE_BY_SIDE]  # all others lie behind them
     server.files = {f"/debian/pool/{name}.deb": does if name in bad else content for name, content in data.items()}
     found, _ = fill(tmp_path, recipe(server.url, *(package(name, content) for name, content in data.items())))
     assert (found.fetched, found.missing) == (len(data) - len(bad), tuple(f"{name}=1.0-1" for name in bad))
@@ -200,7 +200,7 @@ def test_a_mirror_that_gives_pages_alone_is_given_up_for_all(server: Server, tmp
     server.files = {f"/debian/pool/{name}.deb": lambda handler: answer(handler, 200, b"<html>maintenance") for name in data}
     found, _ = fill(tmp_path, recipe(server.url, *(package(name, content) for name, content in data.items())))
     assert (len(found.missing), found.is_only_away) == (60, False)
-    assert len(server.asked) <= mirror.MOST_ODD + archive.SIDE_BY_SIDE
+    assert len(server.asked) <= mirror_download.MOST_ODD + package_archive.SIDE_BY_SIDE
     assert "is not asked for others" in found.problems[-2]
 
 
@@ -252,7 +252,7 @@ def told_apt(monkeypatch: pytest.MonkeyPatch, folder: Path, text: str) -> None:
 )
 def test_apts_settings_are_read_as_apt_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, proxies: list[str]) -> None:
     told_apt(monkeypatch, tmp_path, text)
-    settings = apt_settings.read()
+    settings = mirror_settings.read()
     assert [settings.proxy(url) for url in HOSTS] == proxies
 
 
@@ -270,7 +270,7 @@ def test_the_program_that_says_the_proxy_is_asked_once_for_a_host(
         answer(handler, 503, b"busy") if server.asked[handler.path] == 1 else answer(handler, 200, handler.path[-6:-4].encode())
 
     server.files = {f"http://{host}/pool/{name}.deb": busy_at_first for host in hosts for name in names}
-    both = mirror.Mirrors(archive.SIDE_BY_SIDE)
+    both = mirror_download.Mirrors(package_archive.SIDE_BY_SIDE)
     for host in hosts:
         for name in names:
             with (tmp_path / "file").open("wb") as file:
@@ -281,7 +281,7 @@ def test_the_program_that_says_the_proxy_is_asked_once_for_a_host(
 
 def test_where_there_is_no_apt_nothing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert apt_settings.read().options == {}
+    assert mirror_settings.read().options == {}
 
 
 @needs_apt
@@ -313,7 +313,7 @@ def test_a_mirror_that_is_away_is_given_up_for_all(tmp_path: Path) -> None:
     wanted = recipe("http://127.0.0.1:1/debian", *(package(f"p{number}", b"x" * (number + 1)) for number in range(40)))
     found, _ = fill(tmp_path, wanted)
     assert len(found.missing) == 40
-    assert len(found.problems) == archive.MOST_PROBLEMS + 1
+    assert len(found.problems) == package_archive.MOST_PROBLEMS + 1
     assert found.problems[0] == "p0=1.0-1: 127.0.0.1:1 does not answer: Connection refused"
     assert found.is_only_away
 
@@ -323,8 +323,8 @@ def test_what_a_mirror_dropped_is_told_apart_from_one_that_is_away(server: Serve
     away = recipe("http://127.0.0.1:1/debian", package("a", b"a"))
     gone = fill(tmp_path, recipe(server.url, dropped))[0]
     assert (gone.missing, gone.away, gone.is_only_away) == (("dropped=1.0-1",), 0, False)
-    sources = (*away.sources, Source(url=server.url, suite="bookworm"))
-    layers = (Layer(name="base", packages=(*away.layers[0].packages, msgspec.structs.replace(dropped, source=1))),)
+    sources = (*away.sources, PackageRepository(url=server.url, suite="bookworm"))
+    layers = (ResolvedLayer(name="base", packages=(*away.layers[0].packages, msgspec.structs.replace(dropped, source=1))),)
     both = fill(tmp_path, msgspec.structs.replace(away, sources=sources, layers=layers))[0]
     assert (both.away, both.is_only_away) == (1, False), "to try again would not bring the dropped one"
 
@@ -333,7 +333,7 @@ def test_bytes_that_changed_on_the_disk_are_fetched_again_or_told(server: Server
     server.files = {"/debian/pool/a.deb": b"good"}
     wanted = recipe(server.url, package("a", b"good"))
     fill(tmp_path, wanted)
-    place = archive.path(tmp_path, wanted.layers[0].packages[0].sha256)
+    place = package_archive.path(tmp_path, wanted.layers[0].packages[0].sha256)
     place.write_bytes(b"baad")
     assert fill(tmp_path, wanted)[0].fetched == 1
     assert place.read_bytes() == b"good"
@@ -353,17 +353,17 @@ def test_what_this_machine_has_already_is_not_fetched(server: Server, tmp_path: 
     (seed / "b_1.0-1_amd64.deb").write_bytes(b"evil")
     found, _ = fill(images, recipe(server.url, one, other), (tmp_path / "not there", seed))
     assert (found.fetched, found.missing) == (1, ("b=1.0-1",))
-    assert archive.path(images, one.sha256).read_bytes() == b"data"
+    assert package_archive.path(images, one.sha256).read_bytes() == b"data"
 
 
 def test_what_a_kill_left_half_written_is_removed_and_what_is_being_written_is_not(server: Server, tmp_path: Path) -> None:
-    incoming = tmp_path / archive.FOLDER / archive.INCOMING
+    incoming = tmp_path / package_archive.FOLDER / package_archive.INCOMING
     incoming.mkdir(parents=True)
     (incoming / "left").write_bytes(b"half")
     seen: list[bytes] = []
 
     def another_build_begins(handler: BaseHTTPRequestHandler) -> None:
-        archive.fill(tmp_path, recipe("http://127.0.0.1:1"), lambda _: None)
+        package_archive.fill(tmp_path, recipe("http://127.0.0.1:1"), lambda _: None)
         seen.extend(path.read_bytes() for path in incoming.iterdir())
         answer(handler, 200, b"a" * 100)
 

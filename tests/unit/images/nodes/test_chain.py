@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from workflows.images.nodes import chain, shipped
+from workflows.nodeimage import recipe_chain, recipe_files
 from workflows.spec.errors import SpecErrors
 
 LOWEST = """
@@ -41,19 +41,21 @@ def written(folder: Path, lowest: str = LOWEST, upper: str = UPPER) -> Path:
 
 def refused(folder: Path, given: dict[str, str] | None = None) -> SpecErrors:
     with pytest.raises(SpecErrors) as caught:
-        chain.read("upper.yaml", folder, {"banner": "hello"} if given is None else given)
+        recipe_chain.read("upper.yaml", folder, {"banner": "hello"} if given is None else given)
     assert caught.value.exit_code == 64
     return caught.value
 
 
 def test_values_go_from_spec_over_upper_to_lower(tmp_path: Path) -> None:
-    found = chain.read("upper.yaml", written(tmp_path), {"banner": "hello"})
+    found = recipe_chain.read("upper.yaml", written(tmp_path), {"banner": "hello"})
     assert found.foundation.kernel == "linux-image-amd64"
     (_, base), (_, site) = found.layers
     assert (base.files[0].content, site.files[0].content) == ("hello", "hello from quiet")
     assert site.kernel_arguments == ("quiet",)
     assert found.lock == tmp_path / "upper.lock.json"
-    assert chain.read("upper.yaml", tmp_path, {"banner": "x", "words": "splash"}).layers[1][1].kernel_arguments == ("splash",)
+    assert recipe_chain.read("upper.yaml", tmp_path, {"banner": "x", "words": "splash"}).layers[1][1].kernel_arguments == (
+        "splash",
+    )
 
 
 def test_errors_of_all_files_come_at_once(tmp_path: Path) -> None:
@@ -95,7 +97,7 @@ def test_no_error_of_a_recipe_hides_another(tmp_path: Path) -> None:
     """What one round says is all: nothing is found only after something else was mended."""
     written(tmp_path, LOWEST, WRONG)
     with pytest.raises(SpecErrors) as caught:
-        chain.read("upper.yaml", tmp_path, {"banner": "hello"}, secrets=())
+        recipe_chain.read("upper.yaml", tmp_path, {"banner": "hello"}, secrets=())
     found = {(one.path, one.problem) for one in caught.value.errors}
     assert {
         ("layers[0].files[0]", "it is of several kinds"),
@@ -112,7 +114,7 @@ def test_no_error_of_a_recipe_hides_another(tmp_path: Path) -> None:
     fixes = {one.path: one.fix for one in caught.value.errors}
     assert fixes["layers[0].packages[0]"] == "make each word an entry of its own: a, b"
     assert fixes["layers[1].kernel_arguments[0]"] == "make each word an entry of its own: a, b"
-    wrong_fields = {path for path, problem in found if "form wanted here" in problem or "at least" in problem}
+    wrong_fields = {path for path, problem in found if "expected form" in problem or "at least" in problem}
     assert {"layers[0].packages[0]", "layers[0].files[0].mode", "layers[0].services.enabled[0]"} <= wrong_fields
     assert {"layers[0].tests[0].incident", "layers[1].kernel_arguments[0]"} <= wrong_fields
 
@@ -136,7 +138,7 @@ def test_a_rule_says_nothing_where_it_cannot_know(tmp_path: Path) -> None:
         (
             LOWEST,
             UPPER.replace('["{{ words }}"]', '["a b"]').replace(", words: quiet", "").replace(" {{ words }}", ""),
-            "the form wanted",
+            "the expected form",
         ),
         (LOWEST, UPPER.replace("from {{ words }}", "from {{ words"), "opens a variable that nothing closes"),
         (LOWEST, UPPER + "    tests: [{name: t, incident: it was so once, run: a, check: setuid}]\n", "keep one of run and check"),
@@ -145,9 +147,9 @@ def test_a_rule_says_nothing_where_it_cannot_know(tmp_path: Path) -> None:
         (LOWEST, UPPER + "    users: [{name: ada, uid: 1000, gid: 0}]\n", "group 0 is root's own"),
         (LOWEST, UPPER + "    users: [{name: ada, uid: 1}]\n  - {name: more, users: [{name: ada, uid: 2}]}\n", "stands twice"),
         (LOWEST, UPPER + '    users: [{name: ada, uid: 1000, home: "/a:/b"}]\n', "a colon ends a field of /etc/passwd"),
-        (LOWEST, UPPER + '    users: [{name: ada, uid: 1000, shell: "/a\\nroot:x"}]\n', "the form wanted here"),
+        (LOWEST, UPPER + '    users: [{name: ada, uid: 1000, shell: "/a\\nroot:x"}]\n', "the expected form"),
         (LOWEST, UPPER + "    services: {enabled: [a.service], masked: [a.service]}\n", "a unit has two states"),
-        (LOWEST, UPPER + "    services: {enabled: [ssh]}\n", "the form wanted here"),
+        (LOWEST, UPPER + "    services: {enabled: [ssh]}\n", "the expected form"),
         (
             LOWEST,
             UPPER + "    sources: [{url: http://x.example.org/y, suite: /, components: [main], keyring: k}]\n",
@@ -157,7 +159,7 @@ def test_a_rule_says_nothing_where_it_cannot_know(tmp_path: Path) -> None:
         (LOWEST.replace("debian", "ubuntu"), UPPER + "    components: [contrib]\n", "ubuntu has no component of this name"),
         (LOWEST, UPPER.replace('content: "{{ banner }} from {{ words }}"', "content: a, link: b"), "several kinds"),
         (LOWEST.replace("{path: /etc/motd,", "{path: /etc/../motd,"), UPPER, "plain form"),
-        (LOWEST.replace("epoch: 1795219200", "epoch: yesterday"), UPPER, "a whole number is wanted"),
+        (LOWEST.replace("epoch: 1795219200", "epoch: yesterday"), UPPER, "a whole number is expected"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, lowest: str, upper: str, sentence: str) -> None:
@@ -167,13 +169,13 @@ def test_what_is_refused(tmp_path: Path, lowest: str, upper: str, sentence: str)
 
 
 def test_one_who_only_looks_needs_no_values(tmp_path: Path) -> None:
-    found = chain.read("upper.yaml", written(tmp_path), {}, by_name=True)
+    found = recipe_chain.read("upper.yaml", written(tmp_path), {}, by_name=True)
     assert found.layers[0][1].files[0].content == "banner"
 
 
-@pytest.mark.parametrize("name", shipped.names())
+@pytest.mark.parametrize("name", recipe_files.shipped_names())
 def test_each_shipped_recipe_is_sound_and_each_test_tells_its_incident(name: str) -> None:
-    found = chain.read(name, Path(), {}, by_name=True)
+    found = recipe_chain.read(name, Path(), {}, by_name=True)
     assert found.top.is_shipped
     assert found.top.spec.name == name
     tests = [test for _, layer in found.layers for test in layer.tests]

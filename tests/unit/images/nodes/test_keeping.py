@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.images.nodes.conftest import SMALL, Deb, Done, Site
-from workflows.images.nodes import lockfile, resolve
-from workflows.images.nodes.lockfile import Lock
-from workflows.spec.image import load_image
+from workflows.nodeimage import lockfile, recipe_resolution
+from workflows.nodeimage.image_spec import load_image
+from workflows.nodeimage.lockfile import Lock
 
 NEWER_LIBC = Deb("libc", "1.0-1+deb12u1", of="glibc")
 KERNEL = (
@@ -49,7 +49,7 @@ def bringup(site: Site, *words: str, code: int = 0) -> Done:
 
 def locked(site: Site) -> Lock:
     """The lock as it lies there, which fits the recipe."""
-    resolve.resolve(resolve.of_spec(load_image(site.spec), site.folder))
+    recipe_resolution.resolve(recipe_resolution.of_spec(load_image(site.spec), site.folder))
     return lockfile.read(site.lock, "x")
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.images.nodes.conftest import Deb, Site, gpg
-from workflows.images.errors import BuildError
-from workflows.images.nodes import keyrings, lockfile, packages, resolve
+from workflows.nodeimage import lockfile, package_resolution, recipe_resolution
+from workflows.podimage.errors import BuildError
 
 
 def with_keys_beside(site: Site, folder: str, key: str = "own.gpg") -> Site:
@@ -44,15 +44,15 @@ def test_keys_beside_spec_and_recipe_are_found_from_the_folder_one_stands_in(sit
 def test_a_recipe_named_relatively_has_its_keys_beside_it(site: Site) -> None:
     here = with_keys_beside(site, "site")
     with contextlib.chdir(here.folder):
-        asked = resolve.of_recipe("recipes/small.yaml", Path())
+        asked = recipe_resolution.of_recipe("recipes/small.yaml", Path())
         *usual, own = (one.source.keyring for one in asked.sources(asked.chain()))
     assert own == str(here.folder / "recipes/own.gpg")
-    assert set(usual) == {packages.DISTRIBUTIONS["debian"].keyring}
+    assert set(usual) == {package_resolution.DISTRIBUTIONS["debian"].keyring}
 
 
 def test_a_key_with_a_plain_path_is_named_as_it_lies(tmp_path: Path) -> None:
     key = "/usr/share/keyrings/a+b_c-1.0~x.gpg"
-    assert keyrings.named([key, key], tmp_path / "keys") == {key: key}
+    assert package_resolution.keyring_paths([key, key], tmp_path / "keys") == {key: key}
     assert list((tmp_path / "keys").iterdir()) == []
 
 
@@ -61,10 +61,10 @@ def test_keys_of_one_name_do_not_take_each_others_place(tmp_path: Path) -> None:
     for one in found:
         one.parent.mkdir()
         one.write_text(one.parent.name)
-    told = keyrings.named(map(str, found), tmp_path / "keys")
+    told = package_resolution.keyring_paths(map(str, found), tmp_path / "keys")
     assert [Path(told[str(one)]).read_text() for one in found] == ["a b", "c d"]
 
 
 def test_a_key_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match=r"my key\.gpg, the key of a repository, cannot be read: No such file or directory"):
-        keyrings.named([str(tmp_path / "my key.gpg")], tmp_path / "keys")
+        package_resolution.keyring_paths([str(tmp_path / "my key.gpg")], tmp_path / "keys")

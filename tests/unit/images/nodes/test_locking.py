@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from steps.contract.image.recipe import Package
+from steps.nodeimage.contract.resolved_recipe import Package
 from tests.unit.images.nodes.conftest import FIRMWARE, SMALL, Deb, Mirror, Site
-from workflows.images.errors import BuildError, FetchError
-from workflows.images.nodes import lockfile, locking, packages, resolve
-from workflows.images.nodes.lockfile import Lock
-from workflows.spec.image import load_image
+from workflows.nodeimage import lock_creation, lockfile, package_resolution, recipe_resolution
+from workflows.nodeimage.image_spec import load_image
+from workflows.nodeimage.lockfile import Lock
+from workflows.podimage.errors import BuildError, FetchError
 
 
-def asked(site: Site) -> resolve.Asked:
-    return resolve.of_spec(load_image(site.spec), site.folder)
+def asked(site: Site) -> recipe_resolution.RecipeRequest:
+    return recipe_resolution.of_spec(load_image(site.spec), site.folder)
 
 
 def names(packages: tuple[Package, ...]) -> list[str]:
@@ -24,7 +24,7 @@ def names(packages: tuple[Package, ...]) -> list[str]:
 
 
 def test_each_layer_brings_what_those_below_lack(site: Site) -> None:
-    lock = locking.newest(asked(site))
+    lock = lock_creation.newest(asked(site))
     assert names(lock.layer("base")) == ["dash", "libc", "linux-image-1.0-stand-in", "linux-image-stand-in", "tool"]
     assert names(lock.layer("hpc")) == ["libmpi", "mpi"]
     by_name = lock.packages
@@ -35,9 +35,9 @@ def test_each_layer_brings_what_those_below_lack(site: Site) -> None:
 
 
 def test_no_host_of_a_mirror_is_in_a_lock_and_one_written_again_is_the_same(site: Site) -> None:
-    lock = locking.newest(asked(site))
-    assert locking.write(lock, site.lock)
-    assert not locking.write(locking.newest(asked(site)), site.lock)
+    lock = lock_creation.newest(asked(site))
+    assert lock_creation.write(lock, site.lock)
+    assert not lock_creation.write(lock_creation.newest(asked(site)), site.lock)
     text = site.lock.read_text()
     assert "127.0.0.1" not in text
     assert "http" not in text
@@ -47,7 +47,7 @@ def test_no_host_of_a_mirror_is_in_a_lock_and_one_written_again_is_the_same(site
 
 def test_security_updates_win_and_are_counted_as_their_own_source(site: Site) -> None:
     site.mirror.publish("bookworm-security", [Deb("libc", "1.0-1+deb12u1", of="glibc")], archive="debian-security")
-    lock = locking.newest(asked(site))
+    lock = lock_creation.newest(asked(site))
     libc = lock.packages["libc"]
     assert (libc.version, lock.sources[libc.source]) == ("1.0-1+deb12u1", "debian bookworm-security main")
 
@@ -55,19 +55,19 @@ def test_security_updates_win_and_are_counted_as_their_own_source(site: Site) ->
 def test_the_version_of_a_source_is_kept_where_it_is_another_one(site: Site) -> None:
     newer = [Deb("libc", "2:1.0-1+deb12u1", of="glibc", of_version="1.0-1+deb12u1"), Deb("tool", "1.1-1", of="tool")]
     site.mirror.publish("bookworm-security", newer, archive="debian-security")
-    lock = locking.newest(asked(site))
+    lock = lock_creation.newest(asked(site))
     assert {one.name: one.source_version for one in lock.packages.values() if one.source_version} == {"libc": "1.0-1+deb12u1"}
-    assert locking.write(lock, site.lock)
+    assert lock_creation.write(lock, site.lock)
     assert lockfile.read(site.lock, "x") == lock
-    told = resolve.resolve(asked(site)).recipe.digest
+    told = recipe_resolution.resolve(asked(site)).recipe.digest
     untold = [replace(one, packages=tuple(replace(each, source_version="") for each in one.packages)) for one in lock.layers]
-    assert locking.write(replace(lock, layers=tuple(untold)), site.lock)
-    assert resolve.resolve(asked(site)).recipe.digest == told, "an image is another one only where its bytes are"
+    assert lock_creation.write(replace(lock, layers=tuple(untold)), site.lock)
+    assert recipe_resolution.resolve(asked(site)).recipe.digest == told, "an image is another one only where its bytes are"
 
 
 def test_the_locked_recipe_resolves_with_its_sources(site: Site) -> None:
-    locking.write(locking.newest(asked(site)), site.lock)
-    recipe = resolve.resolve(asked(site)).recipe
+    lock_creation.write(lock_creation.newest(asked(site)), site.lock)
+    recipe = recipe_resolution.resolve(asked(site)).recipe
     assert recipe.kernel == "linux-image-1.0-stand-in"
     assert [one.url for one in recipe.sources] == [f"{site.mirror.url}/{path}" for path in ("debian", "debian", "debian-security")]
     assert recipe.layers[1].packages == lockfile.read(site.lock, "x").layer("hpc")
@@ -79,7 +79,7 @@ def test_a_repository_of_an_upper_layer_is_not_asked_for_the_lower_ones(site: Si
     source = f'{{url: "{site.mirror.url}/flat", suite: /, keyring: {site.mirror.key}}}'
     more = f"\n  - name: gpu\n    sources: [{source}]\n    packages: [driver-stand-in]\n"
     (site.folder / "small.yaml").write_text(text + more)
-    lock = locking.newest(asked(site))
+    lock = lock_creation.newest(asked(site))
     driver = lock.packages["driver-stand-in"]
     assert lock.packages["tool"].version == "1.0-1"
     assert (lock.sources[driver.source], driver.path) == ("gpu /", "./driver-stand-in_1.0-1_amd64.deb")
@@ -97,7 +97,7 @@ def test_backports_give_what_nobody_else_has_and_no_newer_version(site: Site) ->
         source = f'{{url: "{site.mirror.url}/{repository}", suite: /, keyring: {site.mirror.key}}}'
         more = f"\n  - name: more\n    sources: [{source}]\n    packages: [htop, linux-image-6.12.9+bpo-amd64]\n"
         (site.folder / "small.yaml").write_text(text + more)
-        found[repository] = {one.name: one.version for one in locking.newest(asked(site)).layer("more")}
+        found[repository] = {one.name: one.version for one in lock_creation.newest(asked(site)).layer("more")}
     assert found["backports"] == {"htop": "1.0-1", "linux-image-6.12.9+bpo-amd64": "6.12.9-1~bpo12+1"}
     assert found["own"]["htop"] == "9.0~bpo12+1"
 
@@ -107,23 +107,23 @@ def test_firmware_is_locked_from_the_distributions_own_component_where_a_layer_a
     text = (site.folder / "small.yaml").read_text()
     (site.folder / "small.yaml").write_text(f"{text}\n  - name: more\n    packages: [firmware-card]\n")
     with pytest.raises(FetchError, match="firmware-card"):
-        locking.newest(asked(site))
+        lock_creation.newest(asked(site))
     (site.folder / "small.yaml").write_text(
         f"{text}\n  - name: more\n    components: [main, {FIRMWARE}]\n    packages: [firmware-card]\n"
         f"  - name: again\n    components: [{FIRMWARE}]\n    packages: [firmware-card]\n"
     )
-    lock = locking.newest(asked(site))
+    lock = lock_creation.newest(asked(site))
     assert lock.sources == tuple(
         f"debian bookworm{suffix} {component}" for component in ("main", FIRMWARE) for suffix in ("", "-updates", "-security")
     )
     assert lock.packages["firmware-card"].path == "pool/non-free-firmware/s/firmware-card/firmware-card_1.0-1_amd64.deb"
     assert lock.packages["tool"].version == "1.0-1", "the layers below take nothing from it"
     assert names(lock.layer("more")) == ["firmware-card"]
-    locking.write(lock, site.lock)
-    assert [one.components for one in resolve.resolve(asked(site)).recipe.sources] == [("main",)] * 3 + [(FIRMWARE,)] * 3
+    lock_creation.write(lock, site.lock)
+    assert [one.components for one in recipe_resolution.resolve(asked(site)).recipe.sources] == [("main",)] * 3 + [(FIRMWARE,)] * 3
     (site.folder / "small.yaml").write_text(f"{text}\n  - name: more\n    packages: [firmware-card]\n")
     with pytest.raises(BuildError, match=r"its repositories are not those of the recipe \(.*non-free-firmware"):
-        resolve.resolve(asked(site))
+        recipe_resolution.resolve(asked(site))
 
 
 def test_a_layer_that_would_replace_a_package_below_it_is_refused(site: Site) -> None:
@@ -133,7 +133,7 @@ def test_a_layer_that_would_replace_a_package_below_it_is_refused(site: Site) ->
     more = f"\n  - name: gpu\n    sources: [{source}]\n    packages: [driver-stand-in]\n"
     (site.folder / "small.yaml").write_text(text + more)
     with pytest.raises(BuildError, match="tool would be installed a second time"):
-        locking.newest(asked(site))
+        lock_creation.newest(asked(site))
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_layer_that_would_replace_a_package_below_it_is_refused(site: Site) ->
 def test_what_cannot_be_had_is_said_in_apts_words(site: Site, debs: list[Deb], sentence: str) -> None:
     site.mirror.publish("bookworm", debs)
     with pytest.raises(FetchError, match=sentence):
-        locking.newest(asked(site))
+        lock_creation.newest(asked(site))
 
 
 def test_a_mirror_with_another_key_is_not_believed(site: Site) -> None:
@@ -157,14 +157,14 @@ def test_a_mirror_with_another_key_is_not_believed(site: Site) -> None:
     if not Path("/usr/share/keyrings/debian-archive-keyring.gpg").exists():
         pytest.skip("debian-archive-keyring is not installed")
     with pytest.raises(FetchError, match=r"NO_PUBKEY|not signed|isn't signed|couldn't be verified"):
-        locking.newest(asked(site))
+        lock_creation.newest(asked(site))
 
 
 def test_a_key_that_is_not_there_is_one_sentence(site: Site) -> None:
     text = site.spec.read_text().replace(str(site.mirror.key), "nowhere.gpg")
     site.spec.write_text(text)
     with pytest.raises(BuildError, match=r"nowhere.gpg, the key of http.*, is not on this machine"):
-        locking.newest(asked(site))
+        lock_creation.newest(asked(site))
 
 
 def test_the_gpu_recipe_locks_with_stand_ins_of_what_nvidia_has(mirror: Mirror, tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_the_gpu_recipe_locks_with_stand_ins_of_what_nvidia_has(mirror: Mirror, 
     nvidias = [*stand_ins.values(), "nvidia-persistenced"]
     values: dict[str, Any] = {**stand_ins, "nvidia_repository": f"{mirror.url}/cuda", "nvidia_key": str(mirror.key)}
     values["kernel"] = "linux-image-stand-in"
-    gpu = resolve.Asked(
+    gpu = recipe_resolution.RecipeRequest(
         recipe="gpu",
         folder=tmp_path,
         variables=values,
@@ -190,9 +190,9 @@ def test_the_gpu_recipe_locks_with_stand_ins_of_what_nvidia_has(mirror: Mirror, 
     )
     mirror.publish("bookworm", [*SMALL[:4], *free], firmware=firmware, contrib=[Deb("nvidia-support", depends="libc")])
     mirror.publish_flat("cuda", [Deb(name, depends="libc, dkms, nvidia-support") for name in nvidias])
-    lock: Lock = locking.newest(gpu)
-    locking.write(lock, tmp_path / "gpu.lock.json")
-    recipe = resolve.resolve(gpu).recipe
+    lock: Lock = lock_creation.newest(gpu)
+    lock_creation.write(lock, tmp_path / "gpu.lock.json")
+    recipe = recipe_resolution.resolve(gpu).recipe
     assert recipe.names == ("base", "hpc", "firmware", "gpu_build", "gpu")
     assert [one.name for one in recipe.layer("gpu").packages] == sorted([*nvidias, "nvidia-support"])
     assert [one.path.split("/")[1] for one in recipe.layer("firmware").packages] == [FIRMWARE] * len(firmware)
@@ -203,9 +203,9 @@ def test_the_gpu_recipe_locks_with_stand_ins_of_what_nvidia_has(mirror: Mirror, 
 
 @pytest.mark.parametrize(("distribution", "package"), [("debian", "debian-archive-keyring"), ("ubuntu", "ubuntu-keyring")])
 def test_a_key_of_a_distribution_is_told_with_its_package(distribution: str, package: str, site: Site) -> None:
-    keyring = packages.DISTRIBUTIONS[distribution].keyring
-    assert packages.brought_by(keyring) == f"apt-get install {package}"
+    keyring = package_resolution.DISTRIBUTIONS[distribution].keyring
+    assert package_resolution.brought_by(keyring) == f"apt-get install {package}"
     other = str(site.folder / "lost.gpg")
     with pytest.raises(BuildError, match=r"lost\.gpg, the key of .*, is not on this machine") as error:
-        locking.newest(dataclasses.replace(asked(site), keyring=other))
+        lock_creation.newest(dataclasses.replace(asked(site), keyring=other))
     assert error.value.hint == "install the package that brings it, or put it beside the recipe and name it there"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.images.nodes.conftest import SMALL, Deb, Mirror
-from workflows.images import apt
+from workflows.podimage import apt_solver
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(folder)
 
 
-def updated(mirror: Mirror, folder: Path, url: str = "") -> apt.Root:
+def updated(mirror: Mirror, folder: Path, url: str = "") -> apt_solver.AptRoot:
     mirror.publish("bookworm", SMALL, contrib=[Deb("further")])
-    root = apt.Root(folder / "root", "amd64", [f"deb [signed-by={mirror.key}] {url or mirror.url}/debian bookworm main"])
+    root = apt_solver.AptRoot(folder / "root", "amd64", [f"deb [signed-by={mirror.key}] {url or mirror.url}/debian bookworm main"])
     root.update()
     return root
 

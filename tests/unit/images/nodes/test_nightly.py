@@ -17,8 +17,8 @@ import yaml
 
 from tests.unit.images.nodes.conftest import SMALL, Deb, Site
 from workflows import examples
-from workflows.images.nodes import shipped
-from workflows.spec.image import load_image
+from workflows.nodeimage import recipe_files
+from workflows.nodeimage.image_spec import load_image
 
 HERE = Path(examples.__file__).parent / "ci/images"
 TOKEN = "glpat-the-token"
@@ -126,9 +126,9 @@ def test_a_lock_that_comes_in_starts_a_build(server: str) -> None:
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_another_bringup_starts_a_build_since_it_brings_the_shipped_recipes(server: str) -> None:
-    assert load_image(EXAMPLE).recipe in shipped.names(), "the example builds a shipped recipe"
+    assert load_image(EXAMPLE).recipe in recipe_files.shipped_names(), "the example builds a shipped recipe"
     changes = SERVERS[server]()[1]
-    for path in ("pyproject.toml", "uv.lock", *(f"images/recipes/{name}.yaml" for name in shipped.names())):
+    for path in ("pyproject.toml", "uv.lock", *(f"images/recipes/{name}.yaml" for name in recipe_files.shipped_names())):
         assert any(fnmatch.fnmatch(path, one) for one in changes), path
 
 

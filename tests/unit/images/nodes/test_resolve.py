@@ -10,15 +10,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from steps.contract.image import keys
-from steps.contract.image import recipe as contract
-from steps.contract.image.testing import Check
+from steps.nodeimage.contract import build_keys
+from steps.nodeimage.contract import resolved_recipe as contract
+from steps.nodeimage.contract.image_tests import Check
 from workflows import examples
-from workflows.images.errors import BuildError
-from workflows.images.nodes import lockfile, packages, resolve, shipped
+from workflows.nodeimage import lockfile, package_resolution, recipe_files, recipe_resolution
+from workflows.nodeimage.image_spec import load_image
+from workflows.nodeimage.recipe_spec import Foundation
+from workflows.podimage.errors import BuildError
 from workflows.spec.errors import SpecErrors
-from workflows.spec.image import load_image
-from workflows.spec.recipe import Foundation
 
 OWN = """
 apiVersion: bringup/v1
@@ -45,14 +45,14 @@ def own(tmp_path: Path) -> Path:
     (tmp_path / "files").mkdir()
     (tmp_path / "files/motd").write_bytes(b"{{ kept as it is }}\n")
     (tmp_path / "own.yaml").write_text(OWN)
-    lock = lockfile.read(shipped.RECIPES / "base.lock.json", "")
+    lock = lockfile.read(recipe_files.RECIPES / "base.lock.json", "")
     layers = (*lock.layers, lockfile.LockedLayer(name="site", packages=()))
     (tmp_path / "own.lock.json").write_text(lockfile.text(msgspec.structs.replace(lock, recipe="own", layers=layers)))
     return tmp_path
 
 
-def of(name: str, folder: Path = Path()) -> resolve.Resolved:
-    return resolve.resolve(resolve.of_recipe(name, folder))
+def of(name: str, folder: Path = Path()) -> recipe_resolution.Resolved:
+    return recipe_resolution.resolve(recipe_resolution.of_recipe(name, folder))
 
 
 def test_the_folder_that_a_recipe_lies_in_is_no_part_of_what_is_built(own: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -65,7 +65,9 @@ def test_the_folder_that_a_recipe_lies_in_is_no_part_of_what_is_built(own: Path,
     other = tmp_path_factory.mktemp("other") / "own"
     shutil.copytree(own, other)
     here, there = (
-        resolve.resolve(dataclasses.replace(resolve.of_recipe("own.yaml", folder), keyring=str(folder / "mirror.gpg")))
+        recipe_resolution.resolve(
+            dataclasses.replace(recipe_resolution.of_recipe("own.yaml", folder), keyring=str(folder / "mirror.gpg"))
+        )
         for folder in (own, other)
     )
     assert contract.encode(here.recipe) == contract.encode(there.recipe)
@@ -81,7 +83,9 @@ def test_a_pointer_of_git_lfs_is_not_taken_for_the_file(own: Path) -> None:
 def test_the_shipped_recipes_resolve_and_share_their_layers() -> None:
     base, compute = of("base"), of("compute")
     assert compute.recipe.names == ("base", "hpc")
-    assert keys.layers(compute.recipe)["base"] == keys.top(base.recipe), "compute is built on the very layer that base is"
+    assert build_keys.layers(compute.recipe)["base"] == build_keys.top(base.recipe), (
+        "compute is built on the very layer that base is"
+    )
     assert re.fullmatch(r"linux-image-\d\S+-cloud-amd64", base.recipe.kernel)
     assert contract.decode(contract.encode(compute.recipe)) == compute.recipe
     assert len(contract.encode(compute.recipe)) + sum(map(len, compute.files.values())) < contract.MAX_BYTES
@@ -125,12 +129,12 @@ def test_a_file_that_is_missing_is_named_with_its_place(own: Path) -> None:
 
 
 def test_a_secret_that_a_command_asks_for_stands_in_the_spec(own: Path) -> None:
-    asked = resolve.Asked(recipe="own.yaml", folder=own, variables={}, secrets=("licence",))
+    asked = recipe_resolution.RecipeRequest(recipe="own.yaml", folder=own, variables={}, secrets=("licence",))
     with pytest.raises(
         SpecErrors, match=r"secrets.license\n  value  license\n  error  a command of the recipe asks for this secret"
     ):
-        resolve.resolve(asked)
-    assert resolve.resolve(dataclasses.replace(asked, secrets=("license",))).recipe.layer("site").commands[0].secrets == (
+        recipe_resolution.resolve(asked)
+    assert recipe_resolution.resolve(dataclasses.replace(asked, secrets=("license",))).recipe.layer("site").commands[0].secrets == (
         "license",
     )
 
@@ -144,10 +148,10 @@ def test_the_example_resolves_with_the_name_of_its_spec() -> None:
         .replace("variables:", "# variables:")
         .replace("publish:", "mirror: https://m.example.org/deb\npublish:")
     )
-    found = resolve.resolved(load_image(text), path.parent)
+    found = recipe_resolution.resolved(load_image(text), path.parent)
     assert found.recipe.name == "nightly"
     assert [one.url for one in found.recipe.sources][1:] == ["https://m.example.org/deb", "https://m.example.org/deb-security"]
-    assert keys.layers(found.recipe) == keys.layers(of("compute").recipe), "a mirror changes nothing that is built"
+    assert build_keys.layers(found.recipe) == build_keys.layers(of("compute").recipe), "a mirror changes nothing that is built"
 
 
 @pytest.mark.parametrize(
@@ -162,7 +166,7 @@ def test_ubuntu_has_places_of_its_own(architecture: str, own_mirror: str, urls: 
     ground = Foundation(
         distribution="ubuntu", release="noble", architecture=architecture, epoch=1795219200, kernel="linux-image-virtual"
     )
-    main, _, security = packages.sources(ground, (), packages.Mirror(url=own_mirror))
+    main, _, security = package_resolution.sources(ground, (), package_resolution.Mirror(url=own_mirror))
     assert (main.source.url, security.source.url, security.source.suite) == (*urls, "noble-security")
     assert main.name == "ubuntu noble main universe"
 

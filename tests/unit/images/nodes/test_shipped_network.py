@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from workflows.images.nodes import chain, shipped
+from workflows.nodeimage import recipe_chain, recipe_files
 
 ROOT = Path(__file__).parents[4]
 UBUNTU = "tests/boot/pipeline/ubuntu.yaml"
 VALUES = {"site": {"time_server": "ntp.example.org", "admin_key": "ssh-ed25519 AAAA ada"}}
 
 
-@pytest.mark.parametrize("name", [*shipped.names(), UBUNTU])
+@pytest.mark.parametrize("name", [*recipe_files.shipped_names(), UBUNTU])
 def test_addresses_are_asked_for_on_cards_alone(name: str) -> None:
-    layers = [layer for _, layer in chain.read(name, ROOT, VALUES.get(name, {})).layers]
+    layers = [layer for _, layer in recipe_chain.read(name, ROOT, VALUES.get(name, {})).layers]
     texts = [file.content for layer in layers for file in layer.files if file.path.endswith(".network")]
     assert texts, "every recipe stands on one that brings up the network"
     for text in texts:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.contract.image import ipxe
-from workflows.images.nodes import chain
+from steps.nodeimage.contract import ipxe
+from workflows.nodeimage import recipe_chain
 
 LEFT_OUT = "ConditionKernelCommandLine=!"
 EXEC = "ExecCondition="
@@ -15,7 +15,7 @@ EXEC = "ExecCondition="
 
 def dropins(folder: Path) -> dict[str, list[str]]:
     """Lines of the drop-in of each unit that the uppermost layer starts."""
-    (*_, layer) = chain.read("gpu", folder, {}).top.spec.layers
+    (*_, layer) = recipe_chain.read("gpu", folder, {}).top.spec.layers
     files = {file.path: file.content or "" for file in layer.files}
     return {unit: files[f"/etc/systemd/system/{unit}.d/image.conf"].splitlines() for unit in layer.services.enabled}
 

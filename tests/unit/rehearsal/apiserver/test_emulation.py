@@ -188,7 +188,7 @@ def test_who_asked_for_what_is_told_as_an_authorizer_would_be_asked(emulated: Cl
     ):
         ask(method, path)
     assert list(emulated.watch(MAPS, seconds=1)) == []
-    every = emulated.get("/emulation/asked").body
+    every = emulated.get("/emulation/requests").body
     assert any((row["verb"], row["resource"]) == ("watch", "configmaps") for row in every)
     rows = [tuple(row.values())[1:] for row in every if row["agent"] == "somebody"]
     assert rows == sorted(

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.rehearsal.apiserver.properties import repeatable
-from workflows.rehearsal.apiserver import json_patch, strategic_patch
-from workflows.rehearsal.apiserver.merge_patch import merge
-from workflows.rehearsal.apiserver.resources import Resources
+from workflows.rehearsal.apiserver import strategic_patch
+from workflows.rehearsal.apiserver.errors import StatusError
+from workflows.rehearsal.apiserver.patching import json_patched, merge_patched
+from workflows.rehearsal.apiserver.served_resources import ResourceTable
 
 SCALARS = st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab~/", max_size=3)
 JSON = st.recursive(
@@ -49,15 +50,15 @@ def difference(old: Any, new: Any) -> Any:
     ],
 )
 def test_merge_patch_examples(target: Any, patch: Any, result: Any) -> None:
-    assert merge(target, patch) == result
+    assert merge_patched(target, patch) == result
 
 
 @repeatable
 @given(OBJECTS, OBJECTS)
 def test_merge_patch_is_idempotent_and_leaves_its_arguments(target: Any, patch: Any) -> None:
     before = copy.deepcopy((target, patch))
-    once = merge(target, patch)
-    assert merge(once, patch) == once
+    once = merge_patched(target, patch)
+    assert merge_patched(once, patch) == once
     assert (target, patch) == before
 
 
@@ -65,7 +66,7 @@ def test_merge_patch_is_idempotent_and_leaves_its_arguments(target: Any, patch: 
 @given(OBJECTS, OBJECTS)
 def test_merge_patch_of_a_difference_gives_the_new_object(old: Any, new: Any) -> None:
     old, new = without_nulls(old), without_nulls(new)
-    assert merge(old, difference(old, new)) == new
+    assert merge_patched(old, difference(old, new)) == new
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_merge_patch_of_a_difference_gives_the_new_object(old: Any, new: Any) ->
 )
 def test_json_patch_examples(document: Any, operations: Any, result: Any) -> None:
     before = copy.deepcopy(document)
-    assert json_patch.patch(document, operations) == result
+    assert json_patched(document, operations) == result
     assert document == before
 
 
@@ -114,8 +115,8 @@ def test_json_patch_examples(document: Any, operations: Any, result: Any) -> Non
     ],
 )
 def test_json_patch_errors(operation: Any) -> None:
-    with pytest.raises(json_patch.PatchError):
-        json_patch.patch({"a": {}, "l": [1], "n": 1}, [operation])
+    with pytest.raises(StatusError):
+        json_patched({"a": {}, "l": [1], "n": 1}, [operation])
 
 
 def pointer(key: str) -> str:
@@ -125,7 +126,7 @@ def pointer(key: str) -> str:
 @repeatable
 @given(st.dictionaries(st.text("ab~/01", max_size=3), JSON, max_size=3), st.text("ab~/01", max_size=3), JSON)
 def test_json_patch_add_then_remove_is_nothing(document: Any, key: str, value: Any) -> None:
-    added = json_patch.patch(
+    added = json_patched(
         document, [{"op": "add", "path": pointer(key), "value": value}, {"op": "test", "path": pointer(key), "value": value}]
     )
     assert added[key] == value
@@ -134,15 +135,15 @@ def test_json_patch_add_then_remove_is_nothing(document: Any, key: str, value: A
         if key in document
         else {"op": "remove", "path": pointer(key)}
     ]
-    assert json_patch.patch(added, back) == document
+    assert json_patched(added, back) == document
 
 
-POD = Resources().core("pods").schema
+POD = ResourceTable().core("pods").schema
 
 
 def strategic(target: Any, patch: Any) -> Any:
     before = copy.deepcopy(target)
-    result = strategic_patch.merge(target, patch, POD)
+    result = strategic_patch.strategic_merge(target, patch, POD)
     assert target == before
     return result
 
@@ -182,7 +183,7 @@ def test_strategic_directives() -> None:
 
 @pytest.mark.parametrize("patch", [{"$patch": "other"}, {"spec": {"containers": [{"image": "x"}]}}])
 def test_strategic_errors(patch: Any) -> None:
-    with pytest.raises(strategic_patch.PatchError):
+    with pytest.raises(strategic_patch.StrategicPatchError):
         strategic(containers("a"), patch)
 
 

@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.rehearsal.apiserver.properties import repeatable
-from workflows.rehearsal.apiserver.entry import Entry
-from workflows.rehearsal.apiserver.errors import ApiError
-from workflows.rehearsal.apiserver.resources import Resources
+from workflows.rehearsal.apiserver.errors import StatusError
 from workflows.rehearsal.apiserver.selectors import parse_fields, parse_labels
+from workflows.rehearsal.apiserver.served_resources import ResourceTable
+from workflows.rehearsal.apiserver.stored_object import StoredObject
 
 KEYS = st.sampled_from(["app", "example.com/tier", "rank", "a.b_c-d"])
 VALUES = st.sampled_from(["", "x", "y", "1", "22"])
 LABELS = st.dictionaries(KEYS, VALUES, max_size=4)
-PODS = Resources().core("pods")
+PODS = ResourceTable().core("pods")
 
 
 def matches(text: str, labels: dict[str, str]) -> bool:
@@ -48,7 +48,7 @@ def test_examples(text: str, labels: dict[str, str], wanted: bool) -> None:
     "text", [",", "a=b,", "=b", "a===b", "a in b", "a in (b", "a=b=c", "-a", "a=-b", "a>x", "a b", "!", "a in (b) c"]
 )
 def test_nonsense_is_refused(text: str) -> None:
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(StatusError) as caught:
         parse_labels(text)
     assert caught.value.code == 400
 
@@ -70,8 +70,8 @@ def test_terms_are_anded(labels: dict[str, str], pairs: list[tuple[str, str]]) -
     assert matches(text, labels) == all(labels.get(key) == value for key, value in pairs)
 
 
-def pod(name: str, node: str) -> Entry:
-    return Entry("ns", name, 1, b"{}", {}, tuple(node if field.name == "spec.nodeName" else "" for field in PODS.fields))
+def pod(name: str, node: str) -> StoredObject:
+    return StoredObject("ns", name, 1, b"{}", {}, tuple(node if field.name == "spec.nodeName" else "" for field in PODS.fields))
 
 
 @pytest.mark.parametrize(
@@ -92,6 +92,6 @@ def test_field_selectors(text: str, wanted: bool) -> None:
 
 @pytest.mark.parametrize("text", ["spec.image=x", "metadata.name", "metadata.name>x"])
 def test_unknown_fields_are_refused(text: str) -> None:
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(StatusError) as caught:
         parse_fields(text, PODS)
     assert caught.value.code == 400

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.rehearsal.apiserver.properties import repeatable
-from workflows.rehearsal.apiserver import fieldset, jsonpath, quantity
-from workflows.rehearsal.apiserver.resources import Resources
-from workflows.rehearsal.apiserver.schema import ANY, ListType, Schema, Types
-from workflows.rehearsal.apiserver.table import age
-from workflows.rehearsal.apiserver.typed import Decoder, WrongTypeError
+from workflows.rehearsal.apiserver import builtin_decoder, fieldset, kubectl_table
+from workflows.rehearsal.apiserver.builtin_decoder import BuiltinDecoder, WrongTypeError
+from workflows.rehearsal.apiserver.kubectl_table import age
+from workflows.rehearsal.apiserver.served_resources import ResourceTable
+from workflows.rehearsal.apiserver.type_schema import ANY, ListType, NamedTypes, Schema
 
-RESOURCES = Resources()
+RESOURCES = ResourceTable()
 POD = RESOURCES.core("pods").schema
 
 
@@ -45,24 +45,24 @@ POD = RESOURCES.core("pods").schema
     ],
 )
 def test_canonical_quantities(given: Any, wanted: str) -> None:
-    assert quantity.canonical(given) == wanted
+    assert builtin_decoder.canonical_quantity(given) == wanted
 
 
 @pytest.mark.parametrize("text", ["", "x", "1.2.3", "1 Gi", "1GiB", "--1", "Gi", "1K"])
 def test_what_is_no_quantity(text: str) -> None:
     with pytest.raises(ValueError, match="quantities must match"):
-        quantity.canonical(text)
+        builtin_decoder.canonical_quantity(text)
 
 
 @repeatable
 @given(st.integers(0, 10**15), st.sampled_from(["", "m", "k", "M", "Ki", "Mi", "Gi", "e3"]))
 def test_canonical_form_is_stable(number: int, suffix: str) -> None:
-    once = quantity.canonical(f"{number}{suffix}")
-    assert quantity.canonical(once) == once
+    once = builtin_decoder.canonical_quantity(f"{number}{suffix}")
+    assert builtin_decoder.canonical_quantity(once) == once
 
 
-def decode(body: dict[str, Any]) -> tuple[dict[str, Any], Decoder]:
-    decoder = Decoder()
+def decode(body: dict[str, Any]) -> tuple[dict[str, Any], BuiltinDecoder]:
+    decoder = BuiltinDecoder()
     return decoder.decode(body, POD, ""), decoder
 
 
@@ -106,7 +106,7 @@ def test_merge_rules_come_from_kubernetes_own_types() -> None:
     assert POD.child("metadata").child("finalizers").list_type is ListType.SET
     assert RESOURCES.core("nodes").schema.child("status").child("conditions").map_keys == ("type",)
     assert not ANY.child("x").child("y").atomic_map
-    assert Schema({}, Types({})).atomic_map
+    assert Schema({}, NamedTypes({})).atomic_map
 
 
 def test_field_set_has_the_published_form() -> None:
@@ -122,7 +122,7 @@ def test_field_set_has_the_published_form() -> None:
             "f:nodeSelector": {},
         },
     }
-    names = sorted(map(fieldset.dotted, fields))
+    names = sorted(map(fieldset.dotted_path, fields))
     assert '.spec.containers[name="c"].image' in names
 
 
@@ -175,7 +175,10 @@ def test_removing_all_owned_paths_leaves_nothing(body: dict[str, Any]) -> None:
 )
 def test_json_path(path: str, found: list[Any]) -> None:
     rows = [{"name": "a", "size": 1}, {"name": "b", "size": 2}]
-    assert jsonpath.find({"metadata": {"labels": {"example.com/x": "1"}}, "spec": {"size": 3, "rows": rows}}, path) == found
+    assert (
+        kubectl_table.json_path_values({"metadata": {"labels": {"example.com/x": "1"}}, "spec": {"size": 3, "rows": rows}}, path)
+        == found
+    )
 
 
 def test_age() -> None:

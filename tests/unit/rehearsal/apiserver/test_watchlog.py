@@ -4,13 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.rehearsal.apiserver.properties import repeatable
-from workflows.rehearsal.apiserver.entry import Entry
 from workflows.rehearsal.apiserver.selectors import Selection, parse_labels
-from workflows.rehearsal.apiserver.watchlog import Change, Subscription, WatchLog
+from workflows.rehearsal.apiserver.stored_object import StoredObject
+from workflows.rehearsal.apiserver.watchlog import ObjectChange, Subscription, WatchLog
 
 
-def entry(revision: int, app: str = "x", size: int = 10) -> Entry:
-    return Entry("n", "a", revision, b'{"metadata":{"resourceVersion":"1"}}'.ljust(size), {"app": app}, ())
+def entry(revision: int, app: str = "x", size: int = 10) -> StoredObject:
+    return StoredObject("n", "a", revision, b'{"metadata":{"resourceVersion":"1"}}'.ljust(size), {"app": app}, ())
 
 
 def revisions(subscription: Subscription) -> list[int]:
@@ -20,7 +20,7 @@ def revisions(subscription: Subscription) -> list[int]:
 def test_log_forgets_by_count_and_by_bytes() -> None:
     for log in (WatchLog(0, max_changes=3), WatchLog(0, max_bytes=300)):
         for revision in range(1, 6):
-            log.append(Change("ADDED", entry(revision, size=100), None))
+            log.append(ObjectChange("ADDED", entry(revision, size=100), None))
         follower = Subscription(Selection())
         assert not log.follow(follower, 1)
         assert log.floor == 2
@@ -31,9 +31,9 @@ def test_log_forgets_by_count_and_by_bytes() -> None:
 def test_compaction_keeps_followers() -> None:
     log, follower = WatchLog(0), Subscription(Selection())
     log.follow(follower, None)
-    log.append(Change("ADDED", entry(1), None))
+    log.append(ObjectChange("ADDED", entry(1), None))
     log.compact(1)
-    log.append(Change("MODIFIED", entry(2), entry(1)))
+    log.append(ObjectChange("MODIFIED", entry(2), entry(1)))
     assert revisions(follower) == [1, 2]
     assert not log.follow(Subscription(Selection()), 0)
 
@@ -42,7 +42,7 @@ def test_slow_follower_is_ended() -> None:
     log, follower = WatchLog(0), Subscription(Selection(), max_backlog=2)
     log.follow(follower, None)
     for revision in range(1, 5):
-        log.append(Change("ADDED", entry(revision), None))
+        log.append(ObjectChange("ADDED", entry(revision), None))
     assert follower.ended == "closed"
 
 
@@ -59,13 +59,13 @@ def test_selected_events_rebuild_the_selected_state(states: list[str | None]) ->
     """Whatever happens to an object, a follower that applies its events ends with what a list would show."""
     log, follower = WatchLog(0), Subscription(Selection(labels=parse_labels("app=x")))
     log.follow(follower, None)
-    held: Entry | None = None
+    held: StoredObject | None = None
     for revision, app in enumerate(states, start=1):
         new = entry(revision, app) if app else None
         if new:
-            log.append(Change("MODIFIED" if held else "ADDED", new, held))
+            log.append(ObjectChange("MODIFIED" if held else "ADDED", new, held))
         elif held:
-            log.append(Change("DELETED", entry(revision, held.labels["app"]), held))
+            log.append(ObjectChange("DELETED", entry(revision, held.labels["app"]), held))
         held = new
     present = False
     for change in follower.take():

@@ -10,9 +10,9 @@ from tests.unit.rehearsal import asking
 from tests.unit.rehearsal.faults.specs import needed, spec_for
 from workflows import bringup
 from workflows.plan.compiler import compile_plan
-from workflows.rehearsal.faults import registry
-from workflows.rehearsal.rehearse import Options
-from workflows.rehearsal.sweep import Catch, sweep, whole
+from workflows.rehearsal.fault_sweep import FaultResult, rehearse_with_fault, sweep_faults
+from workflows.rehearsal.faults import fault_registry
+from workflows.rehearsal.rehearsal_run import RehearsalOptions
 from workflows.render.bundle import render
 from workflows.stages import ORDER
 
@@ -21,7 +21,7 @@ from workflows.stages import ORDER
 class Swept:
     """One sweep: what became of each fault and of `healthy STAGE`, and what its steps asked that their Roles do not let them."""
 
-    catches: dict[str, Catch]
+    catches: dict[str, FaultResult]
     refused: list[str]
 
 
@@ -35,11 +35,11 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Sweeps:
 
     def run(needs: str, stages: tuple[str, ...]) -> Swept:
         if (needs, stages) not in done:
-            wanted = [fault for fault in registry.faults() if fault.stage in stages and needed(fault) == needs]
+            wanted = [fault for fault in fault_registry.faults() if fault.stage in stages and needed(fault) == needs]
             until = max((fault.stage for fault in wanted), key=ORDER.index)
             spec, folder = spec_for(needs), tmp_path_factory.mktemp("sweep")
             catches, rows = {}, set()
-            for catch in sweep(spec, folder, Options(), [fault.name for fault in wanted], until):
+            for catch in sweep_faults(spec, folder, RehearsalOptions(), [fault.name for fault in wanted], until):
                 catches[catch.fault or f"healthy {catch.stage}"] = catch
                 rows |= asking.asked(folder / "cluster/kubeconfig")
             plan = compile_plan(spec)
@@ -50,20 +50,20 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Sweeps:
 
 
 @pytest.fixture(scope="session")
-def catch_of(swept: Sweeps) -> Callable[[str, tuple[str, ...]], Catch]:
+def catch_of(swept: Sweeps) -> Callable[[str, tuple[str, ...]], FaultResult]:
     """What became of a fault, or of `healthy STAGE`, in the sweep of these stages."""
 
-    def find(name: str, stages: tuple[str, ...]) -> Catch:
-        needs = "" if name.startswith("healthy ") else needed(registry.find(name))
+    def find(name: str, stages: tuple[str, ...]) -> FaultResult:
+        needs = "" if name.startswith("healthy ") else needed(fault_registry.find_fault(name))
         return swept(needs, stages).catches[name]
 
     return find
 
 
 @pytest.fixture
-def whole_catch() -> Callable[[registry.Fault, Path], Catch]:
+def whole_catch() -> Callable[[fault_registry.Fault, Path], FaultResult]:
     """What a whole bring-up makes of a fault that is in force from its start."""
-    return lambda fault, folder: whole(spec_for(needed(fault)), fault, folder)
+    return lambda fault, folder: rehearse_with_fault(spec_for(needed(fault)), fault, folder)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def healthy() -> Callable[[int, Path], list[str]]:
 
     def run(seed: int, folder: Path) -> list[str]:
         print(f"seed {seed}")
-        caught = sweep(spec_for(""), folder, Options(seed=seed, jitter=1.0), ["none"])
+        caught = sweep_faults(spec_for(""), folder, RehearsalOptions(seed=seed, jitter=1.0), ["none"])
         return [catch.problem for catch in caught if catch.problem]
 
     return run

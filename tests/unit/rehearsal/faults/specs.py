@@ -3,7 +3,7 @@
 import functools
 
 from workflows import examples
-from workflows.rehearsal.faults.registry import Fault
+from workflows.rehearsal.faults.fault_registry import Fault
 from workflows.spec import ClusterSpec, load
 
 BESIDE = {

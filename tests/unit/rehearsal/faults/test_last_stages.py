@@ -6,27 +6,27 @@ from typing import Any
 import pytest
 
 from tests.unit.rehearsal.faults.specs import needed
-from workflows.rehearsal.faults import registry
-from workflows.rehearsal.sweep import Catch
+from workflows.rehearsal.fault_sweep import FaultResult
+from workflows.rehearsal.faults import fault_registry
 from workflows.stages import ORDER
 
 STAGES = ORDER[5:]
 
 
-@pytest.mark.parametrize("name", [fault.name for fault in registry.faults() if fault.stage in STAGES])
-def test_the_named_gate_catches_it(name: str, catch_of: Callable[[str, tuple[str, ...]], Catch]) -> None:
+@pytest.mark.parametrize("name", [fault.name for fault in fault_registry.faults() if fault.stage in STAGES])
+def test_the_named_gate_catches_it(name: str, catch_of: Callable[[str, tuple[str, ...]], FaultResult]) -> None:
     catch = catch_of(name, STAGES)
     assert not catch.problem, catch.problem
     assert catch.outcome.exit_code == 65
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_no_false_alarm_between_the_faults(stage: str, catch_of: Callable[[str, tuple[str, ...]], Catch]) -> None:
+def test_no_false_alarm_between_the_faults(stage: str, catch_of: Callable[[str, tuple[str, ...]], FaultResult]) -> None:
     catch = catch_of(f"healthy {stage}", STAGES)
     assert not catch.problem, catch.problem
 
 
-@pytest.mark.parametrize("needs", sorted({needed(fault) for fault in registry.faults() if fault.stage in STAGES}))
+@pytest.mark.parametrize("needs", sorted({needed(fault) for fault in fault_registry.faults() if fault.stage in STAGES}))
 def test_failing_gates_and_diagnosis_ask_for_nothing_that_their_roles_deny(needs: str, swept: Callable[..., Any]) -> None:
     """What a healthy run never reads: the same Roles meet a real authorizer in tests/cluster."""
     assert not swept(needs, STAGES).refused

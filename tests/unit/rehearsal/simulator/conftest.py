@@ -11,8 +11,8 @@ import pytest
 
 from tests.unit.rehearsal.simulator.harness import START, Make, User, hosts
 from workflows.rehearsal.apiserver import RunningServer, serve_in_thread
-from workflows.rehearsal.simulator.build import build
-from workflows.rehearsal.simulator.fleet import Fleet
+from workflows.rehearsal.simulator.assembly import build
+from workflows.rehearsal.simulator.simulated_fleet import SimulatedFleet
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def make(server: RunningServer, tmp_path: Path) -> Iterator[Make]:
         kubeconfig = tmp_path / f"kubeconfig{next(numbers)}"
         kubeconfig.write_text(server.kubeconfig)
         options = {"start": START, "seed": 7} | options
-        user = User(build(kubeconfig, Fleet(hosts(agents, servers)), **options), kubeconfig)
+        user = User(build(kubeconfig, SimulatedFleet(hosts(agents, servers)), **options), kubeconfig)
         made.append(user)
         return user
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from steps.contract.fleet import Host
 from steps.contract.play import PlayHost, PlayRequest
-from workflows.rehearsal.simulator import plays
-from workflows.rehearsal.simulator.api import Api
-from workflows.rehearsal.simulator.engine import Simulator
-from workflows.rehearsal.simulator.kinds import JOBS, NODES, PODS, Obj, Ref
+from workflows.rehearsal.simulator import playbook_runs
+from workflows.rehearsal.simulator.api_client import Api
+from workflows.rehearsal.simulator.api_kinds import JOBS, NODES, PODS, Obj, Ref
+from workflows.rehearsal.simulator.simulation import Simulator
 
 START = 1_800_000_000.0
 
@@ -45,7 +45,7 @@ class User:
         role = "server" if name == "rke2_server" else "agent"
         chosen = names or tuple(host.name for host in self.world.fleet if host.role == role)
         targets = tuple(PlayHost(name=one, address="10.1.0.1") for one in chosen)
-        events = plays.run(self.world, PlayRequest(playbook=name, hosts=targets, variables=variables))
+        events = playbook_runs.run_play(self.world, PlayRequest(playbook=name, hosts=targets, variables=variables))
         self.simulator.settle()
         return events
 
@@ -74,9 +74,9 @@ class User:
 
     def pods(self, namespace: str = "default", labels: str = "") -> list[Obj]:
         """Pods as the API has them now, by name."""
-        from workflows.rehearsal.simulator.api import decode
+        from workflows.rehearsal.simulator.api_client import decode_object
 
-        return [decode(raw) for raw in self.api.list(PODS, namespace, labels=labels) or ()]
+        return [decode_object(raw) for raw in self.api.list(PODS, namespace, labels=labels) or ()]
 
     def node(self, name: str) -> Obj:
         """A node as the API has it now."""

@@ -11,8 +11,9 @@ import yaml
 from steps.clients.kube.client import Kube
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import Verdict
-from steps.probes.reader import Scope
-from steps.verbs import gating, job, watching
+from steps.runtime import gating, watching
+from steps.stages.shared.kube_reader import Scope
+from steps.verbs import job
 from tests.unit.rehearsal.simulator.harness import User
 from workflows import catalog, spec
 from workflows.stages.site import Site

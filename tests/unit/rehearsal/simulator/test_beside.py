@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from tests.unit.rehearsal.simulator.harness import Make, User
-from workflows.rehearsal.simulator.api import decode
+from workflows.rehearsal.simulator.api_client import decode_object
+from workflows.rehearsal.simulator.api_kinds import EVENTS, LEASES, NAMESPACES, NODES, PODS, Ref
 from workflows.rehearsal.simulator.base_services import CERT_MANAGER, SLICES, VALIDATING, WEBHOOK
-from workflows.rehearsal.simulator.clock import parse
-from workflows.rehearsal.simulator.kinds import EVENTS, LEASES, NAMESPACES, NODES, PODS, Ref
-from workflows.rehearsal.simulator.pace import LONGEST, REST, UNREST, Pace
-from workflows.rehearsal.simulator.rke2_nodes import Beats
+from workflows.rehearsal.simulator.node_objects import Heartbeats
+from workflows.rehearsal.simulator.virtual_clock import LONGEST, REST, UNREST, ClockPace, parse_stamp
 
 SPEED, TICK = 30.0, 0.25
 
 
 def test_time_slows_down_while_others_write() -> None:
-    pace, quiet = Pace(SPEED, patient=True), int(REST / TICK)
+    pace, quiet = ClockPace(SPEED, patient=True), int(REST / TICK)
     assert pace.seconds(TICK, others=1) == TICK * SPEED * UNREST
     passed = [pace.seconds(TICK, others=1) for _ in range(quiet)]
     assert passed == [TICK * SPEED * UNREST] * (quiet - 1) + [TICK * SPEED]
@@ -22,12 +21,12 @@ def test_time_slows_down_while_others_write() -> None:
 
 
 def test_a_late_step_does_not_leap_and_time_never_falls_behind_the_wall() -> None:
-    pace = Pace(SPEED, patient=True)
+    pace = ClockPace(SPEED, patient=True)
     for _ in range(4):
         pace.seconds(TICK, others=0)
     assert pace.seconds(3.0, others=0) == LONGEST * SPEED
     assert pace.seconds(60.0, others=0) == 60.0
-    assert Pace(1.0, patient=True).seconds(3.0, others=7) == 3.0
+    assert ClockPace(1.0, patient=True).seconds(3.0, others=7) == 3.0
 
 
 def test_only_changes_of_what_is_simulated_slow_time_down(make: Make) -> None:
@@ -57,7 +56,7 @@ def test_only_changes_of_what_is_simulated_slow_time_down(make: Make) -> None:
 
 
 def test_without_real_controllers_time_follows_the_wall() -> None:
-    pace = Pace(SPEED, patient=False)
+    pace = ClockPace(SPEED, patient=False)
     assert [pace.seconds(2.0, others=number) for number in range(3)] == [60.0] * 3
 
 
@@ -67,17 +66,17 @@ def test_leases_beat_in_wall_time_and_go_with_their_nodes(make: Make) -> None:
     user.bring_up()
     before = leases(user)
     assert set(before) == {"cp00", "gpu000", "gpu001"}
-    beats = Beats(10.0)
+    beats = Heartbeats(10.0)
     user.simulator.advance(30)
     for _ in range(39):
-        beats.pass_on(user.world, TICK)
+        beats.renew_leases(user.world, TICK)
     assert leases(user) == before, "not due yet"
-    beats.pass_on(user.world, TICK)
+    beats.renew_leases(user.world, TICK)
     now = user.world.now
     assert all(abs(renewed - now) < 0.001 for renewed in leases(user).values())
     highest = leases(user)["gpu000"]
     user.world.clock.restart(now - 1000)
-    beats.pass_on(user.world, 10.0)
+    beats.renew_leases(user.world, 10.0)
     assert leases(user)["gpu000"] > highest, "a node controller takes only a later renewal for a sign of life"
     user.api.delete(NODES, Ref("", "gpu001"))
     user.simulator.settle()
@@ -94,11 +93,11 @@ def test_a_real_endpoint_controller_leaves_the_simulated_slice_alone(make: Make)
     user.api.create(VALIDATING, {"metadata": {"name": WEBHOOK}, "webhooks": [hook | {"failurePolicy": "Ignore"}]})
     user.simulator.look_again()
     user.simulator.settle()
-    (found,) = [decode(raw)["metadata"]["labels"] for raw in user.api.list(SLICES, CERT_MANAGER) or ()]
+    (found,) = [decode_object(raw)["metadata"]["labels"] for raw in user.api.list(SLICES, CERT_MANAGER) or ()]
     assert found["endpointslice.kubernetes.io/managed-by"] != "endpointslice-controller.k8s.io"
 
 
 def leases(user: User) -> dict[str, float]:
     """When each node's lease was renewed."""
     raws = user.api.list(LEASES, "kube-node-lease") or ()
-    return {one["metadata"]["name"]: parse(one["spec"]["renewTime"]) for one in map(decode, raws)}
+    return {one["metadata"]["name"]: parse_stamp(one["spec"]["renewTime"]) for one in map(decode_object, raws)}

@@ -6,10 +6,10 @@ import functools
 
 import pytest
 
-from workflows.rehearsal.simulator.clock import Clock, parse, stamp
+from workflows.rehearsal.simulator.virtual_clock import VirtualClock, parse_stamp, stamp
 
 
-def run(clock: Clock, until: float) -> None:
+def run(clock: VirtualClock, until: float) -> None:
     while True:
         actions = list(clock.take(until))
         for action in actions:
@@ -19,7 +19,7 @@ def run(clock: Clock, until: float) -> None:
 
 
 def test_events_run_in_time_order_and_same_instants_by_key() -> None:
-    clock = Clock(1000.0)
+    clock = VirtualClock(1000.0)
     seen: list[tuple[str, float]] = []
 
     def note(key: str) -> None:
@@ -33,7 +33,7 @@ def test_events_run_in_time_order_and_same_instants_by_key() -> None:
 
 
 def test_a_pending_key_is_not_scheduled_twice_but_again_after_it_ran() -> None:
-    clock, seen = Clock(0.0), []
+    clock, seen = VirtualClock(0.0), []
     assert clock.schedule("k", 1, lambda: seen.append(1))
     assert not clock.schedule("k", 5, lambda: seen.append(2))
     run(clock, 10)
@@ -43,7 +43,7 @@ def test_a_pending_key_is_not_scheduled_twice_but_again_after_it_ran() -> None:
 
 
 def test_cancelled_events_do_not_run_and_do_not_hold_the_queue() -> None:
-    clock = Clock(0.0)
+    clock = VirtualClock(0.0)
     clock.schedule("k", 1, lambda: pytest.fail("ran"))
     clock.cancel("k")
     assert clock.next_due() is None
@@ -51,7 +51,7 @@ def test_cancelled_events_do_not_run_and_do_not_hold_the_queue() -> None:
 
 
 def test_due_times_are_rounded_up_to_the_quantum() -> None:
-    clock = Clock(0.0, quantum=5.0)
+    clock = VirtualClock(0.0, quantum=5.0)
     clock.schedule("a", 0.1, lambda: None)
     clock.schedule("b", 4.9, lambda: None)
     assert len(list(clock.take(5.0))) == 2
@@ -59,7 +59,7 @@ def test_due_times_are_rounded_up_to_the_quantum() -> None:
 
 
 def test_time_stands_until_an_event_or_a_jump_and_never_runs_back() -> None:
-    clock = Clock(100.0)
+    clock = VirtualClock(100.0)
     clock.schedule("k", 50, lambda: None)
     assert list(clock.take(120.0)) == []
     assert clock.now == 100.0
@@ -71,5 +71,5 @@ def test_time_stands_until_an_event_or_a_jump_and_never_runs_back() -> None:
 
 def test_stamps_are_read_back() -> None:
     assert stamp(1_800_000_000.7) == "2027-01-15T08:00:00Z"
-    assert parse("2027-01-15T08:00:00Z") == 1_800_000_000.0
-    assert parse("2027-01-15T08:00:00.500000Z") == 1_800_000_000.5
+    assert parse_stamp("2027-01-15T08:00:00Z") == 1_800_000_000.0
+    assert parse_stamp("2027-01-15T08:00:00.500000Z") == 1_800_000_000.5

@@ -7,7 +7,7 @@ from threading import Event, Thread
 
 import pytest
 
-from workflows.rehearsal.simulator.connection import Connections
+from workflows.rehearsal.simulator.api_client import Connections
 
 SECONDS = 20.0
 

@@ -8,9 +8,9 @@ import pytest
 
 from tests.unit.rehearsal.simulator.harness import START, Make, User, conditions, hosts
 from workflows.rehearsal.apiserver import serve_in_thread
-from workflows.rehearsal.simulator.build import build
-from workflows.rehearsal.simulator.fleet import Fleet
-from workflows.rehearsal.simulator.kinds import DAEMON_SETS, JOBS, NODES, Obj, Ref
+from workflows.rehearsal.simulator.api_kinds import DAEMON_SETS, JOBS, NODES, Obj, Ref
+from workflows.rehearsal.simulator.assembly import build
+from workflows.rehearsal.simulator.simulated_fleet import SimulatedFleet
 
 
 def test_a_bring_up_reaches_ready_nodes(make: Make) -> None:
@@ -34,7 +34,7 @@ def _life(folder: Path) -> tuple[Obj, Obj]:
     folder.mkdir()
     with serve_in_thread() as server:
         (folder / "kubeconfig").write_text(server.kubeconfig)
-        user = User(build(folder / "kubeconfig", Fleet(hosts(6, 3)), start=START, seed=3), folder / "kubeconfig")
+        user = User(build(folder / "kubeconfig", SimulatedFleet(hosts(6, 3)), start=START, seed=3), folder / "kubeconfig")
         user.bring_up()
         user.job("many", spec={"completions": 8, "parallelism": 8})
         user.simulator.advance(60)

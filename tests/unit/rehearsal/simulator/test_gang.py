@@ -10,8 +10,8 @@ from steps.contract.verdict import Status
 from tests.unit.rehearsal.simulator.harness import Make, User
 from tests.unit.rehearsal.simulator.stage_runner import NODES, run, stage
 from workflows.rehearsal.faults import gang as faults
-from workflows.rehearsal.faults.registry import Fault
-from workflows.rehearsal.simulator import kinds
+from workflows.rehearsal.faults.fault_registry import Fault
+from workflows.rehearsal.simulator import api_kinds
 
 VOLCANO: dict[str, Any] = {"gang": "volcano"}
 KAI: dict[str, Any] = {"gang": "kai"}
@@ -23,9 +23,9 @@ def cluster(make: Make, *active: str) -> User:
     user = make(agents=3, servers=1, faults=[(name, ()) for name in active])
     user.bring_up()
     for name in NODES:
-        at, resources = kinds.Ref("", name), {"nvidia.com/gpu": "8"}
-        user.api.merge(kinds.NODES, at, {"status": {"capacity": resources, "allocatable": resources}}, "status")
-        user.api.merge(kinds.NODES, at, {"metadata": {"labels": {"nvidia.com/gpu.product": "NVIDIA-H200"}}})
+        at, resources = api_kinds.Ref("", name), {"nvidia.com/gpu": "8"}
+        user.api.merge(api_kinds.NODES, at, {"status": {"capacity": resources, "allocatable": resources}}, "status")
+        user.api.merge(api_kinds.NODES, at, {"metadata": {"labels": {"nvidia.com/gpu.product": "NVIDIA-H200"}}})
     user.simulator.settle()
     return user
 
@@ -70,7 +70,7 @@ def test_a_moment_of_binding_is_found_when_nobody_is_bound_any_more(make: Make) 
 def test_a_gang_larger_than_the_cluster_can_queue_waits_without_pods(make: Make) -> None:
     user = cluster(make)
     for name in NODES[1:]:
-        user.api.merge(kinds.NODES, kinds.Ref("", name), {"spec": {"unschedulable": True}})
+        user.api.merge(api_kinds.NODES, api_kinds.Ref("", name), {"spec": {"unschedulable": True}})
     made = stage("gang", scheduler=VOLCANO)
     kept = [step for step in made.steps if step.name != "nodes"]
     verdicts = run(user, type(made)(**{**vars(made), "steps": tuple(kept)}))

@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 
 from tests.unit.rehearsal.simulator.harness import Make, User, conditions
-from workflows.rehearsal.simulator.api import decode
-from workflows.rehearsal.simulator.charts import ChartError, Release, chart
-from workflows.rehearsal.simulator.helm_controller import CLAIMED, HASH
-from workflows.rehearsal.simulator.kinds import (
+from workflows.rehearsal.simulator.api_client import decode_object
+from workflows.rehearsal.simulator.api_kinds import (
     DEPLOYMENTS,
     HELM_CHART_CONFIGS,
     HELM_CHARTS,
@@ -24,11 +22,13 @@ from workflows.rehearsal.simulator.kinds import (
     Ref,
     custom,
 )
+from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, chart
+from workflows.rehearsal.simulator.helm_controller import CLAIMED, HASH
 from workflows.rehearsal.simulator.world import World
 
 
 @chart("demo")
-def demo(_world: World, release: Release) -> None:
+def demo(_world: World, release: ChartRelease) -> None:
     if release.value("broken"):
         raise ChartError("Error: INSTALLATION FAILED: broken values")
     if release.value("monitor"):
@@ -69,7 +69,7 @@ def job(user: User) -> Obj:
 
 
 def secrets(user: User) -> dict[str, str]:
-    found = [decode(raw) for raw in user.api.list(SECRETS, "demo-system", labels="owner=helm,name=demo") or ()]
+    found = [decode_object(raw) for raw in user.api.list(SECRETS, "demo-system", labels="owner=helm,name=demo") or ()]
     return {secret["metadata"]["name"]: secret["metadata"]["labels"]["status"] for secret in found}
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.unit.rehearsal.simulator.harness import Make
-from workflows.rehearsal.simulator import engine
-from workflows.rehearsal.simulator.kinds import NODES
+from workflows.rehearsal.simulator import simulation
+from workflows.rehearsal.simulator.api_kinds import NODES
 from workflows.rehearsal.simulator.kubelet_port import KubeletPort, own_address
 
 POD = {"metadata": {"namespace": "check", "name": "one", "uid": "a"}}
@@ -59,9 +59,9 @@ def test_nodes_name_it_and_snapshots_keep_its_logs(make: Make, port: KubeletPort
     node: Any = user.api.get(NODES, "gpu000")
     assert {key: node["status"][key] for key in port.status} == port.status
     user.world.log(POD, "main", "kept\n")
-    state = engine.encode(user.simulator.state())
+    state = simulation.encode_state(user.simulator.state())
     user.world.log(POD, "main", "later\n")
-    user.simulator.restore(engine.decode(state))
+    user.simulator.restore(simulation.decode_state(state))
     assert ask(port, "/containerLogs/check/one/main") == (200, "kept\n")
 
 

@@ -9,16 +9,16 @@ import pytest
 from steps.clients.ansible.events import Ledger
 from steps.contract.play import PlayHost, PlayRequest, PlayStatus
 from steps.contract.verdict import FailureClass, Status, Verdict
-from steps.gates import os_prep as gates
-from steps.probes import os_prep
-from steps.verbs import gating
+from steps.runtime import gating
+from steps.stages.os_prep import gate as gates
+from steps.stages.os_prep import probe as os_prep
 from tests.unit.rehearsal.simulator.harness import Make, User
 from tests.unit.rehearsal.simulator.stage_runner import stage
 from workflows.rehearsal.faults import os_prep as faults
-from workflows.rehearsal.faults.registry import Fault
-from workflows.rehearsal.simulator import plays
+from workflows.rehearsal.faults.fault_registry import Fault
+from workflows.rehearsal.simulator import playbook_runs
+from workflows.rehearsal.simulator.api_kinds import NODES, Ref
 from workflows.rehearsal.simulator.gpu_operator_nodes import DRIVER
-from workflows.rehearsal.simulator.kinds import NODES, Ref
 
 CLASSES = {
     "hosts_unreachable": FailureClass.DEPENDENCY,
@@ -41,7 +41,7 @@ def judge(user: User, check: bool = False) -> tuple[Verdict, int]:
         PlayHost(name=host.name, address=host.address, groups=("gpu" if host.gpus else "servers",)) for host in user.world.fleet
     )
     request = PlayRequest(playbook="os_prep", hosts=hosts, variables=play.arguments["variables"], check=check)
-    events = plays.run(user.world, request)
+    events = playbook_runs.run_play(user.world, request)
     ledger = Ledger(host.name for host in hosts)
     for event in events:
         ledger.feed(event)
@@ -56,7 +56,7 @@ def shown(user: User, name: str) -> dict[str, Any]:
     variables = stage("os_prep", fabric=FABRIC).steps[0].task.arguments["variables"]
     request = PlayRequest(playbook="os_prep", hosts=(PlayHost(name=name, address="10.0.0.1"),), variables=variables)
     ledger = Ledger([name])
-    for event in plays.run(user.world, request):
+    for event in playbook_runs.run_play(user.world, request):
         ledger.feed(event)
     (outcome,) = ledger.outcomes(PlayStatus.OK)
     return dict(outcome.facts)

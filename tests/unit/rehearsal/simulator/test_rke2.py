@@ -8,7 +8,10 @@ import pytest
 
 from steps.clients.kube.client import Kube
 from steps.contract.play import HostOutcome, HostStatus
-from steps.contract.stages.rke2 import (
+from steps.contract.verdict import Status, Verdict
+from steps.stages.rke2 import gate as gates
+from steps.stages.rke2 import probe as rke2
+from steps.stages.rke2.contract import (
     ControlExpectation,
     EtcdLimits,
     FunctionalExpectation,
@@ -17,13 +20,10 @@ from steps.contract.stages.rke2 import (
     NodesExpectation,
     PlayExpectation,
 )
-from steps.contract.verdict import Status, Verdict
-from steps.gates import rke2 as gates
-from steps.probes import rke2
-from steps.probes.reader import Scope
+from steps.stages.shared.kube_reader import Scope
 from tests.unit.rehearsal.simulator.harness import Make, User, conditions
-from workflows.rehearsal.faults import registry
-from workflows.rehearsal.simulator.kinds import NAMESPACES, NODES, Obj
+from workflows.rehearsal.faults import fault_registry
+from workflows.rehearsal.simulator.api_kinds import NAMESPACES, NODES, Obj
 
 VERSION = "v1.34.10+rke2r2"
 
@@ -118,11 +118,11 @@ def test_all_gates_pass_on_a_healthy_cluster(make: Make) -> None:
     assert {gate: verdict.status for gate, verdict in judge(up(make)).items() if not verdict.is_pass} == {}
 
 
-CAUGHT = [fault for fault in registry.faults() if fault.stage == "rke2" and fault.name != "join_refused"]
+CAUGHT = [fault for fault in fault_registry.faults() if fault.stage == "rke2" and fault.name != "join_refused"]
 
 
 @pytest.mark.parametrize("fault", CAUGHT, ids=lambda fault: fault.name)
-def test_each_fault_is_caught_by_its_gate_and_by_no_earlier_one(make: Make, fault: registry.Fault) -> None:
+def test_each_fault_is_caught_by_its_gate_and_by_no_earlier_one(make: Make, fault: fault_registry.Fault) -> None:
     verdicts = judge(up(make, fault.name))
     assert verdicts[fault.gate].status in (Status.FAIL, Status.INCONCLUSIVE), verdicts[fault.gate].reason
     order = list(verdicts)
@@ -231,20 +231,20 @@ def test_a_fault_that_comes_later_turns_a_ready_node(make: Make) -> None:
 
 
 def test_every_fault_names_its_stage_and_a_gate_of_it() -> None:
-    names = [fault.name for fault in registry.faults()]
+    names = [fault.name for fault in fault_registry.faults()]
     assert len(names) == len(set(names))
-    for fault in registry.faults():
-        assert fault.stage in registry.STAGES
+    for fault in fault_registry.faults():
+        assert fault.stage in fault_registry.STAGES
         assert fault.gate.startswith(f"{fault.stage}/")
         assert fault.summary.endswith(".")
         assert fault.caught_by.endswith(".")
 
 
 def test_an_unknown_fault_gets_a_proposal() -> None:
-    with pytest.raises(registry.UnknownFault, match="did you mean node_not_ready"):
-        registry.find("node_not_redy")
+    with pytest.raises(fault_registry.UnknownFault, match="did you mean node_not_ready"):
+        fault_registry.find_fault("node_not_redy")
 
 
 def test_a_fault_without_a_victim_in_the_fleet_is_refused(make: Make) -> None:
-    with pytest.raises(registry.UnknownFault, match="needs agents:2"):
+    with pytest.raises(fault_registry.UnknownFault, match="needs agents:2"):
         make(agents=0, faults=[("node_not_ready", ())])

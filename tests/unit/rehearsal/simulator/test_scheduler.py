@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.rehearsal.simulator.harness import Make, User, conditions
-from workflows.rehearsal.simulator.kinds import NODES, PODS, Obj, Ref
+from workflows.rehearsal.simulator.api_kinds import NODES, PODS, Obj, Ref
 from workflows.rehearsal.simulator.placement import admits, matches_expressions, quantity, requests, tolerates
 
 

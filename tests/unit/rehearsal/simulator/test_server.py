@@ -22,8 +22,8 @@ from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
 from steps.contract.play import HostStatus, PlayHost, PlayRequest, PlayStatus
 from tests.unit.rehearsal.simulator.harness import START, Make, hosts
 from workflows.rehearsal.apiserver import RunningServer, serve_in_thread
-from workflows.rehearsal.simulator.api import Api
-from workflows.rehearsal.simulator.server import Control, ControlServer
+from workflows.rehearsal.simulator.api_client import Api
+from workflows.rehearsal.simulator.control_server import ControlApi, ControlServer
 
 
 class Client:
@@ -44,7 +44,7 @@ class Client:
 
 @pytest.fixture
 def client(make: Make) -> Iterator[Client]:
-    control = Control(make(agents=2).simulator)
+    control = ControlApi(make(agents=2).simulator)
     server = ControlServer(control, "secret")
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -172,7 +172,7 @@ def test_the_process_refuses_wrong_names_with_one_line(server: RunningServer, tm
 
 
 def test_an_api_server_that_is_gone_is_told(make: Make, server: RunningServer) -> None:
-    control = Control(make().simulator)
+    control = ControlApi(make().simulator)
     control.routes()["POST", "/clock/sleep"](b'{"seconds": 1}')
     listening = ControlServer(control, "secret")
     thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01})
@@ -211,7 +211,7 @@ def test_in_real_time_an_api_server_that_is_away_does_not_end_it(
 ) -> None:
     """The world goes on where it was, as soon as the server answers."""
     user = make(agents=1)
-    control = Control(user.simulator, speed=60.0)
+    control = ControlApi(user.simulator, speed=60.0)
     control.tick(1.0)
     with serve_in_thread() as other:  # gone before it is asked
         away = tmp_path / "away"

@@ -10,8 +10,8 @@ from steps.contract.verdict import Status
 from tests.unit.rehearsal.simulator.harness import Make, User
 from tests.unit.rehearsal.simulator.stage_runner import run, stage
 from workflows.rehearsal.faults import sharing as faults
-from workflows.rehearsal.faults.registry import Fault
-from workflows.rehearsal.simulator import kinds
+from workflows.rehearsal.faults.fault_registry import Fault
+from workflows.rehearsal.simulator import api_kinds
 
 NONE: dict[str, Any] = {"sharing": {"mode": "none"}}
 TIME_SLICING: dict[str, Any] = {"sharing": {"mode": "time_slicing", "replicas": 4}}
@@ -67,7 +67,9 @@ def test_a_second_run_finds_shares_and_passes_again(make: Make) -> None:
 def test_taking_the_label_away_gives_whole_gpus_back(make: Make) -> None:
     user = cluster(make, TIME_SLICING)
     run(user, stage("sharing", **TIME_SLICING))
-    user.api.merge(kinds.NODES, kinds.Ref("", "gpu000"), {"metadata": {"labels": {"nvidia.com/device-plugin.config": None}}})
+    user.api.merge(
+        api_kinds.NODES, api_kinds.Ref("", "gpu000"), {"metadata": {"labels": {"nvidia.com/device-plugin.config": None}}}
+    )
     user.simulator.advance(60)
     node = user.node("gpu000")
     assert node["status"]["allocatable"]["nvidia.com/gpu"] == "8"

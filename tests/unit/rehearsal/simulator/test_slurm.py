@@ -9,8 +9,8 @@ import pytest
 from tests.unit.rehearsal.simulator.harness import Make, User
 from tests.unit.rehearsal.simulator.stage_runner import NODES, run, stage
 from workflows.rehearsal.faults import slurm as faults
-from workflows.rehearsal.faults.registry import Fault
-from workflows.rehearsal.simulator import kinds
+from workflows.rehearsal.faults.fault_registry import Fault
+from workflows.rehearsal.simulator import api_kinds
 from workflows.rehearsal.simulator.slurm_nodes import NODE_SETS
 from workflows.stages.stage import Stage
 
@@ -22,9 +22,9 @@ def cluster(make: Make, *active: str) -> User:
     user = make(agents=3, servers=1, faults=[(name, ()) for name in active])
     user.bring_up()
     for name in NODES:
-        at, resources = kinds.Ref("", name), {"nvidia.com/gpu": "8", "rdma/rdma_shared_device_a": "63"}
-        user.api.merge(kinds.NODES, at, {"metadata": {"labels": {"bringup/group": "gpu"}}})
-        user.api.merge(kinds.NODES, at, {"status": {"capacity": resources, "allocatable": resources}}, "status")
+        at, resources = api_kinds.Ref("", name), {"nvidia.com/gpu": "8", "rdma/rdma_shared_device_a": "63"}
+        user.api.merge(api_kinds.NODES, at, {"metadata": {"labels": {"bringup/group": "gpu"}}})
+        user.api.merge(api_kinds.NODES, at, {"status": {"capacity": resources, "allocatable": resources}}, "status")
     user.simulator.settle()
     return user
 
@@ -61,7 +61,7 @@ def test_the_sentence_names_node_and_reason(make: Make) -> None:
 def test_a_cordoned_node_is_drained_and_no_longer_wanted(make: Make) -> None:
     user = cluster(make)
     run(user, made())
-    user.api.merge(kinds.NODES, kinds.Ref("", "gpu002"), {"spec": {"unschedulable": True}})
+    user.api.merge(api_kinds.NODES, api_kinds.Ref("", "gpu002"), {"spec": {"unschedulable": True}})
     user.simulator.settle()
     user.simulator.advance(60)
     found = user.api.get(NODE_SETS, "slurm-worker-gpu", "slurm")

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from steps.contract.nccl import NcclWant
-from steps.gates import nccl
-from steps.probes import nccl_output
+from steps.stages.validation import gate_nccl, reader_nccl
 from tests.unit.rehearsal.simulator.harness import Make, User
 from tests.unit.rehearsal.simulator.stage_runner import NODES, run, stage
 from workflows.rehearsal.faults import validation as faults
-from workflows.rehearsal.faults.registry import Fault
-from workflows.rehearsal.simulator import kinds, validation_nccl
+from workflows.rehearsal.faults.fault_registry import Fault
+from workflows.rehearsal.simulator import api_kinds, validation_nccl
 from workflows.stages.stage import Stage
 
 FLOORS: dict[str, Any] = {"validation": {"nccl": {"inter_node_floor_gb_s": 350}, "dcgm_level": 2}, "approvals": []}
@@ -25,7 +24,9 @@ def cluster(make: Make, *active: str) -> User:
     user.bring_up()
     for name in NODES:
         resources = {"nvidia.com/gpu": "8", "rdma/rdma_shared_device_a": "63"}
-        user.api.merge(kinds.NODES, kinds.Ref("", name), {"status": {"capacity": resources, "allocatable": resources}}, "status")
+        user.api.merge(
+            api_kinds.NODES, api_kinds.Ref("", name), {"status": {"capacity": resources, "allocatable": resources}}, "status"
+        )
     user.simulator.settle()
     return user
 
@@ -51,7 +52,7 @@ def test_beside_slurm_nothing_asks_for_gpus_that_its_pods_hold(make: Make) -> No
             "nodeName": name,
             "containers": [{"name": "slurmd", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "8"}}}],
         }
-        user.api.create(kinds.PODS, {"metadata": {"name": f"slurmd-{name}", "namespace": "default"}, "spec": holder})
+        user.api.create(api_kinds.PODS, {"metadata": {"name": f"slurmd-{name}", "namespace": "default"}, "spec": holder})
     user.simulator.settle()
     verdicts = run(user, made(slurm={"kind": "slinky"}))
     assert [verdict.reason for verdict in verdicts.values() if not verdict.is_pass] == []
@@ -84,23 +85,26 @@ def test_the_sentence_says_what_is_wrong(make: Make, fault: str, said: str) -> N
 
 
 def test_average_of_a_bad_run_is_above_the_floor(make: Make) -> None:
-    """The fault would pass a gate that reads the average (gpu_stack §0.10)."""
-    shape = validation_nccl.Shape(hosts=("a",), gpus=8, busbw=474.0, product="NVIDIA-H200", slow_at=474.0 * 0.81)
-    log = nccl_output.read(validation_nccl.text(validation_nccl.table(shape, "1G", "8G", -1.0)))
+    """The fault would pass a gate that reads the average."""
+    shape = validation_nccl.Communicator(hosts=("a",), gpus=8, busbw=474.0, product="NVIDIA-H200", slow_at=474.0 * 0.81)
+    log = reader_nccl.read(validation_nccl.join_lines(validation_nccl.table(shape, "1G", "8G", -1.0)))
     average, largest = log.runs[0].average, log.runs[0].largest
     assert average is not None
     assert average > 431
     assert largest is not None
     assert largest.size == 8 << 30
-    assert nccl.problem(log, NcclWant(floor=431.0)) is not None
+    assert gate_nccl.problem(log, NcclWant(floor=431.0)) is not None
 
 
 def test_simulated_logs_read_like_recorded_ones() -> None:
-    shape = validation_nccl.Shape(hosts=tuple(f"w-{n}" for n in range(4)), gpus=8, busbw=386.0, product="NVIDIA-H200")
-    lines = [*validation_nccl.info(shape, ["mlx5_0"], network="IB", gdr=True), *validation_nccl.table(shape, "512M", "8G", 0.5)]
-    log = nccl_output.read(validation_nccl.text(lines))
+    shape = validation_nccl.Communicator(hosts=tuple(f"w-{n}" for n in range(4)), gpus=8, busbw=386.0, product="NVIDIA-H200")
+    lines = [
+        *validation_nccl.debug_info(shape, ["mlx5_0"], network="IB", gdr=True),
+        *validation_nccl.table(shape, "512M", "8G", 0.5),
+    ]
+    log = reader_nccl.read(validation_nccl.join_lines(lines))
     run = log.runs[0]
     assert (run.world, len(run.hosts), len(run.rows), run.collective) == (32, 4, 5, "all_reduce")
     assert run.gpu == "NVIDIA H200"
     assert (log.transport.ranks, log.transport.nodes) == (32, 4)
-    assert nccl.problem(log, NcclWant(floor=350.0, ranks=32, hosts=4, rdma=True, gdr=True)) is None
+    assert gate_nccl.problem(log, NcclWant(floor=350.0, ranks=32, hosts=4, rdma=True, gdr=True)) is None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.rehearsal.simulator.harness import Make, User, conditions
-from workflows.rehearsal.simulator.kinds import (
+from workflows.rehearsal.simulator.api_kinds import (  # fmt: skip
     CONFIG_MAPS,
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -16,19 +16,19 @@ from workflows.rehearsal.simulator.kinds import (
     PODS,
     SERVICE_ACCOUNTS,
     STATEFUL_SETS,
-    Kind,
     Obj,
+    ObjectKind,
     Ref,
-)  # fmt: skip
-from workflows.rehearsal.simulator.programs import Run, Stuck, pods
+)
+from workflows.rehearsal.simulator.pod_programs import BlockedStart, LongRunning, pod_program
 from workflows.rehearsal.simulator.world import World
 
 
-@pods("app", "picky")
-def picky(world: World, _pod: Obj, node: str) -> Run | Stuck:
+@pod_program("app", "picky")
+def picky(world: World, _pod: Obj, node: str) -> LongRunning | BlockedStart:
     """Waits in its second init container on nodes that carry the label `bad`."""
     labels = (world.find(NODES, node) or {"metadata": {}})["metadata"].get("labels", {})
-    return Stuck(init="second", reason="CreateContainerError", message="no runtime") if "bad" in labels else Run()
+    return BlockedStart(init="second", reason="CreateContainerError", message="no runtime") if "bad" in labels else LongRunning()
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def user(make: Make) -> User:
     return made
 
 
-def workload(user: User, kind: Kind, name: str = "w", *, app: str = "plain", init: tuple[str, ...] = (), **spec: Any) -> None:
+def workload(user: User, kind: ObjectKind, name: str = "w", *, app: str = "plain", init: tuple[str, ...] = (), **spec: Any) -> None:
     inner: Obj = {"containers": [{"name": "c", "image": "i"}], "initContainers": [{"name": step, "image": "i"} for step in init]}
     template = {"metadata": {"labels": {"app": app}}, "spec": inner | spec.pop("pod", {})}
     body = {"selector": {"matchLabels": {"app": app}}, "template": template} | spec
@@ -46,7 +46,7 @@ def workload(user: User, kind: Kind, name: str = "w", *, app: str = "plain", ini
     user.simulator.advance(30)
 
 
-def status(user: User, kind: Kind, name: str = "w") -> Obj:
+def status(user: User, kind: ObjectKind, name: str = "w") -> Obj:
     found = user.api.get(kind, name, "default")
     assert found is not None
     made: Obj = found["status"]
@@ -120,7 +120,7 @@ def test_in_a_large_fleet_daemon_pods_are_sampled_but_counts_are_complete(make: 
 
 
 @pytest.mark.parametrize("kind", [DEPLOYMENTS, STATEFUL_SETS])
-def test_replicas_come_and_go(user: User, kind: Kind) -> None:
+def test_replicas_come_and_go(user: User, kind: ObjectKind) -> None:
     workload(user, kind, replicas=3, serviceName="w")
     assert status(user, kind)["readyReplicas"] == 3
     user.api.merge(kind, Ref("default", "w"), {"spec": {"replicas": 1}})

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from workflows.render.grammar import Finding, lint, refused
-from workflows.render.grammar.patches import ARGOS_CONTAINERS
+from workflows.render.grammar import LintFinding, lint, refused
+from workflows.render.grammar.field_rules import ARGOS_CONTAINERS
 
 GOOD: dict[str, Any] = yaml.safe_load(
     """
@@ -59,13 +59,13 @@ def changed(changes: dict[str, Any]) -> dict[str, Any]:
 def test_the_good_manifest_is_not_refused() -> None:
     findings = lint(GOOD)
     assert not refused(findings)
-    assert Finding("spec.templates[1].container.image", "only Argo acts on this", severity="noted") in findings
+    assert LintFinding("spec.templates[1].container.image", "only Argo acts on this", severity="noted") in findings
 
 
 def test_one_patch_of_pods_is_taken_and_it_only_takes_rights_away() -> None:
     findings = lint(changed({"spec.podSpecPatch": ARGOS_CONTAINERS}))
     assert not refused(findings)
-    assert Finding("spec.podSpecPatch", "only Argo acts on this", severity="noted") in findings
+    assert LintFinding("spec.podSpecPatch", "only Argo acts on this", severity="noted") in findings
     patched = json.loads(ARGOS_CONTAINERS)
     assert [one["name"] for part in ("initContainers", "containers") for one in patched[part]] == ["init", "wait"]
     assert {one["securityContext"]["allowPrivilegeEscalation"] for part in patched.values() for one in part} == {False}

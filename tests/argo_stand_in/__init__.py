@@ -1,0 +1,1 @@
+"""A stand-in for Argo's workflow-controller: the embedded engine behind a Kubernetes API, showing what a real controller showed."""

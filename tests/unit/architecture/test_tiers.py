@@ -1,0 +1,50 @@
+"""The runner of the tiers: what fails the whole run, and what its summary names."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests import tiers
+from tests.tier_runs import Outcome, Tier
+
+TIER = Tier("one", ("tests/one",), 100, lambda: "")
+GOOD = Outcome(TIER, passed=3, seconds=100.0, files={f"tests/one/test_{number}.py": float(number) for number in range(12)})
+
+
+@pytest.mark.parametrize(
+    ("outcome", "ci", "failed"),
+    [
+        (GOOD, True, 0),
+        (replace(GOOD, failed=2), False, 2),
+        (replace(GOOD, skipped=1), True, 1),
+        (replace(GOOD, skipped=1), False, 0),
+        (replace(GOOD, reason="not root"), True, 1),
+        (replace(GOOD, seconds=150.0), True, 0),
+        (replace(GOOD, seconds=151.0), True, 1),
+        (replace(GOOD, seconds=151.0), False, 0),
+    ],
+)
+def test_a_run_fails_by_its_tests_and_under_ci_by_what_is_left_out_or_late(outcome: Outcome, ci: bool, failed: int) -> None:
+    assert tiers.summary([outcome], ci=ci, long=False) == failed
+
+
+def test_sweeps_have_no_budget() -> None:
+    assert tiers.summary([replace(GOOD, seconds=1000.0)], ci=True, long=True) == 0
+
+
+def test_the_ten_slowest_files_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    tiers.summary([GOOD], ci=False, long=False)
+    named = [line.split()[-1] for line in capsys.readouterr().out.splitlines() if "test_" in line]
+    assert named == [f"tests/one/test_{number}.py" for number in range(11, 1, -1)]
+
+
+def test_every_tier_has_its_folder_and_is_run_once() -> None:
+    every = [tier for track in tiers.TRACKS for tier in track]
+    assert len({tier.name for tier in every}) == len(every) == 4
+    assert not [path for tier in (*every, tiers.QUICK) for path in tier.folders if not Path(path).exists()]
+
+
+def test_the_sweeps_are_left_out_unless_they_are_asked_for() -> None:
+    assert "not long" in tiers.HOSTS.command(Path("report.xml"), long=False)
+    assert "not long" not in tiers.HOSTS.command(Path("report.xml"), long=True)

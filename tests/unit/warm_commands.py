@@ -1,0 +1,130 @@
+"""`bringup` commands forked from a process that has imported them already: tests call hundreds, and each takes longer to start than
+to do its work. A forked command is a process of its own, with its own folder, environment and output.
+
+Run as a program, this is that process; its argument is the descriptor of a socket that brings one command after another.
+"""
+
+import gc
+import importlib
+import json
+import locale
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+LARGEST = 100_000
+EARLY = (
+    "workflows.cli.main",
+    "hera.workflows",
+    "jinja2",
+    "rich.console",
+    "rich.table",
+    "steps.report.html",
+    "urllib3",
+    "workflows.engines.launch",
+    "workflows.rehearsal.rehearsal_run",
+    "workflows.render.bundle",
+    "yaml",
+)
+"""What commands import when they are called."""
+
+
+class Commands:
+    """Runs commands, one at a time."""
+
+    def __init__(self, command: Path) -> None:
+        self._command = command
+        self._begin()
+
+    def _begin(self) -> None:
+        self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+
+    def call(self, words: Sequence[str], environment: Mapping[str, str], folder: Path, seconds: float) -> tuple[int, str, str]:
+        """Run a command to its end; its exit code (negative for a signal), its output, its error output.
+
+        `subprocess.TimeoutExpired` where it does not end: it is killed then, and so is the process that it was forked from.
+        """
+        request = [[str(self._command), *words], dict(environment), str(folder)]
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            socket.send_fds(self._connection, [json.dumps(request).encode()], [out.fileno(), err.fileno()])
+            self._connection.settimeout(seconds)
+            try:
+                answer = self._connection.recv(32)
+            except TimeoutError:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self.close()
+                self._begin()
+                raise subprocess.TimeoutExpired(list(words), seconds) from None
+            assert answer, f"the process that forks commands has ended with {self._process.wait()}"
+            out.seek(0)
+            err.seek(0)
+            return int(answer), out.read().decode(), err.read().decode()
+
+    def close(self) -> None:
+        self._connection.close()
+        self._process.wait()
+
+
+def serve(connection: socket.socket) -> None:
+    """Fork a command for each request, until the connection is closed."""
+    for name in EARLY:
+        importlib.import_module(name)
+    gc.freeze()  # a collection in a child would copy every page that it looks at
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(connection, LARGEST, 2)
+        if not data:
+            return
+        pid = os.fork()
+        if pid == 0:
+            connection.close()
+            os._exit(_command(*json.loads(data), descriptors))
+        for descriptor in descriptors:
+            os.close(descriptor)
+        connection.send(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
+
+
+def _command(words: list[str], environment: dict[str, str], folder: str, descriptors: list[int]) -> int:
+    """Be the command, as the interpreter would start it."""
+    for target, source in enumerate(descriptors, 1):
+        os.dup2(source, target)
+        os.close(source)
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        errors = "strict" if name == "stdout" else "backslashreplace"
+        setattr(sys, name, open(number, "w", encoding=locale.getencoding(), errors=errors, closefd=False))  # noqa: SIM115
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = words
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    code = 0
+    try:
+        importlib.import_module("workflows.cli.main").main()
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
+    except Exception:  # noqa: BLE001 - the interpreter would print it as well
+        traceback.print_exc()
+        code = 1
+    try:
+        sys.stdout.flush()
+    except OSError:
+        code = 120
+    sys.stderr.flush()
+    return code
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    serve(socket.socket(fileno=int(sys.argv[1])))
