@@ -12,7 +12,9 @@ from tests.unit import small_image
 from workflows.cli.main import application
 from workflows.nodeimage.image_plan import compile_image
 
-README = Path(__file__).parents[3] / "README.md"
+ROOT = Path(__file__).parents[3]
+GUIDES = [ROOT / "README.md", *sorted(ROOT.glob("*/docs/*.md"))]
+"""Pages whose command lines people copy; the command reference is generated, and names no whole lines."""
 COMMANDS = typer.main.get_command(application())
 SSH = {"host": "boot.example.org", "user": "images", "key": {"file": "./key"}, "known_hosts": "./known"}
 
@@ -29,13 +31,14 @@ def parsed(line: str) -> dict[str, Any]:
 
 def told(text: str) -> list[str]:
     """Whole command lines of a text: those of its blocks, and those in backquotes, but for what only names commands."""
-    lines = re.findall(r"^(?:sudo )?(?:uv run )?bringup (image .*)$", text, re.MULTILINE)
+    blocks = "\n".join(re.findall(r"^```.*?^```", text, re.MULTILINE | re.DOTALL))
+    lines = re.findall(r"^(?:sudo )?(?:uv run )?bringup (.*)$", blocks, re.MULTILINE)
     return lines + [one for one in re.findall(r"`bringup (image [^`]+)`", text) if not re.search(r"[A-Z…|]|serve$|from-git$", one)]
 
 
-def test_lines_of_the_readme_are_taken() -> None:
-    lines = told(README.read_text())
-    assert {"image lock", "image build", "image nodes"} <= {line.partition("#")[0].strip() for line in lines}
+def test_lines_of_the_guides_are_taken() -> None:
+    lines = [line for page in GUIDES if page.name != "command_reference.md" for line in told(page.read_text())]
+    assert {"image lock", "image build", "image nodes", "runs", "status"} <= {line.partition("#")[0].strip() for line in lines}
     for line in lines:
         parsed(line)
 

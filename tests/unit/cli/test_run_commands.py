@@ -58,7 +58,7 @@ def test_who_looks_at_a_run_does_not_wait_for_hera(rehearsed: tuple[Any, Any]) -
 import sys
 from workflows.cli.main import run
 from workflows.engines import locks
-from workflows.engines.folders import Home
+from workflows.engines.folders import StateFolder
 for command in ("status", "watch", "logs", "report", "timeline"):
     assert run([command]) == 0
     assert "hera" not in sys.modules, command

@@ -62,7 +62,7 @@ def test_an_approval_of_which_nobody_would_be_told_is_a_warning(machine: Any, sp
         return
     (one,) = found
     assert (one["severity"], one["path"], bool(one["line"])) == ("warning", "approvals[0].announce", True)
-    assert one["problem"] == f"a run that the schedule or an event starts waits before rke2 and nobody is told: {why}"
+    assert one["problem"] == f"a run that the schedule or an event starts waits before rke2, and no approver hears of it: {why}"
     assert "webhook: {secret: {name: NAME, key: KEY}}" in one["fix"]
     for form in ("table", "tree"):
         shown = machine.call("plan", spec, "-o", form).out

@@ -162,7 +162,7 @@ def test_where_it_reads_from_is_shown_and_a_difference_and_no_part_of_the_plan(t
 def test_an_approval_that_nobody_is_told_of_is_a_warning(tmp_path: Path) -> None:
     (issue,) = show.issues(planned(tmp_path, approval={"approvers": ["ada@example.org"]}))
     assert (issue["path"], issue["severity"]) == ("approval.announce", "warning")
-    assert "a run that the schedule starts waits before image_publish and nobody is told" in issue["problem"]
+    assert "a run that the schedule starts waits before image_publish, and no approver hears of it" in issue["problem"]
 
 
 def test_what_is_installed_is_named_by_all_that_its_tasks_find(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from workflows.render.bundle import Bundle
 EVERYWHERE, ON_ONE_NODE = "ReadWriteMany", "ReadWriteOnce"
 HOSTNAME = "kubernetes.io/hostname"
 LEVEL, PRIVILEGED = "pod-security.kubernetes.io/enforce", "privileged"
-HINT = "README, A home cluster, shows what to make"
+HINT = "workflows/docs/argo_and_gitops.md shows what an admin creates once"
 
 
 class PrerequisiteMissing(ValueError):

@@ -142,9 +142,9 @@ def test_too_deep_or_too_much_to_be_searched_does_not_pass(tmp_path: Path) -> No
 SMALL_DISK = """
 import resource, sys
 from pathlib import Path
-from steps.nodeimage.layer import canaries
+from steps.nodeimage.layer import secret_scan
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
-print(canaries.search(Path(sys.argv[1]), {"token": b"hunter2-hunter2"}))
+print(secret_scan.search(Path(sys.argv[1]), {"token": b"hunter2-hunter2"}))
 """
 
 

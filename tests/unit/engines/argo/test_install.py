@@ -214,13 +214,13 @@ def test_what_may_not_be_read_is_a_doubt_or_left_to_the_pods(drill: Drill, tmp_p
             prerequisites.check(home, bundle)
 
 
-def test_what_the_readme_says_to_make_will_do(emulated: Lab, drill: Drill) -> None:
-    text = (Path(__file__).parents[4] / "README.md").read_text()
+def test_what_the_guide_says_to_make_will_do(emulated: Lab, drill: Drill) -> None:
+    text = (Path(__file__).parents[4] / "workflows/docs/argo_and_gitops.md").read_text()
     written = yaml.safe_load(text.partition("<<END\n")[2].partition("\nEND\n")[0])
     usual = Settings()
     assert written["metadata"] == {"name": usual.store_claim, "namespace": usual.namespace}
     assert f"BRINGUP_IMAGE=registry.example.org/{usual.image}" in text
-    assert f"Argo Workflows ≥ {'.'.join(map(str, argo_version.OLDEST))} whose controller" in text
+    assert f"Argo Workflows ≥ {'.'.join(map(str, argo_version.OLDEST))}" in text
     emulated.home.ask(lambda kube: kube.delete(emulated.home.core("persistentvolumeclaims", usual.store_claim)))
     emulated.create(written | {"metadata": written["metadata"] | {"namespace": emulated.where.namespace}})
     nodes(emulated, "a", "b")

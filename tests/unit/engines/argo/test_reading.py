@@ -111,7 +111,7 @@ def test_the_evidence_of_a_run_whose_workflow_is_gone(cluster: Lab, drill: Drill
     none = other("pull", "nobody", there=True)
     assert (none.returncode, "has no Workflow nobody, and its store no run of that name" in none.stderr) == (64, True), none.stderr
     nothing = other("logs", "--run", "nobody", there=True)
-    assert (nothing.returncode, "its store no such run" in nothing.stderr) == (64, True), nothing.stderr
+    assert (nothing.returncode, "its store no run of that name" in nothing.stderr) == (64, True), nothing.stderr
     template = cluster.home.newest_template()
     cluster.home.ask(lambda kube: kube.delete(f"{cluster.home.workflows().removesuffix('s')}templates/{template}"))
     nothing = machine("fourth")("pull", "one", there=True)
