@@ -20,7 +20,7 @@ from steps.errors import BadTask, StoreBusy
 from steps.nodeimage.contract import build_keys, image_difference, image_manifest
 from steps.nodeimage.contract.image_manifest import INITRD, MANIFEST, OCI, PARTS, ROOT
 from steps.nodeimage.contract.resolved_recipe import LayerCommand, Recipe, ResolvedLayer
-from steps.nodeimage.files import image_assembly, image_comparison, readback
+from steps.nodeimage.files import image_assembly, image_comparison, initrd_archive, readback
 from steps.nodeimage.layer import layer_cache
 from steps.nodeimage.layer.layer_build import LIST
 from steps.stages.image_assemble import gate as image_assemble
@@ -117,7 +117,7 @@ def test_what_a_hook_takes_from_a_folder_that_was_there_gets_into_the_initrd(bas
     said: list[str] = []
     seen = image_assembly.assemble(images, named, said.append)
     assert not any("initrd as before" in line for line in said), said
-    files = {one.path for one in image_comparison.cpio.read(images / image_assembly.FOLDER / seen.key / INITRD)}
+    files = {one.path for one in initrd_archive.read(images / image_assembly.FOLDER / seen.key / INITRD)}
     assert "usr/lib/systemd/network/10-site.link" in files
 
 
@@ -225,9 +225,9 @@ def test_a_killed_assembly_leaves_nothing_that_is_used(base: Base, tmp_path: Pat
     images, recipe, first = base
     other = shipped.beside(images, tmp_path, "layers", "initrds", "oci")
     (tmp_path / "recipe.json").write_bytes(msgspec.json.encode(recipe))
-    code = "import sys, msgspec; from pathlib import Path; from steps.nodeimage.files import assemble; "
+    code = "import sys, msgspec; from pathlib import Path; from steps.nodeimage.files import image_assembly; "
     code += "from steps.nodeimage.contract.resolved_recipe import Recipe; "
-    code += "assemble.assemble(Path(sys.argv[1]), msgspec.json.decode(Path(sys.argv[2]).read_bytes(), type=Recipe), print)"
+    code += "image_assembly.assemble(Path(sys.argv[1]), msgspec.json.decode(Path(sys.argv[2]).read_bytes(), type=Recipe), print)"
     child = subprocess.Popen([sys.executable, "-c", code, str(other), str(tmp_path / "recipe.json")])
     begun = threading.Event()
     for _ in range(int(START_SECONDS * 100)):
@@ -337,7 +337,7 @@ def test_an_image_is_found_by_digits_of_its_key(base: Base, tmp_path: Path) -> N
 
 def test_the_root_is_left_as_it_was_and_the_initrd_is_of_no_machine(base: Base) -> None:
     images, recipe, _ = base
-    files = {one.path for one in image_comparison.cpio.read(folder(base) / INITRD)}
+    files = {one.path for one in initrd_archive.read(folder(base) / INITRD)}
     assert "conf/conf.d/node-image" in files
     assert not [path for path in files if path.endswith(("resume", ".lock")) and path.startswith("conf/")]
     for driver in ("overlay", "squashfs", "virtio_net"):

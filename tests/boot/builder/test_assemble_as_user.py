@@ -20,18 +20,18 @@ SECONDS = 900.0
 SCRIPT = """
 import sys, json, msgspec
 from pathlib import Path
-from steps.nodeimage.files import assemble
-from steps.nodeimage.layer import layers
-from steps.nodeimage.sandbox import testing as sandbox
+from steps.nodeimage.files import image_assembly
+from steps.nodeimage.layer import layer_cache
+from steps.nodeimage.sandbox import sandbox_tests
 from steps.nodeimage.contract.resolved_recipe import Recipe
 images = Path(sys.argv[1])
 recipe = msgspec.json.decode((images / "recipe.json").read_bytes(), type=Recipe)
 files = msgspec.json.decode((images / "files.json").read_bytes(), type=dict[str, bytes])
 for name in recipe.names:
-    built = layers.build(images, recipe, files, name, images, lambda said: None)
+    built = layer_cache.build(images, recipe, files, name, images, lambda said: None)
     assert not built.failed, built
-made = assemble.assemble(images, recipe, lambda said: None)
-tested = sandbox.run(images, recipe, lambda said: None)
+made = image_assembly.assemble(images, recipe, lambda said: None)
+tested = sandbox_tests.run(images, recipe, lambda said: None)
 print(json.dumps([msgspec.to_builtins(made), msgspec.to_builtins(tested)]))
 """
 
