@@ -84,18 +84,19 @@ QUICK = Tier(
 FAST = Tier(
     "fast",
     ("tests/unit", "tests/contract", "tests/golden", "tests/gates", "tests/conformance"),
-    1080,
+    2400,
     _nothing,
     TWO,
     yields=True,
 )
-HOSTS = Tier("hosts", ("tests/hosts",), 720, _hosts, MACHINES, long_arguments=())
-CLUSTER = Tier("cluster", ("tests/cluster",), 420, _cluster, TWO)
-BOOT = Tier("boot", ("tests/boot",), 660, _boot, TWO)
+HOSTS = Tier("hosts", ("tests/hosts",), 1500, _hosts, MACHINES, long_arguments=())
+CLUSTER = Tier("cluster", ("tests/cluster",), 700, _cluster, TWO)
+BOOT = Tier("boot", ("tests/boot",), 1200, _boot, TWO)
 TRACKS = ((BOOT, HOSTS, CLUSTER), (FAST,))
 """Side by side, each with its tiers one after another: the fast tier fills the time in which the others wait.
 
-Budgets are seconds on two cores with warm caches, in such company.
+Budgets are seconds on two cores with warm caches, in such company. They are wide until the new order has been measured on an idle
+machine; the aim is boot 660, hosts 720, cluster 420 and fast 1,080.
 """
 
 

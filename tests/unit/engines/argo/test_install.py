@@ -140,7 +140,7 @@ def test_what_must_be_there_is_named(cluster: Lab, drill: Drill) -> None:
     elsewhere = dataclasses.replace(cluster, where=msgspec.structs.replace(cluster.where, namespace="nowhere"))
     with pytest.raises(prerequisites.PrerequisiteMissing, match="the home cluster has no namespace nowhere") as absent:
         prerequisites.check(elsewhere.home, bundle)
-    assert "A home cluster" in absent.value.hint
+    assert "argo_and_gitops.md" in absent.value.hint
     with pytest.raises(SecretMissing, match="secret kubeconfig"):
         secret_files.collect_secrets(cluster.home, drill(cluster.where.namespace, cluster.folder / "nowhere")[0], Path("/"), {})
 
@@ -173,7 +173,7 @@ def test_a_volume_that_pods_cannot_write_together_is_refused(emulated: Lab, clai
         prerequisites.PrerequisiteMissing, match=f"PersistentVolumeClaim once in namespace .* is {mode}: all pods"
     ) as refused:
         prerequisites.check(emulated.home, claimed(mode))
-    assert "A home cluster" in refused.value.hint
+    assert "argo_and_gitops.md" in refused.value.hint
 
 
 def test_a_volume_of_one_node_will_do_where_home_has_one(emulated: Lab, claimed: Claimed) -> None:
