@@ -1,9 +1,10 @@
 """Shortcuts of a pipeline: a stage that may find that nothing is left to do, so that all later stages are skipped."""
 
-import importlib
 from collections.abc import Callable, Iterable
 
 from msgspec import Struct
+
+from steps.contract.products import stage_contract
 
 
 class Shortcut(Struct, frozen=True, kw_only=True):
@@ -25,17 +26,5 @@ class Shortcut(Struct, frozen=True, kw_only=True):
 
 def declared(stages: Iterable[str]) -> tuple[Shortcut, ...]:
     """Return the shortcuts that these stages declare, in the order of the stages."""
-    shortcuts = (_declared(stage) for stage in stages)
-    return tuple(shortcut for shortcut in shortcuts if shortcut is not None)
-
-
-def _declared(stage: str) -> Shortcut | None:
-    # ids may come from a store that another version wrote, so a stage without a module is no error
-    if not stage.isidentifier():
-        return None
-    try:
-        module = importlib.import_module(f"steps.stages.{stage}.contract")
-    except ModuleNotFoundError:
-        return None
-    shortcut: Shortcut | None = getattr(module, "SHORTCUT", None)
-    return shortcut
+    shortcuts = (getattr(stage_contract(stage), "SHORTCUT", None) for stage in stages)
+    return tuple(shortcut for shortcut in shortcuts if isinstance(shortcut, Shortcut))

@@ -4,37 +4,7 @@ from typing import Any
 
 from hostlab.lab import Init
 from rke2_plays import Site, lacks, nodes, play, said
-
-DATA = "/var/lib/rancher/rke2"
-VOLUME = "/var/lib/kubelet/pods/1f3c/volumes/kubernetes.io~csi/pvc-7/mount"
-MADE = """
-for disk in @DISKS@; do
-    mkdir -p $disk
-    mount -t tmpfs site $disk
-done
-mkdir -p @DATA@/server/db/etcd @DATA@/agent @VOLUME@ /srv/volume
-echo old > @DATA@/server/db/etcd/member
-echo old > @DATA@/agent/kubelet.kubeconfig
-echo old > /var/lib/kubelet/cpu_manager_state
-echo precious > /srv/volume/rows
-mount --bind /srv/volume @VOLUME@
-"""
-
-
-LINKED = """
-for place in @LINKS@; do
-    mkdir -p /data$place $(dirname $place)
-    ln -s /data$place $place
-done
-"""
-
-
-def script(words: str, links: tuple[str, ...] = ()) -> str:
-    """The words with their paths."""
-    places = {"LINKS": " ".join(links), "DISKS": "", "SHARE": DATA + "/server/db/snapshots", "DATA": DATA, "VOLUME": VOLUME}
-    for name, path in places.items():
-        words = words.replace(f"@{name}@", path)
-    return words
+from site_disks import DATA, LINKED, MADE, script
 
 
 def test_a_link_to_where_others_keep_things_too_is_left_alone(up: Any, site: Site) -> None:

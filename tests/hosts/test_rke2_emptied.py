@@ -10,24 +10,9 @@ from hostlab import lab
 from hostlab.host import Host
 from hostlab.lab import Init
 from rke2_plays import RELEASES, Site, play
+from site_disks import DATA, LINKED, MADE, script
 
 from steps.contract.play import HostOutcome, HostStatus
-
-DATA = "/var/lib/rancher/rke2"
-VOLUME = "/var/lib/kubelet/pods/1f3c/volumes/kubernetes.io~csi/pvc-7/mount"
-MADE = """
-for disk in @DISKS@; do
-    mkdir -p $disk
-    mount -t tmpfs site $disk
-done
-mkdir -p @DATA@/server/db/etcd @DATA@/agent @VOLUME@ /srv/volume
-echo old > @DATA@/server/db/etcd/member
-echo old > @DATA@/agent/kubelet.kubeconfig
-echo old > /var/lib/kubelet/cpu_manager_state
-echo precious > /srv/volume/rows
-mount --bind /srv/volume @VOLUME@
-"""
-
 
 SCRIPTS = """
 mkdir -p @SHARE@ /srv/snapshots
@@ -38,12 +23,6 @@ printf '#!/bin/sh\nrm -rf /etc/rancher/rke2 /var/lib/kubelet @DATA@\nrm -d /var/
 chmod +x /usr/local/bin/rke2-*.sh
 """
 """RKE2's own script for the end removes its folders and whatever is mounted in them (rke2-uninstall.sh, `rm -rf`); links alone."""
-LINKED = """
-for place in @LINKS@; do
-    mkdir -p /data$place $(dirname $place)
-    ln -s /data$place $place
-done
-"""
 DRIVER_CONTAINER = """
 mount --make-rshared /
 mkdir -p /srv/site /run/driver /run/nvidia/driver /run/nvidia/validations
@@ -59,14 +38,6 @@ umount --recursive --lazy /run/driver
 """
 """What a driver container that was started twice and killed leaves. A folder of the host is in it with all that is mounted there:
 what is unmounted below is unmounted there too, as the folder is shared."""
-
-
-def script(words: str, links: tuple[str, ...] = ()) -> str:
-    """The words with their paths."""
-    places = {"LINKS": " ".join(links), "DISKS": "", "SHARE": DATA + "/server/db/snapshots", "DATA": DATA, "VOLUME": VOLUME}
-    for name, path in places.items():
-        words = words.replace(f"@{name}@", path)
-    return words
 
 
 SHIM = f"""

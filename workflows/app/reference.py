@@ -9,7 +9,7 @@ import inspect
 import json
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
@@ -47,14 +47,11 @@ class FieldEntry:
 def fields(kind: str = "Cluster") -> tuple[FieldEntry, ...]:
     """Return all fields of a kind of spec in the order of its model. Raises KeyError for an unknown kind."""
     schema = json_schema(kind)
-    found = [entry for entry in _walk(schema, "", schema.get("$defs", {}), ()) if entry.path]
+    entries = [entry for entry in _walk(schema, "", schema.get("$defs", {}), ()) if entry.path]
     if kind != "Cluster":
-        return tuple(found)
-    read = rules_by_field(frozenset(entry.path for entry in found))
-    return tuple(
-        FieldEntry(entry.path, entry.type, entry.default, entry.description, entry.example, read.get(entry.path, ()))
-        for entry in found
-    )
+        return tuple(entries)
+    rules = rules_by_field(frozenset(entry.path for entry in entries))
+    return tuple(replace(entry, rules=rules.get(entry.path, ())) for entry in entries)
 
 
 def _walk(schema: Mapping[str, Any], path: str, models: Mapping[str, Any], seen: tuple[str, ...]) -> Iterator[FieldEntry]:
@@ -124,13 +121,13 @@ def rules_by_field(paths: frozenset[str]) -> dict[str, tuple[str, ...]]:
 
     Read from the source of the rules: attribute chains behind `spec`, and path literals of their findings.
     """
-    found: dict[str, list[str]] = {}
+    rule_ids: dict[str, list[str]] = {}
     for rule in RULES.values():
         tree = ast.parse(textwrap.dedent(inspect.getsource(rule.find)))
         mentioned = {path for node in ast.walk(tree) for path in (_mention(node, paths),) if path}
         for path in mentioned:
-            found.setdefault(path, []).append(rule.id)
-    return {path: tuple(sorted(ids)) for path, ids in found.items()}
+            rule_ids.setdefault(path, []).append(rule.id)
+    return {path: tuple(sorted(ids)) for path, ids in rule_ids.items()}
 
 
 def _mention(node: ast.AST, paths: frozenset[str]) -> str:
@@ -155,13 +152,13 @@ def _mention(node: ast.AST, paths: frozenset[str]) -> str:
 @functools.cache
 def gates() -> dict[str, str]:
     """Return the docstring of every gate by its id `STAGE/NAME`, read from the source of the stages without importing them."""
-    found: dict[str, str] = {}
+    docstrings: dict[str, str] = {}
     for stage in (*ORDER, *OPERATIONS, *IMAGE_ORDER):
         source = resources.files("steps.stages").joinpath(stage, "gate.py").read_text(encoding="utf-8")
         for node in ast.parse(source).body:
             if isinstance(node, ast.FunctionDef) and [one.arg for one in node.args.args] == GATE_PARAMETERS and node.name[0] != "_":
-                found[f"{stage}/{node.name}"] = " ".join((ast.get_docstring(node) or "").split())
-    return found
+                docstrings[f"{stage}/{node.name}"] = " ".join((ast.get_docstring(node) or "").split())
+    return docstrings
 
 
 # ---- explain -------------------------------------------------------------------------------------------------------------------
