@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from steps.clients import log
+from steps.clients import output_log
 from steps.contract import task as contract
 from steps.contract.exit import ExitCode
 from steps.errors import BadTask, StepError
@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     Errors go to stderr as one sentence and a hint. All output of this process and its children passes through the log, which
     redacts secrets and is kept in the store.
     """
-    with log.Held(os.environ) as held:
+    with output_log.RedirectedOutput(os.environ) as held:
         options = _parser().parse_args(arguments)
         try:
             return int(_run(options, held))
@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(options: argparse.Namespace, held: log.Log) -> ExitCode:
+def _run(options: argparse.Namespace, held: output_log.Log) -> ExitCode:
     from steps.clients import environment
     from steps.runtime.context import Context
 

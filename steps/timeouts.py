@@ -9,9 +9,7 @@ API_READ: Final = 30.0
 """Limit for one LIST page. 500 nodes take 0.2 s; 30 s covers an API server that is still starting."""
 
 POD_LOG: Final = 10.0
-"""Limit for reading a pod's log. A kubelet sends 20,000 lines within a second; the API server gives up on a lost kubelet after 30
-s.
-"""
+"""Limit for reading a pod's log. A kubelet sends 20,000 lines a second; the API server gives up on a lost kubelet after 30 s."""
 
 API_TRIES: Final = 5
 """Number of tries of one request on 429, 5xx or a broken connection, before the step ends as temporary."""
@@ -23,14 +21,10 @@ API_BACKOFF_MAX: Final = 5.0
 POLL_FIRST: Final = 2.0
 POLL_MAX: Final = 15.0
 POLL_FACTOR: Final = 1.5
-"""Waits between two observations of a waiting gate: short at first, then at most four reads a minute, which a busy API server can
-serve.
-"""
+"""Waits between two observations of a waiting gate: at most four reads a minute later, which a busy server can serve."""
 
 JOB_DELETE: Final = 30.0
-"""Limit for deleting the objects of a check. If it is exceeded, a finalizer hangs or a node is away; the record lists the remaining
-objects.
-"""
+"""Limit for deleting the objects of a check: a finalizer hangs or a node is away then; the record lists what remains."""
 
 STORE_TRIES: Final = 3
 STORE_BACKOFF: Final = 0.5
@@ -63,9 +57,7 @@ CREDENTIAL_RENEWAL: Final = 300.0
 """Time for which following a run tolerates refused credentials: the renewal of a kubeconfig may come later than its expiry."""
 
 RESULT_LATE: Final = 60.0
-"""Age of an ended pod that Argo still shows as running from which its task result counts as lost. Argo itself is silent for 10
-minutes.
-"""
+"""Age of an ended pod that Argo still shows as running from which its result counts as lost. Argo is silent for 10 minutes."""
 
 LAST_WORDS: Final = 10.0
 """Limit for reading the last words of pods, which is one LIST. A live view goes on without them; the report has them anyway."""
@@ -107,14 +99,10 @@ BOOT_END: Final = 5.0
 """Limit for QEMU to end after it was asked to, normally a tenth of a second; then QEMU is killed."""
 
 PUBLISH_LEASE: Final = 300.0
-"""Age at which the lock of a publisher on another machine counts as abandoned. Publishers renew it every 16 MiB, seconds on any
-link.
-"""
+"""Age at which the lock of a publisher on another machine counts as abandoned. They renew it every 16 MiB, seconds on any link."""
 
 PUBLISH_AGAIN: Final = 10.0
-"""Interval between reads of the lock of a publisher on another machine. Waiting lasts at most one lease: a live publisher has
-renewed it by then.
-"""
+"""Interval between reads of the lock of a publisher on another machine. Waiting lasts at most one lease: a live one renews it."""
 
 PUBLISH_ANSWER: Final = 300.0
 PUBLISH_SLOWEST: Final = 1e6
@@ -142,9 +130,7 @@ IMAGE_INITRD: Final = 600.0
 """Limit for mkinitramfs: 10 s on an idle core, but it copies hundreds of files, which a slow disk delays."""
 
 IMAGE_LAYER: Final = 3600.0
-"""Limit for building one layer of a node image: often half a minute; a CUDA toolkit of many GiB on a slow disk takes most of an
-hour.
-"""
+"""Limit for building one layer of a node image: often half a minute; a large CUDA toolkit on a slow disk takes most of an hour."""
 
 IMAGE_READ: Final = 900.0
 """Limit for reading, checking or removing one layer of a node image: minutes for tens of GiB on a network file system."""
@@ -164,9 +150,7 @@ IMAGE_SETTINGS: Final = 120.0
 """Limit for reading /etc of a packed root: a second, more on a busy machine."""
 
 IMAGE_SANDBOX: Final = 60.0
-"""Limit for mounting the layers, listing the root and starting the first sandbox: a second when idle; a slow disk reads every
-folder.
-"""
+"""Limit for mounting the layers, listing the root and starting the first sandbox: a second if idle; slow disks read all folders."""
 
 NODE_SILENCE: Final = 7 * 86400.0
 """Age at which the report of a node counts as stale. Nodes report their image once a day; a week of silence means gone or cut off.

@@ -14,6 +14,8 @@ from pathlib import Path
 import ansible.module_utils
 import pytest
 
+from tests import sampling
+
 ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "playbooks" / "module_utils"))
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
@@ -42,6 +44,7 @@ LONGEST = (
 """Files that begin before all others, so that no test process is left with one of them at the end."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    sampling.deselect(config, items)
     places = {str(Path(__file__).parent / name): place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(str(item.path), len(LONGEST)))

@@ -14,6 +14,7 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from tests import sampling
 from tests.tier_runs import ROOT, Outcome, Tier, run_tracks
 
 SLOWEST = 10
@@ -111,6 +112,9 @@ def main() -> int:
     if options.quick and (options.long or options.tier):
         parser.error("--quick is a sample of its own: it goes with neither --long nor --tier")
     tracks = [[tier for tier in track if not options.tier or tier.name in options.tier] for track in TRACKS]
+    if not options.long:
+        os.environ[sampling.SEED] = sampling.seed()
+        print(f"samples by seed {sampling.seed()}: {sampling.SEED} repeats them, --long takes all", flush=True)
     began = time.monotonic()
     if {HOSTS, CLUSTER} & {tier for track in tracks for tier in track} and not options.quick:
         _parts()

@@ -1,17 +1,39 @@
-"""Pipeline bringup: bare OS on N hosts → an accepted GPU/HPC platform. Its stages, in order:
+"""Pipeline bringup: bare OS on N hosts → an accepted GPU/HPC platform, and operations on such a cluster."""
 
-os_prep → rke2 → base_services → gpu_operator → network_operator → sharing → gang → slurm → validation
-"""
-
-from hera.workflows import WorkflowTemplate
+from hera.workflows import DAG, WorkflowTemplate
 
 from workflows.plan.model import Plan
-from workflows.render.pipeline import pipeline
+from workflows.render.pipeline import FINISH, PipelineTasks
 from workflows.render.steps import Settings
 
 KIND = "bringup"
 
 
 def build(plan: Plan, settings: Settings) -> WorkflowTemplate:
-    """Return the whole bring-up as one WorkflowTemplate: every stage of the plan, each behind the judge of the one before."""
-    return pipeline(KIND, plan, plan.stages, settings)
+    """Return the whole bring-up as one WorkflowTemplate. Raises RenderError if the DAG is not the plan's.
+
+    `a >> b` starts b once a has succeeded; where the plan lacks a stage, the stages around it are joined. A stage is a DAG of its
+    own: the judge, its last task, decides whether it succeeds. With an approval before stage b, `a >> b` stands for
+    `a >> [approve_b, announce_b]`, `approve_b >> confirm_b` and `[confirm_b, announce_b] >> b`, whatever becomes of announce_b.
+    """
+    tasks = PipelineTasks(KIND, plan, settings)
+    with WorkflowTemplate(entrypoint=KIND, on_exit=FINISH, **tasks.workflow_settings()) as workflow:
+        tasks.add_templates()
+        with DAG(name=FINISH, fail_fast=False):  # exit handler, not run after `terminate`; seal starts even if report failed
+            tasks.report() >> tasks.seal()
+        with DAG(name=KIND):
+            (
+                tasks.open()
+                >> tasks.stage("reset")  # operation `reset` alone; its plan has no other stage
+                >> tasks.stage("os_prep")
+                >> tasks.stage("rke2")  # operations `upgrade` and `rollback` have this stage alone
+                >> tasks.stage("base_services")
+                >> tasks.stage("gpu_operator")
+                >> tasks.stage("network_operator")
+                >> tasks.stage("sharing")
+                >> tasks.stage("gang")
+                >> tasks.stage("slurm")
+                >> tasks.stage("validation")
+            )
+    tasks.check_edges()
+    return workflow

@@ -57,10 +57,10 @@ def answer(module: AnsibleModule, kubeconfig: str, commands: tuple) -> dict:
     if not UID.fullmatch(output.strip()):
         return {"state": "unreadable", "message": (error.strip() or output.strip())[-300:]}
     asked = module.run_command([*command, "--kubeconfig", kubeconfig, *LEASE])
-    return {"state": "running", "uid": output.strip(), **held(asked[1]), **secret(kubeconfig, module.params["address"])}
+    return {"state": "running", "uid": output.strip(), **lease_spec(asked[1]), **secret(kubeconfig, module.params["address"])}
 
 
-def held(answer: str) -> dict:
+def lease_spec(answer: str) -> dict:
     """Return the Lease's spec, or nothing if there is no Lease or it cannot be parsed."""
     try:
         spec = json.loads(answer)["spec"]
@@ -70,9 +70,7 @@ def held(answer: str) -> dict:
 
 
 def secret(kubeconfig: str, address: str) -> dict:
-    """Return the kubeconfig with `address` in place of 127.0.0.1. Empty if no address is wanted or the server in it is not RKE2's
-    default.
-    """
+    """Return the kubeconfig with `address` in place of 127.0.0.1. Empty without `address`, or if its server is not RKE2's."""
     with open(kubeconfig) as source:
         text = source.read()
     if not address or LOCAL not in text:

@@ -115,16 +115,12 @@ def never(key: str, value: object) -> str:
 
 
 def is_of_a_cluster(member: str = MEMBER, config: str = CONFIG) -> bool:
-    """Return True if this server is part of a cluster. RKE2 creates etcd's folder before etcd runs, so an existing folder is no
-    proof of a founded cluster.
-    """
+    """Return True if this server is part of a cluster. RKE2 creates etcd's folder before etcd runs: it proves nothing."""
     return os.path.exists(member) or rke2_settings.effective_value("server", config) != ""
 
 
 def check_fixed(config: dict, there: str) -> None:
-    """Raise ConfigConflict if a server would get other values than its cluster was founded with. `there` is the current
-    config.yaml.
-    """
+    """Raise ConfigConflict if a server would get other values than its cluster was founded with. `there`: current config.yaml."""
     for key in FIXED:
         match = re.search(r"^%s:[ \t]*(\S.*?)[ \t]*$" % key, there, re.MULTILINE)
         present = match.group(1).strip("'\"") if match else ""
@@ -172,9 +168,7 @@ def check_drop_ins(config: dict, paths: list, folder: str = rke2_settings.DROP_I
 
 
 def _check_drop_in(path: str, key: str, value: str, config: dict) -> None:
-    """Raise ConfigConflict if a key of a drop-in conflicts with `config`. A key that ends in + adds to a list and replaces any
-    other value.
-    """
+    """Raise ConfigConflict if a key of a drop-in conflicts with `config`. A key that ends in + adds to lists, else replaces."""
     name = key.rstrip("+")
     why = never(name, value)
     if why:
@@ -221,7 +215,7 @@ def read(path: str) -> str:
         return ""
 
 
-def differing(entries: list) -> list:
+def differing_files(entries: list) -> list:
     """Return the entries whose content or mode differs on the host, and files of ours that are to be removed."""
     changed = []
     for entry in entries:
@@ -271,13 +265,13 @@ def main() -> None:
             check_fixed(wanted["config"], read(CONFIG))
         if wanted["etcd_user"]:
             check_etcd_user()
-        changed = differing(files)
+        changed = differing_files(files)
         kept = [] if module.check_mode else [site_backups.back_up(path) for path in of_the_site(changed)]
         if not module.check_mode:
             write(changed)
     except (ConfigConflict, OSError) as error:
         module.fail_json(msg=str(error))
-    waits = restart_mark.is_pending() and not restart_mark.restarted(module)
+    waits = restart_mark.is_pending() and not restart_mark.has_restarted(module)
     restart = waits or any(entry["restart"] for entry in changed)
     module.exit_json(changed=bool(changed), files=[entry["path"] for entry in changed], aside=kept, pending=waits, restart=restart)
 

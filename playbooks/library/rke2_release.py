@@ -89,7 +89,7 @@ def main() -> None:
         files = act(module)
     except release_files.DownloadInterrupted as error:
         module.fail_json(msg=str(error), temporary=True)
-    except (release_files.InvalidRelease, release_backup.NotKept, security_rules.GuardRefusal, OSError) as error:
+    except (release_files.InvalidRelease, release_backup.WrongBackup, security_rules.GuardRefusal, OSError) as error:
         module.fail_json(msg=str(error), temporary=False, replacing=release_backup.is_replacing())
     module.exit_json(changed=bool(files), files=files)
 

@@ -72,9 +72,7 @@ KUBECONFIG = kubectl.KUBECONFIG
 TOKEN = "/var/lib/rancher/rke2/server/token"
 ETCD = "/var/lib/rancher/rke2/server/db/etcd"
 JOINED = {"rke2-server": ETCD, "rke2-agent": "/var/lib/rancher/rke2/agent/kubelet.kubeconfig"}
-"""The path that exists once the host has been part of a cluster. An empty folder is no proof: a site may have mounted a disk for
-etcd.
-"""
+"""The path that exists once the host has been part of a cluster. An empty folder is no proof: it may be a disk for etcd."""
 KUBELET = "http://127.0.0.1:10248/healthz"
 LOCAL = "127.0.0.1"
 CRASHES = 10
@@ -99,19 +97,19 @@ def observe(module: AnsibleModule, service: str) -> tuple:
         "aside": site_backups.backups(),
         "node_ip": rke2_settings.effective_value("node-ip"),
         "restarts": int(properties.get("NRestarts") or 0),
-        **started(int(properties.get("ActiveEnterTimestampMonotonic") or 0)),
+        **start_times(int(properties.get("ActiveEnterTimestampMonotonic") or 0)),
     }
     if service == "rke2-server":
-        facts["supervisor"] = active and supervised()
+        facts["supervisor"] = active and is_supervisor_ready()
         facts["etcd_healthy"] = active and etcd_health() if joined else None
-    lacks = lacking(facts, lambda: answers(module, service))
+    lacks = missing_state(facts, lambda: answers(module, service))
     if service == "rke2-server" and not lacks and module.params["ready_seconds"]:
         lacks = member(rke2_settings.effective_value("node-name") or socket.gethostname())
     facts["ready"], facts["waiting_for"] = not lacks, ", ".join(lacks)
     return facts, properties.get("InvocationID", "")
 
 
-def lacking(facts: dict, answering: Callable[[], bool]) -> list:
+def missing_state(facts: dict, answering: Callable[[], bool]) -> list:
     """Return what an observed service still lacks to be ready by itself."""
     if facts["state"] != "active":
         return ["unit %s" % (facts["state"] or "unknown")]
@@ -126,32 +124,28 @@ def unit(module: AnsibleModule, service: str) -> dict:
     return dict(line.partition("=")[::2] for line in output.splitlines()) if code == 0 else {}
 
 
-def started(microseconds: int) -> dict:
-    """Return when the unit became active (seconds since the epoch) and how long ago, both 0 if it never did. The monotonic clock is
-    used.
-    """
+def start_times(microseconds: int) -> dict:
+    """Return when the unit became active (epoch seconds) and how long ago, both 0 if it never did. Uses the monotonic clock."""
     ago = time.monotonic() - microseconds / 1e6 if microseconds else 0.0
     return {"started": round(time.time() - ago, 3) if microseconds else 0.0, "up_seconds": round(ago, 3)}
 
 
 def version(module: AnsibleModule) -> str:
     """Return the installed release: `rke2 version v1.35.7+rke2r1 (hash)` → `v1.35.7+rke2r1`. Empty if none is installed."""
-    binary = installed()
+    binary = find_binary()
     if not binary:
         return ""
     match = re.search(r"rke2 version (v\S+)", module.run_command([binary, "--version"], handle_exceptions=True)[1])
     return match.group(1) if match else ""
 
 
-def installed() -> str:
+def find_binary() -> str:
     """Return the path of the RKE2 binary; empty if there is none."""
     return next((binary for binary in BINARIES if os.path.exists(binary)), "")
 
 
-def supervised() -> bool:
-    """Return True if the host's own supervisor answers and is ready. One that refuses its own token file was given another token by
-    hand, and counts as ready.
-    """
+def is_supervisor_ready() -> bool:
+    """Return True if the host's own supervisor answers and is ready. One with another token, given by hand, counts too."""
     return supervisor.state(LOCAL, read(TOKEN))[0] in (supervisor.PONG, supervisor.REFUSED, supervisor.STRANGER)
 
 
@@ -178,7 +172,7 @@ def answers(module: AnsibleModule, service: str) -> bool:
 
 def encryption(module: AnsibleModule) -> str:
     """Return `Enabled` or `Disabled` for RKE2's encryption of Secrets; empty if RKE2 does not say."""
-    output = module.run_command([installed(), "secrets-encrypt", "status"], handle_exceptions=True)[1] if installed() else ""
+    output = module.run_command([find_binary(), "secrets-encrypt", "status"], handle_exceptions=True)[1] if find_binary() else ""
     match = re.search(r"^Encryption Status:\s*(\w+)", output, re.MULTILINE)
     return match.group(1) if match else ""
 
@@ -229,9 +223,7 @@ def wait(module: AnsibleModule, service: str, seconds: int, not_before: str) -> 
 
 
 def settle(module: AnsibleModule, seen: dict, why: str, owed: str) -> Optional[str]:
-    """Clear the restart mark if the service is ready; otherwise return the reason why it is not. `owed` is the mark that was waited
-    for.
-    """
+    """Clear the restart mark if the service is ready; otherwise return why it is not. `owed` is the mark that was waited for."""
     if seen["ready"]:
         host_lock.hold_or_fail(module, "rke2_status")
         restart_mark.clear(owed)
@@ -241,10 +233,8 @@ def settle(module: AnsibleModule, seen: dict, why: str, owed: str) -> Optional[s
     return "%s is %s: %s (%s): %s" % (service, seen["state"], ended, seen["waiting_for"], log.strip()[-600:])
 
 
-def measured(writes: int, check_mode: bool) -> dict:
-    """Return etcd's metrics once its log has been written `writes` times, because the gate needs that many samples. A young member
-    waits.
-    """
+def wait_for_metrics(writes: int, check_mode: bool) -> dict:
+    """Return etcd's metrics once its log has been written `writes` times, because the gate needs so many samples."""
     metrics: dict = {}
     for _ in polling.attempts(0 if check_mode else WRITES_SECONDS, most=polling.FIRST):
         metrics = etcd_metrics.read_etcd()
@@ -269,9 +259,7 @@ SPEC: dict = {
 
 
 def own_node_address(module: AnsibleModule, address: str, joined: bool) -> str:
-    """Return the address if it is the host's own and no drop-in names another for the node. Fails the module if addresses cannot be
-    read.
-    """
+    """Return the address if it is the host's and no drop-in names another. Fails the module if addresses cannot be read."""
     try:
         return node_address.node_ip(address, joined, lambda command: module.run_command(command, handle_exceptions=True))
     except node_address.AddressesUnreadable as error:
@@ -286,7 +274,7 @@ def main() -> None:
     seen, invocation, why = wait(module, arguments["service"], arguments["ready_seconds"], arguments["not_before"])
     if arguments["service"] == "rke2-server" and seen["ready"]:
         seen["secrets_encryption"] = encryption(module)
-        seen["etcd_seen"] = measured(arguments["etcd_writes"], module.check_mode)
+        seen["etcd_seen"] = wait_for_metrics(arguments["etcd_writes"], module.check_mode)
     if seen["ready"] and arguments["kubeconfig_address"]:
         seen.update(secrets(arguments["kubeconfig_address"]))
     seen.update({name: arguments[name] for name in ("rolled_back", "restored") if arguments[name]})
@@ -305,7 +293,7 @@ def main() -> None:
         "own_address": own_node_address(module, arguments["address"], seen["joined"]),
         "pings": "" if seen["joined"] else supervisor.first_answering(arguments["ping"]),
     }
-    if seen["ready"] and not arguments["ready_seconds"] and not module.check_mode and restart_mark.restarted(module):
+    if seen["ready"] and not arguments["ready_seconds"] and not module.check_mode and restart_mark.has_restarted(module):
         restart_mark.clear(owed)  # the run that waited for this start was killed
     lack = settle(module, seen, why, owed) if arguments["ready_seconds"] and not module.check_mode else None
     if lack:

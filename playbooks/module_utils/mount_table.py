@@ -8,7 +8,7 @@ import re
 OCTAL = re.compile(r"\\([0-7]{3})")
 
 
-def decoded(text: str) -> str:
+def decode_path(text: str) -> str:
     """Return a path of the mount table with its octal escapes decoded."""
     return OCTAL.sub(lambda found: chr(int(found.group(1), 8)), text)
 
@@ -17,7 +17,7 @@ def mount_of(path: str, mounts: str) -> tuple:
     """Return mount point, type and read-only flag of the file system of a path. `mounts` is the text of /proc/self/mounts."""
     rows = [line.split() for line in mounts.splitlines()]
     real = os.path.realpath(path)
-    shown = [(decoded(row[1]), row[2], "ro" in row[3].split(",")) for row in rows if len(row) > 3]
+    shown = [(decode_path(row[1]), row[2], "ro" in row[3].split(",")) for row in rows if len(row) > 3]
     held = [one for one in shown if (real + "/").startswith(_folder(one[0]))]
     return max(reversed(held), key=lambda found: len(found[0])) if held else ("/", "", False)
 

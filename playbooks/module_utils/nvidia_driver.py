@@ -28,7 +28,5 @@ def is_installed(root: str = "") -> Optional[bool]:
 
 
 def is_of_container(root: str = "") -> bool:
-    """Return True if the loaded driver is certainly not the host's own. Such a driver stays in the kernel until a reboot, even when
-    its container is gone.
-    """
+    """Return True if the loaded driver is certainly not the host's own. It outlives its container until a reboot."""
     return os.path.exists(root + RUNNING) and is_installed(root) is False

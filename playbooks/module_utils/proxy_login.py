@@ -9,17 +9,12 @@ import os
 import re
 import urllib.parse
 
-OPTIONS: dict = {
-    "proxy_user": {"type": "str", "default": ""},
-    "proxy_password": {"type": "str", "default": "", "no_log": True},
-}
+OPTIONS: dict = {"proxy_user": {"type": "str", "default": ""}, "proxy_password": {"type": "str", "default": "", "no_log": True}}
 """Arguments of every module that downloads through a proxy."""
 NAMES = re.compile(r"https?_proxy", re.IGNORECASE)
 LOGIN_REFUSED = "the proxy refuses this login (407)"
 UNAUTHORIZED = "the proxy refuses this login (401)"
-"""The message for a 401: some proxies, tinyproxy among them, answer a wrong login as a web site would. It counts only where a login
-was given.
-"""
+"""The message for a 401: some proxies (tinyproxy) answer a wrong login as a web site would. It counts only with a login."""
 REDACTED = "[redacted]"
 
 
@@ -37,7 +32,7 @@ def login_refusal(code: int) -> str:
     return LOGIN_REFUSED if code == 407 else ""
 
 
-def redacted(text: str, params: dict) -> str:
+def redact_login(text: str, params: dict) -> str:
     """Return a tool's output with the proxy password removed; some tools repeat the proxy's URL."""
     password = params.get("proxy_password") or ""
     for form in sorted({password, _quoted(password)} - {""}, key=len, reverse=True):

@@ -18,9 +18,7 @@ LIBRARY = "libselinux.so.1"
 
 
 def policy_label(path: str, kind: int, enforce: str = ENFORCE) -> bytes:
-    """Return the policy's label for a path and kind of file (stat.S_IFREG, S_IFDIR). Empty where SELinux is off or the policy names
-    none.
-    """
+    """Return the policy's label for a path and kind (stat.S_IFREG, S_IFDIR). Empty if SELinux is off or the policy names none."""
     if not os.path.exists(enforce):
         return b""
     label = ctypes.c_char_p()
@@ -39,9 +37,7 @@ def file_label(path: str) -> bytes:
 
 
 def set_label(where: "str | int", label: bytes) -> None:
-    """Set a label unless it is empty. `where` is a path or an open file. A process without the right to do so leaves the label as
-    it is.
-    """
+    """Set a label unless it is empty. `where` is a path or an open file. A process without that right changes nothing."""
     with suppress(OSError):
         if label:
             os.setxattr(where, NAME, label)

@@ -18,13 +18,11 @@ def read(folder: Path, name: str, field: str) -> tuple[str, ...]:
 
     `field` is the field of the spec that names the file.
     """
-    return checked(secret_file.text(folder, name, field), name, field)
+    return check_certificates(secret_file.text(folder, name, field), name, field)
 
 
-def checked(text: str, name: str, field: str) -> tuple[str, ...]:
-    """Return the certificates of a text that secret `name` holds. Raises BadTask if one is unreadable, or if there is a private
-    key.
-    """
+def check_certificates(text: str, name: str, field: str) -> tuple[str, ...]:
+    """Return the certificates of a text that secret `name` holds. Raises BadTask if one is unreadable, or for a private key."""
     hint = f"{field} takes certificates in PEM: openssl x509 -in FILE -noout -subject reads a good one"
     if secret_file.has_private_key(text):
         raise BadTask(f"the secret file {name} holds a private key", hint=f"{field} takes certificates only")
@@ -43,7 +41,7 @@ def checked(text: str, name: str, field: str) -> tuple[str, ...]:
     return bodies
 
 
-def trusting(bodies: tuple[str, ...]) -> "SSLContext":
+def trusting_context(bodies: tuple[str, ...]) -> "SSLContext":
     """Return a TLS context that trusts these certificates alone, even if one of them is no root.
 
     A context is used because `ca_certs` of a urllib3 pool would also apply to a proxy that speaks TLS.

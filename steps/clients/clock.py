@@ -54,7 +54,7 @@ class SimulatedClock:
         return float(json.loads(answer.data)["now"])
 
 
-def of(environment: Environment) -> Clock:
+def clock_of(environment: Environment) -> Clock:
     """Return the clock that the environment asks for."""
     if environment.simulator:
         return SimulatedClock(environment.simulator, environment.simulator_token)

@@ -28,7 +28,7 @@ def in_environment(url: str) -> str:
     return known.get(urlsplit(url).scheme) or known.get("all") or ""
 
 
-def apart(proxy: str) -> tuple[str, Mapping[str, str] | None]:
+def split_login(proxy: str) -> tuple[str, Mapping[str, str] | None]:
     """Return a proxy without its login, and the login as headers: urllib3 does not send a login in the URL. Raises ValueError."""
     parts = urlsplit(proxy)
     login, _, place = parts.netloc.rpartition("@")

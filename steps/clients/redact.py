@@ -13,7 +13,7 @@ import msgspec
 
 from steps.contract import plain as plain_text
 from steps.contract.evidence import Diagnosis, Evidence
-from steps.contract.play import PlayEvent
+from steps.contract.host_play import PlayEvent
 from steps.contract.task import Verb
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict
 

@@ -16,9 +16,7 @@ def path(folder: Path, name: str) -> Path:
 
 
 def text(folder: Path, name: str, field: str) -> str:
-    """Return the stripped content of a secret file. Raises BadTask if it is missing, empty or too large; `field` is the spec's
-    field for it.
-    """
+    """Return a secret file's stripped content. Raises BadTask if it is missing, empty or too large; `field` is the spec's field."""
     file, hint = path(folder, name), f"see {field}"
     try:
         content = file.read_text().strip() if file.stat().st_size <= MOST_BYTES else ""

@@ -62,7 +62,7 @@ class Store:
             _flush_folder(target.parent)
 
         try:
-            patiently(write, key)
+            retry(write, key)
         except FileExistsError as error:
             raise AlreadyWritten(f"store key {key} exists already") from error
 
@@ -75,20 +75,18 @@ class Store:
             os.replace(_write_beside(target, data, mode), target)
             _flush_folder(target.parent)
 
-        patiently(replace, key)
+        retry(replace, key)
 
     def folder(self, key: str) -> Path:
-        """Create and return a folder for files of another program that are no evidence. Raises StoreBusy if it cannot be
-        created.
-        """
+        """Create and return a folder for files of another program that are no evidence. Raises StoreBusy if that fails."""
         path = self.path(key)
-        patiently(lambda: _make_folder(path), key)
+        retry(lambda: _make_folder(path), key)
         return path
 
     def read(self, key: str) -> bytes | None:
         """Return the bytes of a key, None if it does not exist."""
         try:
-            return patiently(self.path(key).read_bytes, key)
+            return retry(self.path(key).read_bytes, key)
         except FileNotFoundError:
             return None
 
@@ -132,7 +130,7 @@ class Store:
         return digest([[key, digest_bytes(self.read(key) or b"")] for key in keys])
 
 
-def patiently(act: Callable[[], T], key: str) -> T:
+def retry(act: Callable[[], T], key: str) -> T:
     """Return what `act` returns, retrying errors that pass (`timeouts.STORE_TRIES` times).
 
     FileExistsError and FileNotFoundError are passed on; every other OSError becomes a StepError about the key.

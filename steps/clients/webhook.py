@@ -31,7 +31,7 @@ class NoUrl(NotTaken):
     failure_class = FailureClass.INPUT
 
 
-class Away(Unreachable):
+class WebhookUnavailable(Unreachable):
     """The message was certainly not taken and may be later: no connection, or the server is overloaded or broken."""
 
     failure_class = FailureClass.DEPENDENCY
@@ -61,10 +61,10 @@ def post(url: str, body: bytes, ca: tuple[str, ...] = ()) -> None:
         except urllib3.exceptions.SSLError as error:
             raise _mistrusted(error, bool(ca)) from None
         except urllib3.exceptions.ProxyError as error:
-            raise Away(f"the proxy on the way to the webhook makes no connection ({type(error).__name__})") from None
+            raise WebhookUnavailable(f"the proxy on the way to the webhook makes no connection ({type(error).__name__})") from None
         # no connection, so the message was certainly not taken
         except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError) as error:
-            raise Away(f"the webhook does not answer ({type(error).__name__})") from None
+            raise WebhookUnavailable(f"the webhook does not answer ({type(error).__name__})") from None
         except (urllib3.exceptions.LocationValueError, UnicodeError) as error:
             raise NoUrl(f"what is given as the webhook's URL is none ({type(error).__name__})") from None
         # connected: the message may have been taken, and a retry could repeat it
@@ -72,7 +72,7 @@ def post(url: str, body: bytes, ca: tuple[str, ...] = ()) -> None:
             raise NotTaken(f"the webhook was connected, and did not answer ({type(error).__name__})") from None
         answer.close()
     if answer.status == _OVERLOADED or answer.status >= 500:
-        raise Away(f"the webhook answered {answer.status}")
+        raise WebhookUnavailable(f"the webhook answered {answer.status}")
     if answer.status >= 300:
         raise NotTaken(f"the webhook answered {answer.status}")
 
@@ -81,7 +81,7 @@ def _pool(url: str, ca: tuple[str, ...]) -> urllib3.PoolManager:
     """Return the connection pool. Raises NoUrl if the URL or the proxy is invalid."""
     wait = urllib3.Timeout(connect=timeouts.ANNOUNCE, read=timeouts.ANNOUNCE)
     more: dict[str, Any] = {"headers": {"Content-Type": "application/json"}, "retries": False, "timeout": wait}
-    more |= {"ssl_context": certificates.trusting(ca)} if ca else {}
+    more |= {"ssl_context": certificates.trusting_context(ca)} if ca else {}
     try:
         proxy = http_proxies.on_the_way(url)
     except ValueError as error:
@@ -89,7 +89,7 @@ def _pool(url: str, ca: tuple[str, ...]) -> urllib3.PoolManager:
     if not proxy:
         return urllib3.PoolManager(1, **more)
     try:
-        bare, login = http_proxies.apart(proxy)
+        bare, login = http_proxies.split_login(proxy)
         return urllib3.ProxyManager(bare, 1, proxy_headers=login, **more)
     except (urllib3.exceptions.LocationValueError, ValueError) as error:
         raise NoUrl(f"the proxy that the environment names for the webhook is none ({type(error).__name__})") from None

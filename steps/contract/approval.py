@@ -1,7 +1,10 @@
 """Approvals: the answer of an approver, and the bytes that the signature covers."""
 
 import re
+import time
+from collections.abc import Iterable
 
+import msgspec
 from msgspec import Struct
 
 from steps.contract.canonical import canonical
@@ -45,9 +48,7 @@ def statement_bytes(statement: Statement) -> bytes:
 
 
 def is_name(text: str) -> bool:
-    """Return True if a text can be an approver's name: a workflow parameter carries it, so blanks, quotes and braces
-    are excluded.
-    """
+    """Return True if a text can be an approver's name: a workflow parameter carries it, hence no blanks, quotes and braces."""
     return text != NOBODY and bool(_NAME.fullmatch(text))
 
 
@@ -67,3 +68,54 @@ def webhook_file(stage: str) -> str:
 def ca_file(stage: str) -> str:
     """Return the name of the secret file with the CA certificates that must have signed the webhook server's certificate."""
     return f"{ANNOUNCE}_ca.{stage}"
+
+
+class Announcement(Struct, frozen=True, kw_only=True):
+    """The JSON body of an announcement; chat systems show `text` alone.
+
+    `since` is UTC, such as 2027-01-15T08:00:00Z. `evidence` is the digest of the evidence to approve, empty if the sender has not
+    read it. `how` is the command that answers. `changes` says what is about to change, if that is known.
+    """
+
+    text: str
+    run: str
+    cluster: str
+    stage: str
+    since: str
+    approvers: tuple[str, ...]
+    evidence: str
+    how: str
+    changes: str = ""
+
+
+def command(run: str, *, evidence: str = "", namespace: str | None = None) -> str:
+    """Return the command by which an approver answers, from any machine that reaches the run.
+
+    `namespace` is that of a run on Argo, empty if unknown. None means a run on the machine where the command is typed.
+    """
+    words = ["bringup approve", run, "--as NAME"]
+    words += [f"--evidence {evidence}"] if evidence else []
+    words += ["--engine argo"] if namespace is not None else []
+    words += [f"--namespace {namespace}"] if namespace else []
+    return " ".join(words)
+
+
+def body(
+    *, run: str, cluster: str, stage: str, since: float, approvers: Iterable[str], how: str, evidence: str = "", changes: str = ""
+) -> bytes:
+    """Return the announcement that `run` waits before `stage` as JSON. `since` in seconds since the epoch, `how` is a `command`."""
+    when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since))
+    about = f" ({changes})" if changes else ""
+    text = f"{cluster}: run {run} waits for an approval before {stage} since {when}{about}: {how}"
+    announcement = Announcement(
+        text=text,
+        run=run,
+        cluster=cluster,
+        stage=stage,
+        since=when,
+        approvers=tuple(approvers),
+        evidence=evidence,
+        how=how,
+        changes=changes,
+    )
+    return msgspec.json.encode(announcement)

@@ -72,9 +72,7 @@ class Chart(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class InstallJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """State of the Job `helm-install-NAME`. `created` is in seconds since the epoch; `log` and `events` are read until it is
-    complete.
-    """
+    """State of the Job `helm-install-NAME`. `created` in seconds since the epoch; `log`, `events` are read until it is complete."""
 
     uid: str
     created: float
@@ -112,9 +110,7 @@ class Workload(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def current(self) -> bool:
-        """Return True if the counts are about the newest spec, because the controller has observed it. False if no generation is
-        known.
-        """
+        """Return True if the counts are about the newest spec, observed by the controller. False if no generation is known."""
         return self.observed >= self.generation > 0
 
     def settled(self, spare: int = 0) -> bool:
@@ -207,3 +203,27 @@ class ReleaseState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     application: Application | None = None
     workloads: tuple[Workload, ...] = ()
     trouble: tuple[Trouble, ...] = ()
+
+
+class Crd(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """State of a CustomResourceDefinition. `established`: the API server serves it."""
+
+    name: str
+    established: bool = False
+    message: str = ""
+
+
+class ChartsObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """State of the charts of a stage and of the CRDs that they install."""
+
+    releases: tuple[ReleaseState, ...] = ()
+    root_app: RootState | None = None
+    crds: tuple[Crd, ...] = ()
+
+
+class ChartsExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expected releases, and the CRDs that the API server must serve."""
+
+    releases: tuple[Release, ...] = ()
+    root_app: RootApplication | None = None
+    crds: tuple[str, ...] = ()

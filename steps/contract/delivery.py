@@ -28,9 +28,7 @@ _REVOKED = "@revoked"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----")
 _PINNED = ("environment.yaml", "root.yaml", "roots/")
-"""Files of an environment that name the revision. A commit cannot name itself, so they are not compared if the revision is a
-commit.
-"""
+"""Files of an environment that name the revision. A commit cannot name itself: they are not compared if the revision is one."""
 
 
 class Tree(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -103,9 +101,7 @@ class KnownHosts(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
 
 
 class ServerCertificates(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The ConfigMap of certificates that Argo CD trusts for single servers instead of all others. `host` gets those of the secret
-    file `file`.
-    """
+    """The ConfigMap of certificates that Argo CD trusts for single servers. `host` gets those of the secret file `file` only."""
 
     namespace: str
     name: str = "argocd-tls-certs-cm"
@@ -167,9 +163,7 @@ def decode_tree(data: bytes) -> dict[str, str]:
 
 
 def commit_of(records: Iterable[Delivered], repo: str, revision: str, tree: str) -> str:
-    """Return the commit that the first matching record names for a revision; a full commit id is returned as it is; empty if
-    unknown.
-    """
+    """Return the commit that the first matching record names for a revision; a full commit id stays as it is; empty if unknown."""
     if is_commit(revision):
         return revision
     return next((record.commit for record in records if (record.repo, record.revision, record.tree) == (repo, revision, tree)), "")

@@ -1,6 +1,4 @@
-"""Detachment of a published tree from the factory that built it: checks for links and texts that lead into the factory or out of
-the tree.
-"""
+"""Detachment of a published tree from the factory that built it: links and texts that lead into the factory or out of the tree."""
 
 import posixpath
 import re
@@ -60,9 +58,7 @@ def symbolic_links(root: str, targets: Mapping[str, str], factory: Factory) -> I
 
 
 def mentions(place: str, text: str, factory: Factory, known: Iterable[ExternalLink] = ()) -> Iterator[ExternalLink]:
-    """Yield the hosts and folders of the factory that a text names outside of its comments. Mentions within `known` links are
-    skipped.
-    """
+    """Yield the hosts and folders of the factory that a text names outside its comments. Those within `known` links are skipped."""
     checked = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(("#", ";"))).lower()
     for link in known:
         # a link that is reported already would be found again by its host or folder

@@ -66,7 +66,7 @@ def decode(data: bytes) -> Evidence:
     return msgspec.json.decode(data, type=Evidence)
 
 
-def seen(observation: object, kind: type[T]) -> T | None:
+def read_observation(observation: object, kind: type[T]) -> T | None:
     """Return a record's observation as type `kind`; None if there is none, or if another version wrote it in another form."""
     # another version may have written the record: reports must not fail on it
     try:

@@ -52,9 +52,7 @@ def _numbers(body: str) -> Iterator[str]:
 
 
 def fold_lines(lines: Iterable[str], hosts: Collection[str]) -> tuple[str, ...]:
-    """Return the lines, with those that differ only in the first host they name merged into one line with the range of these
-    hosts.
-    """
+    """Return the lines, with those that differ only in the first host they name merged into one with the range of hosts."""
     grouped: dict[tuple[str, str], list[str]] = {}
     for line in lines:
         host = next((match for match in _WORD.finditer(line) if match[0] in hosts), None)

@@ -12,7 +12,7 @@ fanned task.
 """
 
 
-class Check(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class JudgedTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A task whose records count, in running order.
 
     `select` says which hosts the check is about (`all`, `gpu`, `server`, `agent`); empty means the required nodes and the members.
@@ -28,21 +28,21 @@ class Check(Struct, frozen=True, kw_only=True, omit_defaults=True):
     optional: bool = False
 
 
-class Result(Struct, frozen=True, kw_only=True):
+class TaskVerdicts(Struct, frozen=True, kw_only=True):
     """Verdicts in the records of one task, one for each shard that left a record."""
 
     task: str
     verdicts: tuple[Verdict, ...]
 
 
-class Observation(Struct, frozen=True, kw_only=True):
+class StageObservation(Struct, frozen=True, kw_only=True):
     """All records of a stage, and the nodes that earlier stages set aside (name → stage)."""
 
-    results: tuple[Result, ...]
+    results: tuple[TaskVerdicts, ...]
     aside: dict[str, str] = {}
 
 
-class Expectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StageExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Rules by which a stage is judged.
 
     `members` are the nodes of which `needed` must pass every gate that judges nodes; all `required` nodes must pass. `about` holds
@@ -50,7 +50,7 @@ class Expectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     gate: str
-    checks: tuple[Check, ...]
+    checks: tuple[JudgedTask, ...]
     members: tuple[str, ...]
     needed: int
     required: tuple[str, ...] = ()

@@ -26,7 +26,7 @@ ERROR = 160
 """Limit in bytes of a last word about an error.
 
 An attempt that ends with an error may be repeated, and each failed one adds its message to the Workflow, whose size is limited
-(`workflows/engines/argo/size.py`).
+(`workflows/engines/argo/submission.py`).
 """
 
 _CUT = "… (bringup report tells all)"
@@ -36,9 +36,7 @@ _FAILED = re.compile(r"main: \w+ \(exit code \d+\): (.*)", re.DOTALL)
 
 
 class Said(Struct, frozen=True):
-    """Summary of one record: the verdict's status (`recorded` if it has no verdict), its reason, and the numbers of passed and
-    judged nodes.
-    """
+    """Summary of one record: status of the verdict (`recorded` if none), its reason, and numbers of passed and judged nodes."""
 
     status: str
     reason: str = ""
@@ -55,12 +53,12 @@ RECORDED = Said("recorded")
 """Summary of a record without a verdict."""
 
 
-def of(verdict: Verdict | None) -> Said:
+def summary_of(verdict: Verdict | None) -> Said:
     """Return the summary of a record with this verdict."""
     return RECORDED if verdict is None else Said(verdict.status.value, verdict.reason, verdict.passed_nodes, len(verdict.nodes))
 
 
-def written(record: Evidence, clean: Callable[[str], str]) -> str:
+def render_last_word(record: Evidence, clean: Callable[[str], str]) -> str:
     """Return the last word of a record: `fail 18/24: 18 of 24 GPU nodes pass, …`, redacted by `clean` and truncated if too long.
 
     Returns an empty text for the error of any shard but the first: a fanned-out task may have one for each shard of the fleet.
@@ -68,13 +66,13 @@ def written(record: Evidence, clean: Callable[[str], str]) -> str:
     # each message is added to the Workflow, whose size is limited
     if record.error and record.shard:
         return ""
-    summary = of(record.verdict)
+    summary = summary_of(record.verdict)
     counted = f" {summary.passed}/{summary.nodes}" if summary.nodes else ""
     text = f"{summary.status}{counted}" + (f": {summary.reason}" if summary.reason else "")
     return _cut(clean(text), ERROR if record.error else LONGEST)
 
 
-def failed(reason: str) -> str:
+def render_failure(reason: str) -> str:
     """Return the last word of a pod that runs no task and failed for `reason`."""
     return _cut(f"fail: {plain.line(reason)}", LONGEST)
 

@@ -5,10 +5,10 @@ Formats: https://github.com/NVIDIA/nccl-tests and https://github.com/NVIDIA/nccl
 
 from msgspec import Struct
 
-from steps.contract.tool import ToolError
+from steps.contract.verdict import ToolError
 
 
-class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NcclRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Results for one message size. Bandwidths are bus bandwidths in GB/s; a side that was not printed is None.
 
     `wrong` counts wrong elements of both sides, `unchecked` the sides whose correctness was not checked (`N/A`).
@@ -48,7 +48,7 @@ class NcclRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: str = ""
     started: bool = False
     concluded: bool = False
-    rows: tuple[Row, ...] = ()
+    rows: tuple[NcclRow, ...] = ()
     sizes: int = 0
     out_of_bounds: int | None = None
     out_of_bounds_ok: bool | None = None
@@ -65,7 +65,7 @@ class NcclRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.concluded or (not self.started and self.out_of_bounds is not None)
 
     @property
-    def largest(self) -> Row | None:
+    def largest(self) -> NcclRow | None:
         """Return the row of the largest size; if there are several, the slowest one."""
         size = max((row.size for row in self.rows), default=0)
         rows = [row for row in self.rows if row.size == size]
@@ -94,7 +94,7 @@ class NcclRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return bool(self.rows) and all(row.checked for row in self.rows)
 
 
-class Transport(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NcclTransport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The network that NCCL used, from its lines with NCCL_DEBUG=INFO.
 
     `network` is `IB`, `Socket` or a plugin's name, empty if unknown; `link` is `IB` or `RoCE`. Channels are counted by lines `via
@@ -142,7 +142,7 @@ class NcclLog(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A whole log: its runs in order, its network, and its errors, the most telling first."""
 
     runs: tuple[NcclRun, ...] = ()
-    transport: Transport = Transport()
+    transport: NcclTransport = NcclTransport()
     errors: tuple[ToolError, ...] = ()
 
 

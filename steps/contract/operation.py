@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class OperationKind(StrEnum):
     """The operations. Each is started by the command of its name, the first one by `run`."""
 
     BRINGUP = "bringup"
@@ -16,10 +16,10 @@ class Kind(StrEnum):
     RESET = "reset"
 
 
-STANDING = (Kind.ADD_NODE, Kind.REPLACE_NODE, Kind.UPGRADE)
+STANDING = (OperationKind.ADD_NODE, OperationKind.REPLACE_NODE, OperationKind.UPGRADE)
 """Operations on a cluster that must already run. Rollback is none of them: it is mostly needed because the API is down."""
 
-RELEASES = (Kind.UPGRADE, Kind.ROLLBACK)
+RELEASES = (OperationKind.UPGRADE, OperationKind.ROLLBACK)
 """Operations that bring all machines of a cluster to another release; they have stage rke2 alone."""
 
 
@@ -27,7 +27,7 @@ RELEASES = (Kind.UPGRADE, Kind.ROLLBACK)
 class Operation:
     """An operation on some hosts. `hosts` are those that plays may change; empty means all hosts of the spec."""
 
-    kind: Kind = Kind.BRINGUP
+    kind: OperationKind = OperationKind.BRINGUP
     hosts: frozenset[str] = frozenset()
 
     @property

@@ -35,12 +35,15 @@ def truncate(text: str, limit: int) -> str:
 
 
 def names(text: str, name: str) -> bool:
-    """Return True if a text names a host by itself, not as a part of a longer name or address. A dot at the end of a sentence is no
-    part.
-    """
+    """Return True if a text names a host, not as a part of a longer name or address. A dot at a sentence's end is no part."""
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", text) is not None
 
 
-def escaped(text: str) -> str:
+def escape_json(text: str) -> str:
     """Return JSON text with control characters escaped; its meaning stays the same."""
     return text if text.isprintable() else _COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def count(number: int, thing: str) -> str:
+    """Return a number and its noun, in the singular for 1. The plural of `thing` must be formed with an s."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

@@ -11,7 +11,7 @@ ANNOTATION = "bringup/quarantine"
 """Annotation of a Node that a run has cordoned: a `Note` as JSON. A cordon without it was made by somebody else."""
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class QuarantineEntry(Struct, frozen=True, kw_only=True):
     """A node that a stage set aside."""
 
     node: str
@@ -20,7 +20,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Note(Struct, frozen=True, kw_only=True):
+class CordonNote(Struct, frozen=True, kw_only=True):
     """Content of the annotation of a cordoned node."""
 
     run: str
@@ -28,7 +28,7 @@ class Note(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Release(Struct, frozen=True, kw_only=True):
+class NodeRelease(Struct, frozen=True, kw_only=True):
     """Evidence that a person released a node.
 
     `when` is UTC seconds since the epoch. `uncordoned`: the node had a run's cordon, which was removed.
@@ -59,24 +59,24 @@ def release_key(run: str, node: str) -> str:
     return f"releases/{run}/{node}.json"
 
 
-def encode(entries: tuple[Entry, ...]) -> bytes:
+def encode(entries: tuple[QuarantineEntry, ...]) -> bytes:
     """Return the bytes of a stage's entries."""
     return msgspec.json.encode(entries)
 
 
-def decode(data: bytes) -> tuple[Entry, ...]:
+def decode(data: bytes) -> tuple[QuarantineEntry, ...]:
     """Read a stage's entries."""
-    return msgspec.json.decode(data, type=tuple[Entry, ...])
+    return msgspec.json.decode(data, type=tuple[QuarantineEntry, ...])
 
 
-def decode_release(data: bytes) -> Release:
+def decode_release(data: bytes) -> NodeRelease:
     """Read the release of a node."""
-    return msgspec.json.decode(data, type=Release)
+    return msgspec.json.decode(data, type=NodeRelease)
 
 
-def entries(keys: Iterable[str], read: Read) -> tuple[Entry, ...]:
+def entries(keys: Iterable[str], read: Read) -> tuple[QuarantineEntry, ...]:
     """Return all entries below some keys of the store, sorted by node. If two stages name a node, the first entry counts."""
-    by_node: dict[str, Entry] = {}
+    by_node: dict[str, QuarantineEntry] = {}
     for item in (entry for name in keys if (data := read(name)) for entry in decode(data)):
         by_node.setdefault(item.node, item)
     return tuple(by_node[node] for node in sorted(by_node))

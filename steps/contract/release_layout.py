@@ -174,7 +174,7 @@ def rolled_back_sentence(rollback: Switch) -> str:
     return f"{rollback.before} was left by a rollback (by {plain.line(who)}, {when})"
 
 
-def kept(versions: Iterable[str], keep: int, protected: Iterable[str]) -> tuple[str, ...]:
+def retained_versions(versions: Iterable[str], keep: int, protected: Iterable[str]) -> tuple[str, ...]:
     """Return the versions that stay: the newest `keep`, and the protected ones (current, previous, and those that nodes run)."""
     ordered = sorted(versions, key=lambda name: (number_of(name), name))
     newest = set(ordered[-keep:] if keep > 0 else ())

@@ -12,7 +12,7 @@ FILE = "source.json"
 NONE = "none"
 
 
-class Source(Struct, frozen=True, kw_only=True):
+class SpecSource(Struct, frozen=True, kw_only=True):
     """Commit and path of a spec in its work tree. `dirty`: the file differed from the commit, or Git does not track it."""
 
     commit: str
@@ -31,14 +31,12 @@ def key(run: str) -> str:
     return f"runs/{run}/{FILE}"
 
 
-def token(source: Source | None) -> str:
-    """Return the source as one word for a workflow's parameter `source`: base64url of its JSON, which no shell expands; `none` for
-    none.
-    """
+def token(source: SpecSource | None) -> str:
+    """Return the source as one word for a workflow's parameter `source`: base64url of its JSON, safe in shells; `none` for none."""
     return NONE if source is None else base64.urlsafe_b64encode(msgspec.json.encode(source)).rstrip(b"=").decode()
 
 
-def from_token(text: str) -> Source | None:
+def from_token(text: str) -> SpecSource | None:
     """Return the source in a `token`; None for `none`. Raises ValueError for any other text."""
     if text in ("", NONE):
         return None
@@ -48,6 +46,6 @@ def from_token(text: str) -> Source | None:
         raise ValueError(f"{text[:40]!r} is no source: {error}") from error
 
 
-def decode(data: bytes) -> Source:
+def decode(data: bytes) -> SpecSource:
     """Read `source.json`."""
-    return msgspec.json.decode(data, type=Source)
+    return msgspec.json.decode(data, type=SpecSource)

@@ -1,6 +1,7 @@
-"""A run: its header in the store, and the identity of its target cluster."""
+"""A run: its header in the store, the identity of its target cluster, and who cancelled it."""
 
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -77,7 +78,7 @@ Read = Callable[[str], bytes | None]
 """A function that reads a key of the store and returns None if it does not exist."""
 
 
-class Target(Struct, frozen=True):
+class TargetIdentity(Struct, frozen=True):
     """Content of `target.json`: the identity of the cluster that a run found."""
 
     uid: str = ""
@@ -87,10 +88,10 @@ def target_uid(run: str, read: Read) -> str:
     """Return the UID of the cluster that a run is about, from its spec or as it found it; empty if unknown."""
     header, target = read(header_key(run)), read(target_key(run))
     named = decode_header(header).target_uid if header else ""
-    return named or (msgspec.json.decode(target, type=Target).uid if target else "")
+    return named or (msgspec.json.decode(target, type=TargetIdentity).uid if target else "")
 
 
-def why_not_reused(earlier: str, read: Read, *, cluster: str, uid: str, simulated: bool) -> str:
+def reuse_obstacle(earlier: str, read: Read, *, cluster: str, uid: str, simulated: bool) -> str:
     """Return why a run about this cluster may not reuse an earlier one; empty if it may.
 
     `uid` may be unknown (empty). An earlier run without a known cluster has nothing to reuse, which is no reason to refuse it (see
@@ -111,10 +112,8 @@ def why_not_reused(earlier: str, read: Read, *, cluster: str, uid: str, simulate
     return ""
 
 
-def unreached(earlier: str, read: Read) -> str:
-    """Return the sentence that an earlier run never reached its cluster and left nothing to reuse; empty if it did, or if it had no
-    cluster.
-    """
+def unreached_sentence(earlier: str, read: Read) -> str:
+    """Return the sentence that an earlier run never reached its cluster and left nothing to reuse; empty if it did, or had none."""
     header = read(header_key(earlier))
     if target_uid(earlier, read) or (header is not None and decode_header(header).targetless):
         return ""
@@ -123,3 +122,62 @@ def unreached(earlier: str, read: Read) -> str:
 
 PLAN_FILE = "plan.json"
 """Name of the plan's summary in the tasks folder."""
+
+
+class Cancelled(Struct, frozen=True, kw_only=True):
+    """A request to cancel a run. `who` is a login name, `how` is `Ctrl-C` or a command, `when` is UTC seconds since the epoch."""
+
+    who: str
+    how: str
+    when: float
+    schema: int = 1
+
+    @property
+    def sentence(self) -> str:
+        """Return the cancellation in words, such as `cancelled by ada (Ctrl-C)`."""
+        return f"cancelled by {self.who} ({self.how})"
+
+
+def cancellation_key(run: str) -> str:
+    """Return the store key of a run's cancellation. The first request is kept."""
+    return f"runs/{run}/cancelled.json"
+
+
+def decode_cancellation(data: bytes) -> Cancelled:
+    """Read `cancelled.json`."""
+    return msgspec.json.decode(data, type=Cancelled)
+
+
+PLAYBOOK = "identify"
+"""Name of the playbook; it changes nothing."""
+
+
+class ServerState(StrEnum):
+    """State of Kubernetes on a server. `bare`: none is configured; `unreadable`: the identity of the configured one is not."""
+
+    BARE = "bare"
+    RUNNING = "running"
+    UNREADABLE = "unreadable"
+
+
+class LeaseSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """Holder and expiry of the lease of a cluster, a Kubernetes `LeaseSpec`."""
+
+    holder_identity: str | None = None
+    renew_time: str | None = None
+    lease_duration_seconds: int | None = None
+
+
+class ServerIdentity(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Identity of one server.
+
+    `uid` is that of the namespace kube-system, `kind` is `rke2`, `k3s` or `kubeadm`, `message` is kubectl's error. `lease` is what
+    keeps other runs out of the cluster. `kubeconfig`, a secret, gives access to it.
+    """
+
+    state: ServerState
+    uid: str = ""
+    kind: str = ""
+    message: str = ""
+    lease: LeaseSpec | None = None
+    kubeconfig: str = ""

@@ -145,9 +145,7 @@ def inconclusive(
     failure_class: FailureClass = FailureClass.HEALTH,
     nodes: Iterable[NodeVerdict] = (),
 ) -> Verdict:
-    """Return a verdict that cannot be decided yet: work is in progress, or data is missing. `failure_class` applies if it stays
-    so.
-    """
+    """Return a verdict that cannot be decided yet: work is in progress, or data missing. `failure_class` applies if it stays so."""
     return Verdict(
         gate=gate,
         status=Status.INCONCLUSIVE,
@@ -195,3 +193,13 @@ def of_nodes(gate: str, nodes: Iterable[NodeVerdict], *, what: str, notes: Itera
         nodes=rows,
         notes=tuple(notes),
     )
+
+
+class ToolError(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An error: its cause, its class, and the line that reports it. `host` and `device` are empty if not named."""
+
+    cause: str
+    failure_class: FailureClass
+    line: str
+    host: str = ""
+    device: str = ""

@@ -112,9 +112,7 @@ def _entries(images: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _reached(kind: str, path: Path, roots: Roots) -> bool:
-    """Return True if an entry is reached. Initial RAM disks are never: they are copies that save seconds, so only use
-    keeps them.
-    """
+    """Return True if an entry is reached. Initial RAM disks are never: they are copies to save seconds, so only use keeps them."""
     known = {LAYERS: roots.layers, BLOBS: roots.layers, IMAGES: roots.images, ARCHIVE: roots.packages, INITRDS: frozenset[str]()}
     return programs.key_of(path.name.removesuffix(debian.SUFFIX)) in known[kind]
 
@@ -181,6 +179,6 @@ def _locked(path: Path, *, create: bool = False) -> Iterator[bool]:
 
 def _take(path: Path) -> None:
     if path.is_dir():
-        store_entries.take_away(path, namespace.remove_folder)
+        store_entries.remove_entry(path, namespace.remove_folder)
     else:
         path.unlink(missing_ok=True)

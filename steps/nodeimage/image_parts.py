@@ -65,7 +65,7 @@ class ImageInput(Struct, frozen=True, kw_only=True):
     recipe: contract.Recipe
 
 
-def opened(context: Context, wanted: BuildArguments) -> ImageInput:
+def read_recipe(context: Context, wanted: BuildArguments) -> ImageInput:
     """Read the recipe beside the task. Raises BadTask if it is not the one that the task was made for."""
     if wanted.part not in PARTS:
         raise BadTask(f"part {wanted.part!r} of an image is not one of {', '.join(PARTS)}")
@@ -83,7 +83,7 @@ def recipe(context: Context, digest: str) -> contract.Recipe:
     return found
 
 
-def placed(context: Context, place: PublishTarget, groups: str) -> PublishTarget:
+def read_target(context: Context, place: PublishTarget, groups: str) -> PublishTarget:
     """Return the place with its groups, from the file beside the task. Raises BadTask unless the file has the digest `groups`."""
     try:
         found = boot_tree.decode_groups((context.environment.tasks / boot_tree.GROUPS).read_bytes(), groups)
@@ -95,7 +95,7 @@ def placed(context: Context, place: PublishTarget, groups: str) -> PublishTarget
 _AGAIN = "render again and submit both together"
 
 
-def packed(context: Context, wanted: contract.Recipe) -> Path:
+def packed_folder(context: Context, wanted: contract.Recipe) -> Path:
     """Return the folder of the packed image of a recipe, which need not exist."""
     return context.environment.store / IMAGES / "assembled" / build_keys.image(wanted)
 
@@ -103,7 +103,7 @@ def packed(context: Context, wanted: contract.Recipe) -> Path:
 def packed_root(context: Context, wanted: contract.Recipe) -> str:
     """Return the digest of the packed root; empty if none can be read, which the reader of the image reports."""
     with contextlib.suppress(OSError, manifests.ManifestError):
-        part = manifests.decode((packed(context, wanted) / manifests.MANIFEST).read_bytes()).part(manifests.ROOT)
+        part = manifests.decode((packed_folder(context, wanted) / manifests.MANIFEST).read_bytes()).part(manifests.ROOT)
         return part.digest if part else ""
     return ""
 
@@ -161,7 +161,7 @@ PARTS: Final[dict[str, Callable[[Context, ImageInput], Seen]]] = {
 _TESTED: Final = {SANDBOX: (Where.SANDBOX, Where.BOTH), BOOT: (Where.BOOT, Where.BOTH)}
 
 
-def expected(context: Context, image: ImageInput) -> dict[str, Any]:
+def gate_expectation(context: Context, image: ImageInput) -> dict[str, Any]:
     """Return the expectation of the gate: that of the task, plus the recipe's tests if this part runs them."""
     told = dict(context.task.expectations)
     if image.wanted.part in _TESTED:
@@ -209,4 +209,4 @@ def _booted(record: Evidence, root: str) -> bool:
 
 def boot_of(record: Evidence) -> Booted | None:
     """Return the observation of a boot record; None if another version wrote it in another form."""
-    return evidence.seen(record.observation, Booted)
+    return evidence.read_observation(record.observation, Booted)

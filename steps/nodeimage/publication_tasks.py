@@ -19,7 +19,7 @@ from steps.errors import Refused
 from steps.nodeimage import image_parts
 from steps.nodeimage.contract import build_keys
 from steps.nodeimage.contract.boot_tree import PublishTarget
-from steps.nodeimage.contract.image_tests import Result
+from steps.nodeimage.contract.image_tests import ImageTestResult
 from steps.nodeimage.publishing import image_publication, publication_status
 from steps.nodeimage.store import store_entries
 from steps.runtime import gating
@@ -56,7 +56,7 @@ def find_status(context: Context) -> ExitCode:
     Raises a StepError if the tree cannot be asked: the image could not be published there either.
     """
     wanted = context.arguments(StatusArguments)
-    place = image_parts.placed(context, wanted.place, wanted.groups)
+    place = image_parts.read_target(context, wanted.place, wanted.groups)
     place = msgspec.structs.replace(place, key=_SIGNED) if wanted.signed else place
     recipe = image_parts.recipe(context, wanted.recipe)
     packages = {one.name: one.version for layer in recipe.layers for one in layer.packages}
@@ -94,11 +94,11 @@ def publish_image(context: Context) -> ExitCode:
     """Publish, read back, judge and store. Raises Refused if this run has not shown that the image works."""
     wanted = context.arguments(PublicationArguments)
     recipe = image_parts.recipe(context, wanted.recipe)
-    place = image_parts.placed(context, wanted.place, wanted.groups)
+    place = image_parts.read_target(context, wanted.place, wanted.groups)
     key = build_keys.image(recipe)
-    assembled = image_parts.packed(context, recipe)
+    assembled = image_parts.packed_folder(context, recipe)
     by, secrets, known = f"run {context.environment.run}", context.environment.secrets, known_versions(context, place)
-    with store_entries.held(assembled):
+    with store_entries.hold_entry(assembled):
         results = _results(context, key, image_parts.packed_root(context, recipe))
 
         def publish() -> Published:
@@ -106,7 +106,7 @@ def publish_image(context: Context) -> ExitCode:
                 place, assembled, results, secrets, by, context.say, again=wanted.again, origin=recipe.origin, known=known
             )
 
-        seen = release_lease.retried(publish, context.clock, context.task.deadline_seconds, context.say)
+        seen = release_lease.retry_while_locked(publish, context.clock, context.task.deadline_seconds, context.say)
     if seen.version:
         remember_version(context, place, recipe.name, seen.version, again=wanted.again)
     gate = gating.find(wanted.gate)
@@ -118,13 +118,13 @@ def publish_image(context: Context) -> ExitCode:
     return ExitCode.OK
 
 
-def _results(context: Context, key: str, root: str) -> dict[str, list[Result]]:
+def _results(context: Context, key: str, root: str) -> dict[str, list[ImageTestResult]]:
     """Return the test results of this run by task (`image_boot.boot_uefi`).
 
     Raises Refused if a stage did not pass, tested another image, or booted another root: the order of an engine alone is no proof,
     and other tool versions make other bytes of the same key.
     """
-    found: dict[str, list[Result]] = {}
+    found: dict[str, list[ImageTestResult]] = {}
     for stage in _TESTED:
         judged = context.store.records(context.environment.run, stage, "judge")
         if not judged or not all(record.verdict is not None and record.verdict.status is Status.PASS for record in judged):
@@ -145,7 +145,7 @@ def _results(context: Context, key: str, root: str) -> dict[str, list[Result]]:
     return found
 
 
-def _of(seen: Sandboxed | Booted) -> list[Result]:
+def _of(seen: Sandboxed | Booted) -> list[ImageTestResult]:
     if isinstance(seen, Sandboxed):
         return list(seen.results)
     return [result for boot in seen.boots if boot.report is not None for result in boot.report.results]
@@ -172,9 +172,7 @@ class KnownVersion(Struct, frozen=True, kw_only=True):
 
 
 def known_versions(context: Context, place: PublishTarget) -> Mapping[str, str]:
-    """Return the known versions of a tree by image; empty for a tree that no run of this store has seen. Unreadable files are
-    skipped.
-    """
+    """Return the known versions of a tree by image; empty for a tree that no run here has seen. Unreadable files are skipped."""
     found = {}
     for key in context.store.keys(_folder(place)):
         try:

@@ -1,4 +1,4 @@
-"""Tasks of a node image: verbs `build` and `publish`, called through `steps.runtime.products`."""
+"""Tasks of a node image: verbs `build` and `publish`, called through `steps.runtime.product_tasks`."""
 
 import msgspec
 
@@ -16,9 +16,9 @@ def build(context: Context) -> ExitCode:
     recipe, so a part that is there already is checked and not built again.
     """
     arguments = context.arguments(image_parts.BuildArguments)
-    image = image_parts.opened(context, arguments)
+    image = image_parts.read_recipe(context, arguments)
     gate = gating.find(arguments.gate)
-    expected = gate.expect(image_parts.expected(context, image), ())
+    expected = gate.expect(image_parts.gate_expectation(context, image), ())
     is_boot = arguments.part == image_parts.BOOT
     earlier = image_parts.earlier_boot(context, image_parts.packed_root(context, image.recipe)) if is_boot else None
     known = image_parts.boot_of(earlier) if earlier is not None else None

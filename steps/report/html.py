@@ -48,7 +48,7 @@ def span(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def _cell(node: model.Node, gate: str) -> tuple[str, str]:
+def _cell(node: model.HostReport, gate: str) -> tuple[str, str]:
     """Return CSS class and words for a node under a gate: its status, or that it was set aside before."""
     if gate in node.gates:
         return node.gates[gate], node.gates[gate]

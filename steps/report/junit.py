@@ -44,7 +44,7 @@ def junit(report: model.Report) -> bytes:
     return b'<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root)
 
 
-def _of_gate(gate: model.Gate) -> ElementTree.Element:
+def _of_gate(gate: model.GateReport) -> ElementTree.Element:
     if not gate.quorum:
         return _case(gate.gate, gate.status, gate.reason)
     case = _case(gate.gate, "pass", "")
@@ -52,7 +52,7 @@ def _of_gate(gate: model.Gate) -> ElementTree.Element:
     return case
 
 
-def _of_node(gate: model.Gate, node: model.Node) -> ElementTree.Element:
+def _of_node(gate: model.GateReport, node: model.HostReport) -> ElementTree.Element:
     """Return the case of a node. If its stage passed without it by quorum, the node is skipped, not failed."""
     status, reason = node.gates[gate.gate], node.reasons.get(gate.gate, "")
     # the platform was accepted without this node, so CI must not fail on it

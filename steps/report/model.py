@@ -2,11 +2,11 @@
 
 from msgspec import Struct, field
 
-from steps.contract.cancelled import Cancelled
 from steps.contract.evidence import Diagnosis
-from steps.contract.plural import count
-from steps.contract.quarantine import Entry
-from steps.contract.revision import Source as Origin
+from steps.contract.plain import count
+from steps.contract.quarantine import QuarantineEntry
+from steps.contract.revision import SpecSource as Origin
+from steps.contract.run import Cancelled
 
 NOT_RUN = "not run"
 """Status of a planned stage or gate without a record."""
@@ -33,7 +33,7 @@ class Begun(Struct, frozen=True, kw_only=True):
         return bool(self.started) and not self.finished
 
 
-class Gate(Struct, frozen=True, kw_only=True):
+class GateReport(Struct, frozen=True, kw_only=True):
     """A gate of a stage with its last verdict.
 
     `passed` and `expected` count nodes, 0 if the gate judges none. `counted` splits them by role if that says more. `quorum`: some
@@ -73,7 +73,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     changes: tuple[str, ...] = ()
 
 
-class Stage(Struct, frozen=True, kw_only=True):
+class StageReport(Struct, frozen=True, kw_only=True):
     """A planned stage.
 
     `failure_class` and `next_step` are set if it did not pass. If it was not `judged`, the reason says why: interrupted, cancelled,
@@ -85,7 +85,7 @@ class Stage(Struct, frozen=True, kw_only=True):
     title: str
     status: str
     reason: str
-    gates: tuple[Gate, ...]
+    gates: tuple[GateReport, ...]
     started: float = 0.0
     finished: float = 0.0
     failure_class: str = ""
@@ -107,7 +107,7 @@ class Stage(Struct, frozen=True, kw_only=True):
         return f"{self.changed} of {count(self.played, 'host')} changed"
 
 
-class Node(Struct, frozen=True, kw_only=True):
+class HostReport(Struct, frozen=True, kw_only=True):
     """An expected host: its status by gate id (only gates that judge nodes), and why it did not pass.
 
     `reason` is the first in running order, `reasons` has one for each gate that it did not pass. `places` are its locations beside
@@ -125,7 +125,7 @@ class Node(Struct, frozen=True, kw_only=True):
     aside_in: str = ""
 
 
-class Approval(Struct, frozen=True, kw_only=True):
+class ApprovalReport(Struct, frozen=True, kw_only=True):
     """An approval before a stage. `asked` is when it began to wait, `time` when it was answered.
 
     If nobody has answered, decision and approver are empty and `time` is 0.
@@ -143,7 +143,7 @@ class Approval(Struct, frozen=True, kw_only=True):
     asked: float = 0.0
 
 
-class Trouble(Struct, frozen=True, kw_only=True):
+class TroubleReport(Struct, frozen=True, kw_only=True):
     """Findings about a verdict that is no pass, and the checklist for its class. `time` is when they were collected."""
 
     stage: str
@@ -160,7 +160,7 @@ class Trouble(Struct, frozen=True, kw_only=True):
     quorum: bool = False
 
 
-class Release(Struct, frozen=True, kw_only=True):
+class ReleaseReport(Struct, frozen=True, kw_only=True):
     """A planned release and its source."""
 
     id: str
@@ -170,7 +170,7 @@ class Release(Struct, frozen=True, kw_only=True):
     stage: str
 
 
-class Revision(Struct, frozen=True, kw_only=True):
+class RevisionReport(Struct, frozen=True, kw_only=True):
     """State that Argo CD showed of one release.
 
     `chart` and `planned` are the chart version and the Git revision of its values in the Application. `compared` and `synced` are
@@ -210,26 +210,26 @@ class Report(Struct, frozen=True, kw_only=True):
     started: float
     finished: float
     simulated: bool
-    stages: tuple[Stage, ...]
-    nodes: tuple[Node, ...]
-    quarantine: tuple[Entry, ...]
-    approvals: tuple[Approval, ...]
-    releases: tuple[Release, ...]
+    stages: tuple[StageReport, ...]
+    nodes: tuple[HostReport, ...]
+    quarantine: tuple[QuarantineEntry, ...]
+    approvals: tuple[ApprovalReport, ...]
+    releases: tuple[ReleaseReport, ...]
     tools: dict[str, str]
-    troubles: tuple[Trouble, ...]
+    troubles: tuple[TroubleReport, ...]
     attempts: tuple[Attempt, ...]
-    overcome: tuple[Trouble, ...] = ()
-    revisions: tuple[Revision, ...] = ()
+    overcome: tuple[TroubleReport, ...] = ()
+    revisions: tuple[RevisionReport, ...] = ()
     source: Origin | None = None
     cancelled: Cancelled | None = None
     operation: str = ""
     upgraded: str = ""
-    opening: Stage | None = None
+    opening: StageReport | None = None
     running: bool = False
     product: Struct | None = field(default=None, name="image")
     schema: int = 1
 
     @property
-    def with_opening(self) -> tuple[Stage, ...]:
+    def with_opening(self) -> tuple[StageReport, ...]:
         """Return all stages, preceded by the task before them if that did not pass."""
         return (self.opening, *self.stages) if self.opening else self.stages

@@ -7,7 +7,7 @@ from typing import Protocol, cast
 from msgspec import Struct
 
 from steps.contract.evidence import Evidence
-from steps.contract.products import products_of
+from steps.contract.stage_contracts import products_of
 
 
 class ProductReport(Protocol):
@@ -28,4 +28,4 @@ class ProductReport(Protocol):
 
 def reports_of(stages: Iterable[str]) -> tuple[ProductReport, ...]:
     """Return the report modules of the products that some stages belong to."""
-    return tuple(cast(ProductReport, importlib.import_module(f"steps.{product}.report")) for product in products_of(stages))
+    return tuple(cast(ProductReport, importlib.import_module(f"steps.{product}.product_report")) for product in products_of(stages))

@@ -6,10 +6,10 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients.store import Store
-from steps.contract import cancelled, evidence, fleet, log, quarantine, revision, run
-from steps.contract.cancelled import Cancelled
+from steps.contract import evidence, fleet, log_keys, quarantine, revision, run
 from steps.contract.canonical import digest_bytes
-from steps.contract.revision import Source as Origin
+from steps.contract.revision import SpecSource as Origin
+from steps.contract.run import Cancelled
 from steps.errors import BadTask
 
 
@@ -21,7 +21,7 @@ class Record(Struct, frozen=True):
     evidence: evidence.Evidence
 
 
-class Source(Struct, frozen=True, kw_only=True):
+class StoredRun(Struct, frozen=True, kw_only=True):
     """A run as stored. `plan` is the summary rendered with the tasks, empty if there is none.
 
     `logged` are the tasks (stage, task) that kept a log, with or without a record.
@@ -32,13 +32,13 @@ class Source(Struct, frozen=True, kw_only=True):
     plan: dict[str, Any]
     hosts: tuple[fleet.Host, ...]
     records: tuple[Record, ...]
-    quarantine: tuple[quarantine.Entry, ...]
+    quarantine: tuple[quarantine.QuarantineEntry, ...]
     logged: tuple[tuple[str, str], ...] = ()
     origin: Origin | None = None
     cancelled: Cancelled | None = None
 
 
-def read(store: Store, name: str) -> Source:
+def read(store: Store, name: str) -> StoredRun:
     """Return everything the store has of a run. Raises BadTask if there is no such run, or if it could not be created."""
     header = store.read(run.header_key(name))
     if header is None:
@@ -50,16 +50,16 @@ def read(store: Store, name: str) -> Source:
         data = store.path(key).read_bytes()
         records.append(Record(key.removeprefix(prefix), digest_bytes(data), evidence.decode(data)))
     aside = (store.read(key) for key in store.keys(f"runs/{name}/quarantine"))
-    return Source(
+    return StoredRun(
         header=run.decode_header(header),
         target_uid=str(msgspec.json.decode(target).get("uid", "")) if target else "",
         plan=_json(store.read(run.plan_key(name))),
         hosts=_hosts(store.read(run.hosts_key(name))),
         records=tuple(sorted(records, key=lambda record: (record.evidence.started, record.key))),
         quarantine=tuple(entry for data in aside if data for entry in quarantine.decode(data)),
-        logged=tuple(dict.fromkeys((key.split("/")[3], key.split("/")[4]) for key in store.keys(log.folder(name)))),
+        logged=tuple(dict.fromkeys((key.split("/")[3], key.split("/")[4]) for key in store.keys(log_keys.folder(name)))),
         origin=revision.decode(stored) if (stored := store.read(revision.key(name))) else None,
-        cancelled=cancelled.decode(stored) if (stored := store.read(cancelled.key(name))) else None,
+        cancelled=run.decode_cancellation(stored) if (stored := store.read(run.cancellation_key(name))) else None,
     )
 
 

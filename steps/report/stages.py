@@ -7,19 +7,19 @@ import msgspec
 
 from steps.contract import approval
 from steps.contract import run as contract
-from steps.contract.cancelled import Cancelled
 from steps.contract.evidence import Evidence
+from steps.contract.run import Cancelled
 from steps.contract.task import Verb
 from steps.contract.verdict import Status, Verdict
 from steps.report import model
-from steps.report.source import Source
+from steps.report.source import StoredRun
 
 JUDGE, CONFIRM = "judge", approval.CONFIRM
 
 _ORDER = (Status.FAIL, Status.INCONCLUSIVE, Status.SKIPPED, Status.PASS)
 
 
-def opening(latest: Iterable[Evidence], running: bool) -> model.Stage | None:
+def opening(latest: Iterable[Evidence], running: bool) -> model.StageReport | None:
     """Return the task before all stages if its last verdict is no pass; None while the run goes on, because it may be retried."""
     records = [record for record in latest if (record.stage, record.task) == (contract.STAGE, contract.OPEN)]
     if running or not any(record.verdict and not record.verdict.is_pass for record in records):
@@ -28,8 +28,8 @@ def opening(latest: Iterable[Evidence], running: bool) -> model.Stage | None:
 
 
 def stages(
-    source: Source, latest: Sequence[Evidence], running: bool, begun: Iterable[model.Begun], stopped: str = ""
-) -> tuple[model.Stage, ...]:
+    source: StoredRun, latest: Sequence[Evidence], running: bool, begun: Iterable[model.Begun], stopped: str = ""
+) -> tuple[model.StageReport, ...]:
     """Return all planned stages.
 
     `begun` are tasks that an engine started; without it the logs in the store name some. `stopped` is the task or stage after which
@@ -38,7 +38,7 @@ def stages(
     all_begun = [*begun, *(model.Begun(stage=stage, task=task) for stage, task in source.logged)]
     rows = [row for row in all_begun if row.task != approval.ANNOUNCE]  # an announcement says nothing about the stage
     roles = {host.name: host.role for host in source.hosts}
-    stages_so_far: list[model.Stage] = []
+    stages_so_far: list[model.StageReport] = []
     for planned in source.plan.get("stages", ()):
         records = [record for record in latest if record.stage == planned["id"] and record.task != approval.ANNOUNCE]
         begun_here = [row for row in rows if row.stage == planned["id"]]
@@ -86,12 +86,8 @@ def _ended(
 
 
 def _stage(
-    planned: Mapping[str, Any],
-    records: Sequence[Evidence],
-    unjudged: tuple[str, str],
-    roles: Mapping[str, str],
-    judge: str = JUDGE,
-) -> model.Stage:
+    planned: Mapping[str, Any], records: Sequence[Evidence], unjudged: tuple[str, str], roles: Mapping[str, str], judge: str = JUDGE
+) -> model.StageReport:
     judged = next((record.verdict for record in records if record.task == judge and record.verdict), None)
     # without an approval the judge never runs, and the refusal is the reason
     refused = next(
@@ -99,7 +95,7 @@ def _stage(
     )
     verdict = judged or refused
     status, reason = (verdict.status.value, verdict.reason) if verdict else unjudged
-    return model.Stage(
+    return model.StageReport(
         id=planned["id"],
         title=planned.get("title", planned["id"]),
         status=status,
@@ -130,13 +126,13 @@ def _class(verdict: Verdict | None) -> str:
     return verdict.failure_class.value if verdict and verdict.failure_class and not verdict.is_pass else ""
 
 
-def _gate(gate: str, records: Iterable[Evidence], roles: Mapping[str, str], stage_passed: bool) -> model.Gate:
+def _gate(gate: str, records: Iterable[Evidence], roles: Mapping[str, str], stage_passed: bool) -> model.GateReport:
     verdicts = [record.verdict for record in records if record.verdict and record.verdict.gate == gate and record.task != JUDGE]
     if not verdicts:
-        return model.Gate(gate=gate, status=model.NOT_RUN)
+        return model.GateReport(gate=gate, status=model.NOT_RUN)
     worst = min(verdicts, key=lambda verdict: _ORDER.index(verdict.status))
     expected = sum(len(verdict.nodes) for verdict in verdicts)
-    return model.Gate(
+    return model.GateReport(
         gate=gate,
         status=worst.status.value,
         reason=worst.reason,

@@ -32,7 +32,7 @@ def _classes(report: model.Report) -> list[str]:
     return [stage.failure_class for stage in in_headline if stage.failure_class]
 
 
-def _said(stage: model.Stage) -> str:
+def _said(stage: model.StageReport) -> str:
     """Return the results of the gates of a stage, or the reason why none ran."""
     if not stage.judged and all(gate.status == model.NOT_RUN for gate in stage.gates):
         return stage.reason
@@ -40,13 +40,13 @@ def _said(stage: model.Stage) -> str:
     return f"{gates}; {stage.hosts}" if stage.hosts else gates
 
 
-def _gate(gate: model.Gate) -> str:
+def _gate(gate: model.GateReport) -> str:
     nodes = f" {gate.passed}/{gate.expected}" if gate.expected else ""
     split = f" ({gate.counted})" if gate.counted else ""
     return f"{gate.gate.partition('/')[2]} {'pass by quorum' if gate.quorum else gate.status}{nodes}{split}"
 
 
-def _trouble(stage: model.Stage, headline: str) -> list[str]:
+def _trouble(stage: model.StageReport, headline: str) -> list[str]:
     """Return lines about a stage that did not pass, and its rollback. The reason is left out if the headline has it."""
     kind = f" ({stage.failure_class})" if stage.failure_class else ""
     why = [] if headline.startswith(f"{stage.id}: {stage.reason}") else [f"{stage.id}{kind}: {stage.reason}"]

@@ -13,7 +13,7 @@ _STAMPED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\
 """Beginning of a line of container logs or events that has its own time."""
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class TimelineEntry(Struct, frozen=True, kw_only=True):
     """An entry of the timeline. `time` is UTC seconds since the epoch.
 
     `kind` is run, task, change, revision (state of a release in Argo CD), verdict, finding, waiting (for an approval) or approval.
@@ -25,12 +25,12 @@ class Entry(Struct, frozen=True, kw_only=True):
     text: str
 
 
-def timeline(report: model.Report) -> tuple[Entry, ...]:
+def timeline(report: model.Report) -> tuple[TimelineEntry, ...]:
     """Return everything the report knows, in order of time."""
     order = ("run", "approval", "task", "change", "revision", "verdict", "finding", "waiting")  # order of entries with equal times
     before = sorted(_entries(report), key=lambda entry: (entry.time, order.index(entry.kind)))
     text = f"{'goes on' if report.running else 'ended'}: {report.status}: {report.sentence}"
-    return (*before, Entry(time=max(report.finished, before[-1].time), kind="run", where=report.run, text=text))
+    return (*before, TimelineEntry(time=max(report.finished, before[-1].time), kind="run", where=report.run, text=text))
 
 
 def note(report: model.Report) -> str:
@@ -52,13 +52,13 @@ def stamp(seconds: float) -> str:
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def _entries(report: model.Report) -> Iterator[Entry]:
+def _entries(report: model.Report) -> Iterator[TimelineEntry]:
     what = f" for {report.operation}" if report.operation else ""
     identity = f"started{what}: spec revision {report.revision} of {report.cluster}, owner {report.owner}, plan {report.plan}"
     origin = f", {report.source.sentence}" if report.source else ""
-    yield Entry(time=report.started, kind="run", where=report.run, text=identity + origin)
+    yield TimelineEntry(time=report.started, kind="run", where=report.run, text=identity + origin)
     if report.cancelled:
-        yield Entry(time=report.cancelled.when, kind="run", where=report.run, text=report.cancelled.sentence)
+        yield TimelineEntry(time=report.cancelled.when, kind="run", where=report.run, text=report.cancelled.sentence)
     hosts = {node.name for node in report.nodes}
     for attempt in report.attempts:
         yield from _of_attempt(attempt, hosts)
@@ -66,21 +66,21 @@ def _entries(report: model.Report) -> Iterator[Entry]:
         yield from _findings(trouble, trouble.time or report.finished, simulated=report.simulated)
     for revision in report.revisions:
         where = f"{revision.stage}/{revision.task}, release {revision.release}"
-        yield Entry(time=revision.time, kind="revision", where=where, text=_revision(revision))
+        yield TimelineEntry(time=revision.time, kind="revision", where=where, text=_revision(revision))
     for approval in report.approvals:
         yield from _of_approval(approval)
 
 
-def _of_approval(approval: model.Approval) -> Iterator[Entry]:
+def _of_approval(approval: model.ApprovalReport) -> Iterator[TimelineEntry]:
     where = f"before {approval.stage}"
     if approval.asked:
         what = f"approval of {approval.approved}" if approval.approved else "an approval"
-        yield Entry(time=approval.asked, kind="waiting", where=where, text=f"waits for {what}")
+        yield TimelineEntry(time=approval.asked, kind="waiting", where=where, text=f"waits for {what}")
     if approval.time:
-        yield Entry(time=approval.time, kind="approval", where=where, text=f"{approval.decision} by {approval.approver}")
+        yield TimelineEntry(time=approval.time, kind="approval", where=where, text=f"{approval.decision} by {approval.approver}")
 
 
-def _findings(trouble: model.Trouble, collected: float, *, simulated: bool) -> Iterator[Entry]:
+def _findings(trouble: model.TroubleReport, collected: float, *, simulated: bool) -> Iterator[TimelineEntry]:
     """Yield the collected findings by the times in their lines.
 
     A simulated cluster has another clock: its findings are placed at the time of collection, and their times are marked as
@@ -89,24 +89,26 @@ def _findings(trouble: model.Trouble, collected: float, *, simulated: bool) -> I
     for finding in trouble.found:
         if simulated:
             remark = " (its times are simulated)" if any(map(_own_time, finding.content.splitlines())) else ""
-            yield Entry(time=collected, kind="finding", where=finding.source + remark, text=f"{finding.what}: {finding.content}")
+            yield TimelineEntry(
+                time=collected, kind="finding", where=finding.source + remark, text=f"{finding.what}: {finding.content}"
+            )
             continue
         for time, content in _by_time(finding.content, collected):
-            yield Entry(time=time, kind="finding", where=finding.source, text=f"{finding.what}: {content}")
+            yield TimelineEntry(time=time, kind="finding", where=finding.source, text=f"{finding.what}: {content}")
 
 
-def _revision(revision: model.Revision) -> str:
+def _revision(revision: model.RevisionReport) -> str:
     planned = f"planned chart {revision.chart or 'none'}, values {revision.planned or 'none'}"
     return f"{planned}; compared with {', '.join(revision.compared) or 'nothing'}; synced {', '.join(revision.synced) or 'nothing'}"
 
 
-def _of_attempt(attempt: model.Attempt, hosts: set[str]) -> Iterator[Entry]:
+def _of_attempt(attempt: model.Attempt, hosts: set[str]) -> Iterator[TimelineEntry]:
     where = f"{attempt.stage}/{attempt.task}" + (f" shard {attempt.shard}" if attempt.shard else "")
-    yield Entry(time=attempt.started, kind="task", where=where, text=f"{attempt.verb} started, attempt {attempt.attempt}")
+    yield TimelineEntry(time=attempt.started, kind="task", where=where, text=f"{attempt.verb} started, attempt {attempt.attempt}")
     for change in host_ranges.fold_lines(attempt.changes, hosts):
-        yield Entry(time=attempt.finished, kind="change", where=where, text=change)
+        yield TimelineEntry(time=attempt.finished, kind="change", where=where, text=change)
     text = f"{attempt.status}: {attempt.reason}" if attempt.reason else (attempt.error or attempt.status)
-    yield Entry(time=attempt.finished, kind="verdict", where=where, text=text)
+    yield TimelineEntry(time=attempt.finished, kind="verdict", where=where, text=text)
 
 
 def _by_time(content: str, otherwise: float) -> Iterator[tuple[float, str]]:

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from steps.contract.evidence import Evidence
-from steps.contract.operation import Kind
-from steps.contract.plural import count
+from steps.contract.operation import OperationKind
+from steps.contract.plain import count
 
 STAGE = "rke2"
 
 
-def upgraded(operation: str, records: Iterable[Evidence]) -> str:
+def changed_releases(operation: str, records: Iterable[Evidence]) -> str:
     """Return the changed releases in words; empty for other operations, or if no host has changed its release.
 
     Examples: `RKE2 v1.35.6+rke2r1 → v1.35.7+rke2r1 on 12 hosts`, `RKE2 v1.35.6+rke2r1 again on 12 hosts; etcd set back to FILE on
@@ -19,18 +19,16 @@ def upgraded(operation: str, records: Iterable[Evidence]) -> str:
     """
     rows = [row for record in records if record.stage == STAGE for row in _rows(record.observation)]
     match operation.partition(" ")[0]:
-        case Kind.UPGRADE.value:
+        case OperationKind.UPGRADE.value:
             return _forward(rows)
-        case Kind.ROLLBACK.value:
+        case OperationKind.ROLLBACK.value:
             return _back(rows)
         case _:
             return ""
 
 
 def _back(rows: Iterable[dict[str, Any]]) -> str:
-    """Return the sentence about a rollback. A host counts if it runs the release kept on it and an attempt of this run changed
-    something.
-    """
+    """Return the sentence about a rollback. A host counts if it runs the release kept on it and this run changed something."""
     rolled_back: dict[str, str] = {}
     restored: dict[str, str] = {}
     changed: set[str] = set()

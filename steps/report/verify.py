@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients import signature
-from steps.contract import seal
+from steps.contract import run_seal
 from steps.contract.canonical import canonical, digest_bytes
 from steps.errors import BadTask
 
@@ -20,12 +20,12 @@ def problems(folder: Path, signer: tuple[str, str] | None = None) -> tuple[str, 
     """
     data = _seal_bytes(folder)
     try:
-        sealed = seal.decode(data)
+        sealed = run_seal.decode(data)
     except msgspec.DecodeError as error:
-        return (f"{seal.FILE}: cannot be read: {error}", *_signature_problems(folder, data, signer))
-    differences = [] if _is_whole(sealed, data) else [f"{seal.FILE}: changed since it was sealed"]
+        return (f"{run_seal.FILE}: cannot be read: {error}", *_signature_problems(folder, data, signer))
+    differences = [] if _is_whole(sealed, data) else [f"{run_seal.FILE}: changed since it was sealed"]
     listed = {file.key: file for file in sealed.files}
-    present = {key: path for key, path in _files(folder).items() if seal.is_sealed(key)}
+    present = {key: path for key, path in _files(folder).items() if run_seal.is_sealed(key)}
     differences += [f"{key}: missing" for key in listed if key not in present]
     differences += [f"{key}: not in the seal" for key in present if key not in listed]
     for key, file in listed.items():
@@ -50,7 +50,7 @@ class Cover(Struct, frozen=True, kw_only=True):
         if self.key:
             yield f"the seal is signed by {self.key}; whose key that is, --signer NAME=PUBLIC-KEY-FILE checks"
         elif self.signed:
-            yield f"{seal.SIGNATURE} is no signature of this seal"
+            yield f"{run_seal.SIGNATURE} is no signature of this seal"
         else:
             yield "the seal is not signed: it shows slips, not who would write files and seal anew"
         if self.left_out:
@@ -63,22 +63,22 @@ def cover(folder: Path) -> Cover:
     """Return the coverage of a run's seal. Raises BadTask if there is no readable seal."""
     data = _seal_bytes(folder)
     try:
-        sealed = seal.decode(data)
+        sealed = run_seal.decode(data)
     except msgspec.DecodeError as error:
-        raise BadTask(f"{folder / seal.FILE} cannot be read: {error}") from error
-    signed = folder / seal.SIGNATURE
+        raise BadTask(f"{folder / run_seal.FILE} cannot be read: {error}") from error
+    signed = folder / run_seal.SIGNATURE
     key = signature.key_of(data, signed.read_bytes()) if signed.exists() else ""
     below = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}
-    files = [name for name, path in below.items() if path.is_file() and name not in seal.UNSEALED and not seal.is_sealed(name)]
+    files = [
+        name for name, path in below.items() if path.is_file() and name not in run_seal.UNSEALED and not run_seal.is_sealed(name)
+    ]
     empty = [f"{name}/ (empty)" for name, path in below.items() if path.is_dir() and not any(path.iterdir())]
     return Cover(files=len(sealed.files), signed=signed.exists(), key=key, left_out=(*files, *empty))
 
 
 def hand_out(folder: Path, to: Path) -> int:
-    """Copy the sealed files and the seal to another folder, never the secrets, and return their number. Raises BadTask without a
-    seal.
-    """
-    names = [name for name in _files(folder) if seal.is_sealed(name) or name in seal.UNSEALED]
+    """Copy the sealed files and the seal to another folder, not the secrets; return their number. Raises BadTask without a seal."""
+    names = [name for name in _files(folder) if run_seal.is_sealed(name) or name in run_seal.UNSEALED]
     _seal_bytes(folder)
     for name in names:
         (to / name).parent.mkdir(parents=True, exist_ok=True)
@@ -90,26 +90,26 @@ def _files(folder: Path) -> dict[str, Path]:
     return {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def _is_whole(sealed: seal.Seal, data: bytes) -> bool:
+def _is_whole(sealed: run_seal.Seal, data: bytes) -> bool:
     """Return True if the seal's bytes are exactly those written: the digest covers the content, the canonical form the bytes."""
     # unknown fields or white space would not change the digest, so the bytes are compared as well
-    return sealed.digest == seal.own_digest(sealed) and canonical(sealed) == data
+    return sealed.digest == run_seal.own_digest(sealed) and canonical(sealed) == data
 
 
 def _seal_bytes(folder: Path) -> bytes:
     try:
-        return (folder / seal.FILE).read_bytes()
+        return (folder / run_seal.FILE).read_bytes()
     except OSError as error:
         raise BadTask(
-            f"{folder} has no {seal.FILE}: {error.strerror}", hint="give the folder of a finished run (runs/RUN of a store)"
+            f"{folder} has no {run_seal.FILE}: {error.strerror}", hint="give the folder of a finished run (runs/RUN of a store)"
         ) from error
 
 
 def _signature_problems(folder: Path, data: bytes, signer: tuple[str, str] | None) -> list[str]:
     if signer is None:
         return []
-    signed = folder / seal.SIGNATURE
+    signed = folder / run_seal.SIGNATURE
     if not signed.exists():
-        return [f"{seal.SIGNATURE}: missing, the seal is not signed"]
+        return [f"{run_seal.SIGNATURE}: missing, the seal is not signed"]
     why = signature.verify(data, signed.read_bytes(), signer[0], (signer[1],))
-    return [f"{seal.SIGNATURE}: {why}"] if why else []
+    return [f"{run_seal.SIGNATURE}: {why}"] if why else []

@@ -9,7 +9,7 @@ from steps.clients.kube.api import FIELD_MANAGER, ApiError
 from steps.contract.delivery import ConfigMapKeys, KnownHosts, ServerCertificates
 from steps.errors import Conflict, Temporary
 from steps.runtime.context import Context
-from steps.stages.shared.probe_managed import Managed
+from steps.stages.shared.probe_workloads import Managed
 
 Object = dict[str, Any]
 Wanted = ConfigMapKeys | KnownHosts | ServerCertificates
@@ -19,18 +19,18 @@ _INSTANCE = "app.kubernetes.io/instance"
 """Label by which Argo CD 2.x tracks its objects by default; charts set it too."""
 
 
-class Owner(Struct, frozen=True):
+class _Owner(Struct, frozen=True):
     """An entry of an object's `ownerReferences`."""
 
     kind: str = ""
     name: str = ""
 
 
-class Meta(Struct, frozen=True, rename="camel"):
+class _Meta(Struct, frozen=True, rename="camel"):
     """Metadata of an object that tell who else manages it."""
 
     resource_version: str = ""
-    owner_references: tuple[Owner, ...] = ()
+    owner_references: tuple[_Owner, ...] = ()
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     managed_fields: tuple[Managed, ...] = ()
@@ -52,7 +52,7 @@ class Meta(Struct, frozen=True, rename="camel"):
 class ConfigMap(Struct, frozen=True):
     """A ConfigMap with the metadata that tell its owner."""
 
-    metadata: Meta = Meta()
+    metadata: _Meta = _Meta()
     data: dict[str, str] = {}
 
     def is_ours(self, key: str) -> bool:
@@ -66,7 +66,7 @@ def _data_of(entry: Managed) -> dict[str, msgspec.Raw]:
     return msgspec.json.decode(entry.fields_v1.get("f:data", b"{}"), type=dict[str, msgspec.Raw])
 
 
-def named(wanted: Wanted) -> str:
+def describe(wanted: Wanted) -> str:
     """Return the ConfigMap in words: `ConfigMap NAMESPACE/NAME`."""
     return f"ConfigMap {wanted.namespace}/{wanted.name}"
 
@@ -76,7 +76,7 @@ def config_map(wanted: Wanted) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": wanted.name, "namespace": wanted.namespace}}
 
 
-def unowned(live: ConfigMap, name: str, keys: list[str], where: str) -> None:
+def check_unowned(live: ConfigMap, name: str, keys: list[str], where: str) -> None:
     """Raise Conflict if a ConfigMap has an owner, who would undo changes of `keys`."""
     if owner := live.metadata.owner:
         raise Conflict(
@@ -96,7 +96,7 @@ def write(context: Context, wanted: Wanted, live: ConfigMap, key: str, text: str
     except ApiError as error:
         # 409: the resourceVersion in the patch is no longer the current one
         if error.status == 409:
-            raise Temporary(f"{named(wanted)} was changed meanwhile", hint="the engine tries again") from error
+            raise Temporary(f"{describe(wanted)} was changed meanwhile", hint="the engine tries again") from error
         raise
 
 
@@ -104,5 +104,7 @@ def read(context: Context, wanted: Wanted) -> ConfigMap:
     """Return the ConfigMap. Raises ApiError with status 404 if it does not exist."""
     live = context.kube.get(context.kube.path(config_map(wanted)), ConfigMap)
     if live is None:
-        raise ApiError(f"there is no {named(wanted)}: Argo CD, which makes and reads it, is not installed there", 404, "NotFound")
+        raise ApiError(
+            f"there is no {describe(wanted)}: Argo CD, which makes and reads it, is not installed there", 404, "NotFound"
+        )
     return live

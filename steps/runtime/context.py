@@ -9,22 +9,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from steps import __version__
-from steps.clients import last_word
-from steps.clients.ansible.play_events import PlayEvents
-from steps.clients.ansible.play_journal import PlayJournal
-from steps.clients.clock import Clock
-from steps.clients.clock import of as clock_of
+from steps.clients import termination_message
+from steps.clients.ansible.play_journal import PlayEvents, PlayJournal
+from steps.clients.clock import Clock, clock_of
 from steps.clients.environment import Environment
-from steps.clients.fleet import Fleet
-from steps.clients.log import Log
+from steps.clients.fleet_folder import Fleet
+from steps.clients.output_log import Log
 from steps.clients.redact import Redactor
 from steps.clients.store import AlreadyWritten, Store
 from steps.contract import last_word as last_word_contract
-from steps.contract import log as log_contract
+from steps.contract import log_keys as log_contract
 from steps.contract import plain, quarantine
 from steps.contract.canonical import canonical
 from steps.contract.evidence import Diagnosis, Evidence
-from steps.contract.play import PlayEvent
+from steps.contract.host_play import PlayEvent
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, Status, Verdict
 from steps.errors import BadTask
@@ -43,12 +41,7 @@ class Context:
     """An attempt of one task. Clients are created on first use. `log` is the process's own, if it has one."""
 
     def __init__(
-        self,
-        task: Task,
-        environment: Environment,
-        shard: int = 0,
-        inputs: Mapping[str, str] | None = None,
-        log: Log | None = None,
+        self, task: Task, environment: Environment, shard: int = 0, inputs: Mapping[str, str] | None = None, log: Log | None = None
     ) -> None:
         self.task = task
         self.environment = environment
@@ -70,7 +63,7 @@ class Context:
         """Write a line about the current work to the log of this task."""
         self.log.say(text)
 
-    def noticed(self, text: str) -> None:
+    def log_change(self, text: str) -> None:
         """Write a line to the log unless it equals the last one written here, so that repeated observations do not fill the log."""
         if text != self._noticed:
             self._noticed = text
@@ -204,10 +197,10 @@ class Context:
         stored = self.store.write_evidence(record, lambda numbered: self.log.redactor.data(canonical(numbered)))
         self._attempt = stored.attempt
         if stored.verdict is not None:
-            self.noticed(told(stored.verdict))
+            self.log_change(log_line(stored.verdict))
         for line in _about(stored):
             self.say(line)
-        last_word.leave(self.environment.out, last_word_contract.written(stored, self.log.redactor.text))
+        termination_message.leave(self.environment.out, last_word_contract.render_last_word(stored, self.log.redactor.text))
         return stored
 
     def output(self, name: str, value: str) -> None:
@@ -223,7 +216,7 @@ def _linked(verdict: Verdict | None) -> tuple[Diagnosis, ...]:
     return (checklists.link(verdict.failure_class or FailureClass.RUNTIME),)
 
 
-def told(verdict: Verdict) -> str:
+def log_line(verdict: Verdict) -> str:
     """Return a verdict as one line of a log."""
     kind = f" ({verdict.failure_class.value})" if verdict.failure_class and not verdict.is_pass else ""
     return f"{verdict.gate} {verdict.status.value}{kind}: {verdict.reason}"

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from steps.contract.evidence import Diagnosis
-from steps.contract.play import HostOutcome, HostStatus
+from steps.contract.host_play import HostOutcome, HostStatus
 from steps.contract.task import Verb
 from steps.contract.verdict import Status, Verdict, failed, inconclusive
 from steps.errors import BadTask, Conflict, Refused, StepError, Temporary
 from steps.runtime import diagnosis
 from steps.runtime.context import Context
 from steps.runtime.diagnosis import Findings
-from steps.runtime.diagnosis_objects import Meta
+from steps.runtime.diagnosis_objects import ShownMeta
 from steps.runtime.target import LEASE
 from steps.stages.shared.kube_reader import KubeReader
 
@@ -94,30 +94,24 @@ def _host(outcome: HostOutcome) -> str:
 # ---- refused writes ------------------------------------------------------------------------------------------------------------
 
 
-class Phase(Struct, frozen=True):
+class _Phase(Struct, frozen=True):
     """Phase of a namespace. `Terminating` refuses everything new."""
 
     phase: str = ""
 
 
-class Namespace(Struct, frozen=True):
-    """A namespace with its phase."""
-
-    status: Phase = Phase()
+class _Namespace(Struct, frozen=True):
+    status: _Phase = _Phase()
 
 
-class QuotaStatus(Struct, frozen=True):
-    """Limits and usage of a quota by resource."""
-
+class _QuotaStatus(Struct, frozen=True):
     hard: dict[str, str] = {}
     used: dict[str, str] = {}
 
 
-class Quota(Struct, frozen=True):
-    """A ResourceQuota with its usage."""
-
-    metadata: Meta = Meta()
-    status: QuotaStatus = QuotaStatus()
+class _Quota(Struct, frozen=True):
+    metadata: ShownMeta = ShownMeta()
+    status: _QuotaStatus = _QuotaStatus()
 
 
 _WEBHOOK = re.compile(r"https://[a-z0-9-]+\.([a-z0-9-]+)\.svc\b")
@@ -144,7 +138,7 @@ def diagnose_refusal(context: Context, manifest: dict[str, Any], error: StepErro
         findings.add("field managers", name, _managers(live[0] or {}))
     space = str(meta.get("namespace", ""))
     if space:
-        held = findings.read(f"namespace {space}", lambda: (kube.get(f"/api/v1/namespaces/{space}", Namespace),))
+        held = findings.read(f"namespace {space}", lambda: (kube.get(f"/api/v1/namespaces/{space}", _Namespace),))
         if held is not None:
             findings.add("namespace", space, f"phase {held[0].status.phase}" if held[0] is not None else "it does not exist")
         _quotas(findings, space)
@@ -153,9 +147,7 @@ def diagnose_refusal(context: Context, manifest: dict[str, Any], error: StepErro
 
 
 def _account(findings: Findings, kube: "Kube") -> None:
-    """Add the account that bringup has at the API server, by a SelfSubjectReview: every account may create one, and it changes
-    nothing.
-    """
+    """Add bringup's account at the API server, by a SelfSubjectReview: every account may create one, and it changes nothing."""
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {"name": "bringup"}}
     answer = findings.read("who we are to the API server", lambda: kube.create(review))
     if answer is not None:
@@ -167,7 +159,7 @@ def _account(findings: Findings, kube: "Kube") -> None:
 
 def _quotas(findings: Findings, space: str) -> None:
     """Add the quotas of a namespace. An exhausted quota refuses with 403, like a missing right."""
-    for quota in findings.list(f"quotas of {space}", f"/api/v1/namespaces/{space}/resourcequotas", Quota):
+    for quota in findings.list(f"quotas of {space}", f"/api/v1/namespaces/{space}/resourcequotas", _Quota):
         lines = [f"{what}: {quota.status.used.get(what, '?')} of {most}" for what, most in sorted(quota.status.hard.items())]
         findings.add("quota", f"ResourceQuota {space}/{quota.metadata.name}", "\n".join(lines))
 

@@ -15,9 +15,17 @@ from steps.contract.checks import CHECK_LABEL
 from steps.contract.evidence import Diagnosis
 from steps.contract.plain import truncate
 from steps.errors import StepError, Temporary
-from steps.runtime.diagnosis_objects import MESSAGE, Certificate, Event, Job, Node, Slice, events_text
-from steps.runtime.diagnosis_pods import Pod
-from steps.stages.shared import packed_output
+from steps.runtime.diagnosis_objects import (
+    MESSAGE,
+    CertificateDiagnosis,
+    EndpointsDiagnosis,
+    EventDiagnosis,
+    JobDiagnosis,
+    NodeDiagnosis,
+    PodDiagnosis,
+    events_text,
+)
+from steps.stages.shared import probe_checks
 from steps.stages.shared.kube_reader import KubeReader
 from steps.stages.shared.probe_containers import ContainerStatus
 
@@ -108,19 +116,19 @@ def check_pods(findings: Findings, namespace: str, checks: Iterable[str], failin
             _check_pod(findings, namespace, pod)
 
 
-def _of_check(findings: Findings, namespace: str, check: str) -> tuple[Pod, ...]:
+def _of_check(findings: Findings, namespace: str, check: str) -> tuple[PodDiagnosis, ...]:
     label, path = f"{CHECK_LABEL}={check}", f"/api/v1/namespaces/{namespace}/pods"
-    listed = findings.read(f"pods of check {check}", lambda: findings.kube.list(path, Pod, label) or ())
+    listed = findings.read(f"pods of check {check}", lambda: findings.kube.list(path, PodDiagnosis, label) or ())
     if listed is not None and not listed:
         findings.add("no pods", f"check {check}", f"no pod in namespace {namespace} carries the label {label}")
     return listed or ()
 
 
-def _rank(pod: Pod, failing: Sequence[str]) -> int:
+def _rank(pod: PodDiagnosis, failing: Sequence[str]) -> int:
     return failing.index(pod.spec.node_name) if pod.spec.node_name in failing else len(failing)
 
 
-def _check_pod(findings: Findings, namespace: str, pod: Pod) -> None:
+def _check_pod(findings: Findings, namespace: str, pod: PodDiagnosis) -> None:
     source = f"Pod {namespace}/{pod.metadata.name}"
     findings.add("check pod", source, pod.text())
     for status in pod.statuses:
@@ -137,10 +145,10 @@ def _report(findings: Findings, source: str, status: ContainerStatus, log: str) 
     except msgspec.MsgspecError:
         findings.add("termination message", f"{source}, container {status.name}", end(message))
         return
-    fields = {key: value for key, value in report.items() if key != packed_output.KEY}
+    fields = {key: value for key, value in report.items() if key != probe_checks.KEY}
     findings.add("report", f"{source}, container {status.name}", end("\n".join(flat(fields))))
     if not log:
-        findings.add("packed output", f"{source}, container {status.name}", end(packed_output.text(report)))
+        findings.add("packed output", f"{source}, container {status.name}", end(probe_checks.unpack_output(report)))
 
 
 # ---- pods of a namespace -------------------------------------------------------------------------------------------------------
@@ -153,7 +161,7 @@ def pods(findings: Findings, namespace: str, failing: Sequence[str], leave: Iter
     healthy ones on the first failing nodes. `leave` names checks whose pods are left out.
     """
     excluded = frozenset(leave)
-    listed = findings.list(f"pods of namespace {namespace}", f"/api/v1/namespaces/{namespace}/pods", Pod, labels)
+    listed = findings.list(f"pods of namespace {namespace}", f"/api/v1/namespaces/{namespace}/pods", PodDiagnosis, labels)
     others = [pod for pod in listed if pod.metadata.labels.get(CHECK_LABEL, "") not in excluded]
     others.sort(key=lambda pod: (_rank(pod, failing), pod.metadata.name))
     for node in failing:
@@ -171,13 +179,13 @@ def pods(findings: Findings, namespace: str, failing: Sequence[str], leave: Iter
             _logs(findings, namespace, pod, status, SHORT_LOG)
 
 
-def _varied(sick: Iterable[Pod]) -> list[Pod]:
+def _varied(sick: Iterable[PodDiagnosis]) -> list[PodDiagnosis]:
     """Return pods that show a cause before pods that wait for something, three of each owner at a time.
 
     One crash on every node must hide neither another crash nor the pods that wait.
     """
     seen: Counter[str] = Counter()
-    order: list[tuple[int, bool, int, Pod]] = []
+    order: list[tuple[int, bool, int, PodDiagnosis]] = []
     for pod in sick:
         nth = seen[pod.owner or pod.metadata.name]
         # three pods of each owner, then three more of each, and so on
@@ -186,18 +194,18 @@ def _varied(sick: Iterable[Pod]) -> list[Pod]:
     return [entry[3] for entry in sorted(order, key=lambda entry: entry[:3])]
 
 
-def _sick_pod(findings: Findings, namespace: str, pod: Pod) -> None:
+def _sick_pod(findings: Findings, namespace: str, pod: PodDiagnosis) -> None:
     source = f"Pod {namespace}/{pod.metadata.name}"
     findings.add("pod state", source, pod.text())
     about = f"involvedObject.name={pod.metadata.name}"
-    events = findings.list(f"events of {source}", f"/api/v1/namespaces/{namespace}/events", Event, fields=about)
+    events = findings.list(f"events of {source}", f"/api/v1/namespaces/{namespace}/events", EventDiagnosis, fields=about)
     findings.add("events", source, events_text(events))
     for status in pod.statuses:
         if status.failing:
             _logs(findings, namespace, pod, status, LOG_LINES)
 
 
-def _logs(findings: Findings, namespace: str, pod: Pod, status: ContainerStatus, lines: int) -> str:
+def _logs(findings: Findings, namespace: str, pod: PodDiagnosis, status: ContainerStatus, lines: int) -> str:
     """Add the end of a container's log, and of its log before the last restart. Returns the former."""
     name, source = pod.metadata.name, f"Pod {namespace}/{pod.metadata.name}, container {status.name}"
     if not status.started:
@@ -216,11 +224,11 @@ def _logs(findings: Findings, namespace: str, pod: Pod, status: ContainerStatus,
 def node(findings: Findings, name: str) -> None:
     """Add a node's conditions, resources, taints and labels, and the events about it."""
     missing = "the API server does not know it"
-    seen = findings.read(f"node {name}", lambda: (findings.kube.get(f"/api/v1/nodes/{name}", Node),))
+    seen = findings.read(f"node {name}", lambda: (findings.kube.get(f"/api/v1/nodes/{name}", NodeDiagnosis),))
     if seen is not None:
         findings.add("node state", f"node {name}", seen[0].text() if seen[0] else missing)
     events = findings.list(
-        f"events of node {name}", "/api/v1/namespaces/default/events", Event, fields=f"involvedObject.name={name}"
+        f"events of node {name}", "/api/v1/namespaces/default/events", EventDiagnosis, fields=f"involvedObject.name={name}"
     )
     findings.add("events", f"node {name}", events_text(events))
 
@@ -231,7 +239,7 @@ def warnings(findings: Findings, namespace: str) -> None:
     findings.add(
         "warning events",
         f"namespace {namespace}",
-        events_text(findings.list(f"events of namespace {namespace}", path, Event, fields="type=Warning")),
+        events_text(findings.list(f"events of namespace {namespace}", path, EventDiagnosis, fields="type=Warning")),
     )
 
 
@@ -239,7 +247,7 @@ def services(findings: Findings, namespace: str) -> None:
     """Add the Services that have an endpoint that is not ready."""
     path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
     counts: dict[str, tuple[int, int]] = {}
-    for endpoint_slice in findings.list(f"endpoints of namespace {namespace}", path, Slice):
+    for endpoint_slice in findings.list(f"endpoints of namespace {namespace}", path, EndpointsDiagnosis):
         ready, total = counts.get(endpoint_slice.service, (0, 0))
         counts[endpoint_slice.service] = (ready + endpoint_slice.ready, total + len(endpoint_slice.endpoints or ()))
     short = [(ready, name, total) for name, (ready, total) in counts.items() if name and (ready < total or not ready)]
@@ -252,7 +260,7 @@ def certificates(findings: Findings, namespace: str) -> None:
     path = f"/apis/cert-manager.io/v1/namespaces/{namespace}/certificates"
     bad = [
         certificate
-        for certificate in findings.list(f"certificates of namespace {namespace}", path, Certificate)
+        for certificate in findings.list(f"certificates of namespace {namespace}", path, CertificateDiagnosis)
         if not certificate.ready
     ]
     for certificate in bad[:MOST_PODS]:
@@ -269,16 +277,16 @@ def installs(findings: Findings) -> None:
     if not failed:
         return
     names = {name for job in failed for name in (job.metadata.name, job.metadata.labels.get(INSTALL_LABEL, ""))}
-    events = findings.list(f"events of namespace {SYSTEM}", f"/api/v1/namespaces/{SYSTEM}/events", Event)
+    events = findings.list(f"events of namespace {SYSTEM}", f"/api/v1/namespaces/{SYSTEM}/events", EventDiagnosis)
     about = [
         event for event in events if event.involved_object.name in names or event.involved_object.name.startswith("helm-install-")
     ]
     findings.add("events", "Helm's installs", events_text(about))
 
 
-def jobs(findings: Findings, namespace: str, labels: str) -> list[Job]:
+def jobs(findings: Findings, namespace: str, labels: str) -> list[JobDiagnosis]:
     """Add the Jobs that are not complete, with conditions and counts, and return them."""
-    listed = findings.list(f"jobs of namespace {namespace}", f"/apis/batch/v1/namespaces/{namespace}/jobs", Job, labels)
+    listed = findings.list(f"jobs of namespace {namespace}", f"/apis/batch/v1/namespaces/{namespace}/jobs", JobDiagnosis, labels)
     open_jobs = [job for job in listed if not job.complete]
     for job in open_jobs[:MOST_PODS]:
         findings.add("job", f"Job {namespace}/{job.metadata.name}", job.text())

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from steps.contract.plain import truncate
+from steps.stages.shared.probe_containers import ContainerStatus, States
 
 MOST_EVENTS = 25
 MESSAGE = 500
@@ -23,25 +24,21 @@ LABELS = (
 MOST_LABELS = 60
 
 
-class Owner(Struct, frozen=True):
-    """The name of an object's owner."""
-
+class _Owner(Struct, frozen=True):
     name: str = ""
 
 
-class Meta(Struct, frozen=True, rename="camel"):
+class ShownMeta(Struct, frozen=True, rename="camel"):
     """Name, labels, owner and times of an object."""
 
     name: str = ""
     labels: dict[str, str] = {}
-    owner_references: tuple[Owner, ...] = ()
+    owner_references: tuple[_Owner, ...] = ()
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
 
 
-class Condition(Struct, frozen=True, rename="camel"):
-    """A condition of any object."""
-
+class _Condition(Struct, frozen=True, rename="camel"):
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -55,32 +52,30 @@ class Condition(Struct, frozen=True, rename="camel"):
         return f"{self.type}={self.status}{since} {cause}".rstrip()
 
 
-class Series(Struct, frozen=True, rename="camel"):
-    """Repetitions of an event."""
-
+class _Series(Struct, frozen=True, rename="camel"):
     count: int = 0
     last_observed_time: str | None = None
 
 
-class About(Struct, frozen=True):
+class _About(Struct, frozen=True):
     """The object that an event is about."""
 
     kind: str = ""
     name: str = ""
 
 
-class Event(Struct, frozen=True, rename="camel"):
+class EventDiagnosis(Struct, frozen=True, rename="camel"):
     """A core/v1 Event. Its writer decides which of its times is set."""
 
-    metadata: Meta = Meta()
-    involved_object: About = About()
+    metadata: ShownMeta = ShownMeta()
+    involved_object: _About = _About()
     reason: str | None = ""
     message: str | None = ""
     count: int | None = None
     first_timestamp: str | None = None
     last_timestamp: str | None = None
     event_time: str | None = None
-    series: Series | None = None
+    series: _Series | None = None
 
     @property
     def time(self) -> str:
@@ -97,15 +92,13 @@ class Event(Struct, frozen=True, rename="camel"):
         return f"{self.time} {about} {self.reason or ''}: {truncate((self.message or '').strip(), MESSAGE)}{repeated}"
 
 
-def events_text(events: Iterable[Event]) -> str:
+def events_text(events: Iterable[EventDiagnosis]) -> str:
     """Return the newest events as lines, the oldest of them first."""
     ordered = sorted(events, key=lambda event: (event.time, event.involved_object.name))
     return "\n".join(event.text() for event in ordered[-MOST_EVENTS:])
 
 
-class Taint(Struct, frozen=True):
-    """A taint of a node."""
-
+class _Taint(Struct, frozen=True):
     key: str = ""
     value: str = ""
     effect: str = ""
@@ -115,37 +108,33 @@ class Taint(Struct, frozen=True):
         return f"{self.key}={self.value}:{self.effect}"
 
 
-class NodeSpec(Struct, frozen=True):
+class _NodeSpec(Struct, frozen=True):
     """Settings that keep pods away from a node."""
 
     unschedulable: bool = False
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[_Taint, ...] = ()
 
 
-class NodeInfo(Struct, frozen=True, rename="camel"):
-    """Versions on a node."""
-
+class _NodeInfo(Struct, frozen=True, rename="camel"):
     kubelet_version: str = ""
     kernel_version: str = ""
     os_image: str = ""
     container_runtime_version: str = ""
 
 
-class NodeStatus(Struct, frozen=True, rename="camel"):
-    """State of a node."""
-
-    conditions: tuple[Condition, ...] = ()
+class _NodeStatus(Struct, frozen=True, rename="camel"):
+    conditions: tuple[_Condition, ...] = ()
     capacity: dict[str, str | int] = {}
     allocatable: dict[str, str | int] = {}
-    node_info: NodeInfo = NodeInfo()
+    node_info: _NodeInfo = _NodeInfo()
 
 
-class Node(Struct, frozen=True):
+class NodeDiagnosis(Struct, frozen=True):
     """A node with the fields that a diagnosis shows."""
 
-    metadata: Meta = Meta()
-    spec: NodeSpec = NodeSpec()
-    status: NodeStatus = NodeStatus()
+    metadata: ShownMeta = ShownMeta()
+    spec: _NodeSpec = _NodeSpec()
+    status: _NodeStatus = _NodeStatus()
 
     def text(self) -> str:
         """Return conditions, resources, taints, versions and the labels that operators act on, one a line."""
@@ -167,23 +156,21 @@ class Node(Struct, frozen=True):
         )
 
 
-class Serving(Struct, frozen=True):
+class _Serving(Struct, frozen=True):
     """Readiness of an endpoint; None counts as ready."""
 
     ready: bool | None = None
 
 
-class Endpoint(Struct, frozen=True):
-    """An address behind a Service."""
-
-    conditions: Serving = Serving()
+class _Endpoint(Struct, frozen=True):
+    conditions: _Serving = _Serving()
 
 
-class Slice(Struct, frozen=True):
+class EndpointsDiagnosis(Struct, frozen=True):
     """An EndpointSlice: some of a Service's endpoints."""
 
-    metadata: Meta = Meta()
-    endpoints: tuple[Endpoint, ...] | None = None
+    metadata: ShownMeta = ShownMeta()
+    endpoints: tuple[_Endpoint, ...] | None = None
 
     @property
     def service(self) -> str:
@@ -197,33 +184,29 @@ class Slice(Struct, frozen=True):
         return sum(endpoint.conditions.ready is not False for endpoint in self.endpoints or ())
 
 
-class Issuer(Struct, frozen=True):
-    """The issuer of a certificate."""
-
+class _Issuer(Struct, frozen=True):
     kind: str = "Issuer"
     name: str = ""
 
 
-class CertificateSpec(Struct, frozen=True, rename="camel"):
+class _CertificateSpec(Struct, frozen=True, rename="camel"):
     """Wanted Secret and issuer of a certificate. Only the Secret's name is read."""
 
     secret_name: str = ""
-    issuer_ref: Issuer = Issuer()
+    issuer_ref: _Issuer = _Issuer()
 
 
-class CertificateStatus(Struct, frozen=True, rename="camel"):
-    """Conditions and end of validity of a certificate."""
-
-    conditions: tuple[Condition, ...] = ()
+class _CertificateStatus(Struct, frozen=True, rename="camel"):
+    conditions: tuple[_Condition, ...] = ()
     not_after: str | None = None
 
 
-class Certificate(Struct, frozen=True):
+class CertificateDiagnosis(Struct, frozen=True):
     """A cert-manager certificate."""
 
-    metadata: Meta = Meta()
-    spec: CertificateSpec = CertificateSpec()
-    status: CertificateStatus = CertificateStatus()
+    metadata: ShownMeta = ShownMeta()
+    spec: _CertificateSpec = _CertificateSpec()
+    status: _CertificateStatus = _CertificateStatus()
 
     @property
     def ready(self) -> bool:
@@ -236,7 +219,7 @@ class Certificate(Struct, frozen=True):
         return "\n".join([f"{head}; valid to {self.status.not_after or 'never'}", *(row.text() for row in self.status.conditions)])
 
 
-class JobSpec(Struct, frozen=True, rename="camel"):
+class _JobSpec(Struct, frozen=True, rename="camel"):
     """Limits at which a Job gives up."""
 
     completions: int | None = None
@@ -244,22 +227,20 @@ class JobSpec(Struct, frozen=True, rename="camel"):
     active_deadline_seconds: int | None = None
 
 
-class JobStatus(Struct, frozen=True, rename="camel"):
-    """Progress of a Job."""
-
-    conditions: tuple[Condition, ...] = ()
+class _JobStatus(Struct, frozen=True, rename="camel"):
+    conditions: tuple[_Condition, ...] = ()
     active: int = 0
     succeeded: int = 0
     failed: int = 0
     start_time: str | None = None
 
 
-class Job(Struct, frozen=True):
+class JobDiagnosis(Struct, frozen=True):
     """A Job with the fields that a diagnosis shows."""
 
-    metadata: Meta = Meta()
-    spec: JobSpec = JobSpec()
-    status: JobStatus = JobStatus()
+    metadata: ShownMeta = ShownMeta()
+    spec: _JobSpec = _JobSpec()
+    status: _JobStatus = _JobStatus()
 
     @property
     def complete(self) -> bool:
@@ -273,3 +254,210 @@ class Job(Struct, frozen=True):
         limits = {"completions": spec.completions, "failures": spec.backoff_limit, "seconds": spec.active_deadline_seconds}
         limited_by = ", ".join(f"{value} {name}" for name, value in limits.items() if value is not None)
         return "\n".join([counts, f"limits: {limited_by or 'none'}", *(row.text() for row in status.conditions)])
+
+
+class _HttpGet(Struct, frozen=True):
+    path: str = "/"
+    port: int | str = 0
+
+
+class _Port(Struct, frozen=True):
+    port: int | str = 0
+
+
+class _Command(Struct, frozen=True):
+    command: tuple[str, ...] = ()
+
+
+class _Probe(Struct, frozen=True, rename="camel"):
+    """A liveness, readiness or startup probe."""
+
+    http_get: _HttpGet | None = None
+    tcp_socket: _Port | None = None
+    grpc: _Port | None = None
+    exec: _Command | None = None
+    initial_delay_seconds: int = 0
+    timeout_seconds: int = 1
+    period_seconds: int = 10
+    failure_threshold: int = 3
+
+    def text(self) -> str:
+        """Return target, interval and failure threshold of the probe in words."""
+        if self.http_get is not None:
+            target = f"GET {self.http_get.path} on {self.http_get.port}"
+        elif self.exec is not None:
+            target = f"exec {truncate(' '.join(self.exec.command), MESSAGE)}"
+        else:
+            target = f"connect to {(self.tcp_socket or self.grpc or _Port()).port}"
+        times = f"every {self.period_seconds} s, {self.failure_threshold} failures, time-out {self.timeout_seconds} s"
+        return f"{target} {times}, from {self.initial_delay_seconds} s on"
+
+
+class _Name(Struct, frozen=True):
+    """The name of another object: a ConfigMap, a device claim."""
+
+    name: str = ""
+
+
+class _Resources(Struct, frozen=True):
+    limits: dict[str, str | int] = {}
+    claims: tuple[_Name, ...] = ()
+
+    def text(self) -> str:
+        """Return limits and claims as `KEY=VALUE, claim NAME`."""
+        parts = [f"{key}={value}" for key, value in sorted(self.limits.items())] + [f"claim {claim.name}" for claim in self.claims]
+        return ", ".join(parts) or "none"
+
+
+class _Mount(Struct, frozen=True, rename="camel"):
+    name: str = ""
+    mount_path: str = ""
+    read_only: bool = False
+
+
+class _Container(Struct, frozen=True, rename="camel"):
+    """A container's spec with the fields that a diagnosis shows."""
+
+    name: str = ""
+    image: str = ""
+    resources: _Resources = _Resources()
+    volume_mounts: tuple[_Mount, ...] = ()
+    liveness_probe: _Probe | None = None
+    readiness_probe: _Probe | None = None
+    startup_probe: _Probe | None = None
+
+    def text(self, volumes: dict[str, str]) -> list[str]:
+        """Return image, limits, mounts with their volumes, and probes, one a line."""
+        mounts = [
+            f"{row.mount_path}{' (ro)' if row.read_only else ''} = {volumes.get(row.name, '?')}" for row in self.volume_mounts
+        ]
+        probes = {"liveness": self.liveness_probe, "readiness": self.readiness_probe, "startup": self.startup_probe}
+        head = f"container {self.name}"
+        return [
+            f"{head}: image {self.image}; limits {self.resources.text()}",
+            *([f"{head}: mounts {', '.join(mounts)}"] if mounts else []),
+            *(f"{head}: {name} probe: {probe.text()}" for name, probe in probes.items() if probe is not None),
+        ]
+
+
+class _Path(Struct, frozen=True):
+    """A volume from the host."""
+
+    path: str = ""
+
+
+class _SecretName(Struct, frozen=True, rename="camel"):
+    """A volume from a Secret; its name only."""
+
+    secret_name: str = ""
+
+
+class _Claim(Struct, frozen=True, rename="camel"):
+    """A volume from a persistent volume claim."""
+
+    claim_name: str = ""
+
+
+class _Volume(Struct, frozen=True, rename="camel"):
+    name: str = ""
+    host_path: _Path | None = None
+    config_map: _Name | None = None
+    secret: _SecretName | None = None
+    persistent_volume_claim: _Claim | None = None
+
+    def text(self) -> str:
+        """Return the source of the volume in words."""
+        if self.host_path is not None:
+            return f"host {self.host_path.path}"
+        if self.config_map is not None:
+            return f"ConfigMap {self.config_map.name}"
+        if self.secret is not None:
+            return f"Secret {self.secret.secret_name}"
+        return f"claim {self.persistent_volume_claim.claim_name}" if self.persistent_volume_claim is not None else self.name
+
+
+class _PodSpec(Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+    init_containers: tuple[_Container, ...] = ()
+    containers: tuple[_Container, ...] = ()
+    volumes: tuple[_Volume, ...] = ()
+
+
+class _PodStatus(Struct, frozen=True, rename="camel"):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[_Condition, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class PodDiagnosis(Struct, frozen=True):
+    """A pod with the fields that a diagnosis shows."""
+
+    metadata: ShownMeta = ShownMeta()
+    spec: _PodSpec = _PodSpec()
+    status: _PodStatus = _PodStatus()
+
+    @property
+    def statuses(self) -> tuple[ContainerStatus, ...]:
+        """Return the container states, those of init containers first."""
+        return (*self.status.init_container_statuses, *self.status.container_statuses)
+
+    @property
+    def healthy(self) -> bool:
+        """Return True if the pod succeeded, or runs with every container ready."""
+        ready = all(container.ready for container in self.status.container_statuses)
+        return self.status.phase == "Succeeded" or (self.status.phase == "Running" and ready)
+
+    @property
+    def owner(self) -> str:
+        """Return the DaemonSet, ReplicaSet or Job that owns the pod."""
+        return self.metadata.owner_references[0].name if self.metadata.owner_references else ""
+
+    @property
+    def tells(self) -> bool:
+        """Return True if the pod shows a cause, while others only wait for something.
+
+        A pod shows a cause if it failed, cannot be scheduled, or has a container that ended badly, restarts or is blocked.
+        """
+        unplaced = any(row.type == "PodScheduled" and row.status == "False" for row in self.status.conditions)
+        return self.status.phase == "Failed" or unplaced or any(status.tells for status in self.statuses)
+
+    def line(self) -> str:
+        """Return name, phase, restarts and failing containers in one line."""
+        restarts = sum(status.restart_count for status in self.statuses)
+        failing = "".join(f"; {status_text(status)}" for status in self.statuses if status.failing)
+        ready = "" if self.status.phase != "Running" else " ready" if self.healthy else " not ready"
+        return f"{self.metadata.name}: {self.status.phase or 'unknown'}{ready}, restarts {restarts}{failing}"
+
+    def text(self) -> str:
+        """Return placement, conditions that do not hold, and containers with limits, mounts and probes, as lines."""
+        reason = ": ".join(filter(None, (self.status.reason, truncate(self.status.message, MESSAGE))))
+        volumes = {volume.name: volume.text() for volume in self.spec.volumes}
+        return "\n".join(
+            [
+                f"phase {self.status.phase or 'unknown'} {reason}".rstrip(),
+                f"node {self.spec.node_name or 'none'}",
+                *([f"being deleted since {self.metadata.deletion_timestamp}"] if self.metadata.deletion_timestamp else []),
+                *(row.text() for row in self.status.conditions if row.status != "True"),
+                *(status_text(status) for status in self.statuses),
+                *(line for container in (*self.spec.init_containers, *self.spec.containers) for line in container.text(volumes)),
+            ]
+        )
+
+
+def status_text(status: ContainerStatus) -> str:
+    """Return a container's state, reason, exit code, restarts and the end of its last start in one line."""
+    parts = [_state(status.state) or ("ready" if status.ready else "not ready"), f"restarts {status.restart_count}"]
+    if before := _state(status.last_state):
+        parts.append(f"before: {before}")
+    return f"container {status.name}: {'; '.join(parts)}"
+
+
+def _state(states: States) -> str:
+    if states.waiting is not None:
+        return f"waiting {states.waiting.reason} {truncate(states.waiting.message, MESSAGE)}".rstrip()
+    if (ended := states.terminated) is not None:
+        return f"ended with {ended.exit_code} {ended.reason} {ended.finished_at or ''}".rstrip()
+    return ""

@@ -8,17 +8,15 @@ import msgspec
 from msgspec import Struct
 
 from steps.contract import run as contract
-from steps.contract.identity import PLAYBOOK, ServerIdentity, State
-from steps.contract.play import HostOutcome, HostStatus
+from steps.contract.host_play import HostOutcome, HostStatus
+from steps.contract.run import PLAYBOOK, ServerIdentity, ServerState
 from steps.errors import Refused, Unreachable
 from steps.runtime import reach, target
 from steps.runtime.context import Context
 
 
-class Found(Struct, frozen=True, kw_only=True):
-    """Identity that the servers show, for the evidence. `uid` is that of the cluster they run; `servers` has the state of each in
-    words.
-    """
+class ClusterIdentity(Struct, frozen=True, kw_only=True):
+    """Identity that the servers show, for the evidence. `uid`: that of the cluster they run; `servers`: state of each."""
 
     uid: str = ""
     servers: dict[str, str] = {}
@@ -32,7 +30,7 @@ class Way(Struct, frozen=True):
     server_name: str = ""
 
 
-def identify(context: Context, ssh: reach.Ssh, way: Way) -> Found:
+def identify(context: Context, ssh: reach.Ssh, way: Way) -> ClusterIdentity:
     """Ask the servers over SSH which cluster they run; nothing is changed on them.
 
     If the spec names no cluster, the one that was found becomes the run's. It is held from now on if its API answers. Raises
@@ -42,7 +40,7 @@ def identify(context: Context, ssh: reach.Ssh, way: Way) -> Found:
     """
     hosts = context.fleet.hosts("server")
     if not hosts:
-        return Found()
+        return ClusterIdentity()
     from steps.clients.ansible import playing  # imported here: a run without plays does not need it
 
     played = playing.play(
@@ -50,7 +48,7 @@ def identify(context: Context, ssh: reach.Ssh, way: Way) -> Found:
         on_event=context.hear,
     )
     identities = {outcome.host: _identity(outcome) for outcome in played.hosts}
-    uids = {identity.uid: name for name, identity in identities.items() if identity.state is State.RUNNING}
+    uids = {identity.uid: name for name, identity in identities.items() if identity.state is ServerState.RUNNING}
     if len(uids) > 1:
         listed = ", ".join(f"{name} of {uid}" for uid, name in sorted(uids.items()))
         raise Refused(
@@ -62,25 +60,25 @@ def identify(context: Context, ssh: reach.Ssh, way: Way) -> Found:
         reserve(context, [identity for identity in identities.values() if identity.uid == uid], way)
     elif contract.target_uid(context.environment.run, context.store.read) and not context.kubeconfig().exists():
         raise _no_proof(context, identities)
-    return Found(uid=uid, servers={name: _said(identity) for name, identity in identities.items()})
+    return ClusterIdentity(uid=uid, servers={name: _said(identity) for name, identity in identities.items()})
 
 
 def _identity(outcome: HostOutcome) -> ServerIdentity:
     if outcome.status is not HostStatus.OK and not outcome.facts:  # facts from before a cut-off are still valid
-        return ServerIdentity(state=State.UNREADABLE, message=outcome.message)
+        return ServerIdentity(state=ServerState.UNREADABLE, message=outcome.message)
     try:
         identity = msgspec.convert(outcome.facts, ServerIdentity)
     except msgspec.ValidationError as error:  # facts come from a host and may have any form
-        return ServerIdentity(state=State.UNREADABLE, message=f"its facts are no identity: {error}")
+        return ServerIdentity(state=ServerState.UNREADABLE, message=f"its facts are no identity: {error}")
     return (
         identity
-        if identity.uid or identity.state is not State.RUNNING
-        else ServerIdentity(state=State.UNREADABLE, message="no UID")
+        if identity.uid or identity.state is not ServerState.RUNNING
+        else ServerIdentity(state=ServerState.UNREADABLE, message="no UID")
     )
 
 
 def _compare(context: Context, uid: str, server: str) -> None:
-    wanted = target.agreed(context, uid)
+    wanted = target.agree_on_uid(context, uid)
     if uid != wanted:
         raise Refused(
             f"server {server} belongs to cluster {uid}, this run is about {wanted}",
@@ -100,7 +98,9 @@ def reserve(context: Context, servers: Sequence[ServerIdentity], way: Way) -> No
             target.keep_out(context, server.lease)
     kubeconfig = next((server.kubeconfig for server in servers if server.kubeconfig), "")
     if kubeconfig or context.kubeconfig().exists():
-        why = target.reserve(context, target.by_way_of(context, kubeconfig, way.server, way.server_name) if kubeconfig else "")
+        why = target.reserve(
+            context, target.readdress_server(context, kubeconfig, way.server, way.server_name) if kubeconfig else ""
+        )
         context.say(
             f"this cluster is not held against other runs until its API answers here: {why}" if why else "holds the cluster"
         )
@@ -108,7 +108,9 @@ def reserve(context: Context, servers: Sequence[ServerIdentity], way: Way) -> No
 
 def _no_proof(context: Context, shown: Mapping[str, ServerIdentity]) -> Refused | Unreachable:
     wanted = contract.target_uid(context.environment.run, context.store.read)
-    silent = next((f"{name}: {_said(identity)}" for name, identity in shown.items() if identity.state is State.UNREADABLE), "")
+    silent = next(
+        (f"{name}: {_said(identity)}" for name, identity in shown.items() if identity.state is ServerState.UNREADABLE), ""
+    )
     if silent:
         return Unreachable(
             f"this run is about cluster {wanted}, and no server says which it belongs to; {silent}",

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from steps.contract.host_ranges import fold
-from steps.contract.judging import Check, Expectation, Observation
+from steps.contract.judging import JudgedTask, StageExpectation, StageObservation
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, inconclusive, passed, sentence
 
 MOST_NOTES = 50
@@ -15,7 +15,7 @@ _ASIDE = "set aside in"
 """Prefix of what is said of a node that an earlier stage set aside; the stage follows."""
 
 
-def judge(seen: Observation, want: Expectation) -> Verdict:
+def judge(seen: StageObservation, want: StageExpectation) -> Verdict:
     """Return the verdict on a stage. The first check that does not hold gives the reason.
 
     Nodes that failed within the quorum are set aside by name. Notes of the checks are repeated once each.
@@ -24,7 +24,7 @@ def judge(seen: Observation, want: Expectation) -> Verdict:
     return msgspec.structs.replace(_judged(seen, want), notes=tuple(notes)[:MOST_NOTES])
 
 
-def _judged(seen: Observation, want: Expectation) -> Verdict:
+def _judged(seen: StageObservation, want: StageExpectation) -> Verdict:
     by_task = {result.task: result.verdicts for result in seen.results}
     nodes: dict[str, NodeVerdict] = {}
     for check in want.checks:
@@ -42,15 +42,13 @@ def _judged(seen: Observation, want: Expectation) -> Verdict:
     return _pass(nodes, want)
 
 
-def set_aside(verdict: Verdict) -> tuple[NodeVerdict, ...]:
+def nodes_set_aside(verdict: Verdict) -> tuple[NodeVerdict, ...]:
     """Return the nodes that a passed stage sets aside."""
     return tuple(row for row in verdict.nodes if row.status not in _GOOD) if verdict.is_pass else ()
 
 
-def _missing(check: Check, verdicts: tuple[Verdict, ...], want: Expectation) -> Verdict | None:
-    """Return a verdict if a check has no usable result: no record, only skipped ones, or no node although its gate
-    must name some.
-    """
+def _missing(check: JudgedTask, verdicts: tuple[Verdict, ...], want: StageExpectation) -> Verdict | None:
+    """Return a verdict if a check has no usable result: no record, only skipped ones, or no node although its gate names some."""
     skipped = [verdict for verdict in verdicts if verdict.status is Status.SKIPPED]
     if not verdicts:
         seen, next_step = f"task {check.task} left no record", f"read the log of {check.task}: it ended before its gate could judge"
@@ -69,7 +67,7 @@ def _missing(check: Check, verdicts: tuple[Verdict, ...], want: Expectation) -> 
     return inconclusive(want.gate, seen=seen, expected=expected, next_step=next_step, failure_class=FailureClass.RUNTIME)
 
 
-def _breaks(verdict: Verdict, want: Expectation) -> bool:
+def _breaks(verdict: Verdict, want: StageExpectation) -> bool:
     """Return True if a verdict stops the stage by itself: it is no pass, and not only because of single nodes.
 
     If no nodes of a fleet are judged (test boots of a node image), there is no quorum, so every failure stops the stage.
@@ -88,7 +86,7 @@ def _merge(nodes: dict[str, NodeVerdict], verdicts: Iterable[Verdict]) -> None:
 
 
 def _note_absent(
-    nodes: dict[str, NodeVerdict], verdicts: tuple[Verdict, ...], check: Check, want: Expectation, seen: Observation
+    nodes: dict[str, NodeVerdict], verdicts: tuple[Verdict, ...], check: JudgedTask, want: StageExpectation, seen: StageObservation
 ) -> None:
     """Add nodes that a node gate did not judge as not passed. A shard without a record is such a case."""
     judged = {row.node for verdict in verdicts for row in verdict.nodes}
@@ -110,7 +108,9 @@ def _note_absent(
         )
 
 
-def _short(nodes: dict[str, NodeVerdict], verdicts: tuple[Verdict, ...], check: Check, want: Expectation) -> Verdict | None:
+def _short(
+    nodes: dict[str, NodeVerdict], verdicts: tuple[Verdict, ...], check: JudgedTask, want: StageExpectation
+) -> Verdict | None:
     """Return a verdict if too few nodes are left after a check that judges nodes."""
     if not any(verdict.nodes for verdict in verdicts):
         return None
@@ -154,7 +154,7 @@ def _cause(row: NodeVerdict) -> tuple[str, str]:
     return row.seen, row.expected
 
 
-def _pass(nodes: dict[str, NodeVerdict], want: Expectation) -> Verdict:
+def _pass(nodes: dict[str, NodeVerdict], want: StageExpectation) -> Verdict:
     """Return the pass of a stage if enough nodes passed by name."""
     rows = tuple(nodes.values())
     if not rows:

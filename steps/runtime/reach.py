@@ -9,14 +9,12 @@ from msgspec import Struct
 
 from steps.contract import run
 from steps.contract.fleet import Host
-from steps.contract.play import PYTHON, HostKeys, HttpProxy, Jump, PlayHost, PlayRequest, RoleArchive, through
+from steps.contract.host_play import PYTHON, HostKeys, HttpProxy, Jump, PlayHost, PlayRequest, RoleArchive, through
 from steps.errors import BadTask
 from steps.runtime.context import Context
 
 FORKS = 50
-"""Default forks of a play, a whole shard. 50 unchanged hosts took 15.1 s with 10 forks, 13.7 s with 25, 12.2 s with 50
-(tests/bench, row `forks`).
-"""
+"""Default forks of a play, a whole shard. 50 unchanged hosts took 15.1 s with 10, 12.2 s with 50 (tests/bench, row `forks`)."""
 PROXY = "bringup_proxy"
 """Variable of every play with the proxy environment of the hosts, if the spec names a proxy."""
 PROXY_USER, PROXY_PASSWORD = "bringup_proxy_user", "bringup_proxy_password"

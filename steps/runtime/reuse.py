@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 from msgspec import Struct
 
-from steps.clients.fleet import selected
+from steps.clients.fleet_folder import is_selected
 from steps.contract import fleet, quarantine
 from steps.contract import run as contract
 from steps.contract.evidence import Evidence
@@ -40,22 +40,20 @@ def earlier(context: Context) -> Evidence | None:
 def _is_about_the_same(context: Context, run: str) -> bool:
     own, read = context.environment.run, context.store.read
     header, uid = read(contract.header_key(own)), contract.target_uid(own, read)
-    if header is None or not uid or run == own or contract.unreached(run, read):
+    if header is None or not uid or run == own or contract.unreached_sentence(run, read):
         return False
     own_header = contract.decode_header(header)
-    return not contract.why_not_reused(run, read, cluster=own_header.cluster, uid=uid, simulated=own_header.simulated)
+    return not contract.reuse_obstacle(run, read, cluster=own_header.cluster, uid=uid, simulated=own_header.simulated)
 
 
 # ---- functional checks: what an earlier run measured -----------------------------------------------------------------------------
 
 
-class Outcome(Struct, frozen=True):
-    """The status of a stored verdict."""
-
+class _Outcome(Struct, frozen=True):
     status: Status = Status.INCONCLUSIVE
 
 
-class Brief(Struct, frozen=True):
+class _Brief(Struct, frozen=True):
     """A stored record without its observation, because large stages have many records."""
 
     stage: str
@@ -63,7 +61,7 @@ class Brief(Struct, frozen=True):
     verb: str
     started: float
     finished: float
-    verdict: Outcome | None = None
+    verdict: _Outcome | None = None
     changes: tuple[str, ...] = ()
     reused: str = ""
     error: str = ""
@@ -74,7 +72,7 @@ class Brief(Struct, frozen=True):
         return self.verdict is not None and self.verdict.status is Status.PASS
 
 
-def why_again(context: Context, record: Evidence, nodes: Collection[str], select: str) -> str:
+def reason_to_repeat(context: Context, record: Evidence, nodes: Collection[str], select: str) -> str:
     """Return why an earlier pass of a functional check no longer holds, so that the check must run again; empty if it holds.
 
     The pass holds if this run found everything below it unchanged: everything applied was reused, no play changed a host, each
@@ -96,28 +94,28 @@ def why_again(context: Context, record: Evidence, nodes: Collection[str], select
     return _why_not_covered(context, record, nodes, select)
 
 
-def _stages(context: Context, run: str) -> Mapping[str, list[Brief]]:
+def _stages(context: Context, run: str) -> Mapping[str, list[_Brief]]:
     """Return every attempt that a run recorded, by stage."""
-    by_stage: dict[str, list[Brief]] = {}
+    by_stage: dict[str, list[_Brief]] = {}
     for key in context.store.keys(f"runs/{run}/evidence"):
         data = context.store.read(key)
-        if data is not None and (record := msgspec.json.decode(data, type=Brief)).stage != _RUN:
+        if data is not None and (record := msgspec.json.decode(data, type=_Brief)).stage != _RUN:
             by_stage.setdefault(record.stage, []).append(record)
     return by_stage
 
 
-def _ended(records: Iterable[Brief]) -> float:
+def _ended(records: Iterable[_Brief]) -> float:
     """Return when a stage was judged; infinity for a stage without a judge, which ended before nothing."""
     return max((record.finished for record in records if record.verb == "judge"), default=float("inf"))
 
 
-def _looked(records: Iterable[Brief]) -> bool:
+def _looked(records: Iterable[_Brief]) -> bool:
     """Return True if a gate of the stage observed the cluster or its hosts in this run, whatever the verdict."""
     decided = (Status.PASS, Status.FAIL)
     return any(record.verb in _LOOKS and record.verdict is not None and record.verdict.status in decided for record in records)
 
 
-def _why_changed(stage: str, records: list[Brief], *, is_own: bool) -> str:
+def _why_changed(stage: str, records: list[_Brief], *, is_own: bool) -> str:
     """Return why a stage of this run may differ from what the earlier run left. A failed attempt may have changed something."""
     for record in records:
         if record.verb == "apply" and not record.reused:
@@ -150,4 +148,4 @@ def _members(context: Context, run: str, select: str) -> list[str]:
     entries = (context.store.read(key) for key in context.store.keys(f"runs/{run}/quarantine"))
     aside = {entry.node for data in entries if data for entry in quarantine.decode(data)}
     hosts = fleet.decode_hosts(context.store.read(contract.hosts_key(run)) or b"[]")
-    return [host.name for host in hosts if selected(host, select) and host.name not in aside]
+    return [host.name for host in hosts if is_selected(host, select) and host.name not in aside]

@@ -4,10 +4,10 @@ import base64
 from typing import Any
 
 from steps.clients import secret_file
-from steps.clients.git import access
+from steps.clients.git import git_access
 from steps.contract.delivery import SECRET_TYPE, ConfigMapKeys, RepositorySecret
-from steps.contract.plural import count
-from steps.runtime import config_maps, rendered
+from steps.contract.plain import count
+from steps.runtime import config_maps, delivery_inputs
 from steps.runtime.context import Context
 
 Object = dict[str, Any]
@@ -18,26 +18,26 @@ def merge(context: Context, wanted: ConfigMapKeys) -> None:
 
     Raises ApiError if there is no ConfigMap, and Conflict if its owner would undo the change.
     """
-    name, live = config_maps.named(wanted), config_maps.read(context, wanted)
-    texts = rendered.texts(context, wanted)
+    name, live = config_maps.describe(wanted), config_maps.read(context, wanted)
+    texts = delivery_inputs.texts(context, wanted)
     differing = {key: text for key, text in texts.items() if live.data.get(key, "").rstrip("\n") != text.rstrip("\n")}
     # the owner has the same texts, so nothing is contested
     if not differing:
         context.did(f"unchanged {name}: {count(len(wanted.keys), 'key')}")
         return
-    config_maps.unowned(live, name, sorted(differing), "bootstrap/argocd-cm.yaml has them; chart argo-cd: values configs.cm")
+    config_maps.check_unowned(live, name, sorted(differing), "bootstrap/argocd-cm.yaml has them; chart argo-cd: values configs.cm")
     context.kube.merge(context.kube.path(config_maps.config_map(wanted)), {"data": differing})
     context.did(f"changed {name}: {', '.join(sorted(differing))}")
 
 
 def secret(context: Context, wanted: RepositorySecret) -> Object:
     """Return the Secret of the repository as Argo CD reads it; it is never logged. Raises BadTask for an unusable secret file."""
-    text = access.read_credentials(context.environment, wanted.credentials)
+    text = git_access.read_credentials(context.environment, wanted.credentials)
     data = {"type": "git", "url": wanted.url, **({"project": wanted.project} if wanted.project else {})}
     if secret_file.has_private_key(text):
         data["sshPrivateKey"] = f"{text}\n"
     else:
-        data["username"], data["password"] = access.login(text)
+        data["username"], data["password"] = git_access.login(text)
     meta = {"name": wanted.name, "namespace": wanted.namespace, "labels": {SECRET_TYPE: "repository"}}
     packed = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "Opaque", "data": packed}

@@ -9,13 +9,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from steps import timeouts
-from steps.clients.kube import readdressed
 from steps.clients.kube.api import ApiError
 from steps.clients.kube.client import Kube
+from steps.clients.kube.kubeconfig import readdress
 from steps.clients.store import AlreadyWritten
 from steps.contract import run as contract
 from steps.contract.canonical import canonical
-from steps.contract.identity import LeaseSpec
+from steps.contract.run import LeaseSpec
 from steps.errors import BadTask, NotUnderstood, Refused, Temporary
 from steps.runtime.context import Context
 
@@ -29,29 +29,27 @@ therefore find some of them unhealthy.
 _TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
-class Meta(Struct, frozen=True, rename="camel"):
-    """UID and resource version of an object."""
-
+class _Meta(Struct, frozen=True, rename="camel"):
     uid: str = ""
     resource_version: str = ""
 
 
-class Named(Struct, frozen=True):
+class IdentifiedObject(Struct, frozen=True):
     """An object of any kind with its identity."""
 
-    metadata: Meta = Meta()
+    metadata: _Meta = _Meta()
 
 
-class Lease(Struct, frozen=True):
+class _Lease(Struct, frozen=True):
     """The lease that keeps a second run out of the target."""
 
-    metadata: Meta = Meta()
+    metadata: _Meta = _Meta()
     spec: LeaseSpec = LeaseSpec()
 
 
 def cluster_uid(kube: Kube) -> str:
     """Return the UID of the namespace kube-system, which identifies a cluster. Raises Refused if there is none."""
-    namespace = kube.get("/api/v1/namespaces/kube-system", Named)
+    namespace = kube.get("/api/v1/namespaces/kube-system", IdentifiedObject)
     if namespace is None or not namespace.metadata.uid:
         raise Refused(
             "the target has no namespace kube-system, so it cannot be identified", hint="is this a Kubernetes API server?"
@@ -66,7 +64,7 @@ def claim(context: Context, kube: Kube | None = None, *, restored: bool = False)
     """
     kube = kube or context.kube
     uid = cluster_uid(kube)
-    wanted = agreed(context, uid)
+    wanted = agree_on_uid(context, uid)
     if uid != wanted:
         raise Refused(
             f"the kubeconfig leads to cluster {uid}, this run is about {wanted}",
@@ -91,9 +89,9 @@ def reserve(context: Context, kubeconfig: str) -> str:
     return ""
 
 
-def by_way_of(context: Context, kubeconfig: str, server: str, name: str) -> str:
+def readdress_server(context: Context, kubeconfig: str, server: str, name: str) -> str:
     """Return a server's kubeconfig with the address that the spec gives, if any. A simulated cluster keeps its own address."""
-    return readdressed.by_way_of(kubeconfig, server, name) if server and not context.environment.simulator else kubeconfig
+    return readdress(kubeconfig, server, name) if server and not context.environment.simulator else kubeconfig
 
 
 def renew(context: Context, *, restored: bool = False) -> None:
@@ -124,7 +122,7 @@ def _client(kubeconfig: str, who: str) -> Kube:
 def recognize(context: Context, kubeconfig: str) -> None:
     """Check a kubeconfig from a play before it is kept. Raises Refused if the run is about another cluster."""
     uid = cluster_uid(_client(kubeconfig, _who(context)))
-    wanted = agreed(context, uid)
+    wanted = agree_on_uid(context, uid)
     if uid != wanted:
         raise Refused(
             f"the hosts belong to cluster {uid}, this run is about {wanted}",
@@ -132,14 +130,14 @@ def recognize(context: Context, kubeconfig: str) -> None:
         )
 
 
-def agreed(context: Context, uid: str) -> str:
+def agree_on_uid(context: Context, uid: str) -> str:
     """Return the UID of the run's cluster. If the run knows none, `uid` becomes it."""
     run = context.environment.run
     known = contract.target_uid(run, context.store.read)
     if known:
         return known
     try:
-        context.store.write(contract.target_key(run), canonical(contract.Target(uid=uid)))
+        context.store.write(contract.target_key(run), canonical(contract.TargetIdentity(uid=uid)))
     except AlreadyWritten:  # another task of this run was faster
         return contract.target_uid(run, context.store.read)
     return uid
@@ -177,7 +175,7 @@ def _held(context: Context, kube: Kube, since: float) -> bool:
     header = context.store.read(contract.header_key(run))
     seconds = contract.decode_header(header).lease_seconds if header else contract.LEASE_SECONDS
     spec = {"holderIdentity": run, "renewTime": _text(now), "leaseDurationSeconds": seconds}
-    lease = kube.get(LEASE, Lease)
+    lease = kube.get(LEASE, _Lease)
     try:
         if lease is None:
             meta = {"name": "bringup", "namespace": "kube-system"}
@@ -205,7 +203,7 @@ def release(context: Context) -> None:
         kube = Kube.from_file(opening, _who(context))
     else:
         return
-    lease = kube.get(LEASE, Lease)
+    lease = kube.get(LEASE, _Lease)
     # another run may have taken an expired lease
     if lease is not None and lease.spec.holder_identity == context.environment.run:
         kube.merge(LEASE, {"metadata": {"resourceVersion": lease.metadata.resource_version}, "spec": {"holderIdentity": ""}})

@@ -1,33 +1,31 @@
-"""Trust of Argo CD: host keys and certificates of the repository's server, taken from the site's files. Other servers are left
-alone.
-"""
+"""Trust of Argo CD: host keys and certificates of the repository's server, from the site's files. Other servers are left alone."""
 
 from msgspec import Struct
 
-from steps.clients.git import access
+from steps.clients.git import git_access
 from steps.contract import delivery
 from steps.contract.delivery import HOST_KEYS, HostKey, KnownHosts, ServerCertificates
-from steps.contract.plural import count
+from steps.contract.plain import count
 from steps.errors import BadTask
 from steps.runtime import config_maps
 from steps.runtime.context import Context
 
 
-class Trusting(Struct, frozen=True, kw_only=True):
+class _Trusting(Struct, frozen=True, kw_only=True):
     """Arguments of a task that name trusted host keys and certificates."""
 
     known_hosts: KnownHosts | None = None
     certificates: ServerCertificates | None = None
 
 
-def given(context: Context) -> dict[str, tuple[str, ...]]:
+def trusted_digests(context: Context) -> dict[str, tuple[str, ...]]:
     """Return the digests of the host keys and certificates in the site's files, by ConfigMap name (see `Scope.trusted`)."""
-    trusting = context.arguments(Trusting)
+    trusting = context.arguments(_Trusting)
     digests: dict[str, tuple[str, ...]] = {}
     if (hosts := trusting.known_hosts) is not None:
         digests[hosts.name] = tuple(delivery.text_digest(host_key.text) for host_key in _given_keys(context, hosts))
     if (servers := trusting.certificates) is not None:
-        digests[servers.name] = tuple(map(delivery.text_digest, access.read_certificates(context.environment, servers.file)))
+        digests[servers.name] = tuple(map(delivery.text_digest, git_access.read_certificates(context.environment, servers.file)))
     return digests
 
 
@@ -54,14 +52,14 @@ def servers(context: Context, wanted: ServerCertificates) -> None:
     Raises Conflict if an owner has set other certificates for the server, because it would undo the change. Server-side apply marks
     the key as bringup's, so that later certificates can replace it.
     """
-    live, ours = config_maps.read(context, wanted), access.read_certificates(context.environment, wanted.file)
+    live, ours = config_maps.read(context, wanted), git_access.read_certificates(context.environment, wanted.file)
     before = live.data.get(wanted.host, "")
     present = delivery.certificates(before)
     lacking, stale = set(ours) - set(present), set(present) - set(ours)
     if lacking or stale:
         if before.strip() and not live.is_ours(wanted.host):
             where = "chart argo-cd: values configs.tls.certificates"
-            config_maps.unowned(live, config_maps.named(wanted), [wanted.host], where)
+            config_maps.check_unowned(live, config_maps.describe(wanted), [wanted.host], where)
         text = "".join(map(delivery.pem, ours))
         # server-side apply, so that the key is known to be bringup's when the certificates change one day
         context.kube.apply(config_maps.config_map(wanted) | {"data": {wanted.host: text}}, force=True)
@@ -70,14 +68,12 @@ def servers(context: Context, wanted: ServerCertificates) -> None:
 
 def _tell(context: Context, wanted: KnownHosts | ServerCertificates, what: str, added: int, removed: int) -> None:
     summary = f"{count(added, what)} added" + (f" and {count(removed, what)} removed" if removed else "")
-    context.did(f"{'changed' if added or removed else 'unchanged'} {config_maps.named(wanted)}: {summary} for {wanted.host}")
+    context.did(f"{'changed' if added or removed else 'unchanged'} {config_maps.describe(wanted)}: {summary} for {wanted.host}")
 
 
 def _given_keys(context: Context, wanted: KnownHosts) -> tuple[HostKey, ...]:
-    """Return the host keys in the site's file. Raises BadTask if none is for the server: the existing keys would be removed without
-    replacement.
-    """
-    text = access.read_credentials(context.environment, wanted.file, "known_hosts")
+    """Return the host keys in the site's file. Raises BadTask if none is for the server: it would lose its existing keys."""
+    text = git_access.read_credentials(context.environment, wanted.file, "known_hosts")
     keys = delivery.host_keys(text, wanted.host)
     if not any(host_key.may_let_in(wanted.host) for host_key in keys):
         raise BadTask(

@@ -17,7 +17,7 @@ def refusal(kube: KubeReader, gate: str, upgrade_from: Mapping[str, Sequence[str
     """
     for name, lines in upgrade_from.items():
         namespace, _, release = name.partition("/")
-        deployed = probe_charts.deployed(kube, namespace, release)
+        deployed = probe_charts.deployed_revision(kube, namespace, release)
         # a release that is not installed has no line; an unreadable version matches none and is refused
         if deployed is None or line(deployed.chart_version) in lines:
             continue

@@ -1,6 +1,6 @@
 """Watching of a gate: observe and judge until it passes, fails for good, or its deadline is reached."""
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 import msgspec
@@ -8,8 +8,10 @@ from msgspec import Struct
 
 from steps import timeouts
 from steps.clients.clock import Clock
+from steps.contract.charts import InstallJob, ReleaseState
 from steps.contract.verdict import FailureClass, Status, Verdict, inconclusive
 from steps.errors import Temporary
+from steps.stages.shared import causes
 
 Look = Callable[[], tuple[Any, Verdict]]
 """A function that makes one observation and returns it with the gate's verdict."""
@@ -23,7 +25,7 @@ class Watched(Struct, frozen=True, kw_only=True):
     waited: float
 
 
-def until_decided(look: Look, clock: Clock, deadline_seconds: float, stable_seconds: float = 0.0) -> Watched:
+def watch_until_decided(look: Look, clock: Clock, deadline_seconds: float, stable_seconds: float = 0.0) -> Watched:
     """Look until a pass held for `stable_seconds`, a final fail was seen twice, or the deadline was reached.
 
     The look at the deadline gives the verdict, so a slow pass is a pass and an unfinished one is none.
@@ -49,7 +51,7 @@ def until_decided(look: Look, clock: Clock, deadline_seconds: float, stable_seco
         pause = min(pause * timeouts.POLL_FACTOR, timeouts.POLL_MAX)
 
 
-def settled(verdict: Verdict, lost: Set[str]) -> Verdict:
+def finalise(verdict: Verdict, lost: Set[str]) -> Verdict:
     """Return the verdict, made final if waiting cannot bring any missing node.
 
     A node is lost for good if its row is final or if it is in `lost`. A gate that judges all nodes as one lacks every lost node.
@@ -104,3 +106,36 @@ def _at_end(verdict: Verdict, stable: bool, waited: float) -> Verdict:
     if verdict.status is Status.INCONCLUSIVE:
         return msgspec.structs.replace(verdict, reason=f"still so after {waited:.0f} s: {verdict.reason}")
     return verdict
+
+
+def keep_install_logs(seen: Any, before: Any) -> Any:
+    """Return the observation with log and events of the one before, for each install Job that is the same and now shows no cause.
+
+    Each try of a Job has its own pod and log, and the last one is deleted when the Job gives up. The reason was in them.
+    """
+    earlier = {state.job.uid: state.job for state in _releases(before) if state.job is not None}
+    states = tuple(_with_log(state, earlier) for state in _releases(seen))
+    return seen if states == _releases(seen) else msgspec.structs.replace(seen, releases=states)
+
+
+def _releases(seen: Any) -> tuple[ReleaseState, ...]:
+    """Return the releases of an observation; none if it is about something else."""
+    releases: tuple[ReleaseState, ...] = getattr(seen, "releases", ())
+    return releases
+
+
+def _with_log(state: ReleaseState, earlier: Mapping[str, InstallJob]) -> ReleaseState:
+    job = state.job
+    if job is None or job.complete or job.uid not in earlier or _tells(job):
+        return state
+    before = earlier[job.uid]
+    # neither log names a cause, so the newer one is kept
+    if job.log and not _tells(before):
+        return state
+    remembered = msgspec.structs.replace(job, log=before.log, events=job.events or before.events)
+    return msgspec.structs.replace(state, job=remembered)
+
+
+def _tells(job: InstallJob) -> bool:
+    """Return True if the log names a cause. The log of a try that was cut off when the Job ended has only its first lines."""
+    return causes.classify(causes.HELM, [("log", job.log)]) is not None

@@ -10,7 +10,7 @@ import time
 from msgspec import Struct
 
 from steps.clients import certificates, webhook
-from steps.contract import announcement, approval, evidence, shortcut
+from steps.contract import approval, evidence, stage_contracts
 from steps.contract.evidence import Evidence
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import FailureClass, Status, Verdict, failed, inconclusive, passed
@@ -88,7 +88,7 @@ def _tell(context: Context, wanted: Arguments, since: float, digest: str, how: s
     ca = _ca(context, wanted)
     run, stage = context.environment.run, context.task.stage
     subject = {"run": run, "cluster": wanted.cluster, "stage": stage, "evidence": digest, "how": how}
-    body = announcement.body(**subject, since=since, approvers=wanted.approvers, changes=_changes(context))
+    body = approval.body(**subject, since=since, approvers=wanted.approvers, changes=_changes(context))
     webhook.post(url, body, ca)
     context.say(f"announced the approval before {stage}")
     return webhook.is_plain(url)
@@ -100,7 +100,7 @@ def _changes(context: Context) -> str:
     stages = sorted(path.name for path in context.store.path(f"runs/{run}/evidence").glob("*"))
     lines = (
         declaration.changes(record.observation for record in context.store.records(run, declaration.stage, declaration.task))
-        for declaration in shortcut.declared(stages)
+        for declaration in stage_contracts.declared_shortcuts(stages)
     )
     return "; ".join(line for line in lines if line)
 
@@ -108,7 +108,7 @@ def _changes(context: Context) -> str:
 def _how(context: Context, digest: str) -> str:
     """Return the command that answers. For a run on Argo the command finds the run from any machine."""
     here = context.environment
-    return announcement.command(here.run, evidence=digest, namespace=here.namespace if here.is_on_argo else None)
+    return approval.command(here.run, evidence=digest, namespace=here.namespace if here.is_on_argo else None)
 
 
 def _ca(context: Context, wanted: Arguments) -> tuple[str, ...]:

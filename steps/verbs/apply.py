@@ -9,10 +9,10 @@ from msgspec import Struct
 from steps.clients.kube.api import ApiError
 from steps.contract.delivery import ConfigMapKeys, KnownHosts, RepositorySecret, ServerCertificates
 from steps.contract.exit import ExitCode
-from steps.contract.plural import count
+from steps.contract.plain import count
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
 from steps.errors import Conflict, Refused
-from steps.runtime import config_maps, delivered, gating, reuse, settings, target, trust, upgrade_path
+from steps.runtime import config_maps, delivery_inputs, gating, reuse, settings, target, trust, upgrade_path
 from steps.runtime.context import Context
 from steps.runtime.diagnose import diagnose_refusal
 from steps.stages.shared.kube_reader import Scope
@@ -83,7 +83,7 @@ def _apply_all(context: Context, objects: Iterable[Object]) -> Refusal | None:
 
 
 def _apply(context: Context, manifest: Object) -> str:
-    before = context.kube.get(context.kube.path(manifest), target.Named)
+    before = context.kube.get(context.kube.path(manifest), target.IdentifiedObject)
     after = context.kube.apply(manifest)["metadata"]
     name = f"{manifest['kind']} {'/'.join(filter(None, (after.get('namespace'), after['name'])))}"
     if before is None:
@@ -91,17 +91,13 @@ def _apply(context: Context, manifest: Object) -> str:
     return f"{'unchanged' if before.metadata.resource_version == after['resourceVersion'] else 'changed'} {name}"
 
 
-class LabelledMeta(Struct, frozen=True):
-    """The name and labels of a node."""
-
+class _LabelledMeta(Struct, frozen=True):
     name: str = ""
     labels: dict[str, str] = {}
 
 
-class LabelledNode(Struct, frozen=True):
-    """A node with its name and labels."""
-
-    metadata: LabelledMeta = LabelledMeta()
+class _LabelledNode(Struct, frozen=True):
+    metadata: _LabelledMeta = _LabelledMeta()
 
 
 def _label_nodes(context: Context, wanted: Arguments) -> Refusal | None:
@@ -109,7 +105,7 @@ def _label_nodes(context: Context, wanted: Arguments) -> Refusal | None:
     if not wanted.node_labels:
         return None
     expected = set(context.expected_nodes(wanted.select))
-    nodes = [node.metadata for node in context.kube.list("/api/v1/nodes", LabelledNode) or () if node.metadata.name in expected]
+    nodes = [node.metadata for node in context.kube.list("/api/v1/nodes", _LabelledNode) or () if node.metadata.name in expected]
     done = 0
     try:
         for name in (node.name for node in nodes if wanted.node_labels.items() - node.labels.items()):
@@ -163,6 +159,11 @@ def _refused(context: Context, manifest: Object, error: ApiError | Refused) -> V
 def _still_holds(context: Context, wanted: Arguments) -> bool:
     """Return True if the stage's control-plane gate passes now; the state that an earlier run proved may be gone."""
     gate, nodes = gating.find(wanted.gate), context.expected_nodes(wanted.select)
-    scope = Scope(nodes=nodes, arguments=msgspec.to_builtins(wanted), now=context.clock.now(), commit=delivered.commit(context))
+    scope = Scope(
+        nodes=nodes,
+        arguments=msgspec.to_builtins(wanted),
+        now=context.clock.now(),
+        commit=delivery_inputs.delivered_commit(context),
+    )
     seen = gating.probe(wanted.gate)(context.kube, scope)
     return gate.decide(seen, gate.expect(wanted.gate_expectations, nodes)).is_pass

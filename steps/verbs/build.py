@@ -2,13 +2,13 @@
 
 from steps.contract.exit import ExitCode
 from steps.errors import BadTask
-from steps.runtime import products
+from steps.runtime import product_tasks
 from steps.runtime.context import Context
 
 
 def run(context: Context) -> ExitCode:
     """Build by the tasks of the product that the stage belongs to. Raises BadTask for a stage without a product."""
-    tasks = products.tasks_of(context.task.stage)
+    tasks = product_tasks.tasks_of(context.task.stage)
     if tasks is None:
         raise BadTask(f"stage {context.task.stage} builds nothing", hint="render with the version that runs the steps")
     return tasks.build(context)

@@ -100,9 +100,7 @@ def _refused(gate: str, seen: str, expected: str, next_step: str) -> Verdict:
 
 
 def _found(context: Context, wanted: Arguments, answer: dict[str, str], now: str) -> tuple[Diagnosis, ...]:
-    """Return findings for a refused answer: the answer and its evidence digest, the current evidence, and the people who may
-    approve.
-    """
+    """Return findings for a refused answer: the answer and its evidence digest, the current evidence, and who may approve."""
     run, who = context.environment.run, answer["approver"]
     answered = [
         f"decision {answer['decision']}",

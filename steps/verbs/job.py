@@ -15,7 +15,7 @@ from steps.errors import Refused, StepError, Temporary
 from steps.runtime import gating, reuse, target, watching
 from steps.runtime.context import Context
 from steps.runtime.diagnose import diagnose, diagnose_refusal
-from steps.runtime.diagnosis_objects import Meta
+from steps.runtime.diagnosis_objects import ShownMeta
 from steps.stages.shared.kube_reader import Scope
 
 CHECK_LABEL = "bringup/check"
@@ -48,13 +48,11 @@ class Arguments(Struct, frozen=True, kw_only=True):
     namespaces: tuple[str, ...] = ()
 
 
-class Named(Struct, frozen=True):
-    """A pod or node with its metadata."""
-
-    metadata: Meta = Meta()
+class _Named(Struct, frozen=True):
+    metadata: ShownMeta = ShownMeta()
 
 
-class Measured(Struct, frozen=True, kw_only=True):
+class _Measured(Struct, frozen=True, kw_only=True):
     """Result of a check: its verdict, the last observation, and the findings about a failure."""
 
     verdict: Verdict
@@ -72,7 +70,7 @@ def run(context: Context) -> ExitCode:
         return ExitCode.OK
     target.claim(context)
     earlier = reuse.earlier(context)
-    reason = reuse.why_again(context, earlier, nodes, wanted.select) if earlier is not None else ""
+    reason = reuse.reason_to_repeat(context, earlier, nodes, wanted.select) if earlier is not None else ""
     if earlier is not None and not reason:
         _record_reused(context, wanted, earlier, nodes)
         return ExitCode.OK
@@ -102,7 +100,7 @@ def _record_reused(context: Context, wanted: Arguments, earlier: Evidence, nodes
     context.output("verdict", Status.PASS.value)
 
 
-def _measure(context: Context, wanted: Arguments, objects: list[dict[str, Any]], nodes: tuple[str, ...]) -> Measured:
+def _measure(context: Context, wanted: Arguments, objects: list[dict[str, Any]], nodes: tuple[str, ...]) -> _Measured:
     """Create the check's objects and watch them until the gate is decided."""
     gate, probe = gating.find(wanted.gate), gating.probe(wanted.gate)
     want = gate.expect(context.task.expectations, nodes)
@@ -115,17 +113,17 @@ def _measure(context: Context, wanted: Arguments, objects: list[dict[str, Any]],
         seen = probe(context.kube, Scope(nodes=nodes, arguments=context.task.arguments, now=now, since=since))
         return seen, gate.decide(seen, want)
 
-    watched = watching.until_decided(look, context.clock, context.task.deadline_seconds)
+    watched = watching.watch_until_decided(look, context.clock, context.task.deadline_seconds)
     diagnosis = () if watched.verdict.is_pass else _look_closer(context, wanted, watched.verdict)
-    return Measured(verdict=watched.verdict, observation=watched.observation, diagnosis=diagnosis)
+    return _Measured(verdict=watched.verdict, observation=watched.observation, diagnosis=diagnosis)
 
 
-def _noted(measured: Measured, note: str) -> Measured:
+def _noted(measured: _Measured, note: str) -> _Measured:
     verdict = msgspec.structs.replace(measured.verdict, notes=(*measured.verdict.notes, note))
     return msgspec.structs.replace(measured, verdict=verdict)
 
 
-def _record(context: Context, measured: Measured) -> None:
+def _record(context: Context, measured: _Measured) -> None:
     context.record(measured.verdict, observation=measured.observation, diagnosis=measured.diagnosis)
 
 
@@ -151,7 +149,7 @@ def _others(context: Context, nodes: tuple[str, ...]) -> tuple[str, ...] | None:
     """Return the cluster's nodes that are not under test; None if the tested ones are few enough to be listed by name."""
     if len(nodes) <= LISTED:
         return None
-    there = context.kube.list("/api/v1/nodes", Named) or ()
+    there = context.kube.list("/api/v1/nodes", _Named) or ()
     return tuple(sorted({node.metadata.name for node in there} - set(nodes)))
 
 
@@ -172,7 +170,7 @@ def _too_few(wanted: Arguments, nodes: tuple[str, ...]) -> Verdict:
     )
 
 
-def _create(context: Context, wanted: Arguments, objects: Iterable[dict[str, Any]]) -> Measured | None:
+def _create(context: Context, wanted: Arguments, objects: Iterable[dict[str, Any]]) -> _Measured | None:
     """Create the objects in order and return the result of the first refusal, None if there was none."""
     for manifest in objects:
         try:
@@ -182,7 +180,7 @@ def _create(context: Context, wanted: Arguments, objects: Iterable[dict[str, Any
                 _create_one(context, manifest)
         except (ApiError, Refused) as error:
             diagnosis = diagnose_refusal(context, manifest, error)
-            return Measured(verdict=_refusal(wanted, manifest, error), diagnosis=diagnosis)
+            return _Measured(verdict=_refusal(wanted, manifest, error), diagnosis=diagnosis)
     return None
 
 
@@ -246,9 +244,9 @@ def _removed(context: Context, wanted: Arguments, objects: Iterable[dict[str, An
     remaining: list[str] = []
     for check in wanted.checks:
         label = f"{CHECK_LABEL}={check}"
-        if context.kube.list(pods, Named, labels=label):
+        if context.kube.list(pods, _Named, labels=label):
             context.kube.delete_all(pods, label)
-        while (pods_left := context.kube.list(pods, Named, labels=label)) and context.clock.now() < deadline:
+        while (pods_left := context.kube.list(pods, _Named, labels=label)) and context.clock.now() < deadline:
             context.clock.pause(timeouts.POLL_FIRST, deadline)
         remaining += [pod.metadata.name for pod in pods_left or ()]
     more = f" and {len(remaining) - _NAMED} more" if len(remaining) > _NAMED else ""

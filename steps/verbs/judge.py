@@ -1,6 +1,4 @@
-"""Verb judge: decide a stage from the records of its tasks, and set failed nodes aside by name. Only this verb ends a failed stage
-with 65.
-"""
+"""Verb judge: decide a stage from its tasks' records, and quarantine failed nodes. Only this verb ends a failed stage with 65."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -24,7 +22,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     `cordon`: the target exists by now, so nodes set aside by this and earlier stages are cordoned in it.
     """
 
-    checks: tuple[judging.Check, ...]
+    checks: tuple[judging.JudgedTask, ...]
     needed: int
     members: str = "gpu"
     required: str = ""
@@ -35,16 +33,14 @@ _KINDS = {"gpu": "GPU nodes", "agent": "agents", "server": "servers"}
 """Words for the members of a selector in messages."""
 
 
-class NodeSpec(Struct, frozen=True):
+class _NodeSpec(Struct, frozen=True):
     """The field of a node that says that it takes no pods."""
 
     unschedulable: bool = False
 
 
-class Node(Struct, frozen=True):
-    """A node with its cordon."""
-
-    spec: NodeSpec = NodeSpec()
+class _Node(Struct, frozen=True):
+    spec: _NodeSpec = _NodeSpec()
 
 
 def run(context: Context) -> ExitCode:
@@ -53,7 +49,7 @@ def run(context: Context) -> ExitCode:
     aside = _set_aside_earlier(context)
     selections = {wanted.members, wanted.required, *(check.select for check in wanted.checks)} - {""}
     everyone = {select: tuple(host.name for host in context.fleet.hosts(select)) for select in selections}
-    want = judging.Expectation(
+    want = judging.StageExpectation(
         gate=f"{context.task.stage}/judge",
         checks=wanted.checks,
         members=everyone[wanted.members],
@@ -62,9 +58,9 @@ def run(context: Context) -> ExitCode:
         about=everyone,
         kind=_KINDS.get(wanted.members.removeprefix(fleet.TOUCHED), "nodes"),
     )
-    seen = judging.Observation(results=tuple(_result(context, check) for check in wanted.checks), aside=aside)
+    seen = judging.StageObservation(results=tuple(_result(context, check) for check in wanted.checks), aside=aside)
     verdict = gate.judge(seen, want)
-    fresh = tuple(row for row in gate.set_aside(verdict) if row.node not in aside)
+    fresh = tuple(row for row in gate.nodes_set_aside(verdict) if row.node not in aside)
     changes = _set_aside(context, fresh)
     if verdict.is_pass and wanted.cordon:
         changes += _cordon_all(context)
@@ -74,13 +70,13 @@ def run(context: Context) -> ExitCode:
     return ExitCode.OK if verdict.is_pass else ExitCode.GATE_FAILED
 
 
-def _result(context: Context, check: judging.Check) -> judging.Result:
+def _result(context: Context, check: judging.JudgedTask) -> judging.TaskVerdicts:
     records = context.store.records(context.environment.run, context.task.stage, check.task)
     verdicts = [record.verdict for record in records if record.verdict is not None]
-    return judging.Result(task=check.task, verdicts=(*verdicts, *_compared(context, check, records)))
+    return judging.TaskVerdicts(task=check.task, verdicts=(*verdicts, *_compared(context, check, records)))
 
 
-def _compared(context: Context, check: judging.Check, records: Iterable[Evidence]) -> tuple[Verdict, ...]:
+def _compared(context: Context, check: judging.JudgedTask, records: Iterable[Evidence]) -> tuple[Verdict, ...]:
     """Return the verdicts of a gate that compares the observations of all shards, if there is one for this check."""
     judged = tuple(dict.fromkeys(row.node for record in records if record.verdict for row in record.verdict.nodes))
     if check.gate not in judging.FLEET or not judged:
@@ -102,9 +98,7 @@ def _joined(observations: Iterable[Any]) -> dict[str, list[Any]]:
 
 
 def _set_aside_earlier(context: Context) -> dict[str, str]:
-    """Return node → stage for nodes set aside before. Those that an earlier attempt of this task set aside are set aside again,
-    hence left out.
-    """
+    """Return node → stage for nodes set aside before. Those of an earlier attempt of this task are left out: set aside again."""
     run = context.environment.run
     keys = [key for key in context.store.keys(quarantine.folder(run)) if key != quarantine.key(run, context.task.stage)]
     return {entry.node: entry.stage for entry in quarantine.entries(keys, context.store.read)}
@@ -114,7 +108,9 @@ def _set_aside(context: Context, rows: tuple[NodeVerdict, ...]) -> list[str]:
     """Store the stage's quarantine. A second attempt stores the same."""
     stage, run = context.task.stage, context.environment.run
     key = quarantine.key(run, stage)
-    entries = tuple(quarantine.Entry(node=row.node, stage=stage, gate=f"{stage}/judge", reason=row.sentence) for row in rows)
+    entries = tuple(
+        quarantine.QuarantineEntry(node=row.node, stage=stage, gate=f"{stage}/judge", reason=row.sentence) for row in rows
+    )
     # an earlier attempt may have set nodes aside that this one does not
     if entries or context.store.read(key) is not None:
         context.store.replace(key, quarantine.encode(entries))
@@ -137,14 +133,14 @@ def _cordon_all(context: Context) -> list[str]:
     return [f"cordoned {entry.node}" for entry in entries if _cordon(context, entry)]
 
 
-def _cordon(context: Context, entry: quarantine.Entry) -> bool:
+def _cordon(context: Context, entry: quarantine.QuarantineEntry) -> bool:
     """Cordon a node and return True, unless it is cordoned. A cordon of somebody else or of an earlier run keeps its reason."""
     path = f"/api/v1/nodes/{entry.node}"
-    node = context.kube.get(path, Node)
+    node = context.kube.get(path, _Node)
     # a cordon of somebody else or of an earlier run keeps its reason
     if node is None or node.spec.unschedulable:
         return False
-    note = quarantine.Note(run=context.environment.run, stage=entry.stage, reason=entry.reason)
+    note = quarantine.CordonNote(run=context.environment.run, stage=entry.stage, reason=entry.reason)
     text = msgspec.json.encode(note).decode()
     context.kube.merge(path, {"metadata": {"annotations": {quarantine.ANNOTATION: text}}, "spec": {"unschedulable": True}})
     return True

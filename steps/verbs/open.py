@@ -11,7 +11,7 @@ from steps.contract.exit import ExitCode
 from steps.errors import BadTask, Refused
 from steps.runtime import reach, reuse
 from steps.runtime.context import Context
-from steps.runtime.identify import Found, Way, identify
+from steps.runtime.identify import ClusterIdentity, Way, identify
 
 
 class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -64,7 +64,7 @@ def run(context: Context) -> ExitCode:
     identity = (
         identify(context, wanted.ssh, Way(wanted.registration, wanted.server, wanted.server_name))
         if wanted.ssh is not None
-        else Found()
+        else ClusterIdentity()
     )
     if wanted.standing and not identity.uid and not context.kubeconfig().exists():
         raise Refused(
@@ -85,7 +85,7 @@ def run(context: Context) -> ExitCode:
     return ExitCode.OK
 
 
-def _origin(context: Context) -> revision.Source | None:
+def _origin(context: Context) -> revision.SpecSource | None:
     """Return the source of the spec, from a file or, if many runs share the tasks, from a parameter. It is recorded but is no part
     of the plan.
     """
@@ -128,10 +128,10 @@ def _check_reuse(context: Context, header: contract.Header) -> str:
     if earlier == header.run:
         raise BadTask(f"run {earlier} cannot reuse itself", hint="resume it, or name an earlier run")
     uid = contract.target_uid(header.run, context.store.read)
-    problem = contract.why_not_reused(earlier, context.store.read, cluster=header.cluster, uid=uid, simulated=header.simulated)
+    problem = contract.reuse_obstacle(earlier, context.store.read, cluster=header.cluster, uid=uid, simulated=header.simulated)
     if problem:
         raise BadTask(problem, hint="name an earlier run of this very cluster, or start without reuse")
-    return contract.unreached(earlier, context.store.read)
+    return contract.unreached_sentence(earlier, context.store.read)
 
 
 def _keep(context: Context, key: str, data: bytes) -> None:

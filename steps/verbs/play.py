@@ -7,12 +7,12 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients.ansible import playing
-from steps.clients.fleet import selected
+from steps.clients.fleet_folder import is_selected
 from steps.contract import run as run_contract
 from steps.contract.exit import ExitCode
 from steps.contract.fleet import Host
-from steps.contract.play import HostStatus, PlayResult, RoleArchive
-from steps.contract.plural import count
+from steps.contract.host_play import HostStatus, PlayResult, RoleArchive
+from steps.contract.plain import count
 from steps.contract.verdict import Status, Verdict
 from steps.errors import Unreachable
 from steps.runtime import gating, reach, target
@@ -113,7 +113,7 @@ def _why_not(context: Context, wanted: Arguments, hosts: tuple[Host, ...]) -> st
 def _hosts(context: Context, wanted: Arguments) -> tuple[Host, ...]:
     aside = {*context.quarantined(), *context.not_passed(wanted.passed)}
     hosts = context.fleet.shard(context.shard) if wanted.fanned else context.fleet.hosts(wanted.select)
-    taken = (host for host in hosts if host.name not in aside and selected(host, wanted.select))
+    taken = (host for host in hosts if host.name not in aside and is_selected(host, wanted.select))
     return tuple(host for host in taken if wanted.everyone or not host.untouched)
 
 
@@ -130,9 +130,7 @@ def _passed(context: Context, task: str) -> bool:
 
 
 def _known(context: Context) -> dict[str, Any]:
-    """Return the variable with the UID of the run's cluster, if it is known: a play must not create a second cluster
-    in its place.
-    """
+    """Return the variable with the UID of the run's cluster, if known: a play must not create a second cluster in its place."""
     uid = run_contract.target_uid(context.environment.run, context.store.read)
     return {"bringup_target_uid": uid} if uid else {}
 
@@ -166,7 +164,7 @@ def keep_secrets(context: Context, wanted: Arguments, result: PlayResult) -> Pla
 
 def _reachable(context: Context, wanted: Arguments, kubeconfig: str) -> str:
     """Return a new cluster's kubeconfig with the address that the spec gives, after checking that it leads to the run's cluster."""
-    kubeconfig = target.by_way_of(context, kubeconfig, wanted.server, wanted.server_name)
+    kubeconfig = target.readdress_server(context, kubeconfig, wanted.server, wanted.server_name)
     try:
         target.recognize(context, kubeconfig)
     except Unreachable as error:

@@ -1,6 +1,6 @@
 """Verb publish: push a rendered tree to its Git repository under a revision that never moves, and record the commit.
 
-A stage that belongs to a product publishes that product instead (`steps.runtime.products`). An attempt that was cut off can be
+A stage that belongs to a product publishes that product instead (`steps.runtime.product_tasks`). An attempt that was cut off can be
 repeated: a tag with this tree is complete, and a branch with it only needs its tag. Others may push at the same time; nothing is
 ever forced.
 """
@@ -10,8 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from steps import timeouts
-from steps.clients.git import access as git_access
-from steps.clients.git import repositories
+from steps.clients.git import git_access, repositories
 from steps.clients.git.errors import Raced
 from steps.clients.git.repositories import Author, Git
 from steps.clients.store import AlreadyWritten
@@ -20,10 +19,10 @@ from steps.contract import run as runs
 from steps.contract.canonical import canonical
 from steps.contract.delivery import KUSTOMIZATIONS, Delivered, Publication
 from steps.contract.exit import ExitCode
-from steps.contract.plural import count
+from steps.contract.plain import count
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
 from steps.errors import BadTask, Temporary
-from steps.runtime import products, rendered, reuse
+from steps.runtime import delivery_inputs, product_tasks, reuse
 from steps.runtime.context import Context
 
 Changes = dict[str, str | None]
@@ -32,7 +31,7 @@ MOST_NAMED = 200
 """Largest number of files that a record names."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class _PublicationOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a publication: the commit (empty if refused), the changed files, and the verdict if it is no pass."""
 
     commit: str = ""
@@ -42,14 +41,14 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 def run(context: Context) -> ExitCode:
     """Publish what differs. The record has the repository, revision, commit, tree and changed files."""
-    tasks = products.tasks_of(context.task.stage)
+    tasks = product_tasks.tasks_of(context.task.stage)
     if tasks is not None:
         return tasks.publish(context)
     wanted = context.arguments(Publication)
     tree = _tree(context, wanted)
-    access = git_access.of(context.environment, wanted.repo, wanted.credentials, wanted.known_hosts, wanted.ca)
+    access = git_access.access_of(context.environment, wanted.repo, wanted.credentials, wanted.known_hosts, wanted.ca)
     earlier = reuse.earlier(context)
-    with repositories.opened(access) as repo:
+    with repositories.open_repository(access) as repo:
         done = _found(context, repo, wanted, tree) if wanted.is_commit else _published(context, repo, wanted, tree)
     delivered = Delivered(
         repo=git_access.without_credentials(wanted.repo), revision=wanted.revision, commit=done.commit, tree=wanted.tree.digest
@@ -73,9 +72,9 @@ def _gate(context: Context) -> str:
 
 def _tree(context: Context, wanted: Publication) -> Mapping[str, str]:
     """Return the tree to publish. Raises BadTask if it is not the one that the task was made for."""
-    file, tree = wanted.tree.file, rendered.tree(context, wanted.tree.file)
+    file, tree = wanted.tree.file, delivery_inputs.tree(context, wanted.tree.file)
     if delivery.tree_digest(tree) != wanted.tree.digest:
-        raise BadTask(f"{file} is not the tree of this task", hint=rendered.HINT)
+        raise BadTask(f"{file} is not the tree of this task", hint=delivery_inputs.HINT)
     below = f"{wanted.path.strip('./')}/".removeprefix("/")
     strangers = [path for path in tree if {"", ".", ".."} & set(path.split("/")) or not path.startswith(below)]
     if strangers:
@@ -103,9 +102,7 @@ def changes(wanted: Publication, tree: Mapping[str, str], present: Mapping[str, 
 
 
 def _names_of(path: str) -> set[str]:
-    """Return all paths at which the site may keep the file. Kustomize accepts three names, and builds nothing without
-    one of them.
-    """
+    """Return all paths at which the site may keep the file. Kustomize accepts three names and needs one of them."""
     folder, _, name = path.rpartition("/")
     return {f"{folder}/{other}" for other in KUSTOMIZATIONS} if name in KUSTOMIZATIONS else {path}
 
@@ -120,10 +117,10 @@ def _has_others(wanted: Publication, present: Mapping[str, str]) -> bool:
 # ---- a commit is found as it is ------------------------------------------------------------------------------------------------
 
 
-def _found(context: Context, repo: Git, wanted: Publication, tree: Mapping[str, str]) -> Outcome:
+def _found(context: Context, repo: Git, wanted: Publication, tree: Mapping[str, str]) -> _PublicationOutcome:
     commit = repo.resolve(wanted.revision)
     if not commit:
-        return Outcome(refused=_absent(context, wanted))
+        return _PublicationOutcome(refused=_absent(context, wanted))
     return _compared(context, repo, wanted, tree, commit)
 
 
@@ -138,11 +135,11 @@ def _absent(context: Context, wanted: Publication) -> Verdict:
     )
 
 
-def _compared(context: Context, repo: Git, wanted: Publication, tree: Mapping[str, str], commit: str) -> Outcome:
+def _compared(context: Context, repo: Git, wanted: Publication, tree: Mapping[str, str], commit: str) -> _PublicationOutcome:
     """Return the outcome for an existing commit: a refusal if it does not hold the tree."""
     differing = changes(wanted, tree, repo.read(commit, wanted.path))
     if not differing:
-        return Outcome(commit=commit)
+        return _PublicationOutcome(commit=commit)
     names = sorted(differing)
     kind = "commit" if wanted.is_commit else "tag"
     verdict = failed(
@@ -154,16 +151,16 @@ def _compared(context: Context, repo: Git, wanted: Publication, tree: Mapping[st
         next_step="bringup render --gitops shows it; give delivery.argo_cd.revision a new tag: one that is there is never moved",
         final=True,
     )
-    return Outcome(commit=commit, refused=verdict)
+    return _PublicationOutcome(commit=commit, refused=verdict)
 
 
 # ---- a tag is made -------------------------------------------------------------------------------------------------------------
 
 
-def _published(context: Context, repo: Git, wanted: Publication, tree: Mapping[str, str]) -> Outcome:
+def _published(context: Context, repo: Git, wanted: Publication, tree: Mapping[str, str]) -> _PublicationOutcome:
     """Create the tag, on a new commit if the branch does not hold the tree. Raises Temporary if others push faster at every try."""
     if f"refs/heads/{wanted.revision}" in repo.refs():
-        return Outcome(refused=_branch(context, wanted))
+        return _PublicationOutcome(refused=_branch(context, wanted))
     for _ in range(timeouts.GIT_TRIES):
         # somebody else, or an attempt that was cut off, may have created the tag meanwhile
         if tagged := repo.resolve(wanted.revision):
@@ -187,7 +184,7 @@ def _branch(context: Context, wanted: Publication) -> Verdict:
     )
 
 
-def _push(context: Context, repo: Git, wanted: Publication, tree: Mapping[str, str]) -> Outcome:
+def _push(context: Context, repo: Git, wanted: Publication, tree: Mapping[str, str]) -> _PublicationOutcome:
     """Push the branch first, then its tag.
 
     In a common push a server may accept the tag and refuse a branch that has moved. The tag would then mark a publication as
@@ -202,7 +199,7 @@ def _push(context: Context, repo: Git, wanted: Publication, tree: Mapping[str, s
         context.did(f"pushed {commit} to {wanted.branch}: {count(len(changed), 'file')} changed")
     repo.push({f"refs/tags/{wanted.revision}": ("", commit)})
     context.did(f"created tag {wanted.revision} at {commit}")
-    return Outcome(commit=commit, changes=changed)
+    return _PublicationOutcome(commit=commit, changes=changed)
 
 
 def _message(context: Context, wanted: Publication) -> str:

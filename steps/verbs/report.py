@@ -3,7 +3,7 @@
 from steps.contract.canonical import canonical
 from steps.contract.exit import ExitCode
 from steps.report import html, junit, source, text
-from steps.report.build import build
+from steps.report.assembly import build
 from steps.runtime.context import Context
 
 

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from steps.clients import signature
 from steps.clients.ansible import play_journal
-from steps.contract import log, seal
+from steps.contract import log_keys, run_seal
 from steps.contract import run as contract
 from steps.contract.canonical import canonical, digest_bytes
 from steps.contract.exit import ExitCode
@@ -28,30 +28,30 @@ def run(context: Context) -> ExitCode:
     name = context.environment.run
     context.say(f"sealing the run, which ended as {context.inputs.get('status', 'unknown')}")
     # before the files are listed, so that collected events are sealed too
-    _collect(context, log.all_events(name))
+    _collect(context, log_keys.all_events(name))
     context.keep_log()  # this task's log is sealed like the others, so later lines go to the engine only
     header = context.store.read(contract.header_key(name))
     prefix = f"runs/{name}/"
     keys = [key.removeprefix(prefix) for key in context.store.keys(f"runs/{name}")]
-    sealed = seal.Seal(
+    sealed = run_seal.Seal(
         run=name,
         plan=contract.decode_header(header).plan if header else "",
         status=context.inputs.get("status", "unknown"),
         sealed=time.time(),
-        files=tuple(_sealed(context, prefix, key) for key in keys if seal.is_sealed(key)),
+        files=tuple(_sealed(context, prefix, key) for key in keys if run_seal.is_sealed(key)),
     )
-    data = canonical(seal.closed(sealed))
+    data = canonical(run_seal.close(sealed))
     signed = signature.sign(data, context.environment.secrets / wanted.key) if wanted.key else None
-    context.store.replace(prefix + seal.FILE, data)
+    context.store.replace(prefix + run_seal.FILE, data)
     if signed is not None:
-        context.store.replace(prefix + seal.SIGNATURE, signed)
+        context.store.replace(prefix + run_seal.SIGNATURE, signed)
     context.say(f"sealed {len(sealed.files)} files{f' and signed with {wanted.key}' if wanted.key else ''}")
     return ExitCode.OK
 
 
-def _sealed(context: Context, prefix: str, key: str) -> seal.Sealed:
+def _sealed(context: Context, prefix: str, key: str) -> run_seal.Sealed:
     data = context.store.path(prefix + key).read_bytes()
-    return seal.Sealed(key=key, sha256=digest_bytes(data), size=len(data))
+    return run_seal.Sealed(key=key, sha256=digest_bytes(data), size=len(data))
 
 
 def _collect(context: Context, folder: str) -> None:

@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import Verdict
-from steps.runtime import delivered, gating, remembering, trust, watching
-from steps.runtime.context import Context, told
+from steps.runtime import delivery_inputs, gating, trust, watching
+from steps.runtime.context import Context, log_line
 from steps.runtime.diagnose import diagnose
 from steps.stages.shared.kube_reader import Scope
 
@@ -36,19 +36,19 @@ def run(context: Context) -> ExitCode:
     want = gate.expect(context.task.expectations, nodes)
 
     lost = context.not_passed(wanted.passed) & set(nodes)
-    commit, trusted = delivered.commit(context), trust.given(context)
+    commit, trusted = delivery_inputs.delivered_commit(context), trust.trusted_digests(context)
     latest: Any = None
 
     def look() -> tuple[Any, Verdict]:
         nonlocal latest
         scope = Scope(nodes=nodes, arguments=context.task.arguments, now=context.clock.now(), commit=commit, trusted=trusted)
         # an install Job's log is deleted with its pod, so that of an earlier observation is kept
-        latest = seen = remembering.carried(probe(context.kube, scope), latest)
-        verdict = watching.settled(gate.decide(seen, want), lost)
-        context.noticed(told(verdict))
+        latest = seen = watching.keep_install_logs(probe(context.kube, scope), latest)
+        verdict = watching.finalise(gate.decide(seen, want), lost)
+        context.log_change(log_line(verdict))
         return seen, verdict
 
-    watched = watching.until_decided(look, context.clock, context.task.deadline_seconds, wanted.stable_seconds)
+    watched = watching.watch_until_decided(look, context.clock, context.task.deadline_seconds, wanted.stable_seconds)
     verdict = watched.verdict
     diagnosis = () if verdict.is_pass else diagnose(context.kube, wanted.namespaces, verdict)
     context.record(verdict, observation=watched.observation, diagnosis=diagnosis)

@@ -10,8 +10,8 @@ from pathlib import Path
 from tests.argo_stand_in.workflow_status import POD_DELETED
 from workflows.engines.local.executor import PodEnd
 from workflows.engines.local.journal import Journal
+from workflows.engines.local.local_engine import Driver
 from workflows.engines.local.result import Observer
-from workflows.engines.local.run_driver import Driver
 from workflows.engines.local.run_settings import RunSettings
 from workflows.engines.local.run_state import AnyEvent, PodEnded
 from workflows.rehearsal.step_forks import StepForks

@@ -19,7 +19,7 @@ from steps.contract.canonical import canonical
 from steps.contract.verdict import NodeVerdict, Status, passed
 from workflows.engines.argo.workflow_objects import stamp
 from workflows.engines.local.run_state import RunState
-from workflows.plan import fleet
+from workflows.plan import run_folders
 from workflows.plan.model import Plan
 from workflows.render.bundle import Bundle
 from workflows.stages.stage import Step
@@ -142,7 +142,7 @@ class Run:
             self.found.pulled += path.stat().st_size
 
     def _record(self, run: str, step: Step, shard: int) -> evidence.Evidence:
-        shards = fleet.shards(self.plan.hosts)
+        shards = run_folders.shards(self.plan.hosts)
         hosts = shards[shard] if step.fan_out else self.plan.hosts
         rows = tuple(NodeVerdict(node=host.name, status=Status.PASS) for host in hosts)
         seen = {"nodes": [_facts(host.name) for host in hosts]} if step.fan_out else None

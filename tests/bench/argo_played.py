@@ -11,7 +11,7 @@ from typing import Any
 from steps.contract import approval
 from steps.contract.exit import ExitCode
 from tests.argo_stand_in.workflow_status import workflow_status
-from workflows.engines.argo.size import shard_counts
+from workflows.engines.argo.submission import shard_counts
 from workflows.engines.local import state_machine
 from workflows.engines.local.manifest_parser import parse_plan as parse
 from workflows.engines.local.model import WorkflowPlan as EnginePlan
@@ -47,7 +47,7 @@ class Played:
         """The state after each REQUEUE seconds in which something changed, when it waits for a person, and at its end."""
         chance, order = random.Random(self._seed), itertools.count()
         due: list[tuple[float, int, AnyEvent]] = [(0.0, next(order), RunBegan(at=0.0))]
-        state, shown = state_machine.initial(), 0.0
+        state, shown = state_machine.initial_state(), 0.0
         while not state.finished:
             if not due:
                 yield state

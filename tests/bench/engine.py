@@ -23,7 +23,7 @@ from workflows.engines.local.local_engine import LocalEngine
 from workflows.engines.local.manifest_parser import parse_plan
 from workflows.engines.local.result import News, NodeNews
 from workflows.engines.local.run_state import PodEnded, PodStarted, RunBegan, StartPod
-from workflows.engines.local.state_machine import initial, step
+from workflows.engines.local.state_machine import initial_state, step
 
 STEPS = 200
 LIMIT_MS = 30.0
@@ -89,7 +89,7 @@ def machine_events() -> list[float]:
     ]
     run = parse_plan(workflow(tasks, templates), {}, 16)
     spent: list[float] = []
-    state, events = initial(), [RunBegan(at=0.0)]
+    state, events = initial_state(), [RunBegan(at=0.0)]
     while events:
         before = time.perf_counter()
         state, actions = step(run, state, events.pop(0))

@@ -16,11 +16,11 @@ from figures import Figures
 from real_server import ControlPlane, able, serving
 
 from tests.unit.rehearsal.faults.specs import needed, spec_for
+from tests.unit.rehearsal.stage_bench import StageBench, stage_bench
 from workflows.rehearsal.faults import fault_registry
 from workflows.rehearsal.faults.fault_registry import Fault
 from workflows.rehearsal.rehearsal_run import RehearsalOptions
 from workflows.rehearsal.simulated_cluster import ExistingServer
-from workflows.rehearsal.stage_bench import StageBench, stage_bench
 from workflows.stages import ORDER
 
 LIMIT = 10.0

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from figures import Figures
 
+from tests.unit.rehearsal.fault_sweep import sweep_faults
 from workflows import examples
-from workflows.rehearsal.fault_sweep import sweep_faults
 from workflows.rehearsal.faults.fault_registry import STAGES, faults
 from workflows.spec import load
 

@@ -20,7 +20,7 @@ import os_prep_peers as peers
 from figures import Figures
 from real_hosts import ROOT, lab, needs, profile
 
-from steps.contract.play import HostStatus, PlayResult
+from steps.contract.host_play import HostStatus, PlayResult
 
 HERE = Path(__file__).parent
 SAMPLE = 10

@@ -10,7 +10,7 @@ import msgspec
 from real_hosts import profile
 
 from steps.clients.ansible import playing
-from steps.contract.play import HostStatus, PlayRequest
+from steps.contract.host_play import HostStatus, PlayRequest
 
 
 def main() -> int:

@@ -67,7 +67,7 @@ def status_sizes(figures: Figures, folder: Path) -> None:
     """The finished run's Workflow on the API server: as Argo first writes it, and with the nodes compressed."""
     from argo_home import create, measured
 
-    from workflows.engines.argo import size
+    from workflows.engines.argo import submission
 
     with measured(folder) as home:
         for shards in SHARDS:
@@ -75,7 +75,7 @@ def status_sizes(figures: Figures, folder: Path) -> None:
             create(home.admin, bundle.template)
             _weighed(figures, home.admin, (plan, bundle), 1, f"{shards} shards, no retries")
             sent = _weighed(figures, home.admin, (plan, bundle), 4, f"{shards} shards, every attempt used")
-            share = sent / size.check(plan, bundle)
+            share = sent / submission.check(plan, bundle)
             figures.at_most(f"{shards} shards: measured against the submission's guard", share, 1, "")
             figures.at_least(f"{shards} shards: the guard is exact enough", share, 0.7, "")
 
@@ -137,10 +137,10 @@ def followed(figures: Figures, folder: Path, shards: int) -> None:
 def check_pods(figures: Figures) -> None:
     """What the pods of one per-node check come to: each carries the names of the nodes that it may run on, or may not."""
     from steps.verbs import job
-    from workflows.stages import objects
+    from workflows.stages import manifest_objects
 
-    pod = {"containers": [objects.container("docker.io/library/busybox:1.37.0", objects.script("dns_ring.sh"))]}
-    manifest = objects.per_node_job("rke2", "dns", pod, seconds=300)
+    pod = {"containers": [manifest_objects.container("docker.io/library/busybox:1.37.0", manifest_objects.script("dns_ring.sh"))]}
+    manifest = manifest_objects.per_node_job("rke2", "dns", pod, seconds=300)
     for nodes, failed in ((100, 1), (1000, 10), (10_000, 100), (10_000, 500)):
         names = tuple(f"gpu{number:05d}" for number in range(nodes))
         others = (*(f"sv{number}" for number in range(3)), *names[:failed])

@@ -18,7 +18,7 @@ from kubelab import custom_kinds
 from kubelab.control_plane import ControlPlane
 from kubelab.lab import Cluster
 
-from steps.contract import cancelled
+from steps.contract.run import cancellation_key
 from workflows import examples
 from workflows.engines.argo import helper_pods
 from workflows.engines.argo import home as argo
@@ -98,7 +98,7 @@ def test_a_run_is_cancelled_swept_and_pulled(home: Home, run: str) -> None:
     done = home.machine.call("cancel", run)
     assert done.returncode == 0, done.stdout + done.stderr
     assert home.workflow(run)["spec"]["shutdown"] == "Stop"
-    assert cancelled.key(run) in home.kept(run)
+    assert cancellation_key(run) in home.kept(run)
     home.phase(run, "Failed")
     done = home.machine.call("sweep", run)
     assert done.returncode == 0, done.stdout + done.stderr

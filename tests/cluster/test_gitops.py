@@ -30,8 +30,8 @@ from steps.stages.shared import probe_applications as probe
 from steps.stages.shared import probe_charts
 from workflows import catalog, examples, spec
 from workflows.gitops import argo_applications
-from workflows.gitops.argocd_config import settings
 from workflows.gitops.layout import Layout, by_stage, root_name, waves
+from workflows.gitops.projects import settings
 from workflows.plan.compiler import compile_plan
 
 DELIVERY_SECONDS = 180.0

@@ -10,7 +10,7 @@ import yaml
 from actors.argo_cd_health import Evaluator, variants
 from kubelab import product
 
-from workflows.gitops.argocd_config import HEALTH, health_scripts
+from workflows.gitops.projects import HEALTH, health_scripts
 
 FOLDER = Path(__file__).with_name("health")
 RECORDED = Path(os.environ.get("BRINGUP_TEST_DATA") or product.ROOT.parent / "shared") / "samples"

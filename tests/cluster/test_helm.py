@@ -11,7 +11,7 @@ from kubelab.lab import Cluster
 from steps.clients.kube.client import Kube
 from steps.contract.charts import Release, ReleaseState
 from steps.contract.verdict import FailureClass, Status, Verdict
-from steps.runtime.remembering import carried
+from steps.runtime.watching import keep_install_logs
 from steps.stages.base_services.contract import ControlObservation
 from steps.stages.shared import gate_charts as gates
 from steps.stages.shared import probe_charts
@@ -98,7 +98,7 @@ def test_a_broken_chart_names_its_cause_while_helm_tries_and_then_fails_for_good
     assert problem is not None
     assert (problem.status, problem.final, state.newest) == (Status.FAIL, True, None), problem.reason
     assert "BackoffLimitExceeded" in (state.job.failed if state.job else "")
-    kept = carried(ControlObservation(releases=(state,)), ControlObservation(releases=(before,)))
+    kept = keep_install_logs(ControlObservation(releases=(state,)), ControlObservation(releases=(before,)))
     told = gates.problem("test", kept.releases, [release])
     assert told is not None
     assert (told.failure_class, said in told.reason) == (FailureClass.DEPENDENCY, True), told.reason

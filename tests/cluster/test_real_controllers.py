@@ -16,9 +16,9 @@ from kubelab.control_plane import ControlPlane
 from kubelab.lab import Cluster
 
 from tests.unit.rehearsal.faults.specs import spec_for
+from tests.unit.rehearsal.stage_bench import stage_bench
 from workflows.rehearsal.rehearsal_run import RehearsalOptions
 from workflows.rehearsal.simulated_cluster import ExistingServer
-from workflows.rehearsal.stage_bench import stage_bench
 
 REAL = ("namespaces", "garbage", "daemon_sets", "workloads", "jobs", "scheduler")
 """Roles of the simulator that kube-controller-manager and kube-scheduler have there."""

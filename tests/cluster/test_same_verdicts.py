@@ -14,10 +14,10 @@ from actors.verdicts import Case, Pair, shape, walked
 from kubelab.control_plane import ControlPlane
 
 from tests.unit.rehearsal.faults.specs import needed, spec_for
+from tests.unit.rehearsal.stage_bench import stage_bench
 from workflows.rehearsal.faults import fault_registry
 from workflows.rehearsal.rehearsal_run import RehearsalOptions
 from workflows.rehearsal.simulated_cluster import ExistingServer
-from workflows.rehearsal.stage_bench import stage_bench
 from workflows.stages import ORDER
 
 HANDFUL = (

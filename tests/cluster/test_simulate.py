@@ -19,12 +19,12 @@ from kubelab import box, node, parts, product
 from kubelab.control_plane import ControlPlane
 from kubelab.lab import Cluster
 
-from steps.contract.play import PlayHost, PlayRequest
+from steps.contract.host_play import PlayHost, PlayRequest
 from workflows import examples
 from workflows.plan.compiler import compile_plan
 from workflows.rehearsal.simulated_cluster import write_fleet
 from workflows.rehearsal.simulator.kubelet_port import own_address
-from workflows.rehearsal.simulator.role import load_roles
+from workflows.rehearsal.simulator.world import load_roles
 from workflows.spec import load
 
 SIMULATED = ("gpu001", "gpu002", "gpu003", "gpu004")

@@ -20,7 +20,7 @@ import pytest
 from steps.contract import fleet, paths
 from steps.contract.task import Task, Verb, encode, file_name
 from tests.unit.images.containerfile import step_stages
-from workflows.podimage import download_cache
+from workflows.podimage import downloads
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 150_000_000
@@ -142,7 +142,7 @@ def test_it_is_small(built: dict[str, Any]) -> None:
 def test_a_second_build_elsewhere_gives_the_same_digest(built: dict[str, Any], tree: Path, tmp_path: Path) -> None:
     """All layers anew; only the fetched packages are shared."""
     packages = tmp_path / "another cache" / "images" / "packages"
-    shutil.copytree(download_cache.default() / "packages", packages)
+    shutil.copytree(downloads.default_cache_folder() / "packages", packages)
     again = build(tmp_path / "again.tar", tree, BRINGUP_CACHE=str(tmp_path / "another cache"), TZ="Asia/Tokyo", LC_ALL="C")
     assert (again["digest"], again["image_id"]) == (built["digest"], built["image_id"])
     assert Path(again["archive"]).read_bytes() == Path(built["archive"]).read_bytes()

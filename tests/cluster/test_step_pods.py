@@ -208,7 +208,7 @@ def test_every_verb_ends_well_and_leaves_its_record(played: Played) -> None:
             continue
         (record, *_) = store.records(RUN, stage, task)
         assert record.engine == "argo"
-        assert last_word.read(ended.message) in [last_word.of(one.verdict) for one in store.records(RUN, stage, task)]
+        assert last_word.read(ended.message) in [last_word.summary_of(one.verdict) for one in store.records(RUN, stage, task)]
         if record.verdict is not None:
             assert record.verdict.status in (Status.PASS, Status.SKIPPED), record.verdict
             assert ended.outputs.get("verdict", "pass") in ("pass", "skipped")

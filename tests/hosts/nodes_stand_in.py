@@ -17,7 +17,7 @@ from hostlab.host import Host
 from hostlab.lab import Lab
 
 from steps.clients.ansible import playing as ansible
-from steps.contract.play import PlayHost, PlayRequest, PlayStatus
+from steps.contract.host_play import PlayHost, PlayRequest, PlayStatus
 from steps.errors import Unreachable
 from workflows.plan.model import Plan
 from workflows.rehearsal.simulated_cluster import ExistingServer, SimulatedCluster, simulated_cluster, write_fleet

@@ -10,7 +10,7 @@ from hostlab.host import Host
 from hostlab.lab import Lab
 
 from steps.clients.ansible import playing
-from steps.contract.play import HostStatus, PlayHost, PlayRequest, PlayResult
+from steps.contract.host_play import HostStatus, PlayHost, PlayRequest, PlayResult
 from steps.stages.rke2 import gate, probe
 from steps.stages.rke2.contract import PlayExpectation
 

@@ -12,7 +12,9 @@ from hostlab.lab import Lab
 from hostlab.waiting import until
 
 from steps.clients.ansible import playing
-from steps.contract.play import FailureKind, HostKeys, HostStatus, Jump, PlayHost, PlayRequest, PlayResult
+from steps.contract.host_play import FailureKind, HostKeys, HostStatus, Jump, PlayHost, PlayRequest, PlayResult
+
+pytestmark = pytest.mark.sampled("reaching hosts")
 
 SPEC = """apiVersion: bringup/v1
 kind: Cluster

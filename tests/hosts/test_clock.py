@@ -5,6 +5,7 @@ No host may set the clock, which is the whole machine's: chronyd measures and le
 
 from typing import Any
 
+import pytest
 import time_server
 from hostlab import network
 from hostlab.host import Host
@@ -12,10 +13,12 @@ from hostlab.lab import Init, Lab
 from hostlab.profile import judged, reached, request, variables
 
 from steps.clients.ansible import playing
-from steps.contract.play import PlayResult
+from steps.contract.host_play import PlayResult
 from steps.contract.verdict import FailureClass, Verdict
 from steps.stages.os_prep import probe
-from steps.stages.os_prep.contract import Clock
+from steps.stages.os_prep.contract import NodeClock
+
+pytestmark = pytest.mark.sampled("preparing hosts")
 
 MEASURES = """
 mkdir -p /etc/systemd/system/chrony.service.d
@@ -66,7 +69,7 @@ def measured(lab: Lab, host: Host, seconds: int = 60, **changes: Any) -> PlayRes
     return playing.play(request(lab, reached(lab, host), variables=given))
 
 
-def clock_of(result: PlayResult) -> Clock:
+def clock_of(result: PlayResult) -> NodeClock:
     """What the module read of the clock of the play's one host."""
     facts = probe.from_play(result.hosts).nodes[0].facts
     assert facts is not None, result

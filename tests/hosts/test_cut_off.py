@@ -17,7 +17,9 @@ from hostlab.host import Host
 from hostlab.lab import Lab
 
 from steps.clients.ansible import playing
-from steps.contract.play import FailureKind, HostStatus, PlayEvent, PlayHost, PlayRequest, PlayStatus
+from steps.contract.host_play import FailureKind, HostStatus, PlayEvent, PlayHost, PlayRequest, PlayStatus
+
+pytestmark = pytest.mark.sampled("preparing hosts")
 
 SECONDS = 50
 """Of a play in which one host hangs, far longer than that."""
@@ -75,7 +77,7 @@ PLAY = """
 import sys, msgspec
 from pathlib import Path
 from steps.clients.ansible import playing
-from steps.contract.play import PlayRequest
+from steps.contract.host_play import PlayRequest
 from steps.errors import Temporary
 request = msgspec.json.decode(sys.stdin.buffer.read(), type=PlayRequest)
 def fill(event):

@@ -25,7 +25,9 @@ from steps.contract.verdict import Status, Verdict
 from steps.stages.rke2 import gate
 from steps.stages.rke2.contract import FunctionalExpectation, FunctionalObservation
 from workflows.plan.compiler import compile_plan
-from workflows.stages import objects
+from workflows.stages import manifest_objects
+
+pytestmark = pytest.mark.sampled("preparing hosts")
 
 API, VIP = "10.43.0.1", "10.43.0.50"
 NAMES = "bringup-check.svc.cluster.local"
@@ -38,7 +40,7 @@ echo 'search {NAMES} svc.cluster.local cluster.local' > /etc/resolv.conf
 echo 'nameserver {network.GATEWAY}' >> /etc/resolv.conf
 echo 'options ndots:5 timeout:1 attempts:1' >> /etc/resolv.conf
 """
-SCRIPT = objects.script("dns_ring.sh").replace(" -T 3 ", " ")
+SCRIPT = manifest_objects.script("dns_ring.sh").replace(" -T 3 ", " ")
 """Debian's static busybox crashes where its wget has a time limit."""
 FRESH = """pkill httpd
 while grep -qiE ':1F90 \\S+ 0A' /proc/net/tcp /proc/net/tcp6; do sleep 0.05; done

@@ -16,9 +16,11 @@ from hostlab.profile import judged, request, variables
 from hostlab.waiting import until
 
 from steps.clients.ansible import playing
-from steps.contract.play import HostStatus, PlayResult
+from steps.contract.host_play import HostStatus, PlayResult
 from steps.stages.os_prep import probe
 from steps.stages.os_prep.contract import Item
+
+pytestmark = pytest.mark.sampled("preparing hosts")
 
 NAME, OWN, GATEWAY = "fabric0", "192.168.50.1/24", "192.168.50.254"
 INSTALL = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "--yes", "--no-install-recommends")

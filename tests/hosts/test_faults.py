@@ -11,7 +11,7 @@ from hostlab.lab import Init, Lab
 from hostlab.waiting import until
 
 from steps.clients.ansible import playing
-from steps.contract.play import FailureKind, HostStatus, PlayEvent, PlayHost, PlayResult
+from steps.contract.host_play import FailureKind, HostStatus, PlayEvent, PlayHost, PlayResult
 from steps.contract.verdict import FailureClass, Status
 from steps.stages.os_prep import probe
 from steps.stages.os_prep.contract import ItemStatus

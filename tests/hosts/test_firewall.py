@@ -15,11 +15,13 @@ from hostlab.profile import judged, reached, request, variables
 from hostlab.waiting import until
 
 from steps.clients.ansible import playing
-from steps.contract.play import PlayResult
+from steps.contract.host_play import PlayResult
 from steps.stages.os_prep import probe
 from steps.stages.os_prep.contract import Item, ItemStatus
 from workflows.catalog import criteria
 from workflows.catalog import profile as catalog
+
+pytestmark = pytest.mark.sampled("preparing hosts")
 
 INSTALL = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "--yes", "--no-install-recommends")
 PODS = ["10.42.0.0/16", "10.43.0.0/16"]

@@ -17,6 +17,8 @@ from rke2_settings import kubectl
 
 from workflows.plan.compiler import compile_plan
 
+pytestmark = pytest.mark.sampled("rke2 on hosts")
+
 LEASE = ("lease", "bringup", "--namespace=kube-system")
 LISTED = "find /etc/rancher /usr/local/bin -type f -exec sha256sum {} + | sort; systemctl show --property=InvocationID rke2-server"
 

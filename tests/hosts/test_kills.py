@@ -20,6 +20,8 @@ from hostlab.host import Host
 from hostlab.lab import Init, Lab
 from killing import chance, disturb
 
+pytestmark = pytest.mark.sampled("kills")
+
 LOG = "var/log/changes"
 SYSTEMD = ("enable", "disable", "mask", "daemon-reexec")
 AUDIT = f"""

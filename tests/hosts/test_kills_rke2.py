@@ -23,6 +23,8 @@ from killing import ROUNDS, chance, disturb
 
 from workflows.plan.compiler import compile_plan
 
+pytestmark = pytest.mark.sampled("kills")
+
 FILES_LOG, STARTS_LOG = "/var/log/changes", "/var/log/rke2-stand-in.log"
 PLACES = ("/etc/rancher/", "/usr/local/", "/var/lib/rancher/rke2/")
 AUDIT = f"""

@@ -17,7 +17,7 @@ from machine import qemu
 from machine.disk import Disk
 
 from steps.clients.ansible import playing
-from steps.contract.play import PlayStatus
+from steps.contract.host_play import PlayStatus
 
 
 def test_nothing_is_left_of_hosts_and_their_plays(up: Any) -> None:
@@ -60,7 +60,7 @@ def test_a_machine_under_qemu_is_counted_while_it_has_power(able: None, tmp_path
 PLAY = """
 import sys, msgspec
 from steps.clients.ansible import playing
-from steps.contract.play import PlayRequest
+from steps.contract.host_play import PlayRequest
 request = msgspec.json.decode(sys.stdin.buffer.read(), type=PlayRequest)
 playing.play(request, on_event=lambda event: print(event.event, flush=True))
 """

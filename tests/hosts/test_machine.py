@@ -16,7 +16,7 @@ import pytest
 import time_server
 from bringup_command import Command
 
-from steps.contract.play import FailureKind, HostStatus
+from steps.contract.host_play import FailureKind, HostStatus
 from steps.contract.verdict import FailureClass, Verdict
 from steps.stages.os_prep import probe
 from tests.hosts.hostlab.waiting import until

@@ -86,6 +86,7 @@ def test_bare_hosts_become_a_cluster_that_is_added_to_repaired_upgraded_and_take
     assert site.passes("reset", "cluster.yaml", "--yes")[1] == []
 
 
+@pytest.mark.sampled("rke2 on hosts")
 def test_an_rke2_of_others_is_adopted_and_a_broken_host_is_set_aside_released_or_replaced(site: Site, tmp_path: Path) -> None:
     hosts = site.lab.hosts
     plan = compile_plan(site.write("n[001-002]"))

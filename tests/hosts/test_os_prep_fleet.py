@@ -5,10 +5,13 @@ import platform
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from bringup_command import Command
 from hostlab.hardware import OLD_KERNEL, Hardware, show
 from hostlab.lab import Init, Lab
+
+pytestmark = pytest.mark.sampled("preparing hosts")
 
 GOOD, ODD = "580.95.05", "570.86.15"
 NICS = {"mlx5_0": "28.43.1014", "mlx5_1": "28.43.1014"}

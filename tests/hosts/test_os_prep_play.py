@@ -17,10 +17,12 @@ from hostlab.lab import Init, Lab
 from hostlab.profile import CHANGE, judged, reached, request, variables
 
 from steps.clients.ansible import playing
-from steps.contract.play import FailureKind, HostStatus, Jump, PlayEvent, PlayResult, PlayStatus
+from steps.contract.host_play import FailureKind, HostStatus, Jump, PlayEvent, PlayResult, PlayStatus
 from steps.contract.verdict import FailureClass, Status
 from steps.stages.os_prep import probe
 from steps.stages.os_prep.contract import ItemStatus
+
+pytestmark = pytest.mark.sampled("preparing hosts")
 
 PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
 
@@ -35,6 +37,7 @@ def kept(events: Path) -> list[PlayEvent]:
     return [msgspec.json.decode(line, type=PlayEvent) for line in events.read_bytes().splitlines()]
 
 
+@pytest.mark.sampled(None)
 def test_bare_hosts_are_changed_once(up: Any, tmp_path: Path) -> None:
     lab = up(3)
     events = tmp_path / "events.jsonl"
@@ -162,7 +165,7 @@ def test_a_play_that_takes_too_long_is_cut_off(up: Any) -> None:
 CHILD = """
 import sys, msgspec
 from steps.clients.ansible import playing
-from steps.contract.play import PlayRequest
+from steps.contract.host_play import PlayRequest
 request = msgspec.json.decode(sys.stdin.buffer.read(), type=PlayRequest)
 result = playing.play(request, on_event=lambda event: print(event.event, event.task, flush=True))
 print(msgspec.json.encode(result).decode(), flush=True)

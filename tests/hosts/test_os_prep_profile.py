@@ -7,16 +7,19 @@ files that the module reads, and one for networkctl. Everything else on the host
 import struct
 from typing import Any
 
+import pytest
 from hostlab import faults
 from hostlab.host import Host
 from hostlab.lab import Init, Lab
 
 from steps.clients.ansible import playing
-from steps.contract.play import FailureKind, HostStatus, PlayHost, PlayRequest, PlayResult
+from steps.contract.host_play import FailureKind, HostStatus, PlayHost, PlayRequest, PlayResult
 from steps.contract.verdict import FailureClass, Status, Verdict
 from steps.stages.os_prep import gate, probe
-from steps.stages.os_prep.contract import Expectation, Facts, Item, ItemStatus
+from steps.stages.os_prep.contract import Facts, Item, ItemStatus, NodesExpectation
 from workflows.catalog import profile
+
+pytestmark = pytest.mark.sampled("preparing hosts")
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAbcdefghijklmnopqrstuvwxyz0123456789ABCDEF ops"
 BRIDGES = ("0000:3a:00.0", "0000:5d:00.0")
@@ -92,7 +95,7 @@ def machine(host: Host, *, menu: str = "") -> None:
 
 
 def play(lab: Lab, *, reboot: bool = True, check: bool = False, **more: Any) -> PlayResult:
-    wanted = profile.over(profile.of_system("debian"), {"disks": {"/var/lib/rancher": 100}, "gpu_groups": ["gpu"], **more})
+    wanted = profile.merge_layers(profile.of_system("debian"), {"disks": {"/var/lib/rancher": 100}, "gpu_groups": ["gpu"], **more})
     hosts = tuple(
         PlayHost(name=host.name, address=host.address, key_path=str(lab.key), groups=("gpu", "agent")) for host in lab.hosts
     )
@@ -104,7 +107,7 @@ def play(lab: Lab, *, reboot: bool = True, check: bool = False, **more: Any) -> 
 
 def judged(result: PlayResult, *items: str) -> Verdict:
     names = tuple(outcome.host for outcome in result.hosts)
-    return gate.nodes(probe.from_play(result.hosts), Expectation(nodes=names, gpu_items=items, tolerate=("time service",)))
+    return gate.nodes(probe.from_play(result.hosts), NodesExpectation(nodes=names, gpu_items=items, tolerate=("time service",)))
 
 
 def seen(result: PlayResult, number: int = 0) -> tuple[dict[str, Item], Facts]:

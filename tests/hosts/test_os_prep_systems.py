@@ -16,11 +16,13 @@ from hostlab.profile import judged, request, variables
 from hostlab.waiting import until
 
 from steps.clients.ansible import playing
-from steps.contract.play import HostStatus, PlayResult
+from steps.contract.host_play import HostStatus, PlayResult
 from steps.contract.verdict import FailureClass
 from steps.stages.os_prep import probe
 from steps.stages.os_prep.contract import Item, ItemStatus
 from workflows.catalog import profile as catalog
+
+pytestmark = pytest.mark.sampled("preparing hosts")
 
 FAMILY = "rocky"
 INSTALL = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "--yes", "--no-install-recommends")
@@ -56,6 +58,7 @@ def items(result: PlayResult, host: Host) -> dict[str, Item]:
     return {item.name: item for item in node.items}
 
 
+@pytest.mark.sampled(None)
 def test_dnf_installs_what_lacks_and_a_second_run_changes_nothing(up: Any, tmp_path: Path) -> None:
     profile = catalog.of_system(FAMILY)
     packages = [name.split(" or ")[0] for name in profile["packages"]]
@@ -129,7 +132,7 @@ def test_the_repository_of_rke2s_policy_comes_before_the_policy_and_that_of_a_si
             repository(host, f"{url}/site")
         repository(own, f"{url}/rke2", "rancher-rke2-common")
         mirror = {"baseurl": f"{url}/rke2", "gpgcheck": "0", "repo_gpgcheck": "0"}
-        wanted = catalog.over(catalog.over(profile, policy), {"repositories": {"rke2-selinux": {"keys": mirror}}})
+        wanted = catalog.merge_layers(catalog.merge_layers(profile, policy), {"repositories": {"rke2-selinux": {"keys": mirror}}})
         told = variables(FAMILY, packages=wanted["packages"], repositories=wanted["repositories"])
         first = playing.play(request(lab, variables=told))
         second = playing.play(request(lab, variables=told))

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 import rke2_stand_in
 from hostlab import debian
 from hostlab.lab import Init
@@ -11,10 +12,12 @@ from http_proxy import behind_a_proxy
 from rke2_plays import VERSION, Site, lacks, play
 
 from steps.clients.ansible import playing
-from steps.contract.play import FailureKind
+from steps.contract.host_play import FailureKind
 from steps.contract.verdict import FailureClass
 from steps.stages.os_prep import probe
 from steps.stages.os_prep.contract import ItemStatus
+
+pytestmark = pytest.mark.sampled("reaching hosts")
 
 PASSWORD, SECRET = "canary-93", "bringup_proxy_password"
 

@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import pytest
 from hostlab.lab import Init
 from rke2_plays import Site, lacks, nodes, play, said
 from site_disks import DATA, LINKED, MADE, script
+
+pytestmark = pytest.mark.sampled("rke2 on hosts")
 
 
 def test_a_link_to_where_others_keep_things_too_is_left_alone(up: Any, site: Site) -> None:

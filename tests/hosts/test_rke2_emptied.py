@@ -12,7 +12,9 @@ from hostlab.lab import Init
 from rke2_plays import RELEASES, Site, play
 from site_disks import DATA, LINKED, MADE, script
 
-from steps.contract.play import HostOutcome, HostStatus
+from steps.contract.host_play import HostOutcome, HostStatus
+
+pytestmark = pytest.mark.sampled("rke2 on hosts")
 
 SCRIPTS = """
 mkdir -p @SHARE@ /srv/snapshots

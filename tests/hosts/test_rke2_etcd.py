@@ -24,6 +24,8 @@ from rke2_settings import kubectl, stored
 
 from workflows.plan.compiler import compile_plan
 
+pytestmark = pytest.mark.sampled("rke2 on hosts")
+
 SLOW = Path(__file__).with_name("slow_disk_stand_in.py")
 ROOT = Path(__file__).parents[2]
 ETCD = "/var/lib/rancher/rke2/server/db/etcd"

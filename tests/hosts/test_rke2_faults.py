@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import pytest
 from hostlab import faults
 from hostlab.faults import Case, nothing, waiting
 from hostlab.host import Host
@@ -12,10 +13,12 @@ from hostlab.lab import Init
 from hostlab.waiting import until
 from rke2_plays import VERSION, Site, lacks, play, said, tell
 
-from steps.contract.play import FailureKind, HostStatus
+from steps.contract.host_play import FailureKind, HostStatus
 from steps.contract.verdict import FailureClass
 from steps.stages.rke2 import gate, probe
 from steps.stages.rke2.contract import PlayExpectation
+
+pytestmark = pytest.mark.sampled("rke2 on hosts")
 
 STORE, SLOW, LONG = "/var/lib/rancher/download", "/usr/local/bin/waiting-4", "/usr/local/bin/waiting-600"
 OK, FAILED, UNREACHABLE = HostStatus.OK, HostStatus.FAILED, HostStatus.UNREACHABLE

@@ -8,6 +8,7 @@ from typing import Any
 
 import bringup_command
 import nodes_stand_in
+import pytest
 import yaml
 from cluster_site import Site
 from hostlab.host import Host
@@ -16,6 +17,8 @@ from rke2_plays import nodes
 
 from workflows import spec as specs
 from workflows.plan.compiler import compile_plan
+
+pytestmark = pytest.mark.sampled("rke2 on hosts")
 
 DOMAIN = "cluster.example.org"
 DROP_INS, ANOTHER = "/etc/rancher/rke2/config.yaml.d", "10.77.200.9"

@@ -7,6 +7,8 @@ import pytest
 from hostlab.lab import Init
 from rke2_plays import VERSION, Site, lacks, play, said, tell
 
+pytestmark = pytest.mark.sampled("rke2 on hosts")
+
 BATCH, SLOW_SECONDS = 2, 2
 
 

@@ -2,8 +2,11 @@
 
 from typing import Any
 
+import pytest
 from hostlab.lab import Init
 from rke2_plays import Site, play, said
+
+pytestmark = pytest.mark.sampled("rke2 on hosts")
 
 PACKAGES = """
 mkdir -p /var/lib/rancher/rke2/server/db/etcd

@@ -15,7 +15,9 @@ from hostlab.host import Host
 from hostlab.lab import Init, Lab
 from rke2_plays import MINOR, NEWER, VERSION, Site, lacks, nodes, play, said
 
-from steps.contract.play import HostStatus
+from steps.contract.host_play import HostStatus
+
+pytestmark = pytest.mark.sampled("rke2 on hosts")
 
 KUBECTL_LOG = "/var/log/kubectl-stand-in.log"
 REPOSITORY = "/etc/yum.repos.d/rancher-rke2-common.repo"
@@ -70,6 +72,7 @@ def test_the_next_server_waits_until_one_that_answers_is_ready(lab: Lab, site: S
     assert began[1] + 15 <= began[2], "the third waits until the second, whose unit is active before, is ready"
 
 
+@pytest.mark.sampled(None)
 def test_a_cluster_of_three_servers_comes_up_once_and_is_upgraded(lab: Lab, site: Site, registered_at: str) -> None:
     servers, agents = list(lab.hosts[:3]), list(lab.hosts[3:])
     authority = site.secrets / "authority"

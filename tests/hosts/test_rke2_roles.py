@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import pytest
 from hostlab.host import Host
 from hostlab.lab import Init
 from rke2_plays import Site, play, said
+
+pytestmark = pytest.mark.sampled("rke2 on hosts")
 
 
 def test_a_host_whose_role_has_changed_is_left_as_it_is(up: Any, site: Site) -> None:

@@ -8,7 +8,9 @@ from hostlab.host import Host
 from hostlab.lab import Init
 from rke2_plays import MINOR, VERSION, Site, lacks, nodes, play, said, tell
 
-from steps.contract.play import HostStatus, PlayResult
+from steps.contract.host_play import HostStatus, PlayResult
+
+pytestmark = pytest.mark.sampled("rke2 on hosts")
 
 DATABASE, STORE = "/var/lib/rancher/rke2/server/db", "/var/lib/rancher/download"
 SNAPSHOTS, ETCD, DISK = f"{DATABASE}/snapshots", f"{DATABASE}/etcd", "/srv/disk"

@@ -3,12 +3,15 @@ runs on."""
 
 from typing import Any
 
+import pytest
 from hostlab.host import Host
 from hostlab.lab import Init
 from rke2_plays import MINOR, NEWER, VERSION, Site, lacks, nodes, play, said, tell
 from test_rke2_play import NOT_READY
 
-from steps.contract.play import FailureKind, HostStatus
+from steps.contract.host_play import FailureKind, HostStatus
+
+pytestmark = pytest.mark.sampled("rke2 on hosts")
 
 
 def test_no_server_is_touched_after_one_that_failed_and_that_one_comes_back_first(up: Any, site: Site) -> None:

@@ -3,13 +3,16 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 from bringup_command import Command
 from hostlab.lab import Lab
 from hostlab.profile import reached
 from http_proxy import USER, before_ssh
 
 from steps.clients.ansible import playing
-from steps.contract.play import FailureKind, HostStatus, HttpProxy, Jump, PlayHost, PlayRequest
+from steps.contract.host_play import FailureKind, HostStatus, HttpProxy, Jump, PlayHost, PlayRequest
+
+pytestmark = pytest.mark.sampled("reaching hosts")
 
 PASSWORD = "canary-95"
 SPEC = """apiVersion: bringup/v1

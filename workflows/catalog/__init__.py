@@ -1,9 +1,8 @@
 """The catalog: charts, pins, values and overlays as data, resolved with a spec into planned releases."""
 
-from workflows.catalog.compatibility import check, require
 from workflows.catalog.loader import Catalog, load
 from workflows.catalog.model import Component, KubernetesRange, Overlay, PlannedRelease, ValuesLayer
-from workflows.catalog.resolve import resolve
+from workflows.catalog.resolve import check, require, resolve
 
 __all__ = [
     "Catalog",

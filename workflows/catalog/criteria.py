@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from workflows.spec import ClusterSpec
-from workflows.spec.products import kubernetes
+from workflows.spec.accelerators import kubernetes
 
 Facts = Mapping[str, str]
 

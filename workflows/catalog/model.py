@@ -98,8 +98,7 @@ class Component(Section):
     crds: Annotated[tuple[str, ...], Listed] = Field(default=(), description="CRDs that the component installs.")
     kubernetes: KubernetesRange | None = Field(default=None, description="Kubernetes versions that the component supports.")
     lines: Annotated[tuple[str, ...], Listed] = Field(
-        default=(),
-        description="Release lines (majors), oldest first; an upgrade stays in its own or goes to the next.",
+        default=(), description="Release lines (majors), oldest first; an upgrade stays in its own or goes to the next."
     )
     provides: Annotated[tuple[Provision, ...], Listed] = Field(
         default=(), description="Capabilities that may exist only once in a cluster."

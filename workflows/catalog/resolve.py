@@ -13,11 +13,11 @@ from typing import Any
 from workflows.catalog import criteria, templating
 from workflows.catalog.loader import Catalog
 from workflows.catalog.model import Component, Overlay, OverlayPart, PlannedRelease, ValuesLayer
-from workflows.catalog.reference_scope import scope
-from workflows.spec import ClusterSpec, SpecError, SpecErrors
+from workflows.catalog.templating import scope
+from workflows.spec import ClusterSpec, Issue, SpecError, SpecErrors, compat
+from workflows.spec.accelerators import numbers
 from workflows.spec.fields import is_floating
 from workflows.spec.governance import Override
-from workflows.spec.products import numbers
 
 _NEVER_EMPTY = ("source", "version", "namespace", "rollout", "health", "rollback")
 _NO_OVERRIDE = Override()
@@ -219,3 +219,43 @@ def reachable_from(lines: Sequence[str], version: str) -> tuple[str, ...]:
 def may_upgrade(installed: str, reachable: Sequence[str]) -> bool:
     """Return True if an installed version belongs to one of these lines, or if there is no rule."""
     return not reachable or any(numbers(installed)[:2] == numbers(line)[:2] for line in reachable)
+
+
+def check(spec: ClusterSpec, catalog: Catalog) -> tuple[Issue, ...]:
+    """Return every issue of a spec, errors first.
+
+    Raises:
+        SpecErrors: the releases cannot be resolved.
+    """
+    return compat.check(spec, map(_planned, resolve(spec, catalog)))
+
+
+def require(spec: ClusterSpec, catalog: Catalog) -> tuple[Issue, ...]:
+    """Return the warnings of a spec.
+
+    Raises:
+        SpecErrors: at least one rule found an error; all errors are in it.
+    """
+    issues = check(spec, catalog)
+    errors = [issue.as_error() for issue in issues if issue.severity == "error"]
+    if errors:
+        raise SpecErrors(spec.name, errors)
+    return issues
+
+
+def _planned(release: PlannedRelease) -> compat.ReleaseFacts:
+    supported = release.kubernetes
+    return compat.ReleaseFacts(
+        id=release.id,
+        version=release.version,
+        app_version=release.app_version,
+        digest=release.digest,
+        other_digests=release.other_digests,
+        from_manifest=bool(release.manifest),
+        least=supported.least if supported else "",
+        most=(supported.most or "") if supported else "",
+        strict=supported.strict if supported else True,
+        provides=release.provides,
+        values=release.values,
+        objects=release.objects,
+    )

@@ -10,19 +10,19 @@ import yaml
 
 def values_text(values: Mapping[str, Any]) -> str:
     """Return Helm values as YAML text with sorted keys."""
-    return str(yaml.dump(plain(values), Dumper=_Dumper, sort_keys=True, default_flow_style=False, width=120))
+    return str(yaml.dump(plain_data(values), Dumper=_Dumper, sort_keys=True, default_flow_style=False, width=120))
 
 
-def readable(value: Mapping[str, Any], *, sort: bool = False) -> str:
+def readable_yaml(value: Mapping[str, Any], *, sort: bool = False) -> str:
     """Return an object as YAML text for people: keys in their order, multi-line texts as blocks, lines not folded."""
-    return str(yaml.dump(plain(value), Dumper=_Blocks, sort_keys=sort, default_flow_style=False, width=10**9))
+    return str(yaml.dump(plain_data(value), Dumper=_Blocks, sort_keys=sort, default_flow_style=False, width=10**9))
 
 
-def plain(value: Any) -> Any:
+def plain_data(value: Any) -> Any:
     """Return a value with built-in maps and lists in place of other mapping and sequence types."""
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+        return {str(key): plain_data(item) for key, item in value.items()}
+    return [plain_data(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 class _Dumper(yaml.SafeDumper):

@@ -11,18 +11,21 @@ import typer
 
 from steps import __version__
 from steps.contract.exit import ExitCode
-from workflows.cli import output
-from workflows.cli.argo.commands import register as register_argo
-from workflows.cli.argo.schedule_commands import register as register_schedule
-from workflows.cli.hosts.inventory_commands import register as register_inventory
-from workflows.cli.hosts.key_commands import register as register_host_keys
-from workflows.cli.hosts.quarantine_commands import register as register_quarantine
-from workflows.cli.images.commands import register as register_images
-from workflows.cli.runs.commands import register as register_run
-from workflows.cli.runs.operation_commands import register as register_operations
-from workflows.cli.runs.report_commands import register as register_report
-from workflows.cli.specs.commands import register as register_spec
-from workflows.cli.tool_commands import register as register_tools
+from workflows.app.messages import UsageError
+from workflows.cli import (
+    host_key_commands,
+    operation_commands,
+    output,
+    quarantine_commands,
+    report_commands,
+    run_commands,
+    schedule_commands,
+    spec_commands,
+    streams,
+    tool_commands,
+)
+from workflows.cli.command_sections import SectionedGroup
+from workflows.cli.images import commands as image_commands
 from workflows.engines.folders import NoStateFolder, StateFolder
 
 _UsageError = cast(type[typer.BadParameter], typer.BadParameter.__bases__[0])
@@ -40,26 +43,28 @@ _HINTS = {
     errno.EROFS: "that file system cannot be written to: name another file or folder",
 }
 
+
 INTERRUPTED = 130
 """Exit code that shells expect of a program ended by Ctrl-C."""
 
 
 def application() -> typer.Typer:
     """Return the typer application with all commands. Light modules are imported here, heavy ones inside the commands."""
-    app = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app = typer.Typer(
+        cls=SectionedGroup, no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False, rich_markup_mode=None
+    )
     app.callback()(_options)
     for register in (
-        register_spec,
-        register_inventory,
-        register_host_keys,
-        register_run,
-        register_operations,
-        register_report,
-        register_quarantine,
-        register_tools,
-        register_images,
-        register_argo,
-        register_schedule,
+        spec_commands.register,
+        host_key_commands.register,
+        run_commands.register,
+        operation_commands.register,
+        report_commands.register,
+        quarantine_commands.register,
+        tool_commands.register,
+        image_commands.register,
+        report_commands.register_argo,
+        schedule_commands.register,
     ):
         register(app)
     return app
@@ -82,9 +87,9 @@ def _options(
 
 def main() -> None:
     """Run the console script."""
-    output.begin()
+    streams.begin()
     code = run(sys.argv[1:])
-    output.finish()
+    streams.finish()
     sys.exit(code)
 
 
@@ -95,11 +100,14 @@ def run(arguments: list[str]) -> int:
         return int(application()(args=arguments, standalone_mode=False, prog_name="bringup") or 0)
     except _UsageError as problem:
         return _misused(problem, arguments)
+    except UsageError as problem:
+        output.error(str(problem), f"{_command_path(arguments)} --help")
+        return ExitCode.USAGE
     except (typer.Abort, KeyboardInterrupt):
         output.error("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        output.drop(sys.stdout)  # the reader of the output is gone
+        streams.drop(sys.stdout)  # the reader of the output is gone
         return ExitCode.OK
     except Exception as problem:  # noqa: BLE001 - the outermost edge
         return _failed(problem, "--debug" in arguments)
@@ -114,6 +122,19 @@ def _misused(problem: typer.BadParameter, arguments: list[str]) -> int:
     command = context.command_path if context else " ".join(["bringup", *arguments[:1]])
     output.error(_said(problem), f"{command} --help")
     return ExitCode.USAGE
+
+
+def _command_path(arguments: list[str]) -> str:
+    """Return the command of a command line without its arguments, as in `bringup image build`."""
+    command, path = typer.main.get_command(application()), ["bringup"]
+    for word in arguments:
+        commands = getattr(command, "commands", {})
+        if word in commands:
+            command = commands[word]
+            path.append(word)
+        elif not word.startswith("-"):
+            break
+    return " ".join(path)
 
 
 def _said(problem: typer.BadParameter) -> str:

@@ -1,18 +1,22 @@
-"""Output of commands: tables for people, JSON or YAML for scripts, errors as one sentence and a hint on stderr."""
+"""Output of commands: tables for people, JSON or YAML for scripts, errors as one sentence and a hint on stderr.
 
-import io
+The module is the `Screen` of the use cases. What needs rich or yaml is imported when it is called, since both take long.
+"""
+
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from steps.contract import plain
+from workflows.cli import streams
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from workflows.app.runs.run_progress import Progress
+    from workflows.cli.run_view import StageTable, View
+    from workflows.cli.terminal import QuietConsole
 
 _GAP = 2
 """Blanks between two columns of a table."""
@@ -26,17 +30,17 @@ class Format(StrEnum):
     YAML = "yaml"
 
 
-def console(*, stderr: bool = False) -> "Console":
+def console(*, stderr: bool = False) -> "QuietConsole":
     """Return the console: no colour with NO_COLOR or without a terminal, no folded lines in a pipe.
 
     Texts are printed as they are: square brackets are no markup, and `:word:` is no emoji.
     """
-    from workflows.cli.terminal import Quiet
+    from workflows.cli.terminal import QuietConsole
 
     stream = sys.stderr if stderr else sys.stdout
     # lines of a pipe are wide, so that scripts see one record a line
     width = None if stream.isatty() else int(os.environ.get("COLUMNS", "0") or 0) or 200
-    return Quiet(
+    return QuietConsole(
         stderr=stderr,
         no_color="NO_COLOR" in os.environ or None,
         width=width,
@@ -50,7 +54,7 @@ def console(*, stderr: bool = False) -> "Console":
 def data(value: Any, form: Format) -> None:
     """Print data for a script."""
     if form is Format.JSON:
-        lines([plain.escaped(json.dumps(value, indent=2, ensure_ascii=False))])
+        lines([plain.escape_json(json.dumps(value, indent=2, ensure_ascii=False))])
     else:
         import yaml
 
@@ -60,6 +64,9 @@ def data(value: Any, form: Format) -> None:
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
     """Print a table for a person. If the terminal is too narrow for the words, each row becomes a block: nothing is cut."""
     from rich.table import Column, Table
+    from rich.text import Text
+
+    from workflows.cli.terminal import STATE_STYLES
 
     cells = [[plain.line(str(cell)) for cell in row] for row in rows]
     out = console()
@@ -71,7 +78,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = ""
     sized = (Column(name, width=width) for name, width in zip(columns, widths, strict=True))
     grid = Table(*sized, title=title or None, title_justify="left", show_lines=False, box=None, pad_edge=False, header_style="bold")
     for row in cells:
-        grid.add_row(*row)
+        grid.add_row(*(Text(cell, style=STATE_STYLES.get(cell, "")) for cell in row))
     out.print(grid, soft_wrap=False)
 
 
@@ -114,44 +121,18 @@ def lines(rows: Iterable[str]) -> None:
         for row in rows:
             print(plain.block(row))
     except BrokenPipeError:
-        drop(sys.stdout)
-
-
-def begin() -> None:
-    r"""Replace streams that were closed before the command began by /dev/null, so that no opened file takes their number.
-
-    Characters that the output's encoding lacks are written as `\\u2026`, as Python does on stderr.
-    """
-    for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115  # open as long as the process
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
-        sys.stdout.reconfigure(errors="backslashreplace")
-
-
-def finish() -> None:
-    """Flush stdout; stop silently once the reader of a pipe is gone."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        drop(sys.stdout)
-
-
-def drop(stream: IO[str]) -> None:
-    """Send further output to /dev/null: the reader is gone, but the command goes on to its own exit code."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
-
-
-def count(number: int, thing: str) -> str:
-    """Return a number of things in words: `1 error`, `2 errors`."""
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+        streams.drop(sys.stdout)
 
 
 def note(message: str) -> None:
     """Print one sentence on stderr, so that no script takes it for a part of the answer."""
     console(stderr=True).print(f"note: {plain.line(message)}")
+
+
+def notes(*messages: str) -> None:
+    """Print each sentence that is not empty as a note."""
+    for message in filter(None, messages):
+        note(message)
 
 
 def error(message: str, hint: str = "") -> None:
@@ -160,3 +141,29 @@ def error(message: str, hint: str = "") -> None:
     out.print(f"error: {plain.block(message)}", style="red" if out.is_terminal else None)
     if hint:
         out.print(f"hint: {plain.line(hint)}")
+
+
+def can_ask() -> bool:
+    """Return True if a person is at the terminal."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def confirm(question: str) -> bool:
+    """Ask a question at the terminal; the default is no."""
+    import typer
+
+    return typer.confirm(question)
+
+
+def view(progress: "Progress", stopped: Callable[[], object] | None = None) -> "View":
+    """Return the live view of a run. `stopped` is called when the run is ended."""
+    from workflows.cli.run_view import View
+
+    return View(progress, console(), stopped)
+
+
+def stage_table() -> "StageTable":
+    """Return a table of stages that is drawn anew while its context is open; in a pipe it draws nothing."""
+    from workflows.cli.run_view import StageTable
+
+    return StageTable(console())

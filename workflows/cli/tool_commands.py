@@ -1,18 +1,24 @@
 """Commands for single tools: exec, simulate, doctor."""
 
+import json
 import math
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from steps.contract.exit import ExitCode
-from workflows.cli import output
+from workflows.app.messages import count
+from workflows.cli import completion, output
+from workflows.cli.options import Output, Spec
 from workflows.cli.output import Format
 
-Output = Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")]
+_BAD = ("Failed", "Error")
+_OF_OTHERS = ("DAG", "Steps", "StepGroup", "TaskGroup", "Retry")
+"""Types of nodes that fail because a node below them failed."""
 
 
 def register(app: typer.Typer) -> None:
@@ -24,7 +30,12 @@ def register(app: typer.Typer) -> None:
 
 
 def explain(
-    word: Annotated[str, typer.Argument(help="A field of a spec, a rule such as P02, a fault, or a gate such as rke2/nodes.")],
+    word: Annotated[
+        str,
+        typer.Argument(
+            help="A field of a spec, a rule such as P02, a fault, or a gate such as rke2/nodes.", autocompletion=completion.entries
+        ),
+    ],
 ) -> int:
     """Explain a field of a spec, a compatibility rule, a fault or a gate."""
     from workflows.app import reference
@@ -41,7 +52,6 @@ def execute(
     actions: Annotated[Path | None, typer.Option("--actions", help="Operator actions to play (conformance corpus).")] = None,
 ) -> int:
     """Run a Workflow manifest of the portable subset on the embedded engine."""
-    from workflows.cli.runs import executing
     from workflows.engines.local.manifest_execution import execute_manifest
 
     messages: list[str] = []
@@ -52,19 +62,29 @@ def execute(
         if messages:
             output.error("".join(messages).strip(), "" if manifest.is_file() else "name the file of a Workflow manifest")
         else:
-            output.lines(executing.summary(record_file))
+            output.lines(_summary(record_file))
     return code
 
 
+def _summary(record: Path) -> Iterator[str]:
+    """Yield the lines for a node record in the conformance format."""
+    run_record = json.loads(record.read_text())
+    nodes = run_record["nodes"]
+    yield f"{run_record['phase']}: {count(len(nodes), 'node')} {run_record.get('message') or ''}".rstrip()
+    bad = [node for node in nodes if node["phase"] in _BAD and run_record["phase"] in _BAD]
+    for node in [node for node in bad if node["type"] not in _OF_OTHERS] or bad:
+        yield f"  {node['name']}: {node['phase']}: {node.get('message') or 'it left no message'}"
+
+
 def simulate(
-    spec: Annotated[str, typer.Argument(help="Spec file, or the name of an example.")],
+    spec: Spec,
     kubeconfig_out: Annotated[Path, typer.Option("--kubeconfig-out", help="Where to write the kubeconfig (mode 0600).")],
     fault: Annotated[list[str] | None, typer.Option("--fault", help="Disturb: NAME or NAME:NODE,….")] = None,
     speed: Annotated[float, typer.Option("--speed", help="Simulated seconds a second.")] = 60.0,
     bare: Annotated[bool, typer.Option("--bare", help="Do not bring RKE2 up: only an empty API server.")] = False,
 ) -> int:
     """Serve a simulated cluster by itself, for kubectl and other tools. Ctrl-C ends it."""
-    from workflows.cli.specs import sources
+    from workflows.app.specs import sources
     from workflows.plan.compiler import compile_plan
     from workflows.rehearsal import standalone_cluster
     from workflows.rehearsal.rehearsal_run import RehearsalOptions
@@ -84,9 +104,9 @@ def simulate(
 
 def doctor(form: Output = Format.TABLE) -> int:
     """Show what each kind of use needs on this machine, what is missing, and how to install it."""
-    from workflows.cli import checkup
+    from workflows.app import requirements as needs
 
-    requirements = checkup.every(os.environ)
+    requirements = needs.every(os.environ)
     if form is not Format.TABLE:
         output.data(
             [
@@ -105,6 +125,6 @@ def doctor(form: Output = Format.TABLE) -> int:
         )
     return (
         ExitCode.OK
-        if all(requirement.there for requirement in requirements if requirement.use == checkup.REHEARSAL)
+        if all(requirement.there for requirement in requirements if requirement.use == needs.REHEARSAL)
         else ExitCode.USAGE
     )

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from steps import timeouts
 from steps.clients import process
-from steps.contract import announcement, approval
+from steps.contract import approval
 from steps.errors import StepError
 from workflows.engines.local.result import News, NodeNews, RunNodeStatus
 
@@ -102,7 +102,7 @@ class Announcer:
     def _body(self, stage: str, node: RunNodeStatus) -> bytes:
         announcer_command, (evidence, answer) = self._told[stage], self._how(node.name)
         fields = {"run": self._run, "cluster": announcer_command.cluster, "stage": stage, "evidence": evidence, "how": answer}
-        return announcement.body(**fields, since=node.started, approvers=announcer_command.approvers, changes=self._about())
+        return approval.body(**fields, since=node.started, approvers=announcer_command.approvers, changes=self._about())
 
 
 def run_announce_command(command: tuple[str, ...], body: bytes) -> str:

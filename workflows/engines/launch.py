@@ -12,9 +12,8 @@ from steps.contract import paths
 from workflows.engines import locks, run_inputs
 from workflows.engines.folders import RunFolder
 from workflows.engines.local.executor import StartProcess, start_process
-from workflows.engines.local.local_engine import LocalEngine
+from workflows.engines.local.local_engine import LocalEngine, TimePassing
 from workflows.engines.local.result import Observer, RunResult
-from workflows.engines.local.run_driver import TimePassing
 from workflows.engines.local.run_settings import RunPaths, default_environment
 
 PARALLELISM = 8
@@ -49,7 +48,7 @@ def start(
 def resume(folder: RunFolder, extra: Mapping[str, str], observer: Observer | None) -> RunResult:
     """Continue a run whose engine has died; a finished run is returned unchanged. Raises ClusterBusy."""
     with _alone(folder, _document(folder)["template"], extra):
-        return LocalEngine.resume(folder.engine, environment(extra), observer)
+        return LocalEngine.resume(folder.engine, environment(extra), observer, _passing(extra))
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:

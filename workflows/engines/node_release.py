@@ -99,7 +99,7 @@ def release(store: Store, run: str, kubeconfigs: Sequence[Path], nodes: Iterable
         holder = _uncordon(kube, node, run) if kube is not None else ""
         uncordoned = holder == run
         entry = quarantined[node]
-        record = quarantine.Release(
+        record = quarantine.NodeRelease(
             run=run, node=node, stage=entry.stage, reason=entry.reason, who=who, when=time.time(), uncordoned=uncordoned
         )
         store.write(quarantine.release_key(run, node), canonical(record))
@@ -156,7 +156,7 @@ def _uncordon(kube: Kube, node: str, run: str) -> str:
 
 def _holder(text: str) -> str:
     try:
-        return msgspec.json.decode(text, type=quarantine.Note).run
+        return msgspec.json.decode(text, type=quarantine.CordonNote).run
     except msgspec.DecodeError:
         return ""
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from steps.clients import signature
 from steps.clients.store import Store
-from steps.contract import announcement, approval, shortcut, task
+from steps.contract import approval, stage_contracts, task
 from steps.errors import StepError
 from workflows import user_paths
 from workflows.engines.folders import RunFolder
@@ -69,7 +69,7 @@ class OpenApproval(Struct, frozen=True, kw_only=True):
 
     def how(self, namespace: str | None = None) -> str:
         """Return the command that answers on exactly this evidence; `namespace` is that of a run on Argo."""
-        return announcement.command(self.run, evidence=self.evidence, namespace=namespace)
+        return approval.command(self.run, evidence=self.evidence, namespace=namespace)
 
     def row(self, namespace: str | None = None) -> dict[str, str]:
         """Return the row that `status` shows; `namespace` is that of a run on Argo."""
@@ -105,7 +105,7 @@ def answer_command(folder: RunFolder, node: str) -> tuple[str, str]:
     try:
         pending = read_approval(folder, node)
     except (StepError, OSError):
-        return "", announcement.command(folder.name)
+        return "", approval.command(folder.name)
     return pending.evidence, pending.how()
 
 
@@ -126,7 +126,7 @@ def changes(folder: RunFolder) -> str:
         stages = dict.fromkeys(key.removeprefix(f"{evidence}/").split("/")[0] for key in store.keys(evidence))
         lines = [
             declared.changes(record.observation for record in store.records(folder.name, declared.stage, declared.task))
-            for declared in shortcut.declared(stages)
+            for declared in stage_contracts.declared_shortcuts(stages)
         ]
     except (StepError, OSError, msgspec.DecodeError):
         return ""

@@ -17,9 +17,9 @@ from steps.errors import BadTask
 from workflows import user_paths
 from workflows.engines.folders import RunFolder
 from workflows.engines.locks import ClusterBusy
-from workflows.plan import files, fleet
+from workflows.plan import run_folders
 from workflows.plan.model import Plan
-from workflows.stages.access import KNOWN_HOSTS, KUBECONFIG, SecretFile
+from workflows.stages.host_access import KNOWN_HOSTS, KUBECONFIG, SecretFile
 
 if TYPE_CHECKING:
     from workflows.render.bundle import Bundle  # with Hera, whose import takes longer than what `status` and `watch` do
@@ -51,9 +51,9 @@ def write(
     if not simulated:
         require_target(plan)
     contents = {} if simulated else read_secrets(plan.secrets, spec_folder, environ)
-    for name, data in files.tasks_folder(plan).items():
+    for name, data in run_folders.tasks_folder(plan).items():
         _file(folder.inputs / "tasks" / name, data)
-    for name, data in fleet.files(plan.digest, plan.hosts).items():
+    for name, data in run_folders.fleet_folder(plan.digest, plan.hosts).items():
         _file(folder.inputs / "fleet" / name, data)
     (folder.inputs / "secrets").mkdir(parents=True, exist_ok=True, mode=0o700)
     for name, data in contents.items():
@@ -92,7 +92,7 @@ def read_secrets(files: Sequence[SecretFile], spec_folder: Path, environ: Mappin
         if file.optional and file.path and not (spec_folder / user_paths.expand_home(file.path)).exists():
             continue
         try:
-            contents[file.name] = checked_secret(file, read_secret(file, spec_folder, environ))
+            contents[file.name] = check_secret(file, read_secret(file, spec_folder, environ))
         except SecretMissing as error:
             missing[file] = str(error)
     if missing:
@@ -103,11 +103,11 @@ def read_secrets(files: Sequence[SecretFile], spec_folder: Path, environ: Mappin
     return contents
 
 
-def checked_secret(file: SecretFile, data: bytes) -> bytes:
+def check_secret(file: SecretFile, data: bytes) -> bytes:
     """Return the content. Raises SecretMissing for an unusable CA certificate, which a run would report as a server outage."""
     if file.certificates:
         try:
-            certificates.checked(data.decode(errors="replace"), file.name, file.certificates)
+            certificates.check_certificates(data.decode(errors="replace"), file.name, file.certificates)
         except BadTask as error:
             raise SecretMissing(f"{error}; {error.hint}") from error
     return data

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from workflows.catalog import PlannedRelease
-from workflows.gitops.layout import IN_CLUSTER, Layout, delivery, privileged, root_name, waves
+from workflows.gitops.layout import IN_CLUSTER, Layout, delivery, privileged_namespaces, root_name, waves
 from workflows.gitops.projects import ENVIRONMENTS, roots_project
 from workflows.spec import STAGES, ClusterSpec
 
@@ -26,7 +26,7 @@ PRIVILEGED = {f"pod-security.kubernetes.io/{mode}": "privileged" for mode in ("e
 def stage_applications(spec: ClusterSpec, releases: Iterable[PlannedRelease]) -> list[Object]:
     """Return the Applications of the releases of one stage, in catalog order."""
     chosen = tuple(releases)
-    wave, opened = waves(chosen), privileged(chosen)
+    wave, opened = waves(chosen), privileged_namespaces(chosen)
     return [release_application(spec, release, wave=wave[release.id], privileged=opened[release.namespace]) for release in chosen]
 
 

@@ -23,14 +23,14 @@ def delivery(spec: ClusterSpec) -> ArgoCdDelivery:
     return spec.delivery.argo_cd
 
 
-def delivered(releases: Iterable[PlannedRelease]) -> tuple[PlannedRelease, ...]:
+def delivered_releases(releases: Iterable[PlannedRelease]) -> tuple[PlannedRelease, ...]:
     """Return the releases that Argo CD installs: every chart except its own."""
     return tuple(release for release in releases if release.chart and release.id != INSTALLER)
 
 
 def by_stage(releases: Iterable[PlannedRelease]) -> dict[str, tuple[PlannedRelease, ...]]:
     """Return the delivered releases of each stage that has any, stages in running order."""
-    chosen = delivered(releases)
+    chosen = delivered_releases(releases)
     found: dict[str, tuple[PlannedRelease, ...]] = {stage: tuple(one for one in chosen if one.stage == stage) for stage in STAGES}
     return {stage: ones for stage, ones in found.items() if ones}
 
@@ -44,7 +44,7 @@ def waves(releases: Iterable[PlannedRelease]) -> dict[str, int]:
     return found
 
 
-def privileged(releases: Iterable[PlannedRelease]) -> Mapping[str, bool]:
+def privileged_namespaces(releases: Iterable[PlannedRelease]) -> Mapping[str, bool]:
     """Return for each namespace of these releases whether one of them needs the privileged pod security level."""
     spaces: dict[str, bool] = {}
     for release in releases:

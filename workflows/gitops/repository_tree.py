@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from workflows.catalog import PlannedRelease
-from workflows.catalog.yaml_text import readable
-from workflows.gitops import argo_applications, argocd_config, projects
-from workflows.gitops.layout import Layout, by_stage, delivered, delivery
+from workflows.catalog.yaml_text import readable_yaml
+from workflows.gitops import argo_applications, projects
+from workflows.gitops.layout import Layout, by_stage, delivered_releases, delivery
 from workflows.spec import ClusterSpec
 
 Tree = dict[str, str]
@@ -65,7 +65,7 @@ def _bootstrap(spec: ClusterSpec, releases: tuple[PlannedRelease, ...]) -> Tree:
         layout.config_map: _file(
             "Keys that Argo CD needs in its ConfigMap; its other keys are left alone. The pipeline patches and reads them back.",
             f"By hand: kubectl -n {delivery(spec).namespace} patch configmap argocd-cm --type merge --patch-file argocd-cm.yaml",
-            objects=[argocd_config.config_map(spec, releases)],
+            objects=[projects.config_map(spec, releases)],
         ),
     }
 
@@ -97,8 +97,8 @@ def _values(spec: ClusterSpec, releases: tuple[PlannedRelease, ...]) -> Tree:
         layout.values(one): _head(
             f"Helm values of {one.release_name} {one.version}. To change them: overrides.{one.id}.values in the spec."
         )
-        + readable(one.values, sort=True)
-        for one in delivered(releases)
+        + readable_yaml(one.values, sort=True)
+        for one in delivered_releases(releases)
     }
 
 
@@ -110,7 +110,7 @@ def _overlay(spec: ClusterSpec) -> Tree:
         "metadata": {"name": f"overlay-{Layout.of(spec).environment}"},
     }
     text = "".join(f"# {line}".rstrip() + "\n" for line in _OVERLAY.strip().split("\n"))
-    return {f"{Layout.of(spec).overlay}/kustomization.yaml": text + readable(component)}
+    return {f"{Layout.of(spec).overlay}/kustomization.yaml": text + readable_yaml(component)}
 
 
 _OVERLAY = """
@@ -140,7 +140,7 @@ def _pointers(spec: ClusterSpec, releases: tuple[PlannedRelease, ...]) -> Tree:
     }
     made = {
         f"{layout.home}/environment.yaml": _head("All that tells this environment apart, for ../../applicationset.yaml.")
-        + readable(environment),
+        + readable_yaml(environment),
         f"{layout.home}/root.yaml": _file(
             "For sites that use Argo CD without the pipeline: kubectl apply -f root.yaml, after bootstrap/.",
             "It starts the stages one after another as Argo CD finds them healthy; bringup's own gates do not run then.",
@@ -156,7 +156,7 @@ def _pointers(spec: ClusterSpec, releases: tuple[PlannedRelease, ...]) -> Tree:
 
 
 def _file(*notes: str, objects: Iterable[Mapping[str, Any]]) -> str:
-    return _head(*notes) + "---\n".join(map(readable, objects))
+    return _head(*notes) + "---\n".join(map(readable_yaml, objects))
 
 
 def _head(*notes: str) -> str:

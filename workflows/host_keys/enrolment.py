@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steps.clients.ssh import configuration, proxies
-from steps.contract.play import HttpProxy, Jump, PlayHost, through
+from steps.contract.host_play import HttpProxy, Jump, PlayHost, through
 from workflows import user_paths
 from workflows.engines import run_inputs
 from workflows.host_keys import key_scan, known_hosts
@@ -16,7 +16,7 @@ from workflows.host_keys.known_hosts import KnownKeys
 from workflows.host_keys.model import Key, KeyState, ScannedKey, place
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.machines import Machine
-from workflows.stages.access import SSH_PROXY_PASSWORD, USERS_KNOWN_HOSTS, secret_file
+from workflows.stages.host_access import SSH_PROXY_PASSWORD, USERS_KNOWN_HOSTS, secret_file
 
 
 class NoSuchHost(ValueError):
@@ -140,7 +140,7 @@ class _Look:
         """Return the reason why a host gave no key."""
         before = access.jump.address if access.jump else access.proxy.url if access.proxy else ""
         said = f"no host key came from port {access.port}" + (f" through {before}" if before else "")
-        return proxies.told(self._folder, access) or said
+        return proxies.failure_of(self._folder, access) or said
 
 
 def _linked(keys: Mapping[str, Path], folder: Path) -> dict[str, Path]:

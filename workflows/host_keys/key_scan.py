@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from steps.clients.ssh import configuration
-from steps.contract.play import HttpProxy, Jump, PlayHost
+from steps.contract.host_play import HttpProxy, Jump, PlayHost
 from workflows.host_keys.model import Key, place
 
 KINDS = ("ssh-ed25519", "ecdsa-sha2-nistp256", "rsa-sha2-512")

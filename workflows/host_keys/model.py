@@ -1,12 +1,17 @@
-"""Host keys, and their states according to a known_hosts file."""
+"""Host keys, their states according to a known_hosts file, and their rows in a table, folded where hosts agree.
+
+A fingerprint that a person has to compare keeps a row of its own, unless there are too many.
+"""
 
 import base64
 import binascii
 import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from steps.contract.play import Jump, PlayHost
+from steps.contract.host_play import Jump, PlayHost
+from steps.contract.host_ranges import fold
 
 
 class KeyState(StrEnum):
@@ -51,3 +56,50 @@ class ScannedKey:
 def place(access: PlayHost | Jump) -> str:
     """Return the name of a host in known_hosts: its address, in brackets with the port unless that is 22."""
     return access.address if access.port == 22 else f"[{access.address}]:{access.port}"
+
+
+SHOWN = 50
+"""Most hosts whose new keys are shown one by one. More of them are compared by a program (`-o json`)."""
+_ALONE = (KeyState.CHANGED, KeyState.REVOKED)
+"""States that are always shown for each host."""
+_BEFORE_HOSTS = "jump host"
+NOTHING = "-"
+"""Text of an empty cell."""
+
+Cells = tuple[str, str, str, str, str, str]
+"""Cells of a row: host, address, type of key, fingerprint, state, note."""
+
+
+def fold_rows(rows: Sequence[ScannedKey]) -> list[Cells]:
+    """Return the rows for a person, in the order in which their first keys were scanned."""
+    shown = len({row.place for row in rows if row.state is KeyState.NEW}) <= SHOWN
+    batches: dict[tuple[object, ...], list[ScannedKey]] = {}
+    for row in rows:
+        alone = row.state in _ALONE or row.host == _BEFORE_HOSTS or (shown and row.state is KeyState.NEW)
+        kind = row.key.kind if row.key else ""
+        batches.setdefault((row.state, kind, row.said, *((row.place, row.key) if alone else ())), []).append(row)
+    return [_line(batch) for batch in batches.values()]
+
+
+def columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+    """Return the columns that have content in at least one row: silent hosts have neither key types nor fingerprints."""
+    told = [number for number, _ in enumerate(names) if any(row[number] not in ("", NOTHING) for row in rows)]
+    return [names[number] for number in told], [[row[number] for number in told] for row in rows]
+
+
+def key_rows(rows: Iterable[ScannedKey]) -> Iterator[Cells]:
+    """Yield one row for each key, for scripts."""
+    return (_cells(row, row.host, row.place, row.key.fingerprint if row.key else NOTHING) for row in rows)
+
+
+def _line(batch: Sequence[ScannedKey]) -> Cells:
+    first = batch[0]
+    if len({row.host for row in batch}) == 1:
+        return _cells(first, first.host, first.place, first.key.fingerprint if first.key else NOTHING)
+    prints = {row.key.fingerprint for row in batch if row.key}
+    told = next(iter(prints)) if len(prints) == 1 else f"{len(prints)} fingerprints" if prints else NOTHING
+    return _cells(first, fold(row.host for row in batch), f"{len({row.place for row in batch})} addresses", told)
+
+
+def _cells(row: ScannedKey, host: str, place: str, fingerprint: str) -> Cells:
+    return (host, place, row.key.kind if row.key else NOTHING, fingerprint, row.state.value, row.said)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import yaml
 
 from workflows import user_paths
-from workflows.inventory import gpu_variables, topology_variables
+from workflows.inventory import machine_variables
 from workflows.inventory.connection import SSH_PROXY
 from workflows.inventory.model import BadInventory
 from workflows.spec.cluster_spec import ClusterSpec
@@ -60,10 +60,10 @@ def _variables(spec: ClusterSpec, machine: Machine, folder: Path) -> dict[str, A
         "ansible_ssh_common_args": _arguments(spec, folder, machine) if machine.ssh_jump or machine.ssh_http_proxy else "",
         SSH_PROXY: machine.ssh_http_proxy,
         "ansible_become": machine.ssh_user != "root" if machine.ssh_user else "",
-        **topology_variables.topology_variables_of(machine),
-        **gpu_variables.host_gpu_variables(spec, machine),
+        **machine_variables.topology_variables_of(machine),
+        **machine_variables.host_gpu_variables(spec, machine),
     }
-    return {name: value for name, value in named.items() if value or value is False or name == gpu_variables.COUNT}
+    return {name: value for name, value in named.items() if value or value is False or name == machine_variables.COUNT}
 
 
 def _common(spec: ClusterSpec, folder: Path) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def _common(spec: ClusterSpec, folder: Path) -> dict[str, Any]:
         "ansible_become": ssh.user != "root",
         "ansible_ssh_common_args": _arguments(spec, folder),
         **({SSH_PROXY: ssh.http_proxy} if ssh.http_proxy else {}),
-        **gpu_variables.fleet_gpu_variables(spec),
+        **machine_variables.fleet_gpu_variables(spec),
     }
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
+from steps.contract.host_play import PYTHON
 from steps.contract.host_ranges import fold
-from steps.contract.play import PYTHON
-from workflows.inventory import gpu_variables, grouping, topology_variables
+from workflows.inventory import grouping, machine_variables
 from workflows.inventory.connection import HostAccess, host_access
 from workflows.inventory.model import BadInventory, Inventory
 from workflows.spec import range_syntax
@@ -76,7 +76,7 @@ def convert(inventory: Inventory, choice: ConversionOptions) -> ConvertedSpec:
     said += [
         note
         for name, members in used.groups.items()
-        for note in topology_variables.set_topology(members, inventory.hosts, groups[name])
+        for note in machine_variables.set_topology(members, inventory.hosts, groups[name])
     ]
     heads = [host for name in used.servers for host in used.groups[name]]
     front, told = _front(inventory, heads, ways)
@@ -247,14 +247,14 @@ def _network(nodes: int) -> tuple[str, list[str]]:
 
 def _mark_gpus(inventory: Inventory, used: grouping.GroupedHosts, groups: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """Mark GPU groups as far as variables tell, and return the section `accelerator`, empty if it is unknown."""
-    marked = [name for name, members in used.groups.items() if gpu_variables.all_have_gpus(members, inventory.hosts)]
-    product = gpu_variables.accelerator(inventory.hosts[used.groups[marked[0]][0]]) if marked else {}
+    marked = [name for name, members in used.groups.items() if machine_variables.all_have_gpus(members, inventory.hosts)]
+    product = machine_variables.accelerator(inventory.hosts[used.groups[marked[0]][0]]) if marked else {}
     for name in marked if product else ():
         groups[name]["gpu"] = True
         odd = {
             host: few
             for host in used.groups[name]
-            if (few := gpu_variables.gpu_override(inventory.hosts[host], product["per_node"]))
+            if (few := machine_variables.gpu_override(inventory.hosts[host], product["per_node"]))
         }
         for host, few in odd.items():
             groups[name].setdefault("overrides", {}).setdefault(host, {}).update(few)

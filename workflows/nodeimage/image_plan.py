@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from steps.contract import approval, plural
+from steps.contract import approval, plain
 from steps.contract.canonical import canonical, digest
 from steps.contract.task import Task, Verb
 from steps.nodeimage.contract import boot_tree, script_links
@@ -21,7 +21,7 @@ from workflows.plan.compiler import END_TASKS, OPEN_SECONDS
 from workflows.plan.model import Plan, PlanError, Starts
 from workflows.spec import announcement_rule, proxy
 from workflows.stages import IMAGE_ORDER, image_boot, image_publish
-from workflows.stages.access import SecretFile, secret_file
+from workflows.stages.host_access import SecretFile, secret_file
 from workflows.stages.image_site import ImageSite
 from workflows.stages.stage import Stage
 
@@ -40,7 +40,7 @@ def compile_image(
     """
     asked = not again and until in ("", image_standing.ID)
     site = dataclasses.replace(_site(spec, recipe), again=again, asked=asked, relock=relock)
-    stages = approvals.attached(_narrowed(_stages(site), until), spec.approvals)
+    stages = approvals.attach_approvals(_narrowed(_stages(site), until), spec.approvals)
     why = why_not_booted(recipe.name, recipe.architecture)
     if why and any(stage.id == image_boot.ID for stage in stages):
         raise PlanError(f"{why}, and none is published unbooted; {UNBOOTED}")
@@ -170,7 +170,7 @@ def _beside(site: ImageSite, files: Mapping[str, bytes]) -> dict[str, bytes]:
     if size <= contract.MAX_BYTES:
         return found
     if fleet > size - fleet:
-        named = plural.count(sum(len(group.nodes) for group in groups), "machine")
+        named = plain.count(sum(len(group.nodes) for group in groups), "machine")
         said = f"publish.groups with {named} has {fleet} bytes, the recipe with its files {size - fleet}"
         raise PlanError(f"{said}, limit {contract.MAX_BYTES} together: shorten host names, or split them over two specs")
     raise PlanError(

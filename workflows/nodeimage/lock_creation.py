@@ -11,15 +11,15 @@ from steps.nodeimage.contract.resolved_recipe import Package
 from workflows.nodeimage import lockfile, package_resolution
 from workflows.nodeimage.lock_update import Bring, Keeping
 from workflows.nodeimage.lockfile import Lock, LockedLayer
-from workflows.nodeimage.package_resolution import Named
+from workflows.nodeimage.package_resolution import NamedRepository
 from workflows.nodeimage.recipe_chain import Chain
-from workflows.nodeimage.recipe_resolution import RecipeRequest, wanted
+from workflows.nodeimage.recipe_resolution import RecipeRequest, wanted_packages
 from workflows.podimage.errors import BuildError
 
 ALL_MOVES: Final = Keeping()
 
 
-def newest(asked: RecipeRequest, keeping: Keeping = ALL_MOVES) -> Lock:
+def create_lock(asked: RecipeRequest, keeping: Keeping = ALL_MOVES) -> Lock:
     """Return the lock that the repositories give now, except for what is kept. Raises SpecErrors, BuildError, FetchError."""
     found = asked.chain()
     named = asked.sources(found)
@@ -29,7 +29,7 @@ def newest(asked: RecipeRequest, keeping: Keeping = ALL_MOVES) -> Lock:
                 f"{one.source.keyring}, the key of {one.source.url}, is not on this machine",
                 hint=f"{package_resolution.brought_by(one.source.keyring)}, or put it beside the recipe and name it there",
             )
-    asks = [wanted(layer, found) for _, layer in found.layers]
+    asks = [wanted_packages(layer, found) for _, layer in found.layers]
     with tempfile.TemporaryDirectory(prefix="bringup-apt-") as folder:
         brought = package_resolution.resolve(found.foundation, named, asks, Path(folder), keeping)
     layers = zip((layer for _, layer in found.layers), brought, strict=True)
@@ -43,7 +43,7 @@ def newest(asked: RecipeRequest, keeping: Keeping = ALL_MOVES) -> Lock:
     )
 
 
-def again(asked: RecipeRequest, before: Lock, bring: Bring, only: Collection[str] = ()) -> Lock:
+def update_lock(asked: RecipeRequest, before: Lock, bring: Bring, only: Collection[str] = ()) -> Lock:
     """Return a lock that fits the changed recipe with as few moved packages as possible.
 
     Layers below the first changed one stay. Above them every package keeps its version if it can; packages of `only` move to the
@@ -55,7 +55,7 @@ def again(asked: RecipeRequest, before: Lock, bring: Bring, only: Collection[str
         raise BuildError(f"the lock {asked.lock_path(found).name} has no {', '.join(unknown)}", hint="name packages that it has")
     ground = found.foundation
     if (ground.distribution, ground.release, ground.architecture) != (before.distribution, before.release, before.architecture):
-        return newest(asked)
+        return create_lock(asked)
     count = _alike(found, named, before, only)
     layers = tuple(LockedLayer(name=one.name, packages=one.packages) for one in before.layers[:count])
     if count == len(found.layers):
@@ -66,10 +66,10 @@ def again(asked: RecipeRequest, before: Lock, bring: Bring, only: Collection[str
         moving=f"{asked.command.replace(' image lock', ' image update', 1)} --write",
         bring=bring,
     )
-    return newest(asked, keeping)
+    return create_lock(asked, keeping)
 
 
-def _placed(before: Lock, named: tuple[Named, ...]) -> Iterator[Package]:
+def _placed(before: Lock, named: tuple[NamedRepository, ...]) -> Iterator[Package]:
     """Return the packages of a lock whose repositories still exist, with the repository numbers of the new lock."""
     places = {one.name: index for index, one in enumerate(named)}
     for one in before.packages.values():
@@ -78,7 +78,7 @@ def _placed(before: Lock, named: tuple[Named, ...]) -> Iterator[Package]:
             yield replace(one, source=places[name])
 
 
-def _alike(found: Chain, named: tuple[Named, ...], before: Lock, only: Collection[str]) -> int:
+def _alike(found: Chain, named: tuple[NamedRepository, ...], before: Lock, only: Collection[str]) -> int:
     """Return how many layers, from the lowest, ask for their locked packages from unchanged repositories."""
     below: set[str] = set()
     for index, (_, layer) in enumerate(found.layers):
@@ -86,7 +86,7 @@ def _alike(found: Chain, named: tuple[Named, ...], before: Lock, only: Collectio
             return index
         brought = before.layers[index].packages
         usable = tuple(one.name for one in named if one.layer <= index)
-        asks = {one.name for one in brought if one.asked} == set(wanted(layer, found)) - below
+        asks = {one.name for one in brought if one.asked} == set(wanted_packages(layer, found)) - below
         comes = usable == before.sources[: len(usable)] and all(one.source < len(usable) for one in brought)
         below |= {one.name for one in brought}
         if not (asks and comes) or any(one.name in only for one in brought):

@@ -37,7 +37,7 @@ class Keeping:
         return next((one for one in self.packages if one.sha256 == found.sha256), None)
 
 
-class Held:
+class KeptPackages:
     """Packages of an earlier lock in one of apt's roots; `usable` are those that may be installed there."""
 
     def __init__(self, keeping: Keeping, root: apt_solver.AptRoot, usable: Sequence[Package]) -> None:
@@ -92,7 +92,7 @@ class Held:
             return self._root.install(packages)
         changed = {one.name for one in self._newest(packages) if held.get(one.name, one.version) != one.version}
         names = [one for one in (*sorted(own), *sorted(below)) if one in changed]
-        free = fewest(names if can(names) else [*sorted(own), *sorted(below)], can)
+        free = fewest_released(names if can(names) else [*sorted(own), *sorted(below)], can)
         for name in free & own.keys():
             del self._versions[name]
         can(free)
@@ -119,7 +119,7 @@ class Held:
         return " ".join([self._keeping.moving, *(f"--only {one}" for one in names if len(names) <= MOST_NAMED)])
 
 
-def fewest(names: Sequence[str], can: Callable[[Collection[str]], bool]) -> set[str]:
+def fewest_released(names: Sequence[str], can: Callable[[Collection[str]], bool]) -> set[str]:
     """Return the fewest of `names` that must be released for a solution, which exists if all of them are.
 
     The last name of the shortest prefix with a solution must go, and no name behind it. The search repeats with the names before

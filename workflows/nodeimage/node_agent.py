@@ -7,7 +7,7 @@ from pydantic import Field
 
 from steps.nodeimage.contract.resolved_recipe import LayerService, PlacedFile
 from workflows.nodeimage import recipe_files
-from workflows.nodeimage.recipe_layers import ImagePath, Mode, UnitName
+from workflows.nodeimage.recipe_spec import ImagePath, Mode, UnitName
 from workflows.spec.fields import Listed, Section
 from workflows.spec.loading import load_as
 from workflows.spec.pipeline_specs import RelativePath

@@ -14,9 +14,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from steps.nodeimage.contract.resolved_recipe import Package, PackageRepository
-from workflows.nodeimage.lock_update import Held, Keeping, as_found
-from workflows.nodeimage.recipe_layers import RecipeLayer
-from workflows.nodeimage.recipe_spec import Foundation
+from workflows.nodeimage.lock_update import Keeping, KeptPackages, as_found
+from workflows.nodeimage.recipe_spec import Foundation, RecipeLayer
 from workflows.podimage import apt_solver
 from workflows.podimage.apt_solver import AptPackage
 from workflows.podimage.errors import BuildError
@@ -78,7 +77,7 @@ def brought_by(keyring: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Named:
+class NamedRepository:
     """Repository with its name in locks, which has no host of a mirror. `layer` is the lowest layer that may use it."""
 
     name: str
@@ -95,7 +94,7 @@ class Mirror:
     keyring: str = ""
 
 
-def sources(foundation: Foundation, layers: Sequence[tuple[Path, RecipeLayer]], own: Mirror) -> tuple[Named, ...]:
+def sources(foundation: Foundation, layers: Sequence[tuple[Path, RecipeLayer]], own: Mirror) -> tuple[NamedRepository, ...]:
     """Return the repositories of a recipe: those of the distribution at its public or the given mirrors, then further components
     and own repositories of the layers.
 
@@ -109,9 +108,9 @@ def sources(foundation: Foundation, layers: Sequence[tuple[Path, RecipeLayer]], 
     places = {"": usual, "-updates": usual, "-security": security}
     signed = str(Path(own.keyring or known.keyring).absolute())
 
-    def of_it(components: Sequence[str], layer: int) -> list[Named]:
+    def of_it(components: Sequence[str], layer: int) -> list[NamedRepository]:
         return [
-            Named(
+            NamedRepository(
                 name=f"{foundation.distribution} {foundation.release}{suffix} {' '.join(components)}",
                 source=PackageRepository(
                     url=url, suite=f"{foundation.release}{suffix}", components=tuple(components), keyring=signed
@@ -130,7 +129,7 @@ def sources(foundation: Foundation, layers: Sequence[tuple[Path, RecipeLayer]], 
         for one in layer.sources:
             keyring = (folder / one.keyring).absolute()
             source = PackageRepository(url=one.url, suite=one.suite, components=one.components, keyring=str(keyring))
-            found.append(Named(name=" ".join([layer.name, one.suite, *one.components]), source=source, layer=index))
+            found.append(NamedRepository(name=" ".join([layer.name, one.suite, *one.components]), source=source, layer=index))
     return tuple(found)
 
 
@@ -140,7 +139,7 @@ def _beside(known: Distribution, mirror: str) -> str:
 
 
 def resolve(
-    foundation: Foundation, named: Sequence[Named], wanted: Sequence[Sequence[str]], folder: Path, keeping: Keeping
+    foundation: Foundation, named: Sequence[NamedRepository], wanted: Sequence[Sequence[str]], folder: Path, keeping: Keeping
 ) -> list[list[Package]]:
     """Return the packages of each layer with their dependencies on top of the layers below, newest versions except those that are
     kept.
@@ -149,7 +148,7 @@ def resolve(
     """
     layers = [list(one) for one in keeping.layers]
     root: apt_solver.AptRoot | None = None
-    held: Held | None = None
+    held: KeptPackages | None = None
     repositories: tuple[str, ...] = ()
     keys = keyring_paths((one.source.keyring for one in named), folder / "keys")
     for index, packages in list(enumerate(wanted))[len(layers) :]:
@@ -158,7 +157,7 @@ def resolve(
             below = root.status if root else ""
             root, repositories = apt_solver.AptRoot(folder / f"layer{index}", foundation.architecture, lines), lines
             root.update()
-            held = Held(keeping, root, [one for one in keeping.packages if named[one.source].layer <= index])
+            held = KeptPackages(keeping, root, [one for one in keeping.packages if named[one.source].layer <= index])
             if index == len(keeping.layers):
                 root.installed([as_found(one) for layer in keeping.layers for one in layer])
             else:
@@ -168,7 +167,13 @@ def resolve(
 
 
 def _layer(
-    root: apt_solver.AptRoot, held: Held, packages: Sequence[str], named: Sequence[Named], keeping: Keeping, *, first: bool
+    root: apt_solver.AptRoot,
+    held: KeptPackages,
+    packages: Sequence[str],
+    named: Sequence[NamedRepository],
+    keeping: Keeping,
+    *,
+    first: bool,
 ) -> list[Package]:
     essential = held.install([apt_solver.ESSENTIAL, *([_MERGED] if root.has(_MERGED) else [])]) if first else []
     brought = held.install(packages) if packages else []
@@ -182,7 +187,9 @@ def _line(source: PackageRepository, key: str) -> str:
     return " ".join(["deb", f"[signed-by={key}]", source.url, source.suite, *source.components])
 
 
-def _package(found: AptPackage, named: Sequence[Named], asked: Iterable[str], keeping: Keeping, *, essential: bool) -> Package:
+def _package(
+    found: AptPackage, named: Sequence[NamedRepository], asked: Iterable[str], keeping: Keeping, *, essential: bool
+) -> Package:
     if locked := keeping.locked(found):  # a mirror may have it in another place by now, or no longer
         return replace(locked, asked=found.name in set(asked), essential=essential)
     urls = [one.source.url for one in named]

@@ -1,20 +1,80 @@
-"""Recipe with all recipes that it extends, read from their files, with the errors of all of them at once."""
+"""Recipe with all recipes that it extends, and the values for `{{ name }}` in their texts, with the errors of all files at once."""
 
 import difflib
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from workflows.nodeimage import recipe_checks, recipe_files, recipe_variables
+from workflows.nodeimage import recipe_checks, recipe_files
 from workflows.nodeimage.image_spec import is_path
-from workflows.nodeimage.recipe_layers import RecipeLayer
-from workflows.nodeimage.recipe_spec import Foundation, RecipeSpec
-from workflows.spec.document import YamlDocument
-from workflows.spec.errors import SpecError, SpecErrors
+from workflows.nodeimage.recipe_spec import Foundation, RecipeLayer, RecipeSpec
+from workflows.spec.document import YamlDocument, join
+from workflows.spec.errors import SpecError, SpecErrors, format_value
 from workflows.spec.loading import read as read_document
-from workflows.spec.loading import validated
+from workflows.spec.loading import validate_document
 from workflows.spec.validation_errors import line_of
+
+_PLACE = re.compile(r"\{\{(.*?)\}\}")
+_NAME = re.compile(r"\s*([a-z][a-z0-9_]{0,62})\s*")
+
+
+@dataclass
+class Filler:
+    """Fills documents one after another, and collects the used names and the errors."""
+
+    values: Mapping[str, str | None]
+    used: set[str] = field(default_factory=set)
+    errors: list[SpecError] = field(default_factory=list)
+    lacks: bool = False
+    """Return True if some variable has no value."""
+
+    def fill(self, data: object, path: str = "") -> object:
+        """Return the data with values in place of names; a name without value stays, with an error."""
+        if isinstance(data, dict):
+            return {key: self.fill(value, join(path, key)) for key, value in data.items()}
+        if isinstance(data, list):
+            return [self.fill(value, join(path, index)) for index, value in enumerate(data)]
+        return self._text(data, path) if isinstance(data, str) else data
+
+    def _text(self, text: str, path: str) -> str:
+        if "{{" not in text:
+            return text
+        filled = _PLACE.sub(lambda found: self._value(found, path), text)
+        if "{{" in _PLACE.sub("", text):
+            self._wrong(path, text, "{{ opens a variable that nothing closes")
+        return filled
+
+    def _value(self, found: re.Match[str], path: str) -> str:
+        named = _NAME.fullmatch(found[1])
+        if named is None:
+            self._wrong(path, found[0], "not a variable: between {{ and }} stands one name and nothing else")
+            return found[0]
+        self.used.add(named[1])
+        if named[1] not in self.values:
+            known = ", ".join(self.values) or "none yet"
+            self.errors.append(SpecError(path, "no variable of this name", f"name it under variables ({known})", named[1]))
+        value = self.values.get(named[1])
+        if value is None:
+            self.lacks = True
+            return named[1]  # as good as any text, where nothing would be one error more
+        return value
+
+    def _wrong(self, path: str, value: str, problem: str) -> None:
+        self.errors.append(
+            SpecError(path, problem, "text with {{ of its own goes into a file of its own: source: PATH", format_value(value))
+        )
+
+
+def unused_variables(declared: Iterable[str], used: set[str]) -> list[SpecError]:
+    """Yield an error for each variable that nothing uses: its name is probably misspelt somewhere."""
+    return [
+        SpecError(f"variables.{name}", "nothing asks for this variable", f"write {{{{ {name} }}}} somewhere, or remove it", name)
+        for name in declared
+        if name not in used
+    ]
+
 
 DEEPEST = 8
 """Most recipes that extend each other."""
@@ -91,24 +151,26 @@ def read(
     declared = _values(files)
     values = declared | {name: value for name, value in given.items() if name in declared}
     values |= {name: name for name, value in values.items() if value is None and by_name}
-    filler, wrong = recipe_variables.Filler(values), _Wrong(files[-1][0].name)
+    filler, wrong = Filler(values), _Wrong(files[-1][0].name)
     filled = [(path, _filled(path, document, filler, wrong)) for path, document in files]
     parts = [_part(path, document, wrong) for path, document in filled]
     for path, document in files:
-        wrong.add(path, recipe_variables.unused(_declared(document), filler.used), document)
+        wrong.add(path, unused_variables(_declared(document), filler.used), document)
     wrong.add(None, _given(values, declared, given))
-    seen, distribution = recipe_checks.Seen(), _distribution(filled[0][1])
+    seen, distribution = recipe_checks.SeenNames(), _distribution(filled[0][1])
     for (path, document), (_, as_given) in zip(filled, files, strict=True):
-        wrong.add(path, recipe_checks.twice(_layers(document), seen), document)
+        wrong.add(path, recipe_checks.repeated_names(_layers(document), seen), document)
         wrong.add(path, recipe_checks.foreign_components(_layers(document), distribution), document)
-        wrong.add(path, recipe_checks.missing(_layers(as_given if by_name or filler.lacks else document), path.parent), document)
+        wrong.add(
+            path, recipe_checks.missing_files(_layers(as_given if by_name or filler.lacks else document), path.parent), document
+        )
     if secrets is not None:
         wrong.add(None, recipe_checks.unknown_secrets([_layers(document) for _, document in filled], secrets))
     wrong.end()
     return Chain(parts=tuple(part for part in parts if part is not None))
 
 
-def lacking(reference: str, folder: Path, given: Collection[str]) -> tuple[str, ...]:
+def missing_values(reference: str, folder: Path, given: Collection[str]) -> tuple[str, ...]:
     """Return the names of variables that have a value neither in the recipe nor in the spec."""
     return tuple(name for name, value in _values(_files(find(reference, folder))).items() if value is None and name not in given)
 
@@ -162,7 +224,7 @@ def _values(files: list[tuple[Path, YamlDocument]]) -> dict[str, str | None]:
     return {name: value for _, document in files for name, value in _declared(document).items()}
 
 
-def _filled(path: Path, document: YamlDocument, filler: recipe_variables.Filler, wrong: _Wrong) -> YamlDocument:
+def _filled(path: Path, document: YamlDocument, filler: Filler, wrong: _Wrong) -> YamlDocument:
     """Return a file with values in place of variables."""
     assert isinstance(document.data, dict)  # a document of something else is refused where it is read
     filler.errors = []
@@ -173,7 +235,7 @@ def _filled(path: Path, document: YamlDocument, filler: recipe_variables.Filler,
 
 def _part(path: Path, document: YamlDocument, wrong: _Wrong) -> RecipePart | None:
     try:
-        spec = validated(RecipeSpec, path.name, document)
+        spec = validate_document(RecipeSpec, path.name, document)
     except SpecErrors as errors:
         wrong.add(path, list(errors.errors), document)
         return None

@@ -14,7 +14,7 @@ _PLACES = {"packages": None, "files": "path"}
 
 
 @dataclass
-class Seen:
+class SeenNames:
     """Names in the files so far, lowest first: layers, users, and users by their numbers."""
 
     layers: Counter[str] = field(default_factory=Counter)
@@ -22,7 +22,7 @@ class Seen:
     numbers: dict[int, str] = field(default_factory=dict)
 
 
-def twice(layers: object, seen: Seen) -> list[SpecError]:
+def repeated_names(layers: object, seen: SeenNames) -> list[SpecError]:
     """Yield errors for names that occur twice in the layers of one file or in `seen`, and add the names to `seen`.
 
     An upper recipe may replace a test or file of a lower one; within one file each occurs once.
@@ -40,7 +40,7 @@ def twice(layers: object, seen: Seen) -> list[SpecError]:
     return errors
 
 
-def missing(layers: object, folder: Path) -> list[SpecError]:
+def missing_files(layers: object, folder: Path) -> list[SpecError]:
     """Yield errors for files of a recipe's folder that cannot be read; a name with a variable in it is not looked for."""
     errors = []
     for index, layer in _maps(layers):

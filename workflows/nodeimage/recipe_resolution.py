@@ -21,9 +21,9 @@ from steps.nodeimage.contract.resolved_recipe import (
 from workflows.nodeimage import lockfile, node_agent, package_resolution, recipe_chain, recipe_files, recipe_tests
 from workflows.nodeimage.image_spec import ImageSpec
 from workflows.nodeimage.lockfile import Lock
-from workflows.nodeimage.package_resolution import Named
+from workflows.nodeimage.package_resolution import NamedRepository
 from workflows.nodeimage.recipe_chain import Chain, RecipePart
-from workflows.nodeimage.recipe_layers import RecipeFile, RecipeLayer
+from workflows.nodeimage.recipe_spec import RecipeFile, RecipeLayer
 from workflows.podimage.errors import BuildError
 from workflows.spec.errors import SpecError, SpecErrors
 from workflows.spec.validation_errors import line_of
@@ -65,14 +65,14 @@ class RecipeRequest:
         """Path of the lock."""
         return self.folder / self.lock if self.lock else found.lock
 
-    def sources(self, found: Chain) -> tuple[Named, ...]:
+    def sources(self, found: Chain) -> tuple[NamedRepository, ...]:
         """Repositories of the recipe."""
         layers = [(part.path.parent, layer) for part, layer in found.layers]
         own = package_resolution.Mirror(url=self.mirror, security=self.security_mirror, keyring=self.keyring)
         return package_resolution.sources(found.foundation, layers, own)
 
 
-def of_spec(spec: ImageSpec, folder: Path, command: str = "") -> RecipeRequest:
+def spec_request(spec: ImageSpec, folder: Path, command: str = "") -> RecipeRequest:
     """Return the recipe that a spec asks for; `folder` is that of the spec."""
     return RecipeRequest(
         recipe=spec.recipe,
@@ -88,14 +88,14 @@ def of_spec(spec: ImageSpec, folder: Path, command: str = "") -> RecipeRequest:
     )
 
 
-def of_recipe(recipe: str, folder: Path, command: str = "") -> RecipeRequest:
+def recipe_request(recipe: str, folder: Path, command: str = "") -> RecipeRequest:
     """Return a recipe without a spec."""
     return RecipeRequest(recipe=recipe, folder=folder, variables={}, command=command or f"bringup image lock {recipe}")
 
 
-def resolved(spec: ImageSpec, folder: Path) -> Resolved:
+def resolve_spec(spec: ImageSpec, folder: Path) -> Resolved:
     """Resolve the recipe of a spec. Raises SpecErrors for the recipe, BuildError for its lock."""
-    return resolve(of_spec(spec, folder))
+    return resolve(spec_request(spec, folder))
 
 
 def resolve(asked: RecipeRequest) -> Resolved:
@@ -105,7 +105,7 @@ def resolve(asked: RecipeRequest) -> Resolved:
     versions: the image changes only if its bytes do. Raises SpecErrors for the recipe, BuildError for its lock.
     """
     found = asked.chain()
-    lock, named = locked(asked, found), asked.sources(found)
+    lock, named = read_fitting_lock(asked, found), asked.sources(found)
     files: dict[str, bytes] = {}
     layers = _layers(found, lock, files)
     top = found.top.spec
@@ -120,7 +120,7 @@ def resolve(asked: RecipeRequest) -> Resolved:
         kernel=package_resolution.kernel(found.foundation.kernel, lock.packages.values()),
         # all of them: what a word says may depend on the one before it, and of two the last may be the one that holds
         kernel_arguments=tuple(word for _, layer in found.layers for word in layer.kernel_arguments),
-        tests=recipe_tests.of(found),
+        tests=recipe_tests.image_tests(found),
         budget_mib=next((part.spec.budget.squashfs_mib or 0 for part in reversed(found.parts) if part.spec.budget.squashfs_mib), 0),
     )
     if sum(len(data) for data in files.values()) > recipe_files.MOST:
@@ -128,7 +128,7 @@ def resolve(asked: RecipeRequest) -> Resolved:
     return Resolved(recipe=recipe, files=files)
 
 
-def locked(asked: RecipeRequest, found: Chain) -> Lock:
+def read_fitting_lock(asked: RecipeRequest, found: Chain) -> Lock:
     """Return the lock, which fits the recipe. Raises BuildError with all differences in one sentence."""
     lock = lockfile.read(asked.lock_path(found), asked.command)
     if differences := list(_differences(found, lock, asked.sources(found))):
@@ -139,7 +139,7 @@ def locked(asked: RecipeRequest, found: Chain) -> Lock:
     return lock
 
 
-def _differences(found: Chain, lock: Lock, named: tuple[Named, ...]) -> Iterator[str]:
+def _differences(found: Chain, lock: Lock, named: tuple[NamedRepository, ...]) -> Iterator[str]:
     ground = found.foundation
     here, there = (ground.distribution, ground.release, ground.architecture), (lock.distribution, lock.release, lock.architecture)
     if here != there:
@@ -155,13 +155,13 @@ def _differences(found: Chain, lock: Lock, named: tuple[Named, ...]) -> Iterator
     for _, layer in found.layers:
         brought = lock.layer(layer.name)
         below |= {one.name for one in brought}
-        if lacking := sorted(set(wanted(layer, found)) - below):
+        if lacking := sorted(set(wanted_packages(layer, found)) - below):
             yield f"layer {layer.name} asks for {', '.join(lacking)}, which it lacks"
-        if dropped := sorted({one.name for one in brought if one.asked} - set(wanted(layer, found))):
+        if dropped := sorted({one.name for one in brought if one.asked} - set(wanted_packages(layer, found))):
             yield f"layer {layer.name} no longer asks for {', '.join(dropped)}, which it has"
 
 
-def wanted(layer: RecipeLayer, found: Chain) -> tuple[str, ...]:
+def wanted_packages(layer: RecipeLayer, found: Chain) -> tuple[str, ...]:
     """Return the packages that a layer asks for; the lowest layer also asks for the kernel."""
     first = layer is found.layers[0][1]
     return tuple(dict.fromkeys([*([found.foundation.kernel] if first else []), *layer.packages]))

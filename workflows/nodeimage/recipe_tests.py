@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from steps.nodeimage.contract.image_tests import Check, ImageTest, Where
+from steps.nodeimage.contract.image_tests import BuiltinCheck, ImageTest, Where
 from workflows.nodeimage.recipe_chain import Chain
-from workflows.nodeimage.recipe_layers import RecipeTest
+from workflows.nodeimage.recipe_spec import RecipeTest
 
 
-def of(found: Chain) -> tuple[ImageTest, ...]:
+def image_tests(found: Chain) -> tuple[ImageTest, ...]:
     """Return all tests, derived ones first; a recipe's own test replaces a derived one of its name."""
     own = {test.name: _test(test) for _, layer in found.layers for test in layer.tests}
     following = {test.name: test for test in _following(found)}
@@ -33,7 +33,7 @@ def _following(found: Chain) -> Iterator[ImageTest]:
         yield ImageTest(
             name="recipe_services_enabled",
             incident="A unit was renamed by its package, enabling it did nothing, and nodes came up without it.",
-            check=Check.SERVICES_ENABLED,
+            check=BuiltinCheck.SERVICES_ENABLED,
             arguments=enabled,
             next_step="look up the unit's name in the package of this release, and correct it in the recipe",
         )
@@ -41,7 +41,7 @@ def _following(found: Chain) -> Iterator[ImageTest]:
         yield ImageTest(
             name="recipe_packages_installed",
             incident="A package was left half configured by a failing script, and its library was missing on every node.",
-            check=Check.PACKAGES_PRESENT,
+            check=BuiltinCheck.PACKAGES_PRESENT,
             arguments=asked,
             next_step="read what the package's script said while its layer was built",
         )
@@ -50,7 +50,7 @@ def _following(found: Chain) -> Iterator[ImageTest]:
         yield ImageTest(
             name="root_size",
             incident="A package with a documentation tree doubled the image, and nodes with little memory ran out of it.",
-            check=Check.SIZE_BUDGET,
+            check=BuiltinCheck.SIZE_BUDGET,
             arguments=(str(budget),),
             next_step="see which packages grew (bringup image diff), and take them out or raise budget.root_mib",
         )

@@ -16,7 +16,7 @@ ANNOUNCE_SECONDS = 60
 """Time for one POST, which `timeouts.ANNOUNCE` bounds; the engine retries."""
 
 
-def attached(stages: tuple[Stage, ...], approvals: Iterable[Any]) -> tuple[Stage, ...]:
+def attach_approvals(stages: tuple[Stage, ...], approvals: Iterable[Any]) -> tuple[Stage, ...]:
     """Return the stages, each with the approval that it waits for. An approval before a stage outside the plan is dropped."""
     waiting: dict[str, Any] = {approval.before: approval for approval in approvals}
     return tuple(

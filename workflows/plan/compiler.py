@@ -1,26 +1,30 @@
 """The compiler, spec → plan: resolve the catalog, build each stage, attach approvals, and compute all digests."""
 
+import dataclasses
 import difflib
 import importlib
 import itertools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 import msgspec
 
 from steps.contract.canonical import digest
-from steps.contract.operation import BRINGUP, STANDING, Kind, Operation
+from steps.contract.fleet import TOUCHED
+from steps.contract.host_ranges import fold
+from steps.contract.operation import BRINGUP, STANDING, Operation, OperationKind
+from steps.contract.run import LEASE_SECONDS
 from steps.contract.task import Task, Verb
 from workflows import catalog as catalogs
-from workflows.plan import approvals, fleet, judging, lease, operations
+from workflows.plan import approvals, run_folders
 from workflows.plan.model import Plan, PlanError, Starts
 from workflows.spec import announcement_rule
 from workflows.spec.cluster_spec import ClusterSpec
+from workflows.spec.fields import StageName
 from workflows.spec.machines import expand_groups
 from workflows.stages import OPERATIONS, ORDER, site_roles
-from workflows.stages.access import api_arguments, secret_files, ssh_arguments
-from workflows.stages.site import Site
-from workflows.stages.stage import Stage
+from workflows.stages.host_access import api_arguments, secret_files, ssh_arguments
+from workflows.stages.stage import Site, Stage, Step
 
 END_TASKS = (
     Task(stage=approvals.RUN, name="report", verb=Verb.REPORT, deadline_seconds=300),
@@ -30,6 +34,12 @@ END_TASKS = (
 
 OPEN_SECONDS = 300
 """Time to query a handful of servers over SSH, with one retry for a server that does not answer."""
+
+NODES = "nodes"
+"""Name of the task whose gate judges nodes; plays judge their hosts as well."""
+
+_MAYBE = (Verb.JOB, Verb.PLAY)
+"""Verbs that renew the lease only if they have work: a check of too few nodes, or a play on no host, ends at once."""
 
 
 def compile_plan(
@@ -49,10 +59,10 @@ def compile_plan(
     releases = catalogs.resolve(spec, known)
     machines = expand_groups(spec.hosts, spec.accelerator.per_node if spec.accelerator else 0)
     site = Site(spec=spec, machines=machines, releases={release.id: release for release in releases}, operation=operation)
-    operations.check(site)
+    _check_operation(site)
     all_stages = _stages(site)
-    stages = approvals.attached(_narrowed(all_stages, only, until), spec.approvals)
-    hosts = fleet.hosts(machines, operation)
+    stages = approvals.attach_approvals(_narrowed(all_stages, only, until), spec.approvals)
+    hosts = run_folders.hosts(machines, operation)
     used = {name for stage in stages for name in stage.releases}
     planned = tuple(release for release in releases if release.id in used)
     # everything that decides what a run does; times of starts and proxies are left out on purpose
@@ -61,53 +71,122 @@ def compile_plan(
         "stages": [_plain(stage.digested) for stage in stages],
         "hosts": msgspec.to_builtins(hosts),
         "releases": [_plain(release) for release in planned],
-    } | operations.said(site)
+    } | _operation_header(site)
     announce_tasks = approvals.announce_tasks(spec.name, spec.approvals, stages)
-    whole = digest(parts | _private(announce_tasks))
+    whole = digest(parts | _announcement_inputs(announce_tasks))
     return Plan(
         name=spec.name,
         owner=spec.owner,
         revision=spec.revision,
         target_uid=spec.target.uid or "",
         accelerator=spec.accelerator.product.lower() if spec.accelerator else "",
-        built=fleet.built(spec),
+        built=run_folders.machine_statements(spec),
         stages=stages,
         hosts=hosts,
         releases=planned,
         issues=issues,
         secrets=secret_files(spec),
         digest=whole,
-        open_task=_open_task(spec, whole, stages, _left_out(all_stages, stages), site),
+        open_task=_open_task(spec, whole, stages, _excluded_stages(all_stages, stages), site),
         confirm_tasks=approvals.confirm_tasks(stages),
         announce_tasks=announce_tasks,
         end_tasks=END_TASKS,
-        tree=site.tree if _publishes(stages) else {},
+        tree=site.tree if any(step.task.verb is Verb.PUBLISH for stage in stages for step in stage.steps) else {},
         archives=site_roles.archives(spec.roles, stages),
         # a narrowed plan must not replace the schedule of the whole plan
         starts=None if only or until or operation != BRINGUP else _starts(spec),
     )
 
 
+def _check_operation(site: Site) -> None:
+    """Raise PlanError for hosts that the spec does not have, and for servers that the cluster cannot do without."""
+    operation, names = site.operation, {machine.name for machine in site.machines}
+    if strange := sorted(operation.hosts - names):
+        fix = (
+            "add it to a group in `hosts` first" if operation.kind is OperationKind.ADD_NODE else f"they are {fold(sorted(names))}"
+        )
+        raise PlanError(f"{fold(strange)} is not among the hosts of {site.spec.name}: {fix}")
+    servers, touched = site.count("server"), len(site.touched("server"))
+    remaining = servers - touched
+    if operation.kind is OperationKind.RESET and touched and remaining:
+        raise PlanError(
+            f"reset of {fold(site.touched('server'))} alone would leave {remaining} of {servers} servers: "
+            "bringup replace-node gives a server's place to another machine, reset without --hosts takes the whole cluster back"
+        )
+    if operation.kind is OperationKind.RESET and touched and len(site.touched("all")) < len(names):
+        raise PlanError(
+            f"reset of {fold(site.touched('server'))} ends the cluster, but would leave RKE2 on its agents: reset "
+            "without --hosts takes the whole cluster back"
+        )
+    if operation.kind is OperationKind.REPLACE_NODE and touched * 2 >= servers:
+        raise PlanError(
+            f"{fold(site.touched('server'))}: replacing {touched} of {servers} servers leaves etcd without a majority; "
+            "replace them one at a time, or restore an etcd snapshot"
+        )
+
+
+def _operation_header(site: Site) -> dict[str, str]:
+    """Return the operation and its hosts for the run's header; empty for a whole bring-up."""
+    operation = site.operation
+    if operation == BRINGUP:
+        return {}
+    hosts = f" {fold(site.touched('all'))}" if operation.is_partial else ""
+    return {"operation": f"{operation.kind.value}{hosts}"}
+
+
 def _starts(spec: ClusterSpec) -> Starts:
     return Starts(schedule=spec.schedule, events=spec.events, issues=tuple(announcement_rule.cluster_issues(spec)))
 
 
-def _private(announce_tasks: dict[str, Task]) -> dict[str, Any]:
+def _announcement_inputs(announce_tasks: dict[str, Task]) -> dict[str, Any]:
     """Return the part of the digest for webhooks with a site's own CA: their pods have one more file, which no stage names."""
-    stages = [stage for stage, one in announce_tasks.items() if "ca" in one.arguments]
+    stages = [stage for stage, task in announce_tasks.items() if "ca" in task.arguments]
     return {"announce_ca": stages} if stages else {}
 
 
 def _stages(site: Site) -> tuple[Stage, ...]:
     wanted = site.spec.stages
-    order = OPERATIONS if site.operation.kind is Kind.RESET else ORDER
+    order = OPERATIONS if site.operation.kind is OperationKind.RESET else ORDER
     names = (name for name in order if wanted is None or name in wanted or name in OPERATIONS)
     built = (importlib.import_module(f"workflows.stages.{name}").build(site) for name in names)
-    return tuple(judging.complete(site_roles.added(stage, site), site) for stage in built if stage is not None)
+    return tuple(_complete_judge(site_roles.add_site_roles(stage, site), site) for stage in built if stage is not None)
 
 
-def _publishes(stages: tuple[Stage, ...]) -> bool:
-    return any(step.task.verb is Verb.PUBLISH for stage in stages for step in stage.steps)
+def _complete_judge(stage: Stage, site: Site) -> Stage:
+    """Return the stage with a judge that checks all its tasks, those that only change something included."""
+    *steps, judge = stage.steps
+    named_checks = {check["task"]: check for check in judge.task.arguments["checks"]}
+    checks = [_judge_check(stage, step, named_checks.get(step.name, {})) for step in steps]
+    arguments = {**judge.task.arguments, "checks": checks}
+    if site.operation.is_partial:
+        arguments = _partial_judge(stage, arguments, site)
+    task = msgspec.structs.replace(judge.task, arguments=arguments)
+    return dataclasses.replace(stage, steps=(*steps, dataclasses.replace(judge, task=task)))
+
+
+def _judge_check(stage: Stage, step: Step, named: dict[str, Any]) -> dict[str, Any]:
+    check = {"task": step.name, "gate": f"{stage.id}/{step.name}", **named}
+    check |= {"fanned": True} if step.fan_out else {}
+    return check | ({"per_node": True} if step.task.verb is Verb.PLAY or step.name == NODES else {})
+
+
+def _partial_judge(stage: Stage, arguments: dict[str, Any], site: Site) -> dict[str, Any]:
+    """Return the judge's arguments for an operation on some hosts: gates of plays judge those hosts alone.
+
+    Quorum and members are narrowed too, unless another gate of the stage judges all nodes.
+    """
+    plays = {step.name: step.task.arguments for step in stage.steps if step.task.verb is Verb.PLAY}
+    # a play with `everyone` reads all hosts, so its gate judges all of them
+    narrowed = {name for name, play_arguments in plays.items() if not play_arguments.get("everyone")}
+    checks = [
+        check | {"select": f"{TOUCHED}{plays[check['task']].get('select', 'all')}"} if check["task"] in narrowed else check
+        for check in arguments["checks"]
+    ]
+    if any(check.get("per_node") and check["task"] not in narrowed for check in checks) or not narrowed:
+        return arguments | {"checks": checks}
+    members = "agent" if site.touched("agent") else "server"
+    needed = site.spec.quorum.share(cast(StageName, stage.id)).needed(len(site.touched(members)))
+    return arguments | {"checks": checks, "members": f"{TOUCHED}{members}", "required": f"{TOUCHED}server", "needed": needed}
 
 
 def _narrowed(stages: tuple[Stage, ...], only: Sequence[str], until: str) -> tuple[Stage, ...]:
@@ -127,14 +206,14 @@ def _narrowed(stages: tuple[Stage, ...], only: Sequence[str], until: str) -> tup
     return stages[: present.index(until) + 1] if until else stages
 
 
-def _left_out(every: tuple[Stage, ...], stages: tuple[Stage, ...]) -> list[str]:
+def _excluded_stages(every: tuple[Stage, ...], stages: tuple[Stage, ...]) -> list[str]:
     """Return the stages of the spec before the last planned one that a narrowed plan leaves out: their results are not checked."""
     planned = [stage.id for stage in stages]
     before = itertools.takewhile(lambda stage: stage.id != planned[-1], every) if planned else ()
     return [stage.id for stage in before if stage.id not in planned]
 
 
-def _open_task(spec: ClusterSpec, plan: str, stages: tuple[Stage, ...], left_out: list[str], site: Site) -> Task:
+def _open_task(spec: ClusterSpec, plan: str, stages: tuple[Stage, ...], excluded: list[str], site: Site) -> Task:
     """Return the task that starts the run. If the plan plays on hosts, it first asks the servers which cluster they belong to."""
     header: dict[str, Any] = {
         "plan": plan,
@@ -142,20 +221,30 @@ def _open_task(spec: ClusterSpec, plan: str, stages: tuple[Stage, ...], left_out
         "owner": spec.owner,
         "revision": spec.revision,
         "target_uid": spec.target.uid or "",
-        "lease_seconds": lease.seconds(stages),
+        "lease_seconds": _lease_seconds(stages),
     }
-    header |= ({"left_out": left_out} if left_out else {}) | operations.said(site)
+    header |= ({"left_out": excluded} if excluded else {}) | _operation_header(site)
     header |= {"standing": True} if site.operation.kind in STANDING else {}
     plays = any(step.task.verb is Verb.PLAY for stage in stages for step in stage.steps)
     header |= {"ssh": ssh_arguments(spec), "registration": spec.registration_address, **api_arguments(spec)} if plays else {}
     return Task(stage=approvals.RUN, name="open", verb=Verb.OPEN, arguments=header, deadline_seconds=OPEN_SECONDS)
 
 
+def _lease_seconds(stages: Iterable[Stage]) -> int:
+    """Return the longest time in seconds between two certain renewals, by deadlines and approvals, plus `LEASE_SECONDS`."""
+    longest = waited = 0
+    for stage in stages:
+        waited += stage.approval.timeout_seconds if stage.approval is not None else 0
+        for step in stage.steps:
+            longest = max(longest, waited)
+            deadline, verb = step.task.deadline_seconds, step.task.verb
+            # apply renews for sure; a job or play either renews or ends at once; other verbs never renew
+            if verb is Verb.APPLY:
+                waited = deadline
+            else:
+                waited = max(waited, deadline) if verb in _MAYBE else waited + deadline
+    return max(longest, waited) + LEASE_SECONDS
+
+
 def _plain(value: Any) -> Any:
-    return msgspec.to_builtins(value, enc_hook=_encode)
-
-
-def _encode(value: Any) -> Any:
-    if isinstance(value, frozenset):
-        return sorted(value)
-    return dict(value)
+    return msgspec.to_builtins(value, enc_hook=lambda other: sorted(other) if isinstance(other, frozenset) else dict(other))

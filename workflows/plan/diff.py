@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,20 +16,28 @@ from steps.contract.task import Verb
 from steps.stages.rke2.contract import parse_version
 from workflows.catalog import PlannedRelease
 from workflows.catalog.resolve import may_upgrade
-from workflows.plan import leaves, show
+from workflows.plan import show
 from workflows.plan.model import Plan, PlanError
 from workflows.stages.stage import Approval, Stage
 
 MOST = 6
 """Largest number of changed values that is printed for one thing; scripts get all of them."""
 
-_RELEASE = ("version", "digest", "source", "namespace", "release_name", "timeout_seconds", "rollout", "health", "rollback")
+_RELEASE_FIELDS = ("version", "digest", "source", "namespace", "release_name", "timeout_seconds", "rollout", "health", "rollback")
 _REPEATED = re.compile(r"^(arguments\.)?((gate_)?expectations\.)?")
 _TOO_LARGE = ("objects", "values")
 """Parts of a release that are compared leaf by leaf."""
+ABSENT = "(none)"
+"""Text shown for a path that only one of the two values has."""
+
+LONGEST = 60
+_NAMES = ("name", "task", "id", "key")
+
+Leaf = tuple[str, Any, Any]
+"""Path, old value and new value; a value is None where the path is missing."""
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class PlanDifference(Struct, frozen=True, kw_only=True):
     """A difference between two plans.
 
     `what` is cluster, hosts, release, revision, file, approval, gates, stage or task; `name` says which one; `path` is the place in
@@ -47,13 +55,13 @@ class Change(Struct, frozen=True, kw_only=True):
 
 def differences(before: Plan, after: Plan) -> tuple[str, ...]:
     """Return all differences as lines for a person; empty for two equal plans. Raises PlanError as `changes` does."""
-    grouped: dict[tuple[str, str, str], list[Change]] = defaultdict(list)
+    grouped: dict[tuple[str, str, str], list[PlanDifference]] = defaultdict(list)
     for change in changes(before, after):
         grouped[change.what, change.name, change.how].append(change)
     return tuple(line for group in grouped.values() for line in _lines(group))
 
 
-def changes(before: Plan, after: Plan) -> tuple[Change, ...]:
+def changes(before: Plan, after: Plan) -> tuple[PlanDifference, ...]:
     """Return all differences in running order; empty for two equal plans.
 
     Raises PlanError if a release cannot be upgraded to its new version in one step (rule P14).
@@ -61,16 +69,16 @@ def changes(before: Plan, after: Plan) -> tuple[Change, ...]:
     started = tuple(_starts(before, after))
     if before.digest == after.digest:
         return started
-    refused = tuple(_forbidden(before, after))
+    refused = tuple(_refused_upgrades(before, after))
     if refused:
         raise PlanError("; ".join(refused))
     parts = (_identity, _hosts, _rke2, _releases, _files, _stages, _tasks)
     result = (*(change for part in parts for change in part(before, after)), *started)
     # the digests differ, so never report two different plans as equal
-    return result or (Change(what="cluster", name=after.name, path="plan", before=before.digest, after=after.digest),)
+    return result or (PlanDifference(what="cluster", name=after.name, path="plan", before=before.digest, after=after.digest),)
 
 
-def _lines(group: list[Change]) -> Iterator[str]:
+def _lines(group: list[PlanDifference]) -> Iterator[str]:
     first = group[0]
     subject = "" if first.what == "cluster" else f"{first.what} {first.name}"
     subject += " runs again" if first.what == "task" and first.how == "changed" else ""
@@ -79,14 +87,19 @@ def _lines(group: list[Change]) -> Iterator[str]:
             yield f"{subject}: {change.how}{change.note}" if change.what != "hosts" else f"hosts {change.how}: {change.name}"
         else:
             path = "" if change.what == "release" and change.path == "version" else change.path
-            values = f"{leaves.shown(change.before)} → {leaves.shown(change.after)}"
+            values = f"{short_text(change.before)} → {short_text(change.after)}"
             yield ": ".join(filter(None, (subject, path, values))) + change.note
     if len(group) > MOST:
         more = len(group) - MOST
         yield f"{subject}: and {more} more {'value' if more == 1 else 'values'}"
 
 
-def _forbidden(before: Plan, after: Plan) -> Iterator[str]:
+def _changed(what: str, name: str, leaves: Iterable[Leaf]) -> Iterator[PlanDifference]:
+    for path, old, new in leaves:
+        yield PlanDifference(what=what, name=name, path=path.strip(), before=old, after=new)
+
+
+def _refused_upgrades(before: Plan, after: Plan) -> Iterator[str]:
     old = {release.id: release for release in before.releases}
     for release in after.releases:
         known = old.get(release.id)
@@ -95,20 +108,19 @@ def _forbidden(before: Plan, after: Plan) -> Iterator[str]:
             yield f"{release.id} cannot go from {known.version} to {release.version} in one step: only from {lines} (P14)"
 
 
-def _identity(before: Plan, after: Plan) -> Iterator[Change]:
+def _identity(before: Plan, after: Plan) -> Iterator[PlanDifference]:
     for name in ("name", "owner", "revision", "target_uid"):
         old, new = getattr(before, name), getattr(after, name)
         if old != new:
-            yield Change(what="cluster", name=after.name, path=name, before=old or None, after=new or None)
+            yield PlanDifference(what="cluster", name=after.name, path=name, before=old or None, after=new or None)
 
 
-def _starts(before: Plan, after: Plan) -> Iterator[Change]:
+def _starts(before: Plan, after: Plan) -> Iterator[PlanDifference]:
     """Yield the differences in schedule and events, which are outside the digest."""
-    for path, old, new in leaves.differing(show.starts(before), show.starts(after)):
-        yield Change(what="cluster", name=after.name, path=path, before=old, after=new)
+    yield from _changed("cluster", after.name, differing_leaves(show.starts(before), show.starts(after)))
 
 
-def _hosts(before: Plan, after: Plan) -> Iterator[Change]:
+def _hosts(before: Plan, after: Plan) -> Iterator[PlanDifference]:
     """Yield removed and added hosts as ranges, and changed hosts grouped by the change."""
     old, new = ({host.name: msgspec.to_builtins(host) for host in plan.hosts} for plan in (before, after))
     for how, names in (
@@ -116,34 +128,30 @@ def _hosts(before: Plan, after: Plan) -> Iterator[Change]:
         ("added", [name for name in new if name not in old]),
     ):
         if names:
-            yield Change(what="hosts", name=fold(names), how=how)
+            yield PlanDifference(what="hosts", name=fold(names), how=how)
     alike: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for name in (name for name in new if name in old):
-        for path, old_value, new_value in leaves.differing(old[name], new[name]):
-            alike[path, leaves.shown(old_value), leaves.shown(new_value)].append(name)
+        for path, old_value, new_value in differing_leaves(old[name], new[name]):
+            alike[path, short_text(old_value), short_text(new_value)].append(name)
     for (path, old_value, new_value), names in alike.items():
-        yield Change(what="hosts", name=fold(names), path=path, before=old_value, after=new_value)
+        yield PlanDifference(what="hosts", name=fold(names), path=path, before=old_value, after=new_value)
 
 
-def _releases(before: Plan, after: Plan) -> Iterator[Change]:
+def _releases(before: Plan, after: Plan) -> Iterator[PlanDifference]:
     old, new = ({release.id: release for release in plan.releases} for plan in (before, after))
     for name in sorted(old.keys() | new.keys()):
         if name not in new:
             note = " from the plan (nothing uninstalls it)"
-            yield Change(what="release", name=name, how="removed", before=old[name].version, note=note)
+            yield PlanDifference(what="release", name=name, how="removed", before=old[name].version, note=note)
         elif name not in old:
             old_value = new[name]
             note = f" at {old_value.version} from {old_value.source} into namespace {old_value.namespace}"
-            yield Change(what="release", name=name, how="added", after=old_value.version, note=note)
+            yield PlanDifference(what="release", name=name, how="added", after=old_value.version, note=note)
         else:
-            leaf_changes = leaves.differing(_release(old[name]), _release(new[name]))
-            yield from (
-                Change(what="release", name=name, path=path, before=old_value, after=new_value)
-                for path, old_value, new_value in leaf_changes
-            )
+            yield from _changed("release", name, differing_leaves(_release(old[name]), _release(new[name])))
 
 
-def _rke2(before: Plan, after: Plan) -> Iterator[Change]:
+def _rke2(before: Plan, after: Plan) -> Iterator[PlanDifference]:
     """Yield a change of RKE2's version as its own line with the command that performs it, since people look for it first."""
     old, new = (_rke2_version(plan) for plan in (before, after))
     old_version, new_version = parse_version(old), parse_version(new)
@@ -155,7 +163,7 @@ def _rke2(before: Plan, after: Plan) -> Iterator[Change]:
         note = ", which is older: this is for `bringup rollback`, which sets etcd back to its snapshot from before the upgrade"
     else:
         note = ": this is for `bringup upgrade`, which saves etcd, drains, and goes server by server"
-    yield Change(what="release", name="rke2", path="version", before=old, after=new, note=note)
+    yield PlanDifference(what="release", name="rke2", path="version", before=old, after=new, note=note)
 
 
 def _rke2_version(plan: Plan) -> str:
@@ -165,46 +173,45 @@ def _rke2_version(plan: Plan) -> str:
 
 
 def _release(release: PlannedRelease) -> dict[str, Any]:
-    return {name: getattr(release, name) for name in (*_RELEASE, *_TOO_LARGE)}
+    return {name: getattr(release, name) for name in (*_RELEASE_FIELDS, *_TOO_LARGE)}
 
 
-def _stages(before: Plan, after: Plan) -> Iterator[Change]:
+def _stages(before: Plan, after: Plan) -> Iterator[PlanDifference]:
     """Yield added and removed stages, and changed approvals and gates of the stages that both plans have."""
     old, new = ({stage.id: stage for stage in plan.stages} for plan in (before, after))
     for name in (*old, *(name for name in new if name not in old)):
         if name not in new:
-            yield Change(what="stage", name=name, how="removed")
+            yield PlanDifference(what="stage", name=name, how="removed")
         elif name not in old:
-            yield Change(what="stage", name=name, how="added", note=f": {', '.join(step.name for step in new[name].steps)}")
+            yield PlanDifference(what="stage", name=name, how="added", note=f": {', '.join(step.name for step in new[name].steps)}")
         yield from _approvals(name, old.get(name), new.get(name))
         if name in old and name in new and old[name].gates != new[name].gates:
-            yield Change(what="gates", name=f"of {name}", before=list(old[name].gates), after=list(new[name].gates))
+            yield PlanDifference(what="gates", name=f"of {name}", before=list(old[name].gates), after=list(new[name].gates))
 
 
-def _approvals(name: str, old: Stage | None, new: Stage | None) -> Iterator[Change]:
+def _approvals(name: str, old: Stage | None, new: Stage | None) -> Iterator[PlanDifference]:
     old_approval, new_approval = (stage.approval if stage else None for stage in (old, new))
     if old_approval == new_approval:
         return
     subject = f"before {name}"
     if new_approval is None:
-        yield Change(what="approval", name=subject, how="removed")
+        yield PlanDifference(what="approval", name=subject, how="removed")
     elif old_approval is None:
-        yield Change(what="approval", name=subject, how="added", note=f": {show.approval(new_approval)}")
+        yield PlanDifference(what="approval", name=subject, how="added", note=f": {show.approval_text(new_approval)}")
     else:
-        leaf_changes = leaves.differing(_asked(old_approval), _asked(new_approval))
-        yield from (Change(what="approval", name=subject, path=path, before=old, after=new) for path, old, new in leaf_changes)
+        yield from _changed("approval", subject, differing_leaves(_approval_fields(old_approval), _approval_fields(new_approval)))
 
 
-def _asked(approval: Approval) -> dict[str, Any]:
+def _approval_fields(approval: Approval) -> dict[str, Any]:
     keys_by_name = {name: ", ".join(keys) or "by name" for name, keys in approval.approvers.items()}
     return {
         "approvers": keys_by_name,
-        "timeout": show.span(approval.timeout_seconds),
-        "announced": approval.announced or "nobody is told",
+        "timeout": show.duration_text(approval.timeout_seconds),
+        "announced": approval.announced or "not announced",
     }
 
 
-def _tasks(before: Plan, after: Plan) -> Iterator[Change]:
+def _tasks(before: Plan, after: Plan) -> Iterator[PlanDifference]:
     """Yield changed tasks of the stages that both plans have: a changed input means that the task runs again."""
     old, new = ({(task.stage, task.name): task for task in plan.tasks} for plan in (before, after))
     both = {stage.id for stage in before.stages} & {stage.id for stage in after.stages}
@@ -215,19 +222,16 @@ def _tasks(before: Plan, after: Plan) -> Iterator[Change]:
             # the run's own tasks always differ; added stages and changed approvals have lines of their own
             continue
         if key not in new or key not in old:
-            yield Change(what="task", name=".".join(key), how="removed" if key not in new else "added")
+            yield PlanDifference(what="task", name=".".join(key), how="removed" if key not in new else "added")
         elif old[key].input_digest != new[key].input_digest:
-            leaf_changes = _told_once(leaves.differing(msgspec.to_builtins(old[key]), msgspec.to_builtins(new[key])))
-            yield from (
-                Change(what="task", name=".".join(key), path=path, before=old_value, after=new_value)
-                for path, old_value, new_value in leaf_changes
-            )
+            leaves = differing_leaves(msgspec.to_builtins(old[key]), msgspec.to_builtins(new[key]))
+            yield from _changed("task", ".".join(key), _without_repeats(leaves))
 
 
-def _told_once(leaf_changes: Iterable[leaves.Leaf]) -> Iterator[leaves.Leaf]:
+def _without_repeats(leaves: Iterable[Leaf]) -> Iterator[Leaf]:
     """Yield the differences without those in expectations that only repeat a difference in the arguments."""
     seen: set[tuple[str, str]] = set()
-    for path, old_value, new_value in leaf_changes:
+    for path, old_value, new_value in leaves:
         change = (_REPEATED.sub("", path), f"{old_value} {new_value}")
         if change not in seen:
             seen.add(change)
@@ -238,17 +242,84 @@ def _published(plan: Plan) -> Publication:
     return next(msgspec.convert(task.arguments, Publication) for task in plan.tasks if task.verb is Verb.PUBLISH)
 
 
-def _files(before: Plan, after: Plan) -> Iterator[Change]:
+def _files(before: Plan, after: Plan) -> Iterator[PlanDifference]:
     """Yield the changed files that verb `publish` would commit, if both plans publish."""
     if not before.tree or not after.tree or before.tree == after.tree:
         return
     old, new = map(_published, (before, after))
     if (old.repo, old.revision) == (new.repo, new.revision) and not new.is_commit:
         note = ", though its files are: a tag is never moved, so write a new revision"
-        yield Change(what="revision", name=new.revision, how="not changed", note=note)
+        yield PlanDifference(what="revision", name=new.revision, how="not changed", note=note)
     for path in sorted(before.tree.keys() | after.tree.keys()):
         if path not in after.tree or path not in before.tree:
-            yield Change(what="file", name=path, how="removed" if path not in after.tree else "added")
+            yield PlanDifference(what="file", name=path, how="removed" if path not in after.tree else "added")
         else:
-            for place, old_value, new_value in leaves.differing(before.tree[path], after.tree[path]):
-                yield Change(what="file", name=path, path=place.strip(), before=old_value, after=new_value)
+            yield from _changed("file", path, differing_leaves(before.tree[path], after.tree[path]))
+
+
+def differing_leaves(before: Any, after: Any, path: str = "") -> Iterator[Leaf]:
+    """Yield every leaf that differs, in order. Items of lists are matched by name if they have names, else by position."""
+    if before == after:
+        return
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        yield from _each(before, after, f"{path}." if path else "")
+    elif _is_list(before) and _is_list(after) and (_is_nested(before) or _is_nested(after)):
+        yield from _each(_by_name(before), _by_name(after), path)
+    elif isinstance(before, str) and isinstance(after, str) and "\n" in before + after:
+        yield _first_line(before, after, path)
+    else:
+        yield path, before, after
+
+
+def short_text(value: Any) -> str:
+    """Return a value on one line, cut if it is long."""
+    if value is None:
+        return ABSENT
+    text = _flow(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _each(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str) -> Iterator[Leaf]:
+    for key in (*before, *(key for key in after if key not in before)):
+        yield from differing_leaves(before.get(key), after.get(key), f"{prefix}{key}")
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _is_nested(values: Sequence[Any]) -> bool:
+    return any(isinstance(value, Mapping) for value in values)
+
+
+def _by_name(values: Sequence[Any]) -> dict[str, Any]:
+    """Return items of a list by their label in a path: `[Job nccl]`, `[worker]`, or `[2]` if names are missing or not unique."""
+    names = [_name(value) for value in values]
+    unique = all(names) and len(set(names)) == len(names)
+    return {f"[{name if unique else number}]": value for number, (name, value) in enumerate(zip(names, values, strict=True))}
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, Mapping):
+        return ""
+    if isinstance(value.get("metadata"), Mapping):
+        return f"{value.get('kind', '')} {value['metadata'].get('name', '')}".strip()
+    return next((str(value[key]) for key in _NAMES if isinstance(value.get(key), str)), "")
+
+
+def _first_line(before: str, after: str, path: str) -> Leaf:
+    """Return the first line at which two long texts differ, with a path such as `valuesContent line 3`."""
+    old, new = before.splitlines(), after.splitlines()
+    number = next((row for row, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), min(len(old), len(new)))
+    first, second = (lines[number].strip() if number < len(lines) else None for lines in (old, new))
+    return f"{path} line {number + 1}", first, second
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_flow(item)}" for key, item in value.items()) + "}"
+    if _is_list(value):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    return " ".join(str(value).split()) if str(value) else '""'

@@ -9,7 +9,7 @@ from steps.contract.canonical import digest, digest_bytes
 from workflows.catalog import PlannedRelease
 from workflows.spec import Issue
 from workflows.spec.schedule import EventTrigger, Schedule
-from workflows.stages.access import SecretFile
+from workflows.stages.host_access import SecretFile
 from workflows.stages.stage import Stage
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from steps.contract import plural
+from steps.contract import plain
 from steps.contract.host_ranges import fold
 from workflows.catalog import PlannedRelease
 from workflows.plan.model import Plan
@@ -10,7 +10,7 @@ from workflows.spec.git_schedule import GitSchedule, GitSource
 from workflows.stages.stage import COMMAND, WEBHOOK, Approval, Stage
 
 COLUMNS = ("stage", "changes", "where", "gates", "rollback")
-"""Column names of `rows`."""
+"""Column names of `table_rows`."""
 
 
 def to_data(plan: Plan) -> dict[str, Any]:
@@ -39,10 +39,10 @@ def is_targetless(plan: Plan) -> bool:
     return bool(plan.open_task.arguments.get("targetless"))
 
 
-def size(plan: Plan) -> str:
+def size_text(plan: Plan) -> str:
     """Return the size of a run as text: its number of stages, and of hosts if it has any."""
-    hosts = f"{plural.count(len(plan.hosts), 'host')}, " if plan.hosts else ""
-    return f"{hosts}{plural.count(len(plan.stages), 'stage')}"
+    hosts = f"{plain.count(len(plan.hosts), 'host')}, " if plan.hosts else ""
+    return f"{hosts}{plain.count(len(plan.stages), 'stage')}"
 
 
 def starts(plan: Plan) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def warnings(plan: Plan) -> list[str]:
     return [f"{issue.severity} {issue.rule} {issue.path}: {issue.problem}; fix: {issue.fix}" for issue in issues_of_starts]
 
 
-def started(plan: Plan) -> list[str]:
+def start_lines(plan: Plan) -> list[str]:
     """Return schedule and events as text, a line each."""
     schedule, events = (plan.starts.schedule, plan.starts.events) if plan.starts else (None, ())
     lines = []
@@ -89,47 +89,53 @@ def started(plan: Plan) -> list[str]:
     return [*lines, *(f"Argo starts it on the event {event.name}: {event.selector}" for event in events)]
 
 
-def tree(plan: Plan) -> list[str]:
+def outline(plan: Plan) -> list[str]:
     """Return the plan as an indented outline, one line an entry."""
     prefix = f"{operation_text}, " if (operation_text := operation(plan)) else ""
     hosts = "" if is_targetless(plan) else f"{len(plan.hosts)} hosts, "
     lines = [f"{plan.name} ({prefix}{hosts}plan {plan.digest[:19]})"]
     for stage in plan.stages:
         if stage.approval:
-            lines.append(f"├─ approval before {stage.id}: {approval(stage.approval)}")
+            lines.append(f"├─ approval before {stage.id}: {approval_text(stage.approval)}")
         lines.append(f"├─ {stage.id}: {stage.title}")
         lines += [f"│   ├─ {step.name}: {step.task.verb.value}{_gate(step.task.arguments)}" for step in stage.steps]
         lines += [
             f"│   ├─ changes {change.what} on {change.where}{' (reboots)' if change.reboots else ''}" for change in stage.changes
         ]
-        lines += [f"│   ├─ release {', '.join(_life(release))}" for release in plan.releases if release.id in stage.releases]
+        lines += [
+            f"│   ├─ release {', '.join(_release_facts(release))}" for release in plan.releases if release.id in stage.releases
+        ]
         lines.append(f"│   └─ rollback: {stage.rollback}")
-    return [*lines, *(f"├─ {line}" for line in started(plan))]
+    return [*lines, *(f"├─ {line}" for line in start_lines(plan))]
 
 
-def approval(one: Approval) -> str:
+def approval_text(approval: Approval) -> str:
     """Return an approval as text: who may approve and how, how they hear of it, and how long the run waits."""
-    approvers = ", ".join(f"{name} (signed)" if keys else name for name, keys in one.approvers.items()) or "anybody who may approve"
-    channel = {WEBHOOK: ", told by webhook", COMMAND: ", told by a command of who follows the run"}.get(one.announced, "")
-    return f"{approvers}{channel}, within {span(one.timeout_seconds)}, else the run stops"
+    approvers = (
+        ", ".join(f"{name} (signed)" if keys else name for name, keys in approval.approvers.items()) or "anybody who may approve"
+    )
+    channel = {WEBHOOK: ", announced by webhook", COMMAND: ", announced by a command on the machine that follows the run"}.get(
+        approval.announced, ""
+    )
+    return f"{approvers}{channel}, within {duration_text(approval.timeout_seconds)}, else the run stops"
 
 
-def span(seconds: int) -> str:
+def duration_text(seconds: int) -> str:
     """Return a span of time in the form of a spec: `24h`, `1h30m`, `45s`."""
     parts = ((seconds // 3600, "h"), (seconds % 3600 // 60, "m"), (seconds % 60, "s"))
     return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
 
 
-def releases(plan: Plan) -> list[str]:
+def release_lines(plan: Plan) -> list[str]:
     """Return each planned release with source, rollout, health and rollback, in lines that fit a narrow terminal."""
     lines = []
     for release in plan.releases:
-        head, *rest = _life(release)
+        head, *rest = _release_facts(release)
         lines += [f"release {head}", *(f"  {line}" for line in rest)]
     return lines
 
 
-def _life(release: PlannedRelease) -> list[str]:
+def _release_facts(release: PlannedRelease) -> list[str]:
     parts = {
         "source": release.source,
         "rollout": release.rollout.replace("_", " "),
@@ -140,12 +146,12 @@ def _life(release: PlannedRelease) -> list[str]:
     return [head, *(f"{name}: {text}" for name, text in parts.items())]
 
 
-def rows(plan: Plan) -> list[tuple[str, str, str, str, str]]:
+def table_rows(plan: Plan) -> list[tuple[str, str, str, str, str]]:
     """Return the plan as table rows (`COLUMNS`): each stage, after the approval that it waits for."""
     result = []
     for stage in plan.stages:
         if stage.approval:
-            result.append(("approval", f"before {stage.id}: {approval(stage.approval)}", "-", "-", "-"))
+            result.append(("approval", f"before {stage.id}: {approval_text(stage.approval)}", "-", "-", "-"))
         result.append(_row(stage))
     return result
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from workflows.podimage import file_tree
 from workflows.podimage.errors import BuildError
-from workflows.podimage.file_tree import Kind, Tree, TreeEntry
+from workflows.podimage.file_tree import EntryKind, ImageEntry, Tree
 
 LOADER = "lib64/ld-linux-x86-64.so.2"
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
@@ -26,11 +26,11 @@ for source, compiled, seen_as in json.load(sys.stdin):
 """
 
 
-def of(sources: Mapping[str, TreeEntry], below: Iterable[str], root: Path, python: str, folder: Path) -> Tree:
+def compile_tree(sources: Mapping[str, ImageEntry], below: Iterable[str], root: Path, python: str, folder: Path) -> Tree:
     """Return the compiled modules of all `.py` files below some paths; `folder` is an empty place to work in."""
     starts = tuple(f"{path}/" for path in below)
     modules = sorted(
-        path for path, entry in sources.items() if entry.kind is Kind.FILE and path.endswith(".py") and path.startswith(starts)
+        path for path, entry in sources.items() if entry.kind is EntryKind.FILE and path.endswith(".py") and path.startswith(starts)
     )
     tag = f"cpython-{python.replace('.', '')}"
     jobs = []

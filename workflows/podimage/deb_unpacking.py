@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import IO
 
 from workflows.podimage import file_tree
-from workflows.podimage.download_cache import Cache
+from workflows.podimage.downloads import Cache
 from workflows.podimage.errors import BuildError
-from workflows.podimage.file_tree import Kind, Tree, TreeEntry
+from workflows.podimage.file_tree import EntryKind, ImageEntry, Tree
 from workflows.podimage.pod_recipe import Deb, Debian
 
 MERGED = ("bin", "lib", "lib64", "sbin")
@@ -25,7 +25,7 @@ STATUS = "var/lib/dpkg/status"
 INSTALLED = "Status: install ok installed"
 
 
-def of(debs: Iterable[Deb], wanted: Debian, cache: Cache, below: Iterable[Deb] = ()) -> Tree:
+def unpack_debs(debs: Iterable[Deb], wanted: Debian, cache: Cache, below: Iterable[Deb] = ()) -> Tree:
     """Return the tree of all packages, each from the cache, later ones of the lock over earlier ones.
 
     The database of dpkg also has the packages of the layer `below`.
@@ -52,24 +52,24 @@ def _content(path: Path, leave_out: tuple[str, ...]) -> Tree:
     found: Tree = {}
     with tarfile.open(fileobj=io.BytesIO(_dpkg_deb("--fsys-tarfile", path))) as archive:
         for member in archive:
-            name = _merged(file_tree.plain(member.name))
+            name = _merged(file_tree.normal_path(member.name))
             if name in ("", *(f"usr/{top}" for top in MERGED)) or any(fnmatchcase(name, pattern) for pattern in leave_out):
                 continue
             found[name] = _entry(member, archive, found)
     return found
 
 
-def _entry(member: tarfile.TarInfo, archive: tarfile.TarFile, earlier: Tree) -> TreeEntry:
+def _entry(member: tarfile.TarInfo, archive: tarfile.TarFile, earlier: Tree) -> ImageEntry:
     if member.isdir():
         return file_tree.folder(member.mode)
     if member.issym():
         return file_tree.link(member.linkname)
     if member.islnk():
-        return earlier[_merged(file_tree.plain(member.linkname))]  # a second name of the same content is a copy of it
+        return earlier[_merged(file_tree.normal_path(member.linkname))]  # a second name of the same content is a copy of it
     content: IO[bytes] | None = archive.extractfile(member) if member.isfile() else None
     if content is None:
         raise BuildError(f"{member.name} is neither file, folder nor link")
-    return TreeEntry(Kind.FILE, member.mode & file_tree.PERMISSIONS, content.read())
+    return ImageEntry(EntryKind.FILE, member.mode & file_tree.PERMISSIONS, content.read())
 
 
 def _merged(path: str) -> str:

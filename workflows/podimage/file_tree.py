@@ -17,7 +17,7 @@ PERMISSIONS = 0o1777
 """Mode bits that are kept. Set-user-id and set-group-id are not, since no step becomes another user."""
 
 
-class Kind(StrEnum):
+class EntryKind(StrEnum):
     """Kind of an entry."""
 
     FILE = "file"
@@ -25,36 +25,36 @@ class Kind(StrEnum):
     FOLDER = "folder"
 
 
-class TreeEntry(Struct, frozen=True):
+class ImageEntry(Struct, frozen=True):
     """File, symbolic link or folder. `owner` is uid and gid."""
 
-    kind: Kind
+    kind: EntryKind
     mode: int
     data: bytes = b""
     target: str = ""
     owner: int = 0
 
 
-Tree = dict[str, TreeEntry]
+Tree = dict[str, ImageEntry]
 """Entries by their path: relative, normalized, without a leading or trailing slash."""
 
 
-def file(data: bytes, mode: int = FILE_MODE) -> TreeEntry:
+def file(data: bytes, mode: int = FILE_MODE) -> ImageEntry:
     """Return a file owned by root."""
-    return TreeEntry(Kind.FILE, mode & PERMISSIONS, data)
+    return ImageEntry(EntryKind.FILE, mode & PERMISSIONS, data)
 
 
-def link(target: str) -> TreeEntry:
+def link(target: str) -> ImageEntry:
     """Return a symbolic link."""
-    return TreeEntry(Kind.LINK, LINK_MODE, target=target)
+    return ImageEntry(EntryKind.LINK, LINK_MODE, target=target)
 
 
-def folder(mode: int = FOLDER_MODE, owner: int = 0) -> TreeEntry:
+def folder(mode: int = FOLDER_MODE, owner: int = 0) -> ImageEntry:
     """Return a folder."""
-    return TreeEntry(Kind.FOLDER, mode & PERMISSIONS, owner=owner)
+    return ImageEntry(EntryKind.FOLDER, mode & PERMISSIONS, owner=owner)
 
 
-def plain(path: str) -> str:
+def normal_path(path: str) -> str:
     """Return a path in the form of a tree. Raises BuildError if it leads out of the tree."""
     cleaned = posixpath.normpath("/" + path).lstrip("/")
     if ".." in path.split("/") or "\0" in path:
@@ -76,7 +76,7 @@ def of_folder(root: Path) -> Tree:
     return found
 
 
-def with_parents(tree: Mapping[str, TreeEntry]) -> Tree:
+def with_parents(tree: Mapping[str, ImageEntry]) -> Tree:
     """Return the tree in order, with a folder for every parent that has none."""
     whole = dict(tree)
     for path in tree:
@@ -85,37 +85,37 @@ def with_parents(tree: Mapping[str, TreeEntry]) -> Tree:
     return dict(sorted(whole.items()))
 
 
-def write_tar(tree: Mapping[str, TreeEntry], out: IO[bytes], epoch: int) -> None:
+def write_tar(tree: Mapping[str, ImageEntry], out: IO[bytes], epoch: int) -> None:
     """Write the archive: sorted, numeric owners, one time, no names of users; parents come before their content."""
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         for path, entry in with_parents(tree).items():
-            archive.addfile(_member(path, entry, epoch), io.BytesIO(entry.data) if entry.kind is Kind.FILE else None)
+            archive.addfile(_member(path, entry, epoch), io.BytesIO(entry.data) if entry.kind is EntryKind.FILE else None)
 
 
-def _member(path: str, entry: TreeEntry, epoch: int) -> tarfile.TarInfo:
+def _member(path: str, entry: ImageEntry, epoch: int) -> tarfile.TarInfo:
     member = tarfile.TarInfo(path)
-    member.type = {Kind.FILE: tarfile.REGTYPE, Kind.LINK: tarfile.SYMTYPE, Kind.FOLDER: tarfile.DIRTYPE}[entry.kind]
+    member.type = {EntryKind.FILE: tarfile.REGTYPE, EntryKind.LINK: tarfile.SYMTYPE, EntryKind.FOLDER: tarfile.DIRTYPE}[entry.kind]
     member.mode, member.mtime, member.linkname = entry.mode, epoch, entry.target
     member.uid = member.gid = entry.owner
     member.size = len(entry.data)
     return member
 
 
-def unpack(tree: Mapping[str, TreeEntry], root: Path) -> None:
+def unpack(tree: Mapping[str, ImageEntry], root: Path) -> None:
     """Write the tree below an empty folder with its modes; the current user owns all."""
     root.mkdir(parents=True, exist_ok=True)
     for path, entry in with_parents(tree).items():
         place = root / path
-        if entry.kind is Kind.FOLDER:
+        if entry.kind is EntryKind.FOLDER:
             place.mkdir(exist_ok=True)
-        elif entry.kind is Kind.LINK:
+        elif entry.kind is EntryKind.LINK:
             place.symlink_to(entry.target)
         else:
             place.write_bytes(entry.data)
             place.chmod(entry.mode)
 
 
-def merged(trees: Iterable[Mapping[str, TreeEntry]]) -> Tree:
+def merge_trees(trees: Iterable[Mapping[str, ImageEntry]]) -> Tree:
     """Merge several trees; later ones win."""
     whole: Tree = {}
     for one in trees:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from workflows.podimage import apt_solver, downloads, pod_recipe
-from workflows.podimage.download_cache import Cache
+from workflows.podimage.downloads import Cache
 from workflows.podimage.errors import BuildError
 from workflows.podimage.pod_recipe import BUILDER, PACKAGES, STEP, WHEELS, Deb, PodRecipe, Wheel
 

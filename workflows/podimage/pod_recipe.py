@@ -58,7 +58,7 @@ class Wheels(Struct, frozen=True, forbid_unknown_fields=True):
     folder: str
 
 
-class Application(Struct, frozen=True, forbid_unknown_fields=True):
+class SourceCopy(Struct, frozen=True, forbid_unknown_fields=True):
     """Folders of the source tree to copy, their place in the image, names to leave out, and folders to compile."""
 
     folder: str
@@ -67,7 +67,7 @@ class Application(Struct, frozen=True, forbid_unknown_fields=True):
     bytecode: tuple[str, ...] = ()
 
 
-class Config(Struct, frozen=True, forbid_unknown_fields=True):
+class ContainerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Start settings of a container."""
 
     user: str
@@ -86,8 +86,8 @@ class PodRecipe(Struct, frozen=True, forbid_unknown_fields=True):
     debian: Debian
     folders: tuple[Folder, ...]
     wheels: Wheels
-    application: Application
-    config: Config
+    application: SourceCopy
+    config: ContainerConfig
     bytecode: bool = True
 
     @property
@@ -234,7 +234,7 @@ def _lines(source: Path, name: Path, pattern: re.Pattern[str], relock: str) -> l
     return found
 
 
-def application_tree(wanted: Application, source: Path) -> file_tree.Tree:
+def application_tree(wanted: SourceCopy, source: Path) -> file_tree.Tree:
     """Return the wanted folders of `source` below the application's folder."""
     whole: file_tree.Tree = {}
     for name in wanted.copy:

@@ -20,7 +20,7 @@ PLACE = "usr/share/bringup/sbom.cdx.json"
 """Path of the bill in the image."""
 
 
-def of(sources: Sources, code: str) -> bytes:
+def build_sbom(sources: Sources, code: str) -> bytes:
     """Return the document. `code` is the digest of the copied folders, so that the serial number names this very image."""
     top: dict[str, Any] = {
         "bomFormat": "CycloneDX",
@@ -70,4 +70,4 @@ def _component(one: Deb | Wheel, purl: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     read = pod_recipe.read(Path())
-    sys.stdout.buffer.write(of(read, digest(pod_recipe.application_tree(read.recipe.application, read.source))))
+    sys.stdout.buffer.write(build_sbom(read, digest(pod_recipe.application_tree(read.recipe.application, read.source))))

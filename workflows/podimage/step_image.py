@@ -18,7 +18,7 @@ from steps.contract import oci as archives
 from steps.contract.canonical import digest, digest_bytes
 from steps.contract.oci import Blob, Digesting
 from workflows.podimage import bytecode, deb_unpacking, downloads, file_tree, pod_recipe, sbom, wheels
-from workflows.podimage.download_cache import Cache
+from workflows.podimage.downloads import Cache
 from workflows.podimage.file_tree import Tree
 from workflows.podimage.pod_recipe import Wheel
 
@@ -56,9 +56,9 @@ class StepImageBuild:
         """
         sources, name = self._sources, name or f"{self._sources.recipe.name}:{self._sources.version}"
         with self._cache.locked():
-            downloads.missing(sources, self._cache)
+            downloads.fetch_missing(sources, self._cache)
             code = pod_recipe.application_tree(sources.recipe.application, sources.source)
-            bill = sbom.of(sources, digest(code))
+            bill = sbom.build_sbom(sources, digest(code))
             layers = [self._debian(), *self._more(), self._wheels(), *self._more_wheels(), self._application(code, bill)]
             settings = self._settings([blob for blob, _ in layers])
             manifest = write_archive(out, settings, layers, name, sources.recipe.epoch)
@@ -82,7 +82,9 @@ class StepImageBuild:
     def _debian_tree(self) -> Tree:
         wanted = self._sources.recipe
         folders = {one.path: file_tree.folder(int(one.mode, 8), one.owner) for one in wanted.folders}
-        whole = file_tree.merged([deb_unpacking.of(self._sources.debs, wanted.debian, self._cache), self._sources.files, folders])
+        whole = file_tree.merge_trees(
+            [deb_unpacking.unpack_debs(self._sources.debs, wanted.debian, self._cache), self._sources.files, folders]
+        )
         below = [path.format(python=wanted.wheels.python) for path in STANDARD_LIBRARY]
         return whole | self._compiled(whole, below)
 
@@ -91,7 +93,7 @@ class StepImageBuild:
         sources = self._sources
 
         def make() -> Tree:
-            return deb_unpacking.of(sources.more, sources.recipe.debian, self._cache, sources.debs)
+            return deb_unpacking.unpack_debs(sources.more, sources.recipe.debian, self._cache, sources.debs)
 
         key, made_by = (
             self._key("more", self._base, sources.more),
@@ -111,7 +113,7 @@ class StepImageBuild:
 
     def _unpacked(self, chosen: tuple[Wheel, ...]) -> Tree:
         folder = self._sources.recipe.wheels.folder
-        whole = wheels.of(chosen, folder, self._cache)
+        whole = wheels.unpack_wheels(chosen, folder, self._cache)
         return whole | self._compiled(whole, [folder])
 
     def _application(self, code: Tree, bill: bytes) -> tuple[Blob, Path]:
@@ -130,14 +132,16 @@ class StepImageBuild:
         if not self._sources.recipe.bytecode:
             return {}
         with self._cache.scratch() as folder:
-            return bytecode.of(whole, below, self._root(), self._sources.recipe.wheels.python, folder)
+            return bytecode.compile_tree(whole, below, self._root(), self._sources.recipe.wheels.python, folder)
 
     def _root(self) -> Path:
         """Return the folder of unpacked packages, for their interpreter."""
         root = self._cache.root(self._base)
         if not root.exists():
             with self._cache.scratch() as folder:
-                file_tree.unpack(deb_unpacking.of(self._sources.debs, self._sources.recipe.debian, self._cache), folder / "root")
+                file_tree.unpack(
+                    deb_unpacking.unpack_debs(self._sources.debs, self._sources.recipe.debian, self._cache), folder / "root"
+                )
                 (folder / "root").rename(root)
         return root
 
@@ -161,7 +165,7 @@ class StepImageBuild:
 GZIP_LEVEL = 6
 
 
-def write_layer(content: Mapping[str, file_tree.TreeEntry], path: Path, epoch: int, made_by: str) -> Blob:
+def write_layer(content: Mapping[str, file_tree.ImageEntry], path: Path, epoch: int, made_by: str) -> Blob:
     """Write a tree as a gzip layer, with neither name nor time in its header."""
     with path.open("wb") as file:
         packed = Digesting(file)

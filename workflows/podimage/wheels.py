@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from workflows.podimage import file_tree
-from workflows.podimage.download_cache import Cache
+from workflows.podimage.downloads import Cache
 from workflows.podimage.errors import BuildError
-from workflows.podimage.file_tree import Tree, TreeEntry
+from workflows.podimage.file_tree import ImageEntry, Tree
 from workflows.podimage.pod_recipe import Wheel
 
 PYTHON = "/usr/bin/python3"
@@ -23,7 +23,7 @@ SCHEMES = {"purelib": "", "platlib": "", "scripts": "bin/", "data": ""}
 """Places of the parts of a wheel's `.data` folder, below the folder of all wheels; headers are left out."""
 
 
-def of(wheels: Iterable[Wheel], folder: str, cache: Cache) -> Tree:
+def unpack_wheels(wheels: Iterable[Wheel], folder: str, cache: Cache) -> Tree:
     """Return the tree of all wheels below `folder`, their programs in `folder/bin`."""
     whole: Tree = {}
     for wheel in sorted(wheels, key=lambda wheel: wheel.name):
@@ -40,7 +40,7 @@ def of(wheels: Iterable[Wheel], folder: str, cache: Cache) -> Tree:
 def _content(archive: zipfile.ZipFile) -> Tree:
     found: Tree = {}
     for member in archive.infolist():
-        place = _place(file_tree.plain(member.filename))
+        place = _place(file_tree.normal_path(member.filename))
         if place is None or member.is_dir():
             continue
         found[place] = _entry(archive.read(member), member.external_attr >> 16, is_program=place.startswith("bin/"))
@@ -57,7 +57,7 @@ def _place(path: str) -> str | None:
     return f"{SCHEMES[scheme]}{rest}" if scheme in SCHEMES and rest else None
 
 
-def _entry(data: bytes, mode: int, *, is_program: bool) -> TreeEntry:
+def _entry(data: bytes, mode: int, *, is_program: bool) -> ImageEntry:
     if is_program and data.startswith(b"#!python"):
         data = f"#!{PYTHON}".encode() + data[data.index(b"\n") :]
     return file_tree.file(data, file_tree.PROGRAM_MODE if is_program or mode & 0o100 else file_tree.FILE_MODE)

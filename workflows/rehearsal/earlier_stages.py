@@ -1,16 +1,48 @@
-"""The stages before those that a rehearsal is limited to: the plan's own tasks bring them up healthy before it begins."""
+"""The stages before the rehearsed ones: they come up healthy first, or leave stand-ins for their secrets and commits."""
 
 import shutil
 from pathlib import Path
 
+from steps.contract.delivery import RECORD
 from workflows.engines import launch, run_inputs
 from workflows.engines.folders import RunFolder, StateFolder
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
-from workflows.rehearsal import handover
 from workflows.rehearsal.simulated_cluster import SimulatedCluster
 from workflows.spec import ClusterSpec
 from workflows.stages import ORDER
+from workflows.stages.host_access import GIT_CA, GIT_CREDENTIALS, GIT_KNOWN_HOSTS
+
+_CERTIFICATE = """-----BEGIN CERTIFICATE-----
+MIIA0zCCAIWgAwIBAgIBATAFBgMrZXAwEzERMA8GA1UEAwwIc3RhbmQtaW4wHhcN
+MjAwMTAxMDAwMDAwWhcNNDkxMjMxMjM1OTU5WjATMREwDwYDVQQDDAhzdGFuZC1p
+bjAqMAUGAytlcAMhAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAMAUG
+AytlcANBAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
+AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=
+-----END CERTIFICATE-----
+"""
+"""A certificate of the host name `stand-in` whose public key is all zeros, so that no server can own it."""
+STAND_INS = {
+    GIT_CREDENTIALS: "rehearsal:simulated-password-1\n",
+    GIT_CA: _CERTIFICATE,
+    GIT_KNOWN_HOSTS: "* ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0000000000000000000000000000000000000000000\n",
+}
+"""Stand-ins for secrets by name. Simulated hosts need none, but the gates look at the copies that Argo CD gets in the target."""
+
+
+def write_stand_in_secrets(plan: Plan, folder: Path) -> None:
+    """Write stand-ins for the secrets that the plan names into a folder."""
+    for file in plan.secrets:
+        if file.name in STAND_INS:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            (folder / file.name).write_text(STAND_INS[file.name])
+
+
+def copy_delivery(source: Path, target: Path) -> None:
+    """Copy `delivery.json` from one folder to another if it exists."""
+    if (source / RECORD).exists():
+        target.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / RECORD, target / RECORD)
 
 
 class MissingStages(ValueError):
@@ -47,7 +79,7 @@ def prepare(folder: RunFolder, before: Plan, cluster: SimulatedCluster) -> None:
     state_folder = folder.home.root / "clusters" / folder.name / "prepared"
     preparation = StateFolder(state_folder).run(folder.name)
     run_inputs.write(preparation, before, render(before, bringup.build), Path("/"), {}, simulated=True)
-    handover.write_stand_in_secrets(before, preparation.inputs / "secrets")
+    write_stand_in_secrets(before, preparation.inputs / "secrets")
     result = launch.start(preparation, cluster.environment, None, spawn=cluster.start)
     if result.exit_code:
         stages = ", ".join(stage.id for stage in before.stages)
@@ -56,7 +88,7 @@ def prepare(folder: RunFolder, before: Plan, cluster: SimulatedCluster) -> None:
     secrets = preparation.stored / "secrets"
     if secrets.exists():
         shutil.copytree(secrets, folder.inputs / "secrets", dirs_exist_ok=True)
-    handover.copy_delivery(preparation.stored, folder.stored)
+    copy_delivery(preparation.stored, folder.stored)
     shutil.rmtree(state_folder)
 
 

@@ -58,7 +58,7 @@ def _roles(text: str) -> tuple[str, ...]:
             )
         return ()
     # loads the modules of all roles, which nothing else needs before the simulator starts
-    from workflows.rehearsal.simulator.role import load_roles
+    from workflows.rehearsal.simulator.world import load_roles
 
     try:
         load_roles(frozenset(named))

@@ -12,7 +12,7 @@ from workflows.engines import launch, run_inputs
 from workflows.engines.folders import RunFolder
 from workflows.engines.local.result import News, RunResult
 from workflows.plan.model import Plan
-from workflows.rehearsal import earlier_stages, handover
+from workflows.rehearsal import earlier_stages
 from workflows.rehearsal.faults import fault_registry
 from workflows.rehearsal.simulated_cluster import (
     ExistingServer,
@@ -119,7 +119,7 @@ def rehearse(
     objects. Raises NoPodLogs or NotPrepared.
     """
     run_inputs.write(folder, plan, bundle, Path("/"), {}, simulated=True)
-    handover.write_stand_in_secrets(plan, folder.inputs / "secrets")
+    earlier_stages.write_stand_in_secrets(plan, folder.inputs / "secrets")
     fleet = write_fleet(folder.inputs, plan)
     (folder.inputs / RESTART_FILE).write_text(options.restart_command)
     first = options if before is None else dataclasses.replace(options, faults=())

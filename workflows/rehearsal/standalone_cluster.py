@@ -12,7 +12,7 @@ import msgspec
 import urllib3
 
 from steps.clients.kube import kubeconfig as kubeconfigs
-from steps.contract.play import PlayHost, PlayRequest
+from steps.contract.host_play import PlayHost, PlayRequest
 from workflows.plan.model import Plan
 from workflows.rehearsal.simulated_cluster import SimulatedCluster, simulated_cluster, write_fleet
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from steps.contract.host_ranges import fold
-from steps.contract.operation import RELEASES, Kind, Operation
+from steps.contract.operation import RELEASES, Operation, OperationKind
 from steps.stages.rke2.contract import parse_version
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
@@ -33,19 +33,19 @@ def starting_plan(spec: ClusterSpec, plan: Plan, operation: Operation, other: st
     rollback also starts from `other`, by default the next minor. Raises NoStartingRelease or NoStartingMajority.
     """
     changes: dict[str, Any] = {"approvals": ()}
-    if operation.kind is Kind.ADD_NODE:
+    if operation.kind is OperationKind.ADD_NODE:
         changes["hosts"] = dict(_without(spec, operation))
         _require_majority(spec, operation)
     if operation.kind in RELEASES:
-        release = (_before if operation.kind is Kind.UPGRADE else _after)(spec.rke2.version, other)
+        release = (_before if operation.kind is OperationKind.UPGRADE else _after)(spec.rke2.version, other)
         changes["rke2"] = spec.rke2.model_copy(update={"version": release})
-    last = plan.stages[-1].id if operation.kind in (Kind.ADD_NODE, Kind.REPLACE_NODE) else "rke2"
+    last = plan.stages[-1].id if operation.kind in (OperationKind.ADD_NODE, OperationKind.REPLACE_NODE) else "rke2"
     return compile_plan(spec.model_copy(update=changes), until=last)
 
 
 def replaced_hosts(operation: Operation) -> frozenset[str]:
     """Return the hosts that are replaced by new machines after the starting cluster is built."""
-    return operation.hosts if operation.kind is Kind.REPLACE_NODE else frozenset()
+    return operation.hosts if operation.kind is OperationKind.REPLACE_NODE else frozenset()
 
 
 def _without(spec: ClusterSpec, operation: Operation) -> Iterator[tuple[str, HostGroup]]:

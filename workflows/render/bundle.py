@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from hera.workflows import WorkflowTemplate
 
-from workflows.plan import files, fleet
+from workflows.plan import run_folders
 from workflows.plan.model import Plan
 from workflows.render import closed, names, rbac, starts
 from workflows.render.steps import Settings
@@ -82,8 +82,8 @@ def to_yaml(*objects: Object) -> str:
 
 def _config_maps(plan: Plan, settings: Settings) -> tuple[Object, ...]:
     short = names.short(plan.inputs)
-    tasks = {name: data.decode() for name, data in files.tasks_folder(plan).items()}
-    packed = fleet.files(plan.digest, plan.hosts)
+    tasks = {name: data.decode() for name, data in run_folders.tasks_folder(plan).items()}
+    packed = run_folders.fleet_folder(plan.digest, plan.hosts)
     binary = {name: base64.b64encode(data).decode() for name, data in packed.items()}
     return (
         _config_map(f"bringup-tasks-{short}", settings, {"data": tasks}),

@@ -22,9 +22,9 @@ COMMAND: Final = ("python", "-m", "workflows")
 VERB: Final = ("image", "from-git")
 """Command of the one container, and its first arguments."""
 ENTRYPOINT: Final = "from-git"
-ROOM: Final = "1Gi"
+SCRATCH_SIZE: Final = "1Gi"
 """Size of the folder for fetched and unpacked files."""
-SECONDS: Final = 900
+POD_SECONDS: Final = 900
 """Time after which the pod ends: image pull, a slow Git server, an API server that is away for a while."""
 RIGHTS: rbac.Rights = {
     ("argoproj.io", "workflowtemplates"): frozenset({"get", "create", "patch"}),
@@ -57,7 +57,7 @@ def account(name: str, labels: Mapping[str, str], space: str) -> list[Object]:
     own = rbac.account(account_name(name), space)
     own["automountServiceAccountToken"] = True
     own["metadata"]["labels"] = dict(labels)
-    return [own, *rbac.granted(own, space, RIGHTS)]
+    return [own, *rbac.role_and_binding(own, space, RIGHTS)]
 
 
 def workflow_spec(plan: Plan, source: GitSource, settings: steps.Settings) -> Object:
@@ -77,7 +77,10 @@ def workflow_spec(plan: Plan, source: GitSource, settings: steps.Settings) -> Ob
         image_pull_secrets=[m.LocalObjectReference(name=settings.pull_secret)] if settings.pull_secret else None,
         affinity=steps.placement(),
         synchronization=m.Synchronization(mutexes=[m.Mutex(name=f"starts-{name}")]),
-        volumes=[m.Volume(name="out", empty_dir=m.EmptyDirVolumeSource(size_limit=m.Quantity(root=ROOM))), *_volumes(source)],
+        volumes=[
+            m.Volume(name="out", empty_dir=m.EmptyDirVolumeSource(size_limit=m.Quantity(root=SCRATCH_SIZE))),
+            *_volumes(source),
+        ],
     ) as workflow:
         Container(
             name=ENTRYPOINT,
@@ -87,7 +90,7 @@ def workflow_spec(plan: Plan, source: GitSource, settings: steps.Settings) -> Ob
             args=_arguments(plan, source, settings),
             env=[*_environment(settings), *steps.variables(plan.proxies)],
             volume_mounts=_mounts(source),
-            active_deadline_seconds=SECONDS,
+            active_deadline_seconds=POD_SECONDS,
             retry_strategy=steps.retry(),
             resources=steps.resources(),
             security_context=steps.security(),
@@ -126,9 +129,9 @@ def _volumes(source: GitSource) -> list[m.Volume]:
     """Return the volume with the repository's credentials, each under the name of its key in the spec."""
     if not source.secrets:
         return []
-    projections = [m.VolumeProjection(secret=_projected(name, key)) for name, key in source.secrets.items()]
+    projections = [m.VolumeProjection(secret=_secret_projection(name, key)) for name, key in source.secrets.items()]
     return [m.Volume(name="secrets", projected=m.ProjectedVolumeSource(sources=projections, default_mode=0o400))]
 
 
-def _projected(name: str, key: SecretKey) -> m.SecretProjection:
+def _secret_projection(name: str, key: SecretKey) -> m.SecretProjection:
     return m.SecretProjection(name=key.name, items=[m.KeyToPath(key=key.key, path=name)])

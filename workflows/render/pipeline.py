@@ -1,100 +1,221 @@
-"""The frame of every pipeline: open, then stages one after another with their approvals, then report and seal on exit."""
+"""Parts of the four pipelines: settings of their WorkflowTemplate, its templates, and the nodes from which each draws its DAG."""
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
 
-from hera.workflows import DAG, Parameter, Task, WorkflowTemplate
+from hera.workflows import DAG, Container, Parameter, Suspend, Task
 from hera.workflows import models as m
 
 from steps.contract import approval
+from steps.contract.stage_contracts import Shortcut
 from workflows.plan.model import Plan
-from workflows.render import dags, names, steps
+from workflows.render import names, steps
+from workflows.render.bundle import RenderError
 from workflows.render.grammar.field_rules import ARGOS_CONTAINERS
 from workflows.render.secret_volumes import SecretVolumes
-from workflows.stages.stage import Stage
+from workflows.stages.stage import Stage, Step, When
 
 FINISH = "finish"
+"""Name of the exit handler."""
+_ENDED = ("Succeeded", "Failed", "Errored", "Skipped", "Omitted")
+SHARD_LISTS = ("shards", "agents")
+"""Lists of shard numbers that `open` outputs and stages take as inputs."""
+
+Edge = tuple[str, str]
 
 
-def pipeline(kind: str, plan: Plan, stages: Iterable[Stage], settings: steps.Settings) -> WorkflowTemplate:
-    """Return the WorkflowTemplate of one pipeline over the given stages. A mutex admits one run at a time for each cluster."""
-    ordered, secrets, settings = tuple(stages), SecretVolumes(plan), replace(settings, proxies=plan.proxies)
-    labels = {"bringup/pipeline": kind, "bringup/cluster": plan.name}
-    notes = {"bringup/plan": plan.digest, "bringup/owner": plan.owner, "bringup/revision": plan.revision}
-    template = WorkflowTemplate(
-        name=f"{kind}-{names.short(plan.inputs)}",
-        namespace=settings.namespace,
-        labels=labels,
-        annotations=notes,
-        workflow_metadata=m.WorkflowMetadata(labels=labels, annotations=notes),  # for runs that `argo submit --from` creates
-        entrypoint=kind,
-        on_exit=FINISH,
-        arguments=[Parameter(name="reuse", value="none"), Parameter(name="source", value="none")],
-        service_account_name=steps.account("open"),
-        automount_service_account_token=False,
-        executor=m.ExecutorConfig(service_account_name=steps.EXECUTOR),
-        synchronization=m.Synchronization(mutexes=[m.Mutex(name=f"target-{plan.name}")]),
-        pod_gc=m.PodGC(strategy="OnPodSuccess", delete_delay_duration=steps.LOG_READABLE),
-        security_context=steps.pod_security(),
-        pod_spec_patch=ARGOS_CONTAINERS,
-        image_pull_secrets=[m.LocalObjectReference(name=settings.pull_secret)] if settings.pull_secret else None,
-        affinity=steps.placement(),
-        volumes=steps.volumes(plan.inputs, settings, secrets),
-    )
-    with template:  # Hera adds every template that is created in this context
+@dataclass(frozen=True, kw_only=True)
+class PipelineNode:
+    """A node of a pipeline's DAG: one task of the run, or a stage with the approval before it."""
+
+    id: str
+    first: tuple[Task, ...]
+    """Tasks that wait for the node before."""
+    last: Task
+    done: str
+    """Condition (`depends`) under which the next node starts."""
+    proceed: str | None
+    """Further condition (`when`) of the next node. If it does not hold, Argo omits all later nodes with the next one."""
+    edges: list[Edge]
+    """Edges that the pipeline has drawn so far."""
+
+    def __rshift__(self, following: "PipelineNode | None") -> "PipelineNode":
+        """Draw an edge and return its end. None is a stage that the plan does not have: the chain passes over it."""
+        if following is None:
+            return self
+        for task in following.first:
+            task.depends = self.done
+        following.last.when = self.proceed
+        self.edges.append((self.id, following.id))
+        return following
+
+
+class PipelineTasks:
+    """Templates and tasks of one run. `only` restricts them to some stages; by default they are all stages of the plan."""
+
+    def __init__(self, kind: str, plan: Plan, settings: steps.Settings, only: Collection[str] | None = None) -> None:
+        self._kind, self._plan = kind, plan
+        self._settings, self._secrets = replace(settings, proxies=plan.proxies), SecretVolumes(plan)
+        self._stages = {stage.id: stage for stage in plan.stages if only is None or stage.id in only}
+        self._edges: list[Edge] = []
+
+    def workflow_settings(self) -> dict[str, Any]:
+        """Return the arguments of the WorkflowTemplate that all pipelines share. A mutex admits one run at a time per cluster."""
+        plan, settings = self._plan, self._settings
+        labels = {"bringup/pipeline": self._kind, "bringup/cluster": plan.name}
+        notes = {"bringup/plan": plan.digest, "bringup/owner": plan.owner, "bringup/revision": plan.revision}
+        return {
+            "name": f"{self._kind}-{names.short(plan.inputs)}",
+            "namespace": settings.namespace,
+            "labels": labels,
+            "annotations": notes,
+            # for runs that `argo submit --from` creates
+            "workflow_metadata": m.WorkflowMetadata(labels=labels, annotations=notes),
+            "arguments": [Parameter(name="reuse", value="none"), Parameter(name="source", value="none")],
+            "service_account_name": steps.account("open"),
+            "automount_service_account_token": False,
+            "executor": m.ExecutorConfig(service_account_name=steps.EXECUTOR),
+            "synchronization": m.Synchronization(mutexes=[m.Mutex(name=f"target-{plan.name}")]),
+            "pod_gc": m.PodGC(strategy="OnPodSuccess", delete_delay_duration=steps.LOG_READABLE),
+            "security_context": steps.pod_security(),
+            "pod_spec_patch": ARGOS_CONTAINERS,
+            "image_pull_secrets": [m.LocalObjectReference(name=settings.pull_secret)] if settings.pull_secret else None,
+            "affinity": steps.placement(),
+            "volumes": steps.volumes(plan.inputs, settings, self._secrets),
+        }
+
+    def add_templates(self) -> None:
+        """Add the templates to the open WorkflowTemplate: a Container a task, a DAG a stage, a Suspend an approval."""
+        plan, settings, secrets = self._plan, self._settings, self._secrets
         steps.container(plan.open_task, settings, secrets)
-        for stage in ordered:
+        for stage in self._stages.values():
             if stage.approval is not None:
-                dags.approve(stage)
+                _approval_wait(stage)
                 if stage.id in plan.announce_tasks:
                     steps.container(plan.announce_tasks[stage.id], settings, secrets)
                 steps.container(plan.confirm_tasks[stage.id], settings, secrets, inputs=tuple(approval.PARAMETERS))
-            dags.stage(stage, settings, secrets)
-        _finish(plan, settings, secrets)
-        _main(kind, plan, ordered)
-    return template
+            _stage_dag(stage, settings, secrets)
+        for task in plan.end_tasks:
+            steps.container(task, settings, secrets, inputs=("status",))
+
+    def open(self) -> PipelineNode:
+        """Return the task that starts the run and hands out the lists of shards."""
+        return self._node("open", Task(name="open", template=names.template("run", "open")))
+
+    def stage(self, stage_id: str) -> PipelineNode | None:
+        """Return a stage behind its approval, if it has one; None if the plan does not have the stage."""
+        if (stage := self._stages.get(stage_id)) is None:
+            return None
+        name, lists = names.dashed(stage.id), SHARD_LISTS
+        first, ready = self._approval(stage) if stage.approval is not None else ((), None)
+        shards = [Parameter(name=entry, value=f"{{{{tasks.open.outputs.parameters.{entry}}}}}") for entry in lists]
+        task = Task(name=name, template=name, depends=ready, arguments=shards)
+        return self._node(stage.id, task, first, proceed=_proceed_condition(stage.shortcut) if stage.shortcut else None)
+
+    def report(self) -> PipelineNode:
+        """Return the task that writes the report. The task after it starts even if the report failed."""
+        return self._node("report", self._end_task("report"), done="report.Succeeded || report.Failed || report.Errored")
+
+    def seal(self) -> PipelineNode:
+        """Return the task that lists the digests of all evidence."""
+        return self._node("seal", self._end_task("seal"))
+
+    def check_edges(self) -> None:
+        """Raise RenderError unless the pipeline's edges run through all stages in the order of the plan."""
+        planned = [("report", "seal"), *pairwise(["open", *self._stages])]
+        if sorted(planned) != sorted(self._edges):
+            wanted, drawn = (", ".join(f"{before} >> {after}" for before, after in edges) for edges in (planned, self._edges))
+            raise RenderError(f"workflows/{self._kind}.py draws the edges {drawn}, but the plan has {wanted}; draw those")
+
+    def _approval(self, stage: Stage) -> tuple[tuple[Task, ...], str]:
+        """Add the wait for a person and the check of the answer; return the first tasks, and the condition of the stage's start.
+
+        The announcement runs beside the wait, and its success plays no part. The stage comes after both, because a DAG task without
+        a successor decides how the whole run ends.
+        """
+        name = names.dashed(stage.id)
+        approve, announce, confirm = f"{approval.NODE_PREFIX}{name}", f"{approval.ANNOUNCE}-{name}", f"{approval.CONFIRM}-{name}"
+        answer = [Parameter(name=key, value=f"{{{{tasks.{approve}.outputs.parameters.{key}}}}}") for key in approval.PARAMETERS]
+        first, ready = [Task(name=approve, template=approve)], f"{confirm}.Succeeded"
+        if stage.id in self._plan.announce_tasks:
+            first.append(Task(name=announce, template=names.template(name, approval.ANNOUNCE)))
+            ready += f" && {_ended_condition(announce)}"
+        Task(name=confirm, template=names.template(name, approval.CONFIRM), depends=f"{approve}.Succeeded", arguments=answer)
+        return tuple(first), ready
+
+    def _end_task(self, name: str) -> Task:
+        status = [Parameter(name="status", value="{{workflow.status}}")]
+        return Task(name=name, template=names.template("run", name), arguments=status)
+
+    def _node(
+        self, node_id: str, last: Task, first: tuple[Task, ...] = (), *, done: str = "", proceed: str | None = None
+    ) -> PipelineNode:
+        done, first = done or f"{last.name}.Succeeded", first or (last,)
+        return PipelineNode(id=node_id, first=first, last=last, done=done, proceed=proceed, edges=self._edges)
 
 
-def _main(kind: str, plan: Plan, stages: tuple[Stage, ...]) -> None:
-    shards = [Parameter(name=name, value=f"{{{{tasks.open.outputs.parameters.{name}}}}}") for name in dags.SHARD_LISTS]
-    with DAG(name=kind):
-        Task(name="open", template=names.template("run", "open"))
-        ready, when = "open.Succeeded", None
-        for stage in stages:
-            name = names.dashed(stage.id)
-            if stage.approval is not None:
-                ready = _approval(name, ready, announced=stage.id in plan.announce_tasks)
-            Task(name=name, template=name, depends=ready, when=when, arguments=shards)
-            # only the stage after one with a shortcut has a condition: Argo omits the later stages with it
-            ready, when = f"{name}.Succeeded", dags.proceeds(stage.shortcut) if stage.shortcut else None
+def _stage_dag(stage: Stage, settings: steps.Settings, secrets: SecretVolumes) -> DAG:
+    """Return the DAG of one stage. Its judge is its only leaf, so the judge alone decides the stage's phase."""
+    templates = {step.name: steps.step_container(stage, step, settings, secrets) for step in stage.steps}
+    with DAG(
+        name=names.dashed(stage.id),
+        inputs=[Parameter(name=name) for name in SHARD_LISTS],
+        outputs=_outputs(stage) or None,
+        # the judge must still run after a task has failed
+        fail_fast=False,
+        parallelism=stage.parallelism or None,
+    ) as dag:
+        for step in stage.steps:
+            _task(step, templates[step.name])
+    return dag
 
 
-def _approval(stage: str, ready: str, *, announced: bool) -> str:
-    """Add the wait for a person before a stage and the check of the answer; return the condition under which the stage starts.
+def _outputs(stage: Stage) -> list[Parameter]:
+    """Return the output of a stage with a shortcut, which later stages read; none for other stages."""
+    if stage.shortcut is None:
+        return []
+    output = f"{{{{tasks.{names.dashed(stage.shortcut.task)}.outputs.parameters.{stage.shortcut.output}}}}}"
+    source = m.ValueFrom(parameter=output, default=stage.shortcut.proceed)
+    return [Parameter(name=stage.shortcut.output, value_from=source)]
 
-    The announcement runs beside the wait, and its success plays no part. The stage comes after both, because a DAG task without a
-    successor decides how the whole run ends.
+
+def _proceed_condition(shortcut: Shortcut) -> str:
+    """Return the condition under which the stage after one with a shortcut starts; all later stages are omitted with it."""
+    output = f"tasks.{names.dashed(shortcut.stage)}.outputs.parameters.{shortcut.output}"
+    return f"{{{{{output}}}}} == {shortcut.proceed}"
+
+
+def _task(step: Step, template: Container) -> None:
+    task = Task(name=names.dashed(step.name), template=str(template.name), depends=_depends(step) or None)
+    if step.fan_out:
+        task.with_param = f"{{{{inputs.parameters.{step.fan_out}}}}}"
+        task.arguments = [Parameter(name="shard", value="{{item}}")]
+
+
+def _depends(step: Step) -> str:
+    after = [names.dashed(name) for name in step.after]
+    return " && ".join(f"{name}.Succeeded" if step.when is When.PASSED else _ended_condition(name) for name in after)
+
+
+def _ended_condition(name: str) -> str:
+    """Return the condition that a task has ended, in whatever way."""
+    return "(" + " || ".join(f"{name}.{phase}" for phase in _ENDED) + ")"
+
+
+def _approval_wait(stage: Stage) -> Suspend:
+    """Return the suspend node before a stage.
+
+    Its parameters default to no approval, because Argo marks a suspend node that timed out as succeeded
+    (`steps/docs/facts/argo.md`, Argo Workflows: approvals).
     """
-    approve, confirm = f"{approval.NODE_PREFIX}{stage}", f"{approval.CONFIRM}-{stage}"
-    answer = [Parameter(name=name, value=f"{{{{tasks.{approve}.outputs.parameters.{name}}}}}") for name in approval.PARAMETERS]
-    Task(name=approve, template=approve, depends=ready)
-    announce = f"{approval.ANNOUNCE}-{stage}"
-    if announced:
-        Task(name=announce, template=names.template(stage, approval.ANNOUNCE), depends=ready)
-    Task(name=confirm, template=names.template(stage, approval.CONFIRM), depends=f"{approve}.Succeeded", arguments=answer)
-    return f"{confirm}.Succeeded && {dags.ended(announce)}" if announced else f"{confirm}.Succeeded"
-
-
-def _finish(plan: Plan, settings: steps.Settings, secrets: SecretVolumes) -> None:
-    """Add the exit handler: report, then seal, however the run went. Argo does not run it after `terminate`, so both are best
-    effort.
-    """
-    report, seal = plan.end_tasks
-    steps.container(report, settings, secrets, inputs=("status",))
-    steps.container(seal, settings, secrets, inputs=("status",))
-    status = [Parameter(name="status", value="{{workflow.status}}")]
-    # seal must run even if report failed
-    with DAG(name=FINISH, fail_fast=False):
-        Task(name="report", template=names.template("run", "report"), arguments=status)
-        ended = "report.Succeeded || report.Failed || report.Errored"
-        Task(name="seal", template=names.template("run", "seal"), depends=ended, arguments=status)
+    assert stage.approval is not None
+    return Suspend(
+        name=f"{approval.NODE_PREFIX}{names.dashed(stage.id)}",
+        duration=str(stage.approval.timeout_seconds),
+        outputs=[
+            Parameter(name=name, value_from=m.ValueFrom(supplied=m.SuppliedValueFrom(), default=default))
+            for name, default in approval.PARAMETERS.items()
+        ],
+    )

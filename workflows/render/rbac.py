@@ -79,7 +79,7 @@ def home(plan: Plan, settings: steps.Settings) -> list[Object]:
     """
     results: Rights = {("argoproj.io", "workflowtaskresults"): frozenset({"create", "patch"})}
     executor = account(steps.EXECUTOR, settings.namespace)
-    objects = [executor, token(executor), *granted(executor, settings.namespace, results), submitter(settings.namespace)]
+    objects = [executor, token(executor), *role_and_binding(executor, settings.namespace, results), submitter(settings.namespace)]
     for verb in sorted({task.verb for task in plan.tasks}):
         own = account(steps.account(verb.value), settings.namespace)
         own["metadata"]["labels"] = {"bringup/verb": verb.value}
@@ -129,7 +129,7 @@ def target(plan: Plan) -> list[Object]:
         own = account(f"bringup-{names.template(stage_id, name)}", TARGET_NAMESPACE)
         objects.append(own)
         for space, rights in merged.items():
-            objects += granted(own, space, rights)
+            objects += role_and_binding(own, space, rights)
             spaces.add(space)
     if not any(rules for _, _, rules in tasks):
         return []
@@ -161,7 +161,7 @@ def account(name: str, namespace: str) -> Object:
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta, "automountServiceAccountToken": False}
 
 
-def granted(owner: Object, namespace: str, rights: Rights) -> Iterator[Object]:
+def role_and_binding(owner: Object, namespace: str, rights: Rights) -> Iterator[Object]:
     """Yield a role with these rights and its binding to the account; an annotation warns if the role gives more than it names."""
     subject = owner["metadata"]
     scope = "Cluster" if namespace == CLUSTER_WIDE else ""

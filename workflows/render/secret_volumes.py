@@ -4,16 +4,14 @@ Every pod mounts them at the same place below ROOT. Tasks that need the same fil
 mount. A pod redacts the content of these files, and of files that its run keeps in the store, in its log and records.
 """
 
-from collections.abc import Iterator
-from typing import Any
-
 from hera.workflows import models as m
 
 from steps.contract import paths
 from steps.contract.task import Task, Verb
 from workflows.plan.model import Plan
 from workflows.render import names
-from workflows.stages.access import KUBECONFIG, SecretFile
+from workflows.render.grammar.tags import strings
+from workflows.stages.host_access import KUBECONFIG, SecretFile
 
 FOLDER = "secrets"
 _NO_TARGET = {Verb.ANNOUNCE, Verb.BUILD, Verb.CONFIRM, Verb.PUBLISH, Verb.REPORT}
@@ -22,27 +20,16 @@ _NAMED = {Verb.ANNOUNCE: ("webhook", "ca"), Verb.CONFIRM: (), Verb.REPORT: ()}
 """Arguments that name secret files, for verbs whose other arguments are free words that could equal a file's name by chance."""
 
 
-def needed(task: Task, files: tuple[SecretFile, ...]) -> tuple[str, ...]:
+def needed_secrets(task: Task, files: tuple[SecretFile, ...]) -> tuple[str, ...]:
     """Return the sorted names of the secret files that a task needs: all that its arguments and expectations name."""
     known = {file.name for file in files}
     if task.verb in _NAMED:
         texts = {str(task.arguments[name]) for name in _NAMED[task.verb] if name in task.arguments}
     else:
         # any text that equals a file's name counts, so no verb's argument shape has to be known here
-        texts = set(_texts([task.arguments, task.expectations]))
+        texts = {text for _, text in strings([task.arguments, task.expectations])}
     texts |= set() if task.verb in _NO_TARGET else {KUBECONFIG}
     return tuple(sorted(known & texts))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _texts(inner)
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from _texts(inner)
 
 
 class SecretVolumes:
@@ -50,11 +37,11 @@ class SecretVolumes:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._sets = list(dict.fromkeys(chosen for one in plan.tasks if (chosen := needed(one, plan.secrets))))
+        self._sets = list(dict.fromkeys(chosen for task in plan.tasks if (chosen := needed_secrets(task, plan.secrets))))
 
     def mounts(self, task: Task) -> list[m.VolumeMount]:
         """Return the mounts of a task's container: none, or its one volume."""
-        chosen = needed(task, self._plan.secrets)
+        chosen = needed_secrets(task, self._plan.secrets)
         place = f"{paths.ROOT}/{FOLDER}"
         return [m.VolumeMount(name=self._name(chosen), mount_path=place, read_only=True)] if chosen else []
 

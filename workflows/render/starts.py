@@ -16,7 +16,7 @@ from workflows.spec.schedule import EventTrigger, Schedule
 
 Object = dict[str, Any]
 API = "argoproj.io/v1alpha1"
-KEPT = 14
+KEPT_WORKFLOWS = 14
 """Number of ended Workflows of a schedule that stay, of succeeded and of failed ones each: two weeks of a nightly schedule.
 
 Each takes 1 MiB at most. Argo's defaults are 3 and 1. Once a Workflow is deleted, `status` and `logs` know nothing of its run. A
@@ -52,7 +52,7 @@ def starts(plan: Plan, template: Object, settings: steps.Settings) -> tuple[Obje
     if isinstance(schedule, GitSchedule):
         objects += [
             *from_git.account(plan.name, _labels(template), settings.namespace),
-            _reading(plan, template, schedule, settings),
+            _git_cron(plan, template, schedule, settings),
         ]
     elif schedule is not None:
         objects.append(_cron(plan, template, schedule))
@@ -89,12 +89,12 @@ def _cron(plan: Plan, template: Object, schedule: Schedule) -> Object:
     annotations = dict(template["metadata"]["annotations"])
     started = {
         "workflowMetadata": {"labels": _labels(template), "annotations": dict(annotations)},
-        "workflowSpec": _submitted(template),
+        "workflowSpec": _submission(template),
     }
     return _cron_workflow(plan, template, schedule, started)
 
 
-def _reading(plan: Plan, template: Object, schedule: GitSchedule, settings: steps.Settings) -> Object:
+def _git_cron(plan: Plan, template: Object, schedule: GitSchedule, settings: steps.Settings) -> Object:
     """Return the CronWorkflow of a node image. Its Workflows get another label than runs: otherwise one would supersede itself."""
     annotations = {key: value for key, value in template["metadata"]["annotations"].items() if key != "bringup/plan"}
     labels = _labels(template)
@@ -118,8 +118,8 @@ def _cron_workflow(plan: Plan, template: Object, schedule: Schedule, started: Ob
         "timezone": schedule.timezone,
         "concurrencyPolicy": "Forbid",
         "startingDeadlineSeconds": int(schedule.starting_deadline.total_seconds()),
-        "successfulJobsHistoryLimit": KEPT,
-        "failedJobsHistoryLimit": KEPT,
+        "successfulJobsHistoryLimit": KEPT_WORKFLOWS,
+        "failedJobsHistoryLimit": KEPT_WORKFLOWS,
         **({"suspend": True} if schedule.suspend else {}),
     }
     return {
@@ -140,11 +140,11 @@ def _binding(plan: Plan, template: Object, event: EventTrigger) -> Object:
         "apiVersion": API,
         "kind": "WorkflowEventBinding",
         "metadata": _meta(f"bringup-{plan.name}.{event.name}", template),
-        "spec": {"event": {"selector": event.selector}, "submit": {**_submitted(template), "metadata": metadata}},
+        "spec": {"event": {"selector": event.selector}, "submit": {**_submission(template), "metadata": metadata}},
     }
 
 
-def _submitted(template: Object) -> Object:
+def _submission(template: Object) -> Object:
     reuse = [{"name": "reuse", "value": "none"}]
     return {"workflowTemplateRef": {"name": template["metadata"]["name"]}, "arguments": {"parameters": reuse}}
 
@@ -158,4 +158,4 @@ def _account(plan: Plan, template: Object) -> list[Object]:
     space = template["metadata"]["namespace"]
     account = rbac.account(account_name(plan.name), space)
     account["metadata"]["labels"] = _labels(template)
-    return [account, rbac.token(account), *rbac.granted(account, space, EVENT_RIGHTS)]
+    return [account, rbac.token(account), *rbac.role_and_binding(account, space, EVENT_RIGHTS)]

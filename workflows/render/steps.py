@@ -14,7 +14,7 @@ from steps.contract import paths, task
 from steps.contract.exit import RETRY_EXPRESSION
 from workflows.render import building, names
 from workflows.render.secret_volumes import FOLDER, SecretVolumes
-from workflows.spec.derived import GROUP_LABEL
+from workflows.spec.cluster_spec import GROUP_LABEL
 from workflows.stages.stage import Stage, Step
 
 RETRY_LIMIT = 3
@@ -36,13 +36,7 @@ USER = 8737
 
 OUTPUTS = {
     "open": {"shards": "[]", "agents": "[]"},
-    "wait": {"verdict": "inconclusive"},
-    "job": {"verdict": "inconclusive"},
-    "play": {"verdict": "inconclusive"},
-    "judge": {"verdict": "inconclusive"},
-    "build": {"verdict": "inconclusive"},
-    "announce": {"verdict": "inconclusive"},
-    "confirm": {"verdict": "inconclusive"},
+    **{verb: {"verdict": "inconclusive"} for verb in ("wait", "job", "play", "judge", "build", "announce", "confirm")},
 }
 """Output parameters by verb with their fail-closed defaults: enums and lists of shard numbers only, never free text."""
 
@@ -61,7 +55,7 @@ class Settings:
 
 
 def container(
-    one: task.Task,
+    planned: task.Task,
     settings: Settings,
     secrets: SecretVolumes,
     *,
@@ -77,29 +71,31 @@ def container(
     """
     parameters = [Parameter(name="shard")] if fanned else []
     parameters += [Parameter(name=name) for name in inputs]
-    arguments = [one.verb.value, "--task", f"{paths.ROOT}/tasks/{task.file_name(one.stage, one.name)}"]
+    arguments = [planned.verb.value, "--task", f"{paths.ROOT}/tasks/{task.file_name(planned.stage, planned.name)}"]
     arguments += ["--shard", "{{inputs.parameters.shard}}"] if fanned else []
     for name in inputs:
         arguments += ["--input", f"{name}={{{{inputs.parameters.{name}}}}}"]
     return Container(
-        name=names.template(one.stage, one.name),
-        image=settings.builder if building.builds(one) else settings.image,
+        name=names.template(planned.stage, planned.name),
+        image=settings.builder if building.builds(planned) else settings.image,
         image_pull_policy="IfNotPresent",
         command=["python", "-m", "steps"],
         args=arguments,
         inputs=parameters or None,
         outputs=[
-            _output(name, default) for name, default in (OUTPUTS.get(one.verb.value, {}) if outputs is None else outputs).items()
+            _output(name, default)
+            for name, default in (OUTPUTS.get(planned.verb.value, {}) if outputs is None else outputs).items()
         ]
         or None,
         # a webhook may lie outside of the site, so announcements get the proxies too
-        env=_environment(one.verb) + (variables(settings.proxies) if downloads or one.verb is task.Verb.ANNOUNCE else []),
-        volume_mounts=_mounts(secrets.mounts(one)),
-        active_deadline_seconds=one.deadline_seconds + (ANNOUNCE_MARGIN if one.verb is task.Verb.ANNOUNCE else DEADLINE_MARGIN),
+        env=_environment(planned.verb) + (variables(settings.proxies) if downloads or planned.verb is task.Verb.ANNOUNCE else []),
+        volume_mounts=_mounts(secrets.mounts(planned)),
+        active_deadline_seconds=planned.deadline_seconds
+        + (ANNOUNCE_MARGIN if planned.verb is task.Verb.ANNOUNCE else DEADLINE_MARGIN),
         retry_strategy=retry(),
-        service_account_name=account(one.verb.value),
-        resources=building.resources(one) if building.builds(one) else resources(one.verb),
-        security_context=building.security() if building.builds(one) else security(),
+        service_account_name=account(planned.verb.value),
+        resources=building.resources(planned) if building.builds(planned) else resources(planned.verb),
+        security_context=building.security() if building.builds(planned) else security(),
     )
 
 
@@ -108,18 +104,18 @@ def variables(values: Mapping[str, str]) -> list[Env]:
     return [Env(name=name, value=value) for name, value in values.items()]
 
 
-PLAYING = ("1Gi", "3Gi")
+PLAY_MEMORY = ("1Gi", "3Gi")
 """Memory of a play, requested and at most.
 
 Ansible has a process for each of 50 hosts: 0.8 GiB if each does one small thing, 1.2 GiB if facts are gathered. Data that a site's
 own role registers or loops over comes on top, in each process.
 """
-OTHERS = ("256Mi", "1Gi")
+USUAL_MEMORY = ("256Mi", "1Gi")
 
 
 def resources(verb: task.Verb | None = None) -> m.ResourceRequirements:
     """Return requests and limits of a container that builds nothing."""
-    requested, limit = PLAYING if verb is task.Verb.PLAY else OTHERS
+    requested, limit = PLAY_MEMORY if verb is task.Verb.PLAY else USUAL_MEMORY
     return m.ResourceRequirements(
         requests={"cpu": m.Quantity(root="100m"), "memory": m.Quantity(root=requested)},
         limits={"memory": m.Quantity(root=limit)},
@@ -197,16 +193,12 @@ def _environment(verb: task.Verb) -> list[Env]:
     """Return the environment of a task: `open` alone gets the spec's source, which it records; `announce` alone gets the
     namespace.
     """
-    space = [Env(name=paths.NAMESPACE, value="{{workflow.namespace}}")] if verb is task.Verb.ANNOUNCE else []
-    source = [Env(name=paths.SOURCE, value="{{workflow.parameters.source}}")] if verb is task.Verb.OPEN else []
-    fixed = variables(paths.ENVIRONMENT)
-    return [
-        *fixed,
-        Env(name=paths.RUN, value="{{workflow.name}}"),
-        Env(name=paths.REUSE, value="{{workflow.parameters.reuse}}"),
-        *source,
-        *space,
-    ]
+    environment = variables({**paths.ENVIRONMENT, paths.RUN: "{{workflow.name}}", paths.REUSE: "{{workflow.parameters.reuse}}"})
+    own = {
+        task.Verb.OPEN: {paths.SOURCE: "{{workflow.parameters.source}}"},
+        task.Verb.ANNOUNCE: {paths.NAMESPACE: "{{workflow.namespace}}"},
+    }
+    return environment + variables(own.get(verb, {}))
 
 
 def _mounts(secrets: list[m.VolumeMount]) -> list[m.VolumeMount]:

@@ -8,9 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from steps.contract import delivery
-from workflows.spec import git_address
-from workflows.spec.fields import Argument, DnsLabel, SecretRef, Section, problem
-from workflows.spec.git_address import GitRef, GitUrl
+from workflows.spec import fields
+from workflows.spec.fields import Argument, DnsLabel, GitRef, GitUrl, SecretRef, Section, problem
 
 ProjectName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,55}[a-z0-9])?$")]
 """Name of an AppProject, short enough for the second project `NAME-roots`."""
@@ -76,11 +75,11 @@ class ArgoCdDelivery(Section):
     @property
     def over_ssh(self) -> bool:
         """True if the repository is reached by SSH."""
-        return git_address.over_ssh(self.repo)
+        return fields.over_ssh(self.repo)
 
     @model_validator(mode="after")
     def _plain_address(self) -> "ArgoCdDelivery":
-        git_address.require_plain("repo", self.repo)
+        fields.require_plain("repo", self.repo)
         return self
 
     @model_validator(mode="after")
@@ -93,14 +92,14 @@ class ArgoCdDelivery(Section):
 
     @model_validator(mode="after")
     def _git_names(self) -> "ArgoCdDelivery":
-        git_address.require_name("branch", self.branch, "main")
-        git_address.require_name("revision", self.revision, "v1.4.0")
+        fields.require_name("branch", self.branch, "main")
+        fields.require_name("revision", self.revision, "v1.4.0")
         return self
 
     @model_validator(mode="after")
     def _credentials_fit(self) -> "ArgoCdDelivery":
         held = {name: getattr(self, name) is not None for name in ("credentials", "ca", "known_hosts")}
-        git_address.require_fitting("repo", self.repo, **held)
+        fields.require_fitting("repo", self.repo, **held)
         if self.ca is not None and not _KEY.fullmatch(delivery.server(self.repo)):
             raise problem(
                 "ca needs a server with a host name: Argo CD keeps certificates in a ConfigMap, whose keys take no IPv6 address",

@@ -1,4 +1,10 @@
-"""The model of `cluster.yaml`: all sections of one cluster, and the facts that follow from them alone."""
+"""The model of `cluster.yaml`: all sections of one cluster, and the facts that follow from them alone.
+
+The labels and resources are those of the GPU Operator
+(https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-sharing.html).
+"""
+
+from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -14,7 +20,7 @@ from workflows.spec.infrastructure import OsSettings, Rke2Settings, SshSettings,
 from workflows.spec.machines import Machine, expand_groups
 from workflows.spec.platform import Accelerator, Fabric, GpuSharing, SchedulerSettings
 from workflows.spec.proxy import Proxy
-from workflows.spec.rke2_parts import Image
+from workflows.spec.rke2_parts import MAX_PODS, MAX_PODS_FIELD, Image
 from workflows.spec.roles import SiteRole
 from workflows.spec.schedule import Events, Schedule
 from workflows.spec.services import BaseServices, Slurm, Validation
@@ -109,3 +115,126 @@ class ClusterSpec(Section):
         }
         wanted = STAGES if self.stages is None else self.stages
         return tuple(stage for stage in STAGES if stage in wanted and not idle.get(stage, False))
+
+
+GPU = "nvidia.com/gpu"
+SHARED = "nvidia.com/gpu.shared"
+PRODUCT_LABEL = "nvidia.com/gpu.product"
+GROUP_LABEL = "bringup/group"
+"""Node label with the host group, set at registration. Slurm node sets select their nodes by this label."""
+_KEEPS_AWAY = (":NoSchedule", ":NoExecute")
+SUNK_LOCK = "sunk.coreweave.com/lock"
+"""Key of the NoExecute taint that SUNK sets on a node while Slurm uses it, which evicts pods without a toleration.
+
+Source: https://docs.coreweave.com/products/sunk
+"""
+
+
+def max_pods(spec: ClusterSpec) -> int:
+    """Return how many pods a node takes: by kubelet flag, else by configuration field, else 110 as kubelets do by default.
+
+    Registration always states the number as a flag, which wins over a field.
+    """
+    rke2 = spec.rke2
+    return int(rke2.kubelet_args.get(MAX_PODS) or rke2.kubelet_config.get(MAX_PODS_FIELD, 110))
+
+
+def allocatable(spec: ClusterSpec, gpus: int | None = None) -> dict[str, int]:
+    """Return the extended resources that a node with `gpus` GPUs (default: per_node) advertises after sharing.
+
+    A resource that must be present with the value 0 is listed with 0. DRA advertises nothing: its devices are in ResourceSlices.
+    """
+    if spec.accelerator is None:
+        return {}
+    count = spec.accelerator.per_node if gpus is None else gpus
+    sharing = spec.sharing
+    match sharing.mode:
+        case "time_slicing" | "mps":
+            shares = count * (sharing.replicas or 1)
+            return {SHARED: shares, GPU: 0} if sharing.rename else {GPU: shares}
+        case "mig":
+            instances = count * spec.accelerator.facts.mig.get(sharing.profile or "", 0)
+            return {GPU: instances} if sharing.strategy == "single" else {f"nvidia.com/mig-{sharing.profile}": instances, GPU: 0}
+        case "dra":
+            return {}
+        case _:
+            return {GPU: count}
+
+
+def advertised(spec: ClusterSpec) -> tuple[str, ...]:
+    """Return the names of the resources that pods can request, in order."""
+    return tuple(name for name, count in allocatable(spec).items() if count)
+
+
+def product_label(spec: ClusterSpec) -> str:
+    """Return the label `nvidia.com/gpu.product` after sharing: shares without rename and MIG strategy `single` change it."""
+    if spec.accelerator is None:
+        return ""
+    label, sharing = spec.accelerator.label, spec.sharing
+    if sharing.mode in ("time_slicing", "mps") and not sharing.rename:
+        return f"{label}-SHARED"
+    if sharing.mode == "mig" and sharing.strategy == "single":
+        return f"{label}-MIG-{sharing.profile}"
+    return label
+
+
+def sharing_label(spec: ClusterSpec) -> tuple[str, str] | None:
+    """Return the node label that turns sharing on, None if none is needed.
+
+    The GPU Operator is installed once with every sharing configuration, and the label chooses one. So a second install of the
+    operator never undoes the stage sharing.
+    """
+    match spec.sharing.mode:
+        case "time_slicing" | "mps":
+            return ("nvidia.com/device-plugin.config", "shared")
+        case "mig":
+            return ("nvidia.com/mig.config", f"all-{spec.sharing.profile}")
+        case "dra" if spec.accelerator and spec.accelerator.operator_mode == "cluster_policy":
+            return ("nvidia.com/dra-kubelet-plugin", "true")
+        case _:
+            return None
+
+
+def slurm_groups(spec: ClusterSpec) -> tuple[str, ...]:
+    """Return the host groups that run Slurm: those named by partitions, else every GPU group, else every agent group."""
+    named = {group for partition in spec.slurm.partitions for group in partition.groups}
+    gpu = {name for name, group in spec.hosts.items() if group.gpu}
+    agents = {name for name, group in spec.hosts.items() if group.role == "agent"}
+    return tuple(name for name in spec.hosts if name in (named or gpu or agents))
+
+
+def own_taints(spec: ClusterSpec) -> tuple[str, ...]:
+    """Return the keys of taints that the planned platform sets on healthy nodes.
+
+    SUNK alone does: operators that change drivers or virtual functions cordon a node, and Slinky drains it in Slurm.
+    """
+    return (SUNK_LOCK,) if spec.slurm.kind == "sunk" else ()
+
+
+def ingress_groups(spec: ClusterSpec) -> tuple[str, ...]:
+    """Return the host groups whose machines run an ingress controller, whose pods tolerate no taint."""
+    kept_away = {name for name, group in spec.hosts.items() if any(taint.endswith(_KEEPS_AWAY) for taint in group.taints)}
+    kept_away |= set(slurm_groups(spec) if own_taints(spec) else ())
+    return tuple(name for name in spec.hosts if name not in kept_away)
+
+
+def node_labels(spec: ClusterSpec, group: str) -> dict[str, str]:
+    """Return the labels that nodes of a group get at registration: those of the spec, and the name of the group."""
+    return {**spec.hosts[group].labels, GROUP_LABEL: group.replace("_", "-")}
+
+
+def intra_node_floor(spec: ClusterSpec) -> float | None:
+    """Return the NCCL bandwidth floor inside a node in GB/s: that of the spec, else the published one of the product."""
+    if spec.accelerator is None:
+        return None
+    return spec.validation.nccl.intra_node_floor_gb_s or spec.accelerator.facts.intra_node_floor_gb_s
+
+
+def ib_write_bw_floor(spec: ClusterSpec) -> float | None:
+    """Return the ib_write_bw floor per port in Gbit/s: that of the spec, else of the product, capped at 90 % of the port rate."""
+    if spec.accelerator is None or spec.fabric.kind == "none":
+        return None
+    if spec.validation.ib_write_bw_floor_gbit_s is not None:
+        return spec.validation.ib_write_bw_floor_gbit_s
+    most = 0.9 * spec.fabric.rate_gbit
+    return min(spec.accelerator.facts.ib_write_bw_floor_gbit_s or most, most)

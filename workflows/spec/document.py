@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from workflows.spec.errors import SpecError, shown
+from workflows.spec.errors import SpecError, format_value
 
 LARGEST_BYTES = 1 << 20
 LONGEST_VALUE = 1 << 16
@@ -119,7 +119,9 @@ class _Builder:
         if event.anchor:
             self._refuse(line, "anchors (&name) are not accepted", "write the value out where it is used")
         if event.tag:
-            self._refuse(line, f"YAML tags ({shown(event.tag)}) are not accepted", "remove the tag; the schema decides the type")
+            self._refuse(
+                line, f"YAML tags ({format_value(event.tag)}) are not accepted", "remove the tag; the schema decides the type"
+            )
 
     def _scalar(self, event: yaml.ScalarEvent, line: int) -> None:
         if len(event.value) > LONGEST_VALUE:

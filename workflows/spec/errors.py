@@ -84,7 +84,7 @@ class Issue:
         return "\n".join(rows)
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Return a value as an error prints it: one line of at most 80 characters."""
     text = " ".join((f'"{value}"' if isinstance(value, str) else _plain(value)).split())
     return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"

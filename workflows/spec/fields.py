@@ -1,4 +1,4 @@
-"""Field types that all sections of a spec share: the strict model base, names, references to secrets, durations, IP addresses.
+"""Field types that all sections of a spec share: the strict model base, names, secrets, durations, IP and Git addresses.
 
 Editors show the description of a field (JSON Schema). Its first example is the fix that an error suggests for a wrong value.
 """
@@ -110,9 +110,7 @@ def _duration(value: Any) -> Any:
 
 
 Duration = Annotated[
-    timedelta,
-    BeforeValidator(_duration),
-    WithJsonSchema({"type": "string", "pattern": r"^(\d+d)?(\d+h)?(\d+m)?(\d+s)?$"}),
+    timedelta, BeforeValidator(_duration), WithJsonSchema({"type": "string", "pattern": r"^(\d+d)?(\d+h)?(\d+m)?(\d+s)?$"})
 ]
 """A span of time such as `24h`, `1h30m` or `90s`."""
 
@@ -174,3 +172,51 @@ def is_address(text: str) -> bool:
 def is_ipv6(text: str) -> bool:
     """Return True if a text is an IPv6 address."""
     return is_address(text) and ipaddress.ip_address(text).version == 6
+
+
+GitUrl = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^https?://[^\s@{}]+$|^ssh://([A-Za-z0-9._][A-Za-z0-9._-]*@)?[^\s@/{}-][^\s@/{}]*/[^\s@{}]+$"
+        r"|^[A-Za-z0-9._][A-Za-z0-9._-]*@[^\s@:/{}-][^\s@:/{}]*:[^\s@{}]+$",
+        max_length=500,
+    ),
+]
+"""A Git URL: https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH, without a password.
+
+No part of the URL can be taken for a command option or for an Argo template.
+"""
+
+GitRef = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/+-]{0,199}$")]
+
+
+def over_ssh(url: str) -> bool:
+    """Return True if a repository is reached by SSH."""
+    return not url.startswith(("http://", "https://"))
+
+
+def require_plain(key: str, url: str) -> None:
+    """Refuse a query or fragment, which may hold a token. Called by validators of sections: an error of the field would print the
+    URL.
+    """
+    if {"?", "#"} & set(url):
+        raise problem(
+            f"{key} has a query or a fragment; a token in it would be written into every record",
+            f"remove the part after ? or # in {key}, and give a token in credentials",
+        )
+
+
+def require_name(key: str, name: str, instead: str) -> None:
+    """Refuse a branch or tag that Git does not accept; `instead` is a valid name for the fix."""
+    if ".." in name or "//" in name or name.endswith(("/", ".", ".lock")):
+        raise problem(f"{key} {name} is not a valid name in Git", f"write {key}: {instead}")
+
+
+def require_fitting(key: str, url: str, *, credentials: bool, ca: bool, known_hosts: bool) -> None:
+    """Refuse credentials that the URL has no use for or would send in the clear."""
+    if credentials and url.startswith("http://"):
+        raise problem("credentials would travel in the clear over http", f"write {key}: https://… or git@HOST:PATH")
+    if ca and not url.startswith("https://"):
+        raise problem("ca belongs to a repository reached by https", f"remove it, or write {key}: https://…")
+    if known_hosts and not over_ssh(url):
+        raise problem("known_hosts belongs to a repository reached by SSH", f"remove it, or write {key}: git@HOST:PATH")

@@ -4,9 +4,8 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints, model_validator
 
-from workflows.spec import git_address
-from workflows.spec.fields import SecretKey, Section, problem
-from workflows.spec.git_address import GitRef, GitUrl
+from workflows.spec import fields
+from workflows.spec.fields import GitRef, GitUrl, SecretKey, Section, problem
 from workflows.spec.pipeline_specs import RelativePath
 from workflows.spec.schedule import Schedule
 
@@ -41,7 +40,7 @@ class GitSource(Section):
     @property
     def over_ssh(self) -> bool:
         """True if the repository is reached by SSH."""
-        return git_address.over_ssh(self.repository)
+        return fields.over_ssh(self.repository)
 
     @property
     def secrets(self) -> dict[str, SecretKey]:
@@ -51,14 +50,14 @@ class GitSource(Section):
 
     @model_validator(mode="after")
     def _address(self) -> "GitSource":
-        git_address.require_plain("repository", self.repository)
-        git_address.require_name("branch", self.branch, "main")
+        fields.require_plain("repository", self.repository)
+        fields.require_name("branch", self.branch, "main")
         return self
 
     @model_validator(mode="after")
     def _secrets_fit(self) -> "GitSource":
         held = {name: getattr(self, name) is not None for name in ("credentials", "ca", "known_hosts")}
-        git_address.require_fitting("repository", self.repository, **held)
+        fields.require_fitting("repository", self.repository, **held)
         if self.over_ssh and (self.known_hosts is None or self.credentials is None):
             raise problem(
                 "a repository reached by SSH needs credentials and known_hosts: no pod trusts a server that it was not told of",

@@ -157,8 +157,7 @@ class ApprovalRequest(Section):
         Field(min_length=1),
         WithJsonSchema({"type": "array", "minItems": 1, "items": {"type": "string"}}),
     ] = Field(
-        description="Persons who may approve: names, or SSH public key lines, which then must sign.",
-        examples=[["ada@example.org"]],
+        description="Persons who may approve: names, or SSH public key lines, which then must sign.", examples=[["ada@example.org"]]
     )
     timeout: Duration = Field(
         default="24h",

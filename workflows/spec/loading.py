@@ -12,11 +12,11 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from workflows.spec import masked_errors, roles, secrecy, structure
+from workflows.spec import roles, secrecy, structure, validation_errors
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.document import LARGEST_BYTES, BadDocument, YamlDocument, parse
 from workflows.spec.errors import SpecError, SpecErrors
-from workflows.spec.validation_errors import line_of, meant, translate
+from workflows.spec.validation_errors import line_of, similar_key, translate
 
 MOST_ERRORS = 50
 """Most errors that are shown. A sentence says how many more there are."""
@@ -55,10 +55,10 @@ def load(source: Path | str) -> ClusterSpec:
 def load_as(model: type[Model], source: Path | str) -> Model:
     """Load a spec of another kind (`factory.yaml`, `stack.yaml`, `image.yaml`) with the errors that `load` gives."""
     name, document = read(source)
-    return validated(model, name, document)
+    return validate_document(model, name, document)
 
 
-def validated(model: type[Model], name: str, document: YamlDocument) -> Model:
+def validate_document(model: type[Model], name: str, document: YamlDocument) -> Model:
     """Return a parsed document as a model. Raises `SpecErrors` with all its errors."""
     errors, spec = _validate(model, document)
     if errors or spec is None:
@@ -105,7 +105,7 @@ def _validate(model: type[Model], document: YamlDocument) -> tuple[list[SpecErro
         return errors, model.model_validate(document.data)
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=True)
-        details += masked_errors.findings(model, document.data, details)
+        details += validation_errors.findings(model, document.data, details)
         known = {found.path for found in errors}
         return [*errors, *(one for one in translate(model, details, document) if one.path not in known)], None
 
@@ -124,7 +124,7 @@ def _sound_sections(document: YamlDocument, errors: list[SpecError]) -> ClusterS
 def _broken(errors: list[SpecError]) -> set[str]:
     """Return the sections with errors and those whose names were misspelt, since nothing follows from their absence."""
     named = {_top(error.path) for error in errors}
-    return named | {meant(ClusterSpec, (name,)) for name in named}
+    return named | {similar_key(ClusterSpec, (name,)) for name in named}
 
 
 def _top(path: str) -> str:

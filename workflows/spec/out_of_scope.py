@@ -71,9 +71,7 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
 
 NOT_YET: tuple[OutOfScope, ...] = (
     OutOfScope(
-        "API endpoint",
-        ("api_endpoint",),
-        "An API address of its own is not in this version: it is rke2.registration_address.",
+        "API endpoint", ("api_endpoint",), "An API address of its own is not in this version: it is rke2.registration_address."
     ),
     OutOfScope("signed results", ("signing_key",), "Signing published results is not in this version."),
     OutOfScope(

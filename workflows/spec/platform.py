@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema, model_validator
 
+from workflows.spec.accelerators import PRODUCTS, Product
 from workflows.spec.fields import DnsLabel, LabelKey, LabelValue, Listed, OneOrMore, Section, problem
 from workflows.spec.hosts import Cidr, IpAddress
-from workflows.spec.products import PRODUCTS, Product
 
 ProductName = Literal["A100-40GB", "A100-80GB", "H100", "H100-NVL", "H200", "B200", "GB200", "B300", "L40S"]
 
@@ -142,6 +142,11 @@ class Fabric(Section):
         """The resource that pods request: `rdma/…` for shared devices, `nvidia.com/…` for whole devices."""
         prefix = "nvidia.com" if self.mode in ("sriov", "host_device") else "rdma"
         return f"{prefix}/{self.resource_name}"
+
+    @property
+    def attachments(self) -> int:
+        """The number of times that a pod attaches the network: once a NIC if each network carries one device, else once."""
+        return self.nics_per_node if self.mode in ("sriov", "host_device") else 1
 
     @model_validator(mode="after")
     def _mode_fits_kind(self) -> "Fabric":

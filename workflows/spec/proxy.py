@@ -44,8 +44,7 @@ class Proxy(Proxies):
 
     user: User | None = Field(default=None, description="User of the proxies, if they ask for a login.", examples=["bringup"])
     password: SecretRef | None = Field(
-        default=None,
-        description="Password of the user. On machines it is only in RKE2's environment file, readable by root.",
+        default=None, description="Password of the user. On machines it is only in RKE2's environment file, readable by root."
     )
 
     @model_validator(mode="after")

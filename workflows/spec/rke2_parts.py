@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from workflows.spec import cron
+from workflows.spec import schedule as cron
 from workflows.spec.fields import Argument, Listed, SecretRef, Section, Url, problem
 
 RegistryName = Annotated[str, StringConstraints(pattern=r"^(\*|[A-Za-z0-9.-]+(:[0-9]{1,5})?)$", max_length=260)]

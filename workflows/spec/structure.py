@@ -1,4 +1,4 @@
-"""Rules between the sections of one spec: names that must exist, counts that must fit, choices that exclude each other.
+"""Rules between the sections of one spec: names that must exist, counts that fit, networks without overlap, exclusive choices.
 
 Each rule is a small pure function that names the sections it reads. A rule is skipped if one of its sections has errors of its own.
 Rules about versions and products are in `compat`.
@@ -6,16 +6,29 @@ Rules about versions and products are in `compat`.
 
 from __future__ import annotations
 
+import ipaddress
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from workflows.spec import networks
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.errors import SpecError
 from workflows.spec.fields import STAGES, StageName, is_address
 
 Findings = Iterator[SpecError]
+
+
+def sizes(spec: ClusterSpec) -> Findings:
+    """Check that the networks of pods and Services do not overlap, and that every node gets a part of the former."""
+    pods, services = ipaddress.IPv4Network(spec.rke2.cluster_cidr), ipaddress.IPv4Network(spec.rke2.service_cidr)
+    if pods.overlaps(services):
+        yield SpecError("rke2.service_cidr", "overlaps cluster_cidr", "give the two networks apart", spec.rke2.service_cidr)
+    nodes = len(spec.machines)
+    if nodes > 1 << max(24 - pods.prefixlen, 0):
+        prefix = 24 - (nodes - 1).bit_length()
+        problem = f"{nodes} nodes need a /24 each, more than this network holds"
+        yield SpecError("rke2.cluster_cidr", problem, f"use a /{prefix} or larger", spec.rke2.cluster_cidr)
+
 
 _GPU_STAGES = frozenset({"gpu_operator", "network_operator", "sharing", "gang", "slurm", "validation"})
 
@@ -151,7 +164,7 @@ def _one_primary_cni(spec: ClusterSpec) -> Findings:
         yield SpecError("rke2.cni", "multus must come first", f"write [multus, {primary[0]}]", ", ".join(cni))
 
 
-_rule("hosts", "rke2")(networks.sizes)
+_rule("hosts", "rke2")(sizes)
 
 
 @_rule("hosts", "accelerator")
@@ -226,8 +239,8 @@ def _approvals_stand_before_stages(spec: ClusterSpec) -> Findings:
 def _quorum_can_be_met(spec: ClusterSpec) -> Findings:
     for stage in STAGES:
         share = spec.quorum.stages.get(stage)
-        if share is not None and share.text.isdigit() and int(share.text) > expected(spec, stage):
-            problem = f"only {expected(spec, stage)} nodes take part in {stage}"
+        if share is not None and share.text.isdigit() and int(share.text) > expected_nodes(spec, stage):
+            problem = f"only {expected_nodes(spec, stage)} nodes take part in {stage}"
             yield SpecError(f"quorum.stages.{stage}", problem, "lower the count, or write a fraction as in 15/16", share.text)
     largest = len(spec.machines)
     if spec.quorum.default.text.isdigit() and int(spec.quorum.default.text) > largest:
@@ -255,7 +268,7 @@ def _roles_have_their_place(spec: ClusterSpec) -> Findings:
         seen.add(role.name)
 
 
-def expected(spec: ClusterSpec, stage: StageName) -> int:
+def expected_nodes(spec: ClusterSpec, stage: StageName) -> int:
     """Return how many nodes take part in a stage: GPU machines in GPU stages, all machines in others."""
     gpus = len(spec.gpu_machines)
     return gpus if stage in _GPU_STAGES and gpus else len(spec.machines)

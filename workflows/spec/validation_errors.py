@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from workflows.spec import out_of_scope, secrecy
 from workflows.spec.document import YamlDocument, join
-from workflows.spec.errors import SpecError, shown
+from workflows.spec.errors import SpecError, format_value
 from workflows.spec.fields import SecretRef
 
 _GROUPS = frozenset({"mapping_type", "dict_type", "model_type", "model_attributes_type"})
@@ -43,7 +43,7 @@ _WANTED = {
 def translate(model: type[BaseModel], details: list[ErrorDetails], document: YamlDocument, base: str = "") -> list[SpecError]:
     """Return one spec error for each validation error, in the same order, with the line of its key."""
     unknown = [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"]
-    misspelt = {(*place[:-1], meant(model, place)) for place in unknown}
+    misspelt = {(*place[:-1], similar_key(model, place)) for place in unknown}
     kept = [detail for detail in details if not _follows(detail, details, misspelt)]
     return [_one(model, detail, document, base) for detail in kept]
 
@@ -61,7 +61,7 @@ def _follows(detail: ErrorDetails, details: list[ErrorDetails], misspelt: Collec
     )
 
 
-def meant(model: type[BaseModel], location: Sequence[int | str]) -> str:
+def similar_key(model: type[BaseModel], location: Sequence[int | str]) -> str:
     """Return the key that a misspelt key resembles; empty if none is similar."""
     owner = _model_at(model, location[:-1])
     return _nearest(owner, str(location[-1])) if owner is not None else ""
@@ -102,7 +102,7 @@ def _safe(model: type[BaseModel], value: object, location: Sequence[int | str], 
     secret_here = _model_at(model, location) is SecretRef
     if isinstance(value, str) and (secret_here or secrecy.names_secret(key) or secrecy.form_of(value)):
         return secrecy.REDACTED
-    return written or shown(value)
+    return written or format_value(value)
 
 
 def _unknown_key(model: type[BaseModel], location: Sequence[int | str], path: str, document: YamlDocument) -> SpecError:
@@ -113,7 +113,7 @@ def _unknown_key(model: type[BaseModel], location: Sequence[int | str], path: st
         return SpecError(path, refused.sentence, f"remove {key}", line=line)
     owner = _model_at(model, location[:-1])
     known = _keys(owner) if owner else []
-    near, place = meant(model, location), _place_below(owner, key) if owner else ""
+    near, place = similar_key(model, location), _place_below(owner, key) if owner else ""
     fix = f"put it below {place}, as in {place}: {{{key}: …}}" if place else f"known keys here: {', '.join(known)}"
     fix = f"did you mean {near}?" if near else fix
     return SpecError(path, f"{key} is not a key of this section", fix, line=line)
@@ -170,7 +170,7 @@ def _sentences(
 def _accepts(model: type[BaseModel], location: Sequence[int | str], text: str) -> bool:
     """Return True if a field accepts a text. Items of lists and values of maps are not checked, and count as accepted."""
     owner = _model_at(model, location[:-1])
-    field = named(owner, location[-1]) if owner is not None else None
+    field = find_field(owner, location[-1]) if owner is not None else None
     if field is None:
         return True
     try:
@@ -224,7 +224,7 @@ def _sample(field: FieldInfo | None, location: Sequence[int | str]) -> str:
 
 
 def _scalar(value: object) -> str:
-    return "{…}" if isinstance(value, dict) else shown(value).strip('"')
+    return "{…}" if isinstance(value, dict) else format_value(value).strip('"')
 
 
 def _field(model: type[BaseModel], location: Sequence[int | str]) -> FieldInfo | None:
@@ -232,11 +232,11 @@ def _field(model: type[BaseModel], location: Sequence[int | str]) -> FieldInfo |
     for end in range(len(location), 0, -1):
         owner = _model_at(model, location[: end - 1])
         if owner is not None:
-            return named(owner, location[end - 1])
+            return find_field(owner, location[end - 1])
     return None
 
 
-def named(owner: type[BaseModel], key: object) -> FieldInfo | None:
+def find_field(owner: type[BaseModel], key: object) -> FieldInfo | None:
     """Return the field of a key, by its name or its alias."""
     return next((field for name, field in owner.model_fields.items() if key in (name, field.alias)), None)
 
@@ -247,7 +247,7 @@ def _model_at(model: type[BaseModel], location: Sequence[int | str]) -> type[Bas
     for key in location:
         owner = as_model(here)
         if owner is not None:
-            field = named(owner, key)
+            field = find_field(owner, key)
             here = field.annotation if field is not None else None
         else:
             here = item(here)
@@ -280,3 +280,86 @@ def _parts(annotation: Any) -> Iterator[Any]:
             yield from _parts(part)
     else:
         yield annotation
+
+
+MOST_KNOWN = 50
+"""With more known errors than this the rules are not run, since their errors would not be shown."""
+_Place = tuple[int | str, ...]
+
+
+def findings(model: type[BaseModel], data: object, known: Collection[ErrorDetails]) -> list[ErrorDetails]:
+    """Return the errors of section rules that the invalid fields in `known` kept from running, in the form of pydantic's errors.
+
+    A rule sees the valid fields. An invalid field counts as present; a rule that needs its value is skipped.
+    """
+    return list(_below(model, data, (), {detail["loc"] for detail in known})) if len(known) <= MOST_KNOWN else []
+
+
+def _below(annotation: Any, data: object, place: _Place, broken: Collection[_Place]) -> Iterator[ErrorDetails]:
+    if not any(len(loc) > len(place) and loc[: len(place)] == place for loc in broken):
+        return  # sound, hence its rules were asked
+    model = as_model(annotation)
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            field = find_field(model, key) if model else None
+            inner = field.annotation if field else None if model else item(annotation)
+            yield from _below(inner, value, (*place, key), broken)
+        if model is not None:
+            yield from _asked(model, data, place)
+    elif isinstance(data, list):
+        for index, value in enumerate(data):
+            yield from _below(item(annotation), value, (*place, index), broken)
+
+
+def _asked(model: type[BaseModel], data: Mapping[str, object], place: _Place) -> Iterator[ErrorDetails]:
+    """Run the rules of one section on its valid fields and yield their errors."""
+    made = _taken(model, data)
+    for rule in model.__pydantic_decorators__.model_validators.values():
+        if rule.info.mode != "after":
+            continue
+        try:
+            rule.func(made)
+        except PydanticCustomError as error:
+            context = error.context or {}
+            yield {"type": "spec", "loc": place, "msg": error.message(), "input": dict(data), "ctx": dict(context)}
+        except (AttributeError, TypeError, ValueError, KeyError, IndexError):
+            continue  # what it asks for is broken, and told by itself
+
+
+class _Broken:
+    """Placeholder of an invalid field. Any use of its value raises AttributeError, which skips the rule."""
+
+    def _refuse(self, *_: object) -> Any:
+        raise AttributeError
+
+    __getattr__ = __bool__ = __eq__ = __hash__ = __str__ = __format__ = _refuse
+
+
+_BROKEN = _Broken()
+
+
+def _taken(model: type[BaseModel], data: Mapping[str, object]) -> Any:
+    """Return a section built from its valid fields, without validation; a required field that is missing stays missing."""
+    values: dict[str, Any] = {}
+    for key, value in data.items():
+        field = find_field(model, key) or find_field(model, similar_key(model, (key,)))
+        if field is not None:
+            name = next(name for name, one in model.model_fields.items() if one is field)
+            values[name] = _sound(field.rebuild_annotation(), value)
+    return model.model_construct(**values)
+
+
+def _sound(annotation: Any, value: object) -> Any:
+    """Return a value as its field parses it; lists and maps keep their valid items only, and sections their valid fields."""
+    model, inner = as_model(annotation), item(annotation)
+    if inner is not None and isinstance(value, list):
+        return tuple(found for one in value if (found := _sound(inner, one)) is not _BROKEN)
+    try:
+        return TypeAdapter(annotation).validate_python(value)
+    except ValidationError:
+        pass
+    if model is not None and isinstance(value, Mapping):
+        return _taken(model, value)
+    if inner is not None and isinstance(value, Mapping):
+        return {key: found for key, one in value.items() if (found := _sound(inner, one)) is not _BROKEN}
+    return _BROKEN

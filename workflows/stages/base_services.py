@@ -5,9 +5,8 @@ from __future__ import annotations
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.spec.fields import StageName
-from workflows.stages import delivery, objects, rights
-from workflows.stages.site import Site
-from workflows.stages.stage import Change, Object, Rule, Stage, Step, task
+from workflows.stages import argo_cd_delivery, manifest_objects, rights
+from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
 
 STAGE: StageName = "base_services"
 CHECK = "pvc"
@@ -25,10 +24,10 @@ _READ = (
 
 def build(site: Site) -> Stage | None:
     """Return the stage, or None if the spec asks for no base service."""
-    chosen = objects.releases(site, STAGE)
+    chosen = manifest_objects.releases(site, STAGE)
     storage_class = _storage_class(site)
     certificates = CERT_MANAGER in {release.id for release in chosen}
-    steps, gates = list(delivery.steps(site)), delivery.gates(site)
+    steps, gates = list(argo_cd_delivery.steps(site)), argo_cd_delivery.gates(site)
     if not chosen and not storage_class and not steps:
         return None
     before = (steps[-1].name,) if steps else ()
@@ -39,15 +38,15 @@ def build(site: Site) -> Stage | None:
     if storage_class or certificates:
         steps.append(_functional(site, storage_class, certificates))
         gates["functional"] = FUNCTIONAL
-    steps.append(objects.judge(site, STAGE, gates, members="all", cordon=False))
-    installed = (*delivery.installed(site), *chosen)
+    steps.append(manifest_objects.judge(site, STAGE, gates, members="all", cordon=False))
+    installed = (*argo_cd_delivery.installed_argo_cd(site), *chosen)
     return Stage(
         id=STAGE,
         title="Base services",
         steps=tuple(steps),
         gates=tuple(gates.values()),
         changes=(
-            *delivery.changes(site),
+            *argo_cd_delivery.changes(site),
             *(Change(what=f"install {release.release_name} {release.version}", where=release.namespace) for release in chosen),
         ),
         rollback="; ".join(f"{release.release_name}: {release.rollback}" for release in installed) or "nothing is changed",
@@ -62,11 +61,11 @@ def _storage_class(site: Site) -> str:
 
 def _expectations(site: Site, chosen: tuple[PlannedRelease, ...], storage_class: str) -> Object:
     expectations: Object = {
-        "releases": [objects.expected(site, release) for release in chosen],
+        "releases": [manifest_objects.expected_release(site, release) for release in chosen],
         "crds": [crd for release in chosen for crd in release.crds],
         "storage_class": storage_class,
         "webhook_namespaces": [release.namespace for release in chosen if release.id == CERT_MANAGER],
-        **objects.root_app(site, chosen),
+        **manifest_objects.root_app(site, chosen),
     }
     return {key: value for key, value in expectations.items() if value}
 
@@ -79,7 +78,7 @@ def _apply(site: Site, chosen: tuple[PlannedRelease, ...], storage_class: str, a
             Verb.APPLY,
             deadline=300,
             arguments={
-                "objects": objects.release_objects(site, chosen),
+                "objects": manifest_objects.release_objects(site, chosen),
                 "gate": CONTROL,
                 "gate_expectations": _expectations(site, chosen, storage_class),
             },
@@ -126,10 +125,10 @@ _READS = (
 
 
 def _functional(site: Site, storage_class: str, certificates: bool) -> Step:
-    check_objects = [objects.check_namespace()]
+    check_objects = [manifest_objects.check_namespace()]
     check_objects += _volume_check(storage_class, site.spec.check_image) if storage_class else []
     check_objects += _certificate_check() if certificates else []
-    space = (objects.CHECK_NAMESPACE,)
+    space = (manifest_objects.CHECK_NAMESPACE,)
     claims = Rule(groups=("",), resources=("persistentvolumeclaims",), verbs=("get", "create", "delete"), namespaces=space)
     kinds = Rule(
         groups=("cert-manager.io",), resources=("issuers", "certificates"), verbs=("get", "create", "delete"), namespaces=space
@@ -155,7 +154,7 @@ def _volume_check(storage_class: str, image: str) -> list[Object]:
     claim = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": objects.check_metadata(STAGE, CHECK),
+        "metadata": manifest_objects.check_metadata(STAGE, CHECK),
         "spec": {
             "storageClassName": storage_class,
             "accessModes": ["ReadWriteOnce"],
@@ -165,15 +164,15 @@ def _volume_check(storage_class: str, image: str) -> list[Object]:
     pod = {
         "volumes": [{"name": "volume", "persistentVolumeClaim": {"claimName": CHECK}}],
         # one container writes and another reads, so that the data really was on the volume
-        "initContainers": [objects.container(image, _WRITE, name="write", env=[uid], volumeMounts=mount)],
-        "containers": [objects.container(image, _READ, env=[uid, objects.node_name()], volumeMounts=mount)],
+        "initContainers": [manifest_objects.container(image, _WRITE, name="write", env=[uid], volumeMounts=mount)],
+        "containers": [manifest_objects.container(image, _READ, env=[uid, manifest_objects.node_name()], volumeMounts=mount)],
     }
-    return [claim, objects.single_job(STAGE, CHECK, pod, seconds=540)]
+    return [claim, manifest_objects.single_job(STAGE, CHECK, pod, seconds=540)]
 
 
 def _certificate_check() -> list[Object]:
     """Return a self-signed issuer and one short-lived certificate; cert-manager leaves the Secret `pvc-tls` behind."""
-    meta = objects.check_metadata(STAGE, CHECK)
+    meta = manifest_objects.check_metadata(STAGE, CHECK)
     issuer = {"apiVersion": "cert-manager.io/v1", "kind": "Issuer", "metadata": meta, "spec": {"selfSigned": {}}}
     spec = {
         "secretName": "pvc-tls",

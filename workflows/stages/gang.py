@@ -14,14 +14,157 @@ from dataclasses import dataclass
 
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
-from workflows.spec.cluster_spec import ClusterSpec
-from workflows.spec.derived import GPU, PRODUCT_LABEL, advertised, allocatable, max_pods, product_label
+from workflows.spec.cluster_spec import (
+    GPU,
+    GROUP_LABEL,
+    PRODUCT_LABEL,
+    ClusterSpec,
+    advertised,
+    allocatable,
+    max_pods,
+    own_taints,
+    product_label,
+)
 from workflows.spec.fields import StageName
-from workflows.stages import gang_objects, objects, rights
-from workflows.stages.site import Site
-from workflows.stages.stage import Change, Object, Rule, Stage, Step, task
+from workflows.stages import manifest_objects, rights
+from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
 
 STAGE: StageName = "gang"
+SPACE = (manifest_objects.CHECK_NAMESPACE,)
+RULES: dict[str, tuple[Rule, ...]] = {
+    "volcano": (Rule(groups=("batch.volcano.sh",), resources=("jobs",), verbs=("get", "create", "delete"), namespaces=SPACE),),
+    "kai": (),
+    "kueue": (
+        Rule(groups=("kueue.x-k8s.io",), resources=("clusterqueues",), verbs=("get", "create", "delete")),
+        Rule(groups=("kueue.x-k8s.io",), resources=("localqueues",), verbs=("get", "create", "delete"), namespaces=SPACE),
+    ),
+}
+"""Rights that the objects of a scheduler need, beside those of every check."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gang:
+    """A gang of `count` pods with `units` of a resource each.
+
+    Members that are spread one a node (`apart`) request nothing. The gang ends by itself after `seconds` if nobody deletes it.
+    """
+
+    check: str
+    scheduler: str
+    count: int
+    resource: str
+    units: int
+    seconds: int
+    apart: bool = False
+
+
+def check_objects(gang: Gang, spec: ClusterSpec) -> list[Object]:
+    """Return the objects of a gang, in the order in which they must be created."""
+    if gang.scheduler == "volcano":
+        return [_volcano(gang, spec)]
+    if gang.scheduler == "kai":
+        labels = {"kai.scheduler/queue": "default-queue"}
+        notes = {"kai.scheduler/batch-min-member": str(gang.count)}
+        return [_batch(gang, spec, labels, notes, {"schedulerName": "kai-scheduler"})]
+    queue = {"kueue.x-k8s.io/queue-name": gang.check}
+    job = _batch(gang, spec, queue, {}, {})
+    # Kueue's webhook suspends Jobs too, but while the webhook is down a pod could slip through
+    job["spec"]["suspend"] = True
+    return [_cluster_queue(gang, spec), _local_queue(gang), job]
+
+
+def _volcano(gang: Gang, spec: ClusterSpec) -> Object:
+    """Return Volcano's Job, which needs all members at once and retries none."""
+    template = {"metadata": {"labels": manifest_objects.check_labels(STAGE, gang.check)}, "spec": _pod(gang, spec)}
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": manifest_objects.check_metadata(STAGE, gang.check),
+        "spec": {
+            "schedulerName": "volcano",
+            "queue": "default",
+            "minAvailable": gang.count,
+            "maxRetry": 1,
+            "ttlSecondsAfterFinished": 3600,
+            "tasks": [{"name": "member", "replicas": gang.count, "template": template}],
+        },
+    }
+
+
+def _batch(gang: Gang, spec: ClusterSpec, labels: dict[str, str], notes: dict[str, str], pod: Object) -> Object:
+    """Return a batch Job. Its pods carry the labels too, because KAI reads the queue there."""
+    base = manifest_objects.check_metadata(STAGE, gang.check)
+    meta = {**base, "labels": base["labels"] | labels, **({"annotations": notes} if notes else {})}
+    template = {"metadata": {"labels": manifest_objects.check_labels(STAGE, gang.check) | labels}, "spec": _pod(gang, spec) | pod}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": meta,
+        "spec": {
+            "parallelism": gang.count,
+            "completions": gang.count,
+            "backoffLimit": 0,
+            "ttlSecondsAfterFinished": 3600,
+            "template": template,
+        },
+    }
+
+
+def _cluster_queue(gang: Gang, spec: ClusterSpec) -> Object:
+    """Return a ClusterQueue of the check: one unit short of the oversized gang, and enough for the gang that fits.
+
+    Members that request nothing count as pods.
+    """
+    quota = gang.count * (1 if gang.apart else gang.units) - (1 if gang.check == "gang-oversize" else 0)
+    resources = [{"name": gang.resource, "nominalQuota": quota}]
+    flavors = [{"name": spec.scheduler.flavor.name, "resources": resources}]
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ClusterQueue",
+        "metadata": {"name": gang.check, "labels": manifest_objects.check_labels(STAGE, gang.check)},
+        "spec": {"namespaceSelector": {}, "resourceGroups": [{"coveredResources": [gang.resource], "flavors": flavors}]},
+    }
+
+
+def _local_queue(gang: Gang) -> Object:
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "LocalQueue",
+        "metadata": manifest_objects.check_metadata(STAGE, gang.check),
+        "spec": {"clusterQueue": gang.check},
+    }
+
+
+def _pod(gang: Gang, spec: ClusterSpec) -> Object:
+    """Return a pod that sleeps on a node of the GPU groups and holds its units of the resource, or its place."""
+    groups = sorted(name.replace("_", "-") for name, group in spec.hosts.items() if group.gpu)
+    resources: Object = {} if gang.apart else {"resources": {"limits": {gang.resource: gang.units}}}
+    taints = sorted({taint for group in spec.hosts.values() if group.gpu for taint in group.taints})
+    keys = [*own_taints(spec), "nvidia.com/gpu"]
+    sleep = f"sleep {gang.seconds}"
+    return {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 0,
+        "activeDeadlineSeconds": gang.seconds,
+        "tolerations": [*map(_toleration, taints), *({"key": key, "operator": "Exists"} for key in keys)],
+        **(
+            {"affinity": manifest_objects.one_a_node({manifest_objects.CHECK_LABEL: gang.check}, GROUP_LABEL, groups)}
+            if gang.apart
+            else {}
+        ),
+        "containers": [manifest_objects.container(spec.check_image, sleep, **resources)],
+    }
+
+
+def _toleration(taint: str) -> Object:
+    """Return the toleration of a taint `key=value:effect` or `key:effect`."""
+    pair, _, effect = taint.rpartition(":")
+    key, _, value = pair.partition("=")
+    match = {"operator": "Equal", "value": value} if value else {"operator": "Exists"}
+    return {"key": key, "effect": effect, **match}
+
+
 CONTROL, NODES, OVERSIZE, FIT = "gang/control", "gang/nodes", "gang/oversize", "gang/functional"
 MARGIN_SECONDS = 300
 NODES_SECONDS = 300
@@ -68,7 +211,7 @@ class Sizes:
 
 def build(site: Site) -> Stage | None:
     """Return the stage, or None without a gang scheduler and quotas, or without GPUs."""
-    chosen = objects.releases(site, STAGE)
+    chosen = manifest_objects.releases(site, STAGE)
     spec = site.spec
     if not chosen or spec.accelerator is None:
         return None
@@ -82,7 +225,7 @@ def build(site: Site) -> Stage | None:
     return Stage(
         id=STAGE,
         title="Gang scheduling and quota",
-        steps=(*steps, objects.judge(site, STAGE, gates)),
+        steps=(*steps, manifest_objects.judge(site, STAGE, gates)),
         gates=tuple(dict.fromkeys(gates.values())),
         changes=_changes(chosen, quota_objects),
         rollback="; ".join(f"{release.release_name}: {release.rollback}" for release in chosen),
@@ -128,16 +271,16 @@ def _quota_objects(spec: ClusterSpec, chosen: tuple[PlannedRelease, ...]) -> lis
     """Return Kueue's flavor and queues, and the tenants' namespaces that LocalQueues lie in."""
     own_objects = [dict(item) for release in chosen for item in release.objects]
     spaces = dict.fromkeys(queue.namespace for queue in spec.scheduler.queues)
-    return [*(objects.namespace(name) for name in spaces), *own_objects] if own_objects else []
+    return [*(manifest_objects.namespace(name) for name in spaces), *own_objects] if own_objects else []
 
 
 def _expectations(site: Site, chosen: tuple[PlannedRelease, ...], made: list[Object]) -> Object:
     spec = site.spec
     expectations: Object = {
-        "releases": [objects.expected(site, release) for release in chosen],
+        "releases": [manifest_objects.expected_release(site, release) for release in chosen],
         "deployments": [f"{release.namespace}/{name}" for release in chosen for name in DEPLOYMENTS.get(release.id, ())],
         "queues": [QUEUES[release.id] for release in chosen if release.id in QUEUES],
-        **objects.root_app(site, chosen),
+        **manifest_objects.root_app(site, chosen),
     }
     if made:
         expectations["queues"] += [_queue_name(item) for item in made if item["kind"] in ("ClusterQueue", "LocalQueue")]
@@ -161,7 +304,7 @@ def _flavors(spec: ClusterSpec) -> dict[str, dict[str, str]]:
 def _apply(site: Site, chosen: tuple[PlannedRelease, ...]) -> Step:
     """Return the task that applies the charts; its gate for reuse leaves out the objects that a later task applies."""
     arguments = {
-        "objects": objects.release_objects(site, chosen),
+        "objects": manifest_objects.release_objects(site, chosen),
         "gate": CONTROL,
         "gate_expectations": _expectations(site, chosen, []),
     }
@@ -179,7 +322,7 @@ def _wait(site: Site, chosen: tuple[PlannedRelease, ...], name: str, after: str,
         "stable_seconds": 10,
         "namespaces": list(dict.fromkeys(release.namespace for release in chosen)),
         "releases": expectations["releases"],
-        **objects.root_app(site, chosen),
+        **manifest_objects.root_app(site, chosen),
     }
     return Step(
         task=task(STAGE, name, Verb.WAIT, deadline=deadline, arguments=arguments, expectations=expectations),
@@ -216,11 +359,7 @@ def _control(site: Site, chosen: tuple[PlannedRelease, ...], made: list[Object])
 
 _READS = (
     Rule(groups=("scheduling.volcano.sh", "scheduling.run.ai"), resources=("queues", "podgroups"), verbs=("list",)),
-    Rule(
-        groups=("kueue.x-k8s.io",),
-        resources=("clusterqueues", "localqueues", "resourceflavors", "workloads"),
-        verbs=("list",),
-    ),
+    Rule(groups=("kueue.x-k8s.io",), resources=("clusterqueues", "localqueues", "resourceflavors", "workloads"), verbs=("list",)),
 )
 _WORLD = (Rule(groups=("",), resources=("nodes", "pods"), verbs=("list",)),)
 """Rights to count free units: every node and every pod."""
@@ -258,7 +397,7 @@ def _check(spec: ClusterSpec, sizes: Sizes, count: int, names: tuple[str, str, s
     `names` are those of the task, of its gate, of its check, and of the task before it.
     """
     scheduler_name, (name, gate, check, after) = scheduler(spec), names
-    gang = gang_objects.Gang(
+    gang = Gang(
         check=check,
         scheduler=scheduler_name,
         count=count,
@@ -269,7 +408,7 @@ def _check(spec: ClusterSpec, sizes: Sizes, count: int, names: tuple[str, str, s
     )
     arguments: Object = {
         "gate": gate,
-        "objects": [objects.check_namespace(), *gang_objects.build(gang, spec)],
+        "objects": [manifest_objects.check_namespace(), *check_objects(gang, spec)],
         "checks": [check],
         "select": "gpu",
         "after": ["nodes"],
@@ -280,5 +419,5 @@ def _check(spec: ClusterSpec, sizes: Sizes, count: int, names: tuple[str, str, s
     return Step(
         task=task(STAGE, name, Verb.JOB, deadline=deadline, arguments=arguments, expectations=expectations),
         after=(after,),
-        rules=(*rights.check_rules(*gang_objects.RULES[scheduler_name]), *_WORLD, *_READS),
+        rules=(*rights.check_rules(*RULES[scheduler_name]), *_WORLD, *_READS),
     )

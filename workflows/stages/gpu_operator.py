@@ -5,13 +5,11 @@ from __future__ import annotations
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.catalog.templating import value_at
-from workflows.spec.cluster_spec import ClusterSpec
-from workflows.spec.derived import GPU, allocatable, product_label
+from workflows.spec.accelerators import numbers
+from workflows.spec.cluster_spec import GPU, ClusterSpec, allocatable, product_label
 from workflows.spec.fields import StageName
-from workflows.spec.products import numbers
-from workflows.stages import objects, rights
-from workflows.stages.site import Site
-from workflows.stages.stage import Change, Object, Rule, Stage, Step, task
+from workflows.stages import manifest_objects, rights
+from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
 
 STAGE: StageName = "gpu_operator"
 RELEASE = "gpu_operator"
@@ -44,7 +42,7 @@ def build(site: Site) -> Stage | None:
             _control(site, release),
             _nodes(site),
             _functional(site),
-            objects.judge(site, STAGE, gates),
+            manifest_objects.judge(site, STAGE, gates),
         ),
         gates=tuple(gates.values()),
         changes=_changes(site, release),
@@ -85,10 +83,10 @@ def _operands(spec: ClusterSpec, release: PlannedRelease) -> list[str]:
 def _expectations(site: Site, release: PlannedRelease) -> Object:
     accelerator = site.spec.accelerator
     expectations: Object = {
-        "releases": [objects.expected(site, release, workloads=2)],
+        "releases": [manifest_objects.expected_release(site, release, workloads=2)],
         "least": site.needed(STAGE, "gpu"),
         "operands": _operands(site.spec, release),
-        **objects.root_app(site, (release,)),
+        **manifest_objects.root_app(site, (release,)),
     }
     if _mode(site.spec) == "gpu_cluster":
         expectations["mode"] = "gpu_cluster"
@@ -99,11 +97,11 @@ def _expectations(site: Site, release: PlannedRelease) -> Object:
 
 def _apply(site: Site, release: PlannedRelease) -> Step:
     arguments = {
-        "objects": objects.release_objects(site, (release,)),
+        "objects": manifest_objects.release_objects(site, (release,)),
         "gate": CONTROL,
         "select": "gpu",
         "gate_expectations": _expectations(site, release),
-        **objects.upgrades(site, (release,)),
+        **manifest_objects.upgrades(site, (release,)),
     }
     return Step(
         task=task(STAGE, "apply", Verb.APPLY, deadline=300, arguments=arguments),
@@ -120,7 +118,7 @@ def _control(site: Site, release: PlannedRelease) -> Step:
         "stable_seconds": 60 if numbers(release.version) < FLAPPING_BEFORE else 20,
         "namespaces": [release.namespace],
         "releases": expectations["releases"],
-        **objects.root_app(site, (release,)),
+        **manifest_objects.root_app(site, (release,)),
     }
     return Step(
         task=task(STAGE, "control", Verb.WAIT, deadline=CONTROL_SECONDS, arguments=arguments, expectations=expectations),
@@ -136,13 +134,6 @@ _READS = (
 )
 
 
-def _gpus(site: Site) -> Object:
-    """Return the usual number of GPUs a node, and the machines that have another number."""
-    usual = site.spec.accelerator.per_node if site.spec.accelerator else 0
-    others = {machine.name: machine.gpus for machine in site.machines if machine.gpu and machine.gpus != usual}
-    return {"gpus": usual, **({"others": others} if others else {})}
-
-
 def _nodes(site: Site) -> Step:
     spec = site.spec
     mode = {"mode": "gpu_cluster"} if _mode(spec) == "gpu_cluster" else {}
@@ -155,17 +146,13 @@ def _nodes(site: Site) -> Step:
         "namespaces": ["gpu-operator"],
         **mode,
     }
-    expectations: Object = {**_gpus(site), **mode, "shapes": _shapes(spec), "products": _products(spec)}
+    expectations: Object = {**manifest_objects.gpu_counts(site), **mode, "shapes": _shapes(spec), "products": _products(spec)}
     if spec.accelerator and spec.accelerator.driver_version:
         expectations["driver"] = spec.accelerator.driver_version
     return Step(
         task=task(STAGE, "nodes", Verb.WAIT, deadline=NODES_SECONDS, arguments=arguments, expectations=expectations),
         after=("control",),
-        rules=(
-            *_READS,
-            Rule(groups=("resource.k8s.io",), resources=("resourceslices",), verbs=("list",)),
-            *rights.DIAGNOSE,
-        ),
+        rules=(*_READS, Rule(groups=("resource.k8s.io",), resources=("resourceslices",), verbs=("list",)), *rights.DIAGNOSE),
     )
 
 
@@ -184,14 +171,18 @@ def _products(spec: ClusterSpec) -> list[str]:
 def _functional(site: Site) -> Step:
     arguments = {
         "gate": FUNCTIONAL,
-        "objects": [objects.check_namespace(), *_claims(site.spec), objects.per_node_job(STAGE, CHECK, _pod(site), seconds=840)],
+        "objects": [
+            manifest_objects.check_namespace(),
+            *_claims(site.spec),
+            manifest_objects.per_node_job(STAGE, CHECK, _pod(site), seconds=840),
+        ],
         "checks": [CHECK],
         "select": "gpu",
         "after": ["nodes"],
         "namespaces": ["gpu-operator"],
     }
     return Step(
-        task=task(STAGE, "functional", Verb.JOB, deadline=900, arguments=arguments, expectations=_gpus(site)),
+        task=task(STAGE, "functional", Verb.JOB, deadline=900, arguments=arguments, expectations=manifest_objects.gpu_counts(site)),
         after=("nodes",),
         rules=rights.check_rules(*((rights.GPU_CLAIMS,) if _claims(site.spec) else ())),
     )
@@ -199,7 +190,7 @@ def _functional(site: Site) -> Step:
 
 def _claims(spec: ClusterSpec) -> list[Object]:
     """Return the template of a claim for all GPUs of a node, for DRA; empty otherwise."""
-    return [objects.gpu_claims(STAGE, CHECK, every=True)] if _mode(spec) == "gpu_cluster" else []
+    return [manifest_objects.gpu_claims(STAGE, CHECK, every=True)] if _mode(spec) == "gpu_cluster" else []
 
 
 def _pod(site: Site) -> Object:
@@ -208,14 +199,14 @@ def _pod(site: Site) -> Object:
     The pod requests GPUs if they are whole, free, and equally many on every node. If sharing or Slurm has taken them (on a second
     run), or machines differ, it gets them by the runtime class instead.
     """
-    spec, env = site.spec, [objects.node_name()]
-    image, smoke = spec.validation.image, objects.script("cuda_smoke.sh")
+    spec, env = site.spec, [manifest_objects.node_name()]
+    image, smoke = spec.validation.image, manifest_objects.script("cuda_smoke.sh")
     if _mode(spec) == "gpu_cluster":
-        return objects.claiming(CHECK, objects.container(image, smoke, env=env))
-    gpus = _gpus(site)
+        return manifest_objects.pod_with_claim(CHECK, manifest_objects.container(image, smoke, env=env))
+    gpus = manifest_objects.gpu_counts(site)
     # one Job has one request: machines with another number of GPUs would not fit it
     if spec.sharing.mode == "none" and spec.slurm.kind == "none" and "others" not in gpus:
-        return {"containers": [objects.container(image, smoke, env=env, resources={"limits": {GPU: gpus["gpus"]}})]}
+        return {"containers": [manifest_objects.container(image, smoke, env=env, resources={"limits": {GPU: gpus["gpus"]}})]}
     all_gpus = [*env, {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
-    opened = objects.container(image, smoke, env=all_gpus, securityContext={"privileged": True})
+    opened = manifest_objects.container(image, smoke, env=all_gpus, securityContext={"privileged": True})
     return {"runtimeClassName": "nvidia", "containers": [opened]}

@@ -6,7 +6,7 @@ import shlex
 from typing import Any, Final
 
 from steps.contract.task import Verb
-from workflows.stages.image_site import ImageSite, arguments, judge, placed
+from workflows.stages.image_site import ImageSite, arguments, judge, publish_arguments
 from workflows.stages.stage import Change, Stage, Step, task
 
 ID: Final = "image_publish"
@@ -20,7 +20,7 @@ def build(site: ImageSite) -> Stage:
     place = site.place
     expectations: dict[str, Any] = {"groups": [group.name for group in place.groups], "keep": place.keep}
     expectations |= {"signed": True} if place.key else {}
-    task_arguments = arguments(site, GATE, **placed(place)) | ({"again": True} if site.again else {})
+    task_arguments = arguments(site, GATE, **publish_arguments(place)) | ({"again": True} if site.again else {})
     location = f"{place.host}:{place.root}" if place.host else place.root
     return Stage(
         id=ID,

@@ -45,7 +45,7 @@ def arguments(site: ImageSite, gate: str, **more: object) -> Object:
     return {"recipe": site.recipe.digest, "gate": gate, **more}
 
 
-def placed(place: PublishTarget) -> Object:
+def publish_arguments(place: PublishTarget) -> Object:
     """Return the arguments that say where an image is published.
 
     A task file has no room for a fleet, so the groups lie in a file beside the task and are named by digest.

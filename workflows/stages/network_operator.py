@@ -8,12 +8,11 @@ from typing import Any
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.catalog.criteria import multus_owner
-from workflows.spec.derived import ib_write_bw_floor
+from workflows.spec.cluster_spec import ib_write_bw_floor
 from workflows.spec.fields import StageName
 from workflows.spec.platform import Fabric
-from workflows.stages import objects, rights
-from workflows.stages.site import Site
-from workflows.stages.stage import Change, Object, Rule, Stage, Step, task
+from workflows.stages import manifest_objects, rights
+from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
 
 STAGE: StageName = "network_operator"
 RELEASE = "network_operator"
@@ -60,7 +59,7 @@ def build(site: Site) -> Stage | None:
             _control(site, release),
             _nodes(site),
             _functional(site),
-            objects.judge(site, STAGE, gates),
+            manifest_objects.judge(site, STAGE, gates),
         ),
         gates=tuple(gates.values()),
         changes=_changes(site, release),
@@ -85,13 +84,13 @@ _CRDS = Rule(groups=("apiextensions.k8s.io",), resources=("customresourcedefinit
 
 
 def _chart_expectations(site: Site, release: PlannedRelease) -> Object:
-    expectations: Object = {"releases": [objects.expected(site, release)], "crds": list(release.crds)}
-    return expectations | objects.root_app(site, (release,))
+    expectations: Object = {"releases": [manifest_objects.expected_release(site, release)], "crds": list(release.crds)}
+    return expectations | manifest_objects.root_app(site, (release,))
 
 
 def _apply(site: Site, release: PlannedRelease) -> Step:
     arguments = {
-        "objects": objects.release_objects(site, (release,)),
+        "objects": manifest_objects.release_objects(site, (release,)),
         "gate": CHARTS,
         "gate_expectations": _chart_expectations(site, release),
     }
@@ -233,9 +232,11 @@ def _nodes(site: Site) -> Step:
 def _functional(site: Site) -> Step:
     fabric = site.spec.fabric
     networks = ["default/fabric"] if fabric.has_network else []
-    annotations = {"k8s.v1.cni.cncf.io/networks": ",".join(networks * _attachments(fabric))} if networks else None
-    job = objects.per_node_job(STAGE, CHECK, _pod(site), seconds=FUNCTIONAL_SECONDS - 60, annotations=annotations)
-    services = Rule(groups=("",), resources=("services",), verbs=("get", "create", "delete"), namespaces=(objects.CHECK_NAMESPACE,))
+    annotations = {"k8s.v1.cni.cncf.io/networks": ",".join(networks * fabric.attachments)} if networks else None
+    job = manifest_objects.per_node_job(STAGE, CHECK, _pod(site), seconds=FUNCTIONAL_SECONDS - 60, annotations=annotations)
+    services = Rule(
+        groups=("",), resources=("services",), verbs=("get", "create", "delete"), namespaces=(manifest_objects.CHECK_NAMESPACE,)
+    )
     return Step(
         task=task(
             STAGE,
@@ -244,7 +245,7 @@ def _functional(site: Site) -> Step:
             deadline=FUNCTIONAL_SECONDS,
             arguments={
                 "gate": FUNCTIONAL,
-                "objects": [objects.check_namespace(), _service(), job],
+                "objects": [manifest_objects.check_namespace(), _service(), job],
                 "checks": [CHECK],
                 "select": "gpu",
                 "after": ["nodes"],
@@ -263,18 +264,13 @@ def _functional(site: Site) -> Step:
     )
 
 
-def _attachments(fabric: Fabric) -> int:
-    """Return how often a pod attaches the network: once a NIC if each network carries one device, else once."""
-    return fabric.nics_per_node if fabric.mode in ("sriov", "host_device") else 1
-
-
 def _service() -> Object:
     """Return a headless Service, so that the pods of the ring find each other by index."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": objects.check_metadata(STAGE, CHECK),
-        "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {objects.CHECK_LABEL: CHECK}},
+        "metadata": manifest_objects.check_metadata(STAGE, CHECK),
+        "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {manifest_objects.CHECK_LABEL: CHECK}},
     }
 
 
@@ -283,17 +279,17 @@ def _pod(site: Site) -> Object:
     fabric = site.spec.fabric
     ids = (*fabric.device_ids, VIRTUAL_FUNCTION) if fabric.mode == "sriov" else fabric.device_ids
     env = [
-        objects.node_name(),
+        manifest_objects.node_name(),
         {"name": "DEVICE_IDS", "value": " ".join(ids)},
         {"name": "LINK", "value": _LINK[fabric.kind]},
         {"name": "RING", "value": CHECK},
         {"name": "COUNT", "value": "@count_text"},
     ]
-    measuring = objects.container(
+    measuring = manifest_objects.container(
         site.spec.validation.image,
-        objects.script("ib_write_bw.sh"),
+        manifest_objects.script("ib_write_bw.sh"),
         env=env,
-        resources={"limits": {fabric.resource_key: _attachments(fabric)}},
+        resources={"limits": {fabric.resource_key: fabric.attachments}},
         # RDMA registers locked memory: without IPC_LOCK ibv_reg_mr fails
         securityContext={"capabilities": {"add": ["IPC_LOCK"]}},
     )

@@ -7,9 +7,8 @@ from typing import Final
 from steps.contract.host_ranges import fold
 from steps.contract.task import Verb
 from workflows.stages import rights
-from workflows.stages.access import ssh_arguments
-from workflows.stages.site import Site
-from workflows.stages.stage import Change, Object, Stage, Step, When, task
+from workflows.stages.host_access import ssh_arguments
+from workflows.stages.stage import Change, Object, Site, Stage, Step, When, task
 
 ID: Final = "reset"
 PLAYBOOK = "rke2_reset"

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from workflows.catalog import PlannedRelease
 from workflows.gitops import layout
 from workflows.spec.argocd_delivery import ArgoCdDelivery
-from workflows.stages.site import Site
-from workflows.stages.stage import Rule
+from workflows.stages.stage import Rule, Site
 
 CHECK_NAMESPACE = "bringup-check"
 """Namespace in which all checks run."""
@@ -82,7 +81,7 @@ def gate_rules(site: Site, chosen: Sequence[PlannedRelease]) -> tuple[Rule, ...]
 
 def _argo_cd(site: Site, chosen: Sequence[PlannedRelease]) -> ArgoCdDelivery | None:
     """Return the Argo CD that owns these releases, or None where helm-controller does."""
-    return site.spec.delivery.argo_cd if layout.delivered(chosen) else None
+    return site.spec.delivery.argo_cd if layout.delivered_releases(chosen) else None
 
 
 def check_rules(*more: Rule) -> tuple[Rule, ...]:

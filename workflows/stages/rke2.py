@@ -1,21 +1,164 @@
-"""Stage rke2: install servers, then agents in shards, then verify the cluster through its own API."""
+"""Stage rke2: install servers, then agents in shards, then verify the cluster; an operation such as upgrade changes its plays."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from steps.contract.fleet import SHARD_SIZE
-from steps.contract.operation import RELEASES
+from steps.contract.host_ranges import fold
+from steps.contract.operation import RELEASES, OperationKind
 from steps.contract.task import Verb
-from workflows.spec.cluster_spec import ClusterSpec
-from workflows.spec.derived import GROUP_LABEL, max_pods, node_labels, own_taints
-from workflows.spec.rke2_parts import MAX_PODS
-from workflows.stages import rights, rke2_check, rke2_operation, rke2_options
-from workflows.stages.access import JOIN_TOKEN, api_arguments, ssh_arguments
-from workflows.stages.site import Site
-from workflows.stages.stage import Object, Rule, Stage, Step, When, task
+from workflows.spec.cluster_spec import GROUP_LABEL, ClusterSpec, max_pods, node_labels, own_taints
+from workflows.spec.infrastructure import Rke2Settings
+from workflows.spec.rke2_parts import MAX_PODS, registry_secrets
+from workflows.stages import rights, rke2_check
+from workflows.stages.host_access import JOIN_TOKEN, api_arguments, ssh_arguments
+from workflows.stages.os_prep import node_profile
+from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, When, task
+
+DATA, STORE = "/var/lib/rancher/rke2/server/db", "/var/lib/rancher/download"
+RESET = "`bringup reset SPEC`; data of the cluster is lost"
+FORWARD = "write the newer release into rke2.version again, and `bringup upgrade SPEC`"
+IN_PLACE = " where another node takes its pods"
+HOW = {
+    OperationKind.REPLACE_NODE: {
+        "server": ", once the cluster forgot the old machine's Node and etcd member",
+        "agent": ", once the cluster forgot the old machine's Node",
+    },
+    OperationKind.UPGRADE: {
+        "server": ", after an etcd snapshot: one at a time, each drained before" + IN_PLACE,
+        "agent": ", {batch} at a time, each drained before" + IN_PLACE,
+    },
+    OperationKind.ROLLBACK: {
+        "server": " again, all stopped at once, with etcd set back to its snapshot from before the upgrade",
+        "agent": " again, {batch} at a time, each drained before" + IN_PLACE,
+    },
+}
+"""Sentence endings that say how machines get their release, by operation and role; other operations simply let them join."""
+
+
+def playbook(site: Site, role: str) -> str:
+    """Return the name of the playbook for machines of a role."""
+    return f"rke2_{role}_rollback" if site.operation.kind is OperationKind.ROLLBACK else f"rke2_{role}"
+
+
+def servers(site: Site) -> Object:
+    """Return further arguments of the servers' play.
+
+    `together`: a server that fails stops those after it. `everyone`: servers that are only read take part too. In a rollback the
+    cluster may be down (`may_be_down`), and etcd has the old lease once its snapshot is restored (`restores`).
+    """
+    arguments: Object = {"together": True} | ({"everyone": True} if site.operation.is_partial else {})
+    return arguments | ({"may_be_down": True, "restores": True} if site.operation.kind is OperationKind.ROLLBACK else {})
+
+
+def operation_variables(site: Site, role: str) -> Object:
+    """Return the variables of an operation on an existing cluster: servers that are only read, and hosts whose old Node must go."""
+    operation, names = site.operation, [machine.name for machine in site.machines if machine.role == role]
+    result: Object = {}
+    if role == "server" and operation.is_partial:
+        result["rke2_untouched"] = [name for name in names if not operation.touches(name)]
+    if operation.kind is OperationKind.REPLACE_NODE and (replaced := operation.touched(names)):
+        result["rke2_replaced"] = replaced
+    return result
+
+
+def changes(site: Site) -> tuple[Change, ...]:
+    """Return the change of the machines of each role that the plays touch."""
+    how, rke2 = HOW.get(site.operation.kind, {}), site.spec.rke2
+    return tuple(
+        Change(what=f"RKE2 {rke2.version} as {role}{how.get(role, '').format(batch=rke2.upgrade_batch)}", where=fold(names))
+        for role in ("server", "agent")
+        if (names := site.touched(role))
+    )
+
+
+def way_back(site: Site) -> str:
+    """Return the sentence that tells a person how to undo the operation."""
+    if site.operation.kind is OperationKind.ROLLBACK:
+        return FORWARD
+    if site.operation.kind is not OperationKind.UPGRADE:
+        return RESET
+    # the role rke2 gives the snapshot this name (playbooks/roles/rke2/vars/main.yml)
+    snapshot = f"{DATA}/snapshots/bringup-before-{re.sub('[^A-Za-z0-9.-]', '-', site.spec.rke2.version)}-*"
+    return (
+        "a host that does not come to a patch release goes back by itself; else write the release before into rke2.version, and "
+        f"`bringup rollback SPEC`: etcd goes back to {snapshot}, without what was written since; "
+        f"by hand, as {STORE}/way-back.txt says on a server that failed over a minor"
+    )
+
+
+PLAY_SECONDS = 3600
+"""Shortest time limit of a play.
+
+Servers join one by one (etcd takes one learner at a time), and the first pulls or imports 2 GB of images. A shard of 50 agents
+joins in batches of `join_batch`, each within about ten minutes.
+"""
+READY_SECONDS = 900
+"""Longest time in seconds until a host is ready, images included (`playbooks/roles/rke2/defaults`)."""
+
+
+def variables(rke2: Rke2Settings) -> Object:
+    """Return the options that differ from the role's defaults."""
+    default = type(rke2).model_construct()
+    plain = {
+        "rke2_source": rke2.source,
+        "rke2_images": list(rke2.images),
+        "rke2_kubelet_config": dict(rke2.kubelet_config),
+        "rke2_audit": rke2.audit if rke2.audit != default.audit else None,
+        "rke2_upgrade_batch": rke2.upgrade_batch if rke2.upgrade_batch != default.upgrade_batch else None,
+        "rke2_drain_seconds": rke2.drain_seconds if rke2.drain_seconds != default.drain_seconds else None,
+        "rke2_registries": _registries(rke2),
+    }
+    result = {key: value for key, value in plain.items() if value}
+    if rke2.etcd_snapshots != default.etcd_snapshots:
+        result |= {"rke2_snapshot_schedule": rke2.etcd_snapshots.schedule, "rke2_snapshots_kept": rke2.etcd_snapshots.keep}
+    if rke2.virtual_address:
+        result["rke2_virtual_address"] = rke2.virtual_address.model_dump()
+    return result
+
+
+def further_settings(spec: ClusterSpec) -> Object:
+    """Return further keys of RKE2's config.yaml: SELinux labels where it enforces, and no fallback to registries behind mirrors."""
+    node = node_profile(spec)
+    labelled = node.get("selinux") == "enforcing" and "rhel" in node["system"]["ids"]
+    config = {"selinux": True} if labelled else {}
+    config |= {} if spec.rke2.registry_fallback else {"disable-default-registry-endpoint": True}
+    return {"rke2_config": config} if config else {}
+
+
+def secret_variables(rke2: Rke2Settings) -> dict[str, str]:
+    """Return role variable → secret file for the credentials and certificates of registries."""
+    return {f"rke2_{file}": file for file, _, _, _ in registry_secrets(rke2.registries)}
+
+
+def _registries(rke2: Rke2Settings) -> Object:
+    """Return registries as the role takes them: `secrets` names the variable that holds each part, never its content."""
+    secrets: dict[str, dict[str, str]] = {}
+    for file, registry, part, _ in registry_secrets(rke2.registries):
+        secrets.setdefault(registry, {})[part] = f"rke2_{file}"
+    return {name: _registry(name, rke2, secrets.get(name, {})) for name in sorted(rke2.registries)}
+
+
+def _registry(name: str, rke2: Rke2Settings, secrets: dict[str, str]) -> Object:
+    registry = rke2.registries[name]
+    settings: dict[str, Any] = {
+        "endpoints": list(registry.endpoints),
+        "rewrite": dict(registry.rewrite),
+        "username": registry.username,
+        "insecure": registry.insecure,
+        "secrets": secrets,
+    }
+    return {key: value for key, value in settings.items() if value}
+
+
+def play_seconds(rke2: Rke2Settings, batches: int) -> int:
+    """Return the time limit of a play in seconds: each batch may wait for draining and until its hosts are ready."""
+    return max(PLAY_SECONDS, batches * (rke2.drain_seconds + READY_SECONDS))
+
 
 ID: Final = "rke2"
 MOST_JOINING = 50
@@ -57,26 +200,22 @@ def build(site: Site) -> Stage | None:
         parallelism=1 if site.operation.kind in RELEASES else max(1, MOST_JOINING // spec.rke2.join_batch),
         steps=(*steps, _judge(site, members, [step.name for step in steps])),
         gates=gates,
-        changes=rke2_operation.changes(site),
-        rollback=rke2_operation.way_back(site),
+        changes=changes(site),
+        rollback=way_back(site),
     )
 
 
 def _servers(site: Site) -> Step:
-    spec, operation_arguments = site.spec, rke2_operation.servers(site)
+    spec, operation_arguments = site.spec, servers(site)
     arguments = _play(site, "server") | operation_arguments | {"kubeconfig_from": "kubeconfig", "keep": {"token": JOIN_TOKEN}}
     arguments |= api_arguments(spec)
-    expectations = {
-        "version": spec.rke2.version,
-        "service": "rke2-server",
-        "etcd": {"fsync_p99": spec.rke2.etcd_fsync_ms / 1000},
-    }
+    expectations = {"version": spec.rke2.version, "service": "rke2-server", "etcd": {"fsync_p99": spec.rke2.etcd_fsync_ms / 1000}}
     return Step(
         task=task(
             ID,
             "servers",
             Verb.PLAY,
-            deadline=rke2_options.play_seconds(spec.rke2, site.count("server")),
+            deadline=play_seconds(spec.rke2, site.count("server")),
             arguments=arguments,
             expectations=expectations,
         ),
@@ -95,7 +234,7 @@ def _agents(site: Site) -> Step:
             ID,
             "agents",
             Verb.PLAY,
-            deadline=rke2_options.play_seconds(spec.rke2, math.ceil(SHARD_SIZE / least)),
+            deadline=play_seconds(spec.rke2, math.ceil(SHARD_SIZE / least)),
             arguments=arguments,
             expectations=expectations,
         ),
@@ -108,12 +247,12 @@ def _agents(site: Site) -> Step:
 def _play(site: Site, role: str) -> Object:
     spec = site.spec
     return {
-        "playbook": rke2_operation.playbook(site, role),
+        "playbook": playbook(site, role),
         "ssh": ssh_arguments(spec),
         "gate": f"{ID}/{role}s",
         "select": role,
-        "variables": _variables(spec) | rke2_operation.variables(site, role),
-        "secret_variables": {"rke2_token": JOIN_TOKEN, **rke2_options.secret_variables(spec.rke2)},
+        "variables": _variables(spec) | operation_variables(site, role),
+        "secret_variables": {"rke2_token": JOIN_TOKEN, **secret_variables(spec.rke2)},
         "helpers": "server",
     }
 
@@ -143,8 +282,8 @@ def _variables(spec: ClusterSpec) -> Object:
         "rke2_node_taints": {name: list(group.taints) for name, group in spec.hosts.items() if group.taints},
         "rke2_host_labels": _host_labels(spec),
         **{key: value for key, value in optional.items() if value is not None},
-        **rke2_options.variables(rke2),
-        **rke2_options.further(spec),
+        **variables(rke2),
+        **further_settings(spec),
     }
 
 
@@ -237,7 +376,7 @@ def _functional(site: Site) -> Step:
     ingress = rke2_check.controller(site)
     arguments: Object = {
         "gate": f"{ID}/functional",
-        "objects": rke2_check.made(site),
+        "objects": rke2_check.check_objects(site),
         "checks": [rke2_check.CHECK],
         "select": "all",
         "after": ["nodes"],

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from workflows.spec.cluster_spec import ClusterSpec
+from workflows.spec.accelerators import kubernetes
+from workflows.spec.cluster_spec import ClusterSpec, ingress_groups
 from workflows.spec.compat.kubernetes import TRAEFIK_SINCE
-from workflows.spec.derived import ingress_groups
-from workflows.spec.products import kubernetes
-from workflows.stages import objects
-from workflows.stages.site import Site
-from workflows.stages.stage import Object, Rule
+from workflows.stages import manifest_objects
+from workflows.stages.stage import Object, Rule, Site
 
 STAGE, CHECK = "rke2", "dns"
 JOB_SECONDS = 600
@@ -59,18 +57,18 @@ def _of_release(spec: ClusterSpec) -> str:
     return "traefik" if kubernetes(spec.rke2.version)[:2] >= TRAEFIK_SINCE else "ingress-nginx"
 
 
-def made(site: Site) -> list[Object]:
+def check_objects(site: Site) -> list[Object]:
     """Return the check's objects in order: Services come first, because a pod's environment lists only Services that exist before
     it.
     """
     ingress = controller(site)
     ingress_objects = [_ingress(ingress)] if ingress else []
-    return [objects.check_namespace(), _names(), _address(), *ingress_objects, _ring(site, ingress)]
+    return [manifest_objects.check_namespace(), _names(), _address(), *ingress_objects, _ring(site, ingress)]
 
 
 def rules(site: Site) -> tuple[Rule, ...]:
     """Return the rights to create the check's Services and Ingress."""
-    verbs, space = ("get", "create", "delete"), (objects.CHECK_NAMESPACE,)
+    verbs, space = ("get", "create", "delete"), (manifest_objects.CHECK_NAMESPACE,)
     services = Rule(groups=("",), resources=("services",), verbs=verbs, namespaces=space)
     ingresses = Rule(groups=("networking.k8s.io",), resources=("ingresses",), verbs=verbs, namespaces=space)
     return (services, ingresses) if controller(site) else (services,)
@@ -91,9 +89,9 @@ def _service(name: str, spec: Object) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": objects.check_metadata(STAGE, CHECK) | {"name": name},
+        "metadata": manifest_objects.check_metadata(STAGE, CHECK) | {"name": name},
         # pods of the ring look each other up before they are ready
-        "spec": {"publishNotReadyAddresses": True, "selector": {objects.CHECK_LABEL: CHECK}, **spec},
+        "spec": {"publishNotReadyAddresses": True, "selector": {manifest_objects.CHECK_LABEL: CHECK}, **spec},
     }
 
 
@@ -103,7 +101,7 @@ def _ingress(ingress: Controller) -> Object:
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "Ingress",
-        "metadata": objects.check_metadata(STAGE, CHECK),
+        "metadata": manifest_objects.check_metadata(STAGE, CHECK),
         "spec": {"ingressClassName": ingress.ingress_class, "rules": [{"host": INGRESS_HOST, "http": {"paths": paths}}]},
     }
 
@@ -114,7 +112,7 @@ def _ring(site: Site, ingress: Controller | None) -> Object:
     Each pod resolves names, reaches the Service, asks the next pod, answers the previous one, and comes in by ingress.
     """
     environment = [
-        objects.node_name(),
+        manifest_objects.node_name(),
         # the verb `job` fills in the number of nodes under test
         {"name": "COUNT", "value": "@count_text"},
         {"name": "SECONDS_TO_WAIT", "value": str(POD_SECONDS)},
@@ -127,6 +125,6 @@ def _ring(site: Site, ingress: Controller | None) -> Object:
         ]
     pod = {
         "subdomain": CHECK,
-        "containers": [objects.container(site.spec.check_image, objects.script("dns_ring.sh"), env=environment)],
+        "containers": [manifest_objects.container(site.spec.check_image, manifest_objects.script("dns_ring.sh"), env=environment)],
     }
-    return objects.per_node_job(STAGE, CHECK, pod, seconds=JOB_SECONDS)
+    return manifest_objects.per_node_job(STAGE, CHECK, pod, seconds=JOB_SECONDS)

@@ -9,12 +9,10 @@ from __future__ import annotations
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.catalog.templating import value_at
-from workflows.spec.cluster_spec import ClusterSpec
-from workflows.spec.derived import PRODUCT_LABEL, advertised, allocatable, product_label, sharing_label
+from workflows.spec.cluster_spec import PRODUCT_LABEL, ClusterSpec, advertised, allocatable, product_label, sharing_label
 from workflows.spec.fields import StageName
-from workflows.stages import objects, rights
-from workflows.stages.site import Site
-from workflows.stages.stage import Change, Object, Rule, Stage, Step, task
+from workflows.stages import manifest_objects, rights
+from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
 
 STAGE: StageName = "sharing"
 CHECK = "sharing"
@@ -39,7 +37,7 @@ def build(site: Site) -> Stage | None:
     spec = site.spec
     if spec.accelerator is None:
         return None
-    chosen = objects.releases(site, STAGE)
+    chosen = manifest_objects.releases(site, STAGE)
     gates = {"control": CONTROL, "nodes": NODES}
     steps = [*_apply(site, chosen), _control(site, chosen), _nodes(site)]
     if _pair_fits(site):
@@ -48,7 +46,7 @@ def build(site: Site) -> Stage | None:
     return Stage(
         id=STAGE,
         title="GPU sharing",
-        steps=(*steps, objects.judge(site, STAGE, gates)),
+        steps=(*steps, manifest_objects.judge(site, STAGE, gates)),
         gates=tuple(gates.values()),
         changes=_changes(site, chosen),
         rollback=_rollback(spec, chosen),
@@ -90,7 +88,7 @@ def _apply(site: Site, chosen: tuple[PlannedRelease, ...]) -> tuple[Step, ...]:
     if not labels and not chosen:
         return ()
     arguments: Object = {
-        "objects": objects.release_objects(site, chosen),
+        "objects": manifest_objects.release_objects(site, chosen),
         "node_labels": labels,
         "select": "gpu",
         "gate": CONTROL,
@@ -113,8 +111,8 @@ def _control_expectations(site: Site, chosen: tuple[PlannedRelease, ...]) -> Obj
     mode = _effective_mode(spec)
     expectations: Object = {"mode": mode, "spare": site.count("gpu") - site.needed(STAGE, "gpu")}
     if chosen:
-        expectations["releases"] = [objects.expected(site, release) for release in chosen]
-        expectations |= objects.root_app(site, chosen)
+        expectations["releases"] = [manifest_objects.expected_release(site, release) for release in chosen]
+        expectations |= manifest_objects.root_app(site, chosen)
     gpu_cluster = spec.accelerator is not None and spec.accelerator.operator_mode == "gpu_cluster"
     if gpu_cluster:
         expectations["root"] = "GPUCluster"
@@ -215,7 +213,7 @@ def _functional(spec: ClusterSpec) -> Step:
     pods = [_pod(spec, name) for name in names]
     arguments: Object = {
         "gate": FUNCTIONAL,
-        "objects": [objects.check_namespace(), *_claims(spec), *pods],
+        "objects": [manifest_objects.check_namespace(), *_claims(spec), *pods],
         "checks": [CHECK],
         "select": "gpu",
         "after": ["nodes"],
@@ -223,7 +221,7 @@ def _functional(spec: ClusterSpec) -> Step:
     }
     expectations: Object = {"mode": _effective_mode(spec), "exclusive": sharing.mode not in ("time_slicing", "mps")}
     expectations |= {"refuse_two": True} if refuse_two else {}
-    space = (objects.CHECK_NAMESPACE,)
+    space = (manifest_objects.CHECK_NAMESPACE,)
     extra_rules = [Rule(groups=("",), resources=("pods",), verbs=("create", "delete"), namespaces=space)]
     extra_rules += [rights.GPU_CLAIMS] if _claims(spec) else []
     return Step(
@@ -235,7 +233,7 @@ def _functional(spec: ClusterSpec) -> Step:
 
 def _claims(spec: ClusterSpec) -> list[Object]:
     """Return the template from which each pod gets a claim for one GPU, for DRA; empty otherwise."""
-    return [objects.gpu_claims(STAGE, CHECK, every=False)] if _effective_mode(spec) == "dra" else []
+    return [manifest_objects.gpu_claims(STAGE, CHECK, every=False)] if _effective_mode(spec) == "dra" else []
 
 
 def _held(spec: ClusterSpec) -> bool:
@@ -246,18 +244,18 @@ def _held(spec: ClusterSpec) -> bool:
 def _pod(spec: ClusterSpec, name: str) -> Object:
     """Return a pod that holds one unit (`sharing-two`: two); `sharing-second` goes to the node of the first pod."""
     environment = [
-        objects.node_name(),
+        manifest_objects.node_name(),
         {"name": "SECONDS_TO_HOLD", "value": str(HOLD_SECONDS)},
         {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"},
     ]
-    container = objects.container(spec.validation.image, objects.script("sharing_hold.sh"), env=environment)
+    container = manifest_objects.container(spec.validation.image, manifest_objects.script("sharing_hold.sh"), env=environment)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
             "name": name,
-            "namespace": objects.CHECK_NAMESPACE,
-            "labels": {**objects.check_labels(STAGE, CHECK), "bringup/pod": name},
+            "namespace": manifest_objects.CHECK_NAMESPACE,
+            "labels": {**manifest_objects.check_labels(STAGE, CHECK), "bringup/pod": name},
         },
         "spec": {
             "restartPolicy": "Never",
@@ -277,7 +275,7 @@ def _with_device(spec: ClusterSpec, name: str, container: Object) -> Object:
     that a node advertises, and Slurm's own check shows who holds them.
     """
     if _claims(spec):
-        return objects.claiming(CHECK, container)
+        return manifest_objects.pod_with_claim(CHECK, container)
     if _held(spec):
         number = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "1" if name == "sharing-second" else "0"}
         return {"runtimeClassName": "nvidia", "containers": [{**container, "env": [*container["env"], number]}]}
@@ -287,7 +285,7 @@ def _with_device(spec: ClusterSpec, name: str, container: Object) -> Object:
 
 def _affinity(name: str) -> Object:
     """Return the affinity of a pod: nodes that passed the earlier gates, and for the second pod the first pod's node."""
-    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": objects.NODES}]}]
+    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": manifest_objects.NODES}]}]
     affinity: Object = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
     if name == "sharing-second":
         beside = {"labelSelector": {"matchLabels": {"bringup/pod": "sharing-first"}}, "topologyKey": "kubernetes.io/hostname"}

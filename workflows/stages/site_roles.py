@@ -9,20 +9,19 @@ from typing import Any, Final
 import msgspec
 
 from steps.contract import fleet
+from steps.contract.host_play import RoleArchive
 from steps.contract.host_ranges import fold
-from steps.contract.play import RoleArchive
 from steps.contract.task import Verb
 from steps.stages.site_roles import contract as site_roles
 from workflows.spec.roles import SiteRole
 from workflows.stages import rights
-from workflows.stages.access import ssh_arguments
-from workflows.stages.site import Site
-from workflows.stages.stage import Change, Stage, Step, task
+from workflows.stages.host_access import ssh_arguments
+from workflows.stages.stage import Change, Site, Stage, Step, task
 
 GATE: Final = "site_roles/ran"
 
 
-def added(stage: Stage, site: Site) -> Stage:
+def add_site_roles(stage: Stage, site: Site) -> Stage:
     """Return the stage with the roles that the spec puts before and after it, in the spec's order; its judge counts them too.
 
     Roles on whose hosts this operation changes nothing are left out.

@@ -9,13 +9,11 @@ from collections.abc import Iterable
 
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
-from workflows.spec.cluster_spec import ClusterSpec
-from workflows.spec.derived import slurm_groups
+from workflows.spec.cluster_spec import ClusterSpec, slurm_groups
 from workflows.spec.fields import StageName
 from workflows.spec.machines import Machine
-from workflows.stages import objects, rights
-from workflows.stages.site import Site
-from workflows.stages.stage import Change, Object, Rule, Stage, Step, task
+from workflows.stages import manifest_objects, rights
+from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
 
 STAGE: StageName = "slurm"
 CHECK = "srun"
@@ -40,19 +38,19 @@ def build(site: Site) -> Stage | None:
     """Return the stage, or None where the spec wants no Slurm."""
     if site.spec.slurm.kind == "none":
         return None
-    releases = objects.releases(site, STAGE)
+    releases = manifest_objects.releases(site, STAGE)
     operator = tuple(release for release in releases if release.id not in _CLUSTER)
     cluster = next(release for release in releases if release.id in _CLUSTER)
     slinky = site.spec.slurm.kind == "slinky"
     gates = {"charts": CHARTS, "control": CONTROL, "nodes": NODES} | ({"functional": FUNCTIONAL} if slinky else {})
     steps = [
-        *(_by_root(site, releases, cluster) if objects.by_argo_cd(site, releases) else (_apply(site, operator),)),
+        *(_by_root(site, releases, cluster) if manifest_objects.by_argo_cd(site, releases) else (_apply(site, operator),)),
         _charts(site, operator),
-        *(() if objects.by_argo_cd(site, releases) else (_configure(site, cluster),)),
+        *(() if manifest_objects.by_argo_cd(site, releases) else (_configure(site, cluster),)),
         _control(site, releases, cluster),
         _nodes(site, cluster),
         *([_functional(site, cluster)] if slinky else []),
-        objects.judge(site, STAGE, gates, members=select(site)),
+        manifest_objects.judge(site, STAGE, gates, members=node_selector(site)),
     ]
     return Stage(
         id=STAGE,
@@ -79,7 +77,7 @@ def machines(site: Site) -> tuple[Machine, ...]:
     return tuple(machine for machine in site.machines if machine.group in chosen)
 
 
-def select(site: Site) -> str:
+def node_selector(site: Site) -> str:
     """Return the selector that takes exactly the machines that run Slurm."""
     chosen = {machine.name for machine in machines(site)}
     simple = {
@@ -102,7 +100,7 @@ _CRDS = Rule(groups=("apiextensions.k8s.io",), resources=("customresourcedefinit
 
 
 def _expected(site: Site, releases: Iterable[PlannedRelease]) -> list[Object]:
-    return [objects.expected(site, release, workloads=_WORKLOADS.get(release.id, 1)) for release in releases]
+    return [manifest_objects.expected_release(site, release, workloads=_WORKLOADS.get(release.id, 1)) for release in releases]
 
 
 def _chart_expectations(site: Site, operator: tuple[PlannedRelease, ...]) -> Object:
@@ -112,7 +110,7 @@ def _chart_expectations(site: Site, operator: tuple[PlannedRelease, ...]) -> Obj
 
 def _apply(site: Site, operator: tuple[PlannedRelease, ...]) -> Step:
     arguments = {
-        "objects": objects.release_objects(site, operator),
+        "objects": manifest_objects.release_objects(site, operator),
         "gate": CHARTS,
         "gate_expectations": _chart_expectations(site, operator),
     }
@@ -125,9 +123,9 @@ def _apply(site: Site, operator: tuple[PlannedRelease, ...]) -> Step:
 def _by_root(site: Site, releases: tuple[PlannedRelease, ...], cluster: PlannedRelease) -> tuple[Step, ...]:
     """Return the task for Argo CD: one root Application over all charts, which syncs the cluster once the operator is healthy."""
     arguments = {
-        "objects": objects.release_objects(site, releases),
+        "objects": manifest_objects.release_objects(site, releases),
         "gate": CONTROL,
-        "select": select(site),
+        "select": node_selector(site),
         "slurm_namespace": cluster.namespace,
         "gate_expectations": _control_expectations(site, releases),
     }
@@ -154,7 +152,7 @@ def _parts(spec: ClusterSpec) -> list[str]:
 
 
 def _control_expectations(site: Site, releases: tuple[PlannedRelease, ...]) -> Object:
-    expectations: Object = {"releases": _expected(site, releases), **objects.root_app(site, releases)}
+    expectations: Object = {"releases": _expected(site, releases), **manifest_objects.root_app(site, releases)}
     if site.spec.slurm.kind == "slinky":
         parts, members = _parts(site.spec), machines(site)
         expectations |= {
@@ -178,11 +176,11 @@ def _reads(namespace: str) -> tuple[Rule, ...]:
 
 
 def _configure(site: Site, cluster: PlannedRelease) -> Step:
-    releases = (*(release for release in objects.releases(site, STAGE) if release.id not in _CLUSTER), cluster)
+    releases = (*(release for release in manifest_objects.releases(site, STAGE) if release.id not in _CLUSTER), cluster)
     arguments = {
-        "objects": objects.release_objects(site, (cluster,)),
+        "objects": manifest_objects.release_objects(site, (cluster,)),
         "gate": CONTROL,
-        "select": select(site),
+        "select": node_selector(site),
         "slurm_namespace": cluster.namespace,
         "gate_expectations": _control_expectations(site, releases),
     }
@@ -197,17 +195,17 @@ def _control(site: Site, releases: tuple[PlannedRelease, ...], cluster: PlannedR
     expectations = _control_expectations(site, releases)
     arguments = {
         "gate": CONTROL,
-        "select": select(site),
+        "select": node_selector(site),
         "stable_seconds": 20,
         "namespaces": [cluster.namespace],
         "slurm_namespace": cluster.namespace,
         "releases": expectations["releases"],
-        **objects.root_app(site, releases),
+        **manifest_objects.root_app(site, releases),
     }
     return Step(
         task=task(STAGE, "control", Verb.WAIT, deadline=CONTROL_SECONDS, arguments=arguments, expectations=expectations),
         # with Argo CD the root Application already holds the cluster's chart, so there is no task `configure`
-        after=("charts",) if objects.by_argo_cd(site, releases) else ("configure",),
+        after=("charts",) if manifest_objects.by_argo_cd(site, releases) else ("configure",),
         rules=(*rights.gate_rules(site, releases), *_reads(cluster.namespace)),
     )
 
@@ -216,7 +214,7 @@ def _nodes(site: Site, cluster: PlannedRelease) -> Step:
     slinky = site.spec.slurm.kind == "slinky"
     arguments = {
         "gate": NODES,
-        "select": select(site),
+        "select": node_selector(site),
         # verdicts about nodes are only recorded here: the judge applies the quorum
         "decides": False,
         "stable_seconds": 10,
@@ -251,18 +249,13 @@ def _functional(site: Site, cluster: PlannedRelease) -> Step:
         "objects": [_job(site, cluster)],
         "checks": [CHECK],
         "namespace": cluster.namespace,
-        "select": select(site),
+        "select": node_selector(site),
         "after": ["nodes"],
         "slurm_namespace": cluster.namespace,
     }
     return Step(
         task=task(
-            STAGE,
-            "functional",
-            Verb.JOB,
-            deadline=FUNCTIONAL_SECONDS,
-            arguments=arguments,
-            expectations={"gpus": gpus(site)},
+            STAGE, "functional", Verb.JOB, deadline=FUNCTIONAL_SECONDS, arguments=arguments, expectations={"gpus": gpus(site)}
         ),
         after=("nodes",),
         rules=(
@@ -276,7 +269,7 @@ def _functional(site: Site, cluster: PlannedRelease) -> Step:
 
 def _job(site: Site, cluster: PlannedRelease) -> Object:
     env = [
-        objects.node_name(),
+        manifest_objects.node_name(),
         {"name": "SERVER", "value": f"{cluster.release_name}-controller.{cluster.namespace}:6817"},
         {"name": "GPUS", "value": str(gpus(site))},
         {"name": "SECONDS_TO_RUN", "value": str(FUNCTIONAL_SECONDS - 120)},
@@ -286,7 +279,7 @@ def _job(site: Site, cluster: PlannedRelease) -> Object:
         "volumes": [{"name": "key", "secret": {"secretName": f"{cluster.release_name}-auth-slurm"}}],
         # srun must resolve the names of Slinky's worker pods
         "dnsConfig": {"searches": [f"slurm-workers-{cluster.release_name}.{cluster.namespace}.svc.cluster.local"]},
-        "containers": [objects.container(LOGIN_IMAGE, objects.script("srun.sh"), env=env, volumeMounts=mounts)],
+        "containers": [manifest_objects.container(LOGIN_IMAGE, manifest_objects.script("srun.sh"), env=env, volumeMounts=mounts)],
     }
-    job = objects.single_job(STAGE, CHECK, pod, seconds=FUNCTIONAL_SECONDS - 30)
+    job = manifest_objects.single_job(STAGE, CHECK, pod, seconds=FUNCTIONAL_SECONDS - 30)
     return {**job, "metadata": {**job["metadata"], "namespace": cluster.namespace}}

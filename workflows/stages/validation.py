@@ -1,20 +1,227 @@
 """Stage validation: accept the platform by measured numbers: NCCL inside nodes, DCGM diagnostics, and NCCL over all nodes.
 
-Facts: `steps/docs/facts/acceptance.md`.
+The upstream MPI operator is applied by a Job in the target. Facts: `steps/docs/facts/acceptance.md`.
 """
 
 from __future__ import annotations
 
+import re
+
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
-from workflows.spec.cluster_spec import ClusterSpec
-from workflows.spec.derived import intra_node_floor
+from workflows.spec.cluster_spec import GPU, ClusterSpec, intra_node_floor
 from workflows.spec.fields import StageName
-from workflows.stages import objects, rights, validation_operator, validation_pods
-from workflows.stages.site import Site
-from workflows.stages.stage import Change, Object, Rule, Stage, Step, task
+from workflows.stages import manifest_objects, rights
+from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
 
 STAGE: StageName = "validation"
+RELEASE = "mpi_operator"
+NAMESPACE = "mpi-operator"
+GATE = "validation/control"
+SECONDS = 900
+
+KUBECTL_IMAGE = "registry.k8s.io/kubectl"
+"""Image of the Job that applies the operator's manifest, at the cluster's own Kubernetes version; the Job needs no shell."""
+
+
+def install_name(release: PlannedRelease) -> str:
+    """Return the name of the install Job: one per version, since a Job cannot be changed."""
+    return f"install-{re.sub('[^a-z0-9]+', '-', release.version.lower())}"
+
+
+def apply(site: Site, release: PlannedRelease) -> Step:
+    """Return the task that installs the operator by a Job. Upstream has no chart, and the manifest with its CRD is too large for a
+    task.
+    """
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "bringup-install", "namespace": NAMESPACE}}
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "bringup-install-mpi-operator"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "bringup-install", "namespace": NAMESPACE}],
+    }
+    arguments = {
+        "objects": [manifest_objects.namespace(NAMESPACE), account, binding, _install_job(site, release)],
+        "gate": GATE,
+        **_asked(release),
+        "gate_expectations": _control_expectations(release),
+    }
+    verbs = ("get", "create", "patch")
+    return Step(
+        task=task(STAGE, "apply", Verb.APPLY, deadline=300, arguments=arguments),
+        rules=(
+            *rights.CLAIM,
+            Rule(groups=("",), resources=("namespaces",), verbs=verbs),
+            Rule(groups=("",), resources=("serviceaccounts",), verbs=verbs, namespaces=(NAMESPACE,)),
+            Rule(groups=("batch",), resources=("jobs",), verbs=verbs, namespaces=(NAMESPACE,)),
+            Rule(groups=("rbac.authorization.k8s.io",), resources=("clusterrolebindings",), verbs=verbs),
+            # Kubernetes lets nobody bind a role beyond his own rights without the verb `bind`
+            Rule(groups=("rbac.authorization.k8s.io",), resources=("clusterroles",), verbs=("bind",)),
+            *_READS,
+        ),
+    )
+
+
+def _install_job(site: Site, release: PlannedRelease) -> Object:
+    version = site.spec.rke2.version.partition("+")[0]
+    kubectl = {
+        "name": "kubectl",
+        "image": f"{KUBECTL_IMAGE}:{version}",
+        "args": ["apply", "--server-side", "--force-conflicts", "-f", release.manifest],
+    }
+    labels = {"bringup/install": release.release_name}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": install_name(release), "namespace": NAMESPACE, "labels": labels},
+        "spec": {
+            "backoffLimit": 3,
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"restartPolicy": "Never", "serviceAccountName": "bringup-install", "containers": [kubectl]},
+            },
+        },
+    }
+
+
+_READS = (
+    Rule(groups=("apiextensions.k8s.io",), resources=("customresourcedefinitions",), verbs=("get",)),
+    Rule(groups=("apps",), resources=("deployments",), verbs=("list",), namespaces=(NAMESPACE,)),
+    Rule(groups=("batch",), resources=("jobs",), verbs=("get",), namespaces=(NAMESPACE,)),
+    *rights.DIAGNOSE,
+)
+
+
+def _asked(release: PlannedRelease) -> Object:
+    return {"install": install_name(release), "crds": list(release.crds)}
+
+
+def _control_expectations(release: PlannedRelease) -> Object:
+    return {"crds": list(release.crds), "tag": release.version.removeprefix("v")}
+
+
+def control(release: PlannedRelease) -> Step:
+    """Return the task that waits until the operator runs and its CRD is served."""
+    arguments = {"gate": GATE, "stable_seconds": 10, "namespaces": [NAMESPACE], **_asked(release)}
+    return Step(
+        task=task(STAGE, "control", Verb.WAIT, deadline=SECONDS, arguments=arguments, expectations=_control_expectations(release)),
+        after=("apply",),
+        rules=_READS,
+    )
+
+
+JOB = "nccl-all-reduce"
+INTER_CHECK = "nccl-inter"
+_WORKERS = {"training.kubeflow.org/job-name": JOB, "training.kubeflow.org/job-role": "worker"}
+
+
+def sizes(site: Site, runs: int, seconds: int) -> list[Object]:
+    """Return the environment of the NCCL scripts: message sizes, repetitions, and seconds a run may take."""
+    message_sizes = site.spec.validation.nccl.sizes
+    settings = {
+        "FIRST": message_sizes[0],
+        "LAST": message_sizes[-1],
+        "RUNS": str(runs),
+        "SECONDS_A_RUN": str(max((seconds - 300) // runs, 60)),
+    }
+    return [manifest_objects.node_name(), *({"name": name, "value": value} for name, value in settings.items())]
+
+
+def slots(site: Site) -> int:
+    """Return the number of ranks a node: that of the machine with the fewest GPUs."""
+    return min(machine.gpus for machine in site.machines if machine.gpu)
+
+
+def mpi_job(site: Site, seconds: int) -> Object:
+    """Return the MPIJob with workers on exactly the nodes under test.
+
+    The launcher starts once all workers are ready, and counts its ranks in its host file.
+    """
+    spec, labels = site.spec, manifest_objects.check_labels(STAGE, INTER_CHECK)
+    env = [*sizes(site, spec.validation.runs, seconds), {"name": "PER_NODE", "value": str(slots(site))}]
+    launch = manifest_objects.container(spec.validation.image, manifest_objects.script("nccl_inter.sh"), name="launcher", env=env)
+    worker = {"name": "worker", "image": spec.validation.image, "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}]}
+    pod = gpu_pod(site, worker, INTER_CHECK, fabric=True)
+    networks = {"k8s.v1.cni.cncf.io/networks": ",".join(["default/fabric"] * spec.fabric.attachments)}
+    meta: Object = {"labels": labels, **({"annotations": networks} if spec.fabric.has_network else {})}
+    workers = {
+        **pod,
+        # two on one node would measure NVLink instead of the fabric
+        "affinity": manifest_objects.one_a_node(_WORKERS, manifest_objects.HOSTNAME, manifest_objects.NODES),
+        "tolerations": [{"operator": "Exists"}],
+        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
+        "automountServiceAccountToken": False,
+    }
+    return {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {**manifest_objects.check_metadata(STAGE, INTER_CHECK), "name": JOB},
+        "spec": {
+            "slotsPerWorker": slots(site),
+            "launcherCreationPolicy": "WaitForWorkersReady",
+            "runPolicy": {"cleanPodPolicy": "None", "backoffLimit": 0, "activeDeadlineSeconds": seconds - 30},
+            "mpiReplicaSpecs": {
+                "Launcher": {
+                    "replicas": 1,
+                    "restartPolicy": "Never",
+                    "template": {
+                        "metadata": {"labels": labels},
+                        "spec": {"containers": [launch], "automountServiceAccountToken": False},
+                    },
+                },
+                "Worker": {
+                    "replicas": manifest_objects.COUNT,
+                    "restartPolicy": "Never",
+                    "template": {"metadata": meta, "spec": workers},
+                },
+            },
+        },
+    }
+
+
+def device_claims(spec: ClusterSpec, check: str) -> list[Object]:
+    """Return the template of a claim for all GPUs of a node, in the GPU Operator's DRA mode; empty otherwise."""
+    dra = spec.accelerator is not None and spec.accelerator.operator_mode == "gpu_cluster"
+    return [manifest_objects.gpu_claims(STAGE, check, every=True)] if dra else []
+
+
+def gpu_pod(site: Site, container: Object, check: str, *, fabric: bool = False) -> Object:
+    """Return a pod whose one container has all GPUs of its node, and with `fabric` the RDMA devices.
+
+    The pod requests GPUs if they are whole, free, and equally many on every node. If sharing or Slurm's node pods have taken them,
+    or machines differ, it gets them by the runtime class: nothing else runs on the GPUs during validation.
+    """
+    spec, counts = site.spec, manifest_objects.gpu_counts(site)
+    limits = _fabric_limits(spec) if fabric else {}
+    # RDMA registers locked memory: without IPC_LOCK ibv_reg_mr fails
+    secured = {"securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}} if fabric and spec.fabric.kind != "none" else {}
+    if device_claims(spec, check):
+        return manifest_objects.pod_with_claim(
+            check, {**container, **secured, **({"resources": {"limits": limits}} if limits else {})}
+        )
+    # one Job has one request: machines with another number of GPUs would not fit it
+    if spec.sharing.mode == "none" and spec.slurm.kind == "none" and "others" not in counts:
+        whole = {"limits": {**limits, GPU: counts["gpus"]}}
+        return {"containers": [{**container, **secured, "resources": whole}]}
+    opened = {
+        **container,
+        "env": [*container.get("env", ()), {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}],
+        "securityContext": {"privileged": True},
+        **({"resources": {"limits": limits}} if limits else {}),
+    }
+    return {"runtimeClassName": "nvidia", "containers": [opened]}
+
+
+def _fabric_limits(spec: ClusterSpec) -> dict[str, int]:
+    """Return the RDMA devices that a pod requests; a privileged pod reaches whole devices that Slurm's node pods hold without a
+    request.
+    """
+    fabric = spec.fabric
+    taken = spec.slurm.kind != "none" and fabric.mode in ("sriov", "host_device")
+    return {fabric.resource_key: fabric.attachments} if fabric.kind != "none" and not taken else {}
+
+
 INTRA_CHECK, DCGM_CHECK = "nccl-intra", "dcgm"
 INTRA, DCGM, FUNCTIONAL = "validation/intra", "validation/dcgm", "validation/functional"
 
@@ -30,19 +237,16 @@ DCGM_SECONDS = {1: 300, 2: 900, 3: 3600, 4: 10800}
 
 def build(site: Site) -> Stage | None:
     """Return the stage, or None for a cluster without GPUs, which has nothing to measure."""
-    release = site.releases.get(validation_operator.RELEASE)
+    release = site.releases.get(RELEASE)
     if release is None or site.spec.accelerator is None or not site.count("gpu"):
         return None
     between = _between(site)
-    steps = [
-        *([validation_operator.apply(site, release), validation_operator.control(release)] if between else []),
-        *_checks(site, between),
-    ]
+    steps = [*([apply(site, release), control(release)] if between else []), *_checks(site, between)]
     gates = {step.name: str(step.task.arguments["gate"]) for step in steps if step.name != "apply"}
     return Stage(
         id=STAGE,
         title="Validation",
-        steps=(*steps, objects.judge(site, STAGE, gates)),
+        steps=(*steps, manifest_objects.judge(site, STAGE, gates)),
         gates=tuple(gates.values()),
         changes=_changes(site, release, between),
         rollback=release.rollback,
@@ -97,11 +301,11 @@ def _check(
     rules: tuple[Rule, ...] = (),
 ) -> Step:
     """Return one check as a step; only nodes that passed the earlier checks take part."""
-    claims = validation_pods.claims(site.spec, check)
+    claims = device_claims(site.spec, check)
     before = [step for step in after if step != "control"]
     arguments = {
         "gate": gate,
-        "objects": [objects.check_namespace(), *claims, *items],
+        "objects": [manifest_objects.check_namespace(), *claims, *items],
         "checks": [check],
         "select": "gpu",
         **({"after": before} if before else {}),
@@ -121,19 +325,19 @@ def _want(site: Site, *, floor: float | None, spread: float, **more: bool | int)
 
 def _intra(site: Site, after: tuple[str, ...]) -> Step:
     spec, seconds = site.spec, _seconds(site)
-    env = validation_pods.sizes(site, spec.validation.runs, seconds)
-    pod = validation_pods.gpu_pod(
-        site, objects.container(spec.validation.image, objects.script("nccl_intra.sh"), env=env), INTRA_CHECK
+    env = sizes(site, spec.validation.runs, seconds)
+    pod = gpu_pod(
+        site, manifest_objects.container(spec.validation.image, manifest_objects.script("nccl_intra.sh"), env=env), INTRA_CHECK
     )
     return _check(
         site,
         "nccl_intra",
         INTRA,
         INTRA_CHECK,
-        [objects.per_node_job(STAGE, INTRA_CHECK, pod, seconds=seconds - 30)],
+        [manifest_objects.per_node_job(STAGE, INTRA_CHECK, pod, seconds=seconds - 30)],
         after=after,
         seconds=seconds,
-        expectations={**validation_pods.gpus(site), "want": _want(site, floor=intra_node_floor(spec), spread=SPREAD_INTRA)},
+        expectations={**manifest_objects.gpu_counts(site), "want": _want(site, floor=intra_node_floor(spec), spread=SPREAD_INTRA)},
     )
 
 
@@ -143,17 +347,17 @@ def _dcgm(site: Site, after: tuple[str, ...]) -> Step:
     level = spec.validation.dcgm_level if _whole(spec) else 1
     seconds = DCGM_SECONDS[level]
     settings = {"LEVEL": str(level), "SECONDS_TO_RUN": str(seconds - 120)}
-    env = [objects.node_name(), *({"name": name, "value": value} for name, value in settings.items())]
-    pod = validation_pods.gpu_pod(site, objects.container(DCGM_IMAGE, objects.script("dcgm.sh"), env=env), DCGM_CHECK)
+    env = [manifest_objects.node_name(), *({"name": name, "value": value} for name, value in settings.items())]
+    pod = gpu_pod(site, manifest_objects.container(DCGM_IMAGE, manifest_objects.script("dcgm.sh"), env=env), DCGM_CHECK)
     return _check(
         site,
         "dcgm",
         DCGM,
         DCGM_CHECK,
-        [objects.per_node_job(STAGE, DCGM_CHECK, pod, seconds=seconds - 30)],
+        [manifest_objects.per_node_job(STAGE, DCGM_CHECK, pod, seconds=seconds - 30)],
         after=after,
         seconds=seconds,
-        expectations={**validation_pods.gpus(site), "level": level},
+        expectations={**manifest_objects.gpu_counts(site), "level": level},
     )
 
 
@@ -167,16 +371,19 @@ def _functional(site: Site, after: tuple[str, ...]) -> Step:
         **({"rdma": True, "gdr": True, "hcas": spec.fabric.nics_per_node} if rdma else {}),
     )
     jobs = Rule(
-        groups=("kubeflow.org",), resources=("mpijobs",), verbs=("get", "create", "delete"), namespaces=(objects.CHECK_NAMESPACE,)
+        groups=("kubeflow.org",),
+        resources=("mpijobs",),
+        verbs=("get", "create", "delete"),
+        namespaces=(manifest_objects.CHECK_NAMESPACE,),
     )
     return _check(
         site,
         "functional",
         FUNCTIONAL,
-        validation_pods.INTER_CHECK,
-        [validation_pods.mpi_job(site, seconds)],
+        INTER_CHECK,
+        [mpi_job(site, seconds)],
         after=after,
         seconds=seconds,
-        expectations={"gpus": validation_pods.slots(site), "want": want},
+        expectations={"gpus": slots(site), "want": want},
         rules=(jobs,),
     )

@@ -36,9 +36,7 @@ GRUB = {
     "update_grub": (["update-grub"], "/boot/grub/grub.cfg"),
     "grub2_mkconfig": (["grub2-mkconfig", "-o", "/boot/grub2/grub.cfg"], "/boot/grub2/grub.cfg"),
 }
-"""Adapter → the command that writes the boot loader's menu, and the menu file. The third adapter, `grubby`, edits boot loader
-entries.
-"""
+"""Adapter → the command that writes the boot loader's menu, and the menu file. The third adapter, `grubby`, edits its entries."""
 DROP_IN = "/etc/default/grub.d/90-bringup.cfg"
 DEFAULTS = "/etc/default/grub"
 HUGE = "/sys/kernel/mm/hugepages/hugepages-%dkB/nr_hugepages"
@@ -139,9 +137,7 @@ def _write_parameters(node: NodeAccess, adapter: str, wanted: list, kept: list, 
 
 
 def _other_values(kept: list, wanted: list) -> list:
-    """Return the values that boot entries already give to repeatable keys, in order. grubby removes all values of a key when it
-    adds one, so they are given again.
-    """
+    """Return the values that boot entries already give to repeatable keys, in order. grubby drops them when it adds one."""
     keys = _keys(wanted) & set(REPEATABLE)
     values: list = []
     for line in kept:

@@ -12,14 +12,10 @@ from ansible.module_utils.nodeprofile import systemd_services
 from ansible.module_utils.nodeprofile.item import NodeAccess
 
 TIMEX_SIZE, TIMEX_ERROR = 256, struct.calcsize("l") * 3
-"""Room for the kernel's `struct timex`, and the offset of its fourth field `maxerror`, in microseconds. Each field is as long as a
-`long`.
-"""
+"""Room for the kernel's `struct timex`, and the offset of its fourth field `maxerror`, in microseconds. Fields are `long`."""
 
 SMALL_OFFSET_SECONDS = 0.1
-"""Offset in seconds that needs no further waiting. A boot takes the time from a clock of whole seconds, and chrony needs some
-seconds to correct the rest.
-"""
+"""Offset in seconds that needs no further waiting. A boot sets whole seconds; chrony corrects the rest within seconds."""
 OWN_CLOCK = "7F7F0101"
 """The reference 127.127.1.1: chrony follows its own clock because `local` is configured (chronyc(1))."""
 
@@ -31,14 +27,12 @@ def read(node: NodeAccess, began: float, seconds: float) -> dict:
     to 8 s after its start, more after a reboot.
     """
     service = systemd_services.running_time_service()
-    state = synchronized(node, seconds if service else 0)
+    state = wait_for_sync(node, seconds if service else 0)
     return {"epoch": time.time(), "after_seconds": time.monotonic() - began, "service": service, **state}
 
 
-def synchronized(node: NodeAccess, seconds: float, pause: float = polling.FIRST) -> dict:
-    """Return the time service's state once it is synchronized with a small offset, or after `seconds`. Empty if nothing reports a
-    state.
-    """
+def wait_for_sync(node: NodeAccess, seconds: float, pause: float = polling.FIRST) -> dict:
+    """Return the time service's state once synchronized with a small offset, or after `seconds`. Empty if nothing reports one."""
     state: dict = {}
     for _ in polling.attempts(seconds, pause, max(pause, 1.0)):
         state = chrony(node) or (_kernel_clock() if systemd_services.has_systemd() else None) or {}
@@ -60,9 +54,7 @@ def chrony(node: NodeAccess) -> Optional[dict]:
 
 
 def _kernel_clock() -> Optional[dict]:
-    """Return the kernel's synchronization state by systemd's rule: its maximum error is below 16 s. Asking timedatectl would start
-    another service.
-    """
+    """Return the kernel's synchronization state by systemd's rule: maximum error below 16 s. timedatectl would start a service."""
     timex = ctypes.create_string_buffer(TIMEX_SIZE)
     try:
         state = ctypes.CDLL(None).adjtimex(timex)

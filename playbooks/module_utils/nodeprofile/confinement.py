@@ -13,9 +13,7 @@ PARSER = "apparmor_parser"
 
 
 def selinux(node: NodeAccess, wanted: str, root: str = "") -> list:
-    """Return the item for SELinux's mode, `enforcing` or `permissive`. A machine that booted with SELinux disabled is left alone,
-    because its files have no labels.
-    """
+    """Return the item for SELinux's mode. A machine that booted with SELinux disabled is left alone: its files have no labels."""
     if not wanted:
         return []
 

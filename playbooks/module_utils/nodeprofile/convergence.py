@@ -127,9 +127,7 @@ def is_to_be_continued(items: list) -> bool:
 
 
 def is_without_initramfs(items: list) -> bool:
-    """Return True if the machine must not be rebooted because its initramfs could not be made. dracut before 107 removes the old
-    one first, so a full /boot leaves none.
-    """
+    """Return True if a reboot would fail without initramfs: dracut before 107 removes the old one first, and /boot may be full."""
     return any(entry["name"] == systemd_services.INITRAMFS and entry["status"] == FAILED for entry in items)
 
 

@@ -14,7 +14,7 @@ from ansible.module_utils import nvidia_driver
 from ansible.module_utils.nodeprofile import clock_state, confinement, systemd_services
 from ansible.module_utils.nodeprofile.item import NodeAccess, read_text
 from ansible.module_utils.nodeprofile.kernel_settings import is_loaded
-from ansible.module_utils.nodeprofile.storage import MIB, existing
+from ansible.module_utils.nodeprofile.storage import MIB, nearest_existing
 
 DMI = "/sys/class/dmi/id/"
 NVIDIA = "0x10de"
@@ -86,9 +86,7 @@ def _cpu_model() -> str:
 
 
 def nic_firmware(root: str = "") -> list:
-    """Return board and firmware of every RDMA device, sorted and without device names, so that machines of one kind give equal
-    lists.
-    """
+    """Return board and firmware of every RDMA device, sorted, without device names: machines of one kind give equal lists."""
     folders = glob.glob(root + "/sys/class/infiniband/*")
     return sorted("%s %s" % (read_text(path + "/board_id").strip(), read_text(path + "/fw_ver").strip()) for path in folders)
 
@@ -109,7 +107,7 @@ def _memlock() -> str:
 
 
 def _disk(path: str) -> dict:
-    usage = shutil.disk_usage(existing(path))
+    usage = shutil.disk_usage(nearest_existing(path))
     return {"path": path, "free_mib": usage.free // MIB, "total_mib": usage.total // MIB}
 
 

@@ -115,9 +115,7 @@ def _running_firewalls(node: NodeAccess, seen: dict, near: list, address: str, r
 
 
 def _starts_at_boot(seen: dict, running: list, root: str) -> str:
-    """Return the unit of a firewall that is stopped but enabled: its rules would come with the next boot unchecked. Empty if there
-    is none.
-    """
+    """Return the unit of a firewall that is stopped but enabled: its rules would come unchecked with the next boot. Else empty."""
     for unit in (FIREWALLD, UFW):
         if seen and unit not in running and seen[unit]["UnitFileState"] == "enabled" and (unit == FIREWALLD or Ufw.is_on(root)):
             return unit

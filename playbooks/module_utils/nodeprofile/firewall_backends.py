@@ -169,9 +169,7 @@ class Ufw:
         return [one for one in needed if not set(_rules(one)) <= there]
 
     def open(self, needed: list) -> None:
-        """Add the missing rules, which ufw writes to its files and to the kernel. Rules that only the kernel lacks come with a
-        reload.
-        """
+        """Add the missing rules, which ufw writes to its files and to the kernel. Rules that only it lacks come with a reload."""
         kept = self._kept()
         for one in needed:
             for rule, command in zip(_rules(one), _commands(one)):

@@ -76,9 +76,7 @@ def hosts(node: NodeAccess, address: str, name: str, root: str = "") -> list:
 
 
 def cloud_init_hosts(address: str, name: str, root: str = "") -> list:
-    """Return a note if cloud-init rewrites /etc/hosts at each boot. The machine's user-data overrides the profile's file and is not
-    ours to change.
-    """
+    """Return a note if cloud-init rewrites /etc/hosts at each boot: the machine's user-data, not ours, overrides our file."""
     if not name or not _is_of_a_network(address) or os.path.exists(root + CLOUD_INIT_OFF):
         return []
     try:
@@ -116,9 +114,7 @@ def _host(name: str) -> str:
 
 
 def _names(text: str, name: str) -> list:
-    """Return all names that such lines give the machine, also in lines commented out earlier. Names with a domain come first, as
-    the first one is canonical.
-    """
+    """Return the names that such lines give, also commented out. Those with a domain come first: the first is canonical."""
     lines = [line[len(PUT_ASIDE) :] if line.startswith(PUT_ASIDE) else line for line in _foreign_lines(text)]
     names = [one for line in _loopback_lines("\n".join(lines), name) for one in _split(line)[1]]
     every = [name if one.lower() == name.lower() else one for one in [*names, name]]
@@ -133,9 +129,7 @@ def _commented_out(line: str, others: list) -> list:
 
 
 def _split(line: str) -> tuple:
-    """Return the address, the machine's names and the loopback's names of a line. Both lists are empty if the address is no
-    loopback.
-    """
+    """Return the address, the machine's names and the loopback's names of a line. Both are empty if it is no loopback."""
     address, *names = line.partition("#")[0].split() or [""]
     try:
         if not ipaddress.ip_address(address).is_loopback:

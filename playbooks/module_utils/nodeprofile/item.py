@@ -110,7 +110,7 @@ class NodeAccess:
         """Return the standard output of a command. Raises CannotChange with the end of its message if it fails."""
         code, output, error = self.run(*command, **environment)
         if code != 0:
-            message = proxy_login.redacted(error.strip() or output.strip(), self._module.params)[-400:]
+            message = proxy_login.redact_login(error.strip() or output.strip(), self._module.params)[-400:]
             raise CannotChange("%s ended with %d: %s" % (" ".join(command[:2]), code, message))
         return output
 

@@ -9,9 +9,7 @@ from ansible.module_utils.nodeprofile.item import CannotChange, Item, NodeAccess
 
 MODULES = "/lib/modules"
 MINIMUM_KEYS = ("fs.inotify.", "vm.max_map_count")
-"""Prefixes of sysctls that are upper limits for programs. A higher value of the distribution or site stays, because lowering it
-would break programs.
-"""
+"""Prefixes of sysctls that are upper limits for programs. A higher value stays: lowering it would break programs."""
 
 
 def modules(node: NodeAccess, wanted: dict, root: str = "", *, rebooted: bool = False) -> list:
@@ -94,9 +92,7 @@ def is_loaded(name: str, root: str = "") -> bool:
 
 
 def _newer_kernel_with(node: NodeAccess, name: str, root: str) -> str:
-    """Return the newest installed kernel after the running one if it has the module, else an empty string. The module's package may
-    have brought that kernel.
-    """
+    """Return the newest installed kernel if it is newer than the running one and has the module, else an empty string."""
     running, folder = os.uname().release, root + MODULES
     installed = sorted(os.listdir(folder), key=_numbers) if os.path.isdir(folder) else []
     newer = [release for release in installed if _numbers(release) > _numbers(running)]

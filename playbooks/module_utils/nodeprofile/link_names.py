@@ -61,9 +61,7 @@ def _pod_link(node: NodeAccess, name: str, slot: str, mtu: int, pods: "pod_inter
 
 
 def _link(node: NodeAccess, name: str, slot: str, mtu: int, address: str, rebooted: bool, root: str) -> list:
-    """Return the items of the file and of the name it gives. No file is written that would name another interface or cut the
-    machine off.
-    """
+    """Return the items of the file and of the name it gives. No file may name another interface or cut the machine off."""
     label = "name of " + slot
     try:
         now = _now(slot, root + CLASS)

@@ -51,9 +51,7 @@ def links(node: NodeAccess, wanted: dict, pending: list, pods: "pod_interfaces.P
 
 
 def links_of_devices(wanted: list, shown: str = CLASS) -> list:
-    """Return the interfaces of PCI devices, given as vendor:device in hex like `lspci -n`. `shown` is the folder of all
-    interfaces.
-    """
+    """Return the interfaces of PCI devices, given as vendor:device in hex like `lspci -n`. `shown`: folder of all interfaces."""
     return sorted(path.split("/")[-2] for path in glob.glob(shown + "/*/device") if pod_interfaces.device_ids(path) in wanted)
 
 

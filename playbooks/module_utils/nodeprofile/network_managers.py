@@ -17,9 +17,7 @@ OURS = "# Made by bringup.\n"
 
 
 class Networkd:
-    """Drop-ins beside the .network file of an interface. systemd-networkd reads them at the next boot; the present state is set
-    separately.
-    """
+    """Drop-ins beside the .network file of an interface. systemd-networkd reads them at boot; the state of now is set apart."""
 
     def __init__(self, node: NodeAccess, network: str) -> None:
         self._node, self._network = node, network
@@ -60,9 +58,7 @@ class Networkd:
 
 
 class NetworkManager:
-    """NetworkManager: an MTU goes into our section of its configuration, as the default for a connection without one; a route must
-    go into the connection.
-    """
+    """NetworkManager: an MTU goes into our section of its configuration, as a default; a route into the connection."""
 
     def __init__(self, node: NodeAccess, name: str, connection: str = "", said: str = "") -> None:
         own = re.search(r"^((?:802-3-ethernet|infiniband)\.mtu):(\d+)$", said, re.MULTILINE)

@@ -1,6 +1,4 @@
-"""Packages and their repositories, by small adapters for the package managers. A fault of the package manager is reported once, not
-for each package.
-"""
+"""Packages and their repositories, by small adapters for the package managers. A fault of the manager is reported once."""
 
 from __future__ import annotations
 
@@ -140,9 +138,7 @@ def asks_for_reboot(node: NodeAccess, manager: str, root: str = "", pause: float
 
 
 def _choices(name: str, adapter: Adapter) -> list:
-    """Return what may be installed for a name, the best first. Modules must fit the running kernel: without a version dnf installs
-    the newest ones and their kernel too.
-    """
+    """Return what may be installed for a name, best first. Modules must fit the running kernel: dnf would install a newer one."""
     names = name.split(ALTERNATIVE)
     return [*("%s-%s" % (one, os.uname().release) for one in names if one in adapter["of_kernel"]), *names]
 
@@ -169,9 +165,7 @@ def _versions(node: NodeAccess, names: list, adapter: Adapter) -> dict:
 
 
 def _refresh_and_install(node: NodeAccess, choices: list, adapter: Adapter) -> tuple:
-    """Refresh and install. Return the error of each package that failed, and the error of a repository that is away (None
-    otherwise).
-    """
+    """Refresh and install. Return the error of each failed package, and that of a repository that is away (else None)."""
     try:
         if not adapter["refresh"]:
             return _install_all(node, choices, adapter), None

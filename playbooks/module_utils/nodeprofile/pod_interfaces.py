@@ -35,9 +35,7 @@ class PodInterfaces:
         return self._slots
 
     def has(self, name: str) -> bool:
-        """Return True if a pod holds this interface. If its PCI address is unknown, all absent interfaces must fit into the devices
-        that pods hold.
-        """
+        """Return True if a pod holds this interface. Without a known PCI address, all absent ones must fit into pods' devices."""
         if self._shows(name):
             return False
         if name in self._places:

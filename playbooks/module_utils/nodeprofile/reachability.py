@@ -18,9 +18,7 @@ ESTABLISHED, LISTENS = "01", "0A"
 
 
 def access_links(node: NodeAccess, address: str, root: str = "") -> set:
-    """Return the interfaces with the default route or this address, and those below them, such as the ports of a bond or the base
-    of a VLAN.
-    """
+    """Return the interfaces with the default route or this address, and those below them: ports of a bond, base of a VLAN."""
     links = set(default_routes(root))
     links.update(link for link, local in addresses(node) if local == address)
     below = set(links)
@@ -37,9 +35,7 @@ def addresses(node: NodeAccess) -> list:
 
 
 def default_routes(root: str = "") -> list:
-    """Return the interfaces of default routes for IPv4 and IPv6 (proc(5)). The kernel's own reject routes have no interface, or
-    lo.
-    """
+    """Return the interfaces of default routes for IPv4 and IPv6 (proc(5)). The kernel's reject routes have no interface, or lo."""
     rows = [line.split() for line in read_text(root + "/proc/net/route").splitlines()[1:]]
     links = [row[0] for row in rows if len(row) > 7 and row[1] == row[7] == "00000000" and row[0] != "*"]
     rows = [line.split() for line in read_text(root + "/proc/net/ipv6_route").splitlines()]

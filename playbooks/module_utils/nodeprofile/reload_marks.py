@@ -11,9 +11,7 @@ from contextlib import suppress
 
 UNTIL_BOOT, KEPT = "/run/bringup-owed", "/var/lib/bringup-owed"
 FOLDERS = {"initramfs": KEPT, "networkmanager": UNTIL_BOOT, "time": UNTIL_BOOT}
-"""Folder of each reload's mark. A boot makes up for some reloads, so their marks lie below /run. systemd itself reports files that
-it has not read.
-"""
+"""Folder of each reload's mark. Marks that a boot makes up for lie below /run. systemd reports unread files itself."""
 
 
 def mark(name: str, said: str = "", root: str = "") -> None:
@@ -26,7 +24,7 @@ def mark(name: str, said: str = "", root: str = "") -> None:
         out.write(said)
 
 
-def pending(root: str = "") -> list:
+def due_reloads(root: str = "") -> list:
     """Return the names of the reloads that are due."""
     return [name for name in FOLDERS if os.path.exists(_path(name, root))]
 

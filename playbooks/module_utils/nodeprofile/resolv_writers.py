@@ -47,17 +47,9 @@ WRITER_SETTINGS = {
         " ",
         "bring the interface up again",
     ),
-    "openresolv": (
-        "/etc/resolvconf.conf",
-        '`name_servers="{servers}"`',
-        '`search_domains="{search}"`',
-        " ",
-        "run `resolvconf -u`",
-    ),
+    "openresolv": ("/etc/resolvconf.conf", '`name_servers="{servers}"`', '`search_domains="{search}"`', " ", "run `resolvconf -u`"),
 }
-"""Writer → its settings file, the lines for servers and for search domains, the separator between servers, and how it learns of a
-change.
-"""
+"""Writer → its settings file, lines for servers and search domains, separator between servers, how it learns of a change."""
 
 
 def advice(node: NodeAccess, servers: list, search: list, root: str = "") -> str:

@@ -20,9 +20,7 @@ BUS = "org.freedesktop.NetworkManager"
 RC_MANAGER = (BUS, "/org/freedesktop/NetworkManager/DnsManager", BUS + ".DnsManager", "RcManager")
 """The D-Bus property that says how NetworkManager writes resolv.conf."""
 LEFT_ALONE, BY_LINK = ('s "unmanaged"', 's "immutable"'), 's "symlink"'
-"""Values with which NetworkManager never writes resolv.conf, and the value with which it leaves a foreign link alone
-(NetworkManager.conf(5)).
-"""
+"""Values with which NetworkManager never writes resolv.conf, and one that leaves a foreign link alone (NetworkManager.conf(5))."""
 ALL_NAMES = "~."
 
 

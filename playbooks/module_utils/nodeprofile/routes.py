@@ -84,9 +84,7 @@ def _route(node: NodeAccess, to: str, via: str, device: str, pending: list, pods
 
 
 def _is_pod_route(node: NodeAccess, family: list, to: str, via: str, device: str, pods: "pod_interfaces.PodInterfaces") -> bool:
-    """Return True if a pod holds the route's interface: the named one, or, without a name, if the route is absent and its gateway
-    unreachable.
-    """
+    """Return True if a pod holds the route's interface: the named one, else if route and gateway are out of reach."""
     if device or not pods.slots():
         return bool(device) and pods.has(device)
     code, output, _ = node.run("ip", "-json", *family, "route", "show", "exact", to)
@@ -102,9 +100,7 @@ def _is_pod_route(node: NodeAccess, family: list, to: str, via: str, device: str
 def _is_own_route(
     way: NextHop, kept: "network_managers.Networkd | network_managers.NetworkManager | None", to: str, name: str
 ) -> bool:
-    """Return True if an earlier run set the route, with its gateway of then. NetworkManager's connections do not tell whose their
-    routes are.
-    """
+    """Return True if an earlier run set the route, with its gateway of then. NetworkManager does not tell whose routes are."""
     return isinstance(kept, network_managers.Networkd) and way.device == name and way.gateway == kept.kept_via(to)
 
 

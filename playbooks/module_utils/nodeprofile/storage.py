@@ -37,17 +37,17 @@ def is_used(node: NodeAccess, wanted: dict, root: str = "") -> bool:
 
 def reserve(path: str, least: int) -> int:
     """Return the MiB that must stay free on a disk that first needed `least` MiB."""
-    total = shutil.disk_usage(existing(path)).total // MIB
+    total = shutil.disk_usage(nearest_existing(path)).total // MIB
     return min(least, max(RESERVE_MIB, total * RESERVE_PERCENT // 100))
 
 
 def _free(path: str) -> int:
-    return shutil.disk_usage(existing(path)).free // MIB
+    return shutil.disk_usage(nearest_existing(path)).free // MIB
 
 
 def _disk(path: str, least: int, held: bool, root: str) -> Item:
     want = ">= %d MiB free%s" % (least, ", RKE2 being set up" if held else "")
-    if _holder(existing(path), root)[2]:
+    if _holder(nearest_existing(path), root)[2]:
         return measured("disk " + path, False, want, "read-only", READ_ONLY)
     free = _free(path)
     return measured("disk " + path, free >= least, want, "%d MiB free" % free, "No space left for what is to come")
@@ -74,7 +74,7 @@ def _holder(path: str, root: str) -> tuple:
     return mount_table.mount_of(path, read_text(root + "/proc/self/mounts"))
 
 
-def existing(path: str) -> str:
+def nearest_existing(path: str) -> str:
     """Return the path, or its nearest parent that exists."""
     while not os.path.exists(path):
         path = os.path.dirname(path)

@@ -40,9 +40,7 @@ def has_systemd(root: str = "") -> bool:
 
 
 def wait_for_boot(node: NodeAccess, seconds: float = BOOT_SECONDS, pause: float = polling.FIRST) -> None:
-    """Wait until systemd has started the units of the boot. SSH answers earlier, while the time service is missing and ACS still
-    on.
-    """
+    """Wait until systemd has started the units of the boot. SSH answers earlier, without the time service and with ACS on."""
     for _ in polling.attempts(seconds, pause):
         if node.run("systemctl", "is-system-running")[1].strip() not in BOOTING:
             break
@@ -111,9 +109,7 @@ def _change(node: NodeAccess, name: str, state: str) -> None:
 
 
 def _time_service(node: NodeAccess, candidates: list, seen: dict, wanted: dict) -> list:
-    """Return the item for one running and enabled time service. If none runs, the first installed candidate is started, never one
-    that the profile stops.
-    """
+    """Return the item for one running and enabled time service. If none runs, the first allowed and installed one starts."""
     if not seen:
         running = running_time_service()
         status = "ok" if running else "unavailable"
@@ -167,19 +163,15 @@ def memlock(node: NodeAccess, wanted: str, root: str = "") -> list:
 
 
 def reloads(node: NodeAccess, system: dict, root: str = "") -> list:
-    """Return an item for each due reload, also those that an earlier run left. It fails if the reload fails, or if nothing may be
-    changed.
-    """
-    names = dict.fromkeys([*node.reloads, *reload_marks.pending(root)])
+    """Return an item for each due reload, also those that an earlier run left. It fails if the reload does, or in check mode."""
+    names = dict.fromkeys([*node.reloads, *reload_marks.due_reloads(root)])
     if "systemd" in names:
         names.pop("units", None)  # it reads these again with all else
     return [row for name in names for row in _reloaded(node, name, system, root)]
 
 
 def _reload_command(node: NodeAccess, name: str, system: dict, root: str) -> list:
-    """Return the command for a reload; empty if nothing needs to reload. A machine that boots over the network has no initramfs
-    tool.
-    """
+    """Return the command for a reload; empty if nothing needs to reload. A network-booted machine has no initramfs tool."""
     if name == "initramfs":
         command = system.get("initramfs") or []
         return command if command and node.has(command[0]) else []

@@ -130,9 +130,7 @@ def _keys(name: str, wanted: list) -> str:
 
 @contextmanager
 def _open_folder(folder: str) -> Iterator[int]:
-    """Yield an open handle of a user's folder. The user may turn the folder into a link at any time, so later steps use the
-    handle.
-    """
+    """Yield an open handle of a user's folder. The user may turn it into a link at any time, so later steps use the handle."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         yield handle

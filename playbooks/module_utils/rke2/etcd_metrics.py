@@ -31,17 +31,13 @@ def read_etcd() -> dict:
 
 
 def wal_writes(seen: dict) -> int:
-    """Return how often etcd has written its log (WAL). If the metrics do not say, return sys.maxsize so that nobody waits for
-    more.
-    """
+    """Return how often etcd has written its log (WAL). If unknown, return sys.maxsize so that nobody waits for more."""
     match = re.search(r"^etcd_disk_wal_fsync_duration_seconds_count(?:\{[^}]*\})? (\S+)$", seen["metrics"], re.MULTILINE)
     return int(float(match.group(1))) if match else sys.maxsize
 
 
 def fetch(path: str) -> str:
-    """Return the body of a response, also of an error response; empty if etcd does not answer. /health answers 503 with a reason if
-    etcd is unhealthy.
-    """
+    """Return a response's body, also of an error (/health: 503 with a reason); empty if etcd does not answer."""
     try:
         try:
             body = direct_http.get(BASE + path, most=MOST)

@@ -29,9 +29,7 @@ def complete_files(name: str, folder: str = FOLDER, store: str = release_backup.
 
 
 def save(name: str, run: Callable[[], tuple], folder: str = FOLDER, store: str = release_backup.STORE) -> list:
-    """Call `run` (returns exit code and message) to make a snapshot and return its files. Partial files of this name are removed
-    first. Raises SnapshotFailed.
-    """
+    """Make a snapshot by `run` (returns exit code, message), without partial files; return its files. Raises SnapshotFailed."""
     for left in _files_named(name, folder, half=True):
         os.unlink(os.path.join(folder, left))
     # RKE2 may overwrite a file of the same second: compare stamps, not names

@@ -1,6 +1,4 @@
-"""Reasons to leave a host as it is: RKE2 runs there in another role or was installed by others, is rolling back, or cannot move to
-the wanted release.
-"""
+"""Reasons to leave a host as it is: RKE2 has another role or owner, is rolling back, or cannot move to the release."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ def release_refusal(seen: dict, wanted: str, servers: dict) -> str:
 
 
 def role_refusal(module: Any, service: str) -> str:
-    """Return why this service is refused: the other one is enabled or runs, and would lose its configuration, and a server its
-    etcd.
-    """
+    """Return why this service is refused: the other one is enabled or runs; it would lose its configuration, a server its etcd."""
     (other,) = set(KINDS) - {service}
     words = ["systemctl", "show", "--property=ActiveState,UnitFileState", other]
     shown = set(module.run_command(words, handle_exceptions=True)[1].split())
@@ -45,9 +41,7 @@ def role_refusal(module: Any, service: str) -> str:
 
 
 def is_adopted(seen: dict) -> bool:
-    """Return True if somebody else has brought this host into a cluster. Data without a program does not count: it is what a
-    reinstalled system leaves on its disk.
-    """
+    """Return True if somebody else has brought this host into a cluster. Data without a program does not count."""
     there = seen["state"] in RUNNING or (seen["joined"] and seen["version"])
     return bool(there) and not is_own_config()
 

@@ -14,15 +14,11 @@ from ansible.module_utils.rke2 import restart_mark
 STORE = "/var/lib/rancher/download"
 PLACE, MARK = os.path.join(STORE, "kept"), "/VERSION"
 ABSENT_FILES = "/ABSENT"
-"""List, beside the version mark, of configuration files that did not exist. Backups of older versions lack it, and nothing is
-removed for them.
-"""
+"""List, beside the version mark, of configuration files that did not exist. Older backups lack it: nothing is removed then."""
 REPLACING_MARK = os.path.join(STORE, "installing")
 """The file that exists while a release's files are being replaced: their mix of versions must not be backed up."""
 PROGRAM = "/usr/local/bin/rke2"
-"""The program that tells the installed release. An install replaces it last and a restore first, so that an interrupted run
-continues.
-"""
+"""The program that tells the installed release. Installs replace it last, restores first, so that an interrupted run continues."""
 CONFIGURATION = (
     "/etc/rancher/rke2/config.yaml",
     "/etc/rancher/rke2/registries.yaml",
@@ -40,15 +36,13 @@ OURS = "# Made by bringup."
 """First words of our files. Files without them are left alone."""
 
 
-class NotKept(Exception):
+class WrongBackup(Exception):
     """Error: the backup holds another release than the one to restore."""
 
 
 @contextmanager
 def replacement_of(paths: list, version: str) -> Iterator[None]:
-    """Back up the installed release and mark its replacement until the block ends. A backup of this version by an interrupted run
-    is kept.
-    """
+    """Back up the installed release and mark its replacement until the block ends. A backup by an interrupted run is kept."""
     # after an interrupted run the installed files are a mix, so its backup must not be overwritten by them
     if not (is_replacing() and version_kept() == version):
         back_up(paths, version)
@@ -78,9 +72,7 @@ def back_up(paths: list, version: str, root: str = "") -> None:
 
 
 def _folders(path: str, root: str, fresh: str) -> None:
-    """Create a path's folders in the backup with the host's modes, because a person who restores by hand copies them over the
-    host's.
-    """
+    """Create a path's folders in the backup with the host's modes, because people who restore by hand copy them back."""
     os.makedirs(fresh + path, exist_ok=True)
     while path != "/":
         os.chmod(fresh + path, os.stat(root + path).st_mode & 0o7777)
@@ -88,9 +80,9 @@ def _folders(path: str, root: str, fresh: str) -> None:
 
 
 def restore(version: str, root: str = "") -> list:
-    """Restore the backed-up release and configuration, remove files added since, and return the restored paths. Raises NotKept."""
+    """Restore the backed-up release and configuration, remove newer files, and return the restored paths. Raises WrongBackup."""
     if version_kept(root) != version:
-        raise NotKept("%s was to be put back, and %s is kept in %s" % (version, version_kept(root) or "none", PLACE))
+        raise WrongBackup("%s was to be put back, and %s is kept in %s" % (version, version_kept(root) or "none", PLACE))
     place = root + PLACE
     found = [os.path.join(folder, name)[len(place) :] for folder, _, names in os.walk(place) for name in names]
     places = sorted(path for path in found if path not in (MARK, ABSENT_FILES))

@@ -192,9 +192,7 @@ class HostRelease:
         return checksum
 
     def _settled(self, folder: str, name: str, sums: dict, keep: bool) -> bool:
-        """Return True if a file is present with its checksum. It is hashed once, then recognised by size and time if `keep` allows
-        a record.
-        """
+        """Return True if a file is present with its checksum. It is hashed once, then known by size and time if `keep` is set."""
         path, digest = os.path.join(folder, name), self._sum(sums, name)
         try:
             stat = os.stat(path)

@@ -44,7 +44,7 @@ def mark_made(path: str = PATH) -> None:
         atomic_files.write(path, ("%s %s %f" % (read(path).split()[0], _boot(), time.monotonic())).encode(), 0o600)
 
 
-def restarted(module: Any, path: str = PATH, pause: float = polling.FIRST) -> bool:
+def has_restarted(module: Any, path: str = PATH, pause: float = polling.FIRST) -> bool:
     """Return True if RKE2 has started since the change and not crashed. `pause` is the first pause between two looks, in seconds.
 
     A run that was killed while waiting thus needs no second restart. After crashes the answer is False, because a new start resets

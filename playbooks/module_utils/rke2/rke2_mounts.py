@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 
-from ansible.module_utils.mount_table import decoded
+from ansible.module_utils.mount_table import decode_path
 
 DATA = "/var/lib/rancher/rke2"
 SITE_DISKS = (
@@ -39,17 +39,17 @@ LOST_FOUND = "lost+found"
 def targets() -> list:
     """Return all mount points in the order of mounting."""
     with open("/proc/self/mounts") as source:
-        return [decoded(line.split()[1]) for line in source]
+        return [decode_path(line.split()[1]) for line in source]
 
 
-def within(path: str, mounted: list) -> list:
+def mounts_below(path: str, mounted: list) -> list:
     """Return the mounts at a path or below it."""
     return [target for target in mounted if target == path or target.startswith(path + "/")]
 
 
 def driver_root(target: str) -> str:
     """Return the root of the driver container that a mount is or lies in; empty for any other mount."""
-    return next((root for root in DRIVER_ROOTS if within(root, [target])), "")
+    return next((root for root in DRIVER_ROOTS if mounts_below(root, [target])), "")
 
 
 def is_of_pods(target: str) -> bool:
@@ -59,12 +59,12 @@ def is_of_pods(target: str) -> bool:
 
 def foreign_mounts(path: str, mounted: list) -> list:
     """Return the mounts at a path or below it that are not disks of the site; nothing may be removed through them."""
-    return [target for target in within(path, mounted) if target not in SITE_DISKS]
+    return [target for target in mounts_below(path, mounted) if target not in SITE_DISKS]
 
 
 def has_content(path: str, kept: list) -> bool:
     """Return True if anything is at a path besides kept mount points and the folders that lead to them."""
-    if not within(path, kept):
+    if not mounts_below(path, kept):
         return os.path.lexists(path)
     try:
         return any(has_content(inner, kept) for inner in _inside(path, kept))
@@ -75,7 +75,7 @@ def has_content(path: str, kept: list) -> bool:
 def remove_content(path: str, kept: list) -> None:
     """Remove a path and everything in it except kept mount points and the folders that lead to them."""
     with contextlib.suppress(OSError):
-        if within(path, kept):
+        if mounts_below(path, kept):
             for inner in _inside(path, kept):
                 remove_content(inner, kept)
         elif os.path.isdir(path) and not os.path.islink(path):

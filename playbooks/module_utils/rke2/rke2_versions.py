@@ -54,9 +54,7 @@ def agent_refusal(wanted: str, servers: dict) -> str:
 
 
 def server_refusal(wanted: str, kubelets: dict) -> str:
-    """Return why a server must not run `wanted` beside these nodes (name → version): a kubelet would be too old for its API
-    server.
-    """
+    """Return why a server must not run `wanted` beside these nodes (name → version): a kubelet would be too old for its server."""
     new = parse(wanted)
     for name, version in sorted(kubelets.items()):
         have = parse(version)

@@ -103,7 +103,7 @@ def etcd_obstacle(mounted: Optional[list] = None, folder: str = ETCD) -> str:
     """
     if os.path.islink(folder):
         return "%s is a link to %s" % (folder, os.readlink(folder))
-    mounts_here = rke2_mounts.within(folder, site_paths.targets() if mounted is None else mounted)
+    mounts_here = rke2_mounts.mounts_below(folder, site_paths.targets() if mounted is None else mounted)
     return "%s is a disk of its own" % mounts_here[0] if mounts_here else ""
 
 
@@ -132,9 +132,7 @@ def _forget_reset(path: str) -> None:
 
 
 def join_nobody(config: str = CONFIG) -> bool:
-    """Remove the `server` key from config.yaml, because RKE2 resets no etcd of a server that joins another. Return True if it was
-    there.
-    """
+    """Remove the `server` key from config.yaml, because RKE2 resets no joined server's etcd. Return True if it was there."""
     with open(config) as source:
         lines = source.readlines()
     # `rke2 server --cluster-reset` refuses to run with a `server` key

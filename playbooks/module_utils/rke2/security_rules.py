@@ -22,9 +22,7 @@ class GuardRefusal(Exception):
 
 
 def register_files(paths: list, run: Callable[[list], tuple], root: str = "") -> None:
-    """Label the placed files and make fapolicyd trust RKE2's folders. `run` runs a command and returns code, output and error.
-    Raises GuardRefusal.
-    """
+    """Label the placed files and make fapolicyd trust RKE2's folders. `run` returns a command's code, output, error."""
     if paths and os.path.exists(root + SELINUX):
         _must(run, ["restorecon", *paths])
     if not os.path.isdir(os.path.dirname(root + RULES)) or run(["systemctl", "is-active", "fapolicyd"])[0] != 0:

@@ -16,9 +16,7 @@ RELEASE_ARCHIVE = re.compile(r"rke2(-images[a-z0-9-]*)?\.(linux|windows)-[a-z0-9
 
 
 def list_name(architecture: str) -> str:
-    """Return the name of the site's checksum list for an architecture. Like the release's list it names the architecture, as images
-    differ by it.
-    """
+    """Return the name of the site's checksum list for an architecture. It names the architecture, as the release's list does."""
     return "sha256sum-site-%s.txt" % architecture
 
 

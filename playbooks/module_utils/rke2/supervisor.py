@@ -105,9 +105,7 @@ def trusted_ca(certificates: bytes, wanted: str) -> str:
 
 
 def _unverified() -> ssl.SSLContext:
-    """Return a context without verification for the first contact, as RKE2 does. The answer is then compared with the token's
-    hash.
-    """
+    """Return a context without verification for the first contact, as RKE2 does. The answer is compared with the token's hash."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

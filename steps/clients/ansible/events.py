@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients.ansible import failures as ansible_failures
-from steps.clients.ansible.play_events import BEGUN, ENDS
-from steps.contract.play import ENDED, FailureKind, HostOutcome, HostStatus, PlayEvent, PlayStatus
+from steps.clients.ansible.play_journal import BEGUN, ENDS
+from steps.contract.host_play import ENDED, FailureKind, HostOutcome, HostStatus, PlayEvent, PlayStatus
 from steps.errors import StepError
 
 FACTS = "observation"
@@ -48,7 +48,7 @@ class Data(Struct, frozen=True, kw_only=True):
     processed: dict[str, int] = {}
 
 
-class Event(Struct, frozen=True, kw_only=True):
+class RunnerEvent(Struct, frozen=True, kw_only=True):
     """An event of ansible-runner."""
 
     event: str
@@ -73,9 +73,7 @@ class HostState:
         self.window = (0.0, 0.0)
 
     def fail(self, status: HostStatus, kind: FailureKind, task: str, message: str) -> None:
-        """Keep the first failure, of which later ones are consequences. A rescue whose message begins with the first one's text
-        replaces it.
-        """
+        """Keep the first failure, of which later ones are consequences. A rescue whose message begins with its text replaces it."""
         if self.status is None:
             self.status, self.kind, self.task, self.message = status, kind, task, message
         elif self.message and message.startswith(self.message[:QUOTED]):
@@ -99,7 +97,7 @@ class Ledger:
     def feed(self, raw: object) -> PlayEvent:
         """Take one event and return it in short. Raises StepError for data that is no event of ansible-runner."""
         try:
-            event = msgspec.convert(raw, Event, strict=False)
+            event = msgspec.convert(raw, RunnerEvent, strict=False)
         except msgspec.ValidationError as error:
             raise StepError(f"not an event of ansible-runner: {error}") from error
         data = event.event_data

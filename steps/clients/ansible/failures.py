@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from steps.contract import plain
-from steps.contract.play import FailureKind
+from steps.contract.host_play import FailureKind
 
 MESSAGE_LIMIT = 800
 _NOTHING = "it failed without a word, or with more than 700 kB of them, which ansible-runner leaves out"
@@ -101,16 +101,16 @@ def of_unreachable(message: str, others: Iterable[str] = ()) -> FailureKind:
     return FailureKind.HELPER if named and kind is FailureKind.NETWORK else kind
 
 
-def of_failed(message: str) -> FailureKind:
+def failure_reason(message: str) -> FailureKind:
     """Return why a task failed."""
     return _first(_FAILED, message, FailureKind.TASK_FAILED)
 
 
 def of_result(result: Mapping[str, Any]) -> FailureKind:
     """Return why a task failed: by its message, else by its whole output."""
-    kind = of_failed(message(result))
+    kind = failure_reason(message(result))
     if kind is FailureKind.TASK_FAILED:
-        kind = of_failed(" ".join(_all_said(result))[-_SEARCHED:])
+        kind = failure_reason(" ".join(_all_said(result))[-_SEARCHED:])
     # sudo's messages are translated, so its prefix is what identifies it
     if kind is FailureKind.TASK_FAILED and any(_SUDO_SPEAKS.match(line) for line in _last_lines(result)):
         return FailureKind.SUDO

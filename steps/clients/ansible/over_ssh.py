@@ -13,15 +13,10 @@ from steps.clients.ansible import children, failures
 from steps.clients.ansible.stop import Stop
 from steps.clients.ansible.workspace import Workspace, workspace
 from steps.clients.ssh import proxies
-from steps.contract.play import PlayHost, PlayRequest, PlayStatus
+from steps.contract.host_play import PlayHost, PlayRequest, PlayStatus
 from steps.errors import StepError, Temporary
 
-STATUS = {
-    "successful": PlayStatus.OK,
-    "failed": PlayStatus.FAILED,
-    "timeout": PlayStatus.TIMEOUT,
-    "canceled": PlayStatus.CANCELLED,
-}
+STATUS = {"successful": PlayStatus.OK, "failed": PlayStatus.FAILED, "timeout": PlayStatus.TIMEOUT, "canceled": PlayStatus.CANCELLED}
 """Play status by ansible-runner's word for it."""
 
 POLL_SECONDS = 1
@@ -142,5 +137,5 @@ def with_proxy_reason(event: dict[str, Any], folder: Path, reached: Iterable[Pla
     if not _CONNECTION_LOST.search(failures.message(result)):
         return event
     ordered = sorted(reached, key=lambda host: host.name != data["host"])
-    reason = next((sentence for host in ordered if (sentence := proxies.told(folder, host))), "")
+    reason = next((sentence for host in ordered if (sentence := proxies.failure_of(folder, host))), "")
     return event | {"event_data": data | {"res": {**result, "msg": reason, "stderr": ""}}} if reason else event

@@ -15,13 +15,11 @@ BASIC = f"{SHARED}.basic"
 
 def modules(playbooks: Path, playbook: str) -> dict[str, str]:
     """Return file name → script of each module that is packed for a playbook. Raises ValueError (see `packed`)."""
-    return {f"{name}.py": packed(playbooks, name) for name in MODULES.get(playbook, ())}
+    return {f"{name}.py": packed_module(playbooks, name) for name in MODULES.get(playbook, ())}
 
 
-def packed(playbooks: Path, name: str) -> str:
-    """Return the script of a module. Raises ValueError if it needs more of Ansible's library than
-    `playbooks/packed/basic.py` has.
-    """
+def packed_module(playbooks: Path, name: str) -> str:
+    """Return the script of a module. Raises ValueError if it needs more of Ansible's library than playbooks/packed/basic.py has."""
     texts = {"__main__": (playbooks / "library" / f"{name}.py").read_text()}
     todo = {BASIC: playbooks / "packed" / "basic.py", **_imports(playbooks, texts["__main__"])}
     while todo:

@@ -19,7 +19,7 @@ from steps.clients.ansible.over_ssh import SshTransport
 from steps.clients.ansible.simulated import SimulatedTransport
 from steps.clients.ansible.stop import Stop
 from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
-from steps.contract.play import HostOutcome, HostStatus, PlayEvent, PlayRequest, PlayResult, PlayStatus
+from steps.contract.host_play import HostOutcome, HostStatus, PlayEvent, PlayRequest, PlayResult, PlayStatus
 from steps.errors import BadTask, Temporary
 
 
@@ -58,10 +58,10 @@ def play(
                 on_event(event)
 
         result = _once(transport, request, hand_on, stop)
-        second_try = retry.rest(request, result)
+        second_try = retry.remaining_play(request, result)
         while second_try is not None and not stop.requested:
-            result = retry.joined(result, _once(transport, second_try, hand_on, stop))
-            second_try = retry.rest(request, result, second_try)
+            result = retry.join_outcomes(result, _once(transport, second_try, hand_on, stop))
+            second_try = retry.remaining_play(request, result, second_try)
         return result
 
 

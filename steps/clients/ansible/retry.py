@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from steps.contract.play import FailureKind, HostOutcome, HostStatus, PlayRequest, PlayResult, PlayStatus
+from steps.contract.host_play import FailureKind, HostOutcome, HostStatus, PlayRequest, PlayResult, PlayStatus
 
 TEMPORARY: Final = frozenset(
     {
@@ -33,7 +33,7 @@ SHORTEST: Final = 15
 """Least remaining time in seconds for a second try."""
 
 
-def rest(request: PlayRequest, result: PlayResult, last: PlayRequest | None = None) -> PlayRequest | None:
+def remaining_play(request: PlayRequest, result: PlayResult, last: PlayRequest | None = None) -> PlayRequest | None:
     """Return the play of the hosts that failed temporarily; None if there are none, or if too little time is left.
 
     Plays are idempotent, so they start over. `last` is the previous second try: after it only hosts without a turn are left, fewer
@@ -57,10 +57,8 @@ def rest(request: PlayRequest, result: PlayResult, last: PlayRequest | None = No
     return msgspec.structs.replace(request, hosts=hosts, helpers=(*request.helpers, *servers), timeout_seconds=seconds_left)
 
 
-def joined(first: PlayResult, second: PlayResult) -> PlayResult:
-    """Return one outcome a host from two plays: the second if it ended on the host, with the changes of both. `first` may be joined
-    itself.
-    """
+def join_outcomes(first: PlayResult, second: PlayResult) -> PlayResult:
+    """Return one outcome a host from two plays: the second if it ended there, with the changes of both. `first` may be joined."""
     later = {outcome.host: outcome for outcome in second.hosts}
     hosts = tuple(_outcome(outcome, later.get(outcome.host)) for outcome in first.hosts)
     cut_off = second.status in (PlayStatus.TIMEOUT, PlayStatus.CANCELLED)

@@ -8,7 +8,7 @@ import msgspec
 from steps import timeouts
 from steps.clients.ansible.stop import Stop
 from steps.contract.canonical import canonical
-from steps.contract.play import PlayRequest, PlayStatus
+from steps.contract.host_play import PlayRequest, PlayStatus
 from steps.errors import BadTask, StepError, Unreachable
 
 LONGEST_LINE = 4 * 1024 * 1024

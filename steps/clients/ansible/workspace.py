@@ -1,9 +1,11 @@
 """The private folder of one play: inventory, SSH configuration, keys and variables."""
 
+import io
 import json
 import os
 import re
 import subprocess
+import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,13 +14,42 @@ from typing import Any
 from msgspec import Struct
 
 import steps
-from steps.clients.ansible import packed, role_archives
+from steps.clients.ansible import packed
 from steps.clients.private_folder import private_folder
 from steps.clients.ssh import configuration as ssh_configuration
 from steps.clients.ssh import proxies
 from steps.clients.ssh.met import Met
-from steps.contract.play import ENDED, HostKeys, HttpProxy, Jump, PlayHost, PlayRequest
+from steps.contract.host_play import ENDED, HostKeys, HttpProxy, Jump, PlayHost, PlayRequest, RoleArchive
 from steps.errors import BadTask
+from steps.stages.site_roles.contract import BadArchive, decode
+
+
+def unpack(archive: RoleArchive, folder: Path) -> None:
+    """Write the files of a role below `folder`. Raises BadTask if the archive does not match the task."""
+    try:
+        tar = decode(Path(archive.file).read_bytes(), archive)
+        for name, mode, data in _members(archive, tar):
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+            path.chmod(mode)
+    except BadArchive as bad:
+        raise BadTask(str(bad), hint="render and submit the plan again") from bad
+    except (OSError, tarfile.TarError) as error:
+        raise BadTask(f"role {archive.name}: {error}") from error
+
+
+def _members(archive: RoleArchive, tar: bytes) -> list[tuple[str, int, bytes]]:
+    members = []
+    with tarfile.open(fileobj=io.BytesIO(tar), mode="r:") as opened:
+        for member in opened:
+            parts = Path(member.name).parts
+            content = opened.extractfile(member) if member.isfile() else None
+            if content is None or not parts or Path(member.name).is_absolute() or ".." in parts:
+                raise BadArchive(f"role {archive.name}: {member.name!r} is no file of a role")
+            members.append((member.name, 0o755 if member.mode & 0o100 else 0o644, content.read()))
+    return members
+
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _ADDRESS = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:_-]{0,252}")
@@ -53,9 +84,7 @@ class Workspace(Struct, frozen=True):
 
 
 def playbook_path(name: str) -> Path:
-    """Return the path of a playbook. `playbooks/` is beside the package `steps`, in a checkout and in site-packages. Raises
-    BadTask.
-    """
+    """Return the path of a playbook. `playbooks/` is beside package `steps`, in a checkout and in site-packages. Raises BadTask."""
     if not _PLAYBOOK.fullmatch(name):
         raise BadTask(f"{name!r} is no name of a playbook")
     path = Path(steps.__file__).resolve().parent.parent / "playbooks" / f"{name}.yml"
@@ -164,7 +193,7 @@ def _fill(folder: Path, playbook: Path, request: PlayRequest) -> Workspace:
     space.inventory.write_text(json.dumps(_inventory(request, space.configuration)))
     if request.role is not None:
         _match(_PLAYBOOK, request.role.name, "role")
-        role_archives.unpack(request.role, space.roles / request.role.name)
+        unpack(request.role, space.roles / request.role.name)
     secrets = {name: _read(path).decode().strip() for name, path in request.secret_variables.items()}
     # Ansible evaluates templates in variables on this machine
     if any(_TEMPLATE.search(secret) for secret in secrets.values()):
@@ -207,12 +236,12 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _configuration(request: PlayRequest, keys: dict[str, Path], folder: Path) -> str:
-    """Return the SSH configuration. Trusted keys are those of the spec's file and, if the spec allows a first contact, those kept
-    from earlier ones.
-    """
+    """Return the SSH configuration. Trusted keys: those of the spec's file, and of first contacts if the spec allows them."""
     known = str(folder / "known_hosts") if request.host_keys is HostKeys.OFF else request.known_hosts
     exchanges = () if request.post_quantum else ssh_configuration.key_exchanges(_ssh_settings())
-    passwords = {proxy.password_path: _read(proxy.password_path) for proxy in proxies.named(request.reached) if proxy.user}
+    passwords = {
+        proxy.password_path: _read(proxy.password_path) for proxy in proxies.distinct_proxies(request.reached) if proxy.user
+    }
     return ssh_configuration.configuration(
         request.reached,
         keys,

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from steps.clients.git import errors
-from steps.clients.git.trees import Entry
+from steps.clients.git.git_objects import GitEntry
 from steps.errors import BadTask
 
 MOST_ENTRIES, MOST_BYTES, LONGEST_PATH = 20_000, 64 << 20, 4096
@@ -13,11 +13,9 @@ MOST_ENTRIES, MOST_BYTES, LONGEST_PATH = 20_000, 64 << 20, 4096
 _EXECUTABLE = 0o100
 
 
-def bounded(entries: Iterable[Entry]) -> list[Entry]:
-    """Return the files and links of a commit. Raises BadTask above the limits, because trees can contain themselves many times
-    over.
-    """
-    kept, size = list[Entry](), 0
+def bounded_entries(entries: Iterable[GitEntry]) -> list[GitEntry]:
+    """Return the files and links of a commit. Raises BadTask above the limits, because trees can contain themselves repeatedly."""
+    kept, size = list[GitEntry](), 0
     for count, entry in enumerate(entries, start=1):
         size += len(entry.content)
         if count > MOST_ENTRIES or size > MOST_BYTES or len(entry.path) > LONGEST_PATH:
@@ -31,7 +29,7 @@ def bounded(entries: Iterable[Entry]) -> list[Entry]:
     return kept
 
 
-def write(entries: Iterable[Entry], folder: Path) -> None:
+def write(entries: Iterable[GitEntry], folder: Path) -> None:
     """Write the files with their executable bit, and the links.
 
     Raises BadTask if an entry is outside of the folder, leads out of it, or cannot be written, and StoreBusy if the disk is full. A
@@ -54,7 +52,7 @@ def write(entries: Iterable[Entry], folder: Path) -> None:
             _check_link(folder, entry)
 
 
-def _check_link(folder: Path, entry: Entry) -> None:
+def _check_link(folder: Path, entry: GitEntry) -> None:
     if not (folder / entry.path).resolve().is_relative_to(folder.resolve()):
         leads = entry.content.decode(errors="replace")
         raise BadTask(f"the link {entry.path!r} of the repository leads out of it, to {leads}", hint="let it lead to a file of it")
@@ -69,7 +67,7 @@ def _place(folder: Path, path: str) -> Path:
 
 
 @contextmanager
-def _told(entry: Entry) -> Iterator[None]:
+def _told(entry: GitEntry) -> Iterator[None]:
     """Turn errors of the file system into BadTask about the entry: a name that is too long, a broken or circular link, a NUL."""
     try:
         yield

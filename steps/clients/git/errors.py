@@ -10,8 +10,7 @@ from steps.errors import BadTask, Conflict, Refused, StepError, StoreBusy, Tempo
 
 _STATUS = re.compile(r"unexpected http resp (\d{3})")
 _DENIED = re.compile(
-    r"permission (to .* )?denied|access denied|not allowed|unauthorized|forbidden|protected|declined|read.?only",
-    re.IGNORECASE,
+    r"permission (to .* )?denied|access denied|not allowed|unauthorized|forbidden|protected|declined|read.?only", re.IGNORECASE
 )
 _HOST_KEY = re.compile(r"host key verification failed|host key is known|host identification has changed", re.IGNORECASE)
 _CERTIFICATE = re.compile(r"certificate.verify.failed", re.IGNORECASE)
@@ -29,9 +28,7 @@ class Raced(Temporary):
 
 
 class Keys(Struct, frozen=True):
-    """The spec's fields about a repository, for advice: the section, its key for the address, and what the credentials
-    must allow.
-    """
+    """The spec's fields about a repository, for advice: the section, its key for the address, and rights that credentials need."""
 
     section: str
     address: str
@@ -54,18 +51,18 @@ ANY = Keys("", "address", "reach it")
 CHECK_WAY = "is the Git server up and reachable from here? The engine tries again"
 
 
-def denied(where: str, why: str, keys: Keys) -> Refused:
+def permission_error(where: str, why: str, keys: Keys) -> Refused:
     """Return the error for missing rights on the server."""
     return Refused(f"{where}: {why}", hint=f"give the credentials in {keys.of('credentials')} the right to {keys.right}")
 
 
-def said(where: str, text: str, keys: Keys) -> StepError:
+def error_for(where: str, text: str, keys: Keys) -> StepError:
     """Return the error for a message of the server or ssh: an HTTP status, or words."""
     status = _STATUS.search(text)
     if status is not None:
         code = int(status[1])
         if code in (401, 403):
-            return denied(where, f"the server answers {code}", keys)
+            return permission_error(where, f"the server answers {code}", keys)
         if code == 429 or code >= 500:
             return Unreachable(f"{where}: the server answers {code}", hint=CHECK_WAY)
     if _CERTIFICATE.search(text):  # not temporary: the certificate stays the same
@@ -74,7 +71,7 @@ def said(where: str, text: str, keys: Keys) -> StepError:
         hint = f"give the server's host keys in {keys.of('known_hosts')} (lines as in ~/.ssh/known_hosts)"
         return BadTask(f"{where}: {text}", hint=hint)
     if _DENIED.search(text):
-        return denied(where, text, keys)
+        return permission_error(where, text, keys)
     # `could not resolve hostname … not found` is a network failure
     if _MISSING.search(text) and not _AWAY.search(text):
         return BadTask(f"{where}: {text}", hint=keys.check_address)

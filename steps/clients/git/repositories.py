@@ -16,11 +16,10 @@ from msgspec import Struct
 
 from steps import timeouts
 from steps.clients import certificates
-from steps.clients.git import access as git_access
 from steps.clients.git import errors as git_errors
-from steps.clients.git import objects, trees
-from steps.clients.git.access import GitAccess
-from steps.clients.git.trees import Entry
+from steps.clients.git import git_access, git_objects
+from steps.clients.git.git_access import GitAccess
+from steps.clients.git.git_objects import GitEntry
 from steps.clients.private_folder import private_folder
 from steps.contract.delivery import is_commit
 from steps.errors import BadTask, StepError, Unreachable
@@ -51,7 +50,7 @@ class Author(Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def opened(access: GitAccess, most_bytes: int | None = None) -> Iterator[Git]:
+def open_repository(access: GitAccess, most_bytes: int | None = None) -> Iterator[Git]:
     """Yield the client of a repository with its own object store. Leftovers of killed processes are removed.
 
     Errors are translated to those of bringup. BadTask is raised if a server sends more than `most_bytes`.
@@ -61,7 +60,7 @@ def opened(access: GitAccess, most_bytes: int | None = None) -> Iterator[Git]:
         command = stack.enter_context(git_access.ssh_command(access)) if access.is_ssh and access.local is None else ""
         with _translated(access):
             client, path = _client(access, command, stack, bounded=most_bytes is not None)
-            repo = stack.enter_context(closing(objects.bare(folder / "objects", most_bytes)))
+            repo = stack.enter_context(closing(git_objects.create_bare(folder / "objects", most_bytes)))
             yield Git(client, path, repo)
 
 
@@ -91,15 +90,13 @@ class Git:
         return self._fetched(sha) if sha else ""
 
     def read(self, commit: str, path: str = "") -> dict[str, str]:
-        """Return the files of a commit at or below a path: path from the repository's root → text. Links and submodules are left
-        out.
-        """
+        """Return the files of a commit at or below a path: path from the root → text. Links and submodules are left out."""
         prefix = path.strip("/")
         wanted = (entry for entry in self.entries(commit) if entry.is_file)
         below = (entry for entry in wanted if not prefix or entry.path == prefix or entry.path.startswith(f"{prefix}/"))
         return {entry.path: entry.content.decode(errors="replace") for entry in below}
 
-    def entries(self, commit: str, folder: str = "") -> Iterator[Entry]:
+    def entries(self, commit: str, folder: str = "") -> Iterator[GitEntry]:
         """Yield the entries of a commit below a folder, folders before their content; nothing if there is no such folder.
 
         Submodules are left out, and objects are fetched without history. Raises BadTask if the server lacks objects that the commit
@@ -107,7 +104,7 @@ class Git:
         """
         self._fetch({commit}, 1)
         try:
-            yield from trees.below(self._repo.object_store, self._commit(commit).tree, folder)
+            yield from git_objects.below(self._repo.object_store, self._commit(commit).tree, folder)
         except KeyError as error:
             raise BadTask(
                 f"the server lacks an object that commit {commit} names", hint="run git fsck in the repository on the server"
@@ -207,9 +204,7 @@ def _stored(store: Any, new: Any) -> Any:
 
 
 def _client(access: GitAccess, command: str, stack: ExitStack, *, bounded: bool) -> tuple[GitClient, str]:
-    """Return the client of an address, and the path for it. Packs are whole if `bounded`, because dulwich spools thin
-    ones first.
-    """
+    """Return the client of an address, and the path for it. Packs are whole if `bounded`: dulwich spools thin ones first."""
     from dulwich import client
 
     if access.local is not None:
@@ -244,7 +239,7 @@ def _pool(access: GitAccess) -> Iterator[urllib3.PoolManager | AuthCallbackPoolM
 
     pool = default_urllib3_manager(None, Direct, Proxied, base_url=access.url)
     if access.ca:
-        pool.connection_pool_kw["ssl_context"] = certificates.trusting(access.ca)
+        pool.connection_pool_kw["ssl_context"] = certificates.trusting_context(access.ca)
     pool.connection_pool_kw["timeout"] = urllib3.Timeout(connect=timeouts.GIT_CONNECT, read=timeouts.GIT_READ)
     pool.connection_pool_kw["retries"] = urllib3.Retry(connect=2, read=0, redirect=3, other=0, backoff_factor=0.5)
     try:
@@ -260,7 +255,7 @@ def _made(place: Path) -> None:
     import shutil
 
     with TemporaryDirectory(prefix=".", dir=_existing(place.parent)) as folder:
-        objects.bare(Path(folder, "new")).close()
+        git_objects.create_bare(Path(folder, "new")).close()
         try:
             # renamed when complete, so that no other step sees half a repository
             Path(folder, "new").rename(place)
@@ -291,16 +286,16 @@ def _translated(access: GitAccess) -> Iterator[None]:
         raise
     except (client.HTTPUnauthorized, client.HTTPProxyUnauthorized) as error:
         why = "the credentials are refused" if access.username else "it asks for credentials"
-        raise git_errors.denied(where, why, access.keys) from error
+        raise git_errors.permission_error(where, why, access.keys) from error
     except errors.NotGitRepository as error:
         raise BadTask(
             f"{where}: there is no Git repository, or these credentials do not see it", hint=access.keys.check_address
         ) from error
     except errors.HangupException as error:
         lines = b"\n".join(error.stderr_lines or []).decode(errors="replace")
-        raise git_errors.said(where, lines.strip() or "the server hung up", access.keys) from error
+        raise git_errors.error_for(where, lines.strip() or "the server hung up", access.keys) from error
     except errors.GitProtocolError as error:
-        raise git_errors.said(where, str(error), access.keys) from error
+        raise git_errors.error_for(where, str(error), access.keys) from error
     except urllib3.exceptions.HTTPError as error:
         raise Unreachable(f"{where}: {error}", hint=git_errors.CHECK_WAY) from error
     except OSError as error:

@@ -23,7 +23,7 @@ FIELD_MANAGER = "bringup"
 _RETRIED = {429, 500, 502, 503, 504}
 
 
-class ApiStatus(Struct, frozen=True, kw_only=True):
+class _ApiStatus(Struct, frozen=True, kw_only=True):
     """The fields of a Kubernetes `Status` that say what went wrong."""
 
     message: str = ""
@@ -39,7 +39,7 @@ class ApiError(StepError):
         self.reason = reason
 
 
-class Busy(Unreachable):
+class _Busy(Unreachable):
     """The API server asks to retry later."""
 
     def __init__(self, message: str, wait: float) -> None:
@@ -152,7 +152,7 @@ def _wait(state: tenacity.RetryCallState) -> float:
 
     grown = tenacity.wait_exponential(timeouts.API_BACKOFF_FIRST, max=timeouts.API_BACKOFF_MAX)(state)
     error = state.outcome.exception() if state.outcome else None
-    return max(grown, error.wait) if isinstance(error, Busy) else grown
+    return max(grown, error.wait) if isinstance(error, _Busy) else grown
 
 
 def _cause(error: BaseException) -> str:
@@ -162,12 +162,12 @@ def _cause(error: BaseException) -> str:
 
 def _error(what: str, answer: urllib3.BaseHTTPResponse) -> StepError:
     try:
-        status = msgspec.json.decode(answer.data, type=ApiStatus)
+        status = msgspec.json.decode(answer.data, type=_ApiStatus)
     except msgspec.MsgspecError:
-        status = ApiStatus(message=answer.data[:200].decode(errors="replace"))
+        status = _ApiStatus(message=answer.data[:200].decode(errors="replace"))
     message = f"{what}: {answer.status} {status.reason}: {status.message}"
     if answer.status in _RETRIED:
-        return Busy(message, _seconds(answer.headers.get("Retry-After", "0")))
+        return _Busy(message, _seconds(answer.headers.get("Retry-After", "0")))
     if answer.status in (401, 403):
         return Refused(message, hint="check the service account's role and that the kubeconfig belongs to this cluster")
     return ApiError(message, answer.status, status.reason)

@@ -22,7 +22,7 @@ _ELSE = "see with `kubectl get --raw PATH` whether the server has another versio
 Object = dict[str, Any]
 
 
-class ListMeta(Struct, frozen=True, rename="camel"):
+class _ListMeta(Struct, frozen=True, rename="camel"):
     """The part of a list's metadata that paging needs."""
 
     continue_: str = msgspec.field(default="", name="continue")
@@ -32,20 +32,20 @@ class Page(Struct, Generic[T], frozen=True):
     """A page of a LIST. `kind` is required, so that JSON of another server without `items` is not taken for an empty list."""
 
     kind: str
-    metadata: ListMeta = ListMeta()
+    metadata: _ListMeta = _ListMeta()
     items: tuple[T, ...] = ()
 
 
-class EventMeta(Struct, frozen=True, rename="camel"):
+class _EventMeta(Struct, frozen=True, rename="camel"):
     """Time of an event, by which events are ordered."""
 
     creation_timestamp: str = ""
 
 
-class Event(Struct, frozen=True, rename="camel"):
+class _KubeEvent(Struct, frozen=True, rename="camel"):
     """A core/v1 Event with its readable fields."""
 
-    metadata: EventMeta = EventMeta()
+    metadata: _EventMeta = _EventMeta()
     reason: str = ""
     message: str = ""
 
@@ -65,9 +65,7 @@ class ResourceList(Struct, frozen=True):
 
 
 class Kube:
-    """Client of the target cluster. Reads satisfy `steps.stages.shared.kube_reader.KubeReader`; writes use the field manager
-    `bringup`.
-    """
+    """Client of the target cluster. Reads satisfy `shared.kube_reader.KubeReader`; writes use the field manager `bringup`."""
 
     def __init__(self, access: kubeconfig.Access, who: str = "") -> None:
         self._http = Http(access, who)
@@ -81,16 +79,14 @@ class Kube:
     def get(self, path: str, kind: type[T]) -> T | None:
         """Return one object, None if it does not exist. Raises NotUnderstood if it does not fit `kind`."""
         try:
-            return decoded(f"GET {path}", self._http.request("GET", path), kind)
+            return decode(f"GET {path}", self._http.request("GET", path), kind)
         except ApiError as error:
             if error.status == 404:
                 return None
             raise
 
     def list(self, path: str, kind: type[T], labels: str = "", fields: str = "") -> tuple[T, ...] | None:
-        """Return all objects of a collection, None if the API does not serve it. Raises NotUnderstood if one does not fit
-        `kind`.
-        """
+        """Return all objects of a collection, None if the API serves none. Raises NotUnderstood if one does not fit `kind`."""
         query = {"limit": str(PAGE)}
         query |= {"labelSelector": labels} if labels else {}
         query |= {"fieldSelector": fields} if fields else {}
@@ -98,7 +94,7 @@ class Kube:
         objects: list[T] = []
         while True:
             try:
-                page: Page[T] = decoded(f"GET {path}", self._http.request("GET", path, query=query), page_of)
+                page: Page[T] = decode(f"GET {path}", self._http.request("GET", path, query=query), page_of)
             except ApiError as error:
                 if error.status == 404:
                     return None
@@ -131,7 +127,7 @@ class Kube:
 
     def events(self, namespace: str, name: str) -> tuple[str, ...]:
         """Return the events about one object as `Reason: message`, oldest first."""
-        events = self.list(f"/api/v1/namespaces/{namespace}/events", Event, fields=f"involvedObject.name={name}") or ()
+        events = self.list(f"/api/v1/namespaces/{namespace}/events", _KubeEvent, fields=f"involvedObject.name={name}") or ()
         ordered = sorted(events, key=lambda event: event.metadata.creation_timestamp)
         return tuple(f"{event.reason}: {event.message}" for event in ordered)
 
@@ -148,20 +144,18 @@ class Kube:
                     str(error), hint="somebody else owns these fields: settle who owns the release, then run again"
                 ) from error
             raise
-        return decoded(f"apply to {path}", data, Object)
+        return decode(f"apply to {path}", data, Object)
 
     def create(self, manifest: Object) -> Object:
-        """Create an object. Raises ApiError 409 if it exists, and 400 for an unknown field, which the server would drop
-        silently.
-        """
+        """Create an object. Raises ApiError 409 if it exists, 400 for an unknown field, which the server would drop silently."""
         path = self.path(manifest).rsplit("/", 1)[0]
         query = {"fieldValidation": "Strict"}
-        return decoded(f"POST {path}", self._http.request("POST", path, query=query, body=manifest), Object)
+        return decode(f"POST {path}", self._http.request("POST", path, query=query, body=manifest), Object)
 
     def merge(self, path: str, patch: Object) -> Object:
         """Apply a JSON merge patch to one object and return it."""
         data = self._http.request("PATCH", path, body=patch, content_type="application/merge-patch+json")
-        return decoded(f"PATCH {path}", data, Object)
+        return decode(f"PATCH {path}", data, Object)
 
     def delete(self, path: str) -> bool:
         """Delete one object and what it owns; return False if it does not exist."""
@@ -187,7 +181,7 @@ class Kube:
 
     def _resource(self, base: str, kind: str) -> Resource:
         if base not in self._resources:
-            self._resources[base] = decoded(f"GET {base}", self._http.request("GET", base), ResourceList).resources
+            self._resources[base] = decode(f"GET {base}", self._http.request("GET", base), ResourceList).resources
         for resource in self._resources[base]:
             if resource.kind == kind and "/" not in resource.name:
                 return resource
@@ -195,7 +189,7 @@ class Kube:
         raise ApiError(f"{base} does not serve {kind}", 404, "NotFound")
 
 
-def decoded(what: str, data: bytes, kind: type[T]) -> T:
+def decode(what: str, data: bytes, kind: type[T]) -> T:
     """Return the API's answer to `what` as type `kind`.
 
     Null values count as missing fields, because the conditions of a fresh CRD are null. Raises Garbled if the answer is no JSON,
@@ -210,10 +204,7 @@ def decoded(what: str, data: bytes, kind: type[T]) -> T:
         return msgspec.convert(_without_nulls(plain), type=kind)
     except msgspec.ValidationError as error:
         named = str(plain.get("kind") or "object") if isinstance(plain, dict) else "answer"
-        raise NotUnderstood(
-            f"{what}: this {named} has a form that is not known here: {error}",
-            hint=_ELSE,
-        ) from error
+        raise NotUnderstood(f"{what}: this {named} has a form that is not known here: {error}", hint=_ELSE) from error
 
 
 def _plain(what: str, data: bytes) -> Any:

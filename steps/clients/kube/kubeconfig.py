@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from steps.clients.kube.kubeconfig_entries import Entries, Entry
-from steps.errors import BadTask
+from steps.clients.kube.kubeconfig_entries import Entries, KubeconfigEntry
+from steps.errors import BadTask, NotUnderstood
 
 if TYPE_CHECKING:
     import ssl
@@ -77,7 +77,7 @@ def in_cluster() -> Access:
     return Access(server=f"https://{address}:{port}", token=(_ACCOUNT / "token").read_text(), ca=(_ACCOUNT / "ca.crt").read_text())
 
 
-def _by_itself(user: Entry, reached: Access) -> Access:
+def _by_itself(user: KubeconfigEntry, reached: Access) -> Access:
     return structs.replace(
         reached,
         token=user.text("token") or user.beside("tokenFile").strip(),
@@ -86,7 +86,7 @@ def _by_itself(user: Entry, reached: Access) -> Access:
     )
 
 
-def _pem(section: Entry, field: str) -> str:
+def _pem(section: KubeconfigEntry, field: str) -> str:
     data = section.text(f"{field}-data")
     if data:
         try:
@@ -206,3 +206,22 @@ def _one_file(access: Access) -> str:
 
 def _why(error: Exception) -> str:
     return str(getattr(error, "reason", None) or error).partition(" (_ssl")[0].replace("_", " ").lower()
+
+
+def readdress(kubeconfig: str, server: str, name: str) -> str:
+    """Return the kubeconfig for an API server reached at `server`, whose certificate is checked for `name`.
+
+    Raises NotUnderstood if the kubeconfig names no cluster.
+    """
+    import yaml  # imported here: some verbs need no cluster
+
+    try:
+        document = yaml.safe_load(kubeconfig)
+        clusters = [row["cluster"] for row in document["clusters"]]
+        for cluster in clusters:
+            cluster.update({"server": server, "tls-server-name": name})
+    except (yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise NotUnderstood("the kubeconfig of the new cluster is none that names a cluster") from error
+    if not clusters:
+        raise NotUnderstood("the kubeconfig of the new cluster names no cluster")
+    return yaml.safe_dump(document, sort_keys=False, width=1 << 20)

@@ -33,7 +33,7 @@ ignored.)
 """
 
 
-class Entry(Struct, frozen=True):
+class KubeconfigEntry(Struct, frozen=True):
     """Fields of one entry, and its file: paths in the entry are relative to that file's folder.
 
     Every method raises BadTask with the file's name and the place in it.
@@ -71,9 +71,7 @@ class Entry(Struct, frozen=True):
             raise self.wrong(f"{field} {name}: {getattr(error, 'strerror', None) or 'no text'}") from error
 
     def server(self) -> str:
-        """Return the URL of the API server of a cluster without trailing slash. Plain http is accepted on this machine only, for
-        emulated servers.
-        """
+        """Return the API server's URL without trailing slash. Plain http is accepted on this machine only, for emulated servers."""
         from urllib.parse import urlsplit
 
         address = self.text("server")
@@ -113,7 +111,7 @@ class Entries:
             raise self.wrong("it has no current-context", "choose one: kubectl config use-context NAME --kubeconfig FILE")
         return name
 
-    def named(self, section: str, name: str) -> Entry:
+    def named(self, section: str, name: str) -> KubeconfigEntry:
         """Return the mapping `context`, `cluster` or `user` of the first entry of that name."""
         names = []
         for document in self._documents:
@@ -128,9 +126,9 @@ class Entries:
         raise self.wrong(f"no entry {name!r} under {section}", f"{section} there: {there}" if there else "")
 
 
-def _read(path: Path) -> Entry:
+def _read(path: Path) -> KubeconfigEntry:
     """Return the document of a file. Raises BadTask if it is no YAML mapping."""
-    read = Entry(path, {})
+    read = KubeconfigEntry(path, {})
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -146,17 +144,17 @@ def _read(path: Path) -> Entry:
         raise BadTask(f"kubeconfig {path} is no YAML: {' '.join(str(error).split())}") from error
     if document is not None and not isinstance(document, dict):
         raise BadTask(f"kubeconfig {path} holds no mapping")
-    return Entry(path, document or {})
+    return KubeconfigEntry(path, document or {})
 
 
-def _inside(document: Entry, row: Fields, section: str, name: str) -> Entry:
+def _inside(document: KubeconfigEntry, row: Fields, section: str, name: str) -> KubeconfigEntry:
     inside = row.get(section.removesuffix("s"))
     if not isinstance(inside, dict):
         raise document.wrong(f"entry {name!r} under {section} has no mapping {section.removesuffix('s')}")
     for field, hint in REFUSED.get(section, {}).items():
         if inside.get(field):
             raise document.wrong(f"{field} of entry {name!r} under {section} is not honoured here, and so refused", hint)
-    return Entry(document.path, inside)
+    return KubeconfigEntry(document.path, inside)
 
 
 def _is_here(host: str) -> bool:

@@ -75,17 +75,17 @@ def publish(transport: TreeTransport, request: PublishRequest, say: Say) -> Publ
     preflight.refuse_release(tree, release, _new_version(tree, release))
     release_signatures.prove(release.kind, target, request.secrets)
     token = release_lease.new_token()
-    with release_lease.held(transport, release.product, token, request.by):
+    with release_lease.hold_lease(transport, release.product, token, request.by):
         tree = transport.look(release.product, release.alike(tree))
         _refuse(transport.where, tree, request)
         version, removed = _change(transport, tree, request, token, say)
-        after = settled(transport, release.shared_files, transport.look(release.product, (version,)), token, (version,))
+        after = settle_shared_files(transport, release.shared_files, transport.look(release.product, (version,)), token, (version,))
     before = tree.current if tree.current in tree.versions else ""  # a version that was gone before could not be kept
     before = after.kept_before if before == after.current else before
     return PublishOutcome(tree=after, before=before, unchanged=False, removed=removed)
 
 
-def settled(
+def settle_shared_files(
     transport: TreeTransport,
     shared_files: Callable[[ReleaseTree], SharedFiles],
     tree: ReleaseTree,
@@ -237,7 +237,7 @@ def spare(release: StagedRelease, tree: ReleaseTree, keep: int, version: str) ->
     history = [*tree.history, Switch(to=version, before=tree.current)]
     running = usage.in_use(release.kind, tree)
     protected = {version, tree.current, release_layout.previous(history, version, tree.versions), *running}
-    stay = release_layout.kept(versions, keep, protected)
+    stay = release_layout.retained_versions(versions, keep, protected)
     return tuple(name for name in tree.versions if name not in stay)
 
 

@@ -79,7 +79,7 @@ def is_gone(claimed: Claimed) -> bool:
 
 
 @contextmanager
-def held(transport: TreeTransport, product: str, token: str, by: str) -> Iterator[None]:
+def hold_lease(transport: TreeTransport, product: str, token: str, by: str) -> Iterator[None]:
     """Hold the lock of a product's part of a tree. Raises StoreBusy if another process holds it."""
     folder = f"{product}/{release_layout.INCOMING}"
     transport.perform([MakeFolder(folder)])
@@ -94,7 +94,7 @@ def held(transport: TreeTransport, product: str, token: str, by: str) -> Iterato
     transport.perform([ReleaseLock(folder, token)])
 
 
-def retried(publish: Callable[[], T], clock: Clock, seconds: float, say: Callable[[str], None]) -> T:
+def retry_while_locked(publish: Callable[[], T], clock: Clock, seconds: float, say: Callable[[str], None]) -> T:
     """Call `publish` again as soon as a lock that is in its way has lapsed, for at most `seconds`.
 
     An evicted pod, or one that lost its network, leaves a lock behind that no other machine can check. Raises StoreBusy if the

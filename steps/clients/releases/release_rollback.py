@@ -35,7 +35,7 @@ def roll_back(
         tree = transport.look(product, (chosen,))
         _refuse_broken(kind, tree, chosen, signers)
         return _result(kind, tree, chosen, chosen, by, signers)
-    with release_lease.held(transport, product, token, by):
+    with release_lease.hold_lease(transport, product, token, by):
         chosen = _choose(kind, transport.look(product), version)  # the holder of the lock before may have switched
         tree = transport.look(product, (chosen,))
         _refuse_broken(kind, tree, chosen, signers)
@@ -53,7 +53,7 @@ def roll_back(
         def shared_files(tree: ReleaseTree) -> SharedFiles:
             return kind.shared_files(tree, chosen)
 
-        publication.settled(transport, shared_files, transport.look(product), token)
+        publication.settle_shared_files(transport, shared_files, transport.look(product), token)
     return _result(kind, tree, chosen, tree.before if tree.current == chosen else tree.current, by, signers)
 
 

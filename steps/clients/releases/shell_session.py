@@ -242,9 +242,7 @@ class ShellTransport:
 
     @contextmanager
     def _within(self, more: float = 0.0) -> Iterator[None]:
-        """End the session if the block takes too long: its reader then sees the end of the output. `more`: seconds beside the
-        usual.
-        """
+        """End the session if the block takes too long: its reader then sees the end of the output. `more`: additional seconds."""
         self._until, over = time.monotonic() + self._seconds + more, threading.Event()
 
         def watch() -> None:

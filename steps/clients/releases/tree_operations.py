@@ -1,6 +1,4 @@
-"""Operations that a transport performs on a release tree, and the errors of failed ones. All paths are relative to the tree's
-root.
-"""
+"""Operations that a transport performs on a release tree, and the errors of failed ones. Paths are relative to the tree's root."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -26,9 +24,7 @@ class MakeFolder(Struct, frozen=True):
 
 
 class Put(Struct, frozen=True):
-    """Write a new file with these bytes, or with those of a file of this machine, and flush it to disk. `size`: bytes it must
-    have.
-    """
+    """Write a new file with these bytes, or with those of a file of this machine, and flush it to disk. `size`: expected bytes."""
 
     path: str
     source: bytes | Path

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from steps.clients.ssh.met import Met
-from steps.contract.play import HttpProxy, Jump, PlayHost
+from steps.contract.host_play import HttpProxy, Jump, PlayHost
 
 COMMON = """Host *
   UserKnownHostsFile {known}
@@ -95,11 +95,7 @@ def first_hop(access: PlayHost | Jump) -> PlayHost | Jump:
 
 
 def _section(
-    alias: str,
-    access: PlayHost | Jump,
-    keys: Mapping[str, Path],
-    aliases: Mapping[Jump, str],
-    proxies: Mapping[HttpProxy, str],
+    alias: str, access: PlayHost | Jump, keys: Mapping[str, Path], aliases: Mapping[Jump, str], proxies: Mapping[HttpProxy, str]
 ) -> list[str]:
     lines = [f"Host {alias}", f"  HostName {access.address}", f"  Port {access.port}", f"  User {access.user}"]
     if access.key_path:

@@ -20,7 +20,7 @@ MOST_BYTES = 16384
 SHOWN = 80
 
 
-class Failed(Exception):
+class ConnectFailed(Exception):
     """The connection failed. The message continues a sentence that begins with the proxy's name."""
 
 
@@ -44,14 +44,14 @@ class _Answer:
             # byte by byte: what follows the answer belongs to SSH
             byte = self._connection.recv(1)
         except TimeoutError:
-            raise Failed(self._late) from None
+            raise ConnectFailed(self._late) from None
         except OSError as error:
             raise _broken(error) from None
         if not byte:
-            raise Failed("closed the connection without an answer")
+            raise ConnectFailed("closed the connection without an answer")
         self.text += byte
         if not b"HTTP/1.".startswith(self.text[:7]) or len(self.text) > MOST_BYTES:
-            raise Failed(f"does not speak HTTP: it answered {_shown(self.text + self._rest())!r}")
+            raise ConnectFailed(f"does not speak HTTP: it answered {_shown(self.text + self._rest())!r}")
 
     def _rest(self) -> bytes:
         """Return more of an answer that is no HTTP: an SSH or TLS server identifies itself in it."""
@@ -61,7 +61,7 @@ class _Answer:
         return b""
 
 
-def connected(settings: Mapping[str, Any], host: str, port: str) -> socket.socket:
+def connect(settings: Mapping[str, Any], host: str, port: str) -> socket.socket:
     """Return a connection to a host through the proxy. Raises Failed."""
     until = time.monotonic() + settings["seconds"]
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -78,8 +78,8 @@ def connected(settings: Mapping[str, Any], host: str, port: str) -> socket.socke
     return connection
 
 
-def _broken(error: OSError) -> Failed:
-    return Failed(f"broke the connection off: {error.strerror}")
+def _broken(error: OSError) -> ConnectFailed:
+    return ConnectFailed(f"broke the connection off: {error.strerror}")
 
 
 def _dialled(settings: Mapping[str, Any], until: float) -> socket.socket:
@@ -88,7 +88,7 @@ def _dialled(settings: Mapping[str, Any], until: float) -> socket.socket:
     try:
         addresses = socket.getaddrinfo(settings["address"], settings["port"], type=socket.SOCK_STREAM)
     except OSError as error:
-        raise Failed(f"is not reached: {settings['address']}: {error.strerror}") from None
+        raise ConnectFailed(f"is not reached: {settings['address']}: {error.strerror}") from None
     for number, (*_, address) in enumerate(addresses):
         try:
             return socket.create_connection(
@@ -98,7 +98,7 @@ def _dialled(settings: Mapping[str, Any], until: float) -> socket.socket:
             continue
         except OSError as error:
             why = error.strerror or str(error)
-    raise Failed(f"is not reached: {why}")
+    raise ConnectFailed(f"is not reached: {why}")
 
 
 def _check(status: str, headers: Sequence[str], settings: Mapping[str, Any], place: str) -> None:
@@ -106,21 +106,21 @@ def _check(status: str, headers: Sequence[str], settings: Mapping[str, Any], pla
     code, _, reason = status.partition(" ")[2].partition(" ")
     shown_status = _shown(f"{code} {reason}".encode("latin-1")).strip()
     if not (code.isdecimal() and len(code) == 3):
-        raise Failed(f"does not speak HTTP: it answered {_shown(status.encode('latin-1'))!r}")
+        raise ConnectFailed(f"does not speak HTTP: it answered {_shown(status.encode('latin-1'))!r}")
     if code == "407" or (code == "401" and settings["login"]):  # tinyproxy answers 401 to a wrong login
         fields = (line.partition(":") for line in headers)
         ways = [value.split()[0] for name, _, value in fields if name.strip().lower() == "proxy-authenticate" and value.strip()]
         if ways and not any(way.lower() == "basic" for way in ways):
-            raise Failed(
+            raise ConnectFailed(
                 f"wants a login by {_shown(' or '.join(ways).encode('latin-1'))}, and only Basic is known here ({shown_status})"
             )
-        raise Failed(
+        raise ConnectFailed(
             f"refuses the login of {settings['user']} ({shown_status})" if settings["login"] else f"wants a login ({shown_status})"
         )
     if code.startswith("5"):
-        raise Failed(f"cannot reach {place} ({shown_status})")
+        raise ConnectFailed(f"cannot reach {place} ({shown_status})")
     if not code.startswith("2"):
-        raise Failed(f"refuses CONNECT to {place} ({shown_status})")
+        raise ConnectFailed(f"refuses CONNECT to {place} ({shown_status})")
 
 
 def _shown(text: bytes) -> str:
@@ -134,8 +134,8 @@ def main(file: str, host: str, port: str) -> int:
         settings = json.load(opened)
     reason_file = os.path.join(settings["told"], f"{host}_{port}")
     try:
-        connection = connected(settings, host, port)
-    except Failed as error:
+        connection = connect(settings, host, port)
+    except ConnectFailed as error:
         sentence = f"HTTP proxy {settings['url']} {error}"
         sys.stderr.write(f"{sentence}\n")
         _leave(reason_file, sentence)

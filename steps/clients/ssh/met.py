@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from steps.contract import delivery
-from steps.contract.play import Jump, PlayHost
+from steps.contract.host_play import Jump, PlayHost
 
 SSH_PORT = 22
 

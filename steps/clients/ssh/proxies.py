@@ -10,13 +10,13 @@ from typing import Any
 
 from steps import timeouts
 from steps.clients.ssh import configuration, http_connect
-from steps.contract.play import HttpProxy, Jump, PlayHost
+from steps.contract.host_play import HttpProxy, Jump, PlayHost
 
 TOLD = "proxied"
 """Folder of failures, with a folder for each proxy and a file in it for each host that it did not connect to."""
 
 
-def named(hosts: Iterable[PlayHost]) -> tuple[HttpProxy, ...]:
+def distinct_proxies(hosts: Iterable[PlayHost]) -> tuple[HttpProxy, ...]:
     """Return every proxy of these hosts once."""
     return tuple(dict.fromkeys(hop.proxy for host in hosts if (hop := configuration.first_hop(host)).proxy))
 
@@ -27,7 +27,7 @@ def commands(folder: Path, hosts: Iterable[PlayHost], passwords: Mapping[str, by
     `passwords` maps each `password_path` to its content.
     """
     by_proxy = {}
-    for number, proxy in enumerate(named(hosts)):
+    for number, proxy in enumerate(distinct_proxies(hosts)):
         _told(folder, proxy).mkdir(parents=True, exist_ok=True)
         file = folder / f"proxy{number}"
         file.touch(mode=0o600)
@@ -55,7 +55,7 @@ def _told(folder: Path, proxy: HttpProxy) -> Path:
     return folder / TOLD / f"{proxy.address}_{proxy.port}_{proxy.user}"
 
 
-def told(folder: Path, access: PlayHost | Jump) -> str:
+def failure_of(folder: Path, access: PlayHost | Jump) -> str:
     """Return why the proxy did not connect to a host, or to its first jump host; empty if it did, or if there is no proxy."""
     hop = configuration.first_hop(access)
     file = _told(folder, hop.proxy) / f"{hop.address}_{hop.port}" if hop.proxy is not None else None

@@ -30,7 +30,7 @@ _STAND_IN: Final = "#!/bin/sh\n# stands in while a layer is built: initial RAM d
 _NO_SERVICES: Final = "#!/bin/sh\n# while an image is built no service is started\nexit 101\n"
 
 
-class Ended(Struct, frozen=True, kw_only=True):
+class ProgramEnd(Struct, frozen=True, kw_only=True):
     """Exit code of a program, and the end of its output if it failed."""
 
     code: int
@@ -95,17 +95,17 @@ def _script(path: Path, text: str) -> None:
 def without_services(root: Path) -> Iterator[None]:
     """Keep packages that are installed in this block from starting services."""
     path = Path("/usr/sbin/policy-rc.d")
-    with entered(root):
+    with enter(root):
         path.unlink(missing_ok=True)  # never through a link
         _script(path, _NO_SERVICES)
     try:
         yield
     finally:
-        with entered(root):
+        with enter(root):
             path.unlink(missing_ok=True)
 
 
-def run(root: Path, command: Sequence[str], settings: Mapping[str, str], redact: Callable[[bytes], bytes] = bytes) -> Ended:
+def run(root: Path, command: Sequence[str], settings: Mapping[str, str], redact: Callable[[bytes], bytes] = bytes) -> ProgramEnd:
     """Run a program in the root; processes that it leaves running are killed.
 
     `redact` removes secrets from the output before it is cut: half of a secret would not be found.
@@ -113,14 +113,14 @@ def run(root: Path, command: Sequence[str], settings: Mapping[str, str], redact:
     return outside(["chroot", str(root), *command], settings, redact)
 
 
-def outside(command: Sequence[str], settings: Mapping[str, str], redact: Callable[[bytes], bytes] = bytes) -> Ended:
+def outside(command: Sequence[str], settings: Mapping[str, str], redact: Callable[[bytes], bytes] = bytes) -> ProgramEnd:
     """Run a program of this machine on the root; processes that it leaves running are killed."""
     with tempfile.TemporaryFile() as said:  # no pipe: what a script left running would hold it open
         done = subprocess.run(
             list(command), stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, env=dict(settings), check=False
         )
         end_others()
-        return Ended(code=done.returncode, output=_end(said, redact) if done.returncode else "")
+        return ProgramEnd(code=done.returncode, output=_end(said, redact) if done.returncode else "")
 
 
 def _end(said: IO[bytes], redact: Callable[[bytes], bytes]) -> str:
@@ -139,7 +139,7 @@ def end_others() -> None:
 
 
 @contextlib.contextmanager
-def entered(root: Path) -> Iterator[None]:
+def enter(root: Path) -> Iterator[None]:
     """Let this process see the root as `/`, so that no link in it can lead a path outside."""
     before = os.open("/", os.O_PATH | os.O_DIRECTORY)
     try:

@@ -58,10 +58,7 @@ def choose() -> Identities | None:
         raise BadTask(
             f"user {user} cannot build images here: newuidmap is missing", hint="build as root, or install package uidmap"
         )
-    return Identities(
-        users=_range(Path("/etc/subuid"), user, os.geteuid()),
-        groups=_range(Path("/etc/subgid"), user, os.getegid()),
-    )
+    return Identities(users=_range(Path("/etc/subuid"), user, os.geteuid()), groups=_range(Path("/etc/subgid"), user, os.getegid()))
 
 
 def _range(file: Path, user: str, own: int) -> IdRange:

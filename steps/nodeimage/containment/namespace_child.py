@@ -116,7 +116,7 @@ def _called(request: Request) -> Reply:
     try:
         function, kind = _function(request.function)
         arguments = msgspec.json.decode(request.arguments, type=kind)
-        with store_entries.writing():
+        with store_entries.guard_writes():
             found = function(_mounted(request), arguments)
         return Reply(value=msgspec.Raw(msgspec.json.encode(found)))
     except StepError as error:
@@ -196,7 +196,7 @@ def _overlay(stack: list[Path], upper: Path | None) -> Path:
     lower = ":".join(f"/proc/self/fd/{handle}" for handle in handles)
     flags = kernel_calls.RDONLY if upper is None else 0
     try:
-        with store_entries.writing():
+        with store_entries.guard_writes():
             kernel_calls.mount("overlay", place / "root", "overlay", flags, ",".join([f"lowerdir={lower}", *options]))
     except OSError as error:
         raise BadTask(f"{place}: layers cannot be mounted over each other there: {error.strerror}", hint=_OVERLAYS) from error

@@ -25,7 +25,7 @@ from urllib.parse import quote, unquote
 from steps.contract import plain
 from steps.nodeimage.contract import debian
 from steps.nodeimage.contract.boot_tests import NodeReport
-from steps.nodeimage.contract.image_tests import Check, ImageTest, Outcome, Result, Where
+from steps.nodeimage.contract.image_tests import BuiltinCheck, ImageTest, ImageTestOutcome, ImageTestResult, Where
 
 TESTS_FORM, REPORT_FORM = "bringup-tests 1", "bringup-report 1"
 MAX_REPORT: Final = 262_144
@@ -36,16 +36,20 @@ MAX_OUTPUT: Final = 400
 
 _IS_INSTALLED = debian.IS_INSTALLED.replace("{", "{{").replace("}", "}}")  # a script is a form that its arguments go into
 _SCRIPTS: dict[str, str] = {
-    Check.SERVICES_ENABLED: 'for one in {}; do systemctl is-enabled -q "$one" || {{ echo "$one is not enabled"; exit 1; }}; done',
-    Check.PATHS_PRESENT: 'for path in {}; do [ -e "$path" ] || {{ echo "$path is absent"; exit 1; }}; done',
-    Check.PATHS_ABSENT: 'for path in {}; do [ ! -e "$path" ] || {{ echo "$path is there"; exit 1; }}; done',
-    Check.PACKAGES_PRESENT: f'for name in {{}}; do {_IS_INSTALLED} || {{{{ echo "$name is not installed"; exit 1; }}}}; done',
-    Check.PACKAGES_ABSENT: f'for name in {{}}; do ! {_IS_INSTALLED} || {{{{ echo "$name is installed"; exit 1; }}}}; done',
-    Check.MODULES_PRESENT: 'for name in {}; do modprobe -n -q "$name" || {{ echo "no module $name"; exit 1; }}; done',
+    BuiltinCheck.SERVICES_ENABLED: (
+        'for one in {}; do systemctl is-enabled -q "$one" || {{ echo "$one is not enabled"; exit 1; }}; done'
+    ),
+    BuiltinCheck.PATHS_PRESENT: 'for path in {}; do [ -e "$path" ] || {{ echo "$path is absent"; exit 1; }}; done',
+    BuiltinCheck.PATHS_ABSENT: 'for path in {}; do [ ! -e "$path" ] || {{ echo "$path is there"; exit 1; }}; done',
+    BuiltinCheck.PACKAGES_PRESENT: (
+        f'for name in {{}}; do {_IS_INSTALLED} || {{{{ echo "$name is not installed"; exit 1; }}}}; done'
+    ),
+    BuiltinCheck.PACKAGES_ABSENT: f'for name in {{}}; do ! {_IS_INSTALLED} || {{{{ echo "$name is installed"; exit 1; }}}}; done',
+    BuiltinCheck.MODULES_PRESENT: 'for name in {}; do modprobe -n -q "$name" || {{ echo "no module $name"; exit 1; }}; done',
 }
 """Checks as shell. All other checks read the root as packed: a running node has a machine-id, keys and files of its own."""
 
-_GLOBBED = {Check.PATHS_PRESENT, Check.PATHS_ABSENT}
+_GLOBBED = {BuiltinCheck.PATHS_PRESENT, BuiltinCheck.PATHS_ABSENT}
 
 
 class ReportError(ValueError):
@@ -149,13 +153,15 @@ _READERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def _result(text: str) -> Result:
+def _result(text: str) -> ImageTestResult:
     words = text.split(" ")
-    if len(words) != 4 or words[1] not in set(Outcome):
+    if len(words) != 4 or words[1] not in set(ImageTestOutcome):
         raise ReportError(f"{plain.line(text[:60])!r} is no result of a test")
     try:
         output = base64.b64decode(words[3], validate=True).decode(errors="replace")
     except binascii.Error as error:
         raise ReportError(f"the output of test {plain.line(words[0][:40])} is no base64") from error
     name = _word(unquote(words[0]))
-    return Result(name=name, outcome=Outcome(words[1]), seconds=_number(words[2]), output=plain.line(output)[-MAX_OUTPUT:])
+    return ImageTestResult(
+        name=name, outcome=ImageTestOutcome(words[1]), seconds=_number(words[2]), output=plain.line(output)[-MAX_OUTPUT:]
+    )

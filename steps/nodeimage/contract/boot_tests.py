@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from steps.nodeimage.contract.image_tests import ImageTest, Result
+from steps.nodeimage.contract.image_tests import ImageTest, ImageTestResult
 
 REPORT_PATH: Final = "/report"
 """Path to which a node posts its report."""
@@ -71,10 +71,10 @@ class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     modules: bool = False
     """True if the root has modules of the running kernel."""
     failed_units: tuple[str, ...] = ()
-    results: tuple[Result, ...] = ()
+    results: tuple[ImageTestResult, ...] = ()
 
 
-class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class BootEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One step of a boot as the server saw it.
 
     `at` is in seconds since the machine was started; `what` is `script`, `kernel`, `initrd`, `root`, `tests` or `report`; `sent` of
@@ -87,7 +87,7 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
     size: int = 0
 
 
-class Boot(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class MachineBoot(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Boot of one machine.
 
     `ended` is `report`, `deadline`, `exit` (the machine stopped by itself), `console` (its console showed that nothing more would
@@ -101,7 +101,7 @@ class Boot(Struct, frozen=True, kw_only=True, omit_defaults=True):
     mac: str
     seconds: float
     ended: str
-    events: tuple[Event, ...] = ()
+    events: tuple[BootEvent, ...] = ()
     report: NodeReport | None = None
     clock: float = 0.0
     """UTC time of the server when the report came, in seconds."""

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from steps.contract.canonical import canonical, digest_bytes
 from steps.contract.release_layout import ReleaseTarget
-from steps.nodeimage.contract.image_tests import Outcome, Result
+from steps.nodeimage.contract.image_tests import ImageTestOutcome, ImageTestResult
 
 BOOT: Final = "boot"
 """Folder of boot scripts: within a version those of groups and machines, below the root their entries."""
@@ -108,7 +108,7 @@ class Tested(Struct, frozen=True, kw_only=True):
     with durations and messages. The manifest has the outcomes alone."""
 
     origin: str = ""
-    results: dict[str, list[Result]] = {}
+    results: dict[str, list[ImageTestResult]] = {}
 
     @property
     def encoded(self) -> bytes:
@@ -116,11 +116,14 @@ class Tested(Struct, frozen=True, kw_only=True):
         return canonical(self) + b"\n"
 
     @property
-    def outcomes(self) -> dict[str, dict[str, Outcome]]:
+    def outcomes(self) -> dict[str, dict[str, ImageTestOutcome]]:
         """The outcome of each test, by task and name. A test that several machines ran has passed if it passed on all of them."""
         # The last result of a name counts, so failures are sorted behind passes.
         return {
-            task: {result.name: result.outcome for result in sorted(results, key=lambda result: result.outcome is not Outcome.PASS)}
+            task: {
+                result.name: result.outcome
+                for result in sorted(results, key=lambda result: result.outcome is not ImageTestOutcome.PASS)
+            }
             for task, results in self.results.items()
         }
 

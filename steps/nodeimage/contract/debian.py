@@ -46,7 +46,7 @@ _WHOLE: Final = " ok installed"
 _NOTE: Final = re.compile(rf"{NOTES}/([^/:]+?)(?::\w+)?\.(list|[a-z0-9]+)")
 
 
-class Note(Struct, frozen=True):
+class PackageFile(Struct, frozen=True):
     """File that the package manager keeps about a package; `lists`: it lists the paths of the package."""
 
     package: str
@@ -74,7 +74,7 @@ def is_whole(state: str) -> bool:
     return state.endswith(_WHOLE)
 
 
-def installed(status: str) -> list[str]:
+def installed_packages(status: str) -> list[str]:
     """Return `name=version` of all packages that are installed completely, sorted."""
     return sorted(f"{name}={fields.get('Version', '')}" for name, fields in _packages(status) if is_whole(fields.get("Status", "")))
 
@@ -92,13 +92,13 @@ def digests(notes: Iterable[str]) -> dict[str, str]:
     return {path: digest for digest, _, path in rows}
 
 
-def note(path: str) -> Note | None:
+def note(path: str) -> PackageFile | None:
     """Return the note that a path of a root is; None if the path is no note about a package."""
     found = _NOTE.fullmatch(path)
-    return Note(found[1], found[2] == "list") if found else None
+    return PackageFile(found[1], found[2] == "list") if found else None
 
 
-def listed(text: str) -> list[str]:
+def listed_paths(text: str) -> list[str]:
     """Return the paths of a package from a note that lists them, for a root whose /bin, /sbin and /lib are links into /usr."""
     return [_merged(path) for path in text.splitlines() if path not in ("/.", "")]
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from steps.contract.canonical import canonical
 from steps.contract.release_layout import ReleaseFile
-from steps.nodeimage.contract.image_tests import Outcome
+from steps.nodeimage.contract.image_tests import ImageTestOutcome
 
 SCHEMA: Final = 1
 MANIFEST: Final = "manifest.json"
@@ -70,7 +70,7 @@ class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tools: dict[str, str] = {}
     tests: tuple[str, ...] = ()
     origin: str = ""
-    outcomes: dict[str, dict[str, Outcome]] = {}
+    outcomes: dict[str, dict[str, ImageTestOutcome]] = {}
     schema: int = SCHEMA
 
     def part(self, name: str) -> ImageFile | None:

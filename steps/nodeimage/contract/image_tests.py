@@ -37,7 +37,7 @@ class ImageTest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     next_step: str = ""
 
 
-class Check(StrEnum):
+class BuiltinCheck(StrEnum):
     """Built-in checks, which read the root and run nothing in it; `arguments` of the test are theirs."""
 
     SERVICES_ENABLED = "services_enabled"
@@ -62,7 +62,7 @@ class Check(StrEnum):
     """Exactly these files are setuid or setgid."""
 
 
-class Outcome(StrEnum):
+class ImageTestOutcome(StrEnum):
     """Outcome of a test. `timeout`: it did not end within its seconds; `error`: it could not be run at all."""
 
     PASS = "pass"
@@ -71,11 +71,11 @@ class Outcome(StrEnum):
     ERROR = "error"
 
 
-class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ImageTestResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Result of one test; `output` is the end of its output, in one line of at most 400 characters."""
 
     name: str
-    outcome: Outcome
+    outcome: ImageTestOutcome
     seconds: float = 0.0
     output: str = ""
 

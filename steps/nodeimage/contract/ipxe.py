@@ -86,7 +86,7 @@ def arguments(loaded: Loaded) -> tuple[str, ...]:
     return ("boot=live", "nopersistence", *fetched, f"panic={RESTART}", *told, *loaded.arguments)
 
 
-def given(script: str) -> tuple[str, ...]:
+def image_arguments(script: str) -> tuple[str, ...]:
     """Return the kernel arguments that image and group gave to a script of ours.
 
     Left out are those that every boot has, the location of the tree, the server that receives the report, and the machine's name.

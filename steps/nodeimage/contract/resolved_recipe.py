@@ -130,9 +130,7 @@ class Recipe(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def digest(self) -> str:
-        """Digest by which tasks name the recipe. It covers neither the recipe's origin nor the mirrors, because package bytes are
-        locked.
-        """
+        """Digest by which tasks name the recipe. It covers neither origin nor mirrors, because package bytes are locked."""
         plain = msgspec.structs.replace(self, origin="", sources=())
         return digest(decode(encode(plain)))  # as it is read: 5 seconds are 5.0 then
 

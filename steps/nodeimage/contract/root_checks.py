@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from steps.nodeimage.contract import debian
-from steps.nodeimage.contract.image_tests import Check
+from steps.nodeimage.contract.image_tests import BuiltinCheck
 from steps.nodeimage.contract.root_listing import FOLDER, LINK, REGULAR, RootListing, plain_path
 
 MODULE_LISTS: Final = ("modules.dep", "modules.builtin")
@@ -36,14 +36,14 @@ class UnknownCheck(ValueError):
 def judge(check: str, arguments: Sequence[str], root: RootListing) -> tuple[str, ...]:
     """Return the problems that a check finds in a root, one clause each; none: it passes. Raises UnknownCheck."""
     try:
-        found = _CHECKS[Check(check)]
+        found = _CHECKS[BuiltinCheck(check)]
     except ValueError as error:
-        known = ", ".join(one.value for one in Check)
+        known = ", ".join(one.value for one in BuiltinCheck)
         raise UnknownCheck(f"there is no check {check!r}; this version has {known}") from error
     return tuple(found(arguments, root))
 
 
-def told(problems: Sequence[str]) -> str:
+def summarise_problems(problems: Sequence[str]) -> str:
     """Return the first problems in one line, and how many more there are."""
     more = f"; and {len(problems) - MOST_TOLD} more" if len(problems) > MOST_TOLD else ""
     return "; ".join(problems[:MOST_TOLD]) + more
@@ -161,16 +161,16 @@ def _setuid(patterns: Sequence[str], root: RootListing) -> Iterable[str]:
             yield f"/{path} has lost its setuid bit (mode {entry.mode:04o})"
 
 
-_CHECKS: dict[Check, Callable[[Sequence[str], RootListing], Iterable[str]]] = {
-    Check.SERVICES_ENABLED: _services_enabled,
-    Check.PATHS_PRESENT: _paths_present,
-    Check.PATHS_ABSENT: _paths_absent,
-    Check.PACKAGES_PRESENT: _packages_present,
-    Check.PACKAGES_ABSENT: _packages_absent,
-    Check.LINKS_RESOLVE: _links_resolve,
-    Check.NOT_WORLD_WRITABLE: _not_world_writable,
-    Check.NO_HOST_IDENTITY: _no_host_identity,
-    Check.SIZE_BUDGET: _size_budget,
-    Check.MODULES_PRESENT: _modules_present,
-    Check.SETUID: _setuid,
+_CHECKS: dict[BuiltinCheck, Callable[[Sequence[str], RootListing], Iterable[str]]] = {
+    BuiltinCheck.SERVICES_ENABLED: _services_enabled,
+    BuiltinCheck.PATHS_PRESENT: _paths_present,
+    BuiltinCheck.PATHS_ABSENT: _paths_absent,
+    BuiltinCheck.PACKAGES_PRESENT: _packages_present,
+    BuiltinCheck.PACKAGES_ABSENT: _packages_absent,
+    BuiltinCheck.LINKS_RESOLVE: _links_resolve,
+    BuiltinCheck.NOT_WORLD_WRITABLE: _not_world_writable,
+    BuiltinCheck.NO_HOST_IDENTITY: _no_host_identity,
+    BuiltinCheck.SIZE_BUDGET: _size_budget,
+    BuiltinCheck.MODULES_PRESENT: _modules_present,
+    BuiltinCheck.SETUID: _setuid,
 }

@@ -31,7 +31,7 @@ def leading_out(url: str, texts: Mapping[str, str], files: Iterable[str], factor
         yield from mentions(place, "\n".join(line for line in text.splitlines() if line.split()[:1] != ["echo"]), factory, links)
 
 
-def fetched(arguments: Iterable[str]) -> tuple[str, ...]:
+def fetched_addresses(arguments: Iterable[str]) -> tuple[str, ...]:
     """Return the addresses that kernel arguments tell the kernel or the initial RAM disk to fetch, each once."""
     words = tuple(arguments)
     named = (word.split("=", 1) for word in words if "=" in word)
@@ -41,7 +41,7 @@ def fetched(arguments: Iterable[str]) -> tuple[str, ...]:
 
 def fetched_elsewhere(arguments: Iterable[str], url: str) -> tuple[str, ...]:
     """Return the addresses in kernel arguments that are not below the URL of a tree."""
-    return tuple(address for address in fetched(arguments) if not is_below(address, url.rstrip("/")))
+    return tuple(address for address in fetched_addresses(arguments) if not is_below(address, url.rstrip("/")))
 
 
 def addresses(text: str) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ def addresses(text: str) -> tuple[str, ...]:
             continue
         if words[0] in _LOADERS:
             found.update(dict.fromkeys(_operand(words[1:])))
-        found.update(dict.fromkeys(fetched(words)))
+        found.update(dict.fromkeys(fetched_addresses(words)))
     return tuple(found)
 
 

@@ -42,7 +42,7 @@ def assemble(images: Path, recipe: Recipe, say: Say) -> Assembled:
     place = images / FOLDER / key
     cached = place.is_dir() and _is_ours(place, have)
     if not cached:
-        with store_entries.writing():
+        with store_entries.guard_writes():
             cached = not _made(images, recipe, have, say)
     else:
         store_entries.note_use(place / MANIFEST)
@@ -59,7 +59,7 @@ def _tools() -> Versions | None:
 
 def _made(images: Path, recipe: Recipe, have: Versions | None, say: Say) -> bool:
     """Make the entry; False if another build had made it meanwhile."""
-    with store_entries.making(images / FOLDER, build_keys.image(recipe), good=lambda place: _is_ours(place, have)) as work:
+    with store_entries.make_entry(images / FOLDER, build_keys.image(recipe), good=lambda place: _is_ours(place, have)) as work:
         if work is not None:
             _fill(images, recipe, work, have, say)
         return work is not None

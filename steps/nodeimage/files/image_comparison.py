@@ -94,7 +94,7 @@ def _root(folder: Path) -> squashfs_listing.Squashed:
     return found
 
 
-def _member(one: initrd_archive.Member) -> FileOf:
+def _member(one: initrd_archive.ArchiveMember) -> FileOf:
     kind = _KINDS.get(stat.S_IFMT(one.mode), "device")
     digest, link = ("", one.digest) if kind == "link" else (one.digest, "")
     return FileOf(kind, stat.S_IMODE(one.mode), f"{one.uid}:{one.gid}", one.time, one.size, digest, link)

@@ -24,7 +24,7 @@ _COMPRESSED: Final = (
 """Magic bytes of each compression, the command that unpacks it, and the command that packs it as the kernel takes it."""
 
 
-class Member(Struct, frozen=True):
+class ArchiveMember(Struct, frozen=True):
     """One member; `digest` is the sha256 of a file's bytes or the target of a link, `links` the number of its names."""
 
     path: str
@@ -37,7 +37,7 @@ class Member(Struct, frozen=True):
     digest: str
 
 
-def read(path: Path) -> list[Member]:
+def read(path: Path) -> list[ArchiveMember]:
     """Return all members of an initrd in order. Raises BadTask if it is none."""
     data, found = path.read_bytes(), []
     while data := data.lstrip(b"\0"):
@@ -97,7 +97,7 @@ def _plain(data: bytes, name: str) -> tuple[bytes, tuple[str, ...]]:
     )
 
 
-def _members(data: bytes, name: str) -> Iterator[tuple[int, Member | None]]:
+def _members(data: bytes, name: str) -> Iterator[tuple[int, ArchiveMember | None]]:
     """Yield each member with the position behind it; the trailer as None."""
     at = 0
     while data[at : at + 6] == _MAGIC and len(data) >= at + _HEADER:
@@ -114,7 +114,7 @@ def _members(data: bytes, name: str) -> Iterator[tuple[int, Member | None]]:
         content = data[body : body + size]
         linked = mode & 0o170000 == 0o120000
         said = content.decode(errors="replace") if linked else hashlib.sha256(content).hexdigest()
-        yield at, Member(path, mode, links, uid, gid, time, size, said if size else "")
+        yield at, ArchiveMember(path, mode, links, uid, gid, time, size, said if size else "")
     raise BadTask(f"{name} is cut off: its archive has no end", hint="build the image anew")
 
 

@@ -87,9 +87,9 @@ def words(texts: Iterable[str], members: Mapping[str, int], there: Iterable[str]
     for text in texts:
         told = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
         names |= set(_WORD.findall(told))
-        paths |= {merged(path.strip("/.")) for path in _PATH.findall(told)}
-        beginnings |= {merged(path.lstrip("/")) for path in _BEGINNING.findall(told)}
-    known, there = {merged(path): count for path, count in members.items()}, set(there)
+        paths |= {merged_path(path.strip("/.")) for path in _PATH.findall(told)}
+        beginnings |= {merged_path(path.lstrip("/")) for path in _BEGINNING.findall(told)}
+    known, there = {merged_path(path): count for path, count in members.items()}, set(there)
     copied = known.keys() & there
     names |= {path.rpartition("/")[2] for path, count in known.items() if count == 1 or path in copied}
     return Words(
@@ -102,9 +102,7 @@ def words(texts: Iterable[str], members: Mapping[str, int], there: Iterable[str]
 
 
 def _is_narrow(beginning: str) -> bool:
-    """Return True if the beginning of a name tells anything: it is no folder, which is a path by itself, and none of
-    the system's.
-    """
+    """Return True if the beginning of a name tells anything: it is no folder, which is a path itself, and none of the system's."""
     return "/" in beginning and not beginning.endswith("/") and not _LARGE.fullmatch(beginning.rstrip("."))
 
 
@@ -131,7 +129,7 @@ def relevant(paths: Iterable[tuple[str, bool]], found: Words) -> Iterator[tuple[
             yield path, True
 
 
-def merged(path: str) -> str:
+def merged_path(path: str) -> str:
     """Return a path as seen in a root whose /bin, /sbin and /lib are links into /usr."""
     return f"usr/{path}" if _MERGED.match(path) else path
 

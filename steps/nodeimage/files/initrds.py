@@ -53,9 +53,7 @@ _OURS: Final = "/run/settings"
 
 
 class InitrdRecord(Struct, frozen=True):
-    """Sources of a kept initrd: the words of its scripts, every relevant path of the root with its state, and the
-    initrd's digest.
-    """
+    """Sources of a kept initrd: the words of its scripts, every relevant path of the root with its state, the initrd's digest."""
 
     words: Words
     seen: dict[str, str]
@@ -244,7 +242,7 @@ def _is_whole(folder: Path) -> bool:
 
 def _keep(group: Path, record: InitrdRecord, made: Path) -> None:
     data = canonical(record)
-    with store_entries.making(group, hashlib.sha256(data).hexdigest()[:32], good=_is_whole) as work:
+    with store_entries.make_entry(group, hashlib.sha256(data).hexdigest()[:32], good=_is_whole) as work:
         if work is not None:
             shutil.copyfile(made, work / FILE)
             (work / RECORD).write_bytes(data)

@@ -23,7 +23,7 @@ def read(archive: Path) -> dict[str, str]:
     try:
         with tarfile.open(archive) as whole:
             for layer in _manifest(whole)["layers"]:
-                with programs.fed(_UNPACK, _blob(whole, layer["digest"])) as plain:
+                with programs.feed(_UNPACK, _blob(whole, layer["digest"])) as plain:
                     _lay(plain, found)
     except (tarfile.TarError, KeyError, ValueError, IndexError, TypeError, OSError) as error:
         raise BadTask(

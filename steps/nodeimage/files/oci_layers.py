@@ -60,7 +60,10 @@ def find(kept: Path, key: str) -> Blob | None:
 def pack(_: Path, layer: OciLayer) -> Blob:
     """Pack a layer unless its blob exists; called in a namespace, where owners are those of the image."""
     kept = Path(layer.kept)
-    with store_entries.writing(), store_entries.making(kept, layer.key, good=lambda _: find(kept, layer.key) is not None) as work:
+    with (
+        store_entries.guard_writes(),
+        store_entries.make_entry(kept, layer.key, good=lambda _: find(kept, layer.key) is not None) as work,
+    ):
         if work is not None:
             diff_id = _squeeze(Path(layer.tree), work / FILE, layer.epoch)
             with (work / FILE).open("rb") as file:
@@ -74,9 +77,7 @@ def pack(_: Path, layer: OciLayer) -> Blob:
 
 
 def _squeeze(tree: Path, out: Path, epoch: int) -> str:
-    """Write the blob and return the digest of its tar. zstd gives equal bytes for any number of threads above one, but others for
-    one.
-    """
+    """Write the blob and return the digest of its tar. zstd gives equal bytes for any number of threads above one."""
     with out.open("wb") as file, programs.into(["zstd", f"-{LEVEL}", "-q", "-T2", "-c"], file) as squeezed:
         plain = Digesting(squeezed)
         with tarfile.open(fileobj=cast(IO[bytes], plain), mode="w|", format=tarfile.PAX_FORMAT) as archive:

@@ -44,7 +44,7 @@ def read(folder: Path, key: str) -> Assembled:
                 kernel=kernel_version(folder / KERNEL),
                 root_modules=root.result(),
                 initrd_modules=versions(initrd.result()),
-                unracked=unracked(initrd.result()),
+                unracked=missing_network_drivers(initrd.result()),
             )
     except (StepError, ManifestError, OSError) as error:
         return Assembled(key=key, problem=f"{folder.name}: {error}")
@@ -100,7 +100,7 @@ def versions(paths: Iterable[str]) -> str:
     return ", ".join(sorted({found[1] for path in paths if (found := _IN_ROOT.search(path))}))
 
 
-def unracked(paths: Iterable[str]) -> tuple[str, ...]:
+def missing_network_drivers(paths: Iterable[str]) -> tuple[str, ...]:
     """Return the drivers of racked machines' network cards if an initrd with these paths has none of them.
 
     Empty if it has one, or no files at all.

@@ -55,7 +55,7 @@ def pack(root: Path, told: Pack) -> Packed:
     """Write squashfs, kernel and initrd in parallel."""
     out, seconds = Path(told.out), dict[str, float]()
     kernel = initrds.kernel_of(root)
-    with store_entries.writing(), ThreadPoolExecutor(max_workers=1) as beside:
+    with store_entries.guard_writes(), ThreadPoolExecutor(max_workers=1) as beside:
         squashed = beside.submit(_squash, root, out / ROOT, told.epoch, seconds)
         shutil.copyfile(root_scan.path_in_root(root, f"boot/vmlinuz-{kernel}"), out / KERNEL)
         begun = time.monotonic()

@@ -39,7 +39,7 @@ def read(path: Path) -> Squashed:
     found = Squashed()
     with tempfile.TemporaryDirectory(prefix="bringup-squashfs-") as scratch:
         words = ["unsquashfs", "-no-progress", "-quiet", "-pf", "/dev/stdout", str(path)]
-        with programs.out_of(words, Path(scratch) / "errors") as stream:
+        with programs.open_output(words, Path(scratch) / "errors") as stream:
             sources = _listing(stream, found, path.name)
             _contents(stream, sources, found, path.name)
     return found
@@ -95,7 +95,7 @@ def _contents(stream: IO[bytes], sources: list[tuple[int, int, str]], found: Squ
         before = found.files[path]
         found.files[path] = FileOf(before.kind, before.mode, before.owner, before.time, size, digest.hexdigest())
         if note:
-            paths = debian.listed(b"".join(text).decode(errors="surrogateescape"))
+            paths = debian.listed_paths(b"".join(text).decode(errors="surrogateescape"))
             found.owners.update(dict.fromkeys([*paths, path], note.package))
 
 

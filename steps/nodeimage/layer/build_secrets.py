@@ -36,7 +36,7 @@ def note(folder: Path, names: Iterable[str], layer: str) -> dict[str, Noted]:
         except OSError as error:
             said = f"secret {name} of layer {layer}: {folder / name}: {error.strerror}"
             raise BadTask(said, hint="give the build this secret") from error
-        if len(secret_scan.bare(data)) < secret_scan.SHORTEST:
+        if len(secret_scan.strip_space(data)) < secret_scan.SHORTEST:
             said = f"secret {name} of layer {layer} has fewer than {secret_scan.SHORTEST} bytes"
             raise BadTask(said, hint="use a longer one: an image cannot be searched for words that short")
         found[name] = Noted(path=str(path), sha256=hashlib.sha256(data).hexdigest())
@@ -67,7 +67,7 @@ def hidden(secrets: Mapping[str, Noted]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def shown(secrets: Mapping[str, Noted]) -> Iterator[None]:
+def uncover(secrets: Mapping[str, Noted]) -> Iterator[None]:
     """Uncover hidden secrets within this block."""
     _uncover(secrets)
     try:
@@ -86,7 +86,7 @@ def with_secrets(root: Path, secrets: Mapping[str, Noted]) -> Iterator[None]:
     folder.mkdir()
     kernel_calls.mount("tmpfs", folder, "tmpfs", kernel_calls.NOSUID | kernel_calls.NODEV | kernel_calls.NOEXEC, "mode=0700")
     try:
-        with shown(secrets):
+        with uncover(secrets):
             for name, noted in secrets.items():
                 shutil.copyfile(noted.path, folder / name)  # by the kernel: the bytes do not get into this process
                 (folder / name).chmod(0o400)

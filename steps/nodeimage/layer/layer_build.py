@@ -54,7 +54,7 @@ class LayerInputs(Struct, frozen=True):
         return build_keys.layers(self.recipe)[self.name]
 
 
-class Failed(Exception):
+class LayerFailed(Exception):
     """The layer could not be built; nothing of it is kept."""
 
     def __init__(self, built: Built) -> None:
@@ -81,7 +81,7 @@ def make(layer: LayerInputs, work: layer_steps.LayerWork, folder: Path) -> Built
         )
     if outcome.failed:
         output = secret_scan.redact(outcome.output, build_secrets.read(work.secrets))
-        raise Failed(Built(key=layer.key, seconds=time.monotonic() - began, failed=outcome.failed, output=output))
+        raise LayerFailed(Built(key=layer.key, seconds=time.monotonic() - began, failed=outcome.failed, output=output))
     namespace.remove_folder(folder / "work")
     finish = layer_steps.NormalizationWork(
         name=layer.name,
@@ -94,7 +94,7 @@ def make(layer: LayerInputs, work: layer_steps.LayerWork, folder: Path) -> Built
     finished = namespace.call(layer.stack, FINISH, finish, layer_steps.Finished, seconds=timeouts.IMAGE_READ, say=layer.say)
     seconds = round(time.monotonic() - began, 3)
     if finished.secrets_found:
-        raise Failed(Built(key=layer.key, seconds=seconds, secrets_found=finished.secrets_found))
+        raise LayerFailed(Built(key=layer.key, seconds=seconds, secrets_found=finished.secrets_found))
     return BuiltLayer(content=finished.content, installed=outcome.installed, seconds=seconds)
 
 

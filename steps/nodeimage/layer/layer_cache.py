@@ -78,7 +78,7 @@ def entry(images: Path, key: str) -> LayerEntry | None:
     return found
 
 
-@store_entries.writing()
+@store_entries.guard_writes()
 def build(images: Path, recipe: Recipe, files: Mapping[str, bytes], layer: str, secrets: Path, say: Callable[[str], None]) -> Built:
     """Return a layer of a recipe, from the cache or built now together with missing layers below it.
 
@@ -143,7 +143,7 @@ def _made_by_others(layer: layer_build.LayerInputs, found: LayerEntry) -> str:
 def _discard(folder: Path, say: Callable[[str], None], why: str) -> None:
     say(f"{why}: it is removed and built anew")
     with contextlib.suppress(FileNotFoundError):  # another build has done so just now
-        store_entries.take_away(folder, namespace.remove_folder)
+        store_entries.remove_entry(folder, namespace.remove_folder)
 
 
 def _told(found: LayerEntry, *, cached: bool) -> Built:
@@ -163,10 +163,10 @@ def _build(layer: layer_build.LayerInputs) -> Built:
     """Build a layer, unless another build has made it meanwhile."""
     work = layer_build.gather(layer)
     try:
-        with store_entries.making(shelf(layer.images), layer.key, remove=namespace.remove_folder) as folder:
+        with store_entries.make_entry(shelf(layer.images), layer.key, remove=namespace.remove_folder) as folder:
             if folder is not None:
                 return _told(_written(layer, layer_build.make(layer, work, folder), folder), cached=False)
-    except layer_build.Failed as error:
+    except layer_build.LayerFailed as error:
         return error.built
     return _cached(layer) or _build(layer)
 

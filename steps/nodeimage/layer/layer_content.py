@@ -54,9 +54,7 @@ class ContentItem(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LayerContent(Struct, frozen=True, kw_only=True):
-    """Content of a layer: digest of the list, digest of its outline (all that is known without reading files), bytes
-    and entries.
-    """
+    """Content of a layer: digests of the list and of its outline (all that is known without reading files), bytes and entries."""
 
     digest: str
     outline: str
@@ -80,7 +78,7 @@ def read(tree: Path, listing: Path | None = None) -> LayerContent:
     return LayerContent(digest=f"sha256:{whole.hexdigest()}", outline=f"sha256:{outline.hexdigest()}", size=size, files=files)
 
 
-def changed(tree: Path, digest: str, listing: Path) -> list[str] | None:
+def changed_paths(tree: Path, digest: str, listing: Path) -> list[str] | None:
     """Return the paths of a layer that differ from the content with this digest.
 
     Empty: they cannot be named, because the list is damaged. None: nothing has changed.

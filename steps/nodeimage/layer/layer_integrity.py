@@ -86,7 +86,9 @@ def verify(images: Path, key: str) -> str:
 
 def read(_: Path, asked: IntegrityRequest) -> ChangedPaths:
     """Read layers; called in a namespace, where owners are those of the image."""
-    told = {one.key: layer_content.changed(Path(one.folder, TREE), one.digest, Path(one.folder, LIST)) for one in asked.layers}
+    told = {
+        one.key: layer_content.changed_paths(Path(one.folder, TREE), one.digest, Path(one.folder, LIST)) for one in asked.layers
+    }
     return ChangedPaths({key: paths for key, paths in told.items() if paths is not None})
 
 

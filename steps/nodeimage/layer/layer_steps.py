@@ -82,7 +82,7 @@ def build(root: Path, work: LayerWork) -> LayerOutcome:
 
 def _attempt(part: str, apply: Callable[[], None]) -> None:
     try:
-        with store_entries.writing():
+        with store_entries.guard_writes():
             apply()
     except (package_installation.CannotInstall, accounts.CannotAdd) as error:
         raise PartFailed(part, str(error)) from error
@@ -105,16 +105,16 @@ def _parts(root: Path, work: LayerWork) -> Iterator[tuple[str, Callable[[], None
 
 
 def _users(root: Path, work: LayerWork) -> None:
-    with chroot.entered(root):
+    with chroot.enter(root):
         for user in work.layer.users:
             accounts.add(user, work.epoch)
 
 
 def _files(root: Path, work: LayerWork) -> None:
-    with chroot.entered(root):
+    with chroot.enter(root):
         for file in work.layer.files:
             try:
-                with store_entries.writing():
+                with store_entries.guard_writes():
                     _place(file, work.files)
             except OSError as error:
                 raise PartFailed("files", f"{file.path}: {error.strerror}") from error
@@ -146,7 +146,7 @@ def _command(root: Path, work: LayerWork, command: LayerCommand, part: str) -> N
 
 
 def _redact(secrets: Mapping[str, Noted], said: bytes) -> bytes:
-    with build_secrets.shown(secrets):
+    with build_secrets.uncover(secrets):
         return secret_scan.redact_bytes(said, build_secrets.read(secrets))
 
 
@@ -162,7 +162,7 @@ def _services(root: Path, work: LayerWork) -> None:
 
 def _installed(root: Path, work: LayerWork) -> list[str]:
     """Return the installed packages, which must be exactly those of the lock."""
-    found, wanted = package_installation.installed(root), sorted(work.expected)
+    found, wanted = package_installation.installed_packages(root), sorted(work.expected)
     if found != wanted:
         extra, lacking = sorted(set(found) - set(wanted)), sorted(set(wanted) - set(found))
         raise PartFailed("packages", f"not as locked: more {', '.join(extra) or 'none'}; lacking {', '.join(lacking) or 'none'}")

@@ -40,14 +40,14 @@ class Different(NotUnderstood):
     """The mirror sends bytes that are not the locked package."""
 
 
-class Page(Different):
+class _ShortAnswer(Different):
     """The mirror sent a whole answer that is shorter than the package.
 
     Some mirrors and proxies send such pages with status 200 for an error. A retry may help; the mirror is not away.
     """
 
 
-class Busy(Unreachable):
+class _Busy(Unreachable):
     """The mirror answers that it cannot give this package now."""
 
 
@@ -58,7 +58,7 @@ class Mirrors:
         self._wait = urllib3.Timeout(connect=timeouts.PACKAGE_CONNECT, read=timeouts.PACKAGE_READ)
         self._connections = connections
         self._pools: dict[tuple[str, str], urllib3.PoolManager] = {}
-        self._given_up: dict[str, Page | Unreachable] = {}
+        self._given_up: dict[str, _ShortAnswer | Unreachable] = {}
         self._odd: Counter[str] = Counter()
         self._told: dict[tuple[str, str], str] = {}
         self._lock = threading.Lock()
@@ -69,13 +69,13 @@ class Mirrors:
             raise type(why)(str(why))
         try:
             _patiently(lambda: self._once(f"{source}/{package.path}", package, file))
-        except (Page, Unreachable) as error:
+        except (_ShortAnswer, Unreachable) as error:
             self._failed(source, error)
             raise
         self._odd[source] = 0
 
-    def _failed(self, source: str, error: Page | Unreachable) -> None:
-        if not isinstance(error, (Page, Busy)):
+    def _failed(self, source: str, error: _ShortAnswer | Unreachable) -> None:
+        if not isinstance(error, (_ShortAnswer, _Busy)):
             self._given_up[source] = error
             return
         self._odd[source] += 1
@@ -115,7 +115,7 @@ class Mirrors:
             return self._pools[proxy, authorities]
 
     @cached_property
-    def _apt(self) -> mirror_settings.Settings:
+    def _apt(self) -> mirror_settings.AptSettings:
         return mirror_settings.read()
 
     def _proxy(self, url: str) -> str:
@@ -141,7 +141,7 @@ class Mirrors:
             told["ssl_context"].load_verify_locations(authorities)
         if not proxy:
             return urllib3.PoolManager(**told)
-        bare, login = http_proxies.apart(proxy)
+        bare, login = http_proxies.split_login(proxy)
         return urllib3.ProxyManager(bare, proxy_headers=login, **told)
 
 
@@ -154,7 +154,7 @@ def _patiently(once: Callable[[], None]) -> None:
     tenacity.Retrying(
         stop=tenacity.stop_after_attempt(timeouts.PACKAGE_TRIES),
         wait=tenacity.wait_exponential(multiplier=timeouts.PACKAGE_BACKOFF_FIRST, max=timeouts.PACKAGE_BACKOFF_MAX),
-        retry=tenacity.retry_if_exception_type((Page, Unreachable)),
+        retry=tenacity.retry_if_exception_type((_ShortAnswer, Unreachable)),
         reraise=True,
     )(once)
 
@@ -174,7 +174,7 @@ def _taken(answer: urllib3.BaseHTTPResponse, url: str, package: Package, file: I
     if answer.status != 200:
         said = f"{_host(url)} answers {answer.status} {answer.reason or ''}".rstrip() + f" to {urlsplit(url).path}"
         said += "; no login is sent, nor is that of apt's auth.conf" if answer.status == _WANTS_LOGIN else ""
-        raise Busy(said) if answer.status in _LATER else Gone(said)
+        raise _Busy(said) if answer.status in _LATER else Gone(said)
     seen, size = hashlib.sha256(), 0
     while chunk := answer.read(_CHUNK, decode_content=False):
         size += len(chunk)
@@ -190,13 +190,13 @@ def _taken(answer: urllib3.BaseHTTPResponse, url: str, package: Package, file: I
         )
 
 
-def _short(answer: urllib3.BaseHTTPResponse, url: str, size: int, package: Package) -> Page | Unreachable:
+def _short(answer: urllib3.BaseHTTPResponse, url: str, size: int, package: Package) -> _ShortAnswer | Unreachable:
     """Return why too few bytes came. If the answer gives its length, urllib3 has already raised before this point."""
     what = f"the {package.size} bytes of {package.name}={package.version}"
     if "Content-Length" not in answer.headers and "chunked" not in answer.headers.get("Transfer-Encoding", "").lower():
         return Unreachable(f"{_host(url)} sent {size} of {what}")
     kind = plain.line(answer.headers.get("Content-Type", ""))[:_LONGEST_KIND]
-    return Page(f"{_host(url)} answers with {size} bytes{f' of {kind}' if kind else ''} for {what}")
+    return _ShortAnswer(f"{_host(url)} answers with {size} bytes{f' of {kind}' if kind else ''} for {what}")
 
 
 def _host(url: str) -> str:

@@ -20,7 +20,7 @@ _OPTION = re.compile(r'^acquire::(\S+) "(.+)";$', re.MULTILINE | re.IGNORECASE)
 _DETECTORS: Final = ("proxy-auto-detect", "proxyautodetect")
 
 
-class Settings(Struct, frozen=True, kw_only=True):
+class AptSettings(Struct, frozen=True, kw_only=True):
     """Options of apt below `Acquire`, in lower case because apt ignores case."""
 
     options: Mapping[str, str]
@@ -47,9 +47,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         return _said(program, url).strip() if program else ""
 
 
-def read() -> Settings:
+def read() -> AptSettings:
     """Read the settings of this machine; empty without apt, or if apt may not read them."""
-    return Settings(options={name.lower(): value for name, value in _OPTION.findall(_said("apt-config", "dump", "Acquire"))})
+    return AptSettings(options={name.lower(): value for name, value in _OPTION.findall(_said("apt-config", "dump", "Acquire"))})
 
 
 def _said(*command: str) -> str:

@@ -14,17 +14,7 @@ from typing import Final
 from steps.nodeimage.contract import debian
 from steps.nodeimage.layer import layer_content
 
-EMPTIED: Final = (
-    "dev",
-    "proc",
-    "run",
-    "sys",
-    "tmp",
-    "var/tmp",
-    *debian.EMPTIED,
-    "var/cache/man",
-    "var/cache/fontconfig",
-)
+EMPTIED: Final = ("dev", "proc", "run", "sys", "tmp", "var/tmp", *debian.EMPTIED, "var/cache/man", "var/cache/fontconfig")
 """Folders that are emptied: those of a running system, and caches with times in them."""
 WITHOUT_FILES: Final = ("var/log", "var/backups")
 """Folders that lose their files and keep their sub-folders, which services expect."""
@@ -50,9 +40,7 @@ REMOVED: Final = (
     "var/lib/systemd/random-seed",
     *debian.REMOVED,
 )
-"""Paths that are removed: identities of a machine, locks, old copies, caches, and initial RAM disks, which are made when an image
-is packed.
-"""
+"""Paths that are removed: a machine's identities, locks, old copies, caches, and initial RAM disks, which packing makes."""
 BLANKED: Final = ("etc/machine-id",)
 """Files that must exist and be empty: systemd then makes an identity at the first boot."""
 _CACHED: Final = 16

@@ -66,9 +66,7 @@ def fill(images: Path, recipe: Recipe, say: Callable[[str], None], seeds: Sequen
 
 
 def _state(images: Path, sha256: str) -> str:
-    """Return `kept`, `wrong` (other bytes) or `missing`, and note the use of kept packages, so that garbage collection spares
-    them.
-    """
+    """Return `kept`, `wrong` (other bytes) or `missing`, and note the use of kept packages, which garbage collection spares."""
     place = path(images, sha256)
     try:
         store_entries.note_use(place)

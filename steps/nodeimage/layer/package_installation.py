@@ -66,14 +66,14 @@ def install(root: Path, archive: Path, packages: Sequence[Package], epoch: int) 
         if rest:
             with _short(root) as place:
                 _install_with_apt(place, rest, epoch)
-    with chroot.entered(root):
+    with chroot.enter(root):
         _mark(Path("/", debian.MARKS), [one for one in packages if not one.asked and not one.essential])
 
 
-def installed(root: Path) -> list[str]:
+def installed_packages(root: Path) -> list[str]:
     """Return `name=version` of all packages that dpkg's database calls completely installed, sorted."""
     status = root / debian.STATUS
-    return debian.installed(status.read_text()) if status.is_file() else []
+    return debian.installed_packages(status.read_text()) if status.is_file() else []
 
 
 def _bootstrap(root: Path, packages: Sequence[Package], epoch: int) -> None:
@@ -112,9 +112,7 @@ def _unpack(root: Path, file: Path) -> None:
 
 @contextlib.contextmanager
 def _short(root: Path) -> Iterator[Path]:
-    """Bind the root to a short path in this namespace: apt names a file after the whole path of a repository, and a name has at
-    most 255 bytes.
-    """
+    """Bind the root to a short path in this namespace: apt names a file after a repository's whole path, limit 255 bytes."""
     real = root.resolve()
     place = next((folder for folder in _SHORT if folder.is_dir() and not real.is_relative_to(folder.resolve())), None)
     if place is None:
@@ -204,6 +202,6 @@ def _mark(marks: Path, packages: Sequence[Package]) -> None:
         marks.write_text(before + "".join(sorted(blocks)))
 
 
-def _succeed(ended: chroot.Ended) -> None:
+def _succeed(ended: chroot.ProgramEnd) -> None:
     if ended.code:
         raise CannotInstall(ended.output)

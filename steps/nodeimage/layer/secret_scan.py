@@ -27,7 +27,7 @@ _FRAME: Final = b"-----"
 """Start of the lines around a key, which occur in many files."""
 
 
-def bare(data: bytes) -> bytes:
+def strip_space(data: bytes) -> bytes:
     """Return the bytes without white space."""
     return data.translate(None, _WHITE)
 
@@ -43,7 +43,7 @@ def forms(secret: bytes) -> list[bytes]:
             coded = encode(bytes(offset) + whole)
             found.add(coded[-(-offset * 4 // 3) : len(coded) - 4])  # without what the bytes before and after it change
     found |= {line for line in whole.splitlines() if not line.startswith(_FRAME)}
-    return sorted({short for one in found if len(short := bare(one)) >= SHORTEST})
+    return sorted({short for one in found if len(short := strip_space(one)) >= SHORTEST})
 
 
 def search(tree: Path, secrets: Mapping[str, bytes]) -> list[str]:
@@ -102,7 +102,7 @@ def _holding(path: Path, needles: Iterable[tuple[str, bytes]]) -> set[str]:
         words.append(os.fsencode(os.readlink(path)))
     elif stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode):
         words += layer_content.attributes(path).values()
-    near = {name for name, form in needles if any(form in bare(word) for word in words)}
+    near = {name for name, form in needles if any(form in strip_space(word) for word in words)}
     return near | (_in_file(path, needles) if stat.S_ISREG(status.st_mode) else set())
 
 
@@ -116,7 +116,7 @@ def _in_stream(stream: IO[bytes], needles: Iterable[tuple[str, bytes]]) -> set[s
     found: set[str] = set()
     before = b""
     while chunk := stream.read(_CHUNK):
-        window = before + bare(chunk)
+        window = before + strip_space(chunk)
         found |= {name for name, form in needles if form in window}
         before = window[-overlap:]
     return found
@@ -129,7 +129,7 @@ def redact(said: str, secrets: Mapping[str, bytes]) -> str:
 
 def redact_bytes(said: bytes, secrets: Mapping[str, bytes]) -> bytes:
     """Return the output of a program without the secrets, in any of their forms."""
-    short = bare(said)
+    short = strip_space(said)
     found = sorted(span for secret in secrets.values() for form in forms(secret) for span in _spans(short, form))
     if not found:
         return said

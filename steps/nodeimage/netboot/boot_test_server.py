@@ -16,7 +16,7 @@ from msgspec import Struct
 from steps import timeouts
 from steps.contract import plain
 from steps.nodeimage.contract import boot_test_protocol
-from steps.nodeimage.contract.boot_tests import REPORT_PATH, TESTS_PATH, Event, NodeReport
+from steps.nodeimage.contract.boot_tests import REPORT_PATH, TESTS_PATH, BootEvent, NodeReport
 
 CHUNK = 1 << 18
 _MOST_DIGITS = 12
@@ -109,9 +109,7 @@ class BootTestServer:
         return self._orders.get(machine)
 
     def note(self, machine: str, what: str, size: int, sent: int | None = None) -> list[float | str | int]:
-        """Record an event now; its third item is the bytes sent so far, which the caller may raise. Without `sent` all bytes were
-        sent.
-        """
+        """Record an event now; its third item is the bytes sent so far, which the caller may raise; without `sent`, all."""
         row: list[float | str | int] = [round(time.monotonic() - self._began, 2), what, size if sent is None else sent, size]
         self._heard[machine].rows.append(row)
         return row
@@ -141,10 +139,10 @@ class BootTestServer:
         """Return the state of a machine."""
         return self._heard[machine]
 
-    def events(self, machine: str) -> tuple[Event, ...]:
+    def events(self, machine: str) -> tuple[BootEvent, ...]:
         """Return the requests and reports of a machine so far."""
         rows = [list(row) for row in self._heard[machine].rows]
-        return tuple(Event(at=float(at), what=str(what), sent=int(sent), size=int(size)) for at, what, sent, size in rows)
+        return tuple(BootEvent(at=float(at), what=str(what), sent=int(sent), size=int(size)) for at, what, sent, size in rows)
 
 
 class _Handler(BaseHTTPRequestHandler):

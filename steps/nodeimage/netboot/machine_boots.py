@@ -12,7 +12,7 @@ from steps import timeouts
 from steps.clients.private_folder import private_folder
 from steps.errors import BadTask
 from steps.nodeimage.contract import boot_test_protocol, build_keys, console, image_manifest, ipxe
-from steps.nodeimage.contract.boot_tests import UNBOOTED, Boot, BootedMachine, BootFault, Firmware, why_not_booted
+from steps.nodeimage.contract.boot_tests import UNBOOTED, BootedMachine, BootFault, Firmware, MachineBoot, why_not_booted
 from steps.nodeimage.contract.image_manifest import INITRD, KERNEL, ROOT, Manifest
 from steps.nodeimage.contract.resolved_recipe import Recipe
 from steps.nodeimage.files import initrd_archive
@@ -94,7 +94,7 @@ def boot(
         raise BadTask(why, hint=UNBOOTED)
     key = build_keys.image(recipe)
     folder = images / "assembled" / key
-    with store_entries.held(folder):
+    with store_entries.hold_entry(folder):
         image = _manifest(folder)
         root = image.part(ROOT)
         disturbance = ALL[fault] if fault else NONE
@@ -120,7 +120,7 @@ def _manifest(folder: Path) -> Manifest:
         raise BadTask(f"{folder}: {error}", hint="remove this folder; the next build packs the image again") from error
 
 
-def _all(plan: BootPlan, machines: list[BootedMachine], seconds: float, say: Say) -> tuple[Boot, ...]:
+def _all(plan: BootPlan, machines: list[BootedMachine], seconds: float, say: Say) -> tuple[MachineBoot, ...]:
     with private_folder() as private, BootTestServer() as server:
         parts = _parts(plan, private)
         for one in machines:
@@ -196,10 +196,10 @@ class Watch:
         self._seconds = seconds
         self._say = say
         self._began = time.monotonic()
-        self._found: dict[str, Boot] = {}
+        self._found: dict[str, MachineBoot] = {}
         self._over: dict[str, float] = {}
 
-    def until_all_ended(self) -> tuple[Boot, ...]:
+    def until_all_ended(self) -> tuple[MachineBoot, ...]:
         """Return the boot of each machine; a machine is stopped as soon as its result is known."""
         while left := [one for name, one in self.running.items() if name not in self._found]:
             for one in left:
@@ -233,12 +233,12 @@ class Watch:
         first = self._over.setdefault(one.machine.name, time.monotonic())
         return time.monotonic() - first >= timeouts.BOOT_OVER
 
-    def _result(self, one: Running, ended: str) -> Boot:
+    def _result(self, one: Running, ended: str) -> MachineBoot:
         name, text = one.machine.name, one.console()
         heard, reading = self._server.heard(name), console.read(text)
         taken = time.monotonic() - self._began
         self._say(f"{name}: {ended} after {taken:.1f} s{f', {reading.name}' if reading.name else ''}")
-        return Boot(
+        return MachineBoot(
             name=name,
             firmware=one.machine.firmware,
             mac=one.machine.mac,

@@ -27,9 +27,7 @@ _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 
 def server(root: Path, address: str = "127.0.0.1", port: int = 0, say: Callable[[str], None] | None = None) -> ThreadingHTTPServer:
-    """Return a server of the tree below `root` that listens already. `serve_forever` answers requests; `server_address` is its
-    address.
-    """
+    """Return a listening server of the tree below `root`. `serve_forever` answers requests; `server_address` is its address."""
     listening = ThreadingHTTPServer((address, port), partial(_Handler, root=root.resolve(), say=say or _silent))
     listening.daemon_threads = True
     return listening

@@ -51,7 +51,7 @@ def _contents(data: bytes) -> Contents:
     return Contents(product=image.name, files=image.parts, digests=frozenset({root.digest} if root else ()))
 
 
-def connected(target: ReleaseTarget, secrets: Path) -> AbstractContextManager[TreeTransport]:
+def connect(target: ReleaseTarget, secrets: Path) -> AbstractContextManager[TreeTransport]:
     """Open a transport to a target's tree, by SSH if it has a host, and close it at the end. Raises a StepError."""
     return connections.connected(target, secrets, LAYOUT)
 

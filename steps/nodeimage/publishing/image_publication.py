@@ -3,17 +3,19 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from steps.clients.releases import preflight, publication, release_signatures, usage
+from msgspec import Struct
+
+from steps.clients.releases import preflight, publication, release_rollback, release_signatures, usage
 from steps.clients.releases.publication import PublishOutcome, PublishRequest, Say
 from steps.clients.releases.release_kind import files_found
 from steps.clients.releases.tree_operations import TreeTransport
 from steps.nodeimage.contract import boot_tree
 from steps.nodeimage.contract.boot_tree import PublishTarget, Tested
-from steps.nodeimage.contract.image_tests import Result
+from steps.nodeimage.contract.image_tests import ImageTestResult
 from steps.nodeimage.publishing import external_links, image_kind, image_release, image_versions
 from steps.stages.image_publish.contract import Published
 
-Results = Mapping[str, list[Result]]
+Results = Mapping[str, list[ImageTestResult]]
 _NONE: Mapping[str, str] = {}
 
 
@@ -32,7 +34,7 @@ def request(
     came from, and the outcomes of `results`; neither makes a new version. Raises BadTask if the folder holds no image.
     """
     tested = Tested(origin=origin, results=dict(results))
-    release = image_release.staged(image_release.load(assembled, tested), target, tested)
+    release = image_release.stage_release(image_release.load(assembled, tested), target, tested)
     return PublishRequest(release=release, target=target, secrets=secrets, by=by, again=again, known=dict(known))
 
 
@@ -51,7 +53,7 @@ def publish(
     """Publish the packed image in folder `assembled`, wherever the target is, and read the tree back (see `request` for the
     arguments, and `publication.publish`). Raises a StepError."""
     wanted = request(target, assembled, results, secrets, by, again=again, origin=origin, known=known)
-    with image_kind.connected(target, secrets) as transport:
+    with image_kind.connect(target, secrets) as transport:
         return publish_through(transport, wanted, say)
 
 
@@ -71,7 +73,7 @@ def _observed(request: PublishRequest, done: PublishOutcome) -> Published:
     led = {name: (named, images.get(name)) == (version, tree.product) for name, named in scripts.items()}
     return Published(
         version=version,
-        origin=image_versions.tested(tree, version).origin,
+        origin=image_versions.published_test_results(tree, version).origin,
         manifest=tree.manifest_digest(version),
         before=done.before,
         found=tuple(file for file in found if file not in sound),
@@ -94,3 +96,27 @@ def _observed(request: PublishRequest, done: PublishOutcome) -> Published:
 
 def _is_of_machine(path: str) -> bool:
     return boot_tree.is_machine(path.removeprefix(f"{boot_tree.BOOT}/").removesuffix(boot_tree.SCRIPT))
+
+
+class ImageRollback(Struct, frozen=True, kw_only=True):
+    """Outcome of a rollback: the version that the pointer names now, the one that it named before, who did it, state of the
+    version's signature, and the address from which nodes fetch the version, if the tree has another address now (`elsewhere`).
+    """
+
+    to: str
+    before: str
+    by: str
+    signature: str
+    elsewhere: str = ""
+
+
+def roll_back(transport: TreeTransport, image: str, version: str, by: str, signers: tuple[str, ...] = ()) -> ImageRollback:
+    """Point to a version; without one to the version that was current before (see `release_rollback.roll_back`).
+
+    Raises BadTask for a version that is not there. Raises Refused for one that is not whole, that nodes of a group could not boot,
+    or, if it is not named, that nodes fetch from another address.
+    """
+    done = release_rollback.roll_back(image_kind.image_kind(), transport, image, version, by, signers)
+    address, here = external_links.version_url(done.tree, done.to), external_links.url_of(done.tree)
+    elsewhere = address if address and here and address != here else ""
+    return ImageRollback(to=done.to, before=done.before, by=done.by, signature=done.signature, elsewhere=elsewhere)

@@ -66,14 +66,14 @@ class ImageRelease(StagedRelease, frozen=True, kw_only=True):
     def is_suitable(self, tree: ReleaseTree, version: str) -> bool:
         """Return True if a version has the boot scripts of today, and was tested as this release was."""
         alike = has_same_scripts(self.image, tree, self.target, version)
-        return alike and set(image_versions.tested(tree, version).results) >= set(self.tested.results)
+        return alike and set(image_versions.published_test_results(tree, version).results) >= set(self.tested.results)
 
     def rolled_back(self, tree: ReleaseTree, alike: tuple[str, ...]) -> Switch | None:
         """Return the rollback that left this image (see `rolled_back`)."""
         return rolled_back(tree, self.target, dict.fromkeys(alike, self.image))
 
 
-def staged(image: PackedImage, target: PublishTarget, tested: Tested) -> ImageRelease:
+def stage_release(image: PackedImage, target: PublishTarget, tested: Tested) -> ImageRelease:
     """Return the release of a packed image for a target."""
     return ImageRelease(
         kind=image_kind.image_kind(target.url),
@@ -140,7 +140,8 @@ def starts_alike(image: PackedImage, tree: ReleaseTree, target: PublishTarget, v
     folder, own = tree.version_path(version, boot_tree.BOOT), image.manifest.kernel_arguments
     texts = [(group, tree.contents.get(f"{folder}/{group.name}{boot_tree.SCRIPT}")) for group in target.groups]
     return all(
-        data is None or ipxe.given(data.decode(errors="replace")) == (*own, *group.kernel_arguments) for group, data in texts
+        data is None or ipxe.image_arguments(data.decode(errors="replace")) == (*own, *group.kernel_arguments)
+        for group, data in texts
     )
 
 

@@ -21,7 +21,7 @@ def manifest_of(tree: ReleaseTree, version: str) -> Manifest | None:
         return None
 
 
-def tested(tree: ReleaseTree, version: str) -> Tested:
+def published_test_results(tree: ReleaseTree, version: str) -> Tested:
     """Return the test results with which a version was published; empty ones if they cannot be read."""
     try:
         return msgspec.json.decode(tree.contents[tree.version_path(version, boot_tree.TESTS)], type=Tested)

@@ -6,7 +6,7 @@ from steps import timeouts
 from steps.clients.releases import usage
 from steps.clients.releases.release_tree import ReleaseTree
 from steps.clients.releases.usage import UsageState
-from steps.nodeimage.contract.image_tests import Result
+from steps.nodeimage.contract.image_tests import ImageTestResult
 from steps.nodeimage.publishing import image_kind, image_versions
 
 
@@ -28,7 +28,7 @@ class ImageVersion(Struct, frozen=True, kw_only=True):
     key: str
     origin: str
     tools: dict[str, str]
-    tests: dict[str, list[Result]]
+    tests: dict[str, list[ImageTestResult]]
 
 
 class NodeRow(Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ def versions(
     """Return the versions of an image, the newest first. A node whose report is older than `silence` seconds is stale."""
     rows = []
     for row in usage.version_rows(image_kind.image_kind(), tree, signers, now=now, silence=silence):
-        image, tested = image_versions.manifest_of(tree, row.version), image_versions.tested(tree, row.version)
+        image, tested = image_versions.manifest_of(tree, row.version), image_versions.published_test_results(tree, row.version)
         rows.append(
             ImageVersion(
                 image=row.product,

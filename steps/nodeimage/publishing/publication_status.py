@@ -59,7 +59,7 @@ def query(
     """Return the status of an image in its tree, wherever that is. `packages` are those that it will have, name → version; `known`
     is image → version that was seen there before. Raises a StepError if the tree cannot be asked, and as `query_through`.
     """
-    with image_kind.connected(target, secrets) as transport:
+    with image_kind.connect(target, secrets) as transport:
         return query_through(transport, target, image, key, firmware, packages, known)
 
 
@@ -136,7 +136,7 @@ def _differences(tree: ReleaseTree, target: PublishTarget, key: str, firmware: t
     same = same and set(image_versions.scripts(tree, current)) == boot_entries.names(target)
     if not (same and all(tree.contents.get(f"{boot_tree.BOOT}/{name}") == data for name, data in shared.files.items())):
         yield f"{current} has other boot scripts than the spec asks for"
-    untested = {f"image_boot.boot_{name}" for name in firmware} - set(image_versions.tested(tree, current).results)
+    untested = {f"image_boot.boot_{name}" for name in firmware} - set(image_versions.published_test_results(tree, current).results)
     if untested:
         yield f"{current} was not booted by {', '.join(sorted(name.rpartition('_')[2] for name in untested))}"
     if publication.spare(release, tree, target.keep, current):
@@ -163,4 +163,4 @@ def _packed(tree: ReleaseTree, version: str, manifest: Manifest) -> PackedImage:
 
 
 def _published(tree: ReleaseTree, target: PublishTarget, version: str, manifest: Manifest) -> ImageRelease:
-    return image_release.staged(_packed(tree, version, manifest), target, Tested())
+    return image_release.stage_release(_packed(tree, version, manifest), target, Tested())

@@ -1,6 +1,4 @@
-"""Listing of a root's folder (`steps.nodeimage.contract.root_listing`), with the texts that checks need, and safe
-paths in a root.
-"""
+"""Listing of a root's folder (`steps.nodeimage.contract.root_listing`), with the texts that checks need; safe paths in a root."""
 
 import os
 import stat

@@ -15,7 +15,7 @@ from steps.contract import plain
 from steps.errors import StepError, Temporary
 from steps.nodeimage.containment import bubblewrap, namespace
 from steps.nodeimage.contract import build_keys, root_checks
-from steps.nodeimage.contract.image_tests import ImageTest, Outcome, Result, Where
+from steps.nodeimage.contract.image_tests import ImageTest, ImageTestOutcome, ImageTestResult, Where
 from steps.nodeimage.contract.resolved_recipe import Recipe
 from steps.nodeimage.contract.root_listing import RootListing
 from steps.nodeimage.layer import layer_cache
@@ -35,47 +35,47 @@ class Play(Struct, frozen=True, kw_only=True):
     at_once: int = 0
 
 
-class Played(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SandboxResults(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Results in the order of the tests; `problem`: why no script could be run, in one sentence."""
 
-    results: tuple[Result, ...] = ()
+    results: tuple[ImageTestResult, ...] = ()
     problem: str = ""
 
 
-def play(root: Path, told: Play) -> Played:
+def play(root: Path, told: Play) -> SandboxResults:
     """Run all tests on the root; called in the namespace."""
     scripts = [test for test in told.tests if test.run]
     if scripts:
         try:
             bubblewrap.require(root, timeouts.IMAGE_SANDBOX)
         except StepError as error:
-            return Played(problem=f"{error}; {error.hint}" if error.hint else str(error))
+            return SandboxResults(problem=f"{error}; {error.hint}" if error.hint else str(error))
     listing = root_scan.read(root)
     processors = len(os.sched_getaffinity(0))
     with ThreadPoolExecutor(max_workers=told.at_once or processors) as beside:
-        return Played(results=tuple(beside.map(lambda test: _result(root, listing, test), told.tests)))
+        return SandboxResults(results=tuple(beside.map(lambda test: _result(root, listing, test), told.tests)))
 
 
-def _result(root: Path, listing: RootListing, test: ImageTest) -> Result:
+def _result(root: Path, listing: RootListing, test: ImageTest) -> ImageTestResult:
     begun = time.monotonic()
     if test.run and not test.check:
         outcome, said = _script(root, test)
     elif test.check and not test.run:
         outcome, said = _check(listing, test)
     else:
-        outcome, said = Outcome.ERROR, "a test has either `run` or `check`"
-    return Result(name=test.name, outcome=outcome, seconds=round(time.monotonic() - begun, 3), output=said)
+        outcome, said = ImageTestOutcome.ERROR, "a test has either `run` or `check`"
+    return ImageTestResult(name=test.name, outcome=outcome, seconds=round(time.monotonic() - begun, 3), output=said)
 
 
-def _check(listing: RootListing, test: ImageTest) -> tuple[Outcome, str]:
+def _check(listing: RootListing, test: ImageTest) -> tuple[ImageTestOutcome, str]:
     try:
         problems = root_checks.judge(test.check, test.arguments, listing)
     except root_checks.UnknownCheck as error:
-        return Outcome.ERROR, _end(str(error))
-    return (Outcome.FAIL, _start(root_checks.told(problems))) if problems else (Outcome.PASS, "")
+        return ImageTestOutcome.ERROR, _end(str(error))
+    return (ImageTestOutcome.FAIL, _start(root_checks.summarise_problems(problems))) if problems else (ImageTestOutcome.PASS, "")
 
 
-def _script(root: Path, test: ImageTest) -> tuple[Outcome, str]:
+def _script(root: Path, test: ImageTest) -> tuple[ImageTestOutcome, str]:
     """Run a script in its own sandbox, which the kernel ends with bubblewrap's first process, whatever the script has started."""
     line = bubblewrap.command(root, ["/bin/sh", "-e", "-c", test.run, test.name, *test.arguments])
     with (
@@ -88,8 +88,8 @@ def _script(root: Path, test: ImageTest) -> tuple[Outcome, str]:
             code = child.wait(test.seconds)
         except subprocess.TimeoutExpired:
             child.kill()
-            return Outcome.TIMEOUT, _end(f"{_text(said.result())} (ended after {test.seconds:g} s)")
-        return (Outcome.PASS if code == 0 else Outcome.FAIL), _ended(_text(said.result()), code)
+            return ImageTestOutcome.TIMEOUT, _end(f"{_text(said.result())} (ended after {test.seconds:g} s)")
+        return (ImageTestOutcome.PASS if code == 0 else ImageTestOutcome.FAIL), _ended(_text(said.result()), code)
 
 
 def _last(stream: IO[bytes]) -> bytes:
@@ -118,7 +118,7 @@ def _start(text: str) -> str:
     return line if len(line) <= KEPT else f"{line[: KEPT - 1]}…"
 
 
-def wanted(tests: Sequence[ImageTest]) -> tuple[ImageTest, ...]:
+def sandboxed_tests(tests: Sequence[ImageTest]) -> tuple[ImageTest, ...]:
     """Return the tests that run in a sandbox."""
     return tuple(test for test in tests if test.where is not Where.BOOT)
 
@@ -126,18 +126,18 @@ def wanted(tests: Sequence[ImageTest]) -> tuple[ImageTest, ...]:
 def run(images: Path, recipe: Recipe, say: Callable[[str], None]) -> Sandboxed:
     """Run the sandbox tests of a recipe. Raises BadTask if a layer is missing, Temporary after its time."""
     stack = layer_cache.stack(images, recipe)
-    found = on(stack, wanted(recipe.tests), build_keys.image(recipe))
+    found = run_on(stack, sandboxed_tests(recipe.tests), build_keys.image(recipe))
     bad = sum(result.outcome != "pass" for result in found.results)
     say(f"tested {recipe.name}: {len(found.results) - bad} of {len(found.results)} tests passed in {found.seconds:.1f} s")
     return found
 
 
-def on(stack: tuple[Path, ...], tests: tuple[ImageTest, ...], key: str) -> Sandboxed:
+def run_on(stack: tuple[Path, ...], tests: tuple[ImageTest, ...], key: str) -> Sandboxed:
     """Run tests on a root of folders laid over one another, uppermost first."""
     begun = time.monotonic()
     longest = timeouts.IMAGE_SANDBOX + sum(test.seconds for test in tests)
     try:
-        played = namespace.call(stack, _PLAY, Play(tests=tests), Played, seconds=longest)
+        played = namespace.call(stack, _PLAY, Play(tests=tests), SandboxResults, seconds=longest)
     except Temporary:
         raise
     except StepError as error:

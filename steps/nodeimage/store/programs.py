@@ -47,7 +47,7 @@ def into(command: Sequence[str], file: IO[bytes]) -> Iterator[IO[bytes]]:
 
 
 @contextlib.contextmanager
-def fed(command: Sequence[str], source: IO[bytes]) -> Iterator[IO[bytes]]:
+def feed(command: Sequence[str], source: IO[bytes]) -> Iterator[IO[bytes]]:
     """Open the output of a program that reads a stream; it need not be read to its end.
 
     Raises BadTask if the program is not installed, or fails although it got all of its input.
@@ -90,7 +90,7 @@ def _feed(source: IO[bytes], pipe: IO[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def out_of(command: Sequence[str], errors: Path) -> Iterator[IO[bytes]]:
+def open_output(command: Sequence[str], errors: Path) -> Iterator[IO[bytes]]:
     """Open the output of a program; its stderr goes to the file `errors`. The output need not be read to its end."""
     with errors.open("wb") as said:
         try:
@@ -126,9 +126,7 @@ def version(words: Sequence[str]) -> str:
 
 
 def tool_versions() -> dict[str, str]:
-    """Return the versions of the programs that can change the bytes of an image, by name. Raises BadTask if one is not
-    installed.
-    """
+    """Return the versions of the programs that can change the bytes of an image, by name. Raises BadTask if one is missing."""
     found = {name: version(words) for name, words in _ASKED.items()}
     return found | {"libzstd": _library(), "packer": str(build_keys.PACKER)}
 

@@ -37,7 +37,7 @@ def _good(_: Path) -> bool:
 
 
 @contextlib.contextmanager
-def making(
+def make_entry(
     parent: Path, key: str, *, remove: Callable[[Path], None] = shutil.rmtree, good: Callable[[Path], bool] = _good
 ) -> Iterator[Path | None]:
     """Yield a new folder, which becomes `parent/key` when the block ends without error; yield None if that exists and is `good`.
@@ -60,7 +60,7 @@ def making(
             yield work
             kernel_calls.flush(work)
             if place.exists():
-                take_away(place, remove)
+                remove_entry(place, remove)
             work.rename(place)
             kernel_calls.flush(parent)
         finally:
@@ -69,7 +69,7 @@ def making(
 
 
 @contextlib.contextmanager
-def held(place: Path) -> Iterator[None]:
+def hold_entry(place: Path) -> Iterator[None]:
     """Hold a shared lock on an entry while it is read, so that garbage collection spares it. A missing entry is left to the
     reader.
     """
@@ -96,7 +96,7 @@ def lock_of(place: Path) -> Path:
     return place.with_name(f".{place.name}.lock")
 
 
-def take_away(place: Path, remove: Callable[[Path], None] = shutil.rmtree) -> None:
+def remove_entry(place: Path, remove: Callable[[Path], None] = shutil.rmtree) -> None:
     """Remove an entry so that nobody sees half of it: rename it first, then remove it from disk."""
     gone = place.with_name(f".{place.name}.part{uuid.uuid4().hex}")
     place.rename(gone)
@@ -113,7 +113,7 @@ def _gone(folder: Path, remove: Callable[[Path], None]) -> None:
 
 
 @contextlib.contextmanager
-def writing() -> Iterator[None]:
+def guard_writes() -> Iterator[None]:
     """Wrap code that writes to the image store. Raises StoreBusy if the disk is full, read-only or away."""
     try:
         yield

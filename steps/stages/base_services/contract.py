@@ -4,9 +4,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from steps.contract.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
+from steps.contract.charts import Crd, Release, ReleaseState, RootApplication, RootState, Trouble, Workload
 from steps.contract.checks import CheckPod
-from steps.contract.crds import Crd
 
 
 class StorageClass(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -53,7 +52,7 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
     webhook_namespaces: tuple[str, ...] = ()
 
 
-class Claim(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class VolumeClaim(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A PersistentVolumeClaim. `events` are read while it is not bound."""
 
     phase: str = ""
@@ -73,7 +72,7 @@ class Certificate(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The objects of check `pvc`: its claim, its pods with `wrote` and `read` in their reports, and its certificate."""
 
-    claim: Claim | None = None
+    claim: VolumeClaim | None = None
     pods: tuple[CheckPod, ...] = ()
     certificate: Certificate | None = None
 
@@ -97,7 +96,7 @@ REDIS = "redis"
 """The one component whose image is not Argo CD's own."""
 
 
-class Component(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ArgoCdWorkload(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A workload of Argo CD. `component` is its label app.kubernetes.io/component; empty if absent."""
 
     workload: Workload
@@ -108,7 +107,7 @@ class ArgoCdObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Argo CD itself: its release if we install it, its workloads, the troubles of their pods, and its CRDs."""
 
     releases: tuple[ReleaseState, ...] = ()
-    components: tuple[Component, ...] = ()
+    components: tuple[ArgoCdWorkload, ...] = ()
     trouble: tuple[Trouble, ...] = ()
     crds: tuple[Crd, ...] = ()
 

@@ -3,14 +3,13 @@
 from collections.abc import Iterable
 
 from steps.contract.checks import CHECK_NAMESPACE, CheckPod
-from steps.contract.plural import count
+from steps.contract.plain import count
 from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive, passed
 from steps.stages.base_services import gate_delivery
 from steps.stages.base_services.contract import (
     ArgoCdExpectation,
     ArgoCdObservation,
     Certificate,
-    Claim,
     ControlExpectation,
     ControlObservation,
     DeliveryExpectation,
@@ -18,11 +17,12 @@ from steps.stages.base_services.contract import (
     FunctionalExpectation,
     FunctionalObservation,
     StorageClass,
+    VolumeClaim,
     Webhook,
 )
 from steps.stages.shared import gate_charts
 from steps.stages.shared.causes import RUNTIME_REASONS
-from steps.stages.shared.gate_crds import missing_crd
+from steps.stages.shared.gate_charts import missing_crd
 
 CONTROL = "base_services/control"
 FUNCTIONAL = "base_services/functional"
@@ -120,7 +120,7 @@ def _webhooks(seen: tuple[Webhook, ...], namespaces: Iterable[str]) -> Verdict |
     return None
 
 
-def _volume(claim: Claim | None, pods: tuple[CheckPod, ...], want: str) -> Verdict | None:
+def _volume(claim: VolumeClaim | None, pods: tuple[CheckPod, ...], want: str) -> Verdict | None:
     if claim is None:
         return inconclusive(
             FUNCTIONAL,
@@ -144,7 +144,7 @@ def _volume(claim: Claim | None, pods: tuple[CheckPod, ...], want: str) -> Verdi
     return _nonce(claim, pod)
 
 
-def _unbound(claim: Claim, pod: CheckPod | None, want: str) -> Verdict:
+def _unbound(claim: VolumeClaim, pod: CheckPod | None, want: str) -> Verdict:
     last = claim.events[-1] if claim.events else ""
     classless = "" if claim.storage_class else " without a storage class"
     state = f"claim is {claim.phase or 'without a phase'}{classless} {last}".rstrip()
@@ -158,7 +158,7 @@ def _unbound(claim: Claim, pod: CheckPod | None, want: str) -> Verdict:
     )
 
 
-def _nonce(claim: Claim, pod: CheckPod | None) -> Verdict | None:
+def _nonce(claim: VolumeClaim, pod: CheckPod | None) -> Verdict | None:
     if pod is None or not pod.report:
         return _no_report(claim, pod)
     wrote, read = str(pod.report.get("wrote", "")), str(pod.report.get("read", ""))
@@ -174,7 +174,7 @@ def _nonce(claim: Claim, pod: CheckPod | None) -> Verdict | None:
     )
 
 
-def _no_report(claim: Claim, pod: CheckPod | None) -> Verdict:
+def _no_report(claim: VolumeClaim, pod: CheckPod | None) -> Verdict:
     state = f"{pod.name} is {pod.phase} {pod.reason} {pod.message}".rstrip() if pod else "none"
     seen, expected = f"claim bound to {claim.volume}, pod {state}, no report", "what was written, read back"
     next_step = "read the log of the check's pod"

@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from steps.contract.charts import Trouble, Workload
-from steps.contract.plural import count
+from steps.contract.plain import count
 from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive, passed
 from steps.stages.base_services.contract import (
     REDIS,
     ArgoCdExpectation,
     ArgoCdObservation,
-    Component,
+    ArgoCdWorkload,
     DeliveryExpectation,
     DeliveryObservation,
     Project,
@@ -18,7 +18,7 @@ from steps.stages.base_services.contract import (
     Trust,
 )
 from steps.stages.shared import gate_charts
-from steps.stages.shared.gate_crds import missing_crd
+from steps.stages.shared.gate_charts import missing_crd
 
 ARGO_CD, DELIVERY = "base_services/argo_cd", "base_services/delivery"
 _ACCESS = ("password", "sshPrivateKey", "githubAppPrivateKey", "bearerToken", "tlsClientCertKey")
@@ -47,7 +47,7 @@ def argo_cd(seen: ArgoCdObservation, want: ArgoCdExpectation) -> Verdict:
     return passed(ARGO_CD, f"Argo CD {', '.join(tags)} runs: {', '.join(want.components)}")
 
 
-def _plays(component: Component, name: str) -> bool:
+def _plays(component: ArgoCdWorkload, name: str) -> bool:
     """Return True if the workload is this component, by the end of its name or by its label.
 
     A highly available redis is a StatefulSet and a proxy with `-redis-ha` in their names.
@@ -56,15 +56,15 @@ def _plays(component: Component, name: str) -> bool:
     return workload.endswith(f"-{name}") or component.component == name or (name == REDIS and "-redis-ha" in workload)
 
 
-def _plays_any(component: Component, names: Iterable[str]) -> bool:
+def _plays_any(component: ArgoCdWorkload, names: Iterable[str]) -> bool:
     return any(_plays(component, name) for name in names)
 
 
-def _is_redis(component: Component) -> bool:
+def _is_redis(component: ArgoCdWorkload) -> bool:
     return _plays(component, REDIS)
 
 
-def _component(name: str, found: list[Component], trouble: Iterable[Trouble], want: ArgoCdExpectation) -> Verdict | None:
+def _component(name: str, found: list[ArgoCdWorkload], trouble: Iterable[Trouble], want: ArgoCdExpectation) -> Verdict | None:
     if not found:
         return inconclusive(
             ARGO_CD,
@@ -75,7 +75,7 @@ def _component(name: str, found: list[Component], trouble: Iterable[Trouble], wa
         )
     for component in found:
         if not component.workload.settled():
-            return gate_charts.unsettled(ARGO_CD, component.workload, trouble, want.namespace)
+            return gate_charts.judge_unsettled(ARGO_CD, component.workload, trouble, want.namespace)
         if name != REDIS and (problem := _version(component.workload, want)) is not None:
             return problem
     return None

@@ -9,28 +9,27 @@ from steps.stages.base_services import probe_delivery
 from steps.stages.base_services.contract import (
     ArgoCdObservation,
     Certificate,
-    Claim,
     ControlObservation,
     DeliveryObservation,
     FunctionalObservation,
     StorageClass,
+    VolumeClaim,
     Webhook,
 )
 from steps.stages.shared import probe_charts, probe_checks
 from steps.stages.shared.kube_reader import KubeReader, Scope
-from steps.stages.shared.probe_conditions import Condition
-from steps.stages.shared.probe_crds import read_crds
-from steps.stages.shared.probe_workloads import Conditioned, Meta
+from steps.stages.shared.probe_charts import read_crds
+from steps.stages.shared.probe_workloads import Condition, Conditioned, ObjectMeta
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 CHECK = "pvc"
 _ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 
 
-class RawClass(Struct, frozen=True):
+class _RawClass(Struct, frozen=True):
     """A StorageClass as the API returns it."""
 
-    metadata: Meta = Meta()
+    metadata: ObjectMeta = ObjectMeta()
     provisioner: str = ""
 
 
@@ -41,75 +40,63 @@ class Service(Struct, frozen=True):
     name: str = ""
 
 
-class ClientConfig(Struct, frozen=True, rename="camel"):
-    """Connection of the API server to a webhook."""
-
+class _ClientConfig(Struct, frozen=True, rename="camel"):
     service: Service | None = None
     ca_bundle: str = ""
 
 
-class RawWebhook(Struct, frozen=True, rename="camel"):
-    """A webhook of an admission configuration."""
-
+class _RawWebhook(Struct, frozen=True, rename="camel"):
     name: str = ""
-    client_config: ClientConfig = ClientConfig()
+    client_config: _ClientConfig = _ClientConfig()
 
 
-class Configuration(Struct, frozen=True):
-    """An admission configuration."""
-
-    metadata: Meta = Meta()
-    webhooks: tuple[RawWebhook, ...] = ()
+class _Configuration(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    webhooks: tuple[_RawWebhook, ...] = ()
 
 
-class EndpointConditions(Struct, frozen=True):
+class _EndpointConditions(Struct, frozen=True):
     """Readiness of an endpoint; absent means ready."""
 
     ready: bool | None = None
 
 
-class Endpoint(Struct, frozen=True):
-    """An endpoint of a service."""
-
+class _Endpoint(Struct, frozen=True):
     addresses: tuple[str, ...] = ()
-    conditions: EndpointConditions = EndpointConditions()
+    conditions: _EndpointConditions = _EndpointConditions()
 
 
-class Slice(Struct, frozen=True):
+class _Slice(Struct, frozen=True):
     """An EndpointSlice as the API returns it."""
 
-    metadata: Meta = Meta()
-    endpoints: tuple[Endpoint, ...] | None = None
+    metadata: ObjectMeta = ObjectMeta()
+    endpoints: tuple[_Endpoint, ...] | None = None
 
 
-class ClaimSpec(Struct, frozen=True, rename="camel"):
-    """Storage class and volume of a claim."""
-
+class _ClaimSpec(Struct, frozen=True, rename="camel"):
     storage_class_name: str = ""
     volume_name: str = ""
 
 
-class ClaimStatus(Struct, frozen=True):
-    """Phase of a claim."""
-
+class _ClaimStatus(Struct, frozen=True):
     phase: str = ""
 
 
-class RawClaim(Struct, frozen=True):
+class _RawClaim(Struct, frozen=True):
     """A PersistentVolumeClaim as the API returns it."""
 
-    spec: ClaimSpec = ClaimSpec()
-    status: ClaimStatus = ClaimStatus()
+    spec: _ClaimSpec = _ClaimSpec()
+    status: _ClaimStatus = _ClaimStatus()
 
 
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
     """Return charts, the CRDs and webhooks that the task names, and all storage classes."""
     return ControlObservation(
-        releases=probe_charts.observe(kube, probe_charts.scoped(scope)),
+        releases=probe_charts.observe(kube, probe_charts.scoped_releases(scope)),
         root_app=probe_charts.root(kube, scope),
-        crds=read_crds(kube, probe_charts.asked(scope, "crds")),
+        crds=read_crds(kube, probe_charts.read_argument(scope, "crds")),
         storage_classes=_storage_classes(kube),
-        webhooks=_webhooks(kube, probe_charts.asked(scope, "webhook_namespaces")),
+        webhooks=_webhooks(kube, probe_charts.read_argument(scope, "webhook_namespaces")),
     )
 
 
@@ -129,12 +116,10 @@ def delivery(kube: KubeReader, scope: Scope) -> DeliveryObservation:
 
 
 def _storage_classes(kube: KubeReader) -> tuple[StorageClass, ...]:
-    classes = kube.list("/apis/storage.k8s.io/v1/storageclasses", RawClass) or ()
+    classes = kube.list("/apis/storage.k8s.io/v1/storageclasses", _RawClass) or ()
     return tuple(
         StorageClass(
-            name=raw.metadata.name,
-            provisioner=raw.provisioner,
-            default=raw.metadata.annotations.get(DEFAULT_CLASS) == "true",
+            name=raw.metadata.name, provisioner=raw.provisioner, default=raw.metadata.annotations.get(DEFAULT_CLASS) == "true"
         )
         for raw in sorted(classes, key=lambda raw: raw.metadata.name)
     )
@@ -145,7 +130,7 @@ def _webhooks(kube: KubeReader, namespaces: Iterable[str]) -> tuple[Webhook, ...
     if not wanted:
         return ()
     kinds = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
-    every = (raw for kind in kinds for found in kube.list(f"{_ADMISSION}/{kind}", Configuration) or () for raw in found.webhooks)
+    every = (raw for kind in kinds for found in kube.list(f"{_ADMISSION}/{kind}", _Configuration) or () for raw in found.webhooks)
     webhooks = []
     for raw in every:
         service = raw.client_config.service
@@ -158,18 +143,18 @@ def _webhooks(kube: KubeReader, namespaces: Iterable[str]) -> tuple[Webhook, ...
 
 def _ready_endpoints(kube: KubeReader, service: Service) -> int:
     path = f"/apis/discovery.k8s.io/v1/namespaces/{service.namespace}/endpointslices"
-    slices = kube.list(path, Slice, labels=f"kubernetes.io/service-name={service.name}") or ()
+    slices = kube.list(path, _Slice, labels=f"kubernetes.io/service-name={service.name}") or ()
     return sum(
         len(endpoint.addresses) for part in slices for endpoint in part.endpoints or () if endpoint.conditions.ready is not False
     )
 
 
-def _claim(kube: KubeReader) -> Claim | None:
-    raw = kube.get(f"/api/v1/namespaces/{CHECK_NAMESPACE}/persistentvolumeclaims/{CHECK}", RawClaim)
+def _claim(kube: KubeReader) -> VolumeClaim | None:
+    raw = kube.get(f"/api/v1/namespaces/{CHECK_NAMESPACE}/persistentvolumeclaims/{CHECK}", _RawClaim)
     if raw is None:
         return None
     bound = raw.status.phase == "Bound"
-    return Claim(
+    return VolumeClaim(
         phase=raw.status.phase,
         storage_class=raw.spec.storage_class_name,
         volume=raw.spec.volume_name,

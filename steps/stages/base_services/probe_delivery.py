@@ -8,43 +8,33 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from steps.contract.delivery import (
-    HOST_KEYS,
-    SECRET_TYPE,
-    KnownHosts,
-    ServerCertificates,
-    certificates,
-    host_keys,
-    text_digest,
-)
-from steps.stages.base_services.contract import ArgoCdObservation, Component, DeliveryObservation, Project, Repository, Trust
+from steps.contract.delivery import HOST_KEYS, SECRET_TYPE, KnownHosts, ServerCertificates, certificates, host_keys, text_digest
+from steps.stages.base_services.contract import ArgoCdObservation, ArgoCdWorkload, DeliveryObservation, Project, Repository, Trust
 from steps.stages.shared import probe_charts, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
-from steps.stages.shared.probe_crds import read_crds
-from steps.stages.shared.probe_workloads import Meta, Raw
+from steps.stages.shared.probe_charts import read_crds
+from steps.stages.shared.probe_workloads import ObjectMeta, Raw
 
 PART_OF, COMPONENT = "app.kubernetes.io/part-of", "app.kubernetes.io/component"
 ARGO_CD = "argocd"
 CONFIG = "argocd-cm"
 
 
-class ConfigMap(Struct, frozen=True):
-    """Data of a ConfigMap."""
-
+class _ConfigMap(Struct, frozen=True):
     data: dict[str, str] = {}
 
 
-class RawProject(Struct, frozen=True):
+class _RawProject(Struct, frozen=True):
     """An AppProject as the API returns it."""
 
-    metadata: Meta = Meta()
+    metadata: ObjectMeta = ObjectMeta()
     spec: dict[str, Any] = {}
 
 
-class RawSecret(Struct, frozen=True):
+class _RawSecret(Struct, frozen=True):
     """A Secret of a repository. Only the value of `url` is read; other values are only tested for being empty."""
 
-    metadata: Meta = Meta()
+    metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] = {}
 
 
@@ -62,10 +52,10 @@ def argo_cd(kube: KubeReader, scope: Scope) -> ArgoCdObservation:
     pods = probe_workloads.pods(kube, space) if unsettled else ()
     troubled = (pod for pod in pods if any(pod.metadata.name.startswith(f"{name}-") for name in unsettled))
     return ArgoCdObservation(
-        releases=probe_charts.observe(kube, probe_charts.scoped(scope)),
-        components=tuple(Component(workload=workload, component=labels[workload.name]) for workload in workloads),
+        releases=probe_charts.observe(kube, probe_charts.scoped_releases(scope)),
+        components=tuple(ArgoCdWorkload(workload=workload, component=labels[workload.name]) for workload in workloads),
         trouble=probe_workloads.troubles(troubled),
-        crds=read_crds(kube, probe_charts.asked(scope, "crds")),
+        crds=read_crds(kube, probe_charts.read_argument(scope, "crds")),
     )
 
 
@@ -76,19 +66,19 @@ def delivery(kube: KubeReader, scope: Scope) -> DeliveryObservation:
     """
     space = _namespace(scope)
     config = _config_map(kube, space, CONFIG)
-    names = (project if isinstance(project, str) else project["name"] for project in probe_charts.asked(scope, "projects"))
-    projects = ((name, kube.get(_project(space, name), RawProject)) for name in names)
+    names = (project if isinstance(project, str) else project["name"] for project in probe_charts.read_argument(scope, "projects"))
+    projects = ((name, kube.get(_project(space, name), _RawProject)) for name in names)
     return DeliveryObservation(
         config={key: text_digest(text) for key, text in config.data.items()} if config is not None else None,
         projects=tuple(Project(name=name, spec=raw.spec) for name, raw in projects if raw is not None),
-        repositories=_repositories(kube, space) if probe_charts.asked(scope, "repo") else (),
+        repositories=_repositories(kube, space) if probe_charts.read_argument(scope, "repo") else (),
         host_keys=_host_keys(kube, scope),
         certificates=_certificates(kube, scope),
     )
 
 
 def _host_keys(kube: KubeReader, scope: Scope) -> Trust | None:
-    if not (asked := probe_charts.asked(scope, "known_hosts")):
+    if not (asked := probe_charts.read_argument(scope, "known_hosts")):
         return None
     wanted = msgspec.convert(asked, KnownHosts)
     digests = scope.trusted.get(wanted.name, ())
@@ -103,25 +93,25 @@ def _host_keys(kube: KubeReader, scope: Scope) -> Trust | None:
 
 
 def _certificates(kube: KubeReader, scope: Scope) -> Trust | None:
-    if not (asked := probe_charts.asked(scope, "certificates")):
+    if not (asked := probe_charts.read_argument(scope, "certificates")):
         return None
     wanted = msgspec.convert(asked, ServerCertificates)
     digests = scope.trusted.get(wanted.name, ())
     return _trust(digests, _config_map(kube, wanted.namespace, wanted.name), wanted.host, certificates)
 
 
-def _trust(given: tuple[str, ...], found: ConfigMap | None, key: str, parts: Callable[[str], tuple[str, ...]]) -> Trust | None:
+def _trust(given: tuple[str, ...], found: _ConfigMap | None, key: str, parts: Callable[[str], tuple[str, ...]]) -> Trust | None:
     if found is None:
         return None
     return Trust(given=given, found=tuple(map(text_digest, parts(found.data.get(key, "")))))
 
 
-def _config_map(kube: KubeReader, space: str, name: str) -> ConfigMap | None:
-    return kube.get(f"/api/v1/namespaces/{space}/configmaps/{name}", ConfigMap)
+def _config_map(kube: KubeReader, space: str, name: str) -> _ConfigMap | None:
+    return kube.get(f"/api/v1/namespaces/{space}/configmaps/{name}", _ConfigMap)
 
 
 def _namespace(scope: Scope) -> str:
-    return str(probe_charts.asked(scope, "namespace") or ARGO_CD)
+    return str(probe_charts.read_argument(scope, "namespace") or ARGO_CD)
 
 
 def _project(space: str, name: str) -> str:
@@ -129,7 +119,7 @@ def _project(space: str, name: str) -> str:
 
 
 def _repositories(kube: KubeReader, space: str) -> tuple[Repository, ...]:
-    secrets = kube.list(f"/api/v1/namespaces/{space}/secrets", RawSecret, labels=f"{SECRET_TYPE}=repository") or ()
+    secrets = kube.list(f"/api/v1/namespaces/{space}/secrets", _RawSecret, labels=f"{SECRET_TYPE}=repository") or ()
     return tuple(
         Repository(
             name=raw.metadata.name,

@@ -31,9 +31,7 @@ class Flavor(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Releases, the schedulers' Deployments, queues and flavors. `covered` maps each ClusterQueue to the resources under its
-    quota.
-    """
+    """Releases, the schedulers' Deployments, queues and flavors. `covered`: ClusterQueue → resources under its quota."""
 
     releases: tuple[ReleaseState, ...] = ()
     root_app: RootState | None = None
@@ -59,7 +57,7 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
     covered: tuple[str, ...] = ()
 
 
-class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SchedulableNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A node as a scheduler sees it. `labels` are those that flavors name; `free` are units that no pod has requested."""
 
     name: str
@@ -72,20 +70,18 @@ class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class NodesObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The expected nodes that exist."""
 
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[SchedulableNode, ...] = ()
 
 
 class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Expectation of the gate gang/nodes: every node advertises `resource`, and carries the labels of a flavor if there are
-    flavors.
-    """
+    """Expectation of the gate gang/nodes: every node advertises `resource`, and carries the labels of a flavor, if any."""
 
     resource: str
     nodes: tuple[str, ...] = ()
     flavors: dict[str, dict[str, str]] = {}
 
 
-class Member(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class GangMember(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A pod of the gang. `bound` is when PodScheduled became True, in seconds since the epoch; 0 if it is not True."""
 
     name: str
@@ -96,7 +92,7 @@ class Member(Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str = ""
 
 
-class Condition(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class GroupCondition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A condition of the gang's group. `since` is its last transition, in seconds since the epoch."""
 
     type: str
@@ -106,7 +102,7 @@ class Condition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     since: float = 0.0
 
 
-class Group(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class GangGroup(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The object by which the scheduler knows the gang: Volcano's or KAI's PodGroup, or Kueue's Workload.
 
     `least` is its minMember; for a Workload it is the number of pods.
@@ -115,7 +111,7 @@ class Group(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     least: int = 0
     phase: str = ""
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[GroupCondition, ...] = ()
 
 
 class GangObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -129,8 +125,8 @@ class GangObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     now: float
     since: float
     free: int | None = None
-    group: Group | None = None
-    members: tuple[Member, ...] = ()
+    group: GangGroup | None = None
+    members: tuple[GangMember, ...] = ()
     others: tuple[str, ...] = ()
     bindings: tuple[str, ...] = ()
 
@@ -147,9 +143,7 @@ class OversizeExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True,
 
 
 class FitExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Expectation of the gate gang/functional: a gang of `count` members with `units` each is bound as a whole in
-    `within_seconds`.
-    """
+    """Expectation of the gate gang/functional: `count` members with `units` each are bound as a whole in `within_seconds`."""
 
     scheduler: Scheduler
     count: int

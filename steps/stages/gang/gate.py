@@ -3,16 +3,16 @@
 from collections.abc import Callable, Iterator
 
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, inconclusive, of_nodes, passed
-from steps.stages.gang import gate_check
+from steps.stages.gang import gate_gangs
 from steps.stages.gang.contract import (
     ControlExpectation,
     ControlObservation,
     FitExpectation,
     GangObservation,
-    Node,
     NodesExpectation,
     NodesObservation,
     OversizeExpectation,
+    SchedulableNode,
 )
 from steps.stages.shared import gate_charts
 
@@ -44,12 +44,12 @@ def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
 
 def oversize(seen: GangObservation, want: OversizeExpectation) -> Verdict:
     """Check that a gang larger than the free GPUs binds no pod, and that the scheduler reported that it considered the gang."""
-    return gate_check.oversize(seen, want)
+    return gate_gangs.judge_oversize(seen, want)
 
 
 def functional(seen: GangObservation, want: FitExpectation) -> Verdict:
     """Check that a gang that fits is bound as a whole, in time."""
-    return gate_check.fit(seen, want)
+    return gate_gangs.judge_fit(seen, want)
 
 
 def _releases(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
@@ -67,7 +67,7 @@ def _deployments(seen: ControlObservation, want: ControlExpectation) -> Iterator
             problem = f"there is no Deployment {name}" if workload is None else f"Deployment {name} is scaled to 0"
             yield _open(problem, "it, ready", f"kubectl -n {namespace} get deployments: the chart or its operator makes it")
         elif not workload.settled():
-            yield gate_charts.unsettled(CONTROL, workload, seen.trouble, namespace)
+            yield gate_charts.judge_unsettled(CONTROL, workload, seen.trouble, namespace)
 
 
 def _flavors(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
@@ -111,7 +111,7 @@ def _covered(seen: ControlObservation, want: ControlExpectation) -> Iterator[Ver
             )
 
 
-def _node(name: str, node: Node | None, want: NodesExpectation) -> NodeVerdict:
+def _node(name: str, node: SchedulableNode | None, want: NodesExpectation) -> NodeVerdict:
     if node is None:
         return _row(name, Status.INCONCLUSIVE, "not registered", "a Node", f"see the kubelet on {name}")
     if not node.schedulable:

@@ -5,67 +5,61 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from steps.contract.checks import CHECK_LABEL
-from steps.stages.gang.contract import Node
+from steps.stages.gang.contract import SchedulableNode
 from steps.stages.shared import probe_workloads
 from steps.stages.shared.kube_reader import KubeReader
 
 _ENDED = ("Succeeded", "Failed")
 
 
-class Resources(Struct, frozen=True):
+class _Resources(Struct, frozen=True):
     """Resources of a container; extended resources have equal requests and limits."""
 
     requests: dict[str, str] = {}
     limits: dict[str, str] = {}
 
 
-class Container(Struct, frozen=True):
-    """A container of a pod."""
-
-    resources: Resources = Resources()
+class _Container(Struct, frozen=True):
+    resources: _Resources = _Resources()
 
 
-class PodSpec(Struct, frozen=True, rename="camel"):
-    """Node and containers of a pod."""
-
+class _PodSpec(Struct, frozen=True, rename="camel"):
     node_name: str = ""
-    containers: tuple[Container, ...] = ()
+    containers: tuple[_Container, ...] = ()
 
 
-class Phase(Struct, frozen=True):
-    """Phase of a pod."""
-
+class _Phase(Struct, frozen=True):
     phase: str = ""
 
 
-class RawPod(Struct, frozen=True):
+class _RawPod(Struct, frozen=True):
     """A pod as the API returns it."""
 
-    metadata: probe_workloads.Meta = probe_workloads.Meta()
-    spec: PodSpec = PodSpec()
-    status: Phase = Phase()
+    metadata: probe_workloads.ObjectMeta = probe_workloads.ObjectMeta()
+    spec: _PodSpec = _PodSpec()
+    status: _Phase = _Phase()
 
 
-def nodes(kube: KubeReader, resource: str, labels: Iterable[str] = ()) -> tuple[Node, ...]:
+def nodes(kube: KubeReader, resource: str, labels: Iterable[str] = ()) -> tuple[SchedulableNode, ...]:
     """Return every node with its units of a resource, the free ones, and the named labels. Pods of checks are not counted."""
     keys = tuple(labels)
     taken: dict[str, int] = {}
-    for pod in kube.list("/api/v1/pods", RawPod) or ():
+    for pod in kube.list("/api/v1/pods", _RawPod) or ():
         # the scheduler frees the resources of pods that have ended
         if pod.spec.node_name and pod.status.phase not in _ENDED and CHECK_LABEL not in pod.metadata.labels:
             taken[pod.spec.node_name] = taken.get(pod.spec.node_name, 0) + _asked(pod, resource)
     return tuple(_node(node, resource, keys, taken) for node in probe_workloads.nodes(kube))
 
 
-def free(found: Iterable[Node]) -> int:
+def free(found: Iterable[SchedulableNode]) -> int:
     """Return the units that no pod has requested, on nodes that take new pods."""
     return sum(max(node.free, 0) for node in found if node.schedulable)
 
 
-def _node(node: probe_workloads.Node, resource: str, keys: tuple[str, ...], taken: dict[str, int]) -> Node:
+def _node(node: probe_workloads.Node, resource: str, keys: tuple[str, ...], taken: dict[str, int]) -> SchedulableNode:
     name, labels = node.metadata.name, node.metadata.labels
-    units = probe_workloads.whole(node.status.allocatable.get(resource, "0")) or 0
-    return Node(
+    units = probe_workloads.whole_number(node.status.allocatable.get(resource, "0")) or 0
+    return SchedulableNode(
         name=name,
         schedulable=node.ready and not node.spec.unschedulable,
         labels={key: labels[key] for key in keys if key in labels},
@@ -74,9 +68,9 @@ def _node(node: probe_workloads.Node, resource: str, keys: tuple[str, ...], take
     )
 
 
-def _asked(pod: RawPod, resource: str) -> int:
+def _asked(pod: _RawPod, resource: str) -> int:
     quantities = (
         container.resources.requests.get(resource) or container.resources.limits.get(resource, "0")
         for container in pod.spec.containers
     )
-    return sum(probe_workloads.whole(text) or 0 for text in quantities)
+    return sum(probe_workloads.whole_number(text) or 0 for text in quantities)

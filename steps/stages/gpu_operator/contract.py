@@ -8,19 +8,17 @@ from steps.contract.charts import Release, ReleaseState, RootApplication, RootSt
 from steps.contract.checks import CheckPod
 
 GPU_LABELS = tuple(f"feature.node.kubernetes.io/{name}.present" for name in ("pci-10de", "pci-0302_10de", "pci-0300_10de"))
-"""Labels of Node Feature Discovery by any of which the operator finds GPU nodes (NVIDIA/gpu-operator
-controllers/state_manager.go).
-"""
+"""Labels of Node Feature Discovery by any of which the operator finds GPU nodes (gpu-operator controllers/state_manager.go)."""
 
 
-class Mode(StrEnum):
+class AdvertisingMode(StrEnum):
     """The way in which GPUs are advertised: by the device plugin (ClusterPolicy) or as DRA devices (GPUCluster, from 26.7)."""
 
     CLUSTER_POLICY = "cluster_policy"
     GPU_CLUSTER = "gpu_cluster"
 
 
-class Condition(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RootCondition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A condition of a root resource. `since` is its last transition, in seconds since the epoch."""
 
     type: str
@@ -30,7 +28,7 @@ class Condition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     since: float = 0.0
 
 
-class Root(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class OperatorRoot(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A root custom resource of the operator: a ClusterPolicy or a GPUCluster.
 
     `changed` is when its spec was last written, by the API server's clock. The operator sets no observedGeneration, so a stale
@@ -42,7 +40,7 @@ class Root(Struct, frozen=True, kw_only=True, omit_defaults=True):
     state: str = ""
     changed: float = 0.0
     driver: str = ""
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[RootCondition, ...] = ()
 
 
 class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -55,8 +53,8 @@ class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     now: float = 0.0
     releases: tuple[ReleaseState, ...] = ()
     root_app: RootState | None = None
-    cluster_policies: tuple[Root, ...] = ()
-    gpu_clusters: tuple[Root, ...] = ()
+    cluster_policies: tuple[OperatorRoot, ...] = ()
+    gpu_clusters: tuple[OperatorRoot, ...] = ()
     operands: tuple[Workload, ...] = ()
     trouble: tuple[Trouble, ...] = ()
     nfd: tuple[str, ...] = ()
@@ -74,15 +72,13 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
     least: int = 1
     releases: tuple[Release, ...] = ()
     root_app: RootApplication | None = None
-    mode: Mode = Mode.CLUSTER_POLICY
+    mode: AdvertisingMode = AdvertisingMode.CLUSTER_POLICY
     operands: tuple[str, ...] = ()
     driver: str = ""
 
 
 class Validator(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The operator's validator pod on a node. `stuck` is the first init container that has not ended well, `reason` its state's
-    reason.
-    """
+    """The operator's validator pod on a node. `stuck`: the first init container that has not ended well; `reason`: why."""
 
     pod: str
     ready: bool = False
@@ -91,7 +87,7 @@ class Validator(Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str = ""
 
 
-class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class GpuNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A GPU node.
 
     `labels` are those that the gate compares. `deployed` counts the labels `nvidia.com/gpu.deploy.*` with value true, and `paused`
@@ -115,7 +111,7 @@ class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class NodesObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Expected nodes that exist. `validators` is the validators' DaemonSet; if it is complete, its pods are not read one by one."""
 
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[GpuNode, ...] = ()
     validators: Workload | None = None
 
 
@@ -131,7 +127,7 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     nodes: tuple[str, ...] = ()
     gpus: int = 8
     others: dict[str, int] = {}
-    mode: Mode = Mode.CLUSTER_POLICY
+    mode: AdvertisingMode = AdvertisingMode.CLUSTER_POLICY
     shapes: tuple[dict[str, int], ...] = ()
     products: tuple[str, ...] = ()
     driver: str = ""

@@ -8,17 +8,17 @@ from collections.abc import Mapping
 
 from steps.contract.checks import CheckPod
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes, passed
-from steps.stages.gpu_operator import gate_control
+from steps.stages.gpu_operator import gate_root
 from steps.stages.gpu_operator.contract import (
+    AdvertisingMode,
     ControlExpectation,
     ControlObservation,
     FunctionalExpectation,
     FunctionalObservation,
-    Mode,
     NodesExpectation,
     NodesObservation,
 )
-from steps.stages.gpu_operator.gate_node import judge_node
+from steps.stages.gpu_operator.gate_gpu_node import judge_node
 from steps.stages.shared import gate_charts, gate_checks
 
 CONTROL = "gpu_operator/control"
@@ -28,14 +28,14 @@ FUNCTIONAL = "gpu_operator/functional"
 
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
     """Check chart, root resource, NFD, and operands: the root is reconciled since its change, and operands run on the nodes."""
-    problem = gate_charts.problem(CONTROL, seen.releases, want.releases, seen.root_app, want.root_app) or gate_control.problem(
+    problem = gate_charts.problem(CONTROL, seen.releases, want.releases, seen.root_app, want.root_app) or gate_root.problem(
         CONTROL, seen, want
     )
     if problem is not None:
         return problem
-    root = (seen.gpu_clusters if want.mode is Mode.GPU_CLUSTER else seen.cluster_policies)[0]
+    root = (seen.gpu_clusters if want.mode is AdvertisingMode.GPU_CLUSTER else seen.cluster_policies)[0]
     summary = f"{root.name} reconciled; operands serve at least {want.least} of {len(want.nodes)} GPU nodes"
-    return passed(CONTROL, summary, notes=gate_control.short_operands(seen, want))
+    return passed(CONTROL, summary, notes=gate_root.short_operands(seen, want))
 
 
 # ---- nodes ---------------------------------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verd
         for uuid in _uuids(pod):
             owners.setdefault(uuid, []).append(name)
     rows = [_smoke(name, pods.get(name), seen, want, owners) for name in want.nodes]
-    return gate_checks.concluded(of_nodes(FUNCTIONAL, rows, what="a CUDA kernel ran on every GPU"))
+    return gate_checks.conclude(of_nodes(FUNCTIONAL, rows, what="a CUDA kernel ran on every GPU"))
 
 
 def _uuids(pod: CheckPod) -> tuple[str, ...]:

@@ -7,19 +7,19 @@ from msgspec import Struct
 from steps.contract.charts import Workload
 from steps.stages.gpu_operator.contract import (
     GPU_LABELS,
-    Condition,
+    AdvertisingMode,
     ControlObservation,
     FunctionalObservation,
-    Mode,
-    Node,
+    GpuNode,
     NodesObservation,
-    Root,
+    OperatorRoot,
+    RootCondition,
     Validator,
 )
-from steps.stages.shared import probe_charts, probe_checks, probe_devices, probe_managed, probe_workloads
+from steps.stages.shared import probe_charts, probe_checks, probe_devices, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
-from steps.stages.shared.probe_conditions import Condition as RawCondition
-from steps.stages.shared.probe_nfd import nfd_workers
+from steps.stages.shared.probe_workloads import Condition as RawCondition
+from steps.stages.shared.probe_workloads import nfd_workers
 
 NAMESPACE = "gpu-operator"
 CHECK = "cuda-smoke"
@@ -39,42 +39,38 @@ Devices = tuple[probe_devices.Device, ...]
 VALIDATORS = ("nvidia-operator-validator", "nvidia-dra-validator")
 
 
-class DriverSpec(Struct, frozen=True):
+class _DriverSpec(Struct, frozen=True):
     """Driver version that a root resource asks for."""
 
     version: str = ""
 
 
-class RootSpec(Struct, frozen=True):
+class _RootSpec(Struct, frozen=True):
     """Part of a root resource's spec that is compared."""
 
-    driver: DriverSpec | None = None
+    driver: _DriverSpec | None = None
 
 
-class RootStatus(Struct, frozen=True):
-    """Status of a ClusterPolicy or GPUCluster."""
-
+class _RootStatus(Struct, frozen=True):
     state: str = ""
     conditions: tuple[RawCondition, ...] | None = None
 
 
-class RawRoot(Struct, frozen=True):
+class _RawRoot(Struct, frozen=True):
     """A ClusterPolicy or a GPUCluster as the API returns it."""
 
-    metadata: probe_managed.Meta = probe_managed.Meta()
-    spec: RootSpec = RootSpec()
-    status: RootStatus = RootStatus()
+    metadata: probe_workloads.ManagedMeta = probe_workloads.ManagedMeta()
+    spec: _RootSpec = _RootSpec()
+    status: _RootStatus = _RootStatus()
 
 
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
-    """Return charts, root resources, operands with the troubles of their pods, NFD workers, and the nodes in which NFD found a
-    GPU.
-    """
+    """Return charts, root resources, operands with their pods' troubles, NFD workers, and the nodes in which NFD found a GPU."""
     operands = probe_workloads.read(kube, NAMESPACE, lambda _: True, ("DaemonSet",))
     settled = all(entry.settled() or entry.desired == 0 for entry in operands)
     return ControlObservation(
         now=scope.now,
-        releases=probe_charts.observe(kube, probe_charts.scoped(scope)),
+        releases=probe_charts.observe(kube, probe_charts.scoped_releases(scope)),
         root_app=probe_charts.root(kube, scope),
         cluster_policies=_roots(kube, "/apis/nvidia.com/v1/clusterpolicies"),
         gpu_clusters=_roots(kube, "/apis/nvidia.com/v1alpha1/gpuclusters"),
@@ -93,7 +89,7 @@ def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
     chosen = sum(raw.metadata.labels.get(f"{DEPLOY}operator-validator") == "true" for raw in raw_nodes)
     complete = daemon is not None and daemon.ready >= daemon.desired >= max(chosen, len(wanted))
     validators = {} if daemon is None or complete else _validators(kube, daemon.name)
-    devices = probe_devices.by_node(kube) if scope.arguments.get("mode") == Mode.GPU_CLUSTER else None
+    devices = probe_devices.by_node(kube) if scope.arguments.get("mode") == AdvertisingMode.GPU_CLUSTER else None
     kept = (_node(raw, validators, devices) for raw in raw_nodes if raw.metadata.name in wanted)
     return NodesObservation(nodes=tuple(sorted(kept, key=lambda node: node.name)), validators=daemon)
 
@@ -103,24 +99,18 @@ def functional(kube: KubeReader, _scope: Scope) -> FunctionalObservation:
     return FunctionalObservation(pods=probe_checks.read(kube, CHECK))
 
 
-def _roots(kube: KubeReader, path: str) -> tuple[Root, ...]:
-    return tuple(_root(raw) for raw in kube.list(path, RawRoot) or ())
+def _roots(kube: KubeReader, path: str) -> tuple[OperatorRoot, ...]:
+    return tuple(_root(raw) for raw in kube.list(path, _RawRoot) or ())
 
 
-def _root(raw: RawRoot) -> Root:
-    return Root(
+def _root(raw: _RawRoot) -> OperatorRoot:
+    return OperatorRoot(
         name=raw.metadata.name,
         state=raw.status.state,
-        changed=probe_managed.spec_changed(raw.metadata),
+        changed=probe_workloads.spec_change_time(raw.metadata),
         driver=raw.spec.driver.version if raw.spec.driver else "",
         conditions=tuple(
-            Condition(
-                type=entry.type,
-                status=entry.status,
-                reason=entry.reason,
-                message=entry.message[:500],
-                since=entry.since,
-            )
+            RootCondition(type=entry.type, status=entry.status, reason=entry.reason, message=entry.message[:500], since=entry.since)
             for entry in raw.status.conditions or ()
         ),
     )
@@ -157,10 +147,10 @@ def _validator(pod: probe_workloads.Pod) -> Validator:
     )
 
 
-def _node(raw: probe_workloads.Node, validators: Mapping[str, Validator], devices: Mapping[str, Devices] | None) -> Node:
+def _node(raw: probe_workloads.Node, validators: Mapping[str, Validator], devices: Mapping[str, Devices] | None) -> GpuNode:
     name, labels = raw.metadata.name, raw.metadata.labels
     deploy = {key.removeprefix(DEPLOY): value for key, value in labels.items() if key.startswith(DEPLOY)}
-    return Node(
+    return GpuNode(
         name=name,
         ready=raw.ready,
         unschedulable=raw.spec.unschedulable,
@@ -177,5 +167,5 @@ def _node(raw: probe_workloads.Node, validators: Mapping[str, Validator], device
 
 def _resources(quantities: Mapping[str, str]) -> dict[str, int]:
     """Return NVIDIA's extended resources; -1 for a quantity that is not a whole number."""
-    counts = {key: probe_workloads.whole(text) for key, text in quantities.items() if key.startswith("nvidia.com/")}
+    counts = {key: probe_workloads.whole_number(text) for key, text in quantities.items() if key.startswith("nvidia.com/")}
     return {key: -1 if count is None else count for key, count in counts.items()}

@@ -33,7 +33,7 @@ class Assembled(Struct, frozen=True, kw_only=True, omit_defaults=True):
     problem: str = ""
 
 
-class Wanted(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class OutputsExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The image's key, and the most MiB that its squashfs may have (0: no limit)."""
 
     key: str

@@ -5,7 +5,7 @@ from typing import Final
 
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.nodeimage.contract.image_manifest import PARTS, ImageFile
-from steps.stages.image_assemble.contract import Assembled, Wanted
+from steps.stages.image_assemble.contract import Assembled, OutputsExpectation
 from steps.stages.shared.finding import Finding, fail, unknown
 
 GATE: Final = "image_assemble/outputs"
@@ -15,7 +15,7 @@ _SHOWN: Final = 19
 _AGAIN: Final = "remove the image from the store and build it again"
 
 
-def outputs(seen: Assembled, want: Wanted) -> Verdict:
+def outputs(seen: Assembled, want: OutputsExpectation) -> Verdict:
     """Check that every file is as its manifest lists it, and that kernel, root and initrd are of one version."""
     found = next(_findings(seen, want), None)
     if found:
@@ -26,7 +26,7 @@ def outputs(seen: Assembled, want: Wanted) -> Verdict:
     return passed(GATE, f"{how}: {sizes}; kernel {seen.kernel}{alone if seen.unracked else ''}")
 
 
-def _findings(seen: Assembled, want: Wanted) -> Iterator[Finding]:
+def _findings(seen: Assembled, want: OutputsExpectation) -> Iterator[Finding]:
     if seen.problem:
         yield unknown(FailureClass.RUNTIME, seen.problem, "a packed image that can be read", _AGAIN)
     if seen.key != want.key:

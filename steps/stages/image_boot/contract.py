@@ -4,7 +4,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from steps.nodeimage.contract.boot_tests import Boot, Firmware
+from steps.nodeimage.contract.boot_tests import Firmware, MachineBoot
 from steps.nodeimage.contract.image_tests import ExpectedTest
 
 PRODUCT: Final = "nodeimage"
@@ -22,11 +22,11 @@ class Booted(Struct, frozen=True, kw_only=True, omit_defaults=True):
     root_digest: str = ""
     root_size: int = 0
     kernel: str = ""
-    boots: tuple[Boot, ...] = ()
+    boots: tuple[MachineBoot, ...] = ()
     problem: str = ""
 
 
-class Wanted(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class BootsExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Expectation of the gate image_boot/boots for each of `machines` test machines.
 
     Each must boot this image and its kernel release, with an overlay as root, a clock within `clock_seconds`, `free_mib` of room in

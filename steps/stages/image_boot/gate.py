@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes
 from steps.nodeimage.contract import console
-from steps.nodeimage.contract.boot_tests import TESTS_ARGUMENT, Boot, Event, NodeReport
+from steps.nodeimage.contract.boot_tests import TESTS_ARGUMENT, BootEvent, MachineBoot, NodeReport
 from steps.nodeimage.contract.console import Life, Sign
-from steps.nodeimage.contract.image_tests import Outcome
-from steps.stages.image_boot.contract import Booted, Wanted
+from steps.nodeimage.contract.image_tests import ImageTestOutcome
+from steps.stages.image_boot.contract import Booted, BootsExpectation
 from steps.stages.shared.finding import Finding, fail, unknown
 
 MOST_TOLD = 3
@@ -17,7 +17,7 @@ FETCHED = ("script", "kernel", "initrd", "root", "tests", "report")
 LEFT_OUT = f"a unit that needs what no test machine has is left out by ConditionKernelCommandLine=!{TESTS_ARGUMENT}=yes"
 
 
-def boots(seen: Booted, want: Wanted) -> Verdict:
+def boots(seen: Booted, want: BootsExpectation) -> Verdict:
     """Check that as many machines as asked for booted this image, are healthy, and passed all tests."""
     if found := _all(seen, want):
         return found.verdict("image_boot/boots")
@@ -25,7 +25,7 @@ def boots(seen: Booted, want: Wanted) -> Verdict:
     return of_nodes("image_boot/boots", rows, what=f"booted by {want.firmware} and passed {len(want.tests)} tests")
 
 
-def _all(seen: Booted, want: Wanted) -> Finding | None:
+def _all(seen: Booted, want: BootsExpectation) -> Finding | None:
     """Return a problem that keeps every machine from being judged; None if there is none."""
     if seen.problem:
         step = "mend that on the machine that boots the images, and run this again"
@@ -44,13 +44,13 @@ def _all(seen: Booted, want: Wanted) -> Finding | None:
     return None
 
 
-def _row(boot: Boot, seen: Booted, want: Wanted) -> NodeVerdict:
+def _row(boot: MachineBoot, seen: Booted, want: BootsExpectation) -> NodeVerdict:
     found = next(_findings(boot, seen, want), None)
     said = f"up after {boot.seconds:.0f} s, {len(want.tests)} tests passed"
     return found.of_node(boot.name) if found else NodeVerdict(node=boot.name, status=Status.PASS, seen=said)
 
 
-def _findings(boot: Boot, seen: Booted, want: Wanted) -> Iterator[Finding]:
+def _findings(boot: MachineBoot, seen: Booted, want: BootsExpectation) -> Iterator[Finding]:
     """Yield the problems of one machine, causes before their consequences."""
     if boot.firmware is not want.firmware:
         yield fail(FailureClass.COMPARISON, f"started by {boot.firmware}", want.firmware, "boot it again with the right firmware")
@@ -63,7 +63,7 @@ def _findings(boot: Boot, seen: Booted, want: Wanted) -> Iterator[Finding]:
         yield from _tests(boot.report, want)
 
 
-def _fetched(boot: Boot, seen: Booted) -> Iterator[Finding]:
+def _fetched(boot: MachineBoot, seen: Booted) -> Iterator[Finding]:
     """Yield files that the machine did not fetch from this server: a machine with a disk could have booted from that."""
     whole = {event.what for event in boot.events if event.sent == event.size > 0}
     missing = [what for what in FETCHED if what not in whole]
@@ -76,7 +76,7 @@ def _fetched(boot: Boot, seen: Booted) -> Iterator[Finding]:
         yield fail(FailureClass.INPUT, said, f"{seen.root_size} bytes", "compare the file with its manifest")
 
 
-def _identity(boot: Boot, report: NodeReport, seen: Booted, want: Wanted) -> Iterator[Finding]:
+def _identity(boot: MachineBoot, report: NodeReport, seen: Booted, want: BootsExpectation) -> Iterator[Finding]:
     """Yield a problem unless the report is from this machine, with this image and kernel."""
     if report.mac != boot.mac:
         step = "see whose boot script it was given: nodes are told apart by this address"
@@ -97,7 +97,7 @@ def _identity(boot: Boot, report: NodeReport, seen: Booted, want: Wanted) -> Ite
         yield fail(FailureClass.DEPENDENCY, f"its root has no modules of its kernel {report.kernel}", "its modules", step)
 
 
-def _health(boot: Boot, report: NodeReport, want: Wanted) -> Iterator[Finding]:
+def _health(boot: MachineBoot, report: NodeReport, want: BootsExpectation) -> Iterator[Finding]:
     """Yield a problem unless the root is writable and has room, the clock is right, and all units run."""
     if report.root != "overlay":
         step = "see live-boot's arguments and its hooks in the initrd: something mounts the root another way"
@@ -117,11 +117,11 @@ def _health(boot: Boot, report: NodeReport, want: Wanted) -> Iterator[Finding]:
         yield fail(FailureClass.HEALTH, f"failed units: {_some(report.failed_units)}", "none", step)
 
 
-def _tests(report: NodeReport, want: Wanted) -> Iterator[Finding]:
+def _tests(report: NodeReport, want: BootsExpectation) -> Iterator[Finding]:
     """Yield a problem unless each wanted test passed exactly once and no other test failed."""
     cases = {case.name: case for case in want.tests}
     counted = Counter(result.name for result in report.results)
-    bad = [result for result in report.results if result.outcome is not Outcome.PASS]
+    bad = [result for result in report.results if result.outcome is not ImageTestOutcome.PASS]
     for result in bad[:1]:
         case = cases.get(result.name)
         said = f"test {result.name}: {result.outcome}{f' ({result.output})' if result.output else ''}{_more(len(bad) - 1, 'tests')}"
@@ -150,7 +150,7 @@ MIB = 1 << 20
 EXPECTED = "a report from it"
 
 
-def cut_short(boot: Boot, seen: Booted, seconds: float) -> Finding:
+def cut_short(boot: MachineBoot, seen: Booted, seconds: float) -> Finding:
     """Return the most specific cause for which a machine sent no report."""
     root = next((event for event in reversed(boot.events) if event.what == "root"), None)
     sign = console.SIGNS.get(boot.stopped_at)
@@ -167,21 +167,21 @@ def cut_short(boot: Boot, seen: Booted, seconds: float) -> Finding:
     )
 
 
-def _broken(boot: Boot) -> Finding | None:
+def _broken(boot: MachineBoot) -> Finding | None:
     if not boot.broken:
         return None
     step = "see why QEMU does not run here: in the kernel's log, where it ran out of memory"
     return unknown(FailureClass.DEPENDENCY, f"its machine ended: {boot.broken}", EXPECTED, step)
 
 
-def _refused(boot: Boot) -> Finding | None:
+def _refused(boot: MachineBoot) -> Finding | None:
     if not boot.problem:
         return None
     step = "build the image again: the program that reports is not of this version"
     return fail(FailureClass.RUNTIME, f"its report was refused: {boot.problem}", EXPECTED, step)
 
 
-def _truncated(root: Event | None, seen: Booted) -> Finding | None:
+def _truncated(root: BootEvent | None, seen: Booted) -> Finding | None:
     if root is None or root.size == seen.root_size:
         return None
     what = "truncated" if root.size < seen.root_size else "another one"
@@ -190,7 +190,7 @@ def _truncated(root: Event | None, seen: Booted) -> Finding | None:
     return fail(FailureClass.INPUT, said, "the whole file", step)
 
 
-def _other_kernel(boot: Boot, seen: Booted) -> Finding | None:
+def _other_kernel(boot: MachineBoot, seen: Booted) -> Finding | None:
     if not boot.kernel or not seen.kernel or boot.kernel == seen.kernel:
         return None
     said = f"kernel {boot.kernel} was started, initrd and root have the modules of {seen.kernel}"
@@ -198,7 +198,7 @@ def _other_kernel(boot: Boot, seen: Booted) -> Finding | None:
     return fail(FailureClass.COMPARISON, said, f"kernel {seen.kernel}", step)
 
 
-def _broken_off(root: Event | None) -> Finding | None:
+def _broken_off(root: BootEvent | None) -> Finding | None:
     if root is None or root.sent >= root.size:
         return None
     said = f"the HTTP server was gone in the middle of its root: {_mib(root.sent)} of {_mib(root.size)} came"
@@ -210,7 +210,7 @@ def _signed(sign: Sign) -> Finding:
     return fail(sign.failure_class, sign.seen, EXPECTED, sign.next_step)
 
 
-def _flooded(boot: Boot) -> Finding | None:
+def _flooded(boot: MachineBoot) -> Finding | None:
     if boot.ended != "flood":
         return None
     said = f"it was stopped after {boot.seconds:.0f} s, since its console had no end; {_far(boot)}"
@@ -218,12 +218,12 @@ def _flooded(boot: Boot) -> Finding | None:
     return fail(FailureClass.RUNTIME, said, EXPECTED, step)
 
 
-def _far(boot: Boot) -> str:
+def _far(boot: MachineBoot) -> str:
     life: Life | None = console.LIVES.get(boot.stopped_at)
     return life.seen if life else "its console says nothing that is known"
 
 
-def _silent(boot: Boot, seconds: float) -> Finding:
+def _silent(boot: MachineBoot, seconds: float) -> Finding:
     """Return a finding that says how far the boot came; used if no cause is known."""
     far = _far(boot)
     step = f"read the console of {boot.name} from there on"

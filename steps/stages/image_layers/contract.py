@@ -29,7 +29,7 @@ class Built(Struct, frozen=True, kw_only=True, omit_defaults=True):
     secrets_found: tuple[str, ...] = ()
 
 
-class Wanted(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LayerExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The layer by name and key, the number of packages in its root, and its budget in MiB (0: none)."""
 
     layer: str

@@ -1,15 +1,12 @@
 """Gate of image_layers: a layer is whole, holds the locked packages and no secret, and keeps its budget."""
 
 from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive, passed
-from steps.stages.image_layers.contract import Built, Wanted
+from steps.stages.image_layers.contract import Built, LayerExpectation
 
 GATE = "image_layers/layer"
 _MIB = 1 << 20
 _CAUSES = {
-    "packages": (
-        FailureClass.DEPENDENCY,
-        "read what the package manager said, correct the recipe or lock it again",
-    ),
+    "packages": (FailureClass.DEPENDENCY, "read what the package manager said, correct the recipe or lock it again"),
     "users": (FailureClass.INPUT, "correct the users of the recipe, and build again"),
     "files": (FailureClass.INPUT, "correct the files of the recipe, and build again"),
     "commands": (FailureClass.RUNTIME, "correct the command, which ran as root without network in the layer, and build again"),
@@ -19,12 +16,12 @@ _CAUSES = {
 _ELSE = (FailureClass.RUNTIME, "build the layer below first, and see what it says")
 
 
-def layer(seen: Built, want: Wanted) -> Verdict:
+def layer(seen: Built, want: LayerExpectation) -> Verdict:
     """Judge one layer."""
     return _other(seen, want) or _failure(seen, want) or _content(seen, want) or _good(seen, want)
 
 
-def _other(seen: Built, want: Wanted) -> Verdict | None:
+def _other(seen: Built, want: LayerExpectation) -> Verdict | None:
     if seen.key == want.key:
         return None
     return failed(
@@ -36,7 +33,7 @@ def _other(seen: Built, want: Wanted) -> Verdict | None:
     )
 
 
-def _failure(seen: Built, want: Wanted) -> Verdict | None:
+def _failure(seen: Built, want: LayerExpectation) -> Verdict | None:
     if seen.secrets_found:
         more = f" and {len(seen.secrets_found) - 3} more" if len(seen.secrets_found) > 3 else ""
         return failed(
@@ -58,7 +55,7 @@ def _failure(seen: Built, want: Wanted) -> Verdict | None:
     return None
 
 
-def _content(seen: Built, want: Wanted) -> Verdict | None:
+def _content(seen: Built, want: LayerExpectation) -> Verdict | None:
     if not seen.digest:
         return inconclusive(
             GATE,
@@ -86,9 +83,8 @@ def _content(seen: Built, want: Wanted) -> Verdict | None:
     return None
 
 
-def _good(seen: Built, want: Wanted) -> Verdict:
+def _good(seen: Built, want: LayerExpectation) -> Verdict:
     how = "was cached" if seen.cached else f"was built in {seen.seconds:.0f} s"
     return passed(
-        GATE,
-        f"layer {want.layer} {how}: {seen.size / _MIB:.1f} MiB in {seen.files} files, {want.packages} packages in its root",
+        GATE, f"layer {want.layer} {how}: {seen.size / _MIB:.1f} MiB in {seen.files} files, {want.packages} packages in its root"
     )

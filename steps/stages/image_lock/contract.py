@@ -36,10 +36,8 @@ class Archive(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return bool(self.missing) and not self.wrong and self.away == len(self.missing)
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
-    """Digest of the recipe, and the number of packages that it locks. `relock` are the commands with which the user makes the lock
-    again.
-    """
+class ArchiveExpectation(Struct, frozen=True, kw_only=True):
+    """Digest of the recipe, and the number of packages that it locks. `relock`: the commands that make the lock again."""
 
     recipe: str
     packages: int

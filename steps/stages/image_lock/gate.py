@@ -1,7 +1,7 @@
 """Gate of image_lock: every locked package is in the archive, byte for byte; a build takes packages from nowhere else."""
 
 from steps.contract.verdict import FailureClass, Verdict, passed
-from steps.stages.image_lock.contract import Archive, Wanted
+from steps.stages.image_lock.contract import Archive, ArchiveExpectation
 from steps.stages.shared.finding import Finding, fail, unknown
 
 GATE = "image_lock/archive"
@@ -10,7 +10,7 @@ _RELOCK = "name a lock of your own in the spec (lock: FILE), make it (bringup im
 _EARLIER = "copy an earlier archive into the store"
 
 
-def archive(seen: Archive, want: Wanted) -> Verdict:
+def archive(seen: Archive, want: ArchiveExpectation) -> Verdict:
     """Check that all packages of this recipe are in the archive."""
     if found := _finding(seen, want):
         return found.verdict(GATE)
@@ -18,7 +18,7 @@ def archive(seen: Archive, want: Wanted) -> Verdict:
     return passed(GATE, f"the archive has all {seen.packages} locked packages, {seen.bytes / 1e6:.0f} MB{fetched}")
 
 
-def _finding(seen: Archive, want: Wanted) -> Finding | None:
+def _finding(seen: Archive, want: ArchiveExpectation) -> Finding | None:
     whole = f"all {want.packages} packages of recipe {want.recipe}"
     if seen.recipe != want.recipe:
         read = f"recipe {seen.recipe}" if seen.recipe else "no recipe"
@@ -47,7 +47,7 @@ def _finding(seen: Archive, want: Wanted) -> Finding | None:
     return _uncounted(seen, want, whole)
 
 
-def _uncounted(seen: Archive, want: Wanted, whole: str) -> Finding | None:
+def _uncounted(seen: Archive, want: ArchiveExpectation, whole: str) -> Finding | None:
     """Return a finding if packages are unaccounted for: without missing ones, all must have been counted."""
     if seen.kept + seen.fetched != want.packages or not seen.bytes:
         counted = f"{seen.kept} packages kept and {seen.fetched} brought in, {seen.bytes} bytes"

@@ -47,7 +47,7 @@ class Published(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Origin of the version's recipe at the time it was published."""
 
 
-class Wanted(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PublishedExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Groups that must have scripts, whether the manifest must be signed, and the number of versions to keep."""
 
     groups: tuple[str, ...]

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 from steps.contract import release_layout
 from steps.contract.verdict import FailureClass, Verdict, passed
-from steps.stages.image_publish.contract import Published, Wanted
+from steps.stages.image_publish.contract import Published, PublishedExpectation
 from steps.stages.shared.finding import Finding, fail, unknown
 
 GATE = "image_publish/tree"
 _MOST_TOLD = 3
 
 
-def tree(seen: Published, want: Wanted) -> Verdict:
+def tree(seen: Published, want: PublishedExpectation) -> Verdict:
     """Check that the pointer names a whole version, every group boots it, and the tree does not depend on anything outside."""
     if first := next(_findings(seen, want), None):
         return first.verdict(GATE)
@@ -23,7 +23,7 @@ def tree(seen: Published, want: Wanted) -> Verdict:
     return passed(GATE, f"{seen.version} {how}{was}: {len(seen.found)} files, {size / 1e6:.1f} MB{signed}; groups {groups} boot it")
 
 
-def _findings(seen: Published, want: Wanted) -> Iterator[Finding]:
+def _findings(seen: Published, want: PublishedExpectation) -> Iterator[Finding]:
     yield from _read(seen)
     yield from _files(seen)
     yield from _groups(seen, want)
@@ -74,7 +74,7 @@ def _files(seen: Published) -> Iterator[Finding]:
         yield fail(FailureClass.COMPARISON, said, "listed files and no others", "see who wrote into a version that is published")
 
 
-def _groups(seen: Published, want: Wanted) -> Iterator[Finding]:
+def _groups(seen: Published, want: PublishedExpectation) -> Iterator[Finding]:
     if not want.groups:
         yield unknown(FailureClass.INPUT, "no group was asked for", "at least one group of nodes", "see publish.groups in the spec")
     step = "publish again; see that nothing else writes into ROOT/boot"
@@ -95,7 +95,7 @@ def _groups(seen: Published, want: Wanted) -> Iterator[Finding]:
         yield fail(FailureClass.APPLY, said, "boot/GROUP.ipxe of each group chaining to the pointer", step)
 
 
-def _signed(seen: Published, want: Wanted) -> Iterator[Finding]:
+def _signed(seen: Published, want: PublishedExpectation) -> Iterator[Finding]:
     if seen.signature == "bad":
         step = "roll back, and see who wrote into the version, or which key signed it"
         yield fail(FailureClass.PERMISSION, "the signature does not fit the files", "one by a trusted key over these bytes", step)
@@ -108,7 +108,7 @@ def _signed(seen: Published, want: Wanted) -> Iterator[Finding]:
         yield unknown(FailureClass.INPUT, "nobody says whose signature counts", "a signature by a trusted key", step)
 
 
-def _tree(seen: Published, want: Wanted) -> Iterator[Finding]:
+def _tree(seen: Published, want: PublishedExpectation) -> Iterator[Finding]:
     if seen.outside:
         step = "make them part of the tree: a boot server must work without the factory"
         yield fail(FailureClass.DEPENDENCY, f"the tree leads out of itself: {_told(seen.outside)}", "nothing that leads out", step)
@@ -126,7 +126,7 @@ def _tree(seen: Published, want: Wanted) -> Iterator[Finding]:
         yield fail(FailureClass.RUNTIME, said, f"the newest {want.keep}, those to roll back to, and those that nodes run", step)
 
 
-def _too_many(seen: Published, want: Wanted) -> tuple[str, ...]:
+def _too_many(seen: Published, want: PublishedExpectation) -> tuple[str, ...]:
     """Return versions beyond those to keep: the newest, the current, one to roll back to, and those that nodes run."""
     ordered = sorted(seen.versions, key=release_layout.number_of)
     stay = {*ordered[-want.keep :], seen.version, seen.before, *seen.in_use}

@@ -4,7 +4,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from steps.nodeimage.contract.image_tests import ExpectedTest, Result
+from steps.nodeimage.contract.image_tests import ExpectedTest, ImageTestResult
 
 PRODUCT: Final = "nodeimage"
 """Folder of `steps` with the tasks and the report of this stage."""
@@ -14,12 +14,12 @@ class Sandboxed(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Results of the tests in the root of one image. `problem` is the reason for which no sandbox could be started."""
 
     key: str
-    results: tuple[Result, ...] = ()
+    results: tuple[ImageTestResult, ...] = ()
     seconds: float = 0.0
     problem: str = ""
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class SandboxExpectation(Struct, frozen=True, kw_only=True):
     """The image's key and all its tests."""
 
     key: str

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from steps.contract.verdict import FailureClass, Verdict, inconclusive, passed
-from steps.nodeimage.contract.image_tests import SANDBOX_SECONDS, ExpectedTest, Outcome, Result
-from steps.stages.image_sandbox.contract import Sandboxed, Wanted
+from steps.nodeimage.contract.image_tests import SANDBOX_SECONDS, ExpectedTest, ImageTestOutcome, ImageTestResult
+from steps.stages.image_sandbox.contract import Sandboxed, SandboxExpectation
 from steps.stages.shared.finding import Finding, fail, unknown
 
 GATE: Final = "image_sandbox/tests"
@@ -13,16 +13,14 @@ _MOST_NAMED: Final = 5
 _SLOWEST: Final = 3
 _STEP: Final = "correct the layer that brings it, and build again"
 _ENDED: Final = {
-    Outcome.FAIL: "failed",
-    Outcome.TIMEOUT: "did not end within its time",
-    Outcome.ERROR: "could not be run",
+    ImageTestOutcome.FAIL: "failed",
+    ImageTestOutcome.TIMEOUT: "did not end within its time",
+    ImageTestOutcome.ERROR: "could not be run",
 }
 
 
-def tests(seen: Sandboxed, want: Wanted) -> Verdict:
-    """Check that every wanted test has one result and that it is a pass; a failure is reported with the incident
-    behind the test.
-    """
+def tests(seen: Sandboxed, want: SandboxExpectation) -> Verdict:
+    """Check that every wanted test has one result, a pass; a failure is reported with the incident behind the test."""
     if seen.problem:
         return unknown(FailureClass.RUNTIME, seen.problem, "a sandbox to test the root in", "see the hint in the log").verdict(GATE)
     if seen.key != want.key:
@@ -43,8 +41,8 @@ def tests(seen: Sandboxed, want: Wanted) -> Verdict:
     return passed(GATE, f"{len(want.tests)} tests passed in {seen.seconds:.1f} s", notes=_notes(seen))
 
 
-def _findings(seen: Sandboxed, want: Wanted) -> Iterator[tuple[str, Finding]]:
-    results: dict[str, list[Result]] = {}
+def _findings(seen: Sandboxed, want: SandboxExpectation) -> Iterator[tuple[str, Finding]]:
+    results: dict[str, list[ImageTestResult]] = {}
     for result in seen.results:
         results.setdefault(result.name, []).append(result)
     for case in want.tests:
@@ -53,19 +51,19 @@ def _findings(seen: Sandboxed, want: Wanted) -> Iterator[tuple[str, Finding]]:
             said = f"{case.name} has {len(found) or 'no'} result{'s' if found else ''}"
             yield case.name, unknown(FailureClass.RUNTIME, said, "one result of every test", "build again")
         for result in found:
-            if result.outcome is not Outcome.PASS:
+            if result.outcome is not ImageTestOutcome.PASS:
                 yield case.name, _of(case, result)
     asked = {case.name for case in want.tests}
     for result in seen.results:
-        if result.name not in asked and result.outcome is not Outcome.PASS:
+        if result.name not in asked and result.outcome is not ImageTestOutcome.PASS:
             yield result.name, _of(ExpectedTest(name=result.name), result)
 
 
-def _of(case: ExpectedTest, result: Result) -> Finding:
+def _of(case: ExpectedTest, result: ImageTestResult) -> Finding:
     said = f"{case.name} {_ENDED.get(result.outcome, result.outcome.value)}"
     said += f": {result.output}" if result.output else ""
     expected = f"a pass, since {case.incident.rstrip('.')}" if case.incident else "a pass"
-    kind = FailureClass.RUNTIME if result.outcome is Outcome.ERROR else FailureClass.HEALTH
+    kind = FailureClass.RUNTIME if result.outcome is ImageTestOutcome.ERROR else FailureClass.HEALTH
     return fail(kind, said, expected, case.next_step or _STEP)
 
 

@@ -5,8 +5,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from steps.contract.evidence import seen
-from steps.contract.shortcut import Shortcut
+from steps.contract.evidence import read_observation
+from steps.contract.stage_contracts import Shortcut
 
 PRODUCT: Final = "nodeimage"
 """Folder of `steps` with the tasks and the report of this stage."""
@@ -74,7 +74,7 @@ def against(observations: Iterable[object]) -> str:
     """Return the package changes from the last readable observation of this stage in a run; empty if there is none."""
     found = ""
     for observation in observations:
-        if (standing := seen(observation, Standing)) is not None:
+        if (standing := read_observation(observation, Standing)) is not None:
             found = standing.against
     return found
 
@@ -91,7 +91,7 @@ SHORTCUT: Final = Shortcut(
 """Rule that skips the later stages if the image is published already."""
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class StandingExpectation(Struct, frozen=True, kw_only=True):
     """Key of the image that is to be published."""
 
     key: str

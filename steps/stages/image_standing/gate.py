@@ -3,13 +3,13 @@
 from steps.contract.release_layout import Switch, rolled_back_sentence
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.nodeimage.contract.boot_tree import REPUBLISH_HINT
-from steps.stages.image_standing.contract import CHANGED, LEFT, NOTHING, Standing, Wanted
+from steps.stages.image_standing.contract import CHANGED, LEFT, NOTHING, Standing, StandingExpectation
 from steps.stages.shared.finding import Finding, fail, unknown
 
 GATE = "image_standing/tree"
 
 
-def tree(seen: Standing, want: Wanted) -> Verdict:
+def tree(seen: Standing, want: StandingExpectation) -> Verdict:
     """Check that the tree was asked about this image, and that nobody rolled back from it."""
     if seen.key != want.key or not seen.key:
         about = f"image {seen.key[:12]}" if seen.key else "no image"

@@ -1,6 +1,4 @@
-"""Types of stage network_operator: observations of the operator, the nodes and the bandwidth check, and
-expectations of its gates.
-"""
+"""Types of stage network_operator: observations of operator, nodes and bandwidth check, and expectations of its gates."""
 
 from msgspec import Struct
 
@@ -16,7 +14,7 @@ class AppliedState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str = ""
 
 
-class Policy(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NicPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A NicClusterPolicy. It has neither conditions nor observedGeneration; `changed` is when its spec was last written."""
 
     name: str
@@ -36,7 +34,7 @@ class Network(Struct, frozen=True, kw_only=True, omit_defaults=True):
     attached: bool = False
 
 
-class Pool(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class IpPoolBlocks(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An address pool, and the nodes that have a block of it."""
 
     name: str
@@ -51,9 +49,9 @@ class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     now: float = 0.0
-    policies: tuple[Policy, ...] = ()
+    policies: tuple[NicPolicy, ...] = ()
     networks: tuple[Network, ...] = ()
-    pools: tuple[Pool, ...] = ()
+    pools: tuple[IpPoolBlocks, ...] = ()
     operands: tuple[Workload, ...] = ()
     trouble: tuple[Trouble, ...] = ()
     nfd: tuple[str, ...] = ()
@@ -75,7 +73,7 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
     multus: bool = False
 
 
-class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FabricNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A node.
 
     `nic` is NFD's label of an NVIDIA NIC, `mofed_wait` the operator's label (empty if absent), `sync` the SR-IOV state with
@@ -97,7 +95,7 @@ class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class NodesObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Expected nodes that exist."""
 
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[FabricNode, ...] = ()
 
 
 class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -3,25 +3,23 @@
 See `steps/docs/facts/gpu.md`, Network Operator.
 """
 
-from steps.contract.charts import Workload
-from steps.contract.crds import ChartsExpectation, ChartsObservation
-from steps.contract.plural import count
+from steps.contract.charts import ChartsExpectation, ChartsObservation, Workload
+from steps.contract.plain import count
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, inconclusive, of_nodes, passed
 from steps.stages.network_operator import gate_ring
 from steps.stages.network_operator.contract import (
     ControlExpectation,
     ControlObservation,
+    FabricNode,
     FunctionalExpectation,
     FunctionalObservation,
-    Node,
+    NicPolicy,
     NodesExpectation,
     NodesObservation,
-    Policy,
 )
 from steps.stages.shared import gate_charts as releases
-from steps.stages.shared import gate_checks, gate_crds
-from steps.stages.shared.gate_nfd import one_nfd
-from steps.stages.shared.gate_operands import SETTLE_SECONDS, serves
+from steps.stages.shared import gate_checks
+from steps.stages.shared.gate_operands import SETTLE_SECONDS, one_nfd, serves
 
 CHARTS = "network_operator/charts"
 CONTROL = "network_operator/control"
@@ -45,7 +43,7 @@ OPERANDS = {
 
 def charts(seen: ChartsObservation, want: ChartsExpectation) -> Verdict:
     """Check that the chart is deployed and its kinds are served, so that its resources can be applied."""
-    return gate_crds.with_charts(CHARTS, seen, want)
+    return releases.with_charts(CHARTS, seen, want)
 
 
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
@@ -71,7 +69,7 @@ def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verd
     """Check that neighbours in a ring reach the floor on every rail. A node fails if all pairs that it took part in fail."""
     rows, notes = gate_ring.judge_ring(seen, want)
     what = f"{want.rails} rails at {want.floor:g} Gbit/s or more to a neighbour"
-    return gate_checks.concluded(of_nodes(FUNCTIONAL, rows, what=what, notes=notes))
+    return gate_checks.conclude(of_nodes(FUNCTIONAL, rows, what=what, notes=notes))
 
 
 def _one_multus(seen: ControlObservation, want: ControlExpectation) -> Verdict | None:
@@ -117,7 +115,7 @@ def _policy(seen: ControlObservation, want: ControlExpectation) -> Verdict | Non
     return next((problem for problem in problems if problem is not None), None) or _overall(policy, want)
 
 
-def _state(name: str, tag: str, policy: Policy, seen: ControlObservation, want: ControlExpectation) -> Verdict | None:
+def _state(name: str, tag: str, policy: NicPolicy, seen: ControlObservation, want: ControlExpectation) -> Verdict | None:
     applied = next((one for one in policy.applied if one.name == name), None)
     state = applied.state if applied else "not listed"
     daemons = [one for one in seen.operands if one.name.startswith(OPERANDS.get(name, ())) and one.kind == "DaemonSet"]
@@ -138,7 +136,7 @@ def _state(name: str, tag: str, policy: Policy, seen: ControlObservation, want: 
         return failed(CONTROL, FailureClass.APPLY, seen=message, expected="ready", next_step="read the log of the network operator")
     late = next((one for one in daemons if not one.settled()), None)
     if late is not None and seen.trouble:
-        return releases.unsettled(CONTROL, late, seen.trouble, "nvidia-network-operator")
+        return releases.judge_unsettled(CONTROL, late, seen.trouble, "nvidia-network-operator")
     return inconclusive(
         CONTROL,
         seen=f"{message}; {_counts(daemons)}",
@@ -157,7 +155,7 @@ def _vacuous(name: str, daemons: list[Workload], seen: ControlObservation, want:
         return None
     worst = next((daemon for daemon in daemons if not daemon.settled()), None)
     if worst is not None and seen.trouble:
-        return releases.unsettled(CONTROL, worst, seen.trouble, "nvidia-network-operator")
+        return releases.judge_unsettled(CONTROL, worst, seen.trouble, "nvidia-network-operator")
     return inconclusive(
         CONTROL,
         seen=f"{name} says ready with {_counts(daemons)}",
@@ -180,7 +178,7 @@ def _tag(name: str, tag: str, daemons: list[Workload]) -> Verdict | None:
     )
 
 
-def _overall(policy: Policy, want: ControlExpectation) -> Verdict | None:
+def _overall(policy: NicPolicy, want: ControlExpectation) -> Verdict | None:
     others = [applied for applied in policy.applied if applied.name not in want.states and applied.state in ("notReady", "error")]
     if policy.state == "error" or others:
         reason = f"{others[0].name} is {others[0].state} {others[0].message}" if others else policy.reason
@@ -236,7 +234,7 @@ def _pools(seen: ControlObservation, want: ControlExpectation) -> Verdict | None
     return None
 
 
-def _node(name: str, node: Node | None, want: NodesExpectation) -> NodeVerdict:
+def _node(name: str, node: FabricNode | None, want: NodesExpectation) -> NodeVerdict:
     if node is None:
         row = ("no such node in the cluster", "a registered node", "see stage rke2", FailureClass.DEPENDENCY, Status.FAIL)
     else:
@@ -248,10 +246,8 @@ def _node(name: str, node: Node | None, want: NodesExpectation) -> NodeVerdict:
     return NodeVerdict(node=name, status=status, seen=seen, expected=expected, next_step=step, failure_class=kind)
 
 
-def _node_problem(node: Node, want: NodesExpectation) -> tuple[str, str, str, FailureClass, Status] | None:
-    """Return (seen, expected, next step, class, status) of the first problem, in the order in which parts come up; None if there is
-    none.
-    """
+def _node_problem(node: FabricNode, want: NodesExpectation) -> tuple[str, str, str, FailureClass, Status] | None:
+    """Return (seen, expected, next step, class, status) of the first problem, in the order in which parts come up; else None."""
     wait, bad = Status.INCONCLUSIVE, Status.FAIL
     if not node.ready:
         return "node is not Ready", "Ready", "a NIC driver may have taken the primary interface away", FailureClass.HEALTH, wait

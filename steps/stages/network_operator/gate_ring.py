@@ -1,6 +1,4 @@
-"""Judges bandwidth in a ring: each pod measures to the next one, so each node takes part in two pairs, and a bad
-one spoils both.
-"""
+"""Judges bandwidth in a ring: each pod measures to the next one, so each node is in two pairs, and a bad one spoils both."""
 
 from collections.abc import Mapping
 from typing import Any

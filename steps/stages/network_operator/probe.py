@@ -4,21 +4,21 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from steps.contract.crds import ChartsObservation
+from steps.contract.charts import ChartsObservation
 from steps.stages.network_operator.contract import (
     AppliedState,
     ControlObservation,
+    FabricNode,
     FunctionalObservation,
+    IpPoolBlocks,
     Network,
-    Node,
+    NicPolicy,
     NodesObservation,
-    Policy,
-    Pool,
 )
 from steps.stages.shared import probe_charts as releases
-from steps.stages.shared import probe_checks, probe_crds, probe_managed, probe_workloads
+from steps.stages.shared import probe_checks, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
-from steps.stages.shared.probe_nfd import nfd_workers
+from steps.stages.shared.probe_workloads import nfd_workers
 
 NAMESPACE = "nvidia-network-operator"
 CHECK = "ib-write-bw"
@@ -36,65 +36,53 @@ KINDS = {
 """Kinds of secondary networks and their API paths."""
 
 
-class State(Struct, frozen=True):
-    """An applied state of a NicClusterPolicy."""
-
+class _State(Struct, frozen=True):
     name: str = ""
     state: str = ""
     message: str = ""
 
 
-class PolicyStatus(Struct, frozen=True, rename="camel"):
-    """Status of a NicClusterPolicy or of a secondary network."""
-
+class _PolicyStatus(Struct, frozen=True, rename="camel"):
     state: str = ""
     reason: str = ""
-    applied_states: tuple[State, ...] | None = None
+    applied_states: tuple[_State, ...] | None = None
 
 
-class RawPolicy(Struct, frozen=True):
+class _RawPolicy(Struct, frozen=True):
     """A NicClusterPolicy or a secondary network as the API returns it."""
 
-    metadata: probe_managed.Meta = probe_managed.Meta()
-    status: PolicyStatus = PolicyStatus()
+    metadata: probe_workloads.ManagedMeta = probe_workloads.ManagedMeta()
+    status: _PolicyStatus = _PolicyStatus()
 
 
-class Allocation(Struct, frozen=True, rename="camel"):
-    """A node's block of addresses."""
-
+class _Allocation(Struct, frozen=True, rename="camel"):
     node_name: str = ""
 
 
-class PoolStatus(Struct, frozen=True):
+class _PoolStatus(Struct, frozen=True):
     """Blocks of an address pool that were handed out."""
 
-    allocations: tuple[Allocation, ...] | None = None
+    allocations: tuple[_Allocation, ...] | None = None
 
 
-class RawPool(Struct, frozen=True):
-    """An IPPool of nv-ipam."""
-
-    metadata: probe_managed.Meta = probe_managed.Meta()
-    status: PoolStatus = PoolStatus()
+class _RawPool(Struct, frozen=True):
+    metadata: probe_workloads.ManagedMeta = probe_workloads.ManagedMeta()
+    status: _PoolStatus = _PoolStatus()
 
 
-class SyncStatus(Struct, frozen=True, rename="camel"):
-    """Progress of the SR-IOV operator on a node."""
-
+class _SyncStatus(Struct, frozen=True, rename="camel"):
     sync_status: str = ""
     last_sync_error: str = ""
 
 
-class NodeState(Struct, frozen=True):
-    """A SriovNetworkNodeState of the SR-IOV operator."""
-
-    metadata: probe_managed.Meta = probe_managed.Meta()
-    status: SyncStatus = SyncStatus()
+class _NodeState(Struct, frozen=True):
+    metadata: probe_workloads.ManagedMeta = probe_workloads.ManagedMeta()
+    status: _SyncStatus = _SyncStatus()
 
 
 def charts(kube: KubeReader, scope: Scope) -> ChartsObservation:
     """Return the chart and its CRDs."""
-    return probe_crds.with_charts(kube, scope)
+    return releases.with_charts(kube, scope)
 
 
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
@@ -103,7 +91,7 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
     settled = all(entry.settled() or entry.desired == 0 for entry in operands)
     return ControlObservation(
         now=scope.now,
-        policies=tuple(_policy(raw) for raw in kube.list("/apis/mellanox.com/v1alpha1/nicclusterpolicies", RawPolicy) or ()),
+        policies=tuple(_policy(raw) for raw in kube.list("/apis/mellanox.com/v1alpha1/nicclusterpolicies", _RawPolicy) or ()),
         networks=_networks(kube),
         pools=_pools(kube),
         operands=operands,
@@ -127,16 +115,16 @@ def functional(kube: KubeReader, _scope: Scope) -> FunctionalObservation:
     return FunctionalObservation(pods=probe_checks.read(kube, CHECK, annotations=(NETWORK_STATUS,)))
 
 
-def _policy(raw: RawPolicy) -> Policy:
+def _policy(raw: _RawPolicy) -> NicPolicy:
     applied = (
         AppliedState(name=applied_state.name, state=applied_state.state, message=applied_state.message[:300])
         for applied_state in raw.status.applied_states or ()
     )
-    return Policy(
+    return NicPolicy(
         name=raw.metadata.name,
         state=raw.status.state,
         reason=raw.status.reason[:300],
-        changed=probe_managed.spec_changed(raw.metadata),
+        changed=probe_workloads.spec_change_time(raw.metadata),
         applied=tuple(applied),
     )
 
@@ -153,14 +141,16 @@ def _networks(kube: KubeReader) -> tuple[Network, ...]:
             attached=raw.metadata.name in names,
         )
         for kind, path in KINDS.items()
-        for raw in kube.list(path, RawPolicy) or ()
+        for raw in kube.list(path, _RawPolicy) or ()
     )
 
 
-def _pools(kube: KubeReader) -> tuple[Pool, ...]:
-    pools = kube.list(f"/apis/nv-ipam.nvidia.com/v1alpha1/namespaces/{NAMESPACE}/ippools", RawPool) or ()
+def _pools(kube: KubeReader) -> tuple[IpPoolBlocks, ...]:
+    pools = kube.list(f"/apis/nv-ipam.nvidia.com/v1alpha1/namespaces/{NAMESPACE}/ippools", _RawPool) or ()
     return tuple(
-        Pool(name=raw.metadata.name, nodes=tuple(sorted(allocation.node_name for allocation in raw.status.allocations or ())))
+        IpPoolBlocks(
+            name=raw.metadata.name, nodes=tuple(sorted(allocation.node_name for allocation in raw.status.allocations or ()))
+        )
         for raw in pools
     )
 
@@ -177,22 +167,22 @@ def _is_multus(raw: probe_workloads.Raw) -> bool:
     return name in ("kube-multus-ds", "rke2-multus", "multus") or name.endswith("-multus-ds")
 
 
-def _sync_states(kube: KubeReader) -> dict[str, SyncStatus]:
+def _sync_states(kube: KubeReader) -> dict[str, _SyncStatus]:
     path = f"/apis/sriovnetwork.openshift.io/v1/namespaces/{NAMESPACE}/sriovnetworknodestates"
-    return {raw.metadata.name: raw.status for raw in kube.list(path, NodeState) or ()}
+    return {raw.metadata.name: raw.status for raw in kube.list(path, _NodeState) or ()}
 
 
-def _node(raw: probe_workloads.Node, resource: str, states: Mapping[str, SyncStatus]) -> Node:
-    labels, sync = raw.metadata.labels, states.get(raw.metadata.name, SyncStatus())
-    return Node(
+def _node(raw: probe_workloads.Node, resource: str, states: Mapping[str, _SyncStatus]) -> FabricNode:
+    labels, sync = raw.metadata.labels, states.get(raw.metadata.name, _SyncStatus())
+    return FabricNode(
         name=raw.metadata.name,
         ready=raw.ready,
         unschedulable=raw.spec.unschedulable,
         nic=labels.get(NIC_LABEL) == "true",
         mofed_wait=labels.get(MOFED_WAIT, ""),
         upgrade_state=labels.get(UPGRADE_STATE, ""),
-        capacity=probe_workloads.whole(raw.status.capacity.get(resource, "0")) or 0,
-        allocatable=probe_workloads.whole(raw.status.allocatable.get(resource, "0")) or 0,
+        capacity=probe_workloads.whole_number(raw.status.capacity.get(resource, "0")) or 0,
+        allocatable=probe_workloads.whole_number(raw.status.allocatable.get(resource, "0")) or 0,
         sync=sync.sync_status,
         sync_error=sync.last_sync_error[:300],
     )

@@ -7,13 +7,11 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from steps.contract.play import Played
+from steps.contract.host_play import Played
 
 
 class ItemStatus(StrEnum):
-    """State of one item of the profile. `differs`: not as wanted in a read-only run. `unavailable`: this machine has no such
-    thing.
-    """
+    """State of one item of the profile. `differs`: not as wanted in a read-only run. `unavailable`: the machine has none."""
 
     OK = "ok"
     CHANGED = "changed"
@@ -41,7 +39,7 @@ class Disk(Struct, frozen=True, kw_only=True, omit_defaults=True):
     total_mib: int
 
 
-class Clock(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NodeClock(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The node's clock. `epoch` is its UTC time when read, `after_seconds` after the module began.
 
     `offset_seconds` is the offset that its time service reports; None if it reports none.
@@ -74,7 +72,7 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     kernel: str
     architecture: str
     python: str
-    clock: Clock
+    clock: NodeClock
     machine_id: str
     gpus: int
     nvswitches: int
@@ -120,7 +118,7 @@ class NodeObservation(Played, frozen=True, kw_only=True, omit_defaults=True):
     skew_seconds: float | None = None
 
 
-class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NodesObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All nodes that a play returned."""
 
     nodes: tuple[NodeObservation, ...]
@@ -139,7 +137,7 @@ class FleetObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     nodes: tuple[FleetNode, ...]
 
 
-class Expectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Expectation of the gates os_prep/nodes and os_prep/fleet.
 
     `nodes` are all that must have a record. `items` are shell patterns, each of which must match at least one observed item;

@@ -3,11 +3,19 @@
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
-from steps.contract.play import FailureKind, HostStatus
-from steps.contract.plural import count
+from steps.contract.host_play import FailureKind, HostStatus
+from steps.contract.plain import count
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes
 from steps.stages.os_prep import gate_facts, gate_fleet
-from steps.stages.os_prep.contract import Expectation, Facts, FleetObservation, Item, ItemStatus, NodeObservation, Observation
+from steps.stages.os_prep.contract import (
+    Facts,
+    FleetObservation,
+    Item,
+    ItemStatus,
+    NodeObservation,
+    NodesExpectation,
+    NodesObservation,
+)
 from steps.stages.shared import gate_plays
 from steps.stages.shared.finding import Finding, fail, unknown
 
@@ -33,14 +41,14 @@ TOLD = {
 """Items that can pass with a remark, and the wording of the remark for their nodes."""
 
 
-def nodes(seen: Observation, want: Expectation) -> Verdict:
+def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
     """Judge every expected node; one without a record has not passed."""
     by_name = {node.node: node for node in seen.nodes}
     rows = [_verdict(name, _findings(name, by_name.get(name), want), "prepared") for name in want.nodes]
     return of_nodes(GATE, rows, what="prepared", notes=_notes(seen.nodes, want))
 
 
-def fleet(seen: FleetObservation, want: Expectation) -> Verdict:
+def fleet(seen: FleetObservation, want: NodesExpectation) -> Verdict:
     """Compare the machines of all shards: alike where they must be, and each with a machine id of its own."""
     facts = {node.node: node.facts for node in seen.nodes if node.facts is not None}
     odd = gate_fleet.findings(facts, want.same)
@@ -71,7 +79,7 @@ def _verdict(name: str, findings: Iterable[Finding], good: str) -> NodeVerdict:
     )
 
 
-def _findings(name: str, node: NodeObservation | None, want: Expectation) -> Iterator[Finding]:
+def _findings(name: str, node: NodeObservation | None, want: NodesExpectation) -> Iterator[Finding]:
     if node is None:
         yield unknown(
             FailureClass.RUNTIME, "no record", "a record of this node", f"read the log of the play's shard that holds {name}"
@@ -99,7 +107,7 @@ def _play(node: NodeObservation) -> Iterator[Finding]:
         yield problem
 
 
-def _items(node: NodeObservation, want: Expectation) -> Iterator[Finding]:
+def _items(node: NodeObservation, want: NodesExpectation) -> Iterator[Finding]:
     if not node.items:
         yield unknown(
             FailureClass.RUNTIME, "an observation without items", "the items of the profile", f"play os_prep on {node.node} again"
@@ -110,7 +118,7 @@ def _items(node: NodeObservation, want: Expectation) -> Iterator[Finding]:
         yield from _item(node, item, want)
 
 
-def _lacking(node: NodeObservation, want: Expectation) -> Iterator[Finding]:
+def _lacking(node: NodeObservation, want: NodesExpectation) -> Iterator[Finding]:
     """Yield expected items that the profile did not report; those for GPUs only if the machine is known to have them."""
     is_gpu_machine = node.facts.gpu_machine if node.facts is not None else None
     if want.gpu_items and is_gpu_machine is None:
@@ -130,7 +138,7 @@ def _lacking(node: NodeObservation, want: Expectation) -> Iterator[Finding]:
             )
 
 
-def _item(node: NodeObservation, item: Item, want: Expectation) -> Iterator[Finding]:
+def _item(node: NodeObservation, item: Item, want: NodesExpectation) -> Iterator[Finding]:
     name = node.node
     now = item.after or item.before or "nothing"
     if _is_unbootable(item):
@@ -165,9 +173,7 @@ def _is_unbootable(item: Item) -> bool:
 
 
 def _class(item: Item) -> FailureClass:
-    """Return the failure class of an item: dependency for things that the site provides, input for its decisions, hardware, or
-    runtime.
-    """
+    """Return the failure class of an item: dependency for what the site provides, input for its decisions, hardware, or runtime."""
     if item.name.startswith(("disk ", "mount ", "package ", "repository ", "link", "route ", "default route", "DNS")):
         return FailureClass.DEPENDENCY
     if LOCKED in item.why:
@@ -180,7 +186,7 @@ def _is_told(item: Item) -> bool:
     return item.status in (ItemStatus.OK, ItemStatus.CHANGED) and bool(item.why)
 
 
-def _notes(observed: tuple[NodeObservation, ...], want: Expectation) -> Iterator[str]:
+def _notes(observed: tuple[NodeObservation, ...], want: NodesExpectation) -> Iterator[str]:
     facts = {node.node: node.facts for node in observed if node.facts is not None}
     waiting = [name for name, one in facts.items() if one.reboot_required or one.reboot_reasons]
     if waiting:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from steps.contract.verdict import FailureClass
-from steps.stages.os_prep.contract import Clock, Expectation, Facts
+from steps.stages.os_prep.contract import Facts, NodeClock, NodesExpectation
 from steps.stages.shared.finding import Finding, fail, unknown
 
 UNREACHED = "give the node a time server that it can reach"
@@ -14,7 +14,7 @@ RESERVE_MIB, RESERVE_PERCENT = 2048, 5
 """Space that must stay free on a disk that RKE2 fills (`playbooks/module_utils/nodeprofile/storage.py` has the reasons)."""
 
 
-def findings(facts: Facts, skew: float | None, want: Expectation) -> Iterator[Finding]:
+def findings(facts: Facts, skew: float | None, want: NodesExpectation) -> Iterator[Finding]:
     """Yield every problem of one machine."""
     yield from _system(facts, want)
     yield from _reboot(facts)
@@ -28,7 +28,7 @@ def findings(facts: Facts, skew: float | None, want: Expectation) -> Iterator[Fi
         )
 
 
-def _system(facts: Facts, want: Expectation) -> Iterator[Finding]:
+def _system(facts: Facts, want: NodesExpectation) -> Iterator[Finding]:
     system = f"{facts.os_id} {facts.os_version}"
     if want.systems and not any(fnmatchcase(system, pattern) for pattern in want.systems):
         yield fail(FailureClass.INPUT, system, f"one of {', '.join(want.systems)}", "reinstall the node with a supported system")
@@ -60,7 +60,7 @@ def _reboot(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _selinux(facts: Facts, want: Expectation) -> Iterator[Finding]:
+def _selinux(facts: Facts, want: NodesExpectation) -> Iterator[Finding]:
     """Yield a problem if SELinux enforces without the plan naming it.
 
     Without RKE2's own policy, containers get labels that an enforcing kernel denies (https://docs.rke2.io/security/selinux).
@@ -76,7 +76,7 @@ def _selinux(facts: Facts, want: Expectation) -> Iterator[Finding]:
         )
 
 
-def _driver(facts: Facts, want: Expectation) -> Iterator[Finding]:
+def _driver(facts: Facts, want: NodesExpectation) -> Iterator[Finding]:
     """Yield problems of the NVIDIA driver: a host driver and the GPU Operator's exclude each other, and nouveau excludes both.
 
     Sources: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/getting-started.html; `bringup explain P05`.
@@ -125,9 +125,7 @@ def _has_driver(facts: Facts) -> bool:
 
 
 def _fabric_manager(facts: Facts) -> Iterator[Finding]:
-    """Yield problems of the fabric manager. Machines with NVSwitches need one of exactly the driver's version, or CUDA does not
-    start.
-    """
+    """Yield problems of the fabric manager. With NVSwitches it must have exactly the driver's version, or CUDA does not start."""
     if not facts.fabric_manager_active:
         yield fail(
             FailureClass.DEPENDENCY,
@@ -168,7 +166,7 @@ def _fabric(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _clock(clock: Clock, skew: float | None, want: Expectation) -> Iterator[Finding]:
+def _clock(clock: NodeClock, skew: float | None, want: NodesExpectation) -> Iterator[Finding]:
     limit = want.clock_offset_seconds
     # the time service can be wrong itself, so the controller's clock is compared too
     worst = max((abs(value) for value in (clock.offset_seconds, skew) if value is not None), default=None)
@@ -192,7 +190,7 @@ def _clock(clock: Clock, skew: float | None, want: Expectation) -> Iterator[Find
             yield fail(FailureClass.DEPENDENCY, finding, "a synchronized clock", advice)
 
 
-def _remedy(clock: Clock, limit: float) -> str:
+def _remedy(clock: NodeClock, limit: float) -> str:
     """Return the step that corrects the clock. It depends on which clock disagrees: the time service, or only the controller's."""
     if clock.synchronized is not True:
         return UNREACHED
@@ -201,7 +199,7 @@ def _remedy(clock: Clock, limit: float) -> str:
     return "is its time server right? The node follows it; compare both with the clock of the machine that runs bringup"
 
 
-def _disks(facts: Facts, want: Expectation) -> Iterator[Finding]:
+def _disks(facts: Facts, want: NodesExpectation) -> Iterator[Finding]:
     """Yield disks with too little free space. RKE2 fills the space that a first bring-up asks for, so later a reserve is enough."""
     seen = {disk.path: disk for disk in facts.disks}
     for path, asked in sorted(want.disk_free_mib.items()):

@@ -57,9 +57,7 @@ def odd(fact: str, facts: Mapping[str, Facts]) -> tuple[str, int, list[tuple[str
 
 
 def remarks(facts: Mapping[str, Facts]) -> Iterator[str]:
-    """Yield one sentence for each fact in which machines differ from most of their kind; GPU machines and others are compared
-    apart.
-    """
+    """Yield one sentence for each fact in which machines differ from most of their kind; GPU machines are compared apart."""
     for what, kind in (("GPU machines", True), ("machines without GPUs", False)):
         alike = {name: machine for name, machine in facts.items() if bool(machine.gpu_machine or machine.gpus) is kind}
         for fact in COMPARED:

@@ -5,26 +5,26 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Struct
 
-from steps.contract.play import HostOutcome
-from steps.stages.os_prep.contract import Facts, Item, NodeObservation, Observation
+from steps.contract.host_play import HostOutcome
+from steps.stages.os_prep.contract import Facts, Item, NodeObservation, NodesObservation
 from steps.stages.shared import probe_plays
 
 
-class Shown(Struct, frozen=True, kw_only=True):
+class _Shown(Struct, frozen=True, kw_only=True):
     """The `observation` that node_profile returns."""
 
     items: tuple[Item, ...]
     facts: Facts
 
 
-def from_play(outcomes: Iterable[HostOutcome]) -> Observation:
+def from_play(outcomes: Iterable[HostOutcome]) -> NodesObservation:
     """Return one node observation for each host; an unreadable answer becomes the host's message."""
-    return Observation(nodes=tuple(_node(outcome) for outcome in outcomes))
+    return NodesObservation(nodes=tuple(_node(outcome) for outcome in outcomes))
 
 
 def _node(outcome: HostOutcome) -> NodeObservation:
-    seen = probe_plays.bare(outcome, NodeObservation)
-    shown, why = probe_plays.shown(outcome.facts, Shown)
+    seen = probe_plays.host_without_facts(outcome, NodeObservation)
+    shown, why = probe_plays.decode_facts(outcome.facts, _Shown)
     if shown is None:
         return msgspec.structs.replace(seen, message=seen.message or why)
     return msgspec.structs.replace(seen, items=shown.items, facts=shown.facts, skew_seconds=_skew(shown.facts, outcome))

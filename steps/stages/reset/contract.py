@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from steps.contract.play import Played
+from steps.contract.host_play import Played
 
 
 class Traces(Struct, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class Traces(Struct, frozen=True, kw_only=True):
     looked: dict[str, int]
 
 
-class HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class HostTraces(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Facts that `playbooks/library/rke2_traces.py` read on a host at the end of the play.
 
     `aside` are the paths under which replaced files of the site are kept. `foreign_driver`: an NVIDIA driver that a container
@@ -38,19 +38,19 @@ class HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cilium_programs: bool = False
 
 
-class HostObservation(Played, frozen=True, kw_only=True, omit_defaults=True):
+class ResetHost(Played, frozen=True, kw_only=True, omit_defaults=True):
     """A host after the play: how it ended there, and the traces that were left."""
 
-    facts: HostFacts | None = None
+    facts: HostTraces | None = None
 
 
-class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ResetObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All hosts that a play returned."""
 
-    nodes: tuple[HostObservation, ...]
+    nodes: tuple[ResetHost, ...]
 
 
-class Expectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class ResetExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Hosts on which nothing may be left."""
 
     nodes: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from steps.contract.host_ranges import fold
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes
-from steps.stages.reset.contract import Expectation, HostObservation, Observation, Traces
+from steps.stages.reset.contract import ResetExpectation, ResetHost, ResetObservation, Traces
 from steps.stages.shared import gate_plays
 from steps.stages.shared.finding import Finding, fail, unknown
 
@@ -27,24 +27,24 @@ _KINDS = (
 """Kinds of traces in the order in which one holds the next: field, name in messages, and next step."""
 
 
-def agents(seen: Observation, want: Expectation) -> Verdict:
+def agents(seen: ResetObservation, want: ResetExpectation) -> Verdict:
     """Check that nothing is left on any agent."""
     return _judged("reset/agents", seen, want)
 
 
-def servers(seen: Observation, want: Expectation) -> Verdict:
+def servers(seen: ResetObservation, want: ResetExpectation) -> Verdict:
     """Check that nothing is left on any server."""
     return _judged("reset/servers", seen, want)
 
 
-def _judged(gate: str, seen: Observation, want: Expectation) -> Verdict:
+def _judged(gate: str, seen: ResetObservation, want: ResetExpectation) -> Verdict:
     by_name = {node.node: node for node in seen.nodes}
     rows = [_row(name, by_name.get(name)) for name in want.nodes]
     kept = {node.node: node.facts.aside for node in seen.nodes if node.facts is not None}
-    return of_nodes(gate, rows, what="bare of RKE2", notes=[*gate_plays.aside(kept), *_until_boot(seen.nodes)])
+    return of_nodes(gate, rows, what="bare of RKE2", notes=[*gate_plays.moved_files_notes(kept), *_until_boot(seen.nodes)])
 
 
-def _until_boot(nodes: Sequence[HostObservation]) -> Iterator[str]:
+def _until_boot(nodes: Sequence[ResetHost]) -> Iterator[str]:
     """Yield notes on parts that only a reboot removes from the kernel."""
     if loaded := [node.node for node in nodes if node.facts is not None and node.facts.foreign_driver]:
         yield f"the NVIDIA driver of a container stays in the kernel of {fold(loaded)} until the next boot"
@@ -53,12 +53,12 @@ def _until_boot(nodes: Sequence[HostObservation]) -> Iterator[str]:
         yield f"{remark}: reboot before another network plugin runs there"
 
 
-def _row(name: str, host: HostObservation | None) -> NodeVerdict:
-    finding = gate_plays.unrecorded(name) if host is None else next(_findings(name, host), None)
+def _row(name: str, host: ResetHost | None) -> NodeVerdict:
+    finding = gate_plays.missing_record_finding(name) if host is None else next(_findings(name, host), None)
     return finding.of_node(name) if finding else NodeVerdict(node=name, status=Status.PASS, seen="nothing of RKE2 is left")
 
 
-def _findings(name: str, host: HostObservation) -> Iterator[Finding]:
+def _findings(name: str, host: ResetHost) -> Iterator[Finding]:
     if problem := gate_plays.problem(host):
         yield problem
     if host.facts is None:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from steps.contract.play import HostOutcome
-from steps.stages.reset.contract import HostFacts, HostObservation, Observation
+from steps.contract.host_play import HostOutcome
+from steps.stages.reset.contract import HostTraces, ResetHost, ResetObservation
 from steps.stages.shared import probe_plays
 
 
-def from_play(outcomes: Iterable[HostOutcome]) -> Observation:
+def from_play(outcomes: Iterable[HostOutcome]) -> ResetObservation:
     """Return one observation for each host; unreadable facts become the host's message."""
-    return Observation(nodes=tuple(probe_plays.told(outcome, HostObservation, HostFacts) for outcome in outcomes))
+    return ResetObservation(nodes=tuple(probe_plays.host_with_facts(outcome, ResetHost, HostTraces) for outcome in outcomes))

@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from steps.contract.charts import Workload
 from steps.contract.checks import CheckPod
-from steps.contract.play import Played
-from steps.contract.quarantine import Note
+from steps.contract.host_play import Played
+from steps.contract.quarantine import CordonNote
 
 _VERSION = re.compile(r"v(\d+)\.(\d+)\.(\d+)(?:-(alpha|beta|rc)(\d+))?\+rke2r(\d+)")
 
@@ -71,7 +71,7 @@ class EtcdLimits(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
     leader_changes: int = 3
 
 
-class HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Rke2HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Facts that a play of rke2 reads on a host at its end.
 
     `service` is the unit's name, `state` its ActiveState, `version` the full string of the installed binary. `ready`: the server's
@@ -101,16 +101,16 @@ class HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     member: Etcd | None = None
 
 
-class HostObservation(Played, frozen=True, kw_only=True, omit_defaults=True):
+class Rke2Host(Played, frozen=True, kw_only=True, omit_defaults=True):
     """A host after a play: how the play ended there, and the host's facts."""
 
-    facts: HostFacts | None = None
+    facts: Rke2HostFacts | None = None
 
 
 class PlayObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All hosts that a play returned."""
 
-    nodes: tuple[HostObservation, ...]
+    nodes: tuple[Rke2Host, ...]
 
 
 class PlayExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -130,9 +130,7 @@ class PlayExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, for
 
 
 class StaticPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A static pod of a server: readiness, restarts of its container, and its last start in seconds since the epoch (0 if
-    unknown).
-    """
+    """A static pod of a server: readiness, restarts of its container, and last start in seconds since the epoch (0: unknown)."""
 
     ready: bool
     restarts: int
@@ -152,7 +150,7 @@ class Server(Struct, frozen=True, kw_only=True, omit_defaults=True):
     apiserver: StaticPod | None = None
 
 
-class InstallJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Rke2InstallJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A Job `helm-install-rke2-…` that installs a part of RKE2 itself."""
 
     name: str
@@ -171,7 +169,7 @@ class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     servers: tuple[Server, ...] = ()
     stray_etcd: tuple[str, ...] = ()
     workloads: tuple[Workload, ...] = ()
-    jobs: tuple[InstallJob, ...] = ()
+    jobs: tuple[Rke2InstallJob, ...] = ()
 
 
 class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -190,7 +188,7 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
     calm_seconds: float = 600.0
 
 
-class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RegisteredNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A registered node. Times are seconds since the epoch, 0 if unknown.
 
     `ready` is the status of condition Ready with `reason` and `message`. `seen` is its newest sign of life (lease or heartbeat),
@@ -208,7 +206,7 @@ class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
     seen: float = 0.0
     since: float = 0.0
     cordoned: bool = False
-    quarantine: Note | None = None
+    quarantine: CordonNote | None = None
     taints: tuple[str, ...] = ()
     pressure: tuple[str, ...] = ()
     labels: dict[str, str] = {}
@@ -219,10 +217,10 @@ class NodesObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Every registered node, and the target's clock in seconds since the epoch."""
 
     now: float
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[RegisteredNode, ...] = ()
 
 
-class Group(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class RegistrationGroup(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Labels and taints that the spec gives the nodes of one group at registration.
 
     `hosts` are their names as ranges (`gpu[001-016]`). It is empty if that text is too long for a task; then the label
@@ -248,7 +246,7 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 
     version: str
     nodes: tuple[str, ...] = ()
-    groups: dict[str, Group] = {}
+    groups: dict[str, RegistrationGroup] = {}
     group_label: str = "bringup/group"
     host_labels: dict[str, dict[str, str]] = {}
     network: str = ""

@@ -1,22 +1,20 @@
-"""Gates of rke2: every host runs the wanted release, the control plane is whole, every node has joined, and pods
-reach each other.
-"""
+"""Gates of rke2: every host runs the wanted release, the control plane is whole, every node joined, and pods reach each other."""
 
 from collections.abc import Iterator, Sequence
 
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes
-from steps.stages.rke2 import gate_control, gate_etcd, gate_network, gate_node
+from steps.stages.rke2 import gate_control_plane, gate_etcd, gate_network, gate_registration
 from steps.stages.rke2.contract import (
     ControlExpectation,
     ControlObservation,
     FunctionalExpectation,
     FunctionalObservation,
-    HostFacts,
-    HostObservation,
     NodesExpectation,
     NodesObservation,
     PlayExpectation,
     PlayObservation,
+    Rke2Host,
+    Rke2HostFacts,
 )
 from steps.stages.shared import gate_plays
 
@@ -35,13 +33,13 @@ def agents(seen: PlayObservation, want: PlayExpectation) -> Verdict:
 
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
     """Check that API server, etcd, DNS and network plugin are whole."""
-    return gate_control.judge(seen, want)
+    return gate_control_plane.judge(seen, want)
 
 
 def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
     """Check that every expected node is registered, alive, Ready and of the wanted release; unexpected nodes are noted."""
     strange = sorted({node.name for node in seen.nodes} - set(want.nodes))
-    return of_nodes("rke2/nodes", gate_node.rows(seen, want), what=f"Ready with {want.version}", notes=_strangers(strange))
+    return of_nodes("rke2/nodes", gate_registration.rows(seen, want), what=f"Ready with {want.version}", notes=_strangers(strange))
 
 
 def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
@@ -54,12 +52,12 @@ def _played(gate: str, seen: PlayObservation, want: PlayExpectation) -> Verdict:
     members = sum(node.facts is not None and node.facts.ready for node in seen.nodes if node.node in want.nodes)
     rows = [_host(name, by_name.get(name), want, members) for name in want.nodes]
     kept = {node.node: node.facts.aside for node in seen.nodes if node.facts is not None}
-    return of_nodes(gate, rows, what=f"{want.service} {want.version} runs", notes=gate_plays.aside(kept))
+    return of_nodes(gate, rows, what=f"{want.service} {want.version} runs", notes=gate_plays.moved_files_notes(kept))
 
 
-def _host(name: str, host: HostObservation | None, want: PlayExpectation, members: int) -> NodeVerdict:
+def _host(name: str, host: Rke2Host | None, want: PlayExpectation, members: int) -> NodeVerdict:
     if host is None:
-        return gate_plays.unrecorded(name).of_node(name)
+        return gate_plays.missing_record_finding(name).of_node(name)
     problem = gate_plays.problem(host)
     if problem is not None:
         return problem.of_node(name)
@@ -70,7 +68,7 @@ def _host(name: str, host: HostObservation | None, want: PlayExpectation, member
     return next(_service(name, host.facts, want, members), good)
 
 
-def _service(name: str, facts: HostFacts, want: PlayExpectation, members: int) -> Iterator[NodeVerdict]:
+def _service(name: str, facts: Rke2HostFacts, want: PlayExpectation, members: int) -> Iterator[NodeVerdict]:
     """Yield the problems of a host's service, the most basic first.
 
     `members` counts the servers that are ready. etcd connects all of them; a server that is away is not the fault of the others.
@@ -85,7 +83,7 @@ def _service(name: str, facts: HostFacts, want: PlayExpectation, members: int) -
         yield _bad(name, FailureClass.RUNTIME, problem, want.version, journal)
     if facts.version != want.version:
         step = "correct rke2.version, or the artifacts that the machine installed from"
-        yield _bad(name, FailureClass.COMPARISON, gate_node.version_seen(facts.version, want.version), want.version, step)
+        yield _bad(name, FailureClass.COMPARISON, gate_registration.version_seen(facts.version, want.version), want.version, step)
     if facts.state in ("activating", "reloading"):
         yield _open(name, f"{want.service} is {facts.state}", "active", journal)
     if facts.state != "active":

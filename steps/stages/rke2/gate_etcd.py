@@ -14,9 +14,7 @@ _DATA = "/var/lib/rancher/rke2/server/db"
 
 
 def findings(name: str, etcd: Etcd | None, want: EtcdLimits, servers: int, planned: int) -> Iterator[Finding]:
-    """Yield the problems of server `name`'s etcd, the worst first. `servers` counts the ready servers, `planned` those of the
-    plan.
-    """
+    """Yield the problems of server `name`'s etcd, the worst first. `servers` counts the ready ones, `planned` those of the plan."""
     ask = f"ask it by hand: curl http://127.0.0.1:2381/health on {name}, and read /var/log/pods/kube-system_etcd-{name}*"
     if etcd is None:
         yield unknown(FailureClass.HEALTH, "etcd did not tell its metrics on 127.0.0.1:2381", "an etcd member that answers", ask)

@@ -7,26 +7,25 @@ import msgspec
 from msgspec import Struct
 
 from steps.contract.checks import CHECK_NAMESPACE
-from steps.contract.play import HostOutcome
-from steps.contract.quarantine import ANNOTATION, Note
+from steps.contract.host_play import HostOutcome
+from steps.contract.quarantine import ANNOTATION, CordonNote
 from steps.stages.rke2 import probe_metrics
 from steps.stages.rke2.contract import (
     ControlObservation,
     FunctionalObservation,
-    HostFacts,
-    HostObservation,
-    InstallJob,
-    Node,
     NodesObservation,
     PlayObservation,
+    RegisteredNode,
+    Rke2Host,
+    Rke2HostFacts,
+    Rke2InstallJob,
     Server,
     StaticPod,
 )
 from steps.stages.shared import probe_checks, probe_plays, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
-from steps.stages.shared.probe_conditions import Condition, seconds
 from steps.stages.shared.probe_containers import ContainerStatus
-from steps.stages.shared.probe_workloads import Conditioned, Conditions, Meta, Pod
+from steps.stages.shared.probe_workloads import Condition, Conditioned, Conditions, ObjectMeta, Pod, seconds
 
 SYSTEM = "kube-system"
 NAMESPACES = (SYSTEM, "calico-system")
@@ -35,60 +34,50 @@ PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailabl
 _INSTALL = "helm-install-rke2-"
 
 
-class Address(Struct, frozen=True):
-    """An address of a node."""
-
+class _Address(Struct, frozen=True):
     type: str = ""
     address: str = ""
 
 
-class NodeInfo(Struct, frozen=True, rename="camel"):
-    """Versions on a node."""
-
+class _NodeInfo(Struct, frozen=True, rename="camel"):
     kubelet_version: str = ""
 
 
-class Taint(Struct, frozen=True):
-    """A taint of a node."""
-
+class _Taint(Struct, frozen=True):
     key: str = ""
     value: str = ""
     effect: str = ""
 
 
-class RawNodeSpec(Struct, frozen=True):
-    """Cordon and taints of a node."""
-
+class _RawNodeSpec(Struct, frozen=True):
     unschedulable: bool = False
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[_Taint, ...] = ()
 
 
 class RawNodeStatus(Conditions, frozen=True, rename="camel"):
     """Status that the kubelet reports."""
 
-    addresses: tuple[Address, ...] = ()
-    node_info: NodeInfo = NodeInfo()
+    addresses: tuple[_Address, ...] = ()
+    node_info: _NodeInfo = _NodeInfo()
 
 
-class RawNode(Struct, frozen=True):
+class _RawNode(Struct, frozen=True):
     """A node as the API returns it."""
 
-    metadata: Meta = Meta()
-    spec: RawNodeSpec = RawNodeSpec()
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _RawNodeSpec = _RawNodeSpec()
     status: RawNodeStatus = RawNodeStatus()
 
 
-class LeaseSpec(Struct, frozen=True, rename="camel"):
+class _LeaseSpec(Struct, frozen=True, rename="camel"):
     """Time at which a kubelet renewed its lease."""
 
     renew_time: datetime.datetime | None = None
 
 
-class Lease(Struct, frozen=True):
-    """The lease of a kubelet."""
-
-    metadata: Meta = Meta()
-    spec: LeaseSpec = LeaseSpec()
+class _Lease(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _LeaseSpec = _LeaseSpec()
 
 
 def from_play(outcomes: Iterable[HostOutcome]) -> PlayObservation:
@@ -98,7 +87,7 @@ def from_play(outcomes: Iterable[HostOutcome]) -> PlayObservation:
 
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
     """Return the state of the control plane. Expected servers that are not registered are left out."""
-    nodes = kube.list("/api/v1/nodes", RawNode, labels="node-role.kubernetes.io/control-plane") or ()
+    nodes = kube.list("/api/v1/nodes", _RawNode, labels="node-role.kubernetes.io/control-plane") or ()
     static = {pod.metadata.name: _shown(pod) for pod in probe_workloads.pods(kube, SYSTEM, "tier=control-plane")}
     return ControlObservation(
         now=scope.now,
@@ -122,11 +111,11 @@ def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
     """
     renewed = {
         lease.metadata.name: seconds(lease.spec.renew_time)
-        for lease in kube.list("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", Lease) or ()
+        for lease in kube.list("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", _Lease) or ()
     }
     networks = _network_pods(kube, scope)
     keys = frozenset(map(str, scope.arguments.get("labels", ())))
-    raw_nodes = kube.list("/api/v1/nodes", RawNode) or ()
+    raw_nodes = kube.list("/api/v1/nodes", _RawNode) or ()
     return NodesObservation(
         now=scope.now,
         nodes=tuple(
@@ -160,9 +149,9 @@ def read_readyz(text: str | None) -> tuple[str, ...] | None:
     return bad if bad or good else None
 
 
-def _host(outcome: HostOutcome) -> HostObservation:
-    seen = probe_plays.told(outcome, HostObservation, HostFacts)
-    metrics, _ = probe_plays.shown(outcome.facts.get("etcd_seen") or {}, probe_metrics.Seen)
+def _host(outcome: HostOutcome) -> Rke2Host:
+    seen = probe_plays.host_with_facts(outcome, Rke2Host, Rke2HostFacts)
+    metrics, _ = probe_plays.decode_facts(outcome.facts.get("etcd_seen") or {}, probe_metrics.ServerTexts)
     if seen.facts is None or metrics is None:
         return seen
     return msgspec.structs.replace(seen, facts=msgspec.structs.replace(seen.facts, member=probe_metrics.etcd(metrics)))
@@ -198,7 +187,7 @@ def _member(pod: str) -> str:
     return pod.removeprefix("etcd-") if pod.startswith("etcd-") else ""
 
 
-def _server(node: RawNode, static: Mapping[str, StaticPod]) -> Server:
+def _server(node: _RawNode, static: Mapping[str, StaticPod]) -> Server:
     name = node.metadata.name
     voter = node.status.status("EtcdIsVoter")
     return Server(
@@ -210,10 +199,10 @@ def _server(node: RawNode, static: Mapping[str, StaticPod]) -> Server:
     )
 
 
-def _install_jobs(kube: KubeReader) -> tuple[InstallJob, ...]:
+def _install_jobs(kube: KubeReader) -> tuple[Rke2InstallJob, ...]:
     jobs = kube.list(f"/apis/batch/v1/namespaces/{SYSTEM}/jobs", Conditioned) or ()
     return tuple(
-        InstallJob(name=job.metadata.name, complete=job.status.status("Complete") == "True", failed=_failed(job))
+        Rke2InstallJob(name=job.metadata.name, complete=job.status.status("Complete") == "True", failed=_failed(job))
         for job in jobs
         if job.metadata.name.startswith(_INSTALL)
     )
@@ -224,10 +213,10 @@ def _failed(job: Conditioned) -> str:
     return f"{failed.reason}: {failed.message}" if failed else ""
 
 
-def _node(node: RawNode, renewed: float, keys: frozenset[str], network: StaticPod | None) -> Node:
+def _node(node: _RawNode, renewed: float, keys: frozenset[str], network: StaticPod | None) -> RegisteredNode:
     conditions = node.status.conditions
     ready = next((entry for entry in conditions if entry.type == "Ready"), Condition())
-    return Node(
+    return RegisteredNode(
         name=node.metadata.name,
         ready=ready.status or "Unknown",
         reason=ready.reason,
@@ -246,13 +235,13 @@ def _node(node: RawNode, renewed: float, keys: frozenset[str], network: StaticPo
     )
 
 
-def _note(text: str) -> Note | None:
+def _note(text: str) -> CordonNote | None:
     """Decode our quarantine annotation; None if somebody wrote another text there."""
     try:
-        return msgspec.json.decode(text, type=Note)
+        return msgspec.json.decode(text, type=CordonNote)
     except msgspec.DecodeError:
         return None
 
 
-def _taint(taint: Taint) -> str:
+def _taint(taint: _Taint) -> str:
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"

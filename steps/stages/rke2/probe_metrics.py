@@ -27,24 +27,22 @@ class Sample(NamedTuple):
     value: float
 
 
-class Seen(Struct, frozen=True, kw_only=True):
-    """Texts that the Ansible module `rke2_status` read on a server: /metrics (the needed series only), /health, and the time of
-    reading.
-    """
+class ServerTexts(Struct, frozen=True, kw_only=True):
+    """Texts that the Ansible module `rke2_status` read on a server: /metrics (needed series only), /health, time of reading."""
 
     metrics: str = ""
     health: str = ""
     read: float = 0.0
 
 
-class Health(Struct, frozen=True):
+class _Health(Struct, frozen=True):
     """Answer of etcd at /health; `health` is the text `true` or `false`."""
 
     health: str = ""
     reason: str = ""
 
 
-def etcd(seen: Seen) -> Etcd | None:
+def etcd(seen: ServerTexts) -> Etcd | None:
     """Return the etcd member; None if its metrics lack the leader changes, which every etcd reports."""
     samples = tuple(read(seen.metrics))
     changes = _value(samples, CHANGES)
@@ -121,8 +119,8 @@ def _value(samples: Iterable[Sample], name: str) -> float | None:
     return next((sample.value for sample in samples if sample.name == name), None)
 
 
-def _health(text: str) -> Health:
+def _health(text: str) -> _Health:
     try:
-        return msgspec.json.decode(text.encode(), type=Health)
+        return msgspec.json.decode(text.encode(), type=_Health)
     except msgspec.MsgspecError:
-        return Health()
+        return _Health()

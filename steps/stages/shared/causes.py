@@ -15,7 +15,7 @@ LONGEST, HEAD = 300, 90
 """Most characters of a line in a message, and how many of them come from its beginning."""
 
 
-class Rule(Struct, frozen=True):
+class CauseRule(Struct, frozen=True):
     """A row of a table. `source` names where the text must come from; empty means any source.
 
     Sources of Argo CD's texts: a condition's type, `operation`, `hook`, `resource` (refused), `unhealthy` (applied, then degraded).
@@ -61,76 +61,78 @@ _GENERATE, _COMPARE = FailureClass.MANIFEST_GENERATION, FailureClass.COMPARISON
 _APPLY, _HEALTH, _RUNTIME = FailureClass.APPLY, FailureClass.HEALTH, FailureClass.RUNTIME
 
 HELM = (
-    Rule("", _FORBIDDEN, _PERMISSION, "give the install Job's service account this right, or the repository its credentials"),
+    CauseRule("", _FORBIDDEN, _PERMISSION, "give the install Job's service account this right, or the repository its credentials"),
     # before manifest generation: `spec.template: Invalid value` is no template of the chart
-    Rule(
+    CauseRule(
         "",
         r" is invalid: .*(Invalid|Required|Unsupported|Duplicate) value| is invalid: .*Forbidden: ",
         _APPLY,
         "correct the field that the message names; one that may not change takes removing the object first",
     ),
-    Rule("", _MISSING_KIND, _DEPENDENCY, "install the chart that brings this kind first"),
-    Rule("", _WEBHOOK, _DEPENDENCY, "make the webhook's own workload ready first"),
-    Rule("", _NETWORK, _DEPENDENCY, "check the chart repository's address, its certificate and the way to it"),
-    Rule("", _TEMPLATE, _GENERATE, "correct the values that the message names"),
-    Rule(
+    CauseRule("", _MISSING_KIND, _DEPENDENCY, "install the chart that brings this kind first"),
+    CauseRule("", _WEBHOOK, _DEPENDENCY, "make the webhook's own workload ready first"),
+    CauseRule("", _NETWORK, _DEPENDENCY, "check the chart repository's address, its certificate and the way to it"),
+    CauseRule("", _TEMPLATE, _GENERATE, "correct the values that the message names"),
+    CauseRule(
         "",
         r"cannot re-use a name that is still in use|another operation .* in progress",
         _APPLY,
         "a broken earlier release holds the name: look at its release Secrets, roll back or remove it",
     ),
-    Rule(
+    CauseRule(
         "",
         r"cannot be imported into the current release|immutable|conflict with|denied the request",
         _APPLY,
         "settle who owns the object that the message names, or what refuses it",
     ),
-    Rule("", r"timed out waiting for the condition", _HEALTH, "look at the release's pods: a hook or a workload did not get ready"),
-    Rule("", r"(UPGRADE|INSTALLATION) FAILED|Job failed|Unsupported version", _APPLY, "read the install Job's log"),
+    CauseRule(
+        "", r"timed out waiting for the condition", _HEALTH, "look at the release's pods: a hook or a workload did not get ready"
+    ),
+    CauseRule("", r"(UPGRADE|INSTALLATION) FAILED|Job failed|Unsupported version", _APPLY, "read the install Job's log"),
 )
 """Rules for log lines and conditions of helm-controller's install Job."""
 
 ARGO_CD = (
-    Rule(
+    CauseRule(
         "InvalidSpecError", r"not permitted in project|allowed destinations in project", _PERMISSION, "allow it in the AppProject"
     ),
-    Rule("", r"is not permitted in project", _PERMISSION, "allow the kind or the namespace in the AppProject"),
-    Rule("", _FORBIDDEN, _PERMISSION, "give Argo CD's service account this right, or the repository its credentials"),
+    CauseRule("", r"is not permitted in project", _PERMISSION, "allow the kind or the namespace in the AppProject"),
+    CauseRule("", _FORBIDDEN, _PERMISSION, "give Argo CD's service account this right, or the repository its credentials"),
     # Argo CD 2.14 tells the cause to its log only; wrong credentials are the usual one: the revision was pushed before
-    Rule(
+    CauseRule(
         "ComparisonError",
         r"failed to get git client for repo",
         _PERMISSION,
         "check the credentials of this repository's Secret, its server's certificate, that the revision exists, and the log of "
         "argocd-repo-server",
     ),
-    Rule("ComparisonError", r"Failed to load live state", _COMPARE, "see which kind Argo CD cannot list, and what serves it"),
-    Rule("ComparisonError", r"chart .*not found", _DEPENDENCY, "see that the chart repository has this version of the chart"),
-    Rule(
+    CauseRule("ComparisonError", r"Failed to load live state", _COMPARE, "see which kind Argo CD cannot list, and what serves it"),
+    CauseRule("ComparisonError", r"chart .*not found", _DEPENDENCY, "see that the chart repository has this version of the chart"),
+    CauseRule(
         "ComparisonError",
         r"x509:|knownhosts:",
         _DEPENDENCY,
         "give the server's CA in delivery.argo_cd.ca (host keys in known_hosts), or correct the repository's address",
     ),
     # before manifest generation: an unreachable repository also reports "failed to generate manifest"
-    Rule("ComparisonError", _NETWORK, _DEPENDENCY, "check the repository's address and the way to it"),
-    Rule("", _MISSING_KIND, _DEPENDENCY, "sync the application that brings this CRD in an earlier wave"),
-    Rule("", _WEBHOOK, _DEPENDENCY, "make the webhook's own workload ready first"),
-    Rule("InvalidSpecError", r"Unable to get cluster", _DEPENDENCY, "register the destination cluster with Argo CD"),
-    Rule("ComparisonError", _GENERATION, _GENERATE, "correct the values, the path or the chart that the message names"),
-    Rule("InvalidSpecError", r"", _GENERATE, "correct the Application's sources"),
-    Rule("ComparisonError", r"", _COMPARE, "see what Argo CD cannot compare: live state, diff, JQ time-out"),
-    Rule("UnknownError", r"", _COMPARE, "see what Argo CD cannot compare"),
-    Rule("SharedResourceWarning", r"", _COMPARE, "two Applications manage this object: leave it to one of them"),
-    Rule("RepeatedResourceWarning", r"", _COMPARE, "the same object is rendered twice: remove one"),
-    Rule("hook", r"", _RUNTIME, "read the log of the hook's Job"),
-    Rule("unhealthy", r"", _HEALTH, "see why this object is not healthy: the sync waits for it"),
-    Rule("resource", r"", _APPLY, "correct the object that the API server refuses"),
-    Rule("operation", _SYNC, _APPLY, "see the failed resources of the sync"),
-    Rule("SyncError", r"", _APPLY, "see the last sync's message"),
-    Rule("DeletionError", r"", _APPLY, "see what keeps the object that the message names from being removed"),
-    Rule("ExcludedResourceWarning", r"", _COMPARE, "correct resource.exclusions of argocd-cm: Argo CD passes this kind over"),
-    Rule("operation", r"", _APPLY, "see the last sync's message"),
+    CauseRule("ComparisonError", _NETWORK, _DEPENDENCY, "check the repository's address and the way to it"),
+    CauseRule("", _MISSING_KIND, _DEPENDENCY, "sync the application that brings this CRD in an earlier wave"),
+    CauseRule("", _WEBHOOK, _DEPENDENCY, "make the webhook's own workload ready first"),
+    CauseRule("InvalidSpecError", r"Unable to get cluster", _DEPENDENCY, "register the destination cluster with Argo CD"),
+    CauseRule("ComparisonError", _GENERATION, _GENERATE, "correct the values, the path or the chart that the message names"),
+    CauseRule("InvalidSpecError", r"", _GENERATE, "correct the Application's sources"),
+    CauseRule("ComparisonError", r"", _COMPARE, "see what Argo CD cannot compare: live state, diff, JQ time-out"),
+    CauseRule("UnknownError", r"", _COMPARE, "see what Argo CD cannot compare"),
+    CauseRule("SharedResourceWarning", r"", _COMPARE, "two Applications manage this object: leave it to one of them"),
+    CauseRule("RepeatedResourceWarning", r"", _COMPARE, "the same object is rendered twice: remove one"),
+    CauseRule("hook", r"", _RUNTIME, "read the log of the hook's Job"),
+    CauseRule("unhealthy", r"", _HEALTH, "see why this object is not healthy: the sync waits for it"),
+    CauseRule("resource", r"", _APPLY, "correct the object that the API server refuses"),
+    CauseRule("operation", _SYNC, _APPLY, "see the failed resources of the sync"),
+    CauseRule("SyncError", r"", _APPLY, "see the last sync's message"),
+    CauseRule("DeletionError", r"", _APPLY, "see what keeps the object that the message names from being removed"),
+    CauseRule("ExcludedResourceWarning", r"", _COMPARE, "correct resource.exclusions of argocd-cm: Argo CD passes this kind over"),
+    CauseRule("operation", r"", _APPLY, "see the last sync's message"),
 )
 """Rules for conditions, operation and resources of an Argo CD Application."""
 
@@ -144,7 +146,7 @@ RUNTIME_REASONS = frozenset(
 """Reasons of pods and containers that mean class `runtime`; any other workload that is not ready is class `health`."""
 
 
-def classify(table: Iterable[Rule], texts: Iterable[tuple[str, str]]) -> Cause | None:
+def classify(table: Iterable[CauseRule], texts: Iterable[tuple[str, str]]) -> Cause | None:
     """Return the cause by the first rule that matches one of the texts, given as pairs (source, text); None if no rule matches."""
     # the table decides, not the order of the texts: a cause can stand in any of them
     known = tuple(texts)

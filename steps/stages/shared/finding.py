@@ -36,21 +36,10 @@ class Finding(Struct, frozen=True, kw_only=True):
         """Return the finding as the verdict of a gate. `final` is used for a fail only."""
         if self.status is Status.FAIL:
             return failed(
-                gate,
-                self.failure_class,
-                seen=self.seen,
-                expected=self.expected,
-                next_step=self.next_step,
-                final=final,
-                nodes=nodes,
+                gate, self.failure_class, seen=self.seen, expected=self.expected, next_step=self.next_step, final=final, nodes=nodes
             )
         return inconclusive(
-            gate,
-            seen=self.seen,
-            expected=self.expected,
-            next_step=self.next_step,
-            failure_class=self.failure_class,
-            nodes=nodes,
+            gate, seen=self.seen, expected=self.expected, next_step=self.next_step, failure_class=self.failure_class, nodes=nodes
         )
 
 

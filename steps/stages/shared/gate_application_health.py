@@ -37,12 +37,12 @@ def is_good(app: Application, spared: Spared) -> bool:
     return app.health == HEALTHY
 
 
-def expected(counts: bool) -> str:
+def expected_health(counts: bool) -> str:
     """Return the accepted health in words for a verdict; `counts` says that the release counts nodes."""
     return f"{HEALTHY} or {PROGRESSING} for nodes that the quorum spares" if counts else HEALTHY
 
 
-def why(app: Application, spared: Spared) -> str:
+def unhealthy_clause(app: Application, spared: Spared) -> str:
     """Return the resources that are not healthy as a clause for a verdict's `seen`; empty if there is nothing to add."""
     if app.unhealthy is None:
         return "; Argo CD does not tell the health of its resources" if app.health == PROGRESSING else ""

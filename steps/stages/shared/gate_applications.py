@@ -21,7 +21,7 @@ Judge = Callable[[str, ReleaseState, Release, str], Verdict | None]
 """Function that returns the problem of one release; it gets gate id, state, expectation, and the delivered commit."""
 
 
-def dated(gate: str, changed: float, what: str) -> Verdict | None:
+def check_date(gate: str, changed: float, what: str) -> Verdict | None:
     """Return an inconclusive verdict if the time of the object's last change is unknown.
 
     Without that time, nothing shows that the status is about the newest spec.
@@ -50,7 +50,7 @@ def of_release(gate: str, state: ReleaseState, want: Release, commit: str = "") 
         or _reconciled(gate, app, want.name)
         or _no_error(gate, app, want.name, app.failures)
         or _synced(gate, state, app, want, commit)
-        or dated(gate, app.changed, f"Application {want.name}")
+        or check_date(gate, app.changed, f"Application {want.name}")
     )
 
 
@@ -194,12 +194,12 @@ def _synced(gate: str, state: ReleaseState, app: Application, want: Release, com
     if _is_good(app, spared) and same:
         return None
     seen = f"Application {want.name}: {_said(app)}, synced revisions {', '.join(app.synced_revisions) or 'none'}"
-    seen += gate_application_health.why(app, spared)
+    seen += gate_application_health.unhealthy_clause(app, spared)
     seen += next((f"; pod {one.pod}: {one.reason} {one.message}".rstrip() for one in state.trouble if _is_runtime(one)), "")
     return inconclusive(
         gate,
         seen=seen,
-        expected=f"Synced, Succeeded and {gate_application_health.expected(counts)} at {want.version}",
+        expected=f"Synced, Succeeded and {gate_application_health.expected_health(counts)} at {want.version}",
         next_step=gate_application_health.next_step(app, want.name, counts),
         failure_class=_class_of(state, app),
     )
@@ -242,9 +242,7 @@ def _moved(gate: str, name: str, revision: str, seen: Sequence[str], commit: str
 def of_root(
     gate: str, seen: RootState, want: RootApplication, releases: Iterable[tuple[ReleaseState, Release]], judge: Judge
 ) -> Verdict | None:
-    """Return the problem of a stage's root Application and its releases; None if all pass. Problems of child Applications come
-    first.
-    """
+    """Return the problem of a stage's root Application and its releases; None if all pass. Child Applications come first."""
     app, pairs = seen.application, tuple(releases)
     if app is None:
         return _absent(gate, f"{want.home}/{want.name}", f"the root of this stage, {want.path} at {want.revision}")
@@ -282,9 +280,7 @@ def _is_delivered(gate: str, app: Application, commit: str, want: RootApplicatio
 
 
 def _root_pins(app: Application, want: RootApplication) -> list[tuple[str, str, str]]:
-    """Return (name, seen, wanted) for source, project and destination: a root in another project could get more rights than
-    intended.
-    """
+    """Return (name, seen, wanted) for source, project and destination: in another project a root could get more rights."""
     pins = [("repository", app.repo, want.repo), ("path", app.path.strip("/"), want.path.strip("/"))]
     pins += [("revision", app.revision, want.revision)]
     places = (("project", app.project, want.project), ("cluster", app.server, want.server))
@@ -302,8 +298,8 @@ def _complete(
         return inconclusive(
             gate,
             seen=f"root Application {want.name}: {_said(app)}, compared with {', '.join(app.revisions) or 'nothing yet'}"
-            + gate_application_health.why(app, spared),
-            expected=f"Synced, Succeeded and {gate_application_health.expected(counts)} at {commit}",
+            + gate_application_health.unhealthy_clause(app, spared),
+            expected=f"Synced, Succeeded and {gate_application_health.expected_health(counts)} at {commit}",
             next_step=gate_application_health.next_step(app, want.name, counts),
             failure_class=_class_of(ReleaseState(name=want.name), app),
         )
@@ -316,4 +312,4 @@ def _complete(
             expected="an Application for every release of this stage",
             next_step=f"see {want.path}/kustomization.yaml and the site's overlay at {want.revision}",
         )
-    return dated(gate, app.changed, f"Application {want.name}")
+    return check_date(gate, app.changed, f"Application {want.name}")

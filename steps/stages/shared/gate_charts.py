@@ -8,6 +8,9 @@ from collections.abc import Iterable
 
 from steps.contract.charts import (
     Chart,
+    ChartsExpectation,
+    ChartsObservation,
+    Crd,
     InstallJob,
     Owner,
     Release,
@@ -18,7 +21,8 @@ from steps.contract.charts import (
     Trouble,
     Workload,
 )
-from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive
+from steps.contract.plain import count
+from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive, passed
 from steps.stages.shared import causes, gate_applications
 
 
@@ -60,7 +64,7 @@ def _helm(gate: str, state: ReleaseState, want: Release) -> Verdict | None:
         or _fresh(gate, state.chart, state.job, want)
         or _installed(gate, state, state.chart, want)
         or _deployed(gate, state.newest, want)
-        or gate_applications.dated(gate, state.chart.changed, f"HelmChart {want.name}")
+        or gate_applications.check_date(gate, state.chart.changed, f"HelmChart {want.name}")
     )
 
 
@@ -189,10 +193,10 @@ def _workloads(gate: str, state: ReleaseState, want: Release) -> Verdict | None:
             next_step="see what the chart rendered: an install without workloads proves nothing",
         )
     late = next((entry for entry in state.workloads if not entry.settled(want.spare)), None)
-    return unsettled(gate, late, state.trouble, want.namespace) if late else None
+    return judge_unsettled(gate, late, state.trouble, want.namespace) if late else None
 
 
-def unsettled(gate: str, workload: Workload, trouble: Iterable[Trouble], namespace: str) -> Verdict:
+def judge_unsettled(gate: str, workload: Workload, trouble: Iterable[Trouble], namespace: str) -> Verdict:
     """Return the verdict on a workload that is not ready: fail if one of its pods fails, inconclusive if its pods are starting."""
     bad = next(
         (entry for entry in trouble if entry.pod.startswith(f"{workload.name}-") and entry.reason in causes.RUNTIME_REASONS), None
@@ -204,9 +208,33 @@ def unsettled(gate: str, workload: Workload, trouble: Iterable[Trouble], namespa
         return inconclusive(gate, seen=seen, expected=expected, next_step=f"kubectl -n {namespace} get pods")
     failure = f"{seen}; pod {bad.pod}{f' on {bad.node}' if bad.node else ''}: {bad.reason} {bad.message}".rstrip()
     return failed(
-        gate,
-        FailureClass.RUNTIME,
-        seen=failure,
-        expected=expected,
-        next_step=f"kubectl -n {namespace} describe pod {bad.pod}",
+        gate, FailureClass.RUNTIME, seen=failure, expected=expected, next_step=f"kubectl -n {namespace} describe pod {bad.pod}"
     )
+
+
+def with_charts(gate: str, seen: ChartsObservation, want: ChartsExpectation) -> Verdict:
+    """Check that the charts are deployed and their CRDs established, so that resources of these kinds can be applied."""
+    return (
+        problem(gate, seen.releases, want.releases, seen.root_app, want.root_app)
+        or missing_crd(gate, seen.crds, want.crds)
+        or passed(
+            gate, f"{', '.join(release.name for release in want.releases)} deployed, {count(len(want.crds), 'CRD')} established"
+        )
+    )
+
+
+def missing_crd(gate: str, seen: Iterable[Crd], want: Iterable[str]) -> Verdict | None:
+    """Return inconclusive for the first wanted CRD that the API server does not serve; None if all are established."""
+    by_name = {crd.name: crd for crd in seen}
+    for name in want:
+        crd = by_name.get(name)
+        if crd is None or not crd.established:
+            state = "does not exist" if crd is None else f"is not established {crd.message}".rstrip()
+            return inconclusive(
+                gate,
+                seen=f"CRD {name} {state}",
+                expected="condition Established",
+                next_step="see whether its chart brings CRDs (crds.enabled, upgradeCRDs), and who else owns the name",
+                failure_class=FailureClass.DEPENDENCY,
+            )
+    return None

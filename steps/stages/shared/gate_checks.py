@@ -48,7 +48,7 @@ def silent(node: str, pod: CheckPod | None, pending: Iterable[CheckPod], what: s
     )
 
 
-def concluded(verdict: Verdict) -> Verdict:
+def conclude(verdict: Verdict) -> Verdict:
     """Return the verdict as final if every node has reported: a check runs once, so waiting cannot change its result."""
     open_rows = any(row.status is Status.INCONCLUSIVE for row in verdict.nodes)
     return verdict if open_rows or not verdict.nodes else msgspec.structs.replace(verdict, final=not verdict.is_pass)

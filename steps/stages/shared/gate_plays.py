@@ -3,8 +3,8 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from steps.contract.host_play import FailureKind, HostStatus, Played
 from steps.contract.host_ranges import fold
-from steps.contract.play import FailureKind, HostStatus, Played
 from steps.contract.verdict import FailureClass
 from steps.stages.shared.finding import Finding, fail, unknown
 
@@ -89,7 +89,7 @@ EXPECTED = {
 """The expectation to show for each kind of failure; all other kinds expect that the task succeeds."""
 
 
-def unrecorded(node: str) -> Finding:
+def missing_record_finding(node: str) -> Finding:
     """Return the finding for a host of which no play left a record."""
     return unknown(FailureClass.RUNTIME, "no record", "a record of this host", f"read the log of the play that holds {node}")
 
@@ -107,7 +107,7 @@ def problem(host: Played) -> Finding | None:
     return fail(failure_class, seen, EXPECTED.get(kind, "that task to succeed"), advice.format(node=host.node))
 
 
-def aside(kept: Mapping[str, Sequence[str]]) -> list[str]:
+def moved_files_notes(kept: Mapping[str, Sequence[str]]) -> list[str]:
     """Return one note for each set of site files that were moved aside because files of the play replaced them.
 
     `kept` maps each node to the paths under which its files are kept.
@@ -120,9 +120,7 @@ def aside(kept: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _after_cut(host: Played) -> str:
-    """Return the next step for a host on which the play was cut off. If the host itself held up the play, it must be looked at
-    first.
-    """
+    """Return the next step for a host on which the play was cut off. A host that held up the play must be looked at first."""
     if host.kind in (FailureKind.CONTROLLER, FailureKind.NO_TURN) or (host.kind is FailureKind.TIMEOUT and host.task):
         return PLAY_FAILED[host.kind][1].format(node=host.node)
     return f"play again on {host.node}, or resume the run"

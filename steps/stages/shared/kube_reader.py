@@ -32,14 +32,10 @@ class KubeReader(Protocol):
         """Return one object by its API path, decoded into `kind`; None if it does not exist."""
 
     def list(self, path: str, kind: type[T], labels: str = "", fields: str = "") -> tuple[T, ...] | None:
-        """Return all objects of a collection (in pages of 500), decoded into `kind`; None if the API does not serve the
-        collection.
-        """
+        """Return all objects of a collection (in pages of 500), decoded into `kind`; None if the API does not serve it."""
 
     def text(self, path: str) -> str | None:
-        """Return the body of a GET that is not JSON (`/readyz?verbose`); None on 404. A 500 also returns its body, which names the
-        failed check.
-        """
+        """Return the body of a GET that is not JSON (`/readyz?verbose`); None on 404. The body of a 500 names the failed check."""
 
     def log(self, namespace: str, pod: str, container: str = "", tail: int = 200, previous: bool = False) -> str:
         """Return the last lines of a pod's log; empty if there is none. `previous` reads the container before the last restart."""

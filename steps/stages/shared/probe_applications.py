@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from steps.contract.charts import AppCondition, Application, FailedResource, UnhealthyResource
 from steps.stages.shared.kube_reader import KubeReader
-from steps.stages.shared.probe_managed import Meta, spec_changed
+from steps.stages.shared.probe_workloads import ManagedMeta, spec_change_time
 
 MESSAGE = 2000
 """Characters kept of a message: the cause stands at the end of the failed command, often after 500 characters."""
@@ -20,7 +20,7 @@ MOST_CHILDREN = 100
 """Most children kept of a root; a stage has a handful."""
 
 
-class Source(Struct, frozen=True, rename="camel"):
+class _ApplicationSource(Struct, frozen=True, rename="camel"):
     """A source of an Application: a chart, a folder of a Git repository, or the Git repository of its values."""
 
     chart: str = ""
@@ -30,7 +30,7 @@ class Source(Struct, frozen=True, rename="camel"):
     helm: dict[str, Any] = {}
 
 
-class Destination(Struct, frozen=True):
+class _Destination(Struct, frozen=True):
     """The cluster, by its address or by its name, and the namespace that an Application writes to."""
 
     server: str = ""
@@ -38,38 +38,36 @@ class Destination(Struct, frozen=True):
     namespace: str = ""
 
 
-class AppSpec(Struct, frozen=True):
-    """Project, destination and sources of an Application. With several sources, Argo CD writes an empty single source
-    beside them.
-    """
+class _AppSpec(Struct, frozen=True):
+    """Project, destination and sources of an Application. Beside several sources, Argo CD writes an empty single one."""
 
     project: str = ""
-    destination: Destination = Destination()
-    source: Source | None = None
-    sources: tuple[Source, ...] = ()
+    destination: _Destination = _Destination()
+    source: _ApplicationSource | None = None
+    sources: tuple[_ApplicationSource, ...] = ()
 
     @property
-    def every(self) -> tuple[Source, ...]:
+    def every(self) -> tuple[_ApplicationSource, ...]:
         """All sources, from whichever of the two fields has them."""
         return self.sources or ((self.source,) if self.source and self.source.repo_url else ())
 
 
-class AppSync(Struct, frozen=True, rename="camel"):
+class _AppSync(Struct, frozen=True, rename="camel"):
     """Comparison with the live state; `compared_to` is the spec that was compared."""
 
     status: str = ""
-    compared_to: AppSpec = AppSpec()
+    compared_to: _AppSpec = _AppSpec()
     revision: str = ""
     revisions: tuple[str, ...] = ()
 
 
-class AppHealth(Struct, frozen=True):
+class _AppHealth(Struct, frozen=True):
     """Health status of an Application or of one resource."""
 
     status: str = ""
 
 
-class AppResource(Struct, frozen=True, rename="camel"):
+class _AppResource(Struct, frozen=True, rename="camel"):
     """A resource of an Application or of its last sync.
 
     `health` is set only for kinds with a health check, and only if Argo CD stores it: `controller.resource.health.persist`, off by
@@ -81,7 +79,7 @@ class AppResource(Struct, frozen=True, rename="camel"):
     name: str = ""
     status: str = ""
     message: str = ""
-    health: AppHealth | None = None
+    health: _AppHealth | None = None
     hook_type: str = ""
     hook_phase: str = ""
 
@@ -91,47 +89,41 @@ class AppResource(Struct, frozen=True, rename="camel"):
         return self.status == "SyncFailed" or self.hook_phase in ("Failed", "Error")
 
 
-class AppResult(Struct, frozen=True):
-    """Revisions and resources of the last sync."""
-
+class _AppResult(Struct, frozen=True):
     revision: str = ""
     revisions: tuple[str, ...] = ()
-    resources: tuple[AppResource, ...] | None = None
+    resources: tuple[_AppResource, ...] | None = None
 
 
-class AppOperation(Struct, frozen=True, rename="camel"):
+class _AppOperation(Struct, frozen=True, rename="camel"):
     """The last sync: its phase, message and result."""
 
     phase: str = ""
     message: str = ""
-    sync_result: AppResult | None = None
+    sync_result: _AppResult | None = None
 
 
-class RawCondition(Struct, frozen=True, rename="camel"):
-    """A condition of an Application with its time."""
-
+class _RawCondition(Struct, frozen=True, rename="camel"):
     type: str
     message: str = ""
     last_transition_time: datetime.datetime | None = None
 
 
-class AppStatus(Struct, frozen=True, rename="camel"):
-    """Status of an Application."""
-
-    sync: AppSync = AppSync()
-    health: AppHealth = AppHealth()
-    operation_state: AppOperation | None = None
-    conditions: tuple[RawCondition, ...] | None = None
+class _AppStatus(Struct, frozen=True, rename="camel"):
+    sync: _AppSync = _AppSync()
+    health: _AppHealth = _AppHealth()
+    operation_state: _AppOperation | None = None
+    conditions: tuple[_RawCondition, ...] | None = None
     reconciled_at: datetime.datetime | None = None
-    resources: tuple[AppResource, ...] | None = None
+    resources: tuple[_AppResource, ...] | None = None
 
 
 class RawApplication(Struct, frozen=True):
     """An Application as the API returns it."""
 
-    metadata: Meta = Meta()
-    spec: AppSpec = AppSpec()
-    status: AppStatus = AppStatus()
+    metadata: ManagedMeta = ManagedMeta()
+    spec: _AppSpec = _AppSpec()
+    status: _AppStatus = _AppStatus()
 
 
 def read(kube: KubeReader, namespace: str, name: str) -> Application | None:
@@ -143,10 +135,10 @@ def read(kube: KubeReader, namespace: str, name: str) -> Application | None:
 def application(raw: RawApplication) -> Application:
     """Reduce an Application to the fields that the gate compares."""
     sources = raw.spec.every
-    chart = next((source for source in sources if source.chart), Source())
-    git = next((source for source in sources if not source.chart), Source())
-    status, operation = raw.status, raw.status.operation_state or AppOperation()
-    result = operation.sync_result or AppResult()
+    chart = next((source for source in sources if source.chart), _ApplicationSource())
+    git = next((source for source in sources if not source.chart), _ApplicationSource())
+    status, operation = raw.status, raw.status.operation_state or _AppOperation()
+    result = operation.sync_result or _AppResult()
     bad = (one for one in result.resources or () if one.failed)
     return Application(
         project=raw.spec.project,
@@ -160,7 +152,7 @@ def application(raw: RawApplication) -> Application:
         repo=git.repo_url,
         path=git.path,
         children=tuple(one.name for one in status.resources or () if one.kind == "Application")[:MOST_CHILDREN],
-        changed=spec_changed(raw.metadata),
+        changed=spec_change_time(raw.metadata),
         reconciled=_reconciled(status, sources),
         sync=status.sync.status,
         health=status.health.status,
@@ -175,10 +167,8 @@ def application(raw: RawApplication) -> Application:
     )
 
 
-def _unhealthy(resources: tuple[AppResource, ...]) -> tuple[UnhealthyResource, ...] | None:
-    """Return every resource that is not healthy; None if no resource has a health. The list is not cut: the last entry may be the
-    cause.
-    """
+def _unhealthy(resources: tuple[_AppResource, ...]) -> tuple[UnhealthyResource, ...] | None:
+    """Return every resource that is not healthy; None if none has a health. Never cut: the last entry may be the cause."""
     healths = [(resource, resource.health.status) for resource in resources if resource.health is not None]
     bad = ((resource, health) for resource, health in healths if health != "Healthy")
     unhealthy = (
@@ -188,7 +178,7 @@ def _unhealthy(resources: tuple[AppResource, ...]) -> tuple[UnhealthyResource, .
     return tuple(unhealthy) if healths else None
 
 
-def _failure(resource: AppResource) -> FailedResource:
+def _failure(resource: _AppResource) -> FailedResource:
     """Return a failed resource. Every applied object has a `hookPhase`; only a hook has a `hookType`."""
     phase = resource.hook_phase if resource.hook_type else ""
     return FailedResource(
@@ -196,7 +186,7 @@ def _failure(resource: AppResource) -> FailedResource:
     )
 
 
-def _reconciled(status: AppStatus, sources: tuple[Source, ...]) -> float:
+def _reconciled(status: _AppStatus, sources: tuple[_ApplicationSource, ...]) -> float:
     """Return when Argo CD last reconciled the Application, in seconds since the epoch.
 
     Return 0 if its status is about other sources than those of the spec. For a refused spec Argo CD writes a condition, but neither

@@ -12,6 +12,8 @@ from msgspec import Struct
 
 from steps.contract.charts import (
     Chart,
+    ChartsObservation,
+    Crd,
     InstallJob,
     Owner,
     Release,
@@ -24,8 +26,7 @@ from steps.contract.charts import (
 )
 from steps.stages.shared import probe_applications, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
-from steps.stages.shared.probe_conditions import Condition
-from steps.stages.shared.probe_managed import Meta, spec_changed
+from steps.stages.shared.probe_workloads import Condition, Conditioned, ManagedMeta, spec_change_time
 
 MANAGED_BY = "helmcharts.cattle.io/managed-by"
 UNMANAGED = "helmcharts.helm.cattle.io/unmanaged"
@@ -37,13 +38,11 @@ LOG_CHARACTERS = 2000
 _HELM = "/apis/helm.cattle.io/v1/namespaces/kube-system"
 
 
-class ChartSpec(Struct, frozen=True):
-    """The pinned version of a HelmChart."""
-
+class _ChartSpec(Struct, frozen=True):
     version: str = ""
 
 
-class ChartStatus(Struct, frozen=True, rename="camel"):
+class _ChartStatus(Struct, frozen=True, rename="camel"):
     """Status that helm-controller writes to a HelmChart."""
 
     job_name: str = ""
@@ -53,89 +52,77 @@ class ChartStatus(Struct, frozen=True, rename="camel"):
 class HelmChart(Struct, frozen=True):
     """A HelmChart of helm-controller."""
 
-    metadata: Meta = Meta()
-    spec: ChartSpec = ChartSpec()
-    status: ChartStatus = ChartStatus()
+    metadata: ManagedMeta = ManagedMeta()
+    spec: _ChartSpec = _ChartSpec()
+    status: _ChartStatus = _ChartStatus()
 
 
 class AnyObject(Struct, frozen=True):
     """Metadata of any object."""
 
-    metadata: Meta = Meta()
+    metadata: ManagedMeta = ManagedMeta()
 
 
-class JobTemplate(Struct, frozen=True):
-    """Metadata of a Job's pod template."""
-
-    metadata: Meta = Meta()
+class _JobTemplate(Struct, frozen=True):
+    metadata: ManagedMeta = ManagedMeta()
 
 
-class JobSpec(Struct, frozen=True):
-    """Pod template of a Job."""
-
-    template: JobTemplate = JobTemplate()
+class _JobSpec(Struct, frozen=True):
+    template: _JobTemplate = _JobTemplate()
 
 
-class JobStatus(Struct, frozen=True):
-    """Conditions of a Job."""
-
+class _JobStatus(Struct, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
 class Job(Struct, frozen=True):
     """An install Job of helm-controller."""
 
-    metadata: Meta = Meta()
-    spec: JobSpec = JobSpec()
-    status: JobStatus = JobStatus()
+    metadata: ManagedMeta = ManagedMeta()
+    spec: _JobSpec = _JobSpec()
+    status: _JobStatus = _JobStatus()
 
 
 class Secret(Struct, frozen=True):
     """A release Secret of Helm; `data.release` is decoded for the newest revision only."""
 
-    metadata: Meta = Meta()
+    metadata: ManagedMeta = ManagedMeta()
     data: dict[str, str] = {}
 
 
-class StoredMeta(Struct, frozen=True):
-    """Metadata of the chart in a stored release."""
-
+class _StoredMeta(Struct, frozen=True):
     version: str = ""
 
 
-class StoredChart(Struct, frozen=True):
-    """The chart in a stored release."""
-
-    metadata: StoredMeta = StoredMeta()
+class _StoredChart(Struct, frozen=True):
+    metadata: _StoredMeta = _StoredMeta()
 
 
-class StoredInfo(Struct, frozen=True):
-    """Result of a revision in a stored release."""
-
+class _StoredInfo(Struct, frozen=True):
     description: str = ""
 
 
 class Stored(Struct, frozen=True):
     """A Helm release as decoded from its Secret."""
 
-    chart: StoredChart = StoredChart()
-    info: StoredInfo = StoredInfo()
+    chart: _StoredChart = _StoredChart()
+    info: _StoredInfo = _StoredInfo()
 
 
-def asked(scope: Scope, name: str) -> Any:
+def read_argument(scope: Scope, name: str) -> Any:
     """Return the task argument of this name, or the gate's expectation of this name if `apply` checks a gate again."""
     arguments = scope.arguments
     return arguments.get(name) or arguments.get("gate_expectations", {}).get(name) or ()
 
 
-def scoped(scope: Scope) -> tuple[Release, ...]:
+def scoped_releases(scope: Scope) -> tuple[Release, ...]:
     """Return the releases that a task is about."""
-    return msgspec.convert(asked(scope, "releases"), tuple[Release, ...])
+    return msgspec.convert(read_argument(scope, "releases"), tuple[Release, ...])
 
 
 def root(kube: KubeReader, scope: Scope) -> RootState | None:
     """Return the state of the stage's root Application; None if the task names no root."""
-    wanted = asked(scope, "root_app")
+    wanted = read_argument(scope, "root_app")
     if not wanted:
         return None
     want = msgspec.convert(wanted, RootApplication)
@@ -166,7 +153,7 @@ def _chart_state(kube: KubeReader, release: Release) -> ReleaseState:
         version=raw.spec.version,
         managed=MANAGED_BY in raw.metadata.annotations,
         opted_out=raw.metadata.annotations.get(UNMANAGED, "") == "true",
-        changed=max(spec_changed(raw.metadata), spec_changed(config.metadata) if config else 0.0),
+        changed=max(spec_change_time(raw.metadata), spec_change_time(config.metadata) if config else 0.0),
         failed=f"{failed.reason}: {failed.message}" if failed else "",
     )
     owned, trouble = _workloads(kube, release)
@@ -209,7 +196,7 @@ def _newest(kube: KubeReader, release: Release) -> Revision | None:
     return revision(kube, release.namespace, f"owner=helm,name={release.name}")
 
 
-def deployed(kube: KubeReader, namespace: str, name: str) -> Revision | None:
+def deployed_revision(kube: KubeReader, namespace: str, name: str) -> Revision | None:
     """Return the newest deployed revision of a Helm release; None if there is none."""
     return revision(kube, namespace, f"owner=helm,name={name},status=deployed")
 
@@ -222,7 +209,7 @@ def revision(kube: KubeReader, namespace: str, labels: str) -> Revision | None:
         return None
     # names sort as text, so v10 would come before v9: the label's number decides
     number, secret = max(numbered, key=lambda entry: entry[0])
-    kept = stored(secret.data.get("release", ""))
+    kept = decode_release(secret.data.get("release", ""))
     return Revision(
         number=number,
         status=secret.metadata.labels.get("status", ""),
@@ -231,7 +218,7 @@ def revision(kube: KubeReader, namespace: str, labels: str) -> Revision | None:
     )
 
 
-def stored(data: str) -> Stored:
+def decode_release(data: str) -> Stored:
     """Decode the content of a release Secret; return empty fields if it cannot be decoded.
 
     The data are base64 (by Kubernetes) of base64 (by Helm) of gzip of JSON.
@@ -259,7 +246,7 @@ def _workloads(kube: KubeReader, release: Release) -> tuple[tuple[Workload, ...]
     return owned, probe_workloads.troubles(pods)
 
 
-def _belongs(meta: probe_workloads.Meta, name: str) -> bool:
+def _belongs(meta: probe_workloads.ObjectMeta, name: str) -> bool:
     """Return True if the chart brought this object. Workloads that an operator creates have an owner, or no mark of the release."""
     if any(owner.controller for owner in meta.owner_references):
         return False
@@ -269,3 +256,25 @@ def _belongs(meta: probe_workloads.Meta, name: str) -> bool:
         meta.annotations.get(TRACKING[0], "").partition(":")[0],
     )
     return name in marks
+
+
+def with_charts(kube: KubeReader, scope: Scope) -> ChartsObservation:
+    """Return the charts that a task names, and their CRDs."""
+    return ChartsObservation(
+        releases=observe(kube, scoped_releases(scope)),
+        root_app=root(kube, scope),
+        crds=read_crds(kube, read_argument(scope, "crds")),
+    )
+
+
+def read_crds(kube: KubeReader, names: Iterable[str]) -> tuple[Crd, ...]:
+    """Return the CRDs of these names with their state; those that do not exist are left out."""
+    crds = ((name, kube.get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}", Conditioned)) for name in names)
+    return tuple(_crd(name, raw) for name, raw in crds if raw is not None)
+
+
+def _crd(name: str, raw: Conditioned) -> Crd:
+    conditions = {entry.type: entry for entry in raw.status.conditions}
+    established, accepted = conditions.get("Established"), conditions.get("NamesAccepted")
+    refused = accepted.message if accepted and accepted.status == "False" else ""
+    return Crd(name=name, established=bool(established and established.status == "True"), message=refused)

@@ -1,5 +1,7 @@
 """Reads the pods of a functional check with the reports in their termination messages."""
 
+import base64
+import zlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -7,7 +9,7 @@ import msgspec
 
 from steps.contract.checks import CHECK_LABEL, CHECK_NAMESPACE, CheckPod
 from steps.stages.shared.kube_reader import KubeReader
-from steps.stages.shared.probe_containers import ContainerStatus, Ended
+from steps.stages.shared.probe_containers import ContainerEnd, ContainerStatus
 from steps.stages.shared.probe_workloads import Pod
 
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -56,7 +58,7 @@ def _report(containers: Iterable[ContainerStatus]) -> dict[str, Any]:
 def _why(pod: Pod) -> tuple[str, str]:
     for entry in (*pod.status.init_container_statuses, *pod.status.container_statuses):
         problem = entry.problem
-        if isinstance(problem, Ended):
+        if isinstance(problem, ContainerEnd):
             return problem.reason or "Error", f"container {entry.name} ended with {problem.exit_code}: {problem.message}"
         if problem is not None:
             return problem.reason, f"container {entry.name}: {problem.message}"
@@ -64,3 +66,21 @@ def _why(pod: Pod) -> tuple[str, str]:
     if refused is not None:
         return refused.reason, refused.message
     return pod.status.reason, pod.status.message
+
+
+KEY = "packed"
+MOST = 4 << 20
+"""Most bytes of unpacked text, so that a hostile or broken report cannot fill the memory."""
+
+
+def unpack_output(report: dict[str, Any]) -> str:
+    """Return the tool's output; empty if the report has none that can be unpacked."""
+    packed = report.get(KEY)
+    if not isinstance(packed, str):
+        return ""
+    try:
+        raw = base64.b64decode(packed, validate=True)
+        # wbits + 16 expects a gzip header; the bound stops a decompression bomb
+        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(raw, MOST).decode(errors="replace")
+    except (ValueError, zlib.error):
+        return ""

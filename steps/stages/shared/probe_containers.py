@@ -10,14 +10,14 @@ STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Reasons of waiting that every container goes through."""
 
 
-class Waiting(Struct, frozen=True):
+class _Waiting(Struct, frozen=True):
     """The reason for which a container waits."""
 
     reason: str = ""
     message: str = ""
 
 
-class Ended(Struct, frozen=True, rename="camel"):
+class ContainerEnd(Struct, frozen=True, rename="camel"):
     """The end of a container: reason, message and exit code."""
 
     reason: str = ""
@@ -34,8 +34,8 @@ class Ended(Struct, frozen=True, rename="camel"):
 class States(Struct, frozen=True):
     """State of a container; one of the fields is set."""
 
-    waiting: Waiting | None = None
-    terminated: Ended | None = None
+    waiting: _Waiting | None = None
+    terminated: ContainerEnd | None = None
     running: dict[str, msgspec.Raw] | None = None
 
 
@@ -54,7 +54,7 @@ class ContainerStatus(Struct, frozen=True, rename="camel"):
         return self.state.terminated is not None and self.state.terminated.well
 
     @property
-    def problem(self) -> Waiting | Ended | None:
+    def problem(self) -> _Waiting | ContainerEnd | None:
         """The state that shows a failure: a wait for more than the start, or a bad end. None for a container that runs."""
         waiting, ended = self.state.waiting, self.state.terminated
         if waiting is not None:
@@ -62,7 +62,7 @@ class ContainerStatus(Struct, frozen=True, rename="camel"):
         return ended if ended is not None and not ended.well else None
 
     @property
-    def restarted_after(self) -> Ended | None:
+    def restarted_after(self) -> ContainerEnd | None:
         """The bad end before this start, while the container is not ready.
 
         A container in a crash loop shows no problem while it runs again.

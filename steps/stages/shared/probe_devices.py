@@ -11,7 +11,7 @@ from steps.stages.shared.kube_reader import KubeReader
 DRIVER = "gpu.nvidia.com"
 
 
-class Attribute(Struct, frozen=True):
+class _Attribute(Struct, frozen=True):
     """A device attribute; one of the fields is set."""
 
     string: str = ""
@@ -22,10 +22,10 @@ class Device(Struct, frozen=True):
     """A DRA device with its attributes."""
 
     name: str = ""
-    attributes: dict[str, Attribute] = {}
+    attributes: dict[str, _Attribute] = {}
 
 
-class Pool(Struct, frozen=True, rename="camel"):
+class _DevicePool(Struct, frozen=True, rename="camel"):
     """The pool that a slice belongs to, with its generation and the number of its slices."""
 
     name: str = ""
@@ -33,25 +33,21 @@ class Pool(Struct, frozen=True, rename="camel"):
     resource_slice_count: int = 1
 
 
-class SliceSpec(Struct, frozen=True, rename="camel"):
-    """Spec of a ResourceSlice."""
-
+class _SliceSpec(Struct, frozen=True, rename="camel"):
     driver: str = ""
     node_name: str = ""
-    pool: Pool = Pool()
+    pool: _DevicePool = _DevicePool()
     devices: tuple[Device, ...] = ()
 
 
-class ResourceSlice(Struct, frozen=True):
-    """A ResourceSlice of the cluster."""
-
-    spec: SliceSpec = SliceSpec()
+class _ResourceSlice(Struct, frozen=True):
+    spec: _SliceSpec = _SliceSpec()
 
 
 def by_node(kube: KubeReader) -> dict[str, tuple[Device, ...]]:
     """Return the devices of type `gpu` by node, from pools that are complete in their newest generation."""
-    newest: dict[tuple[str, str], list[SliceSpec]] = {}
-    for resource_slice in kube.list("/apis/resource.k8s.io/v1/resourceslices", ResourceSlice) or ():
+    newest: dict[tuple[str, str], list[_SliceSpec]] = {}
+    for resource_slice in kube.list("/apis/resource.k8s.io/v1/resourceslices", _ResourceSlice) or ():
         spec = resource_slice.spec
         if spec.driver != DRIVER or not spec.node_name:
             continue
@@ -71,9 +67,9 @@ def by_node(kube: KubeReader) -> dict[str, tuple[Device, ...]]:
 
 
 def _is_gpu(device: Device) -> bool:
-    return device.attributes.get("type", Attribute()).string == "gpu"
+    return device.attributes.get("type", _Attribute()).string == "gpu"
 
 
 def driver_versions(devices: tuple[Device, ...]) -> tuple[str, ...]:
     """Return the driver versions that the devices report, sorted, each once."""
-    return tuple(sorted({device.attributes.get("driverVersion", Attribute()).version for device in devices} - {""}))
+    return tuple(sorted({device.attributes.get("driverVersion", _Attribute()).version for device in devices} - {""}))

@@ -4,13 +4,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from steps.contract.play import HostOutcome, Played
+from steps.contract.host_play import HostOutcome, Played
 
 Seen = TypeVar("Seen", bound=Played)
 Shown = TypeVar("Shown")
 
 
-def bare(outcome: HostOutcome, kind: type[Seen]) -> Seen:
+def host_without_facts(outcome: HostOutcome, kind: type[Seen]) -> Seen:
     """Return the observation of a host without facts."""
     return kind(
         node=outcome.host,
@@ -22,17 +22,17 @@ def bare(outcome: HostOutcome, kind: type[Seen]) -> Seen:
     )
 
 
-def told(outcome: HostOutcome, kind: type[Seen], facts: type[Any], field: str = "facts") -> Seen:
+def host_with_facts(outcome: HostOutcome, kind: type[Seen], facts: type[Any], field: str = "facts") -> Seen:
     """Return the observation of a host with the stage's facts in `field`.
 
     If the facts cannot be read, the reason becomes the message, unless the play left one.
     """
-    seen = bare(outcome, kind)
-    found, why = shown(outcome.facts, facts)
+    seen = host_without_facts(outcome, kind)
+    found, why = decode_facts(outcome.facts, facts)
     return msgspec.structs.replace(seen, message=seen.message or why, **{field: found})
 
 
-def shown(facts: dict[str, Any], kind: type[Shown]) -> tuple[Shown | None, str]:
+def decode_facts(facts: dict[str, Any], kind: type[Shown]) -> tuple[Shown | None, str]:
     """Decode the facts that one of our Ansible modules returned. Return (facts, ""), (None, reason) on an error, (None, "") if
     there are none.
     """

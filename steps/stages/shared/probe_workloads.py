@@ -1,14 +1,42 @@
 """Reads nodes, pods, Deployments, StatefulSets and DaemonSets, and keeps the fields that gates compare."""
 
+import datetime
 from collections.abc import Callable, Iterable
 
+import msgspec
 from msgspec import Struct
 
 from steps.contract.charts import Trouble, Workload
 from steps.contract.plain import truncate
 from steps.stages.shared.kube_reader import KubeReader
-from steps.stages.shared.probe_conditions import Condition
 from steps.stages.shared.probe_containers import ContainerStatus
+
+
+class Condition(Struct, frozen=True, rename="camel"):
+    """A condition of any object; only nodes set the heartbeat time."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_heartbeat_time: datetime.datetime | None = None
+    last_transition_time: datetime.datetime | None = None
+
+    @property
+    def since(self) -> float:
+        """Time of the last transition in seconds since the epoch; 0 if it is not set."""
+        return seconds(self.last_transition_time)
+
+    @property
+    def seen(self) -> float:
+        """Time of the last heartbeat in seconds since the epoch; 0 if it is not set."""
+        return seconds(self.last_heartbeat_time)
+
+
+def seconds(time: datetime.datetime | None) -> float:
+    """Return a time as seconds since the epoch; 0 for None."""
+    return time.timestamp() if time else 0.0
+
 
 RESOURCES = {"Deployment": "deployments", "StatefulSet": "statefulsets", "DaemonSet": "daemonsets"}
 MESSAGE = 300
@@ -17,15 +45,13 @@ MOST_TROUBLES = 16
 """Most troubles kept of one namespace: the first ones show the cause, hundreds of copies would bury it."""
 
 
-class Owner(Struct, frozen=True):
-    """An owner reference."""
-
+class _OwnerReference(Struct, frozen=True):
     kind: str = ""
     name: str = ""
     controller: bool = False
 
 
-class Meta(Struct, frozen=True, rename="camel"):
+class ObjectMeta(Struct, frozen=True, rename="camel"):
     """Metadata of an object."""
 
     name: str = ""
@@ -34,36 +60,30 @@ class Meta(Struct, frozen=True, rename="camel"):
     generation: int = 0
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    owner_references: tuple[Owner, ...] = ()
+    owner_references: tuple[_OwnerReference, ...] = ()
     deletion_timestamp: str = ""
 
 
-class Image(Struct, frozen=True):
-    """Image of a container."""
-
+class _Image(Struct, frozen=True):
     image: str = ""
 
 
-class TemplateSpec(Struct, frozen=True):
-    """Containers of a pod template."""
-
-    containers: tuple[Image, ...] = ()
+class _TemplateSpec(Struct, frozen=True):
+    containers: tuple[_Image, ...] = ()
 
 
-class Template(Struct, frozen=True):
-    """A pod template."""
-
-    spec: TemplateSpec = TemplateSpec()
+class _Template(Struct, frozen=True):
+    spec: _TemplateSpec = _TemplateSpec()
 
 
 class Spec(Struct, frozen=True):
     """Spec of a workload; DaemonSets have no `replicas`."""
 
     replicas: int = 1
-    template: Template = Template()
+    template: _Template = _Template()
 
 
-class Status(Struct, frozen=True, rename="camel"):
+class _WorkloadStatus(Struct, frozen=True, rename="camel"):
     """Counts of a workload; each kind sets some of them."""
 
     observed_generation: int = 0
@@ -77,9 +97,9 @@ class Status(Struct, frozen=True, rename="camel"):
 class Raw(Struct, frozen=True):
     """A workload as the API returns it."""
 
-    metadata: Meta = Meta()
+    metadata: ObjectMeta = ObjectMeta()
     spec: Spec = Spec()
-    status: Status = Status()
+    status: _WorkloadStatus = _WorkloadStatus()
 
 
 class Conditions(Struct, frozen=True):
@@ -95,19 +115,17 @@ class Conditions(Struct, frozen=True):
 class Conditioned(Struct, frozen=True):
     """Metadata and conditions of any object."""
 
-    metadata: Meta = Meta()
+    metadata: ObjectMeta = ObjectMeta()
     status: Conditions = Conditions()
 
 
-class NodeSpec(Struct, frozen=True):
+class _NodeSpec(Struct, frozen=True):
     """Spec of a node: the cordon."""
 
     unschedulable: bool = False
 
 
-class NodeStatus(Struct, frozen=True):
-    """Resources and conditions of a node."""
-
+class _NodeStatus(Struct, frozen=True):
     capacity: dict[str, str] = {}
     allocatable: dict[str, str] = {}
     conditions: tuple[Condition, ...] = ()
@@ -116,9 +134,9 @@ class NodeStatus(Struct, frozen=True):
 class Node(Struct, frozen=True):
     """A node of the cluster."""
 
-    metadata: Meta = Meta()
-    spec: NodeSpec = NodeSpec()
-    status: NodeStatus = NodeStatus()
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _NodeSpec = _NodeSpec()
+    status: _NodeStatus = _NodeStatus()
 
     @property
     def ready(self) -> bool:
@@ -126,15 +144,11 @@ class Node(Struct, frozen=True):
         return any(entry.type == "Ready" and entry.status == "True" for entry in self.status.conditions)
 
 
-class PodSpec(Struct, frozen=True, rename="camel"):
-    """Node of a pod."""
-
+class _PodSpec(Struct, frozen=True, rename="camel"):
     node_name: str = ""
 
 
-class PodStatus(Struct, frozen=True, rename="camel"):
-    """Phase, conditions and containers of a pod."""
-
+class _PodStatus(Struct, frozen=True, rename="camel"):
     phase: str = ""
     reason: str = ""
     message: str = ""
@@ -146,9 +160,9 @@ class PodStatus(Struct, frozen=True, rename="camel"):
 class Pod(Struct, frozen=True):
     """A pod of the cluster."""
 
-    metadata: Meta = Meta()
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _PodSpec = _PodSpec()
+    status: _PodStatus = _PodStatus()
 
     @property
     def ready(self) -> bool:
@@ -181,7 +195,7 @@ def read(kube: KubeReader, namespace: str, keep: Keep, kinds: Iterable[str] = tu
     return tuple(sorted(workloads, key=lambda entry: (entry.kind, entry.name)))
 
 
-def whole(quantity: str) -> int | None:
+def whole_number(quantity: str) -> int | None:
     """Return an extended resource's quantity as a number; None if it is not a whole number.
 
     Kubernetes prints thousands with the suffix `k`.
@@ -243,3 +257,44 @@ def _workload(kind: str, raw: Raw) -> Workload:
         observed=status.observed_generation,
         image=containers[0].image if containers else "",
     )
+
+
+class Managed(Struct, frozen=True, rename="camel"):
+    """An entry of managedFields: a manager, the fields it wrote, and the time."""
+
+    manager: str = ""
+    time: datetime.datetime | None = None
+    subresource: str = ""
+    fields_v1: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict, name="fieldsV1")
+
+
+class ManagedMeta(Struct, frozen=True, rename="camel"):
+    """Metadata with managedFields."""
+
+    name: str = ""
+    uid: str = ""
+    creation_timestamp: datetime.datetime | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    managed_fields: tuple[Managed, ...] = ()
+
+
+def spec_change_time(meta: ManagedMeta) -> float:
+    """Return when the object's spec was last written, in seconds since the epoch; its creation time if managedFields are absent."""
+    # status writes have a subresource; they do not change what the operator must reconcile
+    times = [entry.time for entry in meta.managed_fields if entry.time and not entry.subresource and "f:spec" in entry.fields_v1]
+    newest = max(times, default=meta.creation_timestamp)
+    return newest.timestamp() if newest else 0.0
+
+
+def nfd_workers(kube: KubeReader) -> tuple[str, ...]:
+    """Return the DaemonSets of NFD workers in all namespaces as `NAMESPACE/NAME`."""
+    daemons = kube.list("/apis/apps/v1/daemonsets", Raw) or ()
+    return tuple(sorted(f"{raw.metadata.namespace}/{raw.metadata.name}" for raw in daemons if _is_nfd_worker(raw)))
+
+
+def _is_nfd_worker(raw: Raw) -> bool:
+    meta = raw.metadata
+    named = "node-feature-discovery-worker" in meta.name or "nfd-worker" in meta.name
+    labelled = meta.labels.get("app.kubernetes.io/name") == "node-feature-discovery" and meta.labels.get("role") == "worker"
+    return named or labelled

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Struct
 
-from steps.contract.tool import ToolError
-from steps.contract.verdict import FailureClass
+from steps.contract.verdict import FailureClass, ToolError
 
 MOST = 8
 """Most different errors kept of one text."""
@@ -24,9 +23,7 @@ Make = Callable[[re.Match[str], str], ToolError]
 
 
 class Pattern(Struct, frozen=True):
-    """A kind of error. `needle` is a plain part of its text; `regex` is searched from the start of that line, only where the
-    needle occurs.
-    """
+    """A kind of error. `needle` is a plain part of its text; `regex` is searched from the start of a line with the needle."""
 
     needle: str
     regex: re.Pattern[str]

@@ -1,7 +1,6 @@
 """Reads the errors that mpirun and the programs it starts print: slots, SSH, PMIx, crashes (https://docs.open-mpi.org)."""
 
-from steps.contract.tool import ToolError
-from steps.contract.verdict import FailureClass
+from steps.contract.verdict import FailureClass, ToolError
 from steps.stages.shared.reader_errors import find, pattern
 
 _PATTERNS = (

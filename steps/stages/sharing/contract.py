@@ -8,7 +8,7 @@ from steps.contract.charts import Release, ReleaseState, RootApplication, RootSt
 from steps.contract.checks import CheckPod
 
 
-class Mode(StrEnum):
+class SharingMode(StrEnum):
     """The five sharing models. In mode `none`, the gates check that GPUs are not shared."""
 
     NONE = "none"
@@ -27,7 +27,7 @@ class Shares(Struct, frozen=True, kw_only=True, omit_defaults=True):
     refuse_two: bool = False
 
 
-class Policy(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SharingRoot(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """ClusterPolicy `cluster-policy` or GPUCluster `gpu-cluster`.
 
     `ready` is condition Ready=True, with its reason; `error` is the text of condition Error=True. `config` names the ConfigMap of
@@ -52,7 +52,7 @@ class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `device_classes` are DRA's; None if resource.k8s.io/v1 is not served. `workloads` are those of the operator's namespace.
     """
 
-    policy: Policy | None = None
+    policy: SharingRoot | None = None
     releases: tuple[ReleaseState, ...] = ()
     root_app: RootState | None = None
     configs: dict[str, Shares] | None = None
@@ -70,7 +70,7 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
     DaemonSets that the mode needs, each on all nodes but `spare`. `device_classes` are DRA classes.
     """
 
-    mode: Mode
+    mode: SharingMode
     root: str = "ClusterPolicy"
     releases: tuple[Release, ...] = ()
     root_app: RootApplication | None = None
@@ -82,7 +82,7 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
     device_classes: tuple[str, ...] = ()
 
 
-class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SharedNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A node: its NVIDIA resources, the labels that the gate compares, and its DRA devices.
 
     `devices` counts those of type `gpu` in complete pools of driver gpu.nvidia.com; None if there is no such pool. `drivers` are
@@ -100,7 +100,7 @@ class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class NodesObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The expected nodes that exist."""
 
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[SharedNode, ...] = ()
 
 
 class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -112,7 +112,7 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     for DRA devices.
     """
 
-    mode: Mode
+    mode: SharingMode
     nodes: tuple[str, ...] = ()
     gpus: int = 8
     others: dict[str, int] = {}
@@ -139,6 +139,6 @@ class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
     `exclusive`: the two pods must see different devices. `refuse_two`: a pod that asks for two shares must be refused.
     """
 
-    mode: Mode
+    mode: SharingMode
     exclusive: bool = True
     refuse_two: bool = False

@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator
 
 from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive, of_nodes, passed
 from steps.stages.shared import gate_charts
-from steps.stages.sharing import gate_check, gate_nodes
+from steps.stages.sharing import gate_nodes, gate_shares
 from steps.stages.sharing.contract import (
     ControlExpectation,
     ControlObservation,
     FunctionalExpectation,
     FunctionalObservation,
-    Mode,
     NodesExpectation,
     NodesObservation,
-    Policy,
     Shares,
+    SharingMode,
+    SharingRoot,
 )
 
 CONTROL = "sharing/control"
@@ -38,20 +38,16 @@ def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
 
 
 def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
-    """Check that every node advertises its physical GPUs times the units of each, under the right name and labels, and nothing
-    else.
-    """
+    """Check that every node advertises its physical GPUs times the units of each, under the right name and labels, no more."""
     by_name = {node.name: node for node in seen.nodes}
     rows = [gate_nodes.judge(name, by_name.get(name), want) for name in want.nodes]
-    what = "DRA devices" if want.mode is Mode.DRA else f"{want.resource} × {want.units} for each GPU"
+    what = "DRA devices" if want.mode is SharingMode.DRA else f"{want.resource} × {want.units} for each GPU"
     return of_nodes("sharing/nodes", rows, what=f"advertise {what}")
 
 
 def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
-    """Check that two pods run side by side with one unit each, and that a pod that asks for two is refused if shares must not be
-    added up.
-    """
-    return gate_check.judge(seen, want)
+    """Check that two pods run side by side with one unit each, and that one asking for two is refused if shares must not add up."""
+    return gate_shares.judge(seen, want)
 
 
 def _releases(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
@@ -73,12 +69,12 @@ def _root(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdic
         seen_as = f"{policy.kind} is {'Ready' if policy.ready else 'not Ready'} ({policy.reason or 'no reason'})"
         step = "NoGPUNodes and NFDLabelsMissing count as Ready too; wait for Reconciled"
         yield _open(seen_as, "Ready with reason Reconciled", step)
-    if want.mode is Mode.DRA and policy.device_plugin:
+    if want.mode is SharingMode.DRA and policy.device_plugin:
         yield _fail("the device plugin is enabled beside DRA", "devicePlugin.enabled false: one GPU is advertised once", _VALUES)
 
 
 def _configuration(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
-    policy = seen.policy or Policy(kind="")
+    policy = seen.policy or SharingRoot(kind="")
     if want.shares is None:
         yield from _no_sharing(seen, policy)
         return
@@ -102,10 +98,8 @@ def _configuration(seen: ControlObservation, want: ControlExpectation) -> Iterat
         yield _open(seen_as, "pods that read the changed ConfigMap (the operator does not watch it)", step)
 
 
-def _no_sharing(seen: ControlObservation, policy: Policy) -> Iterator[Verdict]:
-    """Yield a problem if the plugin's default configuration divides GPUs although none should: it applies to every node without a
-    label.
-    """
+def _no_sharing(seen: ControlObservation, policy: SharingRoot) -> Iterator[Verdict]:
+    """Yield a problem if the plugin's default configuration divides GPUs although none should: it rules nodes without a label."""
     if not policy.config:
         return
     if seen.configs is None:
@@ -150,16 +144,14 @@ def _daemons(seen: ControlObservation, want: ControlExpectation) -> Iterator[Ver
             step = "see the labels nvidia.com/gpu.deploy.* and what the mode needs"
             yield _open(f"DaemonSet {name} {'does not exist' if workload is None else 'wants no pod'}", "pods on GPU nodes", step)
         elif not workload.settled(want.spare):
-            yield gate_charts.unsettled(CONTROL, workload, seen.trouble, "gpu-operator")
+            yield gate_charts.judge_unsettled(CONTROL, workload, seen.trouble, "gpu-operator")
 
 
 _VALUES = "correct the values of release gpu-operator, and apply stage gpu_operator again"
 
 
 def _same(found: Shares, want: Shares) -> bool:
-    """Return True if both configurations are equal. MPS refuses requests for two by itself, so that flag counts only for
-    time-slicing.
-    """
+    """Return True if both configurations are equal. MPS always refuses requests for two: that flag counts only for time-slicing."""
     flags = found.refuse_two == want.refuse_two or want.strategy == "mps"
     return (found.strategy, found.replicas, found.rename) == (want.strategy, want.replicas, want.rename) and flags
 

@@ -6,24 +6,24 @@ See `steps/docs/facts/gpu.md`, Sharing: MIG can report success for a profile tha
 from collections.abc import Iterator
 
 from steps.contract.verdict import FailureClass, NodeVerdict, Status
-from steps.stages.sharing.contract import Mode, Node, NodesExpectation
+from steps.stages.sharing.contract import NodesExpectation, SharedNode, SharingMode
 
 GPU = "nvidia.com/gpu"
 CONFIG, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
 
 
-def judge(name: str, node: Node | None, want: NodesExpectation) -> NodeVerdict:
+def judge(name: str, node: SharedNode | None, want: NodesExpectation) -> NodeVerdict:
     """Return the first problem of a node as its verdict, or a pass."""
     if node is None:
         return _row(name, Status.INCONCLUSIVE, FailureClass.HEALTH, "not registered", "a Node", f"see kubelet on {name}")
     gpus = want.others.get(name, want.gpus)
-    findings = _devices(node, gpus, want) if want.mode is Mode.DRA else _advertised(node, gpus, want)
+    findings = _devices(node, gpus, want) if want.mode is SharingMode.DRA else _advertised(node, gpus, want)
     problem = next(findings, None)
     return problem or NodeVerdict(node=name, status=Status.PASS, seen=_resources(node) or f"{node.devices} devices")
 
 
-def _advertised(node: Node, gpus: int, want: NodesExpectation) -> Iterator[NodeVerdict]:
+def _advertised(node: SharedNode, gpus: int, want: NodesExpectation) -> Iterator[NodeVerdict]:
     yield from _switches(node, want)
     yield from _mig_state(node, want)
     units = gpus * want.units
@@ -43,7 +43,7 @@ def _advertised(node: Node, gpus: int, want: NodesExpectation) -> Iterator[NodeV
     yield from _labels(node, want)
 
 
-def _switches(node: Node, want: NodesExpectation) -> Iterator[NodeVerdict]:
+def _switches(node: SharedNode, want: NodesExpectation) -> Iterator[NodeVerdict]:
     """Yield a problem if the label that turns sharing on is wrong: without it the plugin keeps its default configuration."""
     for key in (PLUGIN_CONFIG, CONFIG):
         wanted, seen = want.labels.get(key), node.labels.get(key)
@@ -52,14 +52,14 @@ def _switches(node: Node, want: NodesExpectation) -> Iterator[NodeVerdict]:
             yield _bad(node, FailureClass.COMPARISON, f"label {key} is {seen or 'absent'}", wanted, step)
 
 
-def _mig_state(node: Node, want: NodesExpectation) -> Iterator[NodeVerdict]:
+def _mig_state(node: SharedNode, want: NodesExpectation) -> Iterator[NodeVerdict]:
     """Yield a problem unless the MIG manager reports success.
 
     `pending` may be terminal: two error paths of the MIG manager never set `failed` (NVIDIA/mig-parted
     pkg/mig/reconfigure/reconfigure.go), so only the gate's deadline ends it.
     """
     state = node.labels.get(STATE, "")
-    if want.mode is not Mode.MIG or state == "success":
+    if want.mode is not SharingMode.MIG or state == "success":
         return
     log = f"read the log of nvidia-mig-manager on {node.name}"
     if state == "failed":
@@ -68,25 +68,25 @@ def _mig_state(node: Node, want: NodesExpectation) -> Iterator[NodeVerdict]:
     yield _row(node.name, Status.INCONCLUSIVE, FailureClass.HEALTH, f"MIG state is {state or 'not told'}", "success", step)
 
 
-def _wrong_count(node: Node, gpus: int, units: int, want: NodesExpectation) -> NodeVerdict:
+def _wrong_count(node: SharedNode, gpus: int, units: int, want: NodesExpectation) -> NodeVerdict:
     """Return the verdict on a wrong number: no sharing at all, a false success of MIG, or another number of GPUs."""
     seen = f"advertises {_resources(node) or 'no GPU'}"
     expected = f"{want.resource}: {units} ({gpus} GPUs × {want.units})"
     # a static MIG configuration with a device filter for another product succeeds without any change
-    if want.mode is Mode.MIG:
+    if want.mode is SharingMode.MIG:
         step = f"nvidia-smi mig -lgi on {node.name}: the profile may not apply to this product"
         return _bad(node, FailureClass.INPUT, f"MIG state is success, and the node {seen}", expected, step)
-    if want.mode is not Mode.NONE and node.capacity.get(GPU, 0) == gpus:
+    if want.mode is not SharingMode.NONE and node.capacity.get(GPU, 0) == gpus:
         step = "see config-manager in the device plugin's pod there: it reads the label, or the default where there is none"
         return _bad(node, FailureClass.COMPARISON, f"{seen}: whole GPUs, sharing is not in effect", expected, step)
-    if want.mode is Mode.NONE and node.capacity.get(GPU, 0) > gpus:
+    if want.mode is SharingMode.NONE and node.capacity.get(GPU, 0) > gpus:
         step = f"remove the sharing configuration from release gpu-operator, and the label {PLUGIN_CONFIG} from {node.name}"
         return _bad(node, FailureClass.COMPARISON, f"{seen}: more than it has, so GPUs are shared", expected, step)
     step = f"nvidia-smi -L on {node.name}, and the device plugin's log there"
     return _bad(node, FailureClass.HARDWARE, seen, expected, step)
 
 
-def _labels(node: Node, want: NodesExpectation) -> Iterator[NodeVerdict]:
+def _labels(node: SharedNode, want: NodesExpectation) -> Iterator[NodeVerdict]:
     for key, wanted in want.labels.items():
         seen = node.labels.get(key)
         step = f"see gpu-feature-discovery on {node.name}: schedulers and quotas select by its labels"
@@ -96,7 +96,7 @@ def _labels(node: Node, want: NodesExpectation) -> Iterator[NodeVerdict]:
             yield _bad(node, FailureClass.COMPARISON, f"label {key} is {seen}", wanted, step)
 
 
-def _devices(node: Node, gpus: int, want: NodesExpectation) -> Iterator[NodeVerdict]:
+def _devices(node: SharedNode, gpus: int, want: NodesExpectation) -> Iterator[NodeVerdict]:
     plugin = [key for key, count in node.allocatable.items() if count]
     if plugin:
         step = "disable the device plugin there: two owners hand out the same GPU"
@@ -116,11 +116,11 @@ def _devices(node: Node, gpus: int, want: NodesExpectation) -> Iterator[NodeVerd
     yield from _labels(node, want)
 
 
-def _resources(node: Node) -> str:
+def _resources(node: SharedNode) -> str:
     return ", ".join(f"{key}: {count}" for key, count in node.capacity.items())
 
 
-def _bad(node: Node, failure_class: FailureClass, seen: str, expected: str, next_step: str) -> NodeVerdict:
+def _bad(node: SharedNode, failure_class: FailureClass, seen: str, expected: str, next_step: str) -> NodeVerdict:
     return _row(node.name, Status.FAIL, failure_class, seen, expected, next_step)
 
 

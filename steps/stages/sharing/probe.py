@@ -1,16 +1,60 @@
 """Reads how GPUs are shared: the operator's root object, the plugin's configurations, resources of nodes, and the check's pods."""
 
 import datetime
+from typing import Any
 
 from msgspec import Struct
 
 from steps.contract.checks import CHECK_NAMESPACE
 from steps.stages.shared import probe_charts, probe_checks, probe_devices, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
-from steps.stages.shared.probe_conditions import Condition
-from steps.stages.shared.probe_managed import Meta
-from steps.stages.sharing.contract import ControlObservation, FunctionalObservation, Node, NodesObservation, Policy
-from steps.stages.sharing.probe_config import read_shares
+from steps.stages.shared.probe_workloads import Condition, ManagedMeta
+from steps.stages.sharing.contract import (
+    ControlObservation,
+    FunctionalObservation,
+    NodesObservation,
+    SharedNode,
+    Shares,
+    SharingRoot,
+)
+
+MAX_CONFIG = 65536
+"""Most characters of a configuration that are parsed."""
+
+
+def read_shares(text: str) -> Shares | None:
+    """Return the shares that a configuration asks for; None if the text is no configuration."""
+    import yaml  # 30 ms that only this stage pays
+
+    if len(text) > MAX_CONFIG:
+        return None
+    try:
+        data: Any = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return None
+    if not isinstance(data, dict) or "version" not in data:
+        return None
+    sharing = data.get("sharing") or {}
+    for strategy in ("timeSlicing", "mps"):
+        part = sharing.get(strategy) if isinstance(sharing, dict) else None
+        if isinstance(part, dict):
+            return _shares(strategy, part)
+    return Shares()
+
+
+def _shares(strategy: str, part: dict[str, Any]) -> Shares | None:
+    resources = part.get("resources")
+    first = resources[0] if isinstance(resources, list) and resources else None
+    replicas = first.get("replicas") if isinstance(first, dict) and first.get("name") == "nvidia.com/gpu" else None
+    if not isinstance(replicas, int):
+        return None
+    return Shares(
+        strategy=strategy,
+        replicas=replicas,
+        rename=part.get("renameByDefault") is True,
+        refuse_two=part.get("failRequestsGreaterThanOne") is True,
+    )
+
 
 OPERATOR = "gpu-operator"
 PLUGIN = "nvidia-device-plugin-daemonset"
@@ -29,71 +73,59 @@ LABELS = (
 MOST_STALE = 8
 
 
-class PluginConfig(Struct, frozen=True):
+class _PluginConfig(Struct, frozen=True):
     """ConfigMap that the device plugin reads."""
 
     name: str = ""
     default: str = ""
 
 
-class DevicePlugin(Struct, frozen=True):
-    """The device plugin's part of a ClusterPolicy."""
-
+class _DevicePlugin(Struct, frozen=True):
     enabled: bool = True
-    config: PluginConfig | None = None
+    config: _PluginConfig | None = None
 
 
-class Mig(Struct, frozen=True):
-    """The MIG part of a ClusterPolicy."""
-
+class _Mig(Struct, frozen=True):
     strategy: str = ""
 
 
-class RootSpec(Struct, frozen=True, rename="camel"):
-    """Spec of a root object."""
-
-    device_plugin: DevicePlugin = DevicePlugin()
-    mig: Mig = Mig()
+class _RootSpec(Struct, frozen=True, rename="camel"):
+    device_plugin: _DevicePlugin = _DevicePlugin()
+    mig: _Mig = _Mig()
 
 
-class Root(Struct, frozen=True):
+class _Root(Struct, frozen=True):
     """A ClusterPolicy or GPUCluster as the API returns it."""
 
-    metadata: Meta = Meta()
-    spec: RootSpec = RootSpec()
+    metadata: ManagedMeta = ManagedMeta()
+    spec: _RootSpec = _RootSpec()
     status: probe_workloads.Conditions = probe_workloads.Conditions()
 
 
-class ConfigMap(Struct, frozen=True):
-    """A ConfigMap of the cluster."""
-
-    metadata: Meta = Meta()
+class _ConfigMap(Struct, frozen=True):
+    metadata: ManagedMeta = ManagedMeta()
     data: dict[str, str] = {}
 
 
-class Started(Struct, frozen=True, rename="camel"):
-    """Start time of a pod."""
-
+class _Started(Struct, frozen=True, rename="camel"):
     start_time: datetime.datetime | None = None
 
 
-class PluginPod(Struct, frozen=True):
-    """A pod of the device plugin."""
-
-    metadata: Meta = Meta()
-    status: Started = Started()
+class _PluginPod(Struct, frozen=True):
+    metadata: ManagedMeta = ManagedMeta()
+    status: _Started = _Started()
 
 
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
     """Return the objects that decide about sharing, in the operator's namespace and cluster-wide."""
     policy = _policy(kube)
     path = f"/api/v1/namespaces/{OPERATOR}/configmaps/{policy.config if policy else ''}"
-    config_map = kube.get(path, ConfigMap) if policy and policy.config else None
+    config_map = kube.get(path, _ConfigMap) if policy and policy.config else None
     configs = {key: read_shares(text) for key, text in config_map.data.items()} if config_map else {}
     classes = kube.list("/apis/resource.k8s.io/v1/deviceclasses", probe_charts.AnyObject)
     return ControlObservation(
         policy=policy,
-        releases=probe_charts.observe(kube, probe_charts.scoped(scope)),
+        releases=probe_charts.observe(kube, probe_charts.scoped_releases(scope)),
         root_app=probe_charts.root(kube, scope),
         configs={key: shares for key, shares in configs.items() if shares} if config_map else None,
         unreadable=tuple(sorted(key for key, shares in configs.items() if shares is None)),
@@ -117,23 +149,23 @@ def functional(kube: KubeReader, scope: Scope) -> FunctionalObservation:
     return FunctionalObservation(pods=probe_checks.read(kube, "sharing", str(scope.arguments.get("namespace", CHECK_NAMESPACE))))
 
 
-def _policy(kube: KubeReader) -> Policy | None:
+def _policy(kube: KubeReader) -> SharingRoot | None:
     for kind, path in (
         ("ClusterPolicy", "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"),
         ("GPUCluster", "/apis/nvidia.com/v1alpha1/gpuclusters/gpu-cluster"),
     ):
-        root = kube.get(path, Root)
+        root = kube.get(path, _Root)
         if root is not None:
             return _root(kind, root)
     return None
 
 
-def _root(kind: str, root: Root) -> Policy:
+def _root(kind: str, root: _Root) -> SharingRoot:
     conditions = {entry.type: entry for entry in root.status.conditions}
     none = Condition()
     ready, error = conditions.get("Ready", none), conditions.get("Error", none)
     plugin = root.spec.device_plugin
-    return Policy(
+    return SharingRoot(
         kind=kind,
         ready=ready.status == "True",
         reason=ready.reason,
@@ -145,7 +177,7 @@ def _root(kind: str, root: Root) -> Policy:
     )
 
 
-def _stale(kube: KubeReader, found: ConfigMap) -> tuple[str, ...]:
+def _stale(kube: KubeReader, found: _ConfigMap) -> tuple[str, ...]:
     """Return plugin pods that started before the ConfigMap was last written."""
     meta = found.metadata
     # a change of labels needs no restart, so only writes of `data` count
@@ -153,13 +185,13 @@ def _stale(kube: KubeReader, found: ConfigMap) -> tuple[str, ...]:
     changed = max(written, default=meta.creation_timestamp)
     if changed is None:
         return ()
-    pods = kube.list(f"/api/v1/namespaces/{OPERATOR}/pods", PluginPod, labels=f"app={PLUGIN}") or ()
+    pods = kube.list(f"/api/v1/namespaces/{OPERATOR}/pods", _PluginPod, labels=f"app={PLUGIN}") or ()
     old = [pod.metadata.name for pod in pods if pod.status.start_time and pod.status.start_time < changed]
     return tuple(sorted(old)[:MOST_STALE])
 
 
-def _node(node: probe_workloads.Node, devices: tuple[probe_devices.Device, ...] | None) -> Node:
-    return Node(
+def _node(node: probe_workloads.Node, devices: tuple[probe_devices.Device, ...] | None) -> SharedNode:
+    return SharedNode(
         name=node.metadata.name,
         capacity=_nvidia(node.status.capacity),
         allocatable=_nvidia(node.status.allocatable),
@@ -172,7 +204,9 @@ def _node(node: probe_workloads.Node, devices: tuple[probe_devices.Device, ...] 
 def _nvidia(resources: dict[str, str]) -> dict[str, int]:
     """Return GPU resources only: SR-IOV devices may share the prefix `nvidia.com/`. Unreadable quantities are left out."""
     named = {
-        key: probe_workloads.whole(text) for key, text in resources.items() if key == "nvidia.com/gpu" or key.startswith(_PREFIXES)
+        key: probe_workloads.whole_number(text)
+        for key, text in resources.items()
+        if key == "nvidia.com/gpu" or key.startswith(_PREFIXES)
     }
     return {key: count for key, count in sorted(named.items()) if count is not None}
 

@@ -7,7 +7,7 @@ import zlib
 
 from msgspec import Struct
 
-from steps.contract.play import Played, RoleArchive
+from steps.contract.host_play import Played, RoleArchive
 
 PLAYBOOK = "site_role"
 LARGEST_BYTES = 8 << 20
@@ -21,19 +21,19 @@ class Ran(Struct, frozen=True, kw_only=True):
     digest: str
 
 
-class HostObservation(Played, frozen=True, kw_only=True, omit_defaults=True):
+class RoleHost(Played, frozen=True, kw_only=True, omit_defaults=True):
     """A host after the play."""
 
     ran: Ran | None = None
 
 
-class Observation(Struct, frozen=True, kw_only=True):
+class RoleObservation(Struct, frozen=True, kw_only=True):
     """All hosts of the play."""
 
-    nodes: tuple[HostObservation, ...]
+    nodes: tuple[RoleHost, ...]
 
 
-class Expectation(Struct, frozen=True, kw_only=True):
+class RoleExpectation(Struct, frozen=True, kw_only=True):
     """The role that each of these hosts must have run to its end."""
 
     nodes: tuple[str, ...]

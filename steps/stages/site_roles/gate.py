@@ -5,25 +5,25 @@ from collections.abc import Iterator
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes
 from steps.stages.shared import gate_plays
 from steps.stages.shared.finding import Finding, unknown
-from steps.stages.site_roles.contract import Expectation, HostObservation, Observation
+from steps.stages.site_roles.contract import RoleExpectation, RoleHost, RoleObservation
 
 
-def ran(seen: Observation, want: Expectation) -> Verdict:
+def ran(seen: RoleObservation, want: RoleExpectation) -> Verdict:
     """Check that the role ran to its end on every host."""
     by_name = {node.node: node for node in seen.nodes}
     rows = [_row(name, by_name.get(name), want) for name in want.nodes]
     return of_nodes("site_roles/ran", rows, what=f"done with role {want.role}")
 
 
-def _row(name: str, host: HostObservation | None, want: Expectation) -> NodeVerdict:
+def _row(name: str, host: RoleHost | None, want: RoleExpectation) -> NodeVerdict:
     if host is None:
-        return gate_plays.unrecorded(name).of_node(name)
+        return gate_plays.missing_record_finding(name).of_node(name)
     if finding := next(_findings(name, host, want), None):
         return finding.of_node(name)
     return NodeVerdict(node=name, status=Status.PASS, seen=f"role {want.role} ran to its end, {host.changed} changed")
 
 
-def _findings(name: str, host: HostObservation, want: Expectation) -> Iterator[Finding]:
+def _findings(name: str, host: RoleHost, want: RoleExpectation) -> Iterator[Finding]:
     if problem := gate_plays.problem(host):
         yield problem
     expected = f"role {want.role} at {want.digest[:19]} to run to its end"

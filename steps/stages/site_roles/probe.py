@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from steps.contract.play import HostOutcome
+from steps.contract.host_play import HostOutcome
 from steps.stages.shared import probe_plays
-from steps.stages.site_roles.contract import HostObservation, Observation, Ran
+from steps.stages.site_roles.contract import Ran, RoleHost, RoleObservation
 
 
-def from_play(outcomes: Iterable[HostOutcome]) -> Observation:
+def from_play(outcomes: Iterable[HostOutcome]) -> RoleObservation:
     """Return one observation for each host."""
-    return Observation(nodes=tuple(probe_plays.told(outcome, HostObservation, Ran, "ran") for outcome in outcomes))
+    return RoleObservation(nodes=tuple(probe_plays.host_with_facts(outcome, RoleHost, Ran, "ran") for outcome in outcomes))

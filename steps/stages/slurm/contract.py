@@ -1,12 +1,10 @@
-"""Types of stage slurm (Slurm on Kubernetes by Slinky or SUNK): observations of operator, nodes and jobs, and expectations of its
-gates.
-"""
+"""Types of stage slurm (Slurm on Kubernetes by Slinky or SUNK): observations of operator, nodes and jobs, and expectations."""
 
 from msgspec import Struct
 
 from steps.contract.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
 from steps.contract.checks import CheckPod
-from steps.contract.tool import ToolError
+from steps.contract.verdict import ToolError
 
 
 class NodeSet(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -59,9 +57,7 @@ class SlurmPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Charts, the cluster's parts with the workloads that the operator created for them, NodeSets, and the pods that are not
-    usable.
-    """
+    """Charts, the cluster's parts with the workloads that the operator created for them, NodeSets, and unusable pods."""
 
     releases: tuple[ReleaseState, ...] = ()
     root_app: RootState | None = None
@@ -110,9 +106,7 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 
 
 class SlurmNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A node as Slurm's own tools print it. `states` are in lower case, base state first (`idle`, `drain`, …); `gpus` is read from
-    its Gres.
-    """
+    """A node as Slurm's own tools print it. `states` in lower case, base state first (`idle`, `drain`, …); `gpus` from its Gres."""
 
     name: str
     states: tuple[str, ...] = ()
@@ -122,9 +116,7 @@ class SlurmNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Srun(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Output of the check pod's commands: nodes of `sinfo`, hosts that one srun over all nodes reached, GPUs seen on each, and
-    errors.
-    """
+    """Output of the check pod's commands: nodes of `sinfo`, hosts that an srun over all nodes reached, GPUs on each, and errors."""
 
     nodes: tuple[SlurmNode, ...] = ()
     hosts: tuple[str, ...] = ()

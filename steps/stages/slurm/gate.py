@@ -5,10 +5,9 @@ See `steps/docs/facts/slurm.md`, Slinky and SUNK.
 
 from collections.abc import Iterable, Mapping
 
-from steps.contract.crds import ChartsExpectation, ChartsObservation
+from steps.contract.charts import ChartsExpectation, ChartsObservation
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, inconclusive, of_nodes, passed
 from steps.stages.shared import gate_charts as releases
-from steps.stages.shared import gate_crds
 from steps.stages.shared.causes import RUNTIME_REASONS
 from steps.stages.shared.finding import Finding, fail, unknown
 from steps.stages.slurm import gate_srun, gate_states
@@ -29,7 +28,7 @@ NODES, FUNCTIONAL = "slurm/nodes", "slurm/functional"
 
 def charts(seen: ChartsObservation, want: ChartsExpectation) -> Verdict:
     """Check that the operator is deployed and its kinds are served, so that the chart of the cluster itself can be installed."""
-    return gate_crds.with_charts(CHARTS, seen, want)
+    return releases.with_charts(CHARTS, seen, want)
 
 
 # ---- control -------------------------------------------------------------------------------------------------------------------
@@ -80,9 +79,7 @@ def _parts(seen: ControlObservation, want: ControlExpectation) -> Verdict | None
 
 
 def _workloads(seen: ControlObservation, want: ControlExpectation) -> Verdict | None:
-    """Return a verdict unless the workloads of the parts exist and are ready; the operator sets no condition on the parts
-    themselves.
-    """
+    """Return a verdict unless the workloads of the parts exist and are ready; the operator sets no condition on the parts."""
     unready = next((workload for workload in seen.workloads if not workload.settled()), None)
     if unready is None and len(seen.workloads) >= want.workloads:
         return None
@@ -175,9 +172,7 @@ def _next_step(pod: SlurmPod | None) -> str:
 
 
 def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
-    """Check that each expected node runs slurmd, is usable by Slurm, and has the same number of GPUs in Slurm, Kubernetes and
-    spec.
-    """
+    """Check that each expected node runs slurmd, is usable by Slurm, and has as many GPUs in Slurm, Kubernetes and spec."""
     by_node = {pod.node: pod for pod in seen.pods if pod.node}
     waiting = next((pod for pod in seen.pods if not pod.node), None)
     sets = {nodeset.name: nodeset for nodeset in seen.nodesets}

@@ -14,7 +14,7 @@ def jobs(gate: str, srun: Srun, node_of: Mapping[str, str], want: FunctionalExpe
     """Return the verdict on every expected node; `node_of` maps Slurm nodes to Kubernetes nodes."""
     names = {node: name for name, node in node_of.items()}
     rows = [_job(node, names.get(node), srun, want) for node in want.nodes]
-    verdict = gate_checks.concluded(of_nodes(gate, rows, what=f"ran a job with {want.gpus} GPUs" if want.gpus else "ran a job"))
+    verdict = gate_checks.conclude(of_nodes(gate, rows, what=f"ran a job with {want.gpus} GPUs" if want.gpus else "ran a job"))
     return (_exits(gate, srun, want) or verdict) if verdict.is_pass else verdict
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from msgspec import Struct
 
+from steps.contract.charts import ChartsObservation
 from steps.contract.checks import CheckPod
-from steps.contract.crds import ChartsObservation
-from steps.stages.shared import packed_output, probe_checks, probe_crds, probe_workloads, reader_mpi
 from steps.stages.shared import probe_charts as releases
+from steps.stages.shared import probe_checks, probe_workloads, reader_mpi
 from steps.stages.shared.kube_reader import KubeReader, Scope
-from steps.stages.shared.probe_conditions import Condition
-from steps.stages.slurm import reader, reader_errors
+from steps.stages.shared.probe_workloads import Condition
+from steps.stages.slurm import reader, reader_slurm_errors
 from steps.stages.slurm.contract import ControlObservation, FunctionalObservation, NodeSet, NodesObservation, Part, SlurmPod, Srun
 
 NAMESPACE = "slurm"
@@ -33,28 +33,24 @@ GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-")
 MOST_TROUBLED = 16
 
 
-class PartStatus(Struct, frozen=True):
-    """Conditions of a part."""
-
+class _PartStatus(Struct, frozen=True):
     conditions: tuple[Condition, ...] | None = None
 
 
-class RawPart(Struct, frozen=True):
+class _RawPart(Struct, frozen=True):
     """A Controller, RestApi or LoginSet as the API returns it."""
 
-    metadata: probe_workloads.Meta = probe_workloads.Meta()
-    status: PartStatus = PartStatus()
+    metadata: probe_workloads.ObjectMeta = probe_workloads.ObjectMeta()
+    status: _PartStatus = _PartStatus()
 
 
-class NodeSetSpec(Struct, frozen=True, rename="camel"):
+class _NodeSetSpec(Struct, frozen=True, rename="camel"):
     """Spec of a NodeSet: the configuration that it promises for its nodes."""
 
     extra_conf: str = ""
 
 
-class NodeSetStatus(Struct, frozen=True, rename="camel"):
-    """Counts of pods and Slurm nodes."""
-
+class _NodeSetStatus(Struct, frozen=True, rename="camel"):
     desired: int = 0
     replicas: int = 0
     updated_replicas: int = 0
@@ -66,27 +62,27 @@ class NodeSetStatus(Struct, frozen=True, rename="camel"):
     observed_generation: int = 0
 
 
-class RawNodeSet(Struct, frozen=True):
+class _RawNodeSet(Struct, frozen=True):
     """A Slinky NodeSet as the API returns it."""
 
-    metadata: probe_workloads.Meta = probe_workloads.Meta()
-    spec: NodeSetSpec = NodeSetSpec()
-    status: NodeSetStatus = NodeSetStatus()
+    metadata: probe_workloads.ObjectMeta = probe_workloads.ObjectMeta()
+    spec: _NodeSetSpec = _NodeSetSpec()
+    status: _NodeSetStatus = _NodeSetStatus()
 
 
 def charts(kube: KubeReader, scope: Scope) -> ChartsObservation:
     """Return the operator's charts and CRDs."""
-    return probe_crds.with_charts(kube, scope)
+    return releases.with_charts(kube, scope)
 
 
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
     """Return charts, parts, workloads of parts, NodeSets, and the pods that are not usable now."""
     space = _namespace(scope)
-    raw_parts = {kind: kube.list(f"{API}/namespaces/{space}/{plural}", RawPart) for kind, plural in PARTS.items()}
-    nodesets = kube.list(f"{API}/namespaces/{space}/nodesets", RawNodeSet)
+    raw_parts = {kind: kube.list(f"{API}/namespaces/{space}/{plural}", _RawPart) for kind, plural in PARTS.items()}
+    nodesets = kube.list(f"{API}/namespaces/{space}/nodesets", _RawNodeSet)
     pods = _pods(kube, space)
     return ControlObservation(
-        releases=releases.observe(kube, releases.scoped(scope)),
+        releases=releases.observe(kube, releases.scoped_releases(scope)),
         root_app=releases.root(kube, scope),
         served=nodesets is not None,
         parts=tuple(_part(kind, raw) for kind, raws in raw_parts.items() for raw in raws or ()),
@@ -99,7 +95,7 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
 def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
     """Return every pod that runs slurmd, every NodeSet's promise, and Kubernetes' allocatable GPUs by node."""
     space = _namespace(scope)
-    nodesets = kube.list(f"{API}/namespaces/{space}/nodesets", RawNodeSet) or ()
+    nodesets = kube.list(f"{API}/namespaces/{space}/nodesets", _RawNodeSet) or ()
     return NodesObservation(
         pods=_pods(kube, space),
         nodesets=tuple(_nodeset(raw) for raw in nodesets),
@@ -129,14 +125,14 @@ def read_srun(text: str, exits: Mapping[str, int]) -> Srun:
         hosts=tuple(dict.fromkeys(sections.get("hosts", "").split())),
         gpus=dict(_count_line(line) for line in sections.get("gpus", "").splitlines() if len(line.split()) == 2),
         exits=dict(exits),
-        errors=(*reader_errors.read(errors), *reader_mpi.errors(errors)),
+        errors=(*reader_slurm_errors.read(errors), *reader_mpi.errors(errors)),
     )
 
 
 def _srun(kube: KubeReader, space: str, pod: CheckPod) -> Srun:
     codes = pod.report.get("exits")
     exits = {str(key): value for key, value in codes.items() if isinstance(value, int)} if isinstance(codes, dict) else {}
-    text = packed_output.text(pod.report) or kube.log(space, pod.name, tail=20_000)
+    text = probe_checks.unpack_output(pod.report) or kube.log(space, pod.name, tail=20_000)
     return read_srun(text, exits)
 
 
@@ -149,7 +145,7 @@ def _namespace(scope: Scope) -> str:
     return str(scope.arguments.get("slurm_namespace") or NAMESPACE)
 
 
-def _part(kind: str, raw: RawPart) -> Part:
+def _part(kind: str, raw: _RawPart) -> Part:
     bad = (entry for entry in raw.status.conditions or () if entry.status != "True")
     return Part(kind=kind, name=raw.metadata.name, bad=tuple(f"{entry.type}: {entry.message}"[:300] for entry in bad))
 
@@ -158,7 +154,7 @@ def _of_a_part(raw: probe_workloads.Raw) -> bool:
     return any(owner.controller and owner.kind in PARTS for owner in raw.metadata.owner_references)
 
 
-def _nodeset(raw: RawNodeSet) -> NodeSet:
+def _nodeset(raw: _RawNodeSet) -> NodeSet:
     status = raw.status
     promised = (pair.partition("=") for pair in raw.spec.extra_conf.split())
     gres = ",".join(value for key, _, value in promised if key.lower() == "gres")

@@ -11,7 +11,35 @@ from typing import Any
 import msgspec
 
 from steps.stages.slurm.contract import SlurmNode
-from steps.stages.slurm.reader_hostlist import expand
+
+MOST = 100_000
+"""Most hosts of a list, more than any cluster has; a longer list is cut."""
+_PART = re.compile(r"(?P<before>[^\[\],\s]*)\[(?P<ranges>[\d,-]+)\](?P<after>[^\[\],\s]*)|(?P<plain>[^\[\],\s]+)")
+
+
+def expand_hostlist(text: str) -> tuple[str, ...]:
+    """Return the hosts of a list, in its order; numbers keep their leading zeros."""
+    hosts: list[str] = []
+    for match in _PART.finditer(text):
+        if match["plain"]:
+            hosts.append(match["plain"])
+            continue
+        numbers = _numbers(match["ranges"], MOST - len(hosts))
+        hosts.extend(f"{match['before']}{number}{match['after'] or ''}" for number in numbers)
+        if len(hosts) >= MOST:
+            break
+    return tuple(hosts[:MOST])
+
+
+def _numbers(ranges: str, most: int) -> Iterator[str]:
+    for part in ranges.split(","):
+        low, dash, high = part.partition("-")
+        if not low.isdigit() or (dash and not high.isdigit()) or len(low) > 9 or len(high) > 9:
+            continue
+        first, last = int(low), int(high) if dash else int(low)
+        for value in range(first, min(last, first + most) + 1):
+            yield str(value).zfill(len(low))
+
 
 MAX_TEXT = 64 << 20
 _MARKS = {
@@ -58,7 +86,7 @@ def sinfo(text: str) -> tuple[SlurmNode, ...]:
     for match in (*_SINFO.finditer(text), *_GROUP.finditer(text), *_PAIR.finditer(text)):
         gres = match.groupdict().get("gres") or ""
         gres = "" if gres == "(null)" else gres
-        for name in expand(match["nodes"]):
+        for name in expand_hostlist(match["nodes"]):
             nodes.setdefault(name, SlurmNode(name=name, states=states(match["state"]), gres=gres, gpus=gpus(gres)))
     return tuple(nodes.values())
 
@@ -69,7 +97,7 @@ def reasons(text: str) -> dict[str, str]:
     for match in _REASON.finditer(text[:MAX_TEXT]):
         if match["reason"].startswith(("REASON", "PARTITION")):
             continue
-        for name in expand(match["nodes"]):
+        for name in expand_hostlist(match["nodes"]):
             by_node.setdefault(name, match["reason"].strip())
     return by_node
 
@@ -79,7 +107,7 @@ def with_reasons(nodes: tuple[SlurmNode, ...], known: dict[str, str]) -> tuple[S
     return tuple(msgspec.structs.replace(node, reason=known.get(node.name, node.reason)) for node in nodes)
 
 
-def rest(text: str) -> tuple[tuple[SlurmNode, ...], tuple[str, ...]]:
+def read_rest_nodes(text: str) -> tuple[tuple[SlurmNode, ...], tuple[str, ...]]:
     """Return nodes and errors in an answer of slurmrestd's `/slurm/vN/nodes` or `/node/NAME`, of any version."""
     try:
         document = msgspec.json.decode(text[:MAX_TEXT].encode(errors="replace"))

@@ -2,12 +2,11 @@
 
 from msgspec import Struct
 
-from steps.contract.charts import Trouble, Workload
+from steps.contract.charts import Crd, Trouble, Workload
 from steps.contract.checks import CheckPod
-from steps.contract.crds import Crd
 from steps.contract.dcgm import DcgmRun
 from steps.contract.nccl import NcclLog, NcclWant
-from steps.contract.tool import ToolError
+from steps.contract.verdict import ToolError
 
 
 class Install(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -28,9 +27,7 @@ class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Expectation of the gate validation/control: `crds` are served, and the image has tag `tag`, so no floating image is
-    accepted.
-    """
+    """Expectation of the gate validation/control: `crds` are served, and the image has tag `tag`, so it is no floating one."""
 
     crds: tuple[str, ...] = ()
     deployment: str = "mpi-operator"

@@ -10,12 +10,12 @@ import msgspec
 
 from steps.contract.checks import CheckPod
 from steps.contract.nccl import NcclLog, NcclWant
-from steps.contract.plural import count
+from steps.contract.plain import count
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, inconclusive, of_nodes, passed
 from steps.stages.shared import gate_checks
 from steps.stages.shared.causes import HELM, RUNTIME_REASONS, classify
 from steps.stages.shared.finding import Finding, fail, unknown
-from steps.stages.shared.gate_crds import missing_crd
+from steps.stages.shared.gate_charts import missing_crd
 from steps.stages.validation import gate_dcgm as diagnostics
 from steps.stages.validation import gate_nccl
 from steps.stages.validation.contract import (
@@ -109,9 +109,7 @@ def _operator(seen: ControlObservation, want: ControlExpectation) -> Verdict | N
 def _rows(
     nodes: Iterable[str], pods: Sequence[CheckedPod], judged: Callable[[str, CheckedPod], NodeVerdict], what: str
 ) -> list[NodeVerdict]:
-    """Return one row a node: the judged report of its pod, or the state of a node without a report. `what` names the report's
-    content.
-    """
+    """Return one row a node: the judged report of its pod, or the state of a node without one. `what` names the content."""
     by_pod = {checked.pod.name: checked for checked in pods}
     best = gate_checks.by_node(checked.pod for checked in pods)
     pending = [checked.pod for checked in pods if not checked.pod.node]
@@ -133,7 +131,7 @@ def intra(seen: IntraObservation, want: IntraExpectation) -> Verdict:
 
     rows = _rows(want.nodes, seen.pods, judged, "NCCL's log")
     floor = f" at {want.want.floor:g} GB/s or more" if want.want.floor else ""
-    return gate_checks.concluded(of_nodes(INTRA, rows, what=f"NCCL over {want.gpus} GPUs{floor}"))
+    return gate_checks.conclude(of_nodes(INTRA, rows, what=f"NCCL over {want.gpus} GPUs{floor}"))
 
 
 def _nccl_node(name: str, check: NcclPod, want: NcclWant) -> NodeVerdict:
@@ -147,9 +145,7 @@ def _speed(log: NcclLog | None) -> str:
 
 
 def _judged(exits: tuple[int, ...], log: NcclLog | None, want: NcclWant) -> Finding | None:
-    """Return the problem of a check that has ended: from its log first, then from the exit codes of its runs (124 is
-    `timeout`'s).
-    """
+    """Return the problem of a check that has ended: from its log, then from the exit codes of its runs (124 is `timeout`'s)."""
     finding = gate_nccl.problem(log or NcclLog(), want)
     bad = next((code for code in exits if code != 0), None)
     exit_problem = "" if bad is None else "a run hung until its time-out" if bad == 124 else f"a run ended with exit code {bad}"
@@ -169,7 +165,7 @@ def _judged(exits: tuple[int, ...], log: NcclLog | None, want: NcclWant) -> Find
 def dcgm(seen: DcgmObservation, want: DcgmExpectation) -> Verdict:
     """Check that each node's diagnostic ran on all its GPUs, tested something, and found nothing."""
     rows = _rows(want.nodes, seen.pods, lambda name, pod: _dcgm_node(name, pod, want), "the result of dcgmi diag")
-    return gate_checks.concluded(of_nodes(DCGM, rows, what=f"DCGM level {want.level} on {want.gpus} GPUs"))
+    return gate_checks.conclude(of_nodes(DCGM, rows, what=f"DCGM level {want.level} on {want.gpus} GPUs"))
 
 
 def _dcgm_node(name: str, check: DcgmPod, want: DcgmExpectation) -> NodeVerdict:
@@ -183,10 +179,7 @@ def _unread(check: DcgmPod) -> Finding | None:
     if check.run is not None or not check.error:
         return None
     return fail(
-        FailureClass.RUNTIME,
-        f"dcgmi diag gave no result: {check.error}",
-        "a result",
-        "check that nv-hostengine starts there",
+        FailureClass.RUNTIME, f"dcgmi diag gave no result: {check.error}", "a result", "check that nv-hostengine starts there"
     )
 
 
@@ -225,9 +218,7 @@ def _launched(seen: FunctionalObservation) -> Finding | None:
 
 
 def _placed(seen: FunctionalObservation, want: FunctionalExpectation) -> Finding | None:
-    """Return a finding unless the workers ran on different nodes: hosts in NCCL's log are pods, and pods on one node do not use the
-    fabric.
-    """
+    """Return a finding unless the workers ran on different nodes: NCCL's log names pods, and pods on one node use no fabric."""
     placed = [pod.node for pod in seen.workers if pod.node]
     nodes = set(placed)
     if len(nodes) >= len(want.nodes):

@@ -5,8 +5,8 @@ nothing about the largest one. A run on one host, on sockets, or cut in the midd
 `steps/docs/facts/acceptance.md`, NCCL log and nccl-tests.
 """
 
-from steps.contract.nccl import NcclLog, NcclRun, NcclWant, Transport
-from steps.contract.plural import count
+from steps.contract.nccl import NcclLog, NcclRun, NcclTransport, NcclWant
+from steps.contract.plain import count
 from steps.contract.verdict import FailureClass
 from steps.stages.shared.finding import Finding, fail, unknown
 
@@ -24,7 +24,7 @@ def problem(log: NcclLog, want: NcclWant) -> Finding | None:
     return next((finding for finding in judged if finding), None) or _repeated(log.runs, want)
 
 
-def network(seen: Transport, want: NcclWant) -> Finding | None:
+def network(seen: NcclTransport, want: NcclWant) -> Finding | None:
     """Return a finding unless traffic between nodes used RDMA, all adapters of a node, and GPUDirect on every channel."""
     if not want.rdma:
         return None
@@ -73,7 +73,7 @@ def network(seen: Transport, want: NcclWant) -> Finding | None:
     return _gdr(seen) if want.gdr else None
 
 
-def _gdr(seen: Transport) -> Finding | None:
+def _gdr(seen: NcclTransport) -> Finding | None:
     if seen.gdr:
         return None
     wanted = "GPUDirect RDMA on every channel between nodes (via NET/IB/N/GDRDMA)"

@@ -6,9 +6,9 @@ import msgspec
 from msgspec import Struct
 
 from steps.contract.checks import CHECK_NAMESPACE, CheckPod
-from steps.stages.shared import packed_output, probe_charts, probe_checks, probe_workloads, reader_mpi
+from steps.stages.shared import probe_charts, probe_checks, probe_workloads, reader_mpi
 from steps.stages.shared.kube_reader import KubeReader, Scope
-from steps.stages.shared.probe_crds import read_crds
+from steps.stages.shared.probe_charts import read_crds
 from steps.stages.validation import reader_dcgm, reader_nccl
 from steps.stages.validation.contract import (
     ControlObservation,
@@ -25,15 +25,11 @@ NAMESPACE = "mpi-operator"
 INTRA, INTER, DCGM = "nccl-intra", "nccl-inter", "dcgm"
 JOB = "nccl-all-reduce"
 LOG_LINES = 400_000
-"""Lines read of a launcher's log: with 1,000 nodes it has 150,000. The kubelet keeps 10 MB, so the launcher leaves out most of
-NCCL's.
-"""
+"""Lines read of a launcher's log: with 1,000 nodes it has 150,000. The kubelet keeps 10 MB, so most of NCCL's are left out."""
 POD_LINES = 20_000
 
 
-class RawMpiJob(Struct, frozen=True):
-    """Conditions of an MPIJob."""
-
+class _RawMpiJob(Struct, frozen=True):
     status: probe_workloads.Conditions = probe_workloads.Conditions()
 
 
@@ -43,7 +39,7 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
     settled = bool(deployments) and all(workload.settled() for workload in deployments)
     return ControlObservation(
         install=_install(kube, str(scope.arguments.get("install", ""))),
-        crds=read_crds(kube, probe_charts.asked(scope, "crds")),
+        crds=read_crds(kube, probe_charts.read_argument(scope, "crds")),
         workloads=deployments,
         trouble=() if settled else probe_workloads.troubles(probe_workloads.pods(kube, NAMESPACE)),
     )
@@ -63,7 +59,7 @@ def functional(kube: KubeReader, _scope: Scope) -> FunctionalObservation:
     """Return the NCCL test over all nodes; the launcher's log is read after it ended."""
     pods = probe_checks.read(kube, INTER)
     launcher = next((pod for pod in pods if pod.name.startswith(f"{JOB}-launcher")), None)
-    raw = kube.get(f"/apis/kubeflow.org/v2beta1/namespaces/{CHECK_NAMESPACE}/mpijobs/{JOB}", RawMpiJob)
+    raw = kube.get(f"/apis/kubeflow.org/v2beta1/namespaces/{CHECK_NAMESPACE}/mpijobs/{JOB}", _RawMpiJob)
     over = launcher is not None and (launcher.ended or bool(launcher.report))
     text = kube.log(CHECK_NAMESPACE, launcher.name, tail=LOG_LINES) if launcher is not None and over else ""
     return FunctionalObservation(
@@ -91,24 +87,22 @@ def _install(kube: KubeReader, name: str) -> Install | None:
 
 def _nccl_pod(kube: KubeReader, pod: CheckPod) -> NcclPod:
     text = _output(kube, pod)
-    short = msgspec.structs.replace(pod, report={key: value for key, value in pod.report.items() if key != packed_output.KEY})
+    short = msgspec.structs.replace(pod, report={key: value for key, value in pod.report.items() if key != probe_checks.KEY})
     return NcclPod(pod=short, log=reader_nccl.read(text) if text else None, exits=_exits(pod.report))
 
 
 def _dcgm_pod(kube: KubeReader, pod: CheckPod) -> DcgmPod:
     text = _output(kube, pod)
     run = reader_dcgm.read(text) if text else None
-    short = msgspec.structs.replace(pod, report={key: value for key, value in pod.report.items() if key != packed_output.KEY})
+    short = msgspec.structs.replace(pod, report={key: value for key, value in pod.report.items() if key != probe_checks.KEY})
     return DcgmPod(pod=short, run=run, error="" if run or not text else text.strip()[-300:])
 
 
 def _output(kube: KubeReader, pod: CheckPod) -> str:
-    """Return the tool's output from the report, or from the log if it was too long for the report; empty while there
-    is no report.
-    """
+    """Return the tool's output from the report, or from the log if too long for the report; empty while there is no report."""
     if not pod.report:
         return ""
-    return packed_output.text(pod.report) or kube.log(CHECK_NAMESPACE, pod.name, tail=POD_LINES)
+    return probe_checks.unpack_output(pod.report) or kube.log(CHECK_NAMESPACE, pod.name, tail=POD_LINES)
 
 
 def _exits(report: dict[str, Any]) -> tuple[int, ...]:
@@ -116,6 +110,6 @@ def _exits(report: dict[str, Any]) -> tuple[int, ...]:
     return tuple(code for code in codes if isinstance(code, int)) if isinstance(codes, list) else ()
 
 
-def _mpi_job(raw: RawMpiJob) -> MpiJob:
+def _mpi_job(raw: _RawMpiJob) -> MpiJob:
     true = [entry for entry in raw.status.conditions if entry.status == "True"]
     return MpiJob(conditions=tuple(entry.type for entry in true), message=true[-1].message[:500] if true else "")

@@ -2,8 +2,7 @@
 
 import re
 
-from steps.contract.tool import ToolError
-from steps.contract.verdict import FailureClass
+from steps.contract.verdict import FailureClass, ToolError
 from steps.stages.shared.reader_errors import Pattern, find, pattern
 
 _WORK_COMPLETION = {
@@ -74,9 +73,7 @@ _PATTERNS = (
     ),
     Pattern(
         "Watchdog caught collective operation timeout",
-        re.compile(
-            r"timeout: WorkNCCL\(SeqNum=(?P<seq>\d+), OpType=(?P<op>\w+),[^\n]*?Timeout\(ms\)=(?P<ms>\d{1,12})\)",
-        ),
+        re.compile(r"timeout: WorkNCCL\(SeqNum=(?P<seq>\d+), OpType=(?P<op>\w+),[^\n]*?Timeout\(ms\)=(?P<ms>\d{1,12})\)"),
         _watchdog,
     ),
     pattern("Call to ibv_", rf"{_RANK}[^\n]*NCCL WARN (?P<what>Call to ibv_\w+ failed[^\n]*)", FailureClass.RUNTIME, "{what}"),

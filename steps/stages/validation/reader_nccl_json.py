@@ -10,28 +10,28 @@ import math
 import msgspec
 from msgspec import Struct
 
-from steps.contract.nccl import NcclRun, Row
+from steps.contract.nccl import NcclRow, NcclRun
 
 Number = int | float | str | None
 
 
-class Side(Struct, frozen=True):
+class _Side(Struct, frozen=True):
     """A side of a result: out of place or in place."""
 
     bus_bw: Number = None
     nwrong: Number = None
 
 
-class Result(Struct, frozen=True):
+class _Result(Struct, frozen=True):
     """Result of one message size."""
 
     size: Number = None
     redop: str = ""
-    out_of_place: Side | None = None
-    in_place: Side | None = None
+    out_of_place: _Side | None = None
+    in_place: _Side | None = None
 
 
-class Device(Struct, frozen=True):
+class _Device(Struct, frozen=True):
     """Device of one rank."""
 
     rank: Number = None
@@ -39,40 +39,32 @@ class Device(Struct, frozen=True):
     device_info: str | None = None
 
 
-class Config(Struct, frozen=True):
-    """Devices of all ranks."""
-
-    devices: tuple[Device, ...] = ()
+class _Config(Struct, frozen=True):
+    devices: tuple[_Device, ...] = ()
 
 
-class Bounds(Struct, frozen=True):
-    """Sum of the wrong values."""
-
+class _Bounds(Struct, frozen=True):
     count: Number = None
     okay: bool | str | None = None
 
 
-class Average(Struct, frozen=True):
-    """Average over all sizes and sides."""
-
+class _Average(Struct, frozen=True):
     bandwidth: Number = None
 
 
-class Document(Struct, frozen=True):
-    """The JSON file, without its environment."""
-
+class _Document(Struct, frozen=True):
     args: tuple[str, ...] = ()
-    config: Config = Config()
-    results: tuple[Result, ...] = ()
-    out_of_bounds: Bounds = Bounds()
-    average_bus_bandwidth: Average = Average()
+    config: _Config = _Config()
+    results: tuple[_Result, ...] = ()
+    out_of_bounds: _Bounds = _Bounds()
+    average_bus_bandwidth: _Average = _Average()
     end_time: str | None = None
 
 
 def read(text: str) -> NcclRun | None:
     """Return the run in a JSON file; None if the text is no such file or is cut in the middle."""
     try:
-        document = msgspec.json.decode(text.encode(errors="replace"), type=Document)
+        document = msgspec.json.decode(text.encode(errors="replace"), type=_Document)
     except msgspec.MsgspecError:
         return None
     rows = [_row(result) for result in document.results]
@@ -99,13 +91,13 @@ def _program(args: tuple[str, ...]) -> str:
     return args[0].rsplit("/", 1)[-1].removesuffix("_perf") if args else ""
 
 
-def _row(result: Result) -> Row | None:
+def _row(result: _Result) -> NcclRow | None:
     size = _whole(result.size)
     if size is None:
         return None
     sides = [side for side in (result.out_of_place, result.in_place) if side is not None]
-    first, second = result.out_of_place or Side(), result.in_place or Side()
-    return Row(
+    first, second = result.out_of_place or _Side(), result.in_place or _Side()
+    return NcclRow(
         size=size,
         out_of_place=_number(first.bus_bw),
         in_place=_number(second.bus_bw),

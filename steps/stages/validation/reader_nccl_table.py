@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from steps.contract.nccl import Row
+from steps.contract.nccl import NcclRow
 
 _WIDTH = {
     "double": 8,
@@ -32,7 +32,7 @@ MOST_DIGITS = 18
 class Cells(Struct, frozen=True, kw_only=True):
     """A row. `reduces` is True if every rank holds and reduces all of the data, which only all_reduce does."""
 
-    row: Row
+    row: NcclRow
     reduces: bool
 
 
@@ -51,7 +51,7 @@ def row(cells: Sequence[str], header: tuple[str, ...]) -> Cells | None:
     first, second = (sides[0] if sides else {}), (sides[1] if len(sides) > 1 else {})
     if number(first.get("busbw", "")) is None:
         return None
-    made = Row(
+    made = NcclRow(
         size=int(cells[0]),
         out_of_place=number(first.get("busbw", "")),
         in_place=number(second.get("busbw", "")),

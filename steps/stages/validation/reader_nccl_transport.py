@@ -2,7 +2,7 @@
 
 import re
 
-from steps.contract.nccl import Transport
+from steps.contract.nccl import NcclTransport
 
 _CHANNEL = re.compile(r"via NET/([\w-]+)(?:/(\d+)(?:\(\d+\))?)?(/GDRDMA(?:\(PCI\))?)?")
 _USING = re.compile(r"NET/IB : Using (.*)")
@@ -16,7 +16,7 @@ _COMM = re.compile(r"\bcomm 0x[0-9a-f]+ rank \d+ n[rR]anks (\d{1,9})(?: nNodes (
 _VERSION = re.compile(r"NCCL version (\S+)")
 
 
-def read(text: str) -> Transport:
+def read(text: str) -> NcclTransport:
     """Return the transport that the log shows; an empty Transport if NCCL logged nothing."""
     channels = _CHANNEL.findall(text)
     kinds = [kind for kind, _, _ in channels]
@@ -26,7 +26,7 @@ def read(text: str) -> Transport:
     comms = _COMM.findall(text)
     rings = _RINGS.findall(text)
     mnnvl = _MNNVL.findall(text)
-    return Transport(
+    return NcclTransport(
         network=_network(text, kinds, bool(states or adapters)),
         link=next((link for _, link in adapters), ""),
         hcas=tuple(name for name, _ in adapters) or tuple(dict.fromkeys(name for name, _ in states)),

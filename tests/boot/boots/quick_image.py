@@ -13,7 +13,7 @@ import yaml
 from steps.contract.canonical import digest_bytes
 from steps.nodeimage.contract import build_keys, image_manifest
 from steps.nodeimage.contract.image_manifest import INITRD, KERNEL, ROOT, ImageFile, Manifest
-from steps.nodeimage.contract.image_tests import Check, ImageTest, Where
+from steps.nodeimage.contract.image_tests import BuiltinCheck, ImageTest, Where
 from steps.nodeimage.contract.resolved_recipe import PackageRepository, Recipe, ResolvedLayer
 
 BOOT = Path(__file__).parents[3] / "images" / "boot"
@@ -30,7 +30,7 @@ TESTS = (
     ImageTest(
         name="report enabled",
         incident="-",
-        check=Check.SERVICES_ENABLED,
+        check=BuiltinCheck.SERVICES_ENABLED,
         arguments=("bringup-report.service",),
         where=Where.BOTH,
         seconds=2,
@@ -49,7 +49,7 @@ TESTS = (
         where=Where.BOOT,
         seconds=2,
     ),
-    ImageTest(name="packed only", incident="-", check=Check.NO_HOST_IDENTITY),
+    ImageTest(name="packed only", incident="-", check=BuiltinCheck.NO_HOST_IDENTITY),
 )
 _SHRINK = (
     "rm -rf usr/share/doc usr/share/man usr/share/locale usr/share/info var/lib/apt/lists/* var/cache var/log/*.log var/log/apt"

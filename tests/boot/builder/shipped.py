@@ -31,7 +31,7 @@ def quiet(_: str) -> None:
 @functools.cache
 def resolved(name: str) -> recipe_resolution.Resolved:
     """A shipped recipe."""
-    return recipe_resolution.resolve(recipe_resolution.of_recipe(name, ROOT))
+    return recipe_resolution.resolve(recipe_resolution.recipe_request(name, ROOT))
 
 
 @functools.cache
@@ -64,8 +64,8 @@ def tree(images: Path, recipe: Recipe, layer: str) -> Path:
 
 def relocked(name: str, base: Path) -> Recipe:
     """The recipe with what its repositories have today: the mirror has dropped a version of the shipped lock."""
-    asked = dataclasses.replace(recipe_resolution.of_recipe(name, ROOT), lock=str(base / f"{name}.lock.json"))
-    lock_creation.write(lock_creation.newest(asked), Path(asked.lock))
+    asked = dataclasses.replace(recipe_resolution.recipe_request(name, ROOT), lock=str(base / f"{name}.lock.json"))
+    lock_creation.write(lock_creation.create_lock(asked), Path(asked.lock))
     return recipe_resolution.resolve(asked).recipe
 
 

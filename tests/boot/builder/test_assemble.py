@@ -24,7 +24,7 @@ from steps.nodeimage.files import image_assembly, image_comparison, initrd_archi
 from steps.nodeimage.layer import layer_cache
 from steps.nodeimage.layer.layer_build import LIST
 from steps.stages.image_assemble import gate as image_assemble
-from steps.stages.image_assemble.contract import Assembled, Wanted
+from steps.stages.image_assemble.contract import Assembled, OutputsExpectation
 from tests.boot.builder import clock, packed, shipped, whole
 from tests.boot.pipeline.site import BRINGUP
 
@@ -90,7 +90,7 @@ def installed(*packages: str) -> list[str]:
 def test_the_gate_passes_a_new_image(base: Base) -> None:
     images, recipe, seen = base
     assert not seen.cached
-    verdict = image_assemble.outputs(seen, Wanted(key=build_keys.image(recipe), budget_mib=recipe.budget_mib))
+    verdict = image_assemble.outputs(seen, OutputsExpectation(key=build_keys.image(recipe), budget_mib=recipe.budget_mib))
     assert verdict.is_pass, verdict.reason
     assert {path.name for path in folder(base).iterdir()} == {MANIFEST, *PARTS}
     assert (folder(base) / ROOT).read_bytes()[20:22] == ZSTD
@@ -304,7 +304,7 @@ def test_a_damaged_file_is_seen(name: str, base: Base, tmp_path: Path) -> None:
     with (place / name).open("r+b") as file:
         file.truncate((place / name).stat().st_size // 2)
     seen = readback.read(place, base[2].key)
-    verdict = image_assemble.outputs(seen, Wanted(key=base[2].key))
+    verdict = image_assemble.outputs(seen, OutputsExpectation(key=base[2].key))
     assert not verdict.is_pass
     assert name in verdict.reason
 
@@ -313,7 +313,7 @@ def test_a_missing_file_is_seen(base: Base, tmp_path: Path) -> None:
     place = tmp_path / "image"
     shutil.copytree(folder(base), place)
     (place / INITRD).unlink()
-    verdict = image_assemble.outputs(readback.read(place, base[2].key), Wanted(key=base[2].key))
+    verdict = image_assemble.outputs(readback.read(place, base[2].key), OutputsExpectation(key=base[2].key))
     assert "initrd.img is missing" in verdict.reason
 
 

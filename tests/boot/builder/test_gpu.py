@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from steps.nodeimage.contract import build_keys
-from steps.nodeimage.contract.image_tests import ExpectedTest, Outcome
+from steps.nodeimage.contract.image_tests import ExpectedTest, ImageTestOutcome
 from steps.nodeimage.contract.resolved_recipe import Recipe
 from steps.nodeimage.layer import layer_cache
 from steps.nodeimage.sandbox import sandbox_tests as sandbox
 from steps.stages.image_sandbox import gate as image_sandbox
-from steps.stages.image_sandbox.contract import Wanted
+from steps.stages.image_sandbox.contract import SandboxExpectation
 from tests.boot.builder import disturbing, shipped, vendor
 from tests.boot.builder.disturbing import Fault
 from tests.boot.pipeline.site import Site
@@ -51,7 +51,7 @@ def locked(folder: Path, common: Path, nvidia: vendor.Repository, **values: str)
 
 @pytest.fixture(scope="module")
 def recipe(site: Site) -> Recipe:
-    return recipe_resolution.resolved(load_image(site.folder / "image.yaml"), site.folder).recipe
+    return recipe_resolution.resolve_spec(load_image(site.folder / "image.yaml"), site.folder).recipe
 
 
 def test_it_is_built_and_passes_its_tests(site: Site, recipe: Recipe) -> None:
@@ -73,7 +73,7 @@ def test_the_driver_compiled_again_elsewhere_gives_the_same_bytes(site: Site, re
     (other / "archive").symlink_to(site.images / "archive")
     for name in recipe.names[:-1]:
         (other / "layers" / found[name]).symlink_to(site.images / "layers" / found[name])
-    files = recipe_resolution.resolved(load_image(site.folder / "image.yaml"), site.folder).files
+    files = recipe_resolution.resolve_spec(load_image(site.folder / "image.yaml"), site.folder).files
     again = layer_cache.build(other, recipe, files, "gpu", shipped.NO_SECRETS, shipped.quiet)
     assert (again.failed, again.cached) == ("", False), again.output
     assert again.digest == layer_cache.build(site.images, recipe, files, "gpu", shipped.NO_SECRETS, shipped.quiet).digest
@@ -84,10 +84,12 @@ def test_a_fault_is_caught(fault: Fault, site: Site, recipe: Recipe, tmp_path: P
     test = next(test for test in recipe.tests if test.name == fault.caught_by)
     stack, upper = layer_cache.stack(site.images, recipe), shipped.upper(tmp_path / "upper")
     disturbing.disturb(fault, stack, upper)
-    seen = sandbox.on((upper, *stack), (test,), "key")
-    assert seen.results[0].outcome is Outcome.FAIL, seen
+    seen = sandbox.run_on((upper, *stack), (test,), "key")
+    assert seen.results[0].outcome is ImageTestOutcome.FAIL, seen
     assert re.search(fault.says, seen.results[0].output), seen.results[0].output
-    verdict = image_sandbox.tests(seen, Wanted(key="key", tests=(ExpectedTest(name=test.name, incident=test.incident),)))
+    verdict = image_sandbox.tests(
+        seen, SandboxExpectation(key="key", tests=(ExpectedTest(name=test.name, incident=test.incident),))
+    )
     assert test.incident.rstrip(".") in verdict.reason
 
 

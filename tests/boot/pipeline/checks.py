@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from steps.contract.release_layout import SUMS_SIGNATURE
 from steps.nodeimage.contract.boot_tests import NodeReport
 from steps.nodeimage.contract.image_manifest import SIGNATURE, decode
-from steps.nodeimage.contract.image_tests import Outcome
+from steps.nodeimage.contract.image_tests import ImageTestOutcome
 from steps.nodeimage.layer import layer_integrity
 from steps.nodeimage.publishing import boot_server, image_release
 from tests.boot.pipeline.given import ARGUMENT
@@ -29,7 +29,7 @@ def is_told_of(site: Site, commit: str, before: str, added: list[str]) -> None:
     assert made.origin.startswith(f"{commit}, on bringup ")
     assert made.kernel_arguments == (ARGUMENT,)
     assert all(f" {ARGUMENT} " in script.read_text() for script in (folder / "boot").glob("*.ipxe"))
-    assert made.outcomes["image_boot.boot_bios"]["kernel_argument_arrives"] is Outcome.PASS
+    assert made.outcomes["image_boot.boot_bios"]["kernel_argument_arrives"] is ImageTestOutcome.PASS
     page, told = site.report(site.runs[-1])
     assert LAYER.findall(page) == [("base", "cached"), ("site", "built")]
     assert f"<h2>Packages against {before}</h2>" in page

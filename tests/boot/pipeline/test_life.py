@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from steps.nodeimage.contract.image_manifest import ROOT, decode
-from steps.nodeimage.contract.image_tests import Outcome
+from steps.nodeimage.contract.image_tests import ImageTestOutcome
 from steps.nodeimage.sandbox import sandbox_tests
 from tests.boot.builder.started import descendants, mounts
 from tests.boot.pipeline import by_ci, canary, checks, given, killed
@@ -40,7 +40,7 @@ def test_an_image_is_published_that_booted_by_bios_and_uefi(first: Site) -> None
     assert len(made.packages) > 100
     assert made.outcomes.keys() == {"image_sandbox.tests", "image_boot.boot_bios", "image_boot.boot_uefi"}
     assert {name for ended in made.outcomes.values() for name in ended} == set(made.tests)
-    assert {outcome for ended in made.outcomes.values() for outcome in ended.values()} == {Outcome.PASS}
+    assert {outcome for ended in made.outcomes.values() for outcome in ended.values()} == {ImageTestOutcome.PASS}
     assert {path.name for path in (version / "boot").iterdir()} == {"default.ipxe", "compute.ipxe"}
     assert "are whole" in first.run("image", "verify", "image.yaml") or "is whole" in first.run("image", "verify", "image.yaml")
     first.run("image", "detach-check", "image.yaml")
@@ -226,10 +226,10 @@ def test_compute_is_built_and_passes_its_tests(first: Site, tmp_path: Path) -> N
     tree = again.images / "layers" / top["key"] / "tree"
     assert (tree / "etc/systemd/timesyncd.conf.d/site.conf").read_text() == f"[Time]\nNTP={OF_SITE['time_server']}\n"
     assert (tree / "home/admin/.ssh/authorized_keys").read_text().splitlines() == [OF_SITE["admin_key"]]
-    recipe = recipe_resolution.resolved(load_image(again.folder / "image.yaml"), again.folder).recipe
+    recipe = recipe_resolution.resolve_spec(load_image(again.folder / "image.yaml"), again.folder).recipe
     seen = sandbox_tests.run(again.images, recipe, print)
     assert {one.name for one in seen.results} > named.keys()
-    assert [one for one in seen.results if one.outcome is not Outcome.PASS] == []
+    assert [one for one in seen.results if one.outcome is not ImageTestOutcome.PASS] == []
 
 
 @pytest.mark.long

@@ -20,7 +20,7 @@ from steps.clients.releases.release_tree import ReleaseTree
 from steps.clients.releases.tree_operations import Claimed, Operation, TreeTransport
 from steps.contract.canonical import digest_bytes
 from steps.errors import StepError
-from steps.nodeimage.publishing import image_publication, image_rollback, publication_status
+from steps.nodeimage.publishing import image_publication, publication_status
 from steps.nodeimage.publishing.image_kind import local_tree
 from tests.boot.published import clients
 from tests.unit.clients.published.published_trees import ended, forked, image, order, place, silent, transport, wrong
@@ -103,7 +103,7 @@ def standing_of(root: str, text: str) -> str:
 
 def rollback(root: str) -> str:
     """Go back to the version before."""
-    return image_rollback.roll_back(local_tree(Path(root)), "compute", "", "me").to
+    return image_publication.roll_back(local_tree(Path(root)), "compute", "", "me").to
 
 
 def booted(root: str) -> str:

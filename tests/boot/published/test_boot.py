@@ -15,7 +15,7 @@ from steps.nodeimage.contract.boot_tests import BootedMachine, Firmware
 from steps.nodeimage.contract.boot_tree import BootGroup, PublishTarget, machine_name
 from steps.nodeimage.contract.image_manifest import KERNEL, MANIFEST, ROOT
 from steps.nodeimage.netboot import qemu_machine
-from steps.nodeimage.publishing import boot_server, image_publication, image_rollback, node_reports
+from steps.nodeimage.publishing import boot_server, image_publication, node_reports
 from steps.nodeimage.publishing.image_kind import local_tree
 from tests.hosts.hostlab.waiting import until
 from tests.unit import small_image
@@ -50,7 +50,7 @@ def test_a_node_waits_for_what_is_its_own_sees_a_rollback_boots_what_is_current_
                 script.write_text(script.read_text().replace(f"sleep {ipxe.WAIT}", "sleep 0"))
             failed = f"{ipxe.SAID} could not load"
             assert until(lambda: running.console().count(failed) > ROUNDS, SECONDS, every=0.2), running.console()[-3000:]
-            image_rollback.roll_back(local_tree(root), first_image(root), "", "ada")
+            image_publication.roll_back(local_tree(root), first_image(root), "", "ada")
             assert heard.wait(SECONDS), running.console()[-3000:]
             assert "for group default" not in running.console()
     (row,) = node_reports.nodes((local_tree(root).look(first_image(root)),), now=time.time())

@@ -12,7 +12,7 @@ import pytest
 from msgspec import Struct
 
 from steps.nodeimage.contract.boot_tree import BootGroup, PublishTarget
-from steps.nodeimage.publishing import image_kind, image_publication, image_rollback
+from steps.nodeimage.publishing import image_kind, image_publication
 from tests.boot.published import nfs_site
 from tests.boot.published.clients import turns
 from tests.boot.published.nfs_guest import Answer
@@ -268,8 +268,8 @@ def test_from_here_by_ssh_into_a_mount_there(site: Site, tree: Tree, tmp_path: P
     first = tree.publish("first")["version"]
     seen = image_publication.publish(where, image(tmp_path / "next", "next"), {}, secrets, "me", silent)
     assert (seen.before, tree.seen()["current"]) == (first, seen.version)
-    with image_kind.connected(where, secrets) as way:
-        assert image_rollback.roll_back(way, "compute", "", "me").to == first
+    with image_kind.connect(where, secrets) as way:
+        assert image_publication.roll_back(way, "compute", "", "me").to == first
     assert tree.seen()["current"] == first
 
 

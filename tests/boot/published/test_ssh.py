@@ -17,12 +17,12 @@ from steps.contract.verdict import Status
 from steps.errors import StepError, StoreBusy, Unreachable
 from steps.nodeimage.contract import image_manifest
 from steps.nodeimage.contract.boot_tree import BootGroup, PublishTarget
-from steps.nodeimage.publishing import image_kind, image_publication, image_rollback
+from steps.nodeimage.publishing import image_kind, image_publication
 from steps.stages.image_publish import gate as image_publish
-from steps.stages.image_publish.contract import Published, Wanted
+from steps.stages.image_publish.contract import Published, PublishedExpectation
 from tests.unit.clients.published.published_trees import ended, forked, image, silent, wrong
 
-WANTED = Wanted(groups=("default",), signed=True)
+WANTED = PublishedExpectation(groups=("default",), signed=True)
 
 
 @pytest.fixture
@@ -72,8 +72,8 @@ def test_publish_go_back_and_verify(server: Server, root: Path, tmp_path: Path) 
         assert verdict.status is Status.PASS, verdict.reason
     assert [one.unchanged for one in seen] == [False, True, False, False, False]
     assert len(seen[-1].versions) == 3
-    with image_kind.connected(where, server.folder) as way:
-        assert image_rollback.roll_back(way, "compute", "", "ada").to == seen[3].version
+    with image_kind.connect(where, server.folder) as way:
+        assert image_publication.roll_back(way, "compute", "", "ada").to == seen[3].version
         assert image_kind.problems(way.look("compute", (ALL,)), where.signers) == ()
     assert (root / "compute/current").readlink() == Path("versions", seen[3].version)
     assert wrong(root, signers=where.signers) == []

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from kubelab import parts
 
-from workflows.gitops.argocd_config import CONFIG_MAP, HEALTH
+from workflows.gitops.projects import CONFIG_MAP, HEALTH
 
 Object = dict[str, Any]
 COMMAND = ("admin", "settings", "resource-overrides", "health")

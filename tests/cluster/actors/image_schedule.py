@@ -68,9 +68,9 @@ class Schedule:
             one for one in submission.unfinished_runs(home, NAME, image.KIND) if self.source(one).path == f"{PLACE}/image.yaml"
         )
 
-    def source(self, run: Workflow) -> revision.Source:
+    def source(self, run: Workflow) -> revision.SpecSource:
         """Where the spec of a run came from."""
-        return revision.from_token(run.argument("source")) or revision.Source(commit="", path="", dirty=True)
+        return revision.from_token(run.argument("source")) or revision.SpecSource(commit="", path="", dirty=True)
 
     def may(self, verb: str, resource: str) -> bool:
         """Whether the account of its pod may do something in the namespace of the runs."""

@@ -115,7 +115,7 @@ class Pods:
     def play(self, approve: Approve) -> Run:
         """Run the pipeline and its exit handler to their end; the run as the machine left it."""
         zero, seen = time.monotonic(), self._seen()
-        run, events = state_machine.initial(), list[AnyEvent]([RunBegan(at=0.0)])
+        run, events = state_machine.initial_state(), list[AnyEvent]([RunBegan(at=0.0)])
         while True:
             while events:
                 run, actions = state_machine.step(self._plan, run, events.pop(0))

@@ -10,9 +10,9 @@ from pathlib import Path
 from kubelab import product
 
 from steps.contract import paths
-from workflows.plan import fleet
-from workflows.plan.files import tasks_folder
+from workflows.plan import run_folders
 from workflows.plan.model import Plan
+from workflows.plan.run_folders import tasks_folder
 
 RUN = "by-hand"
 
@@ -29,7 +29,7 @@ class Steps:
     def lay(self, secrets: Mapping[str, str]) -> None:
         """Make the five folders."""
         files: dict[str, Mapping[str, bytes]] = {name: {} for name in paths.FOLDERS}
-        files["tasks"], files["fleet"] = tasks_folder(self.plan), fleet.files(self.plan.digest, self.plan.hosts)
+        files["tasks"], files["fleet"] = tasks_folder(self.plan), run_folders.fleet_folder(self.plan.digest, self.plan.hosts)
         files["secrets"] = {name: text.encode() for name, text in secrets.items()}
         for place, contents in files.items():
             (self.folder / place).mkdir(parents=True)

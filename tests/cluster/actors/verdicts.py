@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tests.unit.rehearsal.faults.specs import needed
+from tests.unit.rehearsal.stage_bench import StageBench, StageOutcome
 from workflows.rehearsal.faults import fault_registry
-from workflows.rehearsal.stage_bench import StageBench, StageOutcome
 from workflows.stages import ORDER
 
 Pair = tuple[StageOutcome, StageOutcome]

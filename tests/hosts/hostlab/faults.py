@@ -8,7 +8,7 @@ from hostlab.host import Host
 from hostlab.lab import Lab
 from hostlab.waiting import until
 
-from steps.contract.play import FailureKind, HostStatus
+from steps.contract.host_play import FailureKind, HostStatus
 from steps.contract.verdict import FailureClass
 
 STARTED = "var/fault-started"

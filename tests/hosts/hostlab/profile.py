@@ -5,10 +5,10 @@ from typing import Any
 from hostlab.host import Host
 from hostlab.lab import Lab
 
-from steps.contract.play import PlayHost, PlayRequest, PlayResult
+from steps.contract.host_play import PlayHost, PlayRequest, PlayResult
 from steps.contract.verdict import Verdict
 from steps.stages.os_prep import gate, probe
-from steps.stages.os_prep.contract import Expectation
+from steps.stages.os_prep.contract import NodesExpectation
 from workflows.catalog import profile as catalog
 
 DISTRIBUTION = "debian"
@@ -40,5 +40,5 @@ def request(lab: Lab, *hosts: PlayHost, **words: Any) -> PlayRequest:
 def judged(result: PlayResult, **words: Any) -> Verdict:
     """What the gate says of a play."""
     names = tuple(outcome.host for outcome in result.hosts)
-    want = Expectation(**{"nodes": names, "items": ("package chrony", "sysctl *"), "tolerate": NO_TIME, **words})
+    want = NodesExpectation(**{"nodes": names, "items": ("package chrony", "sysctl *"), "tolerate": NO_TIME, **words})
     return gate.nodes(probe.from_play(result.hosts), want)

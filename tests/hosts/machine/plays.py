@@ -6,10 +6,10 @@ from typing import Any
 import yaml
 
 from steps.clients.ansible import playing
-from steps.contract.play import PlayHost, PlayRequest, PlayResult
+from steps.contract.host_play import PlayHost, PlayRequest, PlayResult
 from steps.contract.verdict import Verdict
 from steps.stages.os_prep import gate, probe
-from steps.stages.os_prep.contract import Expectation
+from steps.stages.os_prep.contract import NodesExpectation
 from tests.hosts.machine.qemu import Machine
 from workflows import spec as specs
 
@@ -51,4 +51,4 @@ def play(machine: Machine, profile: dict[str, Any], *, check: bool = False, **va
 
 def judged(result: PlayResult, **words: Any) -> Verdict:
     """What the gate says of a play; `words` are what it expects."""
-    return gate.nodes(probe.from_play(result.hosts), Expectation(nodes=(NAME,), **words))
+    return gate.nodes(probe.from_play(result.hosts), NodesExpectation(nodes=(NAME,), **words))

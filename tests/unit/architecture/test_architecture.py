@@ -82,11 +82,69 @@ def test_one_adapter_knows_the_package_manager_of_an_image() -> None:
         "workflows/nodeimage/package_resolution.py",
     }
     rooms = ("steps/nodeimage", "steps/stages/image_")
-    rooms += ("workflows/nodeimage", "workflows/cli/images", "workflows/image.py", "workflows/stages/image_")
+    rooms += (
+        "workflows/nodeimage",
+        "workflows/app/images",
+        "workflows/cli/images",
+        "workflows/image.py",
+        "workflows/stages/image_",
+    )
     code = {path: (ROOT / path).read_text() for path in map(_relative, CODE) if path.startswith(rooms) and path not in adapter}
     assert len(code) > 80
     assert not [path for path, text in code.items() if re.search(r"dpkg|apt-get|apt-cache|apt-helper|var/lib/apt|\.deb\b", text)]
     assert all((ROOT / path).is_file() for path in adapter)
+
+
+REPEATED_MODULES = {
+    "__init__": "every package has one",
+    "__main__": "every package that starts with `python -m` has one",
+    "commands": "the commands of each group of the command line",
+    "contract": "the types of one stage that cross as JSON: steps/stages/STAGE/contract.py",
+    "errors": "the error tree of one package",
+    "gate": "the judgements of one stage: steps/stages/STAGE/gate.py",
+    "model": "the data types of one package",
+    "probe": "the reading of one stage: steps/stages/STAGE/probe.py",
+    **dict.fromkeys((*ORDER, *OPERATIONS), "a stage has one basename everywhere"),
+}
+"""Basenames that several modules of the product may share, with the reason."""
+
+REPEATED_CLASSES = {
+    r"steps/verbs/\w+\.py": (r"Arguments", "a verb decodes the arguments of its task into its own `Arguments`"),
+    r"steps/stages/\w+/contract\.py": (
+        r"[A-Z]\w+(Expectation|Observation)",
+        "a gate NAME of each stage has its NameExpectation and NameObservation",
+    ),
+}
+"""Class names that several files of a pattern may share, with the reason."""
+
+
+def _named_twice(named: Iterator[tuple[str, str]], kind: str) -> list[str]:
+    """Return a sentence for each name that two places define, from pairs of name and place."""
+    places: dict[str, str] = {}
+    sentences = []
+    for name, place in named:
+        if name in places:
+            sentences.append(f"{kind} {name} is defined in {places[name]} and in {place}: rename one of them after what it is")
+        places.setdefault(name, place)
+    return sentences
+
+
+def test_a_module_name_means_one_thing() -> None:
+    product = (path for path in CODE if "roles" not in path.parts and path.stem not in REPEATED_MODULES)
+    assert not _named_twice(((path.stem, _relative(path)) for path in product), "module")
+
+
+def test_a_class_name_means_one_thing() -> None:
+    def may_repeat(name: str, place: str) -> bool:
+        return any(re.fullmatch(files, place) and re.fullmatch(names, name) for files, (names, _) in REPEATED_CLASSES.items())
+
+    classes = (
+        (node.name, _relative(path))
+        for path in CODE
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and not may_repeat(node.name, _relative(path))
+    )
+    assert not _named_twice(classes, "class")
 
 
 def test_no_drawer_for_everything() -> None:

@@ -142,7 +142,7 @@ def test_peer_to_peer_follows_the_fabric_unless_the_spec_says_so() -> None:
 def test_layers_merge_grow_and_remove_and_change_nobody() -> None:
     lower = {"sysctls": {"a": "1", "b": "2"}, "packages": ["curl"], "memlock": "unlimited"}
     upper = {"sysctls": {"b": None, "c": "3"}, "packages": ["curl", "socat"], "memlock": "64"}
-    assert profile.over(lower, upper) == {"sysctls": {"a": "1", "c": "3"}, "packages": ["curl", "socat"], "memlock": "64"}
+    assert profile.merge_layers(lower, upper) == {"sysctls": {"a": "1", "c": "3"}, "packages": ["curl", "socat"], "memlock": "64"}
     assert lower == {"sysctls": {"a": "1", "b": "2"}, "packages": ["curl"], "memlock": "unlimited"}
 
 

@@ -49,7 +49,7 @@ def test_init_from_an_inventory_validates_and_says_what_is_missing(call: Call) -
     code, out, _ = call("init", "--from-inventory", "hosts")
 
     assert code == 0
-    assert "wrote cluster.yaml: 3 hosts in 2 groups" in out
+    assert "wrote cluster.yaml and cluster.schema.json: 3 hosts in 2 groups" in out
     assert "note: ansible_become_password of sv1: secrets are given by reference" in out
     assert "note: variables http_proxy: say them as proxy: {http: http://HOST:PORT, no_proxy: [.example.org]}" in out
     assert "canary-3" not in out + Path("cluster.yaml").read_text()

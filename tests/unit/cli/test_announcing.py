@@ -15,7 +15,7 @@ from steps.contract import approval
 from steps.contract.task import Task, Verb
 from tests.unit.cli.conftest import until
 from workflows import bringup, examples
-from workflows.cli.runs import announcing
+from workflows.app.runs import local_start
 from workflows.engines import launch, run_inputs
 from workflows.engines.folders import RunFolder, StateFolder
 from workflows.engines.local.result import News, NodeNews
@@ -60,7 +60,7 @@ def folder(machine: Any) -> RunFolder:
     )
     made = StateFolder(machine.home).run("held")
     run_inputs.write(made, plan, render(plan, bringup.build), machine.folder, {})
-    announcing.keep(made, spec)
+    local_start.keep_announce_commands(made, spec)
     return made
 
 

@@ -18,10 +18,11 @@ from rich.console import Console
 from steps.clients.store import Store
 from steps.contract.last_word import Said
 from steps.errors import Unreachable
-from workflows.cli.argo import acting as argo
-from workflows.cli.argo.listening import Listener
-from workflows.cli.argo.live import AwayProgress
-from workflows.cli.runs import live
+from workflows.app.runs import argo_watch
+from workflows.app.runs.argo_runs import ArgoRun
+from workflows.app.runs.argo_watch import AwayProgress, Listener
+from workflows.cli import output
+from workflows.cli.run_view import View
 from workflows.engines.argo.home import Home, HomeAddress
 from workflows.engines.folders import StateFolder as Runs
 from workflows.engines.local.result import NodeNews, RunNodeStatus
@@ -58,8 +59,8 @@ class Seen:
         self.out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
         tasks = {"rke2": ["play", "judge"], "gang": ["judge"]}
         self.progress = AwayProgress(tasks, "r", Store(folder), str)
-        view = live.View(self.progress, Console(file=self.out, width=200))
-        self.listener = Listener(view, self.progress, hear or self.held, patience)
+        view = View(self.progress, Console(file=self.out, width=200))
+        self.listener = Listener(output, view, self.progress, hear or self.held, patience)
 
     def held(self) -> Mapping[str, Said]:
         self.asked += 1
@@ -247,6 +248,6 @@ def test_who_leaves_a_run_that_has_ended_is_told_so(
     interrupting = threading.Thread(target=interrupt)
     interrupting.start()
     with pytest.raises(KeyboardInterrupt):
-        argo.watch(argo.Away(slow_home, folder))
+        argo_watch.watch(output, ArgoRun(slow_home, folder))
     interrupting.join()
     assert capsys.readouterr().out.splitlines()[-1] == "run r has ended; its evidence and report: bringup watch r"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from workflows.cli.specs import revisions
+from workflows.app.specs import revisions
 
 
 def test_the_evidence_that_is_handed_out_has_no_secrets_and_verifies(rehearsed: Any, tmp_path: Path) -> None:

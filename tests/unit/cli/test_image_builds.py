@@ -18,8 +18,7 @@ from steps.contract.evidence import key
 from tests.unit import small_image
 from tests.unit.cli.conftest import COMMAND, PATIENCE, until
 from tests.unit.served import served
-from workflows.cli.images import starting as image_starting
-from workflows.cli.runs import trying_again
+from workflows.app.images import image_pipeline, shipped_recipes
 from workflows.nodeimage import recipe_chain, recipe_files, recipe_resolution
 from workflows.nodeimage.image_spec import load_image
 from workflows.spec.starter import image as first_spec
@@ -189,7 +188,8 @@ def test_a_hint_names_the_very_spec(machine: Any, write: Write) -> None:
 def test_the_first_spec_lacks_nothing_but_its_lock(machine: Any) -> None:
     done = machine.call("init", "--image")
     assert done.code == 0, done.err
-    assert "wrote image.yaml; edit publish, then: bringup image lock image.yaml, and bringup image build image.yaml" in done.out
+    assert done.out.startswith("wrote image.yaml and image.schema.json; edit publish, then: bringup image lock image.yaml, and ")
+    assert done.out.endswith("bringup image build image.yaml\n")
     checked = machine.call("validate", "image.yaml")
     assert (checked.code, "fix    make it: bringup image lock image.yaml" in checked.out) == (64, True), checked.text
     assert "image.yaml: not usable, 1 error, 0 warnings" in checked.out
@@ -227,7 +227,7 @@ def test_the_first_spec_of_a_recipe_says_which_values_it_wants(machine: Any) -> 
 def test_a_recipe_that_is_built_by_its_name_has_the_kernel_of_its_lock(recipe: str) -> None:
     spec = load_image(first_spec(recipe, own_lock=False))
     assert (spec.lock, spec.variables) == (None, {})
-    assert recipe_resolution.resolved(spec, recipe_files.RECIPES).recipe.kernel.endswith("-cloud-amd64")
+    assert recipe_resolution.resolve_spec(spec, recipe_files.RECIPES).recipe.kernel.endswith("-cloud-amd64")
 
 
 def test_the_first_spec_gives_test_machines_memory_for_what_the_recipe_may_weigh(machine: Any) -> None:
@@ -282,9 +282,9 @@ TOLD = {"image_standing": "", "image_lock": "", "image_layers": "", "image_assem
 
 
 @pytest.mark.parametrize(("until", "told"), TOLD.items())
-def test_where_an_image_lies_is_said_where_this_run_packed_it(until: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    image_starting.say_where(small_image.recipe(), until, shipped=False)
-    assert capsys.readouterr().out[:6] == told
+def test_where_an_image_lies_is_said_where_this_run_packed_it(until: str, told: str) -> None:
+    lines = shipped_recipes.unpublished(small_image.recipe(), until, shipped=False)
+    assert "".join(lines)[:6] == told
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def test_what_may_pass_when_it_is_tried_again(
         names = {"run": "r", "stage": "image_lock", "task": task, "verb": "build", "input_digest": "d", "engine": "local"}
         record = {**names, **times, "verdict": told, "error": error}
         store.write(key("r", "image_lock", task, 0, 1), msgspec.json.encode(record))
-    assert trying_again.may_pass("r") is temporary
+    assert image_pipeline.may_pass("r") is temporary
 
 
 def test_an_image_of_builders_means_nothing_here(machine: Any, write: Write) -> None:

@@ -76,7 +76,7 @@ def test_removes_what_nothing_reaches(machine: Any, images: Path) -> None:
 
 
 def test_keeps_layers_of_shipped_recipes(machine: Any, images: Path) -> None:
-    key = build_keys.layers(recipe_resolution.resolve(recipe_resolution.of_recipe("base", Path())).recipe)["base"]
+    key = build_keys.layers(recipe_resolution.resolve(recipe_resolution.recipe_request("base", Path())).recipe)["base"]
     (images / "layers" / KEPT).rename(images / "layers" / key)
     assert machine.call("image", "gc").code == 0
     assert layers(images) == {key}
@@ -148,12 +148,14 @@ def own(machine: Any, images: Path) -> str:
     told = {"apiVersion": "bringup/v1", "kind": "Image", "name": "ours", "owner": "hpc", "revision": "1", "recipe": "ours.yaml"}
     publish = {"root": str(machine.folder / "tree"), "url": "http://boot", "groups": {"default": {}}}
     (machine.folder / "image.yaml").write_text(json.dumps({**told, "lock": "ours.lock.json", "publish": publish}))
-    shipped = recipe_resolution.of_recipe("base", Path())
+    shipped = recipe_resolution.recipe_request("base", Path())
     text = shipped.chain().top.path.read_text().replace("name: base\n", "name: ours\n", 1).replace("|\n          node\n", "ours\n")
     (machine.folder / "ours.yaml").write_text(text)
     lock = json.loads(shipped.lock_path(shipped.chain()).read_text())
     (machine.folder / "ours.lock.json").write_text(json.dumps({**lock, "recipe": "ours"}))
-    (key,) = build_keys.layers(recipe_resolution.resolve(recipe_resolution.of_recipe("ours.yaml", machine.folder)).recipe).values()
+    (key,) = build_keys.layers(
+        recipe_resolution.resolve(recipe_resolution.recipe_request("ours.yaml", machine.folder)).recipe
+    ).values()
     tree = images / "layers" / key / "tree"
     tree.mkdir(parents=True)
     (tree.parent / "entry.json").write_text("{}")
@@ -240,7 +242,7 @@ def test_removes_nothing_where_a_tree_tells_less_than_it_should(machine: Any, im
 
 
 def test_keeps_what_a_run_of_late_is_made_of(machine: Any, images: Path) -> None:
-    one = recipe_resolution.resolve(recipe_resolution.of_recipe("base", Path())).recipe
+    one = recipe_resolution.resolve(recipe_resolution.recipe_request("base", Path())).recipe
     changed = resolved_recipe.decode(
         resolved_recipe.encode(one).replace(b'"name":"base","packages"', b'"name":"ours","packages"', 1)
     )

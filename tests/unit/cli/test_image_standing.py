@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from steps.nodeimage.contract import build_keys
-from steps.nodeimage.publishing import image_rollback
+from steps.nodeimage.publishing import image_publication
 from steps.nodeimage.publishing.image_kind import local_tree
 from tests.unit.cli.test_ci_snippets import IMAGES
 from tests.unit.clients.published import published_trees
@@ -49,7 +49,7 @@ def site(machine: Any) -> Any:
 def publish(site: Any, content: str, key: str = "") -> str:
     """Publish an image as a run of this spec would, where no key says otherwise; its version."""
     spec = load_image(site.folder / "image.yaml")
-    recipe = recipe_resolution.resolved(spec, site.folder).recipe
+    recipe = recipe_resolution.resolve_spec(spec, site.folder).recipe
     made = published_trees.image(site.folder / content, content, name=recipe.name, key=key or build_keys.image(recipe))
     where = published_trees.order(place(spec), made).place
     return published_trees.published(where, made, results=TESTED).version
@@ -163,8 +163,8 @@ def test_what_a_rollback_left_ends_the_run_at_once(site: Any) -> None:
     publish(site, "a", key="f" * 64)
     left = publish(site, "b")
     spec = load_image(site.folder / "image.yaml")
-    name = recipe_resolution.resolved(spec, site.folder).recipe.name
-    image_rollback.roll_back(local_tree(site.folder / "tree"), name, "", "rollback by ada@boot")
+    name = recipe_resolution.resolve_spec(spec, site.folder).recipe.name
+    image_publication.roll_back(local_tree(site.folder / "tree"), name, "", "rollback by ada@boot")
     done = build(site)
     assert done.code == 65
     assert f"image_standing: {left} was left by a rollback (by ada@boot, " in report(site)["sentence"].replace("tree: ", "")

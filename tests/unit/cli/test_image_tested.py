@@ -13,8 +13,8 @@ from steps.clients.store import Store
 from steps.contract import evidence, run
 from steps.nodeimage.contract import build_keys, image_manifest
 from tests.unit.clients.published.published_trees import image
-from workflows.cli.images import specs, starting
-from workflows.cli.specs import pipelines
+from workflows.app.images import image_pipeline, image_specs, shipped_recipes
+from workflows.app.run_options import Wish
 
 RUN = "base-20261126-101500-3f2a"
 Leave = Callable[..., Path]
@@ -26,10 +26,10 @@ def built(machine: Any, monkeypatch: pytest.MonkeyPatch) -> Leave:
     monkeypatch.setenv("BRINGUP_HOME", str(machine.home))
 
     def left(name: str = RUN, status: str = "pass", plan: str = "") -> Path:
-        path, loaded = pipelines.IMAGE.read(str(starting.of_recipe("base")))
-        found = specs.check(path, loaded, None)
-        wish = pipelines.Wish(until="image_boot")
-        planned = pipelines.of_image(path, loaded, found).plan(path, loaded, wish)
+        path, loaded = image_pipeline.IMAGE.read(str(shipped_recipes.of_recipe("base")))
+        found = image_specs.check(path, loaded, None)
+        wish = Wish(until="image_boot")
+        planned = image_pipeline.of_image(path, loaded, found).plan(path, loaded, wish)
         store = Store(machine.home / "store")
         header = run.Header(run=name, engine="local", plan=plan or planned.digest, cluster="base", owner="hpc", revision="1")
         store.write(run.header_key(name), msgspec.json.encode(header))

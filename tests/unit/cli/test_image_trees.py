@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from steps.errors import BadTask, Refused
 from tests.unit.cli.image_commands import COMMIT, UNREAD, call, made, said
 from tests.unit.clients.published.published_trees import image, key_pair, place, published, state
-from workflows.cli.images.trees import NoTree
+from workflows.app.images.published_trees import NoTree
 from workflows.spec import SpecErrors
 
 

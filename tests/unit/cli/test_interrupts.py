@@ -18,9 +18,15 @@ def test_a_cancelled_run_is_reported_and_sealed(machine: Any, approved: Callable
     if how == "cancel":
         assert "is being cancelled" in machine.call("cancel").out
     else:
+        watched = machine.start("watch")
+        watched.say("rke2")
+        watched.send(signal.SIGINT)
+        left = watched.end()
+        assert (left.code, "goes on; see it with `bringup watch" in left.out) == (130, True), left.text
         held.send(signal.SIGINT)
     done = held.end()
     assert done.code == 65
+    assert ("to go on afterwards: bringup rehearse held.yaml" in done.out) == (how == "ctrl-c")
     by = f"cancelled by {getpass.getuser()} ({'bringup cancel' if how == 'cancel' else 'a signal'})"
     assert f"h200-16: not run: rke2: {by} before it left a record" in done.out  # its own report; the journal knows more
     assert f"rke2: {by} while it waited for an approval" in machine.call("report").out

@@ -13,10 +13,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from steps.contract.log import KEPT
+from steps.contract.log_keys import KEPT
 from steps.contract.task import Task, Verb
+from tests.unit.chained_pipeline import build
 from tests.unit.cli.conftest import until
-from workflows import bringup, examples
+from workflows import examples
 from workflows.engines import launch, run_inputs
 from workflows.engines.folders import RunFolder, StateFolder
 from workflows.engines.local.result import News, NodeNews
@@ -52,7 +53,7 @@ def drill() -> Plan:
 def folder(machine: Any) -> RunFolder:
     """The inputs of a run called `drill`, with the canary among its secrets."""
     plan, made = drill(), StateFolder(machine.home).run("drill")
-    run_inputs.write(made, plan, render(plan, bringup.build), machine.folder, {})
+    run_inputs.write(made, plan, render(plan, build), machine.folder, {})
     (made.inputs / "secrets" / "token").write_text(f"{CANARY}\n")
     return made
 
@@ -106,13 +107,18 @@ def test_logs_are_live_while_a_step_runs(machine: Any, folder: RunFolder) -> Non
     (folder.inputs / run_inputs.MANIFEST).write_bytes(msgspec.json.encode(manifest))
     run = threading.Thread(target=launch.start, args=(folder, {}, None))
     run.start()
+    until(lambda: (folder.engine / "journal.db").exists(), "the journal")
+    followed = machine.start("logs", "drill", "--follow")
     try:
         until(lambda: (folder.engine / "journal.db").exists() and "begun here" in machine.call("logs", "drill").text, "a live line")
         assert "gone on" not in machine.call("logs", "drill").out
+        followed.say("begun here")
     finally:
         go.touch()
         run.join()
     assert machine.call("logs", "drill").out.splitlines()[1:] == ["begun here", "gone on"]
+    ended = followed.end()
+    assert (ended.code, ended.out.splitlines()[1:]) == (0, ["begun here", "gone on"]), ended.text
 
 
 def killed(folder: RunFolder) -> None:

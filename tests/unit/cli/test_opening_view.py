@@ -14,8 +14,9 @@ from steps.contract.evidence import Evidence
 from steps.contract.verdict import FailureClass, failed
 from tests.unit.cli.test_logs import drill
 from workflows import bringup
-from workflows.cli.argo.live import AwayProgress
-from workflows.cli.runs.live import Progress, View
+from workflows.app.runs.argo_watch import AwayProgress
+from workflows.app.runs.run_progress import Progress
+from workflows.cli.run_view import View
 from workflows.engines import launch, run_inputs
 from workflows.engines.folders import StateFolder
 from workflows.engines.local.result import NodeNews, RunNodeStatus

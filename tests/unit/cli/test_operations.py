@@ -95,7 +95,7 @@ def test_a_plan_says_what_an_operation_does_and_to_whom(machine: Any, spec: Path
         (["rehearse", "--operation", "rollback", "--from", "1.36"], "--from 1.36: this is not a release of RKE2"),
         (["rehearse", "--operation", "rollback", "--hosts", "gpu1"], "all machines of a cluster run one release"),
         (["rollback"], "stops all servers of cluster h200-16 and sets its etcd back to before the last upgrade"),
-        (["reset", "--yes", "--hosts", "sv1"], "reset of sv1 ends the cluster, and would leave what its agents have of it"),
+        (["reset", "--yes", "--hosts", "sv1"], "reset of sv1 ends the cluster, but would leave RKE2 on its agents"),
         (["reset", "--yes", "--hosts", "zz"], "zz is not among the hosts of h200-16: they are gpu[1-3],sv1"),
         (["plan", "--operation", "upgrade", "--only", "os_prep"], "upgrade is stage rke2 alone: leave out --only and --until"),
         (["plan", "--operation", "repair"], "--operation 'repair' is none; use add-node, replace-node, upgrade, rollback, reset"),

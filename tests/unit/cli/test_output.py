@@ -8,9 +8,9 @@ import yaml
 from rich.console import Console
 
 from steps.clients.store import Store
+from workflows.app.runs.run_progress import Progress
 from workflows.cli import output
-from workflows.cli.runs import live
-from workflows.cli.runs.live import Progress
+from workflows.cli.run_view import View
 from workflows.engines.local.result import NodeNews, RunNodeStatus
 
 MARKUP = "no [/dev/sda1] of [redacted], [bold]:x:[/bold]"
@@ -87,5 +87,5 @@ def test_a_line_of_the_view_stays_one_line(tmp_path_factory: pytest.TempPathFact
     out = io.StringIO()
     progress = Telling({"rke2": ["play"]}, "r", Store(tmp_path_factory.mktemp("store")), str)
     node = RunNodeStatus("n", "play", "Pod", "Failed", f"{FORGED} {MARKUP}", "rke2-play", "", {}, {}, 0, 10.0, 12.0, [])
-    live.View(progress, Console(file=out, width=200)).observe(NodeNews(node, "Running"))
+    View(progress, Console(file=out, width=200)).observe(NodeNews(node, "Running"))
     assert out.getvalue() == f"rke2: play Failed: {SHOWN} {MARKUP}\n"

@@ -14,7 +14,9 @@ import yaml
 from steps import __version__
 from steps.nodeimage.contract import resolved_recipe
 from tests.unit import small_image
-from workflows.cli.specs import pipelines, revisions
+from workflows.app.images import image_pipeline
+from workflows.app.run_options import Wish
+from workflows.app.specs import revisions
 from workflows.nodeimage import recipe_files
 
 OURS = {
@@ -43,8 +45,8 @@ def committed(folder: Path) -> str:
 
 def origin(folder: Path) -> str:
     """What a plan of the spec there says of its recipe."""
-    path, loaded = pipelines.IMAGE.read(str(folder / "image.yaml"))
-    plan = pipelines.IMAGE.plan(path, loaded, pipelines.Wish())
+    path, loaded = image_pipeline.IMAGE.read(str(folder / "image.yaml"))
+    plan = image_pipeline.IMAGE.plan(path, loaded, Wish())
     return resolved_recipe.decode(plan.archives[resolved_recipe.FILE]).origin
 
 
@@ -165,7 +167,7 @@ def test_a_work_tree_of_another_user_is_asked_and_none_of_its_programs_is_run(si
 
 WITHOUT_ROOM = """
 import pathlib, sys, tempfile
-from workflows.cli.specs import revisions
+from workflows.app.specs import revisions
 tree = pathlib.Path(sys.argv[1])
 tempfile.tempdir = str(tree / "nowhere")
 print(revisions.state(tree, [tree / "image.yaml"]))

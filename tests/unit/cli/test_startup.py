@@ -10,7 +10,7 @@ import yaml
 
 from steps.nodeimage.contract import build_keys
 from tests.unit.clients.published.published_trees import RESULTS, image, published
-from workflows.cli.images import specs as image_specs
+from workflows.app.images import image_specs
 from workflows.nodeimage.image_plan import place
 
 HEAVY = {"hera", "pydantic", "rich", "yaml", "jinja2", "urllib3", "kubernetes", "ansible_runner", "aiohttp"}
@@ -62,7 +62,7 @@ def test_a_build_that_finds_nothing_changed_imports_neither_reports_nor_what_ren
 import sys
 from workflows.cli.main import run
 assert run(["image", "build"]) == 0
-heavy = {HEAVY - {"pydantic", "yaml"}!r} | {{"steps.report", "workflows.cli.runs.reporting", "workflows.render"}}
+heavy = {HEAVY - {"pydantic", "yaml"}!r} | {{"steps.report", "workflows.app.runs.run_reports", "workflows.render"}}
 print(len(sys.modules), *sorted(heavy & set(sys.modules)), file=sys.stderr)
 """
     home = {**os.environ, "BRINGUP_HOME": str(tmp_path / "home"), "PYTHONPATH": os.getcwd()}

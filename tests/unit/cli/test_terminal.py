@@ -31,7 +31,7 @@ def test_a_rehearsal_in_a_narrow_terminal(machine: Any, small: str, command: str
 
 @pytest.mark.parametrize("printed", ["output.lines(['n1 \u2026 n9'])", "output.console().print('n1 \u2026 n9')"])
 def test_a_character_that_the_output_cannot_take_ends_no_command(printed: str) -> None:
-    program = f"from workflows.cli import output; output.begin(); {printed}"
+    program = f"from workflows.cli import output, streams; streams.begin(); {printed}"
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, timeout=60)
     assert (done.returncode, done.stdout.rstrip(), done.stderr) == (0, rb"n1 \u2026 n9", b"")

@@ -18,7 +18,7 @@ PEM_HINT = f"{FIELD} takes certificates in PEM: openssl x509 -in FILE -noout -su
 def refused(text: str) -> tuple[str, str]:
     """Sentence and hint."""
     with pytest.raises(BadTask) as caught:
-        certificates.checked(text, "chat_ca", FIELD)
+        certificates.check_certificates(text, "chat_ca", FIELD)
     assert CANARY not in f"{caught.value}{caught.value.hint}"
     return str(caught.value), caught.value.hint
 
@@ -48,7 +48,7 @@ def test_what_is_none_is_refused_by_the_field_that_gave_it(text: str, said: str,
 def test_good_ones_are_read_and_no_bad_one_hides_behind_them(tmp_path: Path) -> None:
     one = authority.root(tmp_path, "one")
     both = one.read_text() + authority.root(tmp_path, "two").read_text()
-    assert len(certificates.checked(f"words of a person\n{both}", "chat_ca", FIELD)) == 2
+    assert len(certificates.check_certificates(f"words of a person\n{both}", "chat_ca", FIELD)) == 2
     assert refused(both + delivery.pem("AAAABBBBCCCC"))[0].startswith("certificate 3 in")
     assert "PEM in form only" in refused(both + one.read_text()[:80])[0]
     assert "private key" in refused(both + one.with_suffix(".key").read_text())[0]

@@ -33,7 +33,9 @@ def test_members_of_all_archives_are_read(tmp_path: Path) -> None:
     (tmp_path / "initrd").write_bytes(early + b"\0" * 300 + gzip.compress(main))
     found = {one.path: one for one in initrd_archive.read(tmp_path / "initrd")}
     assert list(found) == ["kernel/x86/microcode.bin", "init", "bin", "usr"]
-    assert found["init"] == initrd_archive.Member("init", 0o100755, 1, 1, 2, 99, 10, hashlib.sha256(b"#!/bin/sh\n").hexdigest())
+    assert found["init"] == initrd_archive.ArchiveMember(
+        "init", 0o100755, 1, 1, 2, 99, 10, hashlib.sha256(b"#!/bin/sh\n").hexdigest()
+    )
     assert found["bin"].digest == "usr/bin"
     assert found["usr"].digest == ""
 
@@ -92,6 +94,6 @@ def test_a_kernel_says_its_version(tmp_path: Path) -> None:
 def test_an_initrd_says_whether_a_racked_machine_would_find_its_network() -> None:
     assert set(readback.RACKED) <= set(initrds.DRIVERS)
     cards = "usr/lib/modules/6.1.0-35-amd64/kernel/drivers/net"
-    assert readback.unracked(["init", f"{cards}/virtio_net.ko.zst"]) == readback.RACKED
-    assert readback.unracked([f"{cards}/virtio_net.ko", f"{cards}/ethernet/broadcom/bnxt/bnxt_en.ko.xz"]) == ()
-    assert readback.unracked([]) == (), "there is no initrd"
+    assert readback.missing_network_drivers(["init", f"{cards}/virtio_net.ko.zst"]) == readback.RACKED
+    assert readback.missing_network_drivers([f"{cards}/virtio_net.ko", f"{cards}/ethernet/broadcom/bnxt/bnxt_en.ko.xz"]) == ()
+    assert readback.missing_network_drivers([]) == (), "there is no initrd"

@@ -5,7 +5,7 @@ import msgspec
 from steps.nodeimage.contract import image_difference
 from steps.nodeimage.contract.image_difference import FileOf, ImageContent
 from steps.nodeimage.contract.image_manifest import ImageFile, LayerOf, Manifest, PackageOf
-from steps.nodeimage.contract.image_tests import Outcome
+from steps.nodeimage.contract.image_tests import ImageTestOutcome
 
 BASE = Manifest(
     name="compute",
@@ -44,7 +44,7 @@ def test_equal_images_are_said_to_be_equal() -> None:
 
 def test_an_image_and_its_published_versions_are_the_same() -> None:
     published = (
-        msgspec.structs.replace(BASE, origin=commit, outcomes={"image_sandbox.tests": {"gcc": Outcome.PASS}})
+        msgspec.structs.replace(BASE, origin=commit, outcomes={"image_sandbox.tests": {"gcc": ImageTestOutcome.PASS}})
         for commit in ("3f2a", "9b1c")
     )
     for one in published:

@@ -11,7 +11,7 @@ from workflows import examples
 from workflows.engines import run_inputs
 from workflows.engines.run_inputs import SecretMissing
 from workflows.spec import load
-from workflows.stages.access import SecretFile, secret_files
+from workflows.stages.host_access import SecretFile, secret_files
 
 CANARY = "canary-5c1e"
 CA = approval.ca_file("gpu_operator")

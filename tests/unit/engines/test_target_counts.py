@@ -20,7 +20,8 @@ import urllib3
 from steps.clients.kube import kubeconfig
 from steps.clients.store import Store
 from steps.contract.task import Task, Verb
-from workflows import bringup, examples
+from tests.unit.chained_pipeline import build
+from workflows import examples
 from workflows.engines import launch, run_inputs
 from workflows.engines.folders import RunFolder, StateFolder
 from workflows.engines.local.result import News, RecordNews
@@ -28,7 +29,7 @@ from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 from workflows.render.bundle import render
 from workflows.spec import load
-from workflows.stages.access import KUBECONFIG, SecretFile
+from workflows.stages.host_access import KUBECONFIG, SecretFile
 from workflows.stages.stage import Change, Stage, Step, When
 
 NAMES = ("first", "second", "third")
@@ -77,7 +78,7 @@ def access(tmp_path: Path) -> Iterator[Path]:
 
 def prepared(root: Path, plan: Plan, access: Path) -> RunFolder:
     folder = StateFolder(root).run("drill")
-    run_inputs.write(folder, plan, render(plan, bringup.build), access.parent, {})
+    run_inputs.write(folder, plan, render(plan, build), access.parent, {})
     return folder
 
 

@@ -10,7 +10,7 @@ import yaml
 
 from steps.contract.delivery import Publication, Tree
 from workflows import catalog, examples, spec
-from workflows.gitops import argocd_config, drift, projects
+from workflows.gitops import drift, projects
 from workflows.gitops.layout import Layout
 from workflows.gitops.repository_tree import published_files, render_tree
 from workflows.spec import ClusterSpec
@@ -237,7 +237,7 @@ def test_kinds_are_exact() -> None:
     (child,) = [found for path, found in objects(made(one), "Application") if path.endswith("/stages/slurm/slurm.yaml")]
     assert [(entry["group"], entry["kind"]) for entry in child["spec"]["ignoreDifferences"]] == [("sunk.coreweave.com", "NodeSet")]
     assert "RespectIgnoreDifferences=true" in child["spec"]["syncPolicy"]["syncOptions"]
-    keys = argocd_config.settings(catalog.resolve(one, catalog.load()))
+    keys = projects.settings(catalog.resolve(one, catalog.load()))
     assert "resource.customizations.knownTypeFields.sunk.coreweave.com_NodeSet" in keys
     assert "resource.customizations.knownTypeFields.slinky.slurm.net_NodeSet" not in keys
     for key, text in keys.items():
@@ -249,7 +249,7 @@ def test_kinds_are_exact() -> None:
 def test_health_is_asked_of_applications_always_and_of_kinds_that_are_there(variant: str) -> None:
     one = cluster(**VARIANTS[variant])
     releases = catalog.resolve(one, catalog.load())
-    keys = argocd_config.settings(releases)
+    keys = projects.settings(releases)
     assert "resource.customizations.health.argoproj.io_Application" in keys
     groups = {crd.partition(".")[2] for release in releases for crd in release.crds} | {"argoproj.io", "helm.cattle.io"}
     assert {key.split(".", 3)[3].rpartition("_")[0] for key in keys} <= groups
@@ -275,7 +275,7 @@ def test_retries_outlast_a_network_that_was_away_and_still_end() -> None:
 
 def test_the_health_of_an_application_asks_what_its_status_was_compared_with() -> None:
     """Its behaviour is shown by the real Argo CD (tests/cluster); here only that this check comes before a state is believed."""
-    text = argocd_config.settings(())["resource.customizations.health.argoproj.io_Application"]
+    text = projects.settings(())["resource.customizations.health.argoproj.io_Application"]
     assert 0 < text.index("pins(sync.comparedTo) ~= pins(obj.spec)") < text.index("Degraded")
 
 

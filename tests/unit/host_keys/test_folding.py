@@ -4,8 +4,7 @@ import base64
 
 import pytest
 
-from workflows.host_keys.key_table import SHOWN, columns, fold_rows, key_rows
-from workflows.host_keys.model import Key, KeyState, ScannedKey
+from workflows.host_keys.model import SHOWN, Key, KeyState, ScannedKey, columns, fold_rows, key_rows
 
 NAMES = ("host", "address", "type", "fingerprint", "state", "")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.contract.play import PlayHost
+from steps.contract.host_play import PlayHost
 from workflows.host_keys import enrolment, key_scan
 from workflows.host_keys.model import Key
 from workflows.spec import load

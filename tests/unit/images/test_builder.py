@@ -9,7 +9,7 @@ import yaml
 
 from steps import __version__
 from tests.unit.images.conftest import deb, digest, wheel
-from workflows.cli.checkup import IMAGES, every
+from workflows.app.requirements import IMAGES, every
 from workflows.podimage import pod_recipe
 from workflows.podimage.pod_recipe import BUILDER, PACKAGES, RECIPE, WHEELS
 from workflows.render.steps import Settings

@@ -10,9 +10,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.contract.play import PYTHON
+from steps.contract.host_play import PYTHON
 from workflows import examples
-from workflows.cli.hosts import inventories
+from workflows.app import inventory_import
 from workflows.inventory import ansible_inventory, inventory_export, spec_conversion
 from workflows.inventory.model import BadInventory, Inventory
 from workflows.inventory.spec_conversion import ConversionOptions, convert
@@ -324,7 +324,7 @@ def test_an_inventory_of_a_spec_gives_the_same_machines_again(source: str, form:
     before = load(source)
     (tmp_path / "site").write_text(inventory_export.render_inventory(inventory_export.export_inventory(before, tmp_path), form))
 
-    inventories.begin(tmp_path / "site", tmp_path / "cluster.yaml", "", (), None)
+    list(inventory_import.import_inventory(tmp_path / "site", tmp_path / "cluster.yaml", "", (), None))
     after = load(tmp_path / "cluster.yaml")
 
     def plain(spec: ClusterSpec) -> set[tuple[Any, ...]]:
@@ -365,7 +365,7 @@ def test_a_text_stays_one_in_every_form(tmp_path: Path, rack: str) -> None:
     (tmp_path / "hosts").write_text(inventory_export.render_inventory(inventory_export.export_inventory(spec, tmp_path), "ini"))
 
     assert ansible_inventory.read(tmp_path / "hosts").hosts["rack01-gpu1"]["bringup_rack"] == rack
-    inventories.begin(tmp_path / "hosts", tmp_path / "cluster.yaml", "", (), None)
+    list(inventory_import.import_inventory(tmp_path / "hosts", tmp_path / "cluster.yaml", "", (), None))
     assert {machine.name: machine.rack for machine in load(tmp_path / "cluster.yaml").machines if machine.rack} == {
         "rack01-gpu1": rack
     }

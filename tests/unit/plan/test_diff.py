@@ -2,9 +2,9 @@
 
 import yaml
 
-from steps.contract.operation import BRINGUP, Kind, Operation
+from steps.contract.operation import BRINGUP, Operation, OperationKind
 from workflows import examples
-from workflows.plan import diff, leaves
+from workflows.plan import diff
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 from workflows.spec import load
@@ -24,24 +24,24 @@ def changed(old: str, new: str) -> tuple[str, ...]:
 def test_items_of_lists_are_told_apart_by_their_names() -> None:
     before = [{"kind": "Job", "metadata": {"name": "a"}, "n": 1}, {"name": "b"}]
     after = [{"name": "c"}, {"kind": "Job", "metadata": {"name": "a"}, "n": 2}]
-    assert list(leaves.differing(before, after, "objects")) == [
+    assert list(diff.differing_leaves(before, after, "objects")) == [
         ("objects[Job a].n", 1, 2),
         ("objects[b]", {"name": "b"}, None),
         ("objects[c]", None, {"name": "c"}),
     ]
-    assert list(leaves.differing([{"x": 1}, {"x": 2}], [{"x": 1}, {"x": 3}], "l")) == [("l[1].x", 2, 3)]
+    assert list(diff.differing_leaves([{"x": 1}, {"x": 2}], [{"x": 1}, {"x": 3}], "l")) == [("l[1].x", 2, 3)]
 
 
 def test_of_long_texts_the_first_line_that_differs_is_named() -> None:
-    assert list(leaves.differing("a: 1\nb: 2\n", "a: 1\nb: 3\n", "values")) == [("values line 2", "b: 2", "b: 3")]
-    assert list(leaves.differing("a\n", "a\nb\n", "values")) == [("values line 2", None, "b")]
+    assert list(diff.differing_leaves("a: 1\nb: 2\n", "a: 1\nb: 3\n", "values")) == [("values line 2", "b: 2", "b: 3")]
+    assert list(diff.differing_leaves("a\n", "a\nb\n", "values")) == [("values line 2", None, "b")]
 
 
 def test_values_are_shown_on_one_line_and_cut() -> None:
-    assert leaves.shown({"a": [1, "x"], "b": {"c": True}}) == "{a: [1, x], b: {c: true}}"
-    assert leaves.shown(None) == "(none)"
-    assert leaves.shown("") == '""'
-    assert len(leaves.shown("x " * 500)) == leaves.LONGEST
+    assert diff.short_text({"a": [1, "x"], "b": {"c": True}}) == "{a: [1, x], b: {c: true}}"
+    assert diff.short_text(None) == "(none)"
+    assert diff.short_text("") == '""'
+    assert len(diff.short_text("x " * 500)) == diff.LONGEST
 
 
 def test_a_release_says_which_value_changes() -> None:
@@ -60,7 +60,7 @@ def test_another_release_of_rke2_is_the_work_of_upgrade() -> None:
 
     up = told("v1.35.6+rke2r1", "v1.35.7+rke2r1")
     assert up.startswith("release rke2: v1.35.6+rke2r1 → v1.35.7+rke2r1: this is for `bringup upgrade`")
-    assert told("v1.35.6+rke2r1", "v1.35.7+rke2r1", Operation(kind=Kind.UPGRADE)).endswith("→ v1.35.7+rke2r1")
+    assert told("v1.35.6+rke2r1", "v1.35.7+rke2r1", Operation(kind=OperationKind.UPGRADE)).endswith("→ v1.35.7+rke2r1")
     assert "which is older: this is for `bringup rollback`" in told("v1.35.7+rke2r1", "v1.35.6+rke2r1")
 
 

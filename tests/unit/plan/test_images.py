@@ -11,10 +11,10 @@ from steps.nodeimage.contract import boot_tree, build_keys
 from steps.nodeimage.contract import resolved_recipe as contract
 from tests.unit import small_image
 from workflows import image
-from workflows.cli.specs import compiling
+from workflows.app.specs import manifests
 from workflows.nodeimage.image_plan import compile_image
 from workflows.plan.model import Plan, PlanError
-from workflows.render.secret_volumes import needed
+from workflows.render.secret_volumes import needed_secrets
 from workflows.stages import IMAGE_ORDER
 
 
@@ -36,11 +36,11 @@ def test_stages_come_in_order_and_each_has_its_judge(tmp_path: Path) -> None:
     assert [(step.name, step.after) for step in boots.steps[:-1]] == [("boot_bios", ()), ("boot_uefi", ())], "side by side"
 
 
-def test_same_spec_same_bytes_and_rendered_as_the_house_wants(tmp_path: Path) -> None:
+def test_same_spec_same_bytes_and_rendered_within_all_rules(tmp_path: Path) -> None:
     plan = planned(tmp_path)
     assert plan == planned(tmp_path)
-    bundle = compiling.rendered(plan, image.build)
-    assert bundle == compiling.rendered(planned(tmp_path), image.build)
+    bundle = manifests.rendered(plan, image.build)
+    assert bundle == manifests.rendered(planned(tmp_path), image.build)
     assert bundle.template["metadata"]["labels"]["bringup/pipeline"] == "image"
 
 
@@ -101,8 +101,8 @@ def test_a_fleet_travels_beside_the_tasks_that_name_it_by_digest(tmp_path: Path,
         assert other != one.arguments["groups"], "another machine makes another plan"
         with pytest.raises(boot_tree.GroupsError, match="the task was made for"):
             boot_tree.decode_groups(data, other)
-    template = compiling.rendered(plan, image.build).template
-    assert len(json.dumps(template)) == len(json.dumps(compiling.rendered(small, image.build).template)), "of one size"
+    template = manifests.rendered(plan, image.build).template
+    assert len(json.dumps(template)) == len(json.dumps(manifests.rendered(small, image.build).template)), "of one size"
 
 
 def test_a_fleet_that_cannot_travel_is_refused(tmp_path: Path) -> None:
@@ -214,13 +214,13 @@ def test_the_task_that_asks_gets_the_way_to_the_tree_and_no_key_that_signs(tmp_p
     plan = planned(tmp_path, publish={**small_image.SPEC["publish"], "ssh": server, **signed})
     asks, publishes = task(plan, "image_standing", "tree"), task(plan, "image_publish", "tree")
     assert asks.arguments["signed"] is True
-    assert needed(asks, plan.secrets) == ("publish_known_hosts", "publish_ssh_key")
-    assert needed(publishes, plan.secrets) == ("image_sign_key", "publish_known_hosts", "publish_ssh_key")
+    assert needed_secrets(asks, plan.secrets) == ("publish_known_hosts", "publish_ssh_key")
+    assert needed_secrets(publishes, plan.secrets) == ("image_sign_key", "publish_known_hosts", "publish_ssh_key")
 
 
 def test_everything_after_that_task_is_left_out_where_it_says_so(tmp_path: Path) -> None:
     """The first stage has the condition; each of the others comes after one that succeeded, so it is omitted with it."""
-    main = {one["name"]: one for one in compiling.rendered(planned(tmp_path), image.build).template["spec"]["templates"]}["image"]
+    main = {one["name"]: one for one in manifests.rendered(planned(tmp_path), image.build).template["spec"]["templates"]}["image"]
     tasks = {one["name"]: one for one in main["dag"]["tasks"]}
     assert {name: one["when"] for name, one in tasks.items() if "when" in one} == {
         "image-lock": "{{tasks.image-standing.outputs.parameters.standing}} == changed"
@@ -236,7 +236,7 @@ def test_files_that_cannot_travel_are_refused(tmp_path: Path) -> None:
 
 def test_what_an_older_version_installed_to_start_builds_is_taken_away(tmp_path: Path) -> None:
     """A schedule of that time built one recipe for ever: the next installation retires it, a narrowed one leaves it alone."""
-    assert compiling.rendered(planned(tmp_path), image.build).starts == ()
+    assert manifests.rendered(planned(tmp_path), image.build).starts == ()
     narrowed = compile_image(small_image.spec(tmp_path), small_image.recipe(), {}, until="image_lock")
     assert narrowed.starts is None
 
@@ -268,6 +268,6 @@ def test_a_layer_gets_the_secrets_of_its_own_commands(tmp_path: Path) -> None:
     base = msgspec.structs.replace(recipe.layers[0], commands=(contract.LayerCommand(run="true", secrets=("license",)),))
     spec = small_image.spec(tmp_path, secrets={"license": {"env": "LICENSE"}, "other": {"env": "OTHER"}})
     plan = compile_image(spec, small_image.recipe(layers=(base, recipe.layers[1])), {})
-    needing = {one.name for one in plan.tasks if needed(one, plan.secrets)}
+    needing = {one.name for one in plan.tasks if needed_secrets(one, plan.secrets)}
     assert needing == {"layer_base"}
-    assert needed(task(plan, "image_layers", "layer_base"), plan.secrets) == ("license",)
+    assert needed_secrets(task(plan, "image_layers", "layer_base"), plan.secrets) == ("license",)

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import yaml
 
-from steps.contract.operation import Kind, Operation
+from steps.contract.operation import Operation, OperationKind
 from workflows import examples, spec
-from workflows.plan import fleet
+from workflows.plan import run_folders
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan, PlanError
 
@@ -17,9 +17,9 @@ def cluster(**changes: Any) -> spec.ClusterSpec:
     return spec.load(yaml.safe_dump(written))
 
 
-def planned(kind: Kind, *hosts: str, until: str = "rke2", **changes: Any) -> Plan:
+def planned(kind: OperationKind, *hosts: str, until: str = "rke2", **changes: Any) -> Plan:
     operation = Operation(kind=kind, hosts=frozenset(hosts))
-    return compile_plan(cluster(**changes), until="" if kind is Kind.RESET else until, operation=operation)
+    return compile_plan(cluster(**changes), until="" if kind is OperationKind.RESET else until, operation=operation)
 
 
 def arguments(plan: Plan, stage: str, name: str) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def arguments(plan: Plan, stage: str, name: str) -> dict[str, Any]:
 
 
 def test_only_the_added_hosts_are_touched_and_the_os_is_judged_by_them_alone() -> None:
-    plan = planned(Kind.ADD_NODE, "gpu015", "gpu016")
+    plan = planned(OperationKind.ADD_NODE, "gpu015", "gpu016")
 
     assert [host.name for host in plan.hosts if not host.untouched] == ["gpu015", "gpu016"]
     judge = arguments(plan, "os_prep", "judge")
@@ -36,7 +36,7 @@ def test_only_the_added_hosts_are_touched_and_the_os_is_judged_by_them_alone() -
 
 
 def test_the_servers_are_only_read_and_every_node_is_judged_when_hosts_are_added() -> None:
-    plan = planned(Kind.ADD_NODE, "gpu016")
+    plan = planned(OperationKind.ADD_NODE, "gpu016")
 
     servers = arguments(plan, "rke2", "servers")
     assert servers["everyone"] is True
@@ -49,23 +49,25 @@ def test_the_servers_are_only_read_and_every_node_is_judged_when_hosts_are_added
 
 
 def test_a_replaced_host_is_forgotten_before_it_joins() -> None:
-    plan = planned(Kind.REPLACE_NODE, "gpu007")
+    plan = planned(OperationKind.REPLACE_NODE, "gpu007")
 
     assert arguments(plan, "rke2", "agents")["variables"]["rke2_replaced"] == ["gpu007"]
     assert arguments(plan, "rke2", "servers")["variables"].get("rke2_replaced", []) == []
 
 
 def test_the_rollback_of_an_upgrade_says_where_the_snapshot_lies_and_what_is_done_with_it() -> None:
-    plan = planned(Kind.UPGRADE)
+    plan = planned(OperationKind.UPGRADE)
 
     told = next(stage.rollback for stage in plan.stages if stage.id == "rke2")
     assert "write the release before into rke2.version, and `bringup rollback SPEC`" in told
     assert "/var/lib/rancher/rke2/server/db/snapshots/bringup-before-v1.35.7-rke2r1-*" in told
-    assert next(stage.rollback for stage in planned(Kind.BRINGUP).stages if stage.id == "rke2").startswith("`bringup reset SPEC`")
+    assert next(stage.rollback for stage in planned(OperationKind.BRINGUP).stages if stage.id == "rke2").startswith(
+        "`bringup reset SPEC`"
+    )
 
 
 def test_a_rollback_has_playbooks_of_its_own_and_takes_a_cluster_that_is_down() -> None:
-    plan = planned(Kind.ROLLBACK)
+    plan = planned(OperationKind.ROLLBACK)
 
     servers, agents = arguments(plan, "rke2", "servers"), arguments(plan, "rke2", "agents")
     assert (servers["playbook"], agents["playbook"]) == ("rke2_server_rollback", "rke2_agent_rollback")
@@ -83,14 +85,18 @@ def test_a_whole_bring_up_says_nothing_of_operations() -> None:
 
 
 def test_an_operation_is_part_of_the_digest_and_of_the_header() -> None:
-    plans = [planned(Kind.ADD_NODE, "gpu016"), planned(Kind.ADD_NODE, "gpu015"), planned(Kind.REPLACE_NODE, "gpu016")]
+    plans = [
+        planned(OperationKind.ADD_NODE, "gpu016"),
+        planned(OperationKind.ADD_NODE, "gpu015"),
+        planned(OperationKind.REPLACE_NODE, "gpu016"),
+    ]
 
     assert len({plan.digest for plan in plans}) == 3
     assert arguments(plans[0], "run", "open")["operation"] == "add-node gpu016"
 
 
 def test_a_reset_takes_the_agents_first_and_asks_for_every_one() -> None:
-    plan = planned(Kind.RESET)
+    plan = planned(OperationKind.RESET)
 
     assert [stage.id for stage in plan.stages] == ["reset"]
     assert [step.name for step in plan.stages[0].steps] == ["agents", "servers", "judge"]
@@ -101,12 +107,12 @@ def test_a_reset_takes_the_agents_first_and_asks_for_every_one() -> None:
 
 
 def test_few_shards_at_a_time_ask_the_server_that_stays() -> None:
-    some, every = planned(Kind.RESET, "gpu001", "gpu002"), planned(Kind.RESET)
+    some, every = planned(OperationKind.RESET, "gpu001", "gpu002"), planned(OperationKind.RESET)
     assert (some.stages[0].parallelism, every.stages[0].parallelism) == (2, 0), "where none stays, none is asked"
 
 
 def test_a_reset_of_some_agents_lets_a_server_forget_them() -> None:
-    plan = planned(Kind.RESET, "gpu001", "gpu002")
+    plan = planned(OperationKind.RESET, "gpu001", "gpu002")
 
     assert [step.name for step in plan.stages[0].steps] == ["agents", "judge"]
     told = arguments(plan, "reset", "agents")
@@ -125,17 +131,17 @@ def test_a_reset_of_some_agents_lets_a_server_forget_them() -> None:
 @pytest.mark.parametrize(
     ("kind", "hosts", "said"),
     [
-        (Kind.ADD_NODE, ["gpu99"], "gpu99 is not among the hosts of h200-16"),
-        (Kind.RESET, ["sv1"], "reset of sv1 alone would leave 2 of 3 servers"),
-        (Kind.REPLACE_NODE, ["sv1", "sv2"], "replacing 2 of 3 servers leaves etcd without a majority"),
+        (OperationKind.ADD_NODE, ["gpu99"], "gpu99 is not among the hosts of h200-16"),
+        (OperationKind.RESET, ["sv1"], "reset of sv1 alone would leave 2 of 3 servers"),
+        (OperationKind.REPLACE_NODE, ["sv1", "sv2"], "replacing 2 of 3 servers leaves etcd without a majority"),
     ],
 )
-def test_what_would_break_the_cluster_is_refused(kind: Kind, hosts: list[str], said: str) -> None:
+def test_what_would_break_the_cluster_is_refused(kind: OperationKind, hosts: list[str], said: str) -> None:
     with pytest.raises(PlanError, match=said):
         planned(kind, *hosts)
 
 
 def test_untouched_hosts_stay_in_the_files_of_the_fleet() -> None:
-    plan = planned(Kind.ADD_NODE, "gpu016")
+    plan = planned(OperationKind.ADD_NODE, "gpu016")
 
-    assert [len(shard) for shard in fleet.shards(plan.hosts)] == [3, 16]
+    assert [len(shard) for shard in run_folders.shards(plan.hosts)] == [3, 16]

@@ -15,7 +15,7 @@ from steps.contract import run as contract_run
 from steps.contract.delivery import TREE_FILE, decode_tree, tree_digest
 from steps.contract.task import MAX_BYTES, TaskError, Verb, decode
 from workflows import examples
-from workflows.plan import diff, files, fleet, show
+from workflows.plan import diff, run_folders, show
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan, PlanError
 from workflows.render.steps import DEADLINE_MARGIN
@@ -39,8 +39,8 @@ def lease_of(plan: Plan) -> int:
 def test_every_example_plans_the_same_bytes_twice(name: str) -> None:
     one, two = (compile_plan(load(examples.path(name))) for _ in range(2))
     assert one.digest == two.digest
-    assert files.tasks_folder(one) == files.tasks_folder(two)
-    assert fleet.files(one.digest, one.hosts) == fleet.files(two.digest, two.hosts)
+    assert run_folders.tasks_folder(one) == run_folders.tasks_folder(two)
+    assert run_folders.fleet_folder(one.digest, one.hosts) == run_folders.fleet_folder(two.digest, two.hosts)
 
 
 @pytest.mark.parametrize("before", ["", "import hera.workflows; "], ids=["alone", "after Hera"])
@@ -176,7 +176,7 @@ def test_hosts_added_and_removed_are_named_as_ranges() -> None:
 
 def test_shards_hold_at_most_fifty_hosts_of_one_role() -> None:
     plan = compile_plan(load(examples.path("multi-rack-232")))
-    packed = fleet.files(plan.digest, plan.hosts)
+    packed = run_folders.fleet_folder(plan.digest, plan.hosts)
     index = msgspec.json.decode(packed[contract.INDEX], type=contract.Index)
     shards = [contract.decode_hosts(gzip.decompress(packed[contract.shard_file(number)])) for number in range(index.shards)]
     assert sum(map(len, shards)) == index.hosts == len(plan.hosts)
@@ -185,7 +185,7 @@ def test_shards_hold_at_most_fifty_hosts_of_one_role() -> None:
 
 def test_what_a_person_reads() -> None:
     plan = plan_of()
-    assert any("approval before validation: ada@example.org" in line for line in show.tree(plan))
+    assert any("approval before validation: ada@example.org" in line for line in show.outline(plan))
     data = show.to_data(plan)
     assert data["hosts"] == {"count": 19, "ranges": "gpu[001-016],sv[1-3]"}
     assert all(task["inputDigest"].startswith("sha256:") for stage in data["stages"] for task in stage["tasks"])
@@ -237,7 +237,7 @@ def test_only_a_plan_that_changes_hosts_asks_the_servers_whose_they_are() -> Non
 
 def tree_of(plan: Plan) -> dict[str, str]:
     """What lies beside the tasks for verb `publish`."""
-    return decode_tree(files.tasks_folder(plan)[TREE_FILE])
+    return decode_tree(run_folders.tasks_folder(plan)[TREE_FILE])
 
 
 def test_the_tree_lies_beside_the_tasks_and_its_digest_is_in_them() -> None:
@@ -249,14 +249,14 @@ def test_the_tree_lies_beside_the_tasks_and_its_digest_is_in_them() -> None:
 
 
 def test_a_plan_that_publishes_nothing_has_no_tree() -> None:
-    assert TREE_FILE not in files.tasks_folder(plan_of())
-    assert TREE_FILE not in files.tasks_folder(compile_plan(load(examples.path("multi-rack-232")), only=["gpu_operator"]))
+    assert TREE_FILE not in run_folders.tasks_folder(plan_of())
+    assert TREE_FILE not in run_folders.tasks_folder(compile_plan(load(examples.path("multi-rack-232")), only=["gpu_operator"]))
 
 
 def test_tasks_that_no_config_map_holds_are_refused() -> None:
     text = examples.path("multi-rack-232").read_text() + f"\noverrides: {{kueue: {{values: {VALUES}}}}}\n"
     with pytest.raises(TaskError, match=r"the tasks of multi-rack-232 have \d+ bytes, the largest gitops\.json \d+, limit 900000"):
-        files.tasks_folder(compile_plan(load(text)))
+        run_folders.tasks_folder(compile_plan(load(text)))
 
 
 VALUES = "{" + ", ".join(f'key{number}: "{"x" * 60_000}"' for number in range(15)) + "}"

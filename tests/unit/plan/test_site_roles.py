@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from steps.contract.operation import Kind, Operation
-from steps.contract.play import RoleArchive
+from steps.contract.host_play import RoleArchive
+from steps.contract.operation import Operation, OperationKind
 from steps.stages.site_roles import contract as site_roles
 from workflows import bringup, examples, spec
-from workflows.plan import files
+from workflows.plan import run_folders
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 from workflows.render.bundle import render
@@ -74,7 +74,7 @@ def test_the_judge_counts_every_role_on_its_hosts(site: Path) -> None:
 def test_the_archive_travels_with_the_tasks_and_its_digest_with_the_plan(site: Path) -> None:
     before = plan(site)
     told = next(one for one in before.tasks if one.name == "role_last").arguments["role"]
-    folder = files.tasks_folder(before)
+    folder = run_folders.tasks_folder(before)
     config_map = render(before, bringup.build).config_maps[0]["data"]
 
     assert config_map[told["file"]].encode() == folder[told["file"]]
@@ -85,7 +85,7 @@ def test_the_archive_travels_with_the_tasks_and_its_digest_with_the_plan(site: P
 
 
 def test_a_role_whose_hosts_are_not_touched_is_left_out(site: Path) -> None:
-    made = plan(site, operation=Operation(kind=Kind.ADD_NODE, hosts=frozenset({"gpu003"})))
+    made = plan(site, operation=Operation(kind=OperationKind.ADD_NODE, hosts=frozenset({"gpu003"})))
 
     names = [step.name for step in stage(made, "rke2").steps]
     assert "role_second" not in names, "it is about servers"

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from steps.clients.ansible import workspace
-from steps.contract.play import ENDED
+from steps.contract.host_play import ENDED
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
 SAY = {"ansible.builtin.copy": {"dest": "{{ said }}/{{ inventory_hostname }}", "content": ""}}

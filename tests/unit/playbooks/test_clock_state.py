@@ -38,21 +38,21 @@ def test_a_chrony_without_a_source_has_no_offset_and_one_that_is_not_there_says_
 def test_a_time_service_that_has_just_started_is_waited_for_and_one_that_is_settled_costs_one_look() -> None:
     answers = [(1, "506 Cannot talk to daemon\n", ""), (0, UNSYNCED, ""), (0, SYNCED.format("0.0001", "Normal"), "")]
     starting = Machine({"chronyc": lambda _: answers.pop(0)})
-    assert clock_state.synchronized(starting, 60.0, pause=0.0) == {"synchronized": True, "offset_seconds": 0.0001}
+    assert clock_state.wait_for_sync(starting, 60.0, pause=0.0) == {"synchronized": True, "offset_seconds": 0.0001}
     assert len(starting.said) == 3
 
     settled = Machine({"chronyc": lambda _: (0, SYNCED.format("0.0001", "Normal"), "")})
-    assert clock_state.synchronized(settled, 60.0)["synchronized"]
+    assert clock_state.wait_for_sync(settled, 60.0)["synchronized"]
     assert len(settled.said) == 1
 
 
 def test_a_clock_that_is_being_brought_near_is_waited_for() -> None:
     answers = [(0, SYNCED.format(offset, "Normal"), "") for offset in ("-0.53", "0.2", "0.004", "0.001")]
     slewing = Machine({"chronyc": lambda _: answers.pop(0)})
-    assert clock_state.synchronized(slewing, 60.0, pause=0.0) == {"synchronized": True, "offset_seconds": 0.004}
+    assert clock_state.wait_for_sync(slewing, 60.0, pause=0.0) == {"synchronized": True, "offset_seconds": 0.004}
 
 
 def test_the_wait_ends_and_says_what_was_seen_last() -> None:
     alone = Machine({"chronyc": lambda _: (0, UNSYNCED, "")})
-    assert clock_state.synchronized(alone, 0.0) == {"synchronized": False}
+    assert clock_state.wait_for_sync(alone, 0.0) == {"synchronized": False}
     assert len(alone.said) == 1

@@ -9,8 +9,8 @@ from ansible.module_utils import proxy_login
 from ansible.module_utils.nodeprofile import os_packages
 from ansible.module_utils.nodeprofile.item import Unavailable
 
-from steps.clients.ansible.failures import of_failed
-from steps.contract.play import FailureKind
+from steps.clients.ansible.failures import failure_reason
+from steps.contract.host_play import FailureKind
 from tests.unit.playbooks.machine import Machine
 
 QUERY = {"apt": "dpkg-query", "dnf": "rpm", "zypper": "rpm"}
@@ -274,7 +274,7 @@ def test_a_wrong_login_is_the_proxys_also_where_it_answers_as_a_site_does(
     monkeypatch.setenv("http_proxy", "http://site:canary-5@192.0.2.1:3128")
     rows = settled(Manager(name, installed={"curl"}, fails=said), name, "curl", "socat")
     assert proxy_login.UNAUTHORIZED in rows["package manager"]["why"]
-    assert of_failed(rows["package manager"]["why"]) is FailureKind.PROXY
+    assert failure_reason(rows["package manager"]["why"]) is FailureKind.PROXY
 
 
 LOCKS = [

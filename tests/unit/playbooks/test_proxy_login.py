@@ -17,9 +17,9 @@ from ansible.module_utils.rke2 import release_files
 from ansible.module_utils.urls import open_url
 
 from steps.clients.ansible import packed
-from steps.clients.ansible.failures import of_failed
+from steps.clients.ansible.failures import failure_reason
 from steps.clients.redact import Redactor
-from steps.contract.play import FailureKind
+from steps.contract.host_play import FailureKind
 from tests.unit.served import served
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
@@ -77,7 +77,7 @@ def test_no_login_or_a_wrong_one_is_told(login: dict[str, str], tmp_path: Path, 
         proxy_login.log_in(login)
         with pytest.raises(release_files.InvalidRelease) as caught:
             fetched(tmp_path)
-    assert of_failed(str(caught.value)) is FailureKind.PROXY
+    assert failure_reason(str(caught.value)) is FailureKind.PROXY
     assert "canary" not in str(caught.value)
 
 
@@ -90,7 +90,7 @@ def test_an_answer_as_of_a_site_is_the_proxys_where_a_login_was_given(
         proxy_login.log_in(login)
         with pytest.raises(release_files.InvalidRelease) as caught:
             fetched(tmp_path)
-    assert of_failed(str(caught.value)) is (kind or FailureKind.TASK_FAILED)
+    assert failure_reason(str(caught.value)) is (kind or FailureKind.TASK_FAILED)
 
 
 def test_what_is_reached_without_a_proxy_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,14 +104,14 @@ def test_what_is_reached_without_a_proxy_stays_so(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("form", [PASSWORD, "p%40ss%2Fw%25rd%3A%20canary"])
 def test_neither_form_of_the_password_is_repeated(form: str, tmp_path: Path) -> None:
     said = f"could not connect to http://bringup:{form}@proxy:3128"
-    assert proxy_login.redacted(said, LOGIN) == "could not connect to http://bringup:[redacted]@proxy:3128"
+    assert proxy_login.redact_login(said, LOGIN) == "could not connect to http://bringup:[redacted]@proxy:3128"
     (tmp_path / "proxy_password").write_text(f"{PASSWORD}\n")
     assert form not in Redactor([tmp_path]).text(said)
 
 
 def test_a_module_tells_no_password_and_has_none_on_its_command_line(tmp_path: Path) -> None:
     given = {"profile": {}, **LOGIN, "_ansible_check_mode": True, "_ansible_no_log": True}
-    script = packed.packed(PLAYBOOKS, "node_profile")
+    script = packed.packed_module(PLAYBOOKS, "node_profile")
     script = script.replace('"<<INCLUDE_ANSIBLE_MODULE_COMPLEX_ARGS>>"', repr(json.dumps(given).encode()))
     environment = {**os.environ, "http_proxy": "http://proxy:3128"}
     done = subprocess.run([sys.executable, "-"], input=script, env=environment, capture_output=True, text=True, check=True)

@@ -82,7 +82,7 @@ def test_what_an_older_bringup_has_kept_comes_back_and_nothing_goes(host: Path) 
 
 
 def test_a_release_that_is_not_kept_is_not_put_back(host: Path) -> None:
-    with pytest.raises(release_backup.NotKept):
+    with pytest.raises(release_backup.WrongBackup):
         release_backup.restore("v1.34.1+rke2r1", str(host))
 
 

@@ -11,8 +11,8 @@ import pytest
 from ansible.module_utils.rke2 import release_files
 from ansible.module_utils.urls import open_url
 
-from steps.clients.ansible.failures import of_failed
-from steps.contract.play import FailureKind
+from steps.clients.ansible.failures import failure_reason
+from steps.contract.host_play import FailureKind
 from tests.unit.served import served
 
 ARCHIVE = b"archive" * 1000
@@ -138,4 +138,4 @@ def test_a_proxy_that_refuses_the_login_has_a_reason_of_its_own(
         with pytest.raises(release_files.InvalidRelease, match="the proxy refuses this login") as caught:
             fetched(f"{scheme}://files.example.org/rke2", tmp_path)
     assert "canary" not in str(caught.value)
-    assert of_failed(str(caught.value)) is FailureKind.PROXY
+    assert failure_reason(str(caught.value)) is FailureKind.PROXY

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.contract.operation import BRINGUP, Kind, Operation
+from steps.contract.operation import BRINGUP, Operation, OperationKind
 from workflows import examples, spec
 from workflows.plan.compiler import compile_plan
 
@@ -20,7 +20,7 @@ PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
     [
         ("rke2", "servers", BRINGUP),
         ("rke2", "agents", BRINGUP),
-        ("reset", "agents", Operation(kind=Kind.RESET, hosts=frozenset({"gpu001"}))),
+        ("reset", "agents", Operation(kind=OperationKind.RESET, hosts=frozenset({"gpu001"}))),
     ],
 )
 def test_a_helper_is_asked_with_what_the_plan_tells(stage: str, task: str, operation: Operation, tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from ansible.module_utils.rke2 import install_prefix, release_backup
 
-from steps.clients.ansible.failures import of_failed
-from steps.contract.play import FailureKind
+from steps.clients.ansible.failures import failure_reason
+from steps.contract.host_play import FailureKind
 
 ROOT = "/dev/vda1 / ext4 rw,relatime 0 0\n"
 USR = "/dev/vda2 /usr ext4 rw,relatime 0 0\n"
@@ -55,7 +55,7 @@ def test_units_lie_where_systemd_sees_them_at_boot(tmp_path: Path, mounts: str, 
 def test_a_place_that_cannot_take_a_release_is_named_and_is_no_broken_disk(tmp_path: Path, mounts: str, said: str) -> None:
     found = install_prefix.refusal(host(tmp_path, mounts))
     assert found.startswith(said)
-    assert of_failed(found) is FailureKind.TASK_FAILED
+    assert failure_reason(found) is FailureKind.TASK_FAILED
 
 
 def test_a_root_that_an_error_made_read_only_is_told_by_whoever_writes(tmp_path: Path) -> None:

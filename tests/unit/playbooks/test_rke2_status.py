@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from steps.stages.rke2.contract import HostFacts
+from steps.stages.rke2.contract import Rke2HostFacts
 from tests.unit.playbooks.library import loaded
 
 
@@ -15,14 +15,14 @@ def status() -> Any:
 
 
 def test_how_long_a_unit_has_run_is_told_beside_when_it_came_up(status: Any) -> None:
-    told = status.started(int((time.monotonic() - 1000) * 1e6))
+    told = status.start_times(int((time.monotonic() - 1000) * 1e6))
     assert told["up_seconds"] == pytest.approx(1000, abs=5)
     assert told["started"] == pytest.approx(time.time() - 1000, abs=5)
-    assert HostFacts(service="rke2-server", restarts=0, **told).up_seconds == told["up_seconds"]
+    assert Rke2HostFacts(service="rke2-server", restarts=0, **told).up_seconds == told["up_seconds"]
 
 
 def test_a_unit_that_never_came_up_has_run_for_no_time(status: Any) -> None:
-    assert status.started(0) == {"started": 0.0, "up_seconds": 0.0}
+    assert status.start_times(0) == {"started": 0.0, "up_seconds": 0.0}
 
 
 @pytest.mark.parametrize(
@@ -41,8 +41,8 @@ def test_a_server_that_runs_is_ready_with_its_supervisor_and_its_etcd(
     status: Any, shown: dict[str, Any], answering: bool, lacks: list[str]
 ) -> None:
     facts = {"service": "rke2-server", "state": "active", "supervisor": True, "etcd_healthy": True} | shown
-    assert status.lacking(facts, lambda: answering) == lacks
+    assert status.missing_state(facts, lambda: answering) == lacks
 
 
 def test_an_agent_lacks_its_kubelet(status: Any) -> None:
-    assert status.lacking({"service": "rke2-agent", "state": "active"}, lambda: False) == ["kubelet"]
+    assert status.missing_state({"service": "rke2-agent", "state": "active"}, lambda: False) == ["kubelet"]

@@ -13,8 +13,8 @@ from ansible.module_utils.atomic_files import replacement
 from ansible.module_utils.rke2 import restart_mark
 from ansible.module_utils.selinux_labels import NAME
 
-from steps.clients.ansible.failures import of_failed
-from steps.contract.play import FailureKind
+from steps.clients.ansible.failures import failure_reason
+from steps.contract.host_play import FailureKind
 from tests.unit.playbooks.library import LIBRARY, loaded
 
 HOLDER = """
@@ -47,7 +47,7 @@ def test_a_module_that_is_still_at_work_is_named_once_it_has_been_waited_for(tmp
         with pytest.raises(host_lock.HostBusy) as caught:
             host_lock.hold("rke2_config", str(tmp_path / "lock"), seconds=0)
         assert f"node_profile (pid {other.pid}) since 20" in str(caught.value)
-        assert of_failed(str(caught.value)) is FailureKind.BUSY
+        assert failure_reason(str(caught.value)) is FailureKind.BUSY
         other.kill()
 
 
@@ -146,15 +146,15 @@ def test_a_start_after_the_change_is_the_restart_that_was_owed(tmp_path: Path) -
     owed = str(tmp_path / "owed")
     before = time.monotonic() - 1
     restart_mark.mark(owed)
-    assert not restart_mark.restarted(Systemd(time.monotonic() + 1), owed), "what is half made may still be unknown to it"
+    assert not restart_mark.has_restarted(Systemd(time.monotonic() + 1), owed), "what is half made may still be unknown to it"
     configuration().write([entry(tmp_path / "config.yaml")], owed)
-    assert not restart_mark.restarted(Systemd(before), owed)
-    assert not restart_mark.restarted(Systemd(0), owed), "it has not been started yet"
-    assert restart_mark.restarted(Systemd(time.monotonic() + 1), owed)
-    assert not restart_mark.restarted(Systemd(time.monotonic() + 1, crashes=1), owed), "a new start counts its crashes anew"
+    assert not restart_mark.has_restarted(Systemd(before), owed)
+    assert not restart_mark.has_restarted(Systemd(0), owed), "it has not been started yet"
+    assert restart_mark.has_restarted(Systemd(time.monotonic() + 1), owed)
+    assert not restart_mark.has_restarted(Systemd(time.monotonic() + 1, crashes=1), owed), "a new start counts its crashes anew"
     words = Path(owed).read_text().split()
     Path(owed).write_text(f"{words[0]} another-boot {time.monotonic() + 9}")
-    assert restart_mark.restarted(Systemd(before), owed), "every start since a reboot knows what was there before it"
+    assert restart_mark.has_restarted(Systemd(before), owed), "every start since a reboot knows what was there before it"
 
 
 def test_a_restart_that_a_killed_run_has_asked_for_is_waited_for(tmp_path: Path) -> None:
@@ -162,10 +162,10 @@ def test_a_restart_that_a_killed_run_has_asked_for_is_waited_for(tmp_path: Path)
     restart_mark.mark(owed)
     restart_mark.mark_made(owed)
     host = Systemd(time.monotonic() + 1, stops=2, job="78", state="start")
-    assert restart_mark.restarted(host, owed, pause=0.001)
+    assert restart_mark.has_restarted(host, owed, pause=0.001)
     assert host.looks == 3
     stuck = Systemd(time.monotonic() - 1, job="79", state="start")
-    assert not restart_mark.restarted(stuck, owed, pause=0.001), "it was started before the change, and waits for its cluster"
+    assert not restart_mark.has_restarted(stuck, owed, pause=0.001), "it was started before the change, and waits for its cluster"
     assert stuck.looks == 1
 
 

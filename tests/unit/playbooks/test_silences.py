@@ -9,7 +9,7 @@ import yaml
 from ansible.module_utils import host_lock
 
 from steps.clients.ansible import over_ssh
-from steps.contract.play import PlayHost, PlayRequest
+from steps.contract.host_play import PlayHost, PlayRequest
 from workflows.plan.compiler import OPEN_SECONDS
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"

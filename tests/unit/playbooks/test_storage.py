@@ -54,7 +54,7 @@ def test_a_mount_point_is_read_as_it_is_called(tmp_path: Path) -> None:
     ("written", "path"), [("/a\\040b", "/a b"), ("/ü", "/ü"), ("/a\\134x41", "/a\\x41"), ("/a\\x41", "/a\\x41")]
 )
 def test_only_what_the_kernel_writes_in_octal_is_octal(written: str, path: str) -> None:
-    assert mount_table.decoded(written) == path
+    assert mount_table.decode_path(written) == path
 
 
 def test_what_rke2_has_filled_needs_a_reserve_alone(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import yaml
 from steps.contract.charts import Owner, Release, ReleaseState
 from steps.contract.verdict import FailureClass
 from steps.stages.shared import gate_charts as gates
-from steps.stages.shared import probe_applications, probe_charts, probe_managed, probe_workloads
+from steps.stages.shared import probe_applications, probe_charts, probe_workloads
 from steps.stages.shared.kube_reader import Scope
 
 SAMPLES = Path(os.environ.get("BRINGUP_TEST_DATA") or Path(__file__).parents[4] / "shared") / "samples/k8s"
@@ -27,13 +27,13 @@ def packed(body: Any, *, zipped: bool = True) -> str:
 def test_release_secret_holds_the_chart_version() -> None:
     body = {"chart": {"metadata": {"version": "v26.3.3"}}, "info": {"status": "deployed", "description": "Install complete"}}
     for zipped in (True, False):
-        found = probe_charts.stored(packed(body, zipped=zipped))
+        found = probe_charts.decode_release(packed(body, zipped=zipped))
         assert (found.chart.metadata.version, found.info.description) == ("v26.3.3", "Install complete")
 
 
 @pytest.mark.parametrize("text", ["", "???", "aGFsbG8=", base64.b64encode(b"H4sI").decode(), packed([1, 2])])
 def test_an_unreadable_release_secret_gives_no_version(text: str) -> None:
-    assert probe_charts.stored(text).chart.metadata.version == ""
+    assert probe_charts.decode_release(text).chart.metadata.version == ""
 
 
 def test_the_change_of_a_spec_is_not_that_of_its_status_or_annotations() -> None:
@@ -46,17 +46,17 @@ def test_the_change_of_a_spec_is_not_that_of_its_status_or_annotations() -> None
             {"manager": "operator", "time": "2026-11-21T13:00:00Z", "subresource": "status", "fieldsV1": {"f:spec": {}}},
         ],
     }
-    meta = msgspec.json.decode(msgspec.json.encode(raw), type=probe_managed.Meta)
-    assert probe_managed.spec_changed(meta) == 1795258800.0
-    assert probe_managed.spec_changed(msgspec.structs.replace(meta, managed_fields=())) == 1795255200.0
-    assert probe_managed.spec_changed(probe_managed.Meta()) == 0.0
+    meta = msgspec.json.decode(msgspec.json.encode(raw), type=probe_workloads.ManagedMeta)
+    assert probe_workloads.spec_change_time(meta) == 1795258800.0
+    assert probe_workloads.spec_change_time(msgspec.structs.replace(meta, managed_fields=())) == 1795255200.0
+    assert probe_workloads.spec_change_time(probe_workloads.ManagedMeta()) == 0.0
 
 
 def test_releases_come_from_the_task_or_from_the_gate_that_apply_checks_again() -> None:
     release = {"name": "x", "namespace": "y", "version": "1"}
     for arguments in ({"releases": [release]}, {"gate_expectations": {"releases": [release]}}):
-        assert probe_charts.scoped(Scope(arguments=arguments)) == (Release(name="x", namespace="y", version="1"),)
-    assert probe_charts.scoped(Scope()) == ()
+        assert probe_charts.scoped_releases(Scope(arguments=arguments)) == (Release(name="x", namespace="y", version="1"),)
+    assert probe_charts.scoped_releases(Scope()) == ()
 
 
 @pytest.mark.skipif(not SAMPLES.is_dir(), reason="recorded objects are not there (BRINGUP_TEST_DATA)")

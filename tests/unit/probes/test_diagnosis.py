@@ -9,7 +9,7 @@ from steps.contract.plain import truncate
 from steps.errors import Refused, StepError, Unreachable
 from steps.runtime import diagnosis
 from steps.runtime.diagnosis import Findings
-from steps.runtime.diagnosis_objects import Event, events_text
+from steps.runtime.diagnosis_objects import EventDiagnosis, events_text
 
 T = TypeVar("T")
 API = "/api/v1/namespaces/ns"
@@ -157,8 +157,10 @@ def test_an_api_server_that_is_away_is_not_asked_for_ever() -> None:
 
 
 def test_events_are_sorted_by_the_time_that_is_set() -> None:
-    def event(name: str, **fields: Any) -> Event:
-        return msgspec.convert({"involvedObject": {"kind": "Pod", "name": name}, "reason": "R", "message": "m", **fields}, Event)
+    def event(name: str, **fields: Any) -> EventDiagnosis:
+        return msgspec.convert(
+            {"involvedObject": {"kind": "Pod", "name": name}, "reason": "R", "message": "m", **fields}, EventDiagnosis
+        )
 
     series = {"count": 9, "lastObservedTime": "2026-01-01T00:00:04Z"}
     rows = [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from steps.stages.slurm.reader_hostlist import MOST, expand
+from steps.stages.slurm.reader import MOST, expand_hostlist
 
 
 @pytest.mark.parametrize(
@@ -19,8 +19,8 @@ from steps.stages.slurm.reader_hostlist import MOST, expand
     ],
 )
 def test_expand(text: str, hosts: tuple[str, ...]) -> None:
-    assert expand(text) == hosts
+    assert expand_hostlist(text) == hosts
 
 
 def test_a_hostile_list_is_cut() -> None:
-    assert len(expand("x[1-999999999]," * 3)) == MOST
+    assert len(expand_hostlist("x[1-999999999]," * 3)) == MOST

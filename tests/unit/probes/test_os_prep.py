@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from steps.contract.play import HostOutcome, HostStatus
+from steps.contract.host_play import HostOutcome, HostStatus
 from steps.stages.os_prep import probe as os_prep
 
 BEGAN, ENDED = 1_800_000_000.0, 1_800_000_100.0

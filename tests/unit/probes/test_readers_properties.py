@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steps.contract.nccl import NcclWant
-from steps.stages.shared import packed_output, reader_mpi
-from steps.stages.slurm import reader, reader_errors, reader_hostlist
+from steps.stages.shared import probe_checks, reader_mpi
+from steps.stages.slurm import reader, reader_slurm_errors
 from steps.stages.validation import gate_dcgm, gate_nccl, reader_dcgm, reader_nccl, reader_nccl_errors
 
 WORDS = (
@@ -54,12 +54,12 @@ def test_readers_never_raise(text: str) -> None:
     reader_mpi.errors(text)
     reader.sinfo(text)
     reader.reasons(text)
-    reader.rest(text)
+    reader.read_rest_nodes(text)
     reader.records(text)
-    reader_errors.read(text)
-    reader_errors.skew(text)
-    packed_output.text({packed_output.KEY: text})
-    assert len(reader_hostlist.expand(text)) <= reader_hostlist.MOST
+    reader_slurm_errors.read(text)
+    reader_slurm_errors.skew(text)
+    probe_checks.unpack_output({probe_checks.KEY: text})
+    assert len(reader.expand_hostlist(text)) <= reader.MOST
     run = reader_dcgm.read(text)
     if run is not None:
         gate_dcgm.problem(run, 8, 2)
@@ -83,11 +83,11 @@ def test_scraps_of_a_log_pass_only_with_table_end_and_network(text: str) -> None
 
 
 def test_packed_output_is_bounded() -> None:
-    bomb = base64.b64encode(gzip.compress(b"x" * (packed_output.MOST * 3))).decode()
-    assert len(packed_output.text({packed_output.KEY: bomb})) == packed_output.MOST
-    assert packed_output.text({packed_output.KEY: base64.b64encode(gzip.compress("grün\n".encode())).decode()}) == "grün\n"
-    assert packed_output.text({}) == ""
-    assert packed_output.text({packed_output.KEY: 7}) == ""
+    bomb = base64.b64encode(gzip.compress(b"x" * (probe_checks.MOST * 3))).decode()
+    assert len(probe_checks.unpack_output({probe_checks.KEY: bomb})) == probe_checks.MOST
+    assert probe_checks.unpack_output({probe_checks.KEY: base64.b64encode(gzip.compress("grün\n".encode())).decode()}) == "grün\n"
+    assert probe_checks.unpack_output({}) == ""
+    assert probe_checks.unpack_output({probe_checks.KEY: 7}) == ""
 
 
 def test_a_log_of_a_thousand_nodes_is_read_in_seconds() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from steps.contract.play import HostOutcome, HostStatus
+from steps.contract.host_play import HostOutcome, HostStatus
 from steps.stages.reset import contract as reset_contract
 from steps.stages.reset import gate as reset_gate
 from steps.stages.reset import probe as reset
@@ -35,7 +35,7 @@ def test_a_run_says_which_files_it_kept_aside() -> None:
 def test_a_reset_says_where_they_still_lie() -> None:
     kinds = ("processes", "mounts", "links", "addresses", "routes", "rules", "paths", "units")
     seen = outcomes(traces={**{kind: [] for kind in kinds}, "looked": dict.fromkeys(kinds, 1)})
-    verdict = reset_gate.agents(reset.from_play(seen), reset_contract.Expectation(nodes=tuple(KEPT)))
+    verdict = reset_gate.agents(reset.from_play(seen), reset_contract.ResetExpectation(nodes=tuple(KEPT)))
     assert (verdict.is_pass, tuple(verdict.notes)) == (True, NOTES)
 
 
@@ -56,5 +56,5 @@ def test_a_reset_says_what_is_still_in_the_kernel(kind: str, note: str) -> None:
     told = {"gpu001": True, "gpu002": True, "cpu001": False}
     seen = [HostOutcome(host=name, status=HostStatus.OK, facts={**facts, kind: one}) for name, one in told.items()]
     seen.append(HostOutcome(host="cpu002", status=HostStatus.OK, facts=facts))
-    verdict = reset_gate.agents(reset.from_play(seen), reset_contract.Expectation(nodes=(*told, "cpu002")))
+    verdict = reset_gate.agents(reset.from_play(seen), reset_contract.ResetExpectation(nodes=(*told, "cpu002")))
     assert (verdict.is_pass, tuple(verdict.notes)) == (True, (note,))

@@ -43,8 +43,8 @@ def histogram(values: list[float]) -> tuple[tuple[float, float], ...]:
     return (*finite, (math.inf, float(len(values))))
 
 
-def seen(metrics: str = TEXT, health: str = HEALTH) -> probe_metrics.Seen:
-    return probe_metrics.Seen(metrics=metrics, health=health, read=1.7633e9)
+def seen(metrics: str = TEXT, health: str = HEALTH) -> probe_metrics.ServerTexts:
+    return probe_metrics.ServerTexts(metrics=metrics, health=health, read=1.7633e9)
 
 
 def test_a_member_as_it_tells_of_itself() -> None:

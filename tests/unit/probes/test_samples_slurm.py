@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from steps.stages.slurm import reader, reader_errors
+from steps.stages.slurm import reader, reader_slurm_errors
 from steps.stages.slurm.contract import SlurmNode
 from steps.stages.slurm.gate_states import problem
 
@@ -28,7 +28,7 @@ def text_of(name: str) -> str:
 def nodes_of(name: str) -> tuple[SlurmNode, ...]:
     text = text_of(name)
     if name.startswith("rest_"):
-        return reader.rest(text)[0]
+        return reader.read_rest_nodes(text)[0]
     if name.startswith("sinfo_"):
         return reader.with_reasons(reader.sinfo(text), reader.reasons(text))
     return reader.records(text)
@@ -52,7 +52,7 @@ def test_states_are_judged(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in STATES if name.startswith("rest_")])
 def test_rest(name: str) -> None:
     expected = BY_FILE[name]["expected"]
-    nodes, errors = reader.rest(text_of(name))
+    nodes, errors = reader.read_rest_nodes(text_of(name))
     assert list(errors) == expected["errors"]
     states = [[state.upper() for state in node.states] for node in nodes]
     named = [[node.name, state] for node, state in zip(nodes, states, strict=True)]
@@ -103,12 +103,14 @@ def test_records() -> None:
 @pytest.mark.parametrize("name", ERRORS)
 def test_errors(name: str) -> None:
     expected = BY_FILE[name]["expected"]
-    found = reader_errors.read(text_of(name))
+    found = reader_slurm_errors.read(text_of(name))
     assert found
     assert found[0].cause == expected["cause"]
     assert found[0].failure_class.value == expected["class"]
     assert found[0].host == expected.get("node", found[0].host)
     if "skew_seconds" in expected:
-        assert reader_errors.skew(text_of(name)) == expected["skew_seconds"]
+        assert reader_slurm_errors.skew(text_of(name)) == expected["skew_seconds"]
     if "differs" in expected:
-        assert {key: list(pair) for key, pair in reader_errors.differing(text_of(name)).items()} == expected["differs"]
+        assert {key: list(pair) for key, pair in reader_slurm_errors.hardware_differences(text_of(name)).items()} == expected[
+            "differs"
+        ]

@@ -8,8 +8,8 @@ import yaml
 from steps.clients.store import Store
 from steps.contract.verdict import Status
 from tests.unit.rehearsal.small import SMALL
+from tests.unit.rehearsal.stage_bench import RUN, StageBench, stage_bench
 from workflows.engines.folders import StateFolder
-from workflows.rehearsal.stage_bench import RUN, StageBench, stage_bench
 from workflows.spec import load
 
 

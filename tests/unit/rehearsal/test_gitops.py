@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from steps.clients.git import repositories
-from steps.clients.git.access import GitAccess, local_repository
+from steps.clients.git.git_access import GitAccess, local_repository
 from steps.clients.store import Store
 from steps.contract import delivery
 from tests.unit.rehearsal.small import SMALL
@@ -45,7 +45,7 @@ def test_every_stage_passes_and_git_has_the_tree(tmp_path: Path, install: bool) 
     made = delivery.decode((run.stored / delivery.RECORD).read_bytes())
     assert (made.repo, made.revision, made.tree) == (URL, "v1", delivery.tree_digest(plan.tree))
     bare = local_repository(run.home.root / "clusters" / run.name / "git", URL)
-    with repositories.opened(GitAccess(url=URL, local=bare)) as repo:
+    with repositories.open_repository(GitAccess(url=URL, local=bare)) as repo:
         assert repo.resolve("v1") == made.commit
         assert repo.read(made.commit) == dict(plan.tree)
     for stage in plan.stages:

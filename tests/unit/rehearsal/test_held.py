@@ -11,7 +11,7 @@ import yaml
 
 from steps.clients.store import Store
 from steps.contract import approval
-from steps.contract.operation import BRINGUP, Kind, Operation
+from steps.contract.operation import BRINGUP, Operation, OperationKind
 from tests.unit.rehearsal.small import SMALL
 from workflows import bringup
 from workflows.engines import launch, run_inputs
@@ -26,12 +26,12 @@ from workflows.spec import load
 
 STAGES = ["os_prep", "rke2"]
 OTHERS = [
-    Operation(kind=Kind.UPGRADE),
-    Operation(kind=Kind.ROLLBACK),
-    Operation(kind=Kind.ADD_NODE, hosts=frozenset({"gpu3"})),
-    Operation(kind=Kind.REPLACE_NODE, hosts=frozenset({"gpu2"})),
-    Operation(kind=Kind.RESET),
-    Operation(kind=Kind.RESET, hosts=frozenset({"gpu1"})),
+    Operation(kind=OperationKind.UPGRADE),
+    Operation(kind=OperationKind.ROLLBACK),
+    Operation(kind=OperationKind.ADD_NODE, hosts=frozenset({"gpu3"})),
+    Operation(kind=OperationKind.REPLACE_NODE, hosts=frozenset({"gpu2"})),
+    Operation(kind=OperationKind.RESET),
+    Operation(kind=OperationKind.RESET, hosts=frozenset({"gpu1"})),
     BRINGUP,
 ]
 
@@ -49,7 +49,7 @@ class Place:
         """A run to its end: its exit code and its store. Before stage rke2 it waits while others do what `meanwhile` says."""
         held: Mapping[str, Any] = {"approvals": [{"before": "rke2", "approvers": [approval.REHEARSAL]}]} if meanwhile else {}
         spec = load(yaml.safe_dump(SMALL | {"stages": STAGES} | held))
-        only = ["rke2"] if operation.kind in (Kind.UPGRADE, Kind.ROLLBACK) else ()
+        only = ["rke2"] if operation.kind in (OperationKind.UPGRADE, OperationKind.ROLLBACK) else ()
         plan = compile_plan(spec, only=only, operation=operation)
         folder = StateFolder(self.folder / home).run(run)
         run_inputs.write(folder, plan, render(plan, bringup.build), Path("/"), {}, simulated=True)
@@ -98,5 +98,5 @@ def test_what_another_home_starts_while_a_run_is_under_way_is_refused_before_a_h
 
     assert place.run("office", "second", meanwhile=others)[0] == 0
     assert refused == OTHERS
-    code, store = place.run("laptop", "third", Operation(kind=Kind.RESET))
+    code, store = place.run("laptop", "third", Operation(kind=OperationKind.RESET))
     assert (code, len(store.records("third", "reset", "servers"))) == (0, 1), "what ended holds nothing"

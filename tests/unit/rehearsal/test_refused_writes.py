@@ -8,11 +8,11 @@ import yaml
 from steps.clients.kube import kubeconfig
 from tests.unit.rehearsal import asking
 from tests.unit.rehearsal.small import SMALL
+from tests.unit.rehearsal.stage_bench import stage_bench
 from workflows import bringup
 from workflows.plan.compiler import compile_plan
 from workflows.rehearsal import simulated_cluster
 from workflows.rehearsal.apiserver.routing import RequestKind
-from workflows.rehearsal.stage_bench import stage_bench
 from workflows.render.bundle import render
 from workflows.spec import load
 

@@ -13,8 +13,8 @@ from steps.contract import run as contract
 from steps.contract.canonical import canonical
 from steps.contract.verdict import Verdict
 from tests.unit.rehearsal.small import SMALL
+from tests.unit.rehearsal.stage_bench import RUN, StageBench, StageOutcome, stage_bench
 from workflows.cli import main
-from workflows.rehearsal.stage_bench import RUN, StageBench, StageOutcome, stage_bench
 from workflows.spec import load
 
 MOST_SECONDS = 60.0

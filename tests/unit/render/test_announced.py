@@ -3,9 +3,9 @@
 import pytest
 
 from workflows import bringup, examples
-from workflows.cli.specs.compiling import rendered
-from workflows.engines.argo import size
-from workflows.plan import diff, files
+from workflows.app.specs.manifests import rendered
+from workflows.engines.argo import submission
+from workflows.plan import diff, run_folders
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 from workflows.render.bundle import Bundle
@@ -52,7 +52,7 @@ def test_a_webhook_is_told_by_a_task_beside_the_wait(where: str) -> None:
     ((name, key, path),) = secret_files(made, "rke2-announce")
     assert path == "announce.rke2"
     assert (name, key) == ("chat", "url") if "secret" in where else (name.startswith("bringup-secrets-"), key == "announce.rke2")
-    task = next(data for name, data in files.tasks_folder(plan()).items() if name == "rke2.announce.json")
+    task = next(data for name, data in run_folders.tasks_folder(plan()).items() if name == "rke2.announce.json")
     assert not [word for word in (b"chat", b"url", b"CHAT") if word in task]
 
 
@@ -91,12 +91,12 @@ def test_how_it_is_announced_is_part_of_the_plan_and_when_it_starts_is_not() -> 
     assert len(digests) == 4
     for more in ("", COMMAND, IN_HOME, KNOWN_BY):
         assert plan(more + SCHEDULE).digest == plan(more).digest
-        assert files.tasks_folder(plan(more + SCHEDULE)) == files.tasks_folder(plan(more))
+        assert run_folders.tasks_folder(plan(more + SCHEDULE)) == run_folders.tasks_folder(plan(more))
     told = diff.differences(plan(COMMAND), plan())
     assert [line for line in told if "announce" in line] == ["approval before rke2: announced: command → webhook"]
     assert diff.differences(plan(), plan(KNOWN_BY)) == ("task rke2.announce runs again: arguments.ca: (none) → announce_ca.rke2",)
 
 
 def test_its_nodes_are_counted() -> None:
-    counts = size.shard_counts(plan().hosts)
-    assert size.nodes(plan(), counts) - size.nodes(plan(COMMAND), counts) == size.TASK_NODES
+    counts = submission.shard_counts(plan().hosts)
+    assert submission.nodes(plan(), counts) - submission.nodes(plan(COMMAND), counts) == submission.TASK_NODES

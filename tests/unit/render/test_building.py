@@ -10,7 +10,7 @@ from tests.unit import small_image
 from workflows import image
 from workflows.nodeimage.image_plan import compile_image
 from workflows.plan.model import Plan
-from workflows.render import house
+from workflows.render import manifest_policy
 from workflows.render.building import CAPABILITIES
 from workflows.render.bundle import render
 from workflows.render.steps import Settings
@@ -62,12 +62,14 @@ def test_test_machines_have_room_in_their_pod(template: dict[str, Any]) -> None:
         ("run-open", {"seccompProfile": {"type": "Unconfined"}}, "goes without AppArmor and seccomp"),
     ],
 )
-def test_more_rights_break_the_house_profile(template: dict[str, Any], which: str, told: dict[str, Any], sentence: str) -> None:
-    assert house.breaches(template) == ()
+def test_more_rights_than_a_verb_needs_are_a_breach(
+    template: dict[str, Any], which: str, told: dict[str, Any], sentence: str
+) -> None:
+    assert manifest_policy.breaches(template) == ()
     changed = copy.deepcopy(template)
     (one,) = (one for one in changed["spec"]["templates"] if one["name"] == which)
     one["container"]["securityContext"] |= told
-    (breach,) = house.breaches(changed)
+    (breach,) = manifest_policy.breaches(changed)
     assert sentence in breach
 
 

@@ -1,4 +1,4 @@
-"""What a schedule of a node image starts: one pod with little rights, by the house's own rules for it, and no run of its own."""
+"""What a schedule of a node image starts: one pod with little rights, by rules of its own, and no run of its own."""
 
 from pathlib import Path
 from typing import Any
@@ -7,11 +7,11 @@ import pytest
 
 from tests.unit import small_image
 from workflows import image
-from workflows.cli.specs.compiling import rendered
+from workflows.app.specs.manifests import rendered
 from workflows.nodeimage.image_plan import compile_image
 from workflows.plan import diff, show
 from workflows.plan.model import Plan
-from workflows.render import closed, from_git, house, starts
+from workflows.render import closed, from_git, manifest_policy, starts
 from workflows.render.bundle import Bundle
 from workflows.render.steps import Settings
 
@@ -143,19 +143,19 @@ def test_argo_knows_every_field(tmp_path: Path) -> None:
         (lambda spec: spec["templates"][0]["container"]["volumeMounts"][0].update(mountPath="/etc"), "must lie below /bringup/"),
     ],
 )
-def test_the_house_refuses_more_than_that(tmp_path: Path, change: Any, sentence: str) -> None:
+def test_more_than_that_is_refused(tmp_path: Path, change: Any, sentence: str) -> None:
     workflow = starts.workflow(cron(made(tmp_path)))
     assert workflow is not None
-    assert house.starting_breaches(workflow) == ()
+    assert manifest_policy.starter_breaches(workflow) == ()
     change(workflow["spec"])
-    assert sentence in "\n".join(house.starting_breaches(workflow))
+    assert sentence in "\n".join(manifest_policy.starter_breaches(workflow))
 
 
 def test_where_it_reads_from_is_shown_and_a_difference_and_no_part_of_the_plan(tmp_path: Path) -> None:
     one, other = planned(tmp_path), planned(tmp_path, source={"branch": "next"})
     assert one.digest == other.digest
     assert diff.differences(one, other) == ("schedule.source.branch: stable → next",)
-    assert show.tree(one)[-1].endswith("from branch stable of https://git.example.org/site.git: 0 2 * * * (UTC)")
+    assert show.outline(one)[-1].endswith("from branch stable of https://git.example.org/site.git: 0 2 * * * (UTC)")
     assert show.starts(one)["schedule"]["source"] == SOURCE
 
 

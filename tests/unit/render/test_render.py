@@ -6,6 +6,7 @@ import re
 import typing
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,14 +18,14 @@ from workflows import bringup, examples, factory, image, stack
 from workflows.engines import open_approvals
 from workflows.plan.compiler import compile_plan
 from workflows.rehearsal.faults import fault_registry
-from workflows.render import closed, grammar, house, names, rbac, steps
-from workflows.render.bundle import Build, Bundle, render, to_yaml
+from workflows.render import closed, grammar, manifest_policy, names, rbac, steps
+from workflows.render.bundle import Build, Bundle, RenderError, render, to_yaml
 from workflows.spec import STAGES, StageName, load
-from workflows.stages import ORDER
+from workflows.stages import IMAGE_ORDER, OPERATIONS, ORDER
 from workflows.stages.rights import CLAIM
 from workflows.stages.stage import Rule
 
-PIPELINES = {"bringup": bringup.build, "factory": factory.build, "stack": stack.build, "image": image.build}
+PIPELINES = {"bringup": bringup.build, "factory": factory.build, "stack": stack.build}  # those of a cluster's plan
 TEXT = examples.path("h200-16").read_text()
 
 
@@ -38,7 +39,24 @@ def test_every_pipeline_of_every_example_is_inside_both_layers(name: str, pipeli
     made = bundle(name, PIPELINES[pipeline])
     template = made.template["metadata"]["name"]
     assert grammar.refused(grammar.lint(made.workflow, {template: made.template})) == ()
-    assert house.breaches(made.template) == ()
+    assert manifest_policy.breaches(made.template) == ()
+
+
+@pytest.mark.parametrize(("build", "order"), [(bringup.build, (*OPERATIONS, *ORDER)), (image.build, IMAGE_ORDER)])
+def test_a_pipeline_spells_out_every_stage_that_its_plan_may_have_in_the_order_of_the_plan(
+    build: Build, order: tuple[str, ...]
+) -> None:
+    plan = compile_plan(load(examples.path("single-node")), only=["rke2"])
+    stages = [replace(plan.stages[0], id=name) for name in (*order, "brand_new")]
+    made = render(replace(plan, stages=tuple(stages[:-1])), build).template
+    main = next(one for one in made["spec"]["templates"] if one["name"] == made["spec"]["entrypoint"])
+    edges = [(task.get("depends", ""), task["name"]) for task in main["dag"]["tasks"]]
+    drawn = ["open", *(name.replace("_", "-") for name in order)]
+    assert edges == [("", "open"), *((f"{before}.Succeeded", after) for before, after in itertools.pairwise(drawn))]
+    with pytest.raises(RenderError, match=rf"but the plan has .*{order[-1]} >> brand_new; draw those"):
+        render(replace(plan, stages=tuple(stages)), build)
+    with pytest.raises(RenderError, match=rf"draws the edges .*open >> {order[0]}"):
+        render(replace(plan, stages=tuple(reversed(stages[:-1]))), build)
 
 
 def test_rendering_twice_gives_the_same_bytes_and_yaml_reads_back() -> None:
@@ -181,10 +199,10 @@ def test_who_is_cluster_admin_in_effect_is_called_so() -> None:
 
 
 def breach(change: Callable[[dict[str, Any]], None]) -> str:
-    """The house profile's sentences after one change to a good manifest."""
+    """Sentences about a good manifest after one change."""
     template = copy.deepcopy(bundle().template)
     change(template["spec"])
-    return "\n".join(house.breaches(template))
+    return "\n".join(manifest_policy.breaches(template))
 
 
 def first(spec: dict[str, Any], kind: str) -> dict[str, Any]:
@@ -197,7 +215,7 @@ BREACHES: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (lambda spec: spec.pop("executor"), "Argo makes no pod that has no mounted token"),
     (lambda spec: spec.pop("automountServiceAccountToken"), "a step needs no token of home"),
     (lambda spec: first(spec, "container")["container"].update(command=["sh", "-c"]), "must be ['python', '-m', 'steps']"),
-    (lambda spec: first(spec, "container")["container"].update(args=["fly"]), "is no verb"),
+    (lambda spec: first(spec, "container")["container"].update(args=["fly"]), "is not a verb"),
     (
         lambda spec: first(spec, "container")["container"]["args"].append("/etc/passwd"),
         "path /etc/passwd must start with /bringup/",
@@ -228,7 +246,7 @@ BREACHES: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
 
 
 @pytest.mark.parametrize(("change", "said"), BREACHES, ids=[said[:30] for _, said in BREACHES])
-def test_each_rule_of_the_house_catches_its_breach(change: Callable[[dict[str, Any]], Any], said: str) -> None:
+def test_each_rule_for_our_own_manifests_catches_its_breach(change: Callable[[dict[str, Any]], Any], said: str) -> None:
     assert said in breach(change)
 
 

@@ -6,14 +6,14 @@ import pytest
 
 from steps.contract.task import Task, Verb
 from workflows import bringup, examples
-from workflows.cli.specs.compiling import rendered
+from workflows.app.specs.manifests import rendered
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 from workflows.render import names
 from workflows.render.bundle import Bundle
-from workflows.render.secret_volumes import needed
+from workflows.render.secret_volumes import needed_secrets
 from workflows.spec import load
-from workflows.stages.access import SecretFile
+from workflows.stages.host_access import SecretFile
 
 TOLD = """approvals:
   - before: rke2
@@ -61,8 +61,8 @@ def test_who_announces_has_its_url_and_its_ca_and_nothing_else() -> None:
 def test_an_announcement_names_no_secret_in_the_words_of_people() -> None:
     files = tuple(SecretFile(name=name, path=name) for name in ("ada", "h200", "slurm", "hook", "ca"))
     said = {"cluster": "h200", "approvers": ["ada"], "approved": "slurm", "webhook": "hook"}
-    assert needed(Task(stage="s", name="t", verb=Verb.ANNOUNCE, arguments=said), files) == ("hook",)
-    assert needed(Task(stage="s", name="t", verb=Verb.ANNOUNCE, arguments=said | {"ca": "ca"}), files) == ("ca", "hook")
+    assert needed_secrets(Task(stage="s", name="t", verb=Verb.ANNOUNCE, arguments=said), files) == ("hook",)
+    assert needed_secrets(Task(stage="s", name="t", verb=Verb.ANNOUNCE, arguments=said | {"ca": "ca"}), files) == ("ca", "hook")
 
 
 def test_who_decides_and_who_reports_has_none() -> None:
@@ -113,6 +113,6 @@ def test_what_a_task_names_it_has(name: str) -> None:
 def test_a_name_is_found_wherever_a_task_has_it() -> None:
     files = tuple(SecretFile(name=name, path=name) for name in ("a", "b", "c", "kubeconfig"))
     deep = {"x": [{"y": ("a", {"b": "is a key, not a name"})}]}
-    assert needed(Task(stage="s", name="t", verb=Verb.PLAY, arguments=deep), files) == ("a", "kubeconfig")
-    assert needed(Task(stage="s", name="t", verb=Verb.PUBLISH, expectations=deep), files) == ("a",)
-    assert needed(Task(stage="s", name="t", verb=Verb.JUDGE), files[:1]) == ()
+    assert needed_secrets(Task(stage="s", name="t", verb=Verb.PLAY, arguments=deep), files) == ("a", "kubeconfig")
+    assert needed_secrets(Task(stage="s", name="t", verb=Verb.PUBLISH, expectations=deep), files) == ("a",)
+    assert needed_secrets(Task(stage="s", name="t", verb=Verb.JUDGE), files[:1]) == ()

@@ -93,11 +93,11 @@ def store(tmp_path: Path) -> Store:
         ),
     ):  # fmt: skip
         made.write_evidence(record, canonical)
-    entry = quarantine.Entry(node="gpu003", stage="os_prep", gate="os_prep/judge", reason="gpu003: 10.77.0.3 timed out")
+    entry = quarantine.QuarantineEntry(node="gpu003", stage="os_prep", gate="os_prep/judge", reason="gpu003: 10.77.0.3 timed out")
     made.replace(quarantine.key("r1", "os_prep"), quarantine.encode((entry,)))
     return made
 
 
 @pytest.fixture
-def stored(store: Store) -> source.Source:
+def stored(store: Store) -> source.StoredRun:
     return source.read(store, "r1")

@@ -7,15 +7,15 @@ import msgspec
 from steps.contract.evidence import Evidence
 from steps.contract.run import Header
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes, passed
-from steps.nodeimage.contract.boot_tests import Boot, Event, Firmware, NodeReport
+from steps.nodeimage.contract.boot_tests import BootEvent, Firmware, MachineBoot, NodeReport
 from steps.nodeimage.contract.image_manifest import ImageFile
-from steps.nodeimage.contract.image_tests import Outcome, Result
-from steps.nodeimage.report import details
+from steps.nodeimage.contract.image_tests import ImageTestOutcome, ImageTestResult
+from steps.nodeimage.product_report import details
 from steps.report import html, junit, public
 from steps.report import text as plain
-from steps.report.build import build
+from steps.report.assembly import build
 from steps.report.model import Report
-from steps.report.source import Record, Source
+from steps.report.source import Record, StoredRun
 from steps.stages.image_assemble.contract import Assembled
 from steps.stages.image_boot.contract import Booted
 from steps.stages.image_layers.contract import Built
@@ -25,16 +25,16 @@ from steps.stages.image_sandbox.contract import Sandboxed
 from steps.stages.image_standing.contract import Standing
 
 ROOT = ImageFile(name="root.squashfs", digest="sha256:" + "a" * 64, size=123_400_000)
-GOOD = Result(name="mpi runs", outcome=Outcome.PASS, seconds=0.41, output="2 ranks <ok>")
-BAD = Result(name="clock", outcome=Outcome.FAIL, seconds=0.1, output="it is 1970")
+GOOD = ImageTestResult(name="mpi runs", outcome=ImageTestOutcome.PASS, seconds=0.41, output="2 ranks <ok>")
+BAD = ImageTestResult(name="clock", outcome=ImageTestOutcome.FAIL, seconds=0.1, output="it is 1970")
 REPORT = NodeReport(
     mac="52:54:00:00:00:01", address="10.0.2.15", kernel="6.1", root="overlay", clock=1.0, uptime=20.0, results=(GOOD,)
 )
-EVENTS = (Event(at=5.0, what="script"), Event(at=9.5, what="kernel"), Event(at=61.0, what="report"))
+EVENTS = (BootEvent(at=5.0, what="script"), BootEvent(at=9.5, what="kernel"), BootEvent(at=61.0, what="report"))
 CONSOLE = ("[    1.0] Linux version", "Unable to find a medium")
 
 
-def records(boot: Boot) -> Iterator[tuple[str, str, object]]:
+def records(boot: MachineBoot) -> Iterator[tuple[str, str, object]]:
     yield "image_lock", "archive", Archive(recipe="sha256:0", packages=140, fetched=3)
     yield "image_layers", "layer_base", Built(key="k" * 64, size=364_000_000, files=9000, seconds=33.5)
     yield "image_layers", "layer_hpc", Built(key="h" * 64, size=31_000_000, files=700, cached=True)
@@ -46,7 +46,7 @@ def records(boot: Boot) -> Iterator[tuple[str, str, object]]:
     yield "image_publish", "tree", Published(version="0007-bbbbbbbbbbbb", manifest="sha256:bbbbbbbbbbbb", **before)
 
 
-def verdict_on(boot: Boot, stage: str) -> Verdict:
+def verdict_on(boot: MachineBoot, stage: str) -> Verdict:
     if stage != "image_boot":
         return passed(f"{stage}/x", "good")
     is_good = boot.report is not None and boot.report.root == "overlay"
@@ -54,7 +54,7 @@ def verdict_on(boot: Boot, stage: str) -> Verdict:
     return of_nodes("image_boot/boots", [row], what="booted")
 
 
-def evidence(boot: Boot) -> list[Evidence]:
+def evidence(boot: MachineBoot) -> list[Evidence]:
     return [
         Evidence(
             run="r1", stage=stage, task=task, verb="build", shard=0, attempt=1, input_digest="sha256:0", engine="local",
@@ -64,19 +64,19 @@ def evidence(boot: Boot) -> list[Evidence]:
     ]  # fmt: skip
 
 
-def boot(**more: object) -> Boot:
-    made = Boot(name="uefi-1", firmware=Firmware.UEFI, mac="52:54:00:00:00:01", seconds=61.0, ended="report", events=EVENTS)
+def boot(**more: object) -> MachineBoot:
+    made = MachineBoot(name="uefi-1", firmware=Firmware.UEFI, mac="52:54:00:00:00:01", seconds=61.0, ended="report", events=EVENTS)
     return msgspec.structs.replace(msgspec.structs.replace(made, report=REPORT, console=CONSOLE), **more)
 
 
-def report(one: Boot) -> Report:
+def report(one: MachineBoot) -> Report:
     return reported(evidence(one))
 
 
 def reported(records: list[Evidence]) -> Report:
     header = Header(run="r1", engine="local", plan="sha256:1", cluster="compute", owner="hpc", revision="1", target_uid="")
     kept = tuple(Record(f"k{number}", "sha256:0", made) for number, made in enumerate(records))
-    return build(Source(header=header, target_uid="", hosts=(), plan={"stages": []}, records=kept, quarantine=()))
+    return build(StoredRun(header=header, target_uid="", hosts=(), plan={"stages": []}, records=kept, quarantine=()))
 
 
 def test_what_was_built_is_told_as_data() -> None:
@@ -159,7 +159,7 @@ def asked(answer: str, **more: object) -> Report:
     ]  # fmt: skip
     plan = {"stages": [{"id": name, "gates": []} for name in ("image_standing", "image_lock", "image_publish")]}
     records = tuple(Record(f"k{number}", "sha256:0", one) for number, one in enumerate(kept))
-    return build(Source(header=header, target_uid="", hosts=(), plan=plan, records=records, quarantine=()))
+    return build(StoredRun(header=header, target_uid="", hosts=(), plan=plan, records=records, quarantine=()))
 
 
 def test_a_run_that_had_nothing_to_do_passed_and_says_so() -> None:

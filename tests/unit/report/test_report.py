@@ -7,17 +7,17 @@ import msgspec
 import pytest
 
 from steps.clients.store import Store
-from steps.contract.cancelled import Cancelled
 from steps.contract.canonical import canonical
 from steps.contract.evidence import Diagnosis
-from steps.contract.revision import Source
+from steps.contract.revision import SpecSource
+from steps.contract.run import Cancelled
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, failed, of_nodes
 from steps.errors import BadTask
 from steps.report import checklists, html, junit, model, public, source, text, timeline
-from steps.report.build import build
+from steps.report.assembly import build
 
 
-def test_the_first_stage_that_did_not_pass_gives_status_and_sentence(stored: source.Source) -> None:
+def test_the_first_stage_that_did_not_pass_gives_status_and_sentence(stored: source.StoredRun) -> None:
     report = build(stored)
     assert [(stage.id, stage.status) for stage in report.stages] == [("os_prep", "pass"), ("gang", "fail"), ("slurm", "not run")]
     assert report.status == "fail"
@@ -26,13 +26,13 @@ def test_the_first_stage_that_did_not_pass_gives_status_and_sentence(stored: sou
     assert (report.started, report.finished) == (100, 145)
 
 
-def test_a_planned_stage_without_records_is_not_run(stored: source.Source) -> None:
+def test_a_planned_stage_without_records_is_not_run(stored: source.StoredRun) -> None:
     empty = build(msgspec.structs.replace(stored, records=()))
     assert {stage.status for stage in empty.stages} == {"not run"}
     assert empty.status == "not run"
 
 
-def test_nodes_by_gate_and_quarantine(stored: source.Source) -> None:
+def test_nodes_by_gate_and_quarantine(stored: source.StoredRun) -> None:
     report = build(stored)
     rows = {node.name: node for node in report.nodes}
     assert rows["gpu001"].gates == {"os_prep/nodes": "pass"}
@@ -43,7 +43,7 @@ def test_nodes_by_gate_and_quarantine(stored: source.Source) -> None:
     assert report.stages[0].gates[0].expected == 4
 
 
-def test_html_is_one_file_without_scripts_or_references_and_escapes(stored: source.Source) -> None:
+def test_html_is_one_file_without_scripts_or_references_and_escapes(stored: source.StoredRun) -> None:
     page = html.html(build(stored))
     assert "<script" not in page
     assert not re.search(r"""(src|href)\s*=|url\(|@import""", page)
@@ -53,14 +53,14 @@ def test_html_is_one_file_without_scripts_or_references_and_escapes(stored: sour
         assert said in page
 
 
-def test_junit_counts_inconclusive_as_failure_and_missing_as_skipped(stored: source.Source) -> None:
+def test_junit_counts_inconclusive_as_failure_and_missing_as_skipped(stored: source.StoredRun) -> None:
     suites = {suite.get("name"): suite for suite in ElementTree.fromstring(junit.junit(build(stored)))}
     assert suites["gang"].get("failures") == "2"
     assert suites["slurm"].get("skipped") == "2"
     assert [case.get("name") for case in suites["os_prep"]][:2] == ["os_prep/nodes", "os_prep/nodes sv1"]
 
 
-def test_text_and_timeline(stored: source.Source) -> None:
+def test_text_and_timeline(stored: source.StoredRun) -> None:
     report = build(stored)
     assert "quarantined gpu003 in os_prep" in text.text(report)
     entries = timeline.timeline(report)
@@ -69,14 +69,14 @@ def test_text_and_timeline(stored: source.Source) -> None:
     assert "panic at" in timeline.note(report)
 
 
-def test_the_public_report_names_no_host_address_path_or_place(stored: source.Source) -> None:
+def test_the_public_report_names_no_host_address_path_or_place(stored: source.StoredRun) -> None:
     whole = msgspec.json.encode(public.public(build(stored))).decode()
     for secret in ("gpu00", "sv1", "10.77", "/etc/", "/opt/", "rack7", "ada@example.org", "charts.example.org", "volcano-system"):
         assert secret not in whole, secret
     assert "node 3" in whole
 
 
-def test_an_error_that_the_reason_does_not_hold_is_told_once(stored: source.Source) -> None:
+def test_an_error_that_the_reason_does_not_hold_is_told_once(stored: source.StoredRun) -> None:
     def with_error(error: str) -> str:
         records = [
             msgspec.structs.replace(one, evidence=msgspec.structs.replace(one.evidence, error=error))
@@ -90,7 +90,7 @@ def test_an_error_that_the_reason_does_not_hold_is_told_once(stored: source.Sour
     assert with_error("3 of 17 pods bound on gpu002").endswith("check schedulerName")
 
 
-def test_a_stage_that_ended_before_its_judge_tells_its_error(stored: source.Source) -> None:
+def test_a_stage_that_ended_before_its_judge_tells_its_error(stored: source.StoredRun) -> None:
     begun = next(one for one in stored.records if one.evidence.task == "control")
     broken = msgspec.structs.replace(begun.evidence, verdict=None, error="exit 1: no route to host")
     report = build(msgspec.structs.replace(stored, records=(*stored.records[:2], msgspec.structs.replace(begun, evidence=broken))))
@@ -98,7 +98,7 @@ def test_a_stage_that_ended_before_its_judge_tells_its_error(stored: source.Sour
     assert report.sentence == "gang: ended before its judge (exit 1: no route to host)"
 
 
-def test_the_error_of_a_record_that_passed_is_not_the_cause(stored: source.Source) -> None:
+def test_the_error_of_a_record_that_passed_is_not_the_cause(stored: source.StoredRun) -> None:
     records = [
         msgspec.structs.replace(one, evidence=msgspec.structs.replace(one.evidence, error="a warning"))
         if one.evidence.task == "control"
@@ -108,7 +108,7 @@ def test_the_error_of_a_record_that_passed_is_not_the_cause(stored: source.Sourc
     assert "a warning" not in build(msgspec.structs.replace(stored, records=tuple(records))).sentence
 
 
-def test_while_a_run_goes_on_stages_to_come_have_not_started(stored: source.Source) -> None:
+def test_while_a_run_goes_on_stages_to_come_have_not_started(stored: source.StoredRun) -> None:
     begun = msgspec.structs.replace(stored, records=stored.records[:1])
     assert [stage.reason for stage in build(begun, running=True).stages] == [
         "its judge has not spoken yet",
@@ -123,7 +123,7 @@ def test_while_a_run_goes_on_stages_to_come_have_not_started(stored: source.Sour
     assert build(stored).stages[2].reason == "gang did not pass"
 
 
-def test_junit_gives_each_gate_its_own_reason(stored: source.Source) -> None:
+def test_junit_gives_each_gate_its_own_reason(stored: source.StoredRun) -> None:
     rows = [NodeVerdict(node="gpu003", status=Status.FAIL, seen="7 of 8 GPUs", expected="8", next_step="look at dmesg")]
     judged = next(one for one in stored.records if one.evidence.task == "control")
     second = msgspec.structs.replace(judged.evidence, verdict=of_nodes("gang/control", rows, what="usable"))
@@ -140,7 +140,7 @@ def test_junit_gives_each_gate_its_own_reason(stored: source.Source) -> None:
     assert other.get("message") == "gpu003: 7 of 8 GPUs; expected 8; next: look at dmesg"
 
 
-def test_a_gate_that_a_quorum_passed_fails_nothing(stored: source.Source) -> None:
+def test_a_gate_that_a_quorum_passed_fails_nothing(stored: source.StoredRun) -> None:
     report = build(stored)
     gate = report.stages[0].gates[0]
     assert (gate.status, gate.quorum, gate.mark) == ("fail", True, "quorum")
@@ -155,7 +155,7 @@ def test_a_gate_that_a_quorum_passed_fails_nothing(stored: source.Source) -> Non
     assert not any(gate.quorum for gate in report.stages[1].gates)
 
 
-def test_a_quarantined_node_is_named_once(stored: source.Source) -> None:
+def test_a_quarantined_node_is_named_once(stored: source.StoredRun) -> None:
     (line,) = [line for line in text.text(build(stored)).splitlines() if line.startswith("quarantined")]
     assert line == "quarantined gpu003 in os_prep: 10.77.0.3 timed out"
 
@@ -180,7 +180,7 @@ INTERRUPTED = model.Begun(stage="gang", task="control", started=120.0)
     ],
 )
 def test_what_was_cut_off_is_not_called_not_run(
-    stored: source.Source, begun: tuple[model.Begun, ...], cancelled: bool, status: str, reason: str
+    stored: source.StoredRun, begun: tuple[model.Begun, ...], cancelled: bool, status: str, reason: str
 ) -> None:
     who = Cancelled(who="ada", how="Ctrl-C", when=125.0) if cancelled else None
     cut = msgspec.structs.replace(stored, records=stored.records[:2], cancelled=who)
@@ -193,12 +193,12 @@ def test_what_was_cut_off_is_not_called_not_run(
         assert "ada" not in public.public(report).sentence
 
 
-def test_a_task_that_kept_a_log_and_no_record_was_cut_off(stored: source.Source) -> None:
+def test_a_task_that_kept_a_log_and_no_record_was_cut_off(stored: source.StoredRun) -> None:
     cut = msgspec.structs.replace(stored, records=stored.records[:2], logged=(("os_prep", "play"), ("gang", "control")))
     assert build(cut).stages[1].reason == "interrupted while control ran"
 
 
-def test_an_approval_is_waited_for_then_answered_then_judged(stored: source.Source) -> None:
+def test_an_approval_is_waited_for_then_answered_then_judged(stored: source.StoredRun) -> None:
     waits = model.Begun(stage="gang", task="approval", started=115.5, finished=116.0)
     for begun, asked, answered in (((), 115.0, 117.0), ((waits,), 115.5, 116.0)):
         entries = timeline.timeline(build(stored, begun=begun))
@@ -211,7 +211,7 @@ def test_an_approval_is_waited_for_then_answered_then_judged(stored: source.Sour
     assert report.stages[2].reason == "waits for an approval"
 
 
-def test_that_an_approval_was_announced_is_nothing_of_the_stage_that_waits(store: Store, stored: source.Source) -> None:
+def test_that_an_approval_was_announced_is_nothing_of_the_stage_that_waits(store: Store, stored: source.StoredRun) -> None:
     """Whether the run goes on, was cut off, or ended; a failed announcement is a trouble that the report names."""
     waits = model.Begun(stage="slurm", task="approval", started=146.0)
     tells = model.Begun(stage="slurm", task="announce", started=146.0, finished=147.0)
@@ -231,7 +231,7 @@ def test_that_an_approval_was_announced_is_nothing_of_the_stage_that_waits(store
     assert ("slurm", "announce", told.reason) in {(one.stage, one.task, one.reason) for one in cut.troubles}
 
 
-def test_simulated_times_are_called_so_and_order_nothing(stored: source.Source) -> None:
+def test_simulated_times_are_called_so_and_order_nothing(stored: source.StoredRun) -> None:
     failed = next(one for one in stored.records if one.evidence.task == "functional")
     found = Diagnosis(what="log", source="Pod a/b", content="1970-01-01T01:00:00Z late")
     late = msgspec.structs.replace(failed, evidence=msgspec.structs.replace(failed.evidence, diagnosis=(found,)))
@@ -241,15 +241,15 @@ def test_simulated_times_are_called_so_and_order_nothing(stored: source.Source) 
     assert (entry.time, entry.where) == (135.0, "Pod a/b (its times are simulated)")
 
 
-def test_the_git_commit_of_the_spec_is_told(stored: source.Source) -> None:
-    report = build(msgspec.structs.replace(stored, origin=Source(commit="3f2a9c", path="sites/lab.yaml", dirty=True)))
+def test_the_git_commit_of_the_spec_is_told(stored: source.StoredRun) -> None:
+    report = build(msgspec.structs.replace(stored, origin=SpecSource(commit="3f2a9c", path="sites/lab.yaml", dirty=True)))
     said = "Git 3f2a9c, sites/lab.yaml with changes that are not committed"
     for shown in (text.text(report), html.html(report), timeline.note(report)):
         assert said in shown
     assert public.public(report).source is None
 
 
-def changing(stored: source.Source, *attempts: dict[str, int]) -> model.Report:
+def changing(stored: source.StoredRun, *attempts: dict[str, int]) -> model.Report:
     """The report with these attempts of the play of os_prep, each with what it changed by host."""
     first = stored.records[0]
     records = [
@@ -268,7 +268,7 @@ def changing(stored: source.Source, *attempts: dict[str, int]) -> model.Report:
     return build(msgspec.structs.replace(stored, records=(*records, *stored.records[1:])))
 
 
-def test_a_stage_with_plays_says_how_many_hosts_were_changed(stored: source.Source) -> None:
+def test_a_stage_with_plays_says_how_many_hosts_were_changed(stored: source.StoredRun) -> None:
     nothing = dict.fromkeys(("sv1", "gpu001", "gpu002"), 0)
     for attempts, said in (
         ((nothing,), "3 hosts: nothing changed"),
@@ -283,13 +283,13 @@ def test_a_stage_with_plays_says_how_many_hosts_were_changed(stored: source.Sour
         assert public.public(report).stages[0].hosts == said
 
 
-def test_a_stage_without_a_play_or_its_record_says_nothing_of_hosts(stored: source.Source) -> None:
+def test_a_stage_without_a_play_or_its_record_says_nothing_of_hosts(stored: source.StoredRun) -> None:
     assert [stage.hosts for stage in build(stored).stages] == ["", "", ""]
     assert "changed" not in text.text(build(stored))
     assert changing(stored, {}).stages[0].hosts == ""
 
 
-def test_the_timeline_folds_equal_changes_of_many_hosts(stored: source.Source) -> None:
+def test_the_timeline_folds_equal_changes_of_many_hosts(stored: source.StoredRun) -> None:
     changes = (*(f"{name}: 12 changes" for name in ("gpu001", "gpu002", "gpu003")), "sv1: 3 changes", "created run r1")
     first = msgspec.structs.replace(
         stored.records[0], evidence=msgspec.structs.replace(stored.records[0].evidence, changes=changes)
@@ -299,7 +299,7 @@ def test_the_timeline_folds_equal_changes_of_many_hosts(stored: source.Source) -
     assert told == ["gpu[001-003]: 12 changes", "sv1: 3 changes", "created run r1"]
 
 
-def test_findings_have_their_own_times_and_those_of_earlier_attempts_are_told(stored: source.Source) -> None:
+def test_findings_have_their_own_times_and_those_of_earlier_attempts_are_told(stored: source.StoredRun) -> None:
     failed = next(one for one in stored.records if one.evidence.task == "functional")
     content = "before\n1970-01-01T00:02:11.123456789Z first\n  more\n1970-01-01T00:03:12+00:00 second\n9999-99-99T00:00:00Z third"
     found = Diagnosis(what="log", source="Pod a/b", content=content)
@@ -319,7 +319,7 @@ def test_findings_have_their_own_times_and_those_of_earlier_attempts_are_told(st
     assert told[3][1].startswith("log: 1970-01-01T00:03:12+00:00 second\n9999")
 
 
-def test_the_timeline_tells_git_revisions_whenever_they_change(stored: source.Source) -> None:
+def test_the_timeline_tells_git_revisions_whenever_they_change(stored: source.StoredRun) -> None:
     begun = next(one for one in stored.records if one.evidence.task == "control")
 
     def seen(attempt: int, planned: str, *synced: str) -> source.Record:
@@ -337,7 +337,7 @@ def test_the_timeline_tells_git_revisions_whenever_they_change(stored: source.So
     assert public.public(report).revisions == ()
 
 
-def test_a_link_to_a_checklist_is_shown_as_the_checklist_itself(stored: source.Source) -> None:
+def test_a_link_to_a_checklist_is_shown_as_the_checklist_itself(stored: source.StoredRun) -> None:
     failed = next(one for one in stored.records if one.evidence.task == "functional")
     both = (*failed.evidence.diagnosis, checklists.link(FailureClass.RUNTIME))
     linked = msgspec.structs.replace(failed, evidence=msgspec.structs.replace(failed.evidence, diagnosis=both))
@@ -358,7 +358,7 @@ def test_a_run_that_is_not_there_is_a_usage_error(store: Store) -> None:
         source.read(store, "r2")
 
 
-def test_a_run_that_could_not_be_opened_says_why_everywhere(store: Store, stored: source.Source) -> None:
+def test_a_run_that_could_not_be_opened_says_why_everywhere(store: Store, stored: source.StoredRun) -> None:
     """No stage has a record then; CI servers count one failure."""
     why = failed("run/open", FailureClass.INPUT, seen="run nope <never> came", expected="an earlier run", next_step="name one")
     record = msgspec.structs.replace(stored.records[0].evidence, stage="run", task="open", verdict=why, error="run nope never came")
@@ -384,7 +384,7 @@ def test_a_run_that_could_not_be_opened_says_why_everywhere(store: Store, stored
         assert (opened.opening, opened.status) == (None, "not run")
 
 
-def test_a_run_that_was_not_even_created_says_why(store: Store, stored: source.Source) -> None:
+def test_a_run_that_was_not_even_created_says_why(store: Store, stored: source.StoredRun) -> None:
     why = failed("run/open", FailureClass.INPUT, seen="fleet belongs to plan a", expected="plan b", next_step="render again")
     record = msgspec.structs.replace(stored.records[0].evidence, run="r2", stage="run", task="open", verdict=why)
     store.write_evidence(record, canonical)

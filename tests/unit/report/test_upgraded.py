@@ -7,7 +7,7 @@ from steps.clients.store import Store
 from steps.contract import run
 from steps.contract.canonical import canonical
 from steps.contract.evidence import Evidence
-from steps.report import build, model, source
+from steps.report import assembly, model, source
 from steps.report.html import html
 from steps.report.text import text
 
@@ -27,7 +27,7 @@ def reported(store: Store, operation: str, *attempts: list[dict[str, object]]) -
             started=1.0, finished=2.0, observation={"nodes": rows},
         )  # fmt: skip
         store.write_evidence(record, canonical)
-    return build.build(source.read(store, "r1"))
+    return assembly.build(source.read(store, "r1"))
 
 
 def test_an_upgrade_says_from_which_release_to_which(store: Store) -> None:

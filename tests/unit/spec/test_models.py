@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from workflows import spec
 from workflows.examples import path
-from workflows.spec import derived
+from workflows.spec import cluster_spec
 from workflows.spec.governance import Share
 
 BASE: dict[str, Any] = yaml.safe_load(path("h200-16").read_text(encoding="utf-8"))
@@ -327,18 +327,18 @@ def test_sharing_changes_what_nodes_show(
     sharing: dict[str, Any], allocatable: dict[str, int], label: str, node_label: tuple[str, str] | None
 ) -> None:
     cluster = load(sharing=sharing)
-    assert derived.allocatable(cluster) == allocatable
-    assert derived.product_label(cluster) == label
-    assert derived.sharing_label(cluster) == node_label
+    assert cluster_spec.allocatable(cluster) == allocatable
+    assert cluster_spec.product_label(cluster) == label
+    assert cluster_spec.sharing_label(cluster) == node_label
 
 
 def test_floors_come_from_the_spec_or_the_published_table() -> None:
-    assert derived.intra_node_floor(load()) == 431.0
-    assert derived.ib_write_bw_floor(load()) == 360.0
+    assert cluster_spec.intra_node_floor(load()) == 431.0
+    assert cluster_spec.ib_write_bw_floor(load()) == 360.0
     slow = load(fabric={"kind": "infiniband", "rate_gbit": 200})
-    assert derived.ib_write_bw_floor(slow) == 180.0
+    assert cluster_spec.ib_write_bw_floor(slow) == 180.0
     own = load(validation={"nccl": {"intra_node_floor_gb_s": 400, "inter_node_floor_gb_s": 1}, "ib_write_bw_floor_gbit_s": 300})
-    assert (derived.intra_node_floor(own), derived.ib_write_bw_floor(own)) == (400.0, 300.0)
+    assert (cluster_spec.intra_node_floor(own), cluster_spec.ib_write_bw_floor(own)) == (400.0, 300.0)
 
 
 def test_a_spec_is_frozen() -> None:
@@ -348,4 +348,7 @@ def test_a_spec_is_frozen() -> None:
 
 
 def test_a_group_is_a_node_label() -> None:
-    assert derived.node_labels(load(hosts=hosts(ranges="n1", labels={"a/b": "1"})), "gpu") == {"a/b": "1", "bringup/group": "gpu"}
+    assert cluster_spec.node_labels(load(hosts=hosts(ranges="n1", labels={"a/b": "1"})), "gpu") == {
+        "a/b": "1",
+        "bringup/group": "gpu",
+    }

@@ -3,7 +3,7 @@
 import pytest
 
 from workflows import spec
-from workflows.stages.access import secret_files, ssh_arguments
+from workflows.stages.host_access import secret_files, ssh_arguments
 
 HEAD = """apiVersion: bringup/v1
 kind: Cluster

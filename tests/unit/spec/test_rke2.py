@@ -7,9 +7,9 @@ import pytest
 
 from workflows import spec
 from workflows.plan.compiler import compile_plan
-from workflows.spec import derived
-from workflows.stages.access import secret_files
-from workflows.stages.rke2_options import further, secret_variables, variables
+from workflows.spec import cluster_spec
+from workflows.stages.host_access import secret_files
+from workflows.stages.rke2 import further_settings, secret_variables, variables
 
 HEAD = """apiVersion: bringup/v1
 kind: Cluster
@@ -126,7 +126,7 @@ def test_what_cannot_work_is_refused(rke2: str, sentence: str) -> None:
 def test_the_number_of_pods_is_what_the_spec_says_by_flag_or_field(said: str, pods: int) -> None:
     cluster = load(said)
     task = next(task for task in compile_plan(cluster, until="rke2").tasks if (task.stage, task.name) == ("rke2", "servers"))
-    assert derived.max_pods(cluster) == pods
+    assert cluster_spec.max_pods(cluster) == pods
     assert task.arguments["variables"]["rke2_kubelet_args"]["max-pods"] == str(pods)
 
 
@@ -165,8 +165,8 @@ def test_registries_name_their_secrets_and_never_hold_them() -> None:
 
 
 def test_mirrors_alone_are_asked_where_a_registry_itself_is_no_fallback() -> None:
-    assert further(load("{registry_mirror: r.example.org}")) == {}
-    told = further(load("{registry_fallback: false, registry_mirror: r.example.org}"))
+    assert further_settings(load("{registry_mirror: r.example.org}")) == {}
+    told = further_settings(load("{registry_fallback: false, registry_mirror: r.example.org}"))
     assert told == {"rke2_config": {"disable-default-registry-endpoint": True}}
 
 

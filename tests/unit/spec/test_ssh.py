@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from workflows import catalog, spec
-from workflows.plan import compiler, fleet
-from workflows.stages.access import secret_files, ssh_arguments
+from workflows.plan import compiler, run_folders
+from workflows.stages.host_access import secret_files, ssh_arguments
 
 HEAD = """apiVersion: bringup/v1
 kind: Cluster
@@ -68,7 +68,7 @@ def test_the_proxy_before_ssh_has_its_login_by_reference() -> None:
 def test_a_group_may_have_a_proxy_of_its_own() -> None:
     loaded = spec.load(HEAD.replace("ranges: s1", 'ranges: s1, http_proxy: "http://[2001:db8::1]:8080"'))
     assert "http_proxy" not in ssh_arguments(loaded)
-    assert fleet.hosts(loaded.machines)[0].variables == {"ssh_http_proxy": "http://[2001:db8::1]:8080"}
+    assert run_folders.hosts(loaded.machines)[0].variables == {"ssh_http_proxy": "http://[2001:db8::1]:8080"}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import yaml
 
 from workflows import catalog, examples, spec
 from workflows.stages import base_services, gang, rke2
-from workflows.stages.site import Site
+from workflows.stages.stage import Site
 
 MINE = "registry.example.org:5000/library/busybox:1.37.0"
 DEFAULT = "docker.io/library/busybox:1.37.0"

@@ -7,7 +7,7 @@ import yaml
 
 from steps.contract.task import MAX_BYTES, Verb, encode
 from tests.unit.stages.test_operators import site
-from workflows.stages import access, base_services, gpu_operator, slurm
+from workflows.stages import base_services, gpu_operator, host_access, slurm
 from workflows.stages.stage import Stage, Step
 
 ARGO_CD: dict[str, Any] = {"repo": "https://git.example.org/platform.git", "revision": "v1.4.0", "project": "platform"}
@@ -119,7 +119,7 @@ def test_the_sites_own_argo_cd_is_only_looked_at() -> None:
 
 def test_credentials_travel_as_secret_files_by_name() -> None:
     cluster = site(delivery={"mode": "argo_cd", "argo_cd": ARGO_CD | SSH}).spec
-    files = {file.name: file for file in access.secret_files(cluster)}
+    files = {file.name: file for file in host_access.secret_files(cluster)}
     assert (files["git_credentials"].variable, files["git_known_hosts"].path) == ("GIT_KEY", "./git_known_hosts")
     published = step("publish", **SSH).task.arguments
     assert (published["credentials"], published["known_hosts"]) == ("git_credentials", "git_known_hosts")
@@ -138,7 +138,7 @@ def test_credentials_travel_as_secret_files_by_name() -> None:
 
 def test_the_ca_goes_to_the_pipeline_and_to_argo_cd_and_is_read_back() -> None:
     ca = {"repo": "https://Git.example.org:8443/platform.git", "ca": {"file": "./ca.pem"}}
-    files = {file.name: file for file in access.secret_files(site(delivery={"mode": "argo_cd", "argo_cd": ARGO_CD | ca}).spec)}
+    files = {file.name: file for file in host_access.secret_files(site(delivery={"mode": "argo_cd", "argo_cd": ARGO_CD | ca}).spec)}
     assert files["git_ca"].path == "./ca.pem"
     assert step("publish", **ca).task.arguments["ca"] == "git_ca"
     told, read = step("delivery_settings", **ca), step("delivery", **ca)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from workflows.stages import objects
+from workflows.stages import manifest_objects
 
 WGET = r"""#!/bin/sh
 # A stand-in for busybox's wget: $WEB has a file for each URL that answers; others are refused, or time out where silent is there.
@@ -63,7 +63,7 @@ class Pod:
         (self.folder / "tmp/asked").touch()
 
     def run(self, seconds: int = 1, domain: str = "cluster.local", /, **more: str) -> dict[str, Any]:
-        text = objects.script("dns_ring.sh").replace("/tmp/", f"{self.folder}/tmp/")
+        text = manifest_objects.script("dns_ring.sh").replace("/tmp/", f"{self.folder}/tmp/")
         text = text.replace("/dev/termination-log", f"{self.folder}/log").replace("/etc/resolv.conf", f"{self.folder}/resolv.conf")
         (self.folder / "resolv.conf").write_text(
             f"search bringup-check.svc.{domain} svc.{domain} {domain} example.org\nnameserver 10.43.0.10\n"

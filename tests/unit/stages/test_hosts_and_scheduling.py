@@ -15,11 +15,10 @@ import yaml
 from steps.contract.task import Task, Verb, encode
 from steps.runtime import gating
 from workflows import catalog, spec
-from workflows.spec.derived import GPU, allocatable
+from workflows.spec.cluster_spec import GPU, allocatable
 from workflows.spec.services import Slurm
 from workflows.stages import gang, os_prep, rke2, sharing
-from workflows.stages.site import Site
-from workflows.stages.stage import Stage, Step
+from workflows.stages.stage import Site, Stage, Step
 
 EXAMPLE = Path(__file__).parents[3] / "workflows/examples/h200-16.yaml"
 SCRIPTS = sorted((Path(__file__).parents[3] / "workflows/stages/scripts").glob("*.sh"))
@@ -155,7 +154,12 @@ def test_a_cluster_of_servers_alone_has_no_task_for_agents() -> None:
     assert [one.name for one in made.steps] == ["servers", "control", "nodes", "functional", "judge"]
     assert (judge["members"], judge["needed"]) == ("server", 1)
     workloads = step("rke2", "control", "servers_only").task.expectations["workloads"]
-    assert workloads == [rke2.DNS, "DaemonSet rke2-multus", "DaemonSet rke2-canal", "DaemonSet rke2-ingress-nginx-controller"]
+    assert workloads == [
+        rke2.DNS,
+        "DaemonSet rke2-multus",
+        "DaemonSet rke2-canal",
+        "DaemonSet rke2-ingress-nginx-controller",
+    ]
 
 
 def test_labels_and_taints_go_by_group_and_only_odd_hosts_are_named() -> None:

@@ -15,9 +15,8 @@ from steps.runtime import gating
 from steps.verbs import job
 from workflows import catalog, spec
 from workflows.stages import ORDER as STAGE_ORDER
-from workflows.stages import base_services, gpu_operator, network_operator, objects
-from workflows.stages.site import Site
-from workflows.stages.stage import Stage, Step
+from workflows.stages import base_services, gpu_operator, manifest_objects, network_operator
+from workflows.stages.stage import Site, Stage, Step
 
 EXAMPLE = Path(__file__).parents[3] / "workflows/examples/h200-16.yaml"
 STAGES = ("base_services", "gpu_operator", "network_operator")
@@ -157,7 +156,7 @@ def test_check_jobs_run_once_on_every_node_under_test() -> None:
         pod = filled["spec"]["template"]
         assert filled["metadata"]["name"] == name
         assert (filled["spec"]["completions"], filled["spec"]["parallelism"]) == (3, 3)
-        assert pod["metadata"]["labels"][objects.CHECK_LABEL] == name
+        assert pod["metadata"]["labels"][manifest_objects.CHECK_LABEL] == name
         placed = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
         assert placed[0]["matchExpressions"][0]["values"] == list(nodes)
         assert pod["spec"]["restartPolicy"] == "Never"

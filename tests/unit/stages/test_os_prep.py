@@ -10,11 +10,10 @@ from ansible.module_utils.nodeprofile import profile_files
 
 from steps.contract.task import MAX_BYTES, encode
 from steps.runtime import gating
-from steps.stages.os_prep.contract import Expectation
+from steps.stages.os_prep.contract import NodesExpectation
 from workflows import catalog, spec
 from workflows.stages import os_prep
-from workflows.stages.site import Site
-from workflows.stages.stage import Stage
+from workflows.stages.stage import Site, Stage
 
 EXAMPLES = Path(__file__).parents[3] / "workflows/examples"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAbcdefghijklmnopqrstuvwxyz0123456789ABCDEF ops@example.org"
@@ -49,9 +48,9 @@ def profile(stage: Stage) -> dict[str, Any]:
     return found
 
 
-def expected(stage: Stage) -> Expectation:
+def expected(stage: Stage) -> NodesExpectation:
     want = gating.find("os_prep/nodes").expect(stage.steps[0].task.expectations, ("gpu001",))
-    assert isinstance(want, Expectation)
+    assert isinstance(want, NodesExpectation)
     return want
 
 
@@ -113,7 +112,7 @@ def test_each_part_of_the_base_profile_is_expected_by_the_gate(system: str, vers
     stage = built("three-hosts", os={"distribution": system, "version": version, "firewall": firewall})
     said, want = profile(stage), expected(stage).items
     for key in said.keys() - UNSHOWN:
-        alone = os_prep.proven({key: said[key]})
+        alone = os_prep.proving_items({key: said[key]})
         assert alone or key == "files", key
         assert set(alone) <= set(want), key
     assert {f"package {name}" for name in said["packages"]} <= set(want)

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from steps.contract.operation import Kind, Operation
+from steps.contract.operation import Operation, OperationKind
 from steps.contract.task import Task, Verb
 from steps.stages.site_roles import contract as site_roles
 from workflows import examples, spec
@@ -64,8 +64,8 @@ def cluster(**sections: Any) -> spec.ClusterSpec:
     return spec.load(yaml.safe_dump(written | {name: written.get(name, {}) | said for name, said in sections.items()}))
 
 
-def operated(kind: Kind, *hosts: str, **sections: Any) -> Plan:
-    until = "" if kind is Kind.RESET else "rke2"
+def operated(kind: OperationKind, *hosts: str, **sections: Any) -> Plan:
+    until = "" if kind is OperationKind.RESET else "rke2"
     return compile_plan(cluster(**sections), until=until, operation=Operation(kind=kind, hosts=frozenset(hosts)))
 
 
@@ -75,12 +75,12 @@ PLANS = {
         for name in ("single-node", "h200-16", "multi-rack-232", "dra")
     },
     "everything": lambda: compile_plan(cluster(**EVERYTHING), until="rke2"),
-    "add-node": lambda: operated(Kind.ADD_NODE, "gpu016"),
-    "replace-node": lambda: operated(Kind.REPLACE_NODE, "gpu007", "sv2"),
-    "upgrade": lambda: operated(Kind.UPGRADE),
-    "rollback": lambda: operated(Kind.ROLLBACK),
-    "reset of all": lambda: operated(Kind.RESET, **EVERYTHING),
-    "reset of one": lambda: operated(Kind.RESET, "gpu007"),
+    "add-node": lambda: operated(OperationKind.ADD_NODE, "gpu016"),
+    "replace-node": lambda: operated(OperationKind.REPLACE_NODE, "gpu007", "sv2"),
+    "upgrade": lambda: operated(OperationKind.UPGRADE),
+    "rollback": lambda: operated(OperationKind.ROLLBACK),
+    "reset of all": lambda: operated(OperationKind.RESET, **EVERYTHING),
+    "reset of one": lambda: operated(OperationKind.RESET, "gpu007"),
 }
 
 

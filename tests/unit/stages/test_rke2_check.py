@@ -8,8 +8,7 @@ import yaml
 
 from workflows import catalog, spec
 from workflows.stages import rke2
-from workflows.stages.site import Site
-from workflows.stages.stage import Step
+from workflows.stages.stage import Site, Step
 
 EXAMPLE = Path(__file__).parents[3] / "workflows/examples/h200-16.yaml"
 EXAMPLE_HOSTS = yaml.load(EXAMPLE.read_text(), Loader=yaml.CSafeLoader)["hosts"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from workflows.stages import objects
+from workflows.stages import manifest_objects
 
 SMI = """case "$*" in *query-gpu*) printf 'GPU-a\\nGPU-b\\n';; -L) printf '{listing}';; esac"""
 WHOLE = "GPU 0: NVIDIA H200 (UUID: GPU-a)\\nGPU 1: NVIDIA H200 (UUID: GPU-b)\\n"
@@ -44,7 +44,7 @@ class Shell:
 
     def run(self, script: str, *arguments: str, env: Mapping[str, str]) -> dict[str, Any]:
         log = self.folder / "termination-log"
-        text = objects.script(script).replace("/dev/termination-log", str(log))
+        text = manifest_objects.script(script).replace("/dev/termination-log", str(log))
         full = {"PATH": f"{self.bin}:{os.environ['PATH']}", "SYSFS": str(self.sys), "NODE_NAME": "gpu001", **env}
         done = subprocess.run(["/bin/sh", "-c", text, "check", *arguments], env=full, capture_output=True, check=False, timeout=60)
         assert done.returncode == 0, done.stderr

@@ -12,15 +12,15 @@ import yaml
 
 from steps.contract.task import Verb, encode
 from steps.runtime import gating
-from steps.stages.shared import packed_output
+from steps.stages.shared import probe_checks
 from steps.stages.slurm import probe as slurm
 from steps.verbs import apply, job, judge, wait
 from workflows import catalog
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.machines import expand_groups
-from workflows.stages import objects
+from workflows.stages import manifest_objects
 from workflows.stages import slurm as stage
-from workflows.stages.site import Site
+from workflows.stages.stage import Site
 
 EXAMPLE = Path(stage.__file__).parents[1] / "examples" / "h200-16.yaml"
 VERBS = {Verb.APPLY: apply.Arguments, Verb.WAIT: wait.Arguments, Verb.JOB: job.Arguments, Verb.JUDGE: judge.Arguments}
@@ -80,11 +80,11 @@ def test_shared_gpus_are_not_counted() -> None:
 def test_partitions_choose_the_machines() -> None:
     hosts = yaml.load(EXAMPLE.read_text(), Loader=yaml.CSafeLoader)["hosts"]
     hosts["other"] = {"role": "agent", "ranges": "x[1-2]", "addresses": {"start": "10.10.2.1"}, "gpu": True}
-    assert stage.select(site()) == "gpu"
+    assert stage.node_selector(site()) == "gpu"
     one = site(hosts=hosts, slurm={"kind": "slinky", "partitions": [{"name": "a", "groups": "gpu"}]})
-    assert stage.select(one) == "group:gpu"
+    assert stage.node_selector(one) == "group:gpu"
     assert len(stage.machines(one)) == 16
-    assert stage.select(site(hosts=hosts, slurm={"kind": "slinky"})) == "gpu"
+    assert stage.node_selector(site(hosts=hosts, slurm={"kind": "slinky"})) == "gpu"
 
 
 # ---- the script ----------------------------------------------------------------------------------------------------------------
@@ -118,7 +118,9 @@ def ran(folder: Path, **environment: str) -> dict[str, Any]:
     for name, body in TOOLS.items():
         (tools / name).write_text(f"#!/bin/sh\n{body}\n")
         (tools / name).chmod(0o755)
-    script = objects.script("srun.sh").replace("/tmp/", f"{folder}/").replace("/dev/termination-log", str(folder / "report"))
+    script = (
+        manifest_objects.script("srun.sh").replace("/tmp/", f"{folder}/").replace("/dev/termination-log", str(folder / "report"))
+    )
     script = script.replace("mkdir -p /etc/slurm /run/slurm", "mkdir -p")
     env = {"PATH": f"{tools}:{os.environ['PATH']}", "NODE_NAME": "sv1", "SERVER": "s:6817", "GPUS": "8", "SECONDS_TO_RUN": "60"}
     subprocess.run(["/bin/sh", "-c", script], env=env | environment, check=True, capture_output=True, timeout=60)
@@ -129,7 +131,7 @@ def ran(folder: Path, **environment: str) -> dict[str, Any]:
 def test_script_reports_what_the_gate_reads(tmp_path: Path) -> None:
     report = ran(tmp_path)
     assert report["exits"] == {"sinfo": 0, "hosts": 0, "gpus": 0}
-    seen = slurm.read_srun(packed_output.text(report), report["exits"])
+    seen = slurm.read_srun(probe_checks.unpack_output(report), report["exits"])
     assert [(node.name, node.states, node.gpus) for node in seen.nodes][:2] == [("gpu001", ("idle",), 8), ("gpu002", ("idle",), 8)]
     assert seen.nodes[2].reason == "ECC memory error"
     assert seen.hosts == ("gpu001", "gpu002")
@@ -141,7 +143,7 @@ def test_script_tells_of_a_refused_node(tmp_path: Path) -> None:
     report = ran(tmp_path, REFUSED="yes")
     assert report["exits"]["hosts"] == 1
     assert report["exits"]["gpus"] != 0
-    seen = slurm.read_srun(packed_output.text(report), report["exits"])
+    seen = slurm.read_srun(probe_checks.unpack_output(report), report["exits"])
     assert seen.hosts == ("gpu001",)
     assert seen.gpus == {"gpu001": 8}
     assert seen.errors[0].cause == "Invalid job credential on node gpu002"

@@ -14,18 +14,16 @@ import yaml
 from steps.contract.nccl import NcclWant
 from steps.contract.task import Verb, encode
 from steps.runtime import gating
-from steps.stages.shared import packed_output
+from steps.stages.shared import probe_checks
 from steps.stages.validation import gate_dcgm, gate_nccl, reader_dcgm, reader_nccl
 from steps.verbs import apply, job, judge, wait
 from workflows import catalog
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.machines import expand_groups
-from workflows.stages import objects, validation_pods
-from workflows.stages import validation as stage
-from workflows.stages.site import Site
-from workflows.stages.stage import Stage
+from workflows.stages import manifest_objects, validation
+from workflows.stages.stage import Site, Stage
 
-EXAMPLE = Path(stage.__file__).parents[1] / "examples" / "h200-16.yaml"
+EXAMPLE = Path(validation.__file__).parents[1] / "examples" / "h200-16.yaml"
 CRD = Path(os.environ.get("BRINGUP_TEST_DATA", Path(__file__).parents[4] / "shared")) / "crds/mpi-operator-v0.8.2/crds"
 VERBS = {Verb.APPLY: apply.Arguments, Verb.WAIT: wait.Arguments, Verb.JOB: job.Arguments, Verb.JUDGE: judge.Arguments}
 NO_SLURM = {"slurm": {"kind": "none"}}
@@ -40,7 +38,7 @@ def site(**over: Any) -> Site:
 
 
 def built(**over: Any) -> Stage:
-    found = stage.build(site(**over))
+    found = validation.build(site(**over))
     assert found is not None
     return found
 
@@ -87,22 +85,22 @@ def test_mig_leaves_nccl_out() -> None:
 def test_no_accelerator_no_stage() -> None:
     hosts = {"all": {"role": "server", "ranges": "a[1-3]", "addresses": {"start": "10.0.0.1"}}}
     bare = site(accelerator=None, fabric={"kind": "none"}, hosts=hosts, slurm={"kind": "none"}, approvals=[])
-    assert stage.build(bare) is None
+    assert validation.build(bare) is None
 
 
 def test_gpus_are_requested_or_taken() -> None:
     """Slurm's node pods hold the GPUs, so that nothing could be scheduled beside them."""
     container = {"name": "check", "image": "i"}
-    asked = validation_pods.gpu_pod(site(**NO_SLURM), container, "c", fabric=True)
+    asked = validation.gpu_pod(site(**NO_SLURM), container, "c", fabric=True)
     limits = asked["containers"][0]["resources"]["limits"]
     assert limits == {"rdma/rdma_shared_device_a": 1, "nvidia.com/gpu": 8}
-    taken = validation_pods.gpu_pod(site(), container, "c", fabric=True)
+    taken = validation.gpu_pod(site(), container, "c", fabric=True)
     assert taken["runtimeClassName"] == "nvidia"
     assert taken["containers"][0]["securityContext"] == {"privileged": True}
     assert taken["containers"][0]["resources"] == {"limits": {"rdma/rdma_shared_device_a": 1}}
-    claimed = validation_pods.gpu_pod(site(**DRA), container, "c")
+    claimed = validation.gpu_pod(site(**DRA), container, "c")
     assert claimed["resourceClaims"] == [{"name": "gpus", "resourceClaimTemplateName": "c"}]
-    assert "resources" not in validation_pods.gpu_pod(site(**SRIOV), container, "c", fabric=True)["containers"][0]
+    assert "resources" not in validation.gpu_pod(site(**SRIOV), container, "c", fabric=True)["containers"][0]
 
 
 @pytest.mark.skipif(not CRD.is_dir(), reason="published CRDs are not here ($BRINGUP_TEST_DATA)")
@@ -190,7 +188,7 @@ def ran(folder: Path, script: str, tools: dict[str, str], **environment: str) ->
         (place / name).chmod(0o755)
     for name, text in {"table": TABLE, "info": INFO, "diag": DIAG}.items():
         (folder / name).write_text(text)
-    text = objects.script(script).replace("/tmp/", f"{folder}/").replace("/dev/termination-log", str(folder / "report"))
+    text = manifest_objects.script(script).replace("/tmp/", f"{folder}/").replace("/dev/termination-log", str(folder / "report"))
     text = text.replace("/etc/mpi/hostfile", str(folder / "hostfile"))
     (folder / "hostfile").write_text("w-0.w slots=8\nw-1.w slots=8\n")
     env = {"PATH": f"{place}:{os.environ['PATH']}", "NODE_NAME": "gpu001", "AT": str(folder), **environment}
@@ -208,7 +206,7 @@ def test_intra_script(tmp_path: Path) -> None:
     assert report["exits"] == [0, 0, 0]
     assert (tmp_path / "called").read_text().splitlines() == ["-b 8G -e 8G -f 2 -g 2 -c 1"] * 3
     assert len((tmp_path / "report").read_text()) <= 4096
-    log = reader_nccl.read(packed_output.text(report))
+    log = reader_nccl.read(probe_checks.unpack_output(report))
     assert gate_nccl.problem(log, NcclWant(floor=431.0, runs=3, spread=0.1, ranks=2)) is None
 
 
@@ -216,7 +214,7 @@ def test_intra_script_tells_of_a_hang(tmp_path: Path) -> None:
     tools = {"nvidia-smi": "echo 'GPU 0: x'", "all_reduce_perf": "head -4 $AT/table; exec sleep 30"}
     report, _ = ran(tmp_path, "nccl_intra.sh", tools, **SIZES | {"RUNS": "1", "SECONDS_A_RUN": "1"})
     assert report["exits"] == [124]
-    assert gate_nccl.problem(reader_nccl.read(packed_output.text(report)), NcclWant()) is not None
+    assert gate_nccl.problem(reader_nccl.read(probe_checks.unpack_output(report)), NcclWant()) is not None
 
 
 def test_inter_script(tmp_path: Path) -> None:
@@ -246,12 +244,12 @@ def test_dcgm_script(tmp_path: Path) -> None:
     tools = {"nv-hostengine": "exit 0", "dcgmi": 'case "$1" in diag) cat $AT/diag;; esac'}
     report, _ = ran(tmp_path, "dcgm.sh", tools, LEVEL="2", SECONDS_TO_RUN="20")
     assert report["exits"] == [0]
-    assert gate_dcgm.problem(reader_dcgm.read(packed_output.text(report)), 8, 2) is None
+    assert gate_dcgm.problem(reader_dcgm.read(probe_checks.unpack_output(report)), 8, 2) is None
 
 
 def test_dcgm_script_without_a_host_engine(tmp_path: Path) -> None:
     tools = {"nv-hostengine": "echo 'cannot start'; exit 1", "dcgmi": 'case "$1" in diag) exit 9;; esac', "sleep": "exit 0"}
     report, _ = ran(tmp_path, "dcgm.sh", tools, LEVEL="2", SECONDS_TO_RUN="20")
     assert report["exits"] == [9]
-    assert packed_output.text(report) == "cannot start\n"
-    assert reader_dcgm.read(packed_output.text(report)) is None
+    assert probe_checks.unpack_output(report) == "cannot start\n"
+    assert reader_dcgm.read(probe_checks.unpack_output(report)) is None

@@ -9,7 +9,7 @@ from steps.contract.canonical import canonical
 from steps.contract.delivery import Delivered
 from steps.contract.task import Task, Verb
 from steps.errors import BadTask
-from steps.runtime import delivered
+from steps.runtime import delivery_inputs
 
 URL = "https://git.example.org/platform/apps.git"
 ROOT = {
@@ -23,7 +23,7 @@ ROOT = {
 
 
 def commit(desk: Any, **arguments: Any) -> str:
-    return delivered.commit(desk.context(Task(stage="gang", name="control", verb=Verb.WAIT, arguments=arguments)))
+    return delivery_inputs.delivered_commit(desk.context(Task(stage="gang", name="control", verb=Verb.WAIT, arguments=arguments)))
 
 
 def keep(desk: Any, run: str, commit: str, repo: str = URL, revision: str = "v1", tree: str = "t1") -> None:

@@ -10,7 +10,7 @@ import pytest
 from steps.clients.environment import Environment
 from steps.clients.kube.api import ApiError
 from steps.clients.kube.client import Kube
-from steps.contract.play import FailureKind, HostOutcome, HostStatus
+from steps.contract.host_play import FailureKind, HostOutcome, HostStatus
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import NodeVerdict, Status, Verdict, passed
 from steps.errors import BadTask, Conflict, Refused, Unreachable

@@ -7,7 +7,7 @@ import pytest
 from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
 from steps.contract import run as contract
 from steps.contract.canonical import canonical
-from steps.contract.play import PlayHost, PlayRequest
+from steps.contract.host_play import PlayHost, PlayRequest
 from steps.contract.task import Task, Verb
 from steps.runtime import target
 from tests.unit.answered_plays import answered
@@ -39,7 +39,7 @@ def has_rke2(world: Any) -> None:
 
 def is_about(desk: Any, uid: str) -> None:
     """The run knows its cluster from before."""
-    desk.store.write(contract.target_key("r1"), canonical(contract.Target(uid=uid)))
+    desk.store.write(contract.target_key("r1"), canonical(contract.TargetIdentity(uid=uid)))
 
 
 def test_bare_servers_are_noted(desk: Any, bare: Any) -> None:

@@ -21,16 +21,16 @@ from steps.nodeimage import garbage_collection, image_parts, tasks
 from steps.nodeimage.contract import build_keys
 from steps.nodeimage.contract import image_manifest as manifests
 from steps.nodeimage.contract import resolved_recipe as contract
-from steps.nodeimage.contract.boot_tests import Boot, Firmware, NodeReport
+from steps.nodeimage.contract.boot_tests import Firmware, MachineBoot, NodeReport
 from steps.nodeimage.contract.boot_tree import GROUPS, BootGroup, PublishTarget, encode_groups, machine_name
-from steps.nodeimage.contract.image_tests import ImageTest, Outcome, Result, Where
+from steps.nodeimage.contract.image_tests import ImageTest, ImageTestOutcome, ImageTestResult, Where
 from steps.nodeimage.garbage_collection import Collected, Roots
-from steps.nodeimage.publishing import image_rollback
+from steps.nodeimage.publishing import image_publication
 from steps.nodeimage.publishing.image_kind import local_tree
 from steps.runtime.context import Context
 from steps.stages.image_boot import gate as boot_gate
 from steps.stages.image_boot.contract import Booted
-from steps.stages.image_boot.contract import Wanted as BootsWanted
+from steps.stages.image_boot.contract import BootsExpectation as BootsWanted
 from steps.stages.image_sandbox.contract import Sandboxed
 from tests.unit import small_image
 from tests.unit.clients.published import published_trees
@@ -39,7 +39,7 @@ from workflows.stages import image_site
 
 RECIPE = small_image.recipe(origin="3f2a, on bringup 1")
 KEY = build_keys.image(RECIPE)
-GOOD = (Result(name="compiles", outcome=Outcome.PASS, seconds=0.2),)
+GOOD = (ImageTestResult(name="compiles", outcome=ImageTestOutcome.PASS, seconds=0.2),)
 MAC = "52:54:00:00:00:01"
 
 
@@ -76,7 +76,7 @@ def record(desk: Any, stage: str, name: str, seen: object, verdict: Verdict, run
 
 def show(desk: Any, key: str = KEY, judged: Verdict | None = None) -> None:
     """Both test stages of run `r1`."""
-    boot = Boot(name="bios1", firmware=Firmware.BIOS, mac=MAC, seconds=40.0, ended="report", report=report())
+    boot = MachineBoot(name="bios1", firmware=Firmware.BIOS, mac=MAC, seconds=40.0, ended="report", report=report())
     for stage, name, seen in (
         ("image_sandbox", "tests", Sandboxed(key=key, results=GOOD)),
         ("image_boot", "boot_bios", Booted(key=key, boots=(boot,))),
@@ -92,7 +92,7 @@ def report() -> NodeReport:
 def placed(desk: Any, place: PublishTarget) -> dict[str, Any]:
     """Arguments that name the place, with the file of its groups beside the tasks."""
     (desk.root / "tasks" / GROUPS).write_bytes(encode_groups(place.groups))
-    return image_site.placed(place)
+    return image_site.publish_arguments(place)
 
 
 def publication(desk: Any, *groups: BootGroup) -> Task:
@@ -205,7 +205,7 @@ def test_one_boot_of_two_that_did_not_come_up_ends_the_stage_and_is_not_publishe
     plan = compile_image(small_image.spec(image.root), small_image.recipe(), small_image.files())
     judge = next(task for task in plan.tasks if (task.stage, task.name) == ("image_boot", "judge"))
     show(image)
-    silent = Boot(name="uefi1", firmware=Firmware.UEFI, mac=MAC, seconds=300.0, ended="time", report=None)
+    silent = MachineBoot(name="uefi1", firmware=Firmware.UEFI, mac=MAC, seconds=300.0, ended="time", report=None)
     seen = Booted(key=KEY, boots=(silent,), root_digest="sha256:" + "9" * 64, root_size=9, kernel="6.1")
     verdict = boot_gate.boots(seen, BootsWanted(key=KEY, firmware=Firmware.UEFI, machines=1))
     assert [row.node for row in verdict.nodes] == ["uefi1"], "the gate names the machine"
@@ -240,7 +240,7 @@ def test_tests_of_another_image_prove_nothing(image: Any) -> None:
 def test_a_root_of_other_bytes_than_were_booted_is_not_published(image: Any) -> None:
     """Two stores, or tools of another version, give other bytes of the same key."""
     show(image)
-    boot = Boot(name="bios1", firmware=Firmware.BIOS, mac=MAC, seconds=40.0, ended="report", report=report())
+    boot = MachineBoot(name="bios1", firmware=Firmware.BIOS, mac=MAC, seconds=40.0, ended="report", report=report())
     seen = Booted(key=KEY, boots=(boot,), root_digest="sha256:" + "9" * 64)
     record(image, "image_boot", "boot_uefi", seen, passed("image_boot/x", "good"))
     done = image.run(publication(image))
@@ -412,7 +412,7 @@ def test_what_a_rollback_left_ends_the_run_before_it_builds(image: Any, tmp_path
     published_trees.published(published_trees.place(image.root / "published"), other)
     show(image)
     image.run(publication(image))
-    image_rollback.roll_back(local_tree(image.root / "published"), RECIPE.name, "", "rollback by ada@boot")
+    image_publication.roll_back(local_tree(image.root / "published"), RECIPE.name, "", "rollback by ada@boot")
     said, kept = standing(image)
     assert said == "changed"
     assert (kept.verdict.status.value, "was left by a rollback (by ada@boot, " in kept.verdict.reason) == ("fail", True)

@@ -2,14 +2,14 @@
 
 import msgspec
 
-from steps.contract.judging import Check, Expectation, Observation, Result
+from steps.contract.judging import JudgedTask, StageExpectation, StageObservation, TaskVerdicts
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, of_nodes, passed
-from steps.runtime.quorum import judge, set_aside
+from steps.runtime.quorum import judge, nodes_set_aside
 
 CHECKS = (
-    Check(task="control", gate="g/control"),
-    Check(task="nodes", gate="g/nodes"),
-    Check(task="functional", gate="g/functional"),
+    JudgedTask(task="control", gate="g/control"),
+    JudgedTask(task="nodes", gate="g/nodes"),
+    JudgedTask(task="functional", gate="g/functional"),
 )
 NODES = tuple(f"n{number:02d}" for number in range(1, 17))
 
@@ -28,9 +28,9 @@ def rows(*bad: str, names: tuple[str, ...] = NODES) -> Verdict:
 
 def run(control: Verdict | None, nodes: Verdict | None, functional: Verdict | None, **wanted: object) -> Verdict:
     given = {"control": control, "nodes": nodes, "functional": functional}
-    results = tuple(Result(task=task, verdicts=(verdict,)) for task, verdict in given.items() if verdict is not None)
+    results = tuple(TaskVerdicts(task=task, verdicts=(verdict,)) for task, verdict in given.items() if verdict is not None)
     expectation = {"gate": "g/judge", "checks": CHECKS, "members": NODES, "needed": 15, **wanted}
-    return judge(Observation(results=results), Expectation(**expectation))  # type: ignore[arg-type]
+    return judge(StageObservation(results=results), StageExpectation(**expectation))  # type: ignore[arg-type]
 
 
 GOOD = passed("g/control", "fine")
@@ -40,29 +40,29 @@ WORKS = passed("g/functional", "fine")
 def test_all_pass() -> None:
     verdict = run(GOOD, rows(), WORKS)
     assert verdict.is_pass
-    assert not set_aside(verdict)
+    assert not nodes_set_aside(verdict)
 
 
 def test_one_of_sixteen_is_set_aside_by_name() -> None:
     verdict = run(GOOD, rows("n03"), WORKS)
     assert verdict.is_pass
     assert "n03: 7 GPUs" in verdict.reason
-    assert [row.node for row in set_aside(verdict)] == ["n03"]
+    assert [row.node for row in nodes_set_aside(verdict)] == ["n03"]
 
 
 def test_two_of_sixteen_break_the_quorum_and_name_gate_and_node() -> None:
     verdict = run(GOOD, rows("n03", "n07"), WORKS)
     assert (verdict.status, verdict.gate, verdict.failure_class) == (Status.FAIL, "g/nodes", FailureClass.HARDWARE)
     assert verdict.reason.startswith("14 of 16 nodes pass, 15 needed; n[03,07]: 7 GPUs; expected 8; next: look")
-    assert not set_aside(verdict)
+    assert not nodes_set_aside(verdict)
 
 
 def test_nodes_that_fail_for_different_reasons_are_all_named_and_what_is_counted_too() -> None:
     first = rows("n03", "n07")
     other = tuple(msgspec.structs.replace(row, seen="unreachable") if row.node == "n07" else row for row in first.nodes)
-    seen = Observation(results=(Result(task="nodes", verdicts=(msgspec.structs.replace(first, nodes=other),)),))
-    checks = (Check(task="nodes", gate="g/nodes"),)
-    verdict = judge(seen, Expectation(gate="g/judge", checks=checks, members=NODES, needed=15, kind="GPU nodes"))
+    seen = StageObservation(results=(TaskVerdicts(task="nodes", verdicts=(msgspec.structs.replace(first, nodes=other),)),))
+    checks = (JudgedTask(task="nodes", gate="g/nodes"),)
+    verdict = judge(seen, StageExpectation(gate="g/judge", checks=checks, members=NODES, needed=15, kind="GPU nodes"))
     assert verdict.reason.startswith("14 of 16 GPU nodes pass, 15 needed, not by n[03,07]; n03: 7 GPUs; expected 8; next: look")
 
 
@@ -77,8 +77,8 @@ def test_a_node_that_failed_is_the_reason_before_those_of_which_nothing_is_known
 
 def test_a_node_set_aside_earlier_is_named_with_that_stage_and_no_more() -> None:
     left = rows(names=tuple(name for name in NODES if name != "n03"))
-    seen = Observation(results=(Result(task="nodes", verdicts=(left,)),), aside={"n03": "os_prep"})
-    want = Expectation(gate="g/judge", checks=(Check(task="nodes", gate="g/nodes"),), members=NODES, needed=15)
+    seen = StageObservation(results=(TaskVerdicts(task="nodes", verdicts=(left,)),), aside={"n03": "os_prep"})
+    want = StageExpectation(gate="g/judge", checks=(JudgedTask(task="nodes", gate="g/nodes"),), members=NODES, needed=15)
     verdict = judge(seen, want)
     assert verdict.reason == "15 of 16 nodes passed all gates; n03 set aside in os_prep"
     alone = judge(seen, msgspec.structs.replace(want, needed=16))
@@ -122,10 +122,15 @@ def test_a_functional_gate_over_the_nodes_left_needs_only_them() -> None:
 
 def test_checks_of_one_selection_do_not_miss_the_others() -> None:
     servers, agents = rows(names=("sv1",)), rows()
-    checks = (Check(task="servers", gate="g/servers", select="server"), Check(task="agents", gate="g/agents", select="agent"))
-    seen = Observation(results=(Result(task="servers", verdicts=(servers,)), Result(task="agents", verdicts=(agents,))))
+    checks = (
+        JudgedTask(task="servers", gate="g/servers", select="server"),
+        JudgedTask(task="agents", gate="g/agents", select="agent"),
+    )
+    seen = StageObservation(
+        results=(TaskVerdicts(task="servers", verdicts=(servers,)), TaskVerdicts(task="agents", verdicts=(agents,)))
+    )
     about = {"server": ("sv1",), "agent": NODES}
-    want = Expectation(gate="g/judge", checks=checks, members=NODES, needed=16, required=("sv1",), about=about)
+    want = StageExpectation(gate="g/judge", checks=checks, members=NODES, needed=16, required=("sv1",), about=about)
     assert judge(seen, want).is_pass
 
 
@@ -139,15 +144,15 @@ def test_a_check_that_was_not_run_is_no_pass() -> None:
 
 
 def test_a_gate_that_must_judge_nodes_and_names_none_is_no_pass() -> None:
-    checks = (Check(task="nodes", gate="g/nodes", per_node=True),)
-    seen = Observation(results=(Result(task="nodes", verdicts=(passed("g/nodes", "fine"),)),))
-    assert judge(seen, Expectation(gate="g/judge", checks=checks, members=NODES, needed=15)).status is Status.INCONCLUSIVE
+    checks = (JudgedTask(task="nodes", gate="g/nodes", per_node=True),)
+    seen = StageObservation(results=(TaskVerdicts(task="nodes", verdicts=(passed("g/nodes", "fine"),)),))
+    assert judge(seen, StageExpectation(gate="g/judge", checks=checks, members=NODES, needed=15)).status is Status.INCONCLUSIVE
 
 
 def test_members_that_no_check_named_have_not_passed() -> None:
-    checks = (Check(task="servers", gate="g/servers", select="server"),)
-    seen = Observation(results=(Result(task="servers", verdicts=(rows(names=("sv1",)),)),))
-    want = Expectation(gate="g/judge", checks=checks, members=NODES, needed=15, required=("sv1",), about={"server": ("sv1",)})
+    checks = (JudgedTask(task="servers", gate="g/servers", select="server"),)
+    seen = StageObservation(results=(TaskVerdicts(task="servers", verdicts=(rows(names=("sv1",)),)),))
+    want = StageExpectation(gate="g/judge", checks=checks, members=NODES, needed=15, required=("sv1",), about={"server": ("sv1",)})
     verdict = judge(seen, want)
     assert verdict.status is Status.INCONCLUSIVE
     assert "0 of 16 nodes were judged and pass" in verdict.reason
@@ -156,14 +161,14 @@ def test_members_that_no_check_named_have_not_passed() -> None:
 def test_a_shard_whose_hosts_are_all_set_aside_does_not_break_the_quorum() -> None:
     first, second = NODES[:8], NODES[8:]
     skipped = Verdict(gate="g/nodes", status=Status.SKIPPED, reason="no host of this shard takes part")
-    checks = (Check(task="nodes", gate="g/nodes", fanned=True, per_node=True),)
-    seen = Observation(
-        results=(Result(task="nodes", verdicts=(rows(names=first), skipped)),), aside=dict.fromkeys(second, "os_prep")
+    checks = (JudgedTask(task="nodes", gate="g/nodes", fanned=True, per_node=True),)
+    seen = StageObservation(
+        results=(TaskVerdicts(task="nodes", verdicts=(rows(names=first), skipped)),), aside=dict.fromkeys(second, "os_prep")
     )
-    verdict = judge(seen, Expectation(gate="g/judge", checks=checks, members=NODES, needed=8))
+    verdict = judge(seen, StageExpectation(gate="g/judge", checks=checks, members=NODES, needed=8))
     assert verdict.is_pass
-    assert {row.node for row in set_aside(verdict)} == set(second)
-    assert not judge(seen, Expectation(gate="g/judge", checks=checks, members=NODES, needed=9)).is_pass
+    assert {row.node for row in nodes_set_aside(verdict)} == set(second)
+    assert not judge(seen, StageExpectation(gate="g/judge", checks=checks, members=NODES, needed=9)).is_pass
 
 
 def test_rows_that_are_only_skipped_are_told_as_such() -> None:
@@ -176,10 +181,10 @@ def test_a_refused_change_is_the_stage_s_reason() -> None:
     refused = failed(
         "g/apply", FailureClass.COMPARISON, seen="helm owns spec.version", expected="ours", next_step="settle", final=True
     )
-    checks = (Check(task="apply", gate="g/apply"), *CHECKS)
+    checks = (JudgedTask(task="apply", gate="g/apply"), *CHECKS)
     verdict = judge(
-        Observation(results=(Result(task="apply", verdicts=(refused,)),)),
-        Expectation(gate="g/judge", checks=checks, members=NODES, needed=15),
+        StageObservation(results=(TaskVerdicts(task="apply", verdicts=(refused,)),)),
+        StageExpectation(gate="g/judge", checks=checks, members=NODES, needed=15),
     )
     assert (verdict.gate, verdict.failure_class) == ("g/apply", FailureClass.COMPARISON)
 
@@ -192,5 +197,5 @@ def test_where_no_fleet_is_judged_nobody_is_set_aside() -> None:
         verdict = run(GOOD, booted, WORKS, members=(), needed=0)
         assert verdict.status is status
         assert "uefi1: no report" in verdict.reason
-        assert not set_aside(verdict)
+        assert not nodes_set_aside(verdict)
     assert run(GOOD, rows(), WORKS, members=(), needed=0).is_pass

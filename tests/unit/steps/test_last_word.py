@@ -72,22 +72,22 @@ def test_what_is_written_is_read_again() -> None:
         reason = " ".join(chance.choices(words, k=chance.randrange(1, 400))).strip()
         nodes = [NodeVerdict(node=f"n{one}", status=chance.choice(list(Status))) for one in range(chance.randrange(3))]
         verdict = msgspec.structs.replace(broken(reason), nodes=tuple(nodes), status=chance.choice(list(Status)))
-        text = last_word.written(record(verdict, error="x" * (number % 2)), str)
+        text = last_word.render_last_word(record(verdict, error="x" * (number % 2)), str)
         assert len(text.encode()) <= (last_word.ERROR if number % 2 else last_word.LONGEST)
         said = last_word.read(text)
         assert said is not None
         assert (said.status, said.passed, said.nodes) == (verdict.status, verdict.passed_nodes, len(nodes))
         assert said.reason == verdict.reason or verdict.reason.startswith(said.reason.removesuffix("… (bringup report tells all)"))
         assert last_word.of_node(f"main: Error (exit code 65): {text}") == said
-    assert last_word.read(last_word.written(record(None), str)) == last_word.RECORDED
+    assert last_word.read(last_word.render_last_word(record(None), str)) == last_word.RECORDED
 
 
 def test_a_fanned_out_task_leaves_one_error_at_most() -> None:
     """Its shards are as many as the fleet has, and messages of failed pods are in the Workflow."""
-    assert last_word.written(record(broken("no way"), error="no way", shard=7), str) == ""
-    assert last_word.written(record(broken("no way"), error="no way"), str) == "fail: no way"
+    assert last_word.render_last_word(record(broken("no way"), error="no way", shard=7), str) == ""
+    assert last_word.render_last_word(record(broken("no way"), error="no way"), str) == "fail: no way"
     nodes = [NodeVerdict(node="n1", status=Status.PASS)]
-    assert last_word.written(record(of_nodes("s/t", nodes, what="up"), shard=7), str) == "pass 1/1: 1 of 1 nodes: up"
+    assert last_word.render_last_word(record(of_nodes("s/t", nodes, what="up"), shard=7), str) == "pass 1/1: 1 of 1 nodes: up"
 
 
 @pytest.mark.parametrize(

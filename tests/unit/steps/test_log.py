@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from steps.clients.log import HEAD, TAIL, Log
+from steps.clients.output_log import HEAD, TAIL, Log
 from steps.clients.redact import Redactor
-from steps.contract import log, seal
+from steps.contract import log_keys, run_seal
 from steps.contract.task import Task, Verb
 from steps.report import verify
 
@@ -36,7 +36,7 @@ def planted(desk: Any) -> Any:
 
 
 def stored(desk: Any) -> dict[str, str]:
-    return {key: desk.store.read(key).decode() for key in desk.store.keys(log.folder("r1"))}
+    return {key: desk.store.read(key).decode() for key in desk.store.keys(log_keys.folder("r1"))}
 
 
 def test_an_error_and_its_hint_are_printed_without_secrets(planted: Any) -> None:
@@ -81,8 +81,8 @@ def test_a_step_without_its_folders_prints_no_secret_either(planted: Any) -> Non
 
 PRINTS = """
 import os, subprocess, sys, warnings
-from steps.clients import log
-with log.Held(os.environ) as held:
+from steps.clients import output_log
+with output_log.RedirectedOutput(os.environ) as held:
     secret = open(os.environ["BRINGUP_SECRETS"] + "/token").read().strip()
     print("stdout", secret)
     print("stderr", secret, file=sys.stderr, end="")
@@ -120,7 +120,7 @@ def test_a_step_says_what_it_did_and_the_store_has_the_same_text(desk: Any) -> N
     said = [line.split(" ", 1)[1] for line in text.splitlines()]
     assert said[0].startswith("open run.open shard 0 of run r1: input sha256:")
     assert said[1:] == ["created run r1", "recorded as attempt 1"]
-    assert done.stderr == text + log.kept_line(key)
+    assert done.stderr == text + log_keys.kept_line(key)
     assert desk.run(OPEN).returncode == 0
     assert [key.rsplit("/", 1)[1] for key in stored(desk)] == ["01.log", "02.log"]
 
@@ -140,7 +140,7 @@ def test_the_seal_covers_every_log_also_its_own(desk: Any) -> None:
         path.unlink()
         assert verify.problems(folder) == (f"{path.relative_to(folder).as_posix()}: missing",)
         path.write_bytes(data)
-    assert {one.key for one in seal.decode((folder / seal.FILE).read_bytes()).files} >= {
+    assert {one.key for one in run_seal.decode((folder / run_seal.FILE).read_bytes()).files} >= {
         path.relative_to(folder).as_posix() for path in logs
     }
 

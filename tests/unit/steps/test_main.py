@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from steps.contract.judging import Check
+from steps.contract.judging import JudgedTask
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import passed
 from steps.runtime.context import Context
@@ -127,4 +127,4 @@ def test_secrets_never_reach_the_store(desk: Any) -> None:
 
 
 def test_checks_decode_as_the_stage_data_writes_them() -> None:
-    assert msgspec.convert({"task": "a", "gate": "b"}, Check).select == ""
+    assert msgspec.convert({"task": "a", "gate": "b"}, JudgedTask).select == ""

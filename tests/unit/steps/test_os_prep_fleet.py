@@ -6,7 +6,7 @@ from steps.contract import judging
 from steps.contract.verdict import NodeVerdict, Status, passed
 from steps.runtime import quorum
 from steps.stages.os_prep import gate as os_prep
-from steps.stages.os_prep.contract import Clock, Expectation, Facts, FleetNode, FleetObservation
+from steps.stages.os_prep.contract import Facts, FleetNode, FleetObservation, NodeClock, NodesExpectation
 
 GPU = Facts(
     os_id="ubuntu",
@@ -14,7 +14,7 @@ GPU = Facts(
     kernel="6.8.0-60-generic",
     architecture="x86_64",
     python="3.12.3",
-    clock=Clock(epoch=1.0),
+    clock=NodeClock(epoch=1.0),
     machine_id="",
     gpus=8,
     nvswitches=4,
@@ -32,7 +32,7 @@ PLAIN = msgspec.structs.replace(GPU, gpus=0, gpu_machine=False, cpus=64, memory_
 
 def remarks(**machines: Facts) -> tuple[str, ...]:
     nodes = tuple(FleetNode(node=name, facts=msgspec.structs.replace(facts, machine_id=name)) for name, facts in machines.items())
-    verdict = os_prep.fleet(FleetObservation(nodes=nodes), Expectation(nodes=tuple(machines)))
+    verdict = os_prep.fleet(FleetObservation(nodes=nodes), NodesExpectation(nodes=tuple(machines)))
     assert verdict.is_pass, verdict.reason
     return verdict.notes
 
@@ -75,9 +75,9 @@ def test_many_odd_ones_are_counted() -> None:
 def test_the_judge_passes_remarks_on_once() -> None:
     row = NodeVerdict(node="gpu1", status=Status.PASS)
     verdicts = tuple(passed("os_prep/nodes", "1 of 1", [row], ["bios is odd"]) for _ in range(2))
-    seen = judging.Observation(results=(judging.Result(task="play", verdicts=verdicts),))
-    check = judging.Check(task="play", gate="os_prep/nodes")
-    want = judging.Expectation(gate="os_prep/judge", checks=(check,), members=("gpu1",), needed=1)
+    seen = judging.StageObservation(results=(judging.TaskVerdicts(task="play", verdicts=verdicts),))
+    check = judging.JudgedTask(task="play", gate="os_prep/nodes")
+    want = judging.StageExpectation(gate="os_prep/judge", checks=(check,), members=("gpu1",), needed=1)
     verdict = quorum.judge(seen, want)
     assert verdict.is_pass
     assert verdict.notes == ("bios is odd",)

@@ -26,7 +26,7 @@ APPLY = Task(stage="rke2", name="apply", verb=Verb.APPLY, arguments={"objects": 
 
 @pytest.mark.parametrize("text", ["", "two  spaces", " 3 of 3 nodes: é … [/dev/sda1] [redacted] :x: 東京"])
 def test_ordinary_text_stays_as_it_is(text: str) -> None:
-    assert (plain.line(text), plain.block(text), plain.escaped(text)) == (text, text, text)
+    assert (plain.line(text), plain.block(text), plain.escape_json(text)) == (text, text, text)
 
 
 def test_what_commands_a_terminal_is_replaced() -> None:
@@ -38,7 +38,7 @@ def test_what_commands_a_terminal_is_replaced() -> None:
 
 def test_json_says_the_same_without_commands() -> None:
     data = {"a": "\x9b2J \u202e é …\n\x7f"}
-    text = plain.escaped(msgspec.json.encode(data).decode())
+    text = plain.escape_json(msgspec.json.encode(data).decode())
     assert text.isprintable()
     assert msgspec.json.decode(text) == data
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from steps.clients.ansible.play_events import FOR_FAILURES, MOST_BYTES, PlayEvents
+from steps.clients.ansible.play_journal import FOR_FAILURES, MOST_BYTES, PlayEvents
 from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
-from steps.contract.play import PlayEvent
+from steps.contract.host_play import PlayEvent
 from steps.contract.task import Task, Verb
 from steps.report import verify
 from tests.unit.answered_plays import answered

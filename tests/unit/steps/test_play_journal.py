@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
-from steps.contract import play as contract
+from steps.contract import host_play as contract
 from steps.contract.task import Task, Verb, encode, file_name
 from tests.unit.answered_plays import answered
 from tests.unit.steps.conftest import ROOT, Desk
@@ -21,7 +21,7 @@ import os, signal, sys
 from pathlib import Path
 from steps.clients import environment
 from steps.contract import task
-from steps.contract.play import PlayEvent
+from steps.contract.host_play import PlayEvent
 from steps.runtime.context import Context
 
 context = Context(task.decode(Path(sys.argv[1]).read_bytes()), environment.read(), 1)

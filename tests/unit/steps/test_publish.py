@@ -14,7 +14,7 @@ import pytest
 
 from steps.clients.environment import GIT_ROOT
 from steps.clients.git import repositories
-from steps.clients.git.access import GitAccess, local_repository
+from steps.clients.git.git_access import GitAccess, local_repository
 from steps.clients.git.repositories import Author, Git
 from steps.contract import delivery
 from steps.contract.canonical import canonical
@@ -67,7 +67,7 @@ def started(desk: Any, made: Task, **more: str) -> subprocess.Popen[str]:
 
 
 def opened(desk: Any) -> Any:
-    return repositories.opened(GitAccess(url=URL, local=local_repository(desk.root / "git", URL)))
+    return repositories.open_repository(GitAccess(url=URL, local=local_repository(desk.root / "git", URL)))
 
 
 def last(desk: Any) -> Evidence:
@@ -244,7 +244,7 @@ def test_two_sites_publish_to_one_branch_at_once(desk: Any, tmp_path: Path) -> N
         for thread in together:
             thread.join()
     assert [code for code, _ in results] == [0, 0, 0], "".join(said for _, said in results)
-    with repositories.opened(GitAccess(url=URL, local=folder)) as repo:
+    with repositories.open_repository(GitAccess(url=URL, local=folder)) as repo:
         assert set(repo.read(repo.tip("main"))) == {
             "apps/README.md",
             *(f"apps/environments/{name}/environment.yaml" for name in "abc"),
@@ -256,7 +256,7 @@ def test_two_sites_publish_to_one_branch_at_once(desk: Any, tmp_path: Path) -> N
 def test_a_branch_that_moves_during_the_push_gets_the_tree_nevertheless(desk: Any, tmp_path: Path) -> None:
     """The server takes each ref by itself: a tag that it took beside a branch that it refused would look as if all were done."""
     folder = bare(tmp_path / "server.git")
-    with repositories.opened(GitAccess(url=URL, local=folder)) as repo:
+    with repositories.open_repository(GitAccess(url=URL, local=folder)) as repo:
         put(repo, {"README.md": "site"})
         tip = repo.tip("main")
         theirs = repo.commit(tip, {"theirs": "1"}, "a change of theirs", SOMEBODY)
@@ -271,7 +271,7 @@ def test_a_branch_that_moves_during_the_push_gets_the_tree_nevertheless(desk: An
         done = desk.run(task(desk, TREE, repo=served.url, credentials="git"))
     assert done.returncode == 0, done.stderr
     assert (folder / "moved").exists()
-    with repositories.opened(GitAccess(url=URL, local=folder)) as repo:
+    with repositories.open_repository(GitAccess(url=URL, local=folder)) as repo:
         assert repo.read(repo.tip("main")) == {"README.md": "site", "theirs": "1", **TREE}
         assert repo.resolve("v1") == repo.tip("main")
 
@@ -328,7 +328,7 @@ def test_over_ssh_with_our_key_and_known_hosts_only(desk: Any, tmp_path: Path) -
     desk.environment |= {GIT_ROOT: "", "PATH": f"{program.parent}:{os.environ['PATH']}", "SSH_NOTES": str(notes), "SSH_SAYS": ""}
     made = task(desk, TREE, repo=f"ssh://git@git.example.org{folder}", credentials="git", known_hosts="hosts")
     assert desk.run(made).returncode == 0
-    with repositories.opened(GitAccess(url=URL, local=folder)) as repo:
+    with repositories.open_repository(GitAccess(url=URL, local=folder)) as repo:
         assert repo.read(repo.resolve("v1")) == TREE
     said = notes.read_text().splitlines()
     assert {"BatchMode=yes", "StrictHostKeyChecking=yes", "IdentitiesOnly=yes", "key 600", "git@git.example.org"} <= set(said)
@@ -356,7 +356,7 @@ def test_over_https_by_the_ca_of_the_site_and_no_other(desk: Any, tmp_path: Path
         assert server.requests == []
         (desk.root / "secrets/git_ca").write_text(ours.with_suffix(".pem").read_text())
         assert desk.run(task(desk, TREE, repo=server.url, credentials="git", ca="git_ca")).returncode == 0
-    with repositories.opened(GitAccess(url=URL, local=folder)) as repo:
+    with repositories.open_repository(GitAccess(url=URL, local=folder)) as repo:
         assert repo.read(repo.resolve("v1")) == TREE
 
 
@@ -391,7 +391,7 @@ def test_a_kill_at_any_request_loses_and_duplicates_nothing(desk: Any, tmp_path:
             if number:
                 again = desk.run(made)
                 assert again.returncode == 0, again.stderr
-        with repositories.opened(GitAccess(url=URL, local=folder)) as repo:
+        with repositories.open_repository(GitAccess(url=URL, local=folder)) as repo:
             commit = repo.tip("main")
             assert repo.refs()["refs/tags/v1"] == commit
             assert repo.read(commit) == TREE

@@ -13,8 +13,8 @@ from steps.contract.evidence import Evidence
 from steps.contract.task import Task, Verb, encode, file_name
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, of_nodes
 from steps.verbs import judge
+from workflows.app import quarantine_list
 from workflows.cli import main
-from workflows.cli.hosts import quarantining
 from workflows.engines.folders import StateFolder
 
 NODES = "/api/v1/nodes"
@@ -125,7 +125,9 @@ def shown(api: Any, name: str) -> tuple[bool, dict[str, Any]]:
 
 
 def aside_in_os_prep(desk: Any, *nodes: str) -> None:
-    rows = tuple(quarantine.Entry(node=name, stage="os_prep", gate="os_prep/judge", reason=f"{name}: full disk") for name in nodes)
+    rows = tuple(
+        quarantine.QuarantineEntry(node=name, stage="os_prep", gate="os_prep/judge", reason=f"{name}: full disk") for name in nodes
+    )
     desk.store.replace(quarantine.key("r1", "os_prep"), quarantine.encode(rows))
 
 
@@ -211,7 +213,7 @@ def test_release_takes_our_cordon_off_and_says_who_did_it(
     keep(desk, evidence("rke2", "nodes", 0, (), "gpu2", "gpu3"))
     assert judge.run(desk.context(judging("rke2", "nodes", 2, cordon=True))) == 0
     with_cluster(home, api)
-    assert quarantining.reminder("c", ["gpu1"]) == [
+    assert quarantine_list.reminder("c", ["gpu1"]) == [
         "gpu1 was set aside by run r1 in os_prep and is not released: gpu1: full disk",
     ]
     assert main.run(["quarantine", "release", "gpu1", "--as", "ada"]) == 0
@@ -219,7 +221,7 @@ def test_release_takes_our_cordon_off_and_says_who_did_it(
     assert shown(api, "gpu1") == (False, {})
     stored = quarantine.decode_release(Path(desk.root / "store" / quarantine.release_key("r1", "gpu1")).read_bytes())
     assert (stored.who, stored.stage, stored.uncordoned) == ("ada", "os_prep", True)
-    assert quarantining.reminder("c", ["gpu1"]) == []
+    assert quarantine_list.reminder("c", ["gpu1"]) == []
     assert main.run(["quarantine", "release", "gpu1", "--as", "bob"]) == 64
     assert "gpu1 of run r1 was released by ada at" in capsys.readouterr().err
 
@@ -260,7 +262,7 @@ def test_release_of_a_node_that_is_not_quarantined(desk: Any, home: StateFolder,
     said = capsys.readouterr().err
     assert "gpu9 is not quarantined in run r1" in said
     assert "quarantined there: gpu1" in said
-    assert not quarantining.listed(home, "r1")[0].released
+    assert not quarantine_list.listed(home, "r1")[0].released
     assert main.run(["quarantine", "release", "gpu1"]) == 64
     assert "a release needs the name" in capsys.readouterr().err
 
@@ -272,19 +274,19 @@ def test_another_cluster_is_not_touched(desk: Any, home: StateFolder, api: Any, 
     with_cluster(home, api)
     assert main.run(["quarantine", "release", "gpu1", "--as", "ada"]) == 64
     assert "the run worked on 3f1c" in capsys.readouterr().err
-    assert not quarantining.listed(home, "r1")[0].released
+    assert not quarantine_list.listed(home, "r1")[0].released
 
 
 def test_a_rehearsal_has_no_cluster_any_more_and_reminds_of_nothing(desk: Any, home: StateFolder) -> None:
     aside_in_os_prep(desk, "gpu1")
     header(desk, simulated=True)
-    assert quarantining.reminder("c", ["gpu1"]) == []
+    assert quarantine_list.reminder("c", ["gpu1"]) == []
     assert main.run(["quarantine", "release", "gpu1", "--as", "ada"]) == 0
-    assert quarantining.listed(home, "r1")[0].released.startswith("ada at ")
+    assert quarantine_list.listed(home, "r1")[0].released.startswith("ada at ")
 
 
 def test_the_reminder_is_about_hosts_of_the_plan_and_this_cluster(desk: Any, home: StateFolder) -> None:
     aside_in_os_prep(desk, "gpu1")
-    assert quarantining.reminder("other", ["gpu1"]) == []
-    assert quarantining.reminder("c", ["gpu2"]) == []
-    assert len(quarantining.reminder("c", ["gpu1"])) == len(home.runs())
+    assert quarantine_list.reminder("other", ["gpu1"]) == []
+    assert quarantine_list.reminder("c", ["gpu2"]) == []
+    assert len(quarantine_list.reminder("c", ["gpu1"])) == len(home.runs())

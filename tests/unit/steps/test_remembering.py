@@ -7,7 +7,7 @@ import pytest
 
 from steps.contract.charts import Chart, InstallJob, Release, ReleaseState
 from steps.contract.verdict import FailureClass, Status
-from steps.runtime.remembering import carried
+from steps.runtime.watching import keep_install_logs
 from steps.stages.base_services import gate as base_services
 from steps.stages.base_services.contract import ControlExpectation, ControlObservation
 
@@ -25,7 +25,7 @@ def seen(**job: Any) -> ControlObservation:
 
 def test_a_failed_install_keeps_the_cause_that_its_log_told() -> None:
     before, now = seen(log=LOG), seen(failed="BackoffLimitExceeded: Job has reached the specified backoff limit")
-    alone, both = base_services.control(now, WANT), base_services.control(carried(now, before), WANT)
+    alone, both = base_services.control(now, WANT), base_services.control(keep_install_logs(now, before), WANT)
     assert (alone.status, alone.failure_class) == (Status.FAIL, FailureClass.APPLY)
     assert (both.status, both.failure_class) == (Status.FAIL, FailureClass.DEPENDENCY)
     assert "not found in https://charts.example.org" in both.reason
@@ -34,9 +34,9 @@ def test_a_failed_install_keeps_the_cause_that_its_log_told() -> None:
 @pytest.mark.parametrize("failed", ["", "BackoffLimitExceeded"], ids=["while it tries", "when it has failed"])
 def test_the_first_lines_of_a_next_try_do_not_hide_the_cause_of_the_one_before(failed: str) -> None:
     begun = seen(log="+ helm_v3 install cert-manager", failed=failed)
-    kept = carried(begun, seen(log=LOG))
+    kept = keep_install_logs(begun, seen(log=LOG))
     assert "not found in https://charts.example.org" in base_services.control(kept, WANT).reason
-    assert carried(begun, seen(log="+ helm_v3 ls")) is begun
+    assert keep_install_logs(begun, seen(log="+ helm_v3 ls")) is begun
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_the_first_lines_of_a_next_try_do_not_hide_the_cause_of_the_one_before(f
 )
 def test_nothing_else_is_carried(now: dict[str, Any]) -> None:
     one = seen(**now)
-    assert carried(one, seen(log=LOG)) is one
+    assert keep_install_logs(one, seen(log=LOG)) is one
 
 
 def test_an_observation_without_releases_stays_as_it_is() -> None:
@@ -57,5 +57,5 @@ def test_an_observation_without_releases_stays_as_it_is() -> None:
         """Of a gate that is about no charts."""
 
     other = Other()
-    assert carried(other, None) is other
-    assert carried(other, seen(log=LOG)) is other
+    assert keep_install_logs(other, None) is other
+    assert keep_install_logs(other, seen(log=LOG)) is other

@@ -126,7 +126,7 @@ def test_a_measurement_of_other_nodes_is_made_again(desk: Any, runs: Runs) -> No
 @pytest.mark.parametrize("then", [GPUS, GPUS[:2]])
 def test_a_measurement_of_nodes_together_holds_for_the_same_nodes_only(desk: Any, runs: Runs, then: tuple[str, ...]) -> None:
     runs.measured("old", nodes=())
-    entries = tuple(quarantine.Entry(node=node, stage="gang", gate="g", reason="r") for node in GPUS if node not in then)
+    entries = tuple(quarantine.QuarantineEntry(node=node, stage="gang", gate="g", reason="r") for node in GPUS if node not in then)
     desk.store.replace(quarantine.key("old", "gang"), quarantine.encode(entries))
     assert outcome(desk).is_pass is (then == GPUS)
 

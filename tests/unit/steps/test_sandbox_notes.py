@@ -2,9 +2,9 @@
 
 import pytest
 
-from steps.nodeimage.contract.image_tests import ExpectedTest, Outcome, Result
+from steps.nodeimage.contract.image_tests import ExpectedTest, ImageTestOutcome, ImageTestResult
 from steps.stages.image_sandbox import gate as image_sandbox
-from steps.stages.image_sandbox.contract import Sandboxed, Wanted
+from steps.stages.image_sandbox.contract import Sandboxed, SandboxExpectation
 
 
 @pytest.mark.parametrize(
@@ -17,10 +17,12 @@ from steps.stages.image_sandbox.contract import Sandboxed, Wanted
     ids=["none is slow", "one is", "all are"],
 )
 def test_slow_tests_are_noted_and_fail_nothing(seconds: tuple[float, ...], notes: list[str]) -> None:
-    results = tuple(Result(name=name, outcome=Outcome.PASS, seconds=took) for name, took in zip("abcd", seconds, strict=True))
+    results = tuple(
+        ImageTestResult(name=name, outcome=ImageTestOutcome.PASS, seconds=took) for name, took in zip("abcd", seconds, strict=True)
+    )
     verdict = image_sandbox.tests(
         Sandboxed(key="k", results=results, seconds=sum(seconds)),
-        Wanted(key="k", tests=tuple(ExpectedTest(name=name) for name in "abcd")),
+        SandboxExpectation(key="k", tests=tuple(ExpectedTest(name=name) for name in "abcd")),
     )
     assert verdict.is_pass
     assert list(verdict.notes) == notes

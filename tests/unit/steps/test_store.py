@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from steps import timeouts
-from steps.clients.store import AlreadyWritten, Store, patiently
+from steps.clients.store import AlreadyWritten, Store, retry
 from steps.contract import evidence
 from steps.errors import BadTask, StepError, StoreBusy
 
@@ -88,11 +88,11 @@ def failing(number: int, times: int, calls: list[int]) -> bytes:
 @pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO])
 def test_a_store_whose_server_fails_over_is_asked_again(number: int) -> None:
     calls: list[int] = []
-    assert patiently(lambda: failing(number, 2, calls), "runs/a") == b"x"
+    assert retry(lambda: failing(number, 2, calls), "runs/a") == b"x"
     assert len(calls) == timeouts.STORE_TRIES
     calls.clear()
     with pytest.raises(StoreBusy, match="store key runs/a"):
-        patiently(lambda: failing(number, 9, calls), "runs/a")
+        retry(lambda: failing(number, 9, calls), "runs/a")
     assert len(calls) == timeouts.STORE_TRIES
 
 
@@ -100,7 +100,7 @@ def test_a_store_whose_server_fails_over_is_asked_again(number: int) -> None:
 def test_what_does_not_pass_in_a_moment_is_said_at_once(number: int) -> None:
     calls: list[int] = []
     with pytest.raises(StepError, match="store key runs/a"):
-        patiently(lambda: failing(number, 9, calls), "runs/a")
+        retry(lambda: failing(number, 9, calls), "runs/a")
     assert len(calls) == 1
 
 

@@ -12,8 +12,8 @@ import yaml
 
 from steps.contract import run as contract
 from steps.contract.canonical import canonical
-from steps.contract.identity import ServerIdentity, State
-from steps.contract.play import HostOutcome, HostStatus, PlayResult, PlayStatus
+from steps.contract.host_play import HostOutcome, HostStatus, PlayResult, PlayStatus
+from steps.contract.run import ServerIdentity, ServerState
 from steps.contract.task import Task, Verb
 from steps.errors import Refused, Unreachable
 from steps.runtime import identify, target
@@ -90,7 +90,7 @@ def test_another_cluster_than_the_spec_says_gets_no_write_at_all(desk: Any, api:
 
 
 def test_another_cluster_than_the_run_first_found_gets_no_write_at_all(desk: Any, api: Any) -> None:
-    desk.store.write(contract.target_key("r1"), canonical(contract.Target(uid="22222222-2222-4222-8222-222222222222")))
+    desk.store.write(contract.target_key("r1"), canonical(contract.TargetIdentity(uid="22222222-2222-4222-8222-222222222222")))
     with pytest.raises(Refused, match="this run is about 22222222"):
         apply.run(desk.context(TASK))
     assert api.writes == []
@@ -158,7 +158,7 @@ def test_a_standing_cluster_is_held_by_the_way_that_the_spec_gives(desk: Any, ap
     header(desk)
     (desk.root / "secrets" / "kubeconfig").unlink()
     result, at = brought(api)
-    server = ServerIdentity(state=State.RUNNING, uid=api.uid, kubeconfig=result.hosts[0].facts["kubeconfig"])
+    server = ServerIdentity(state=ServerState.RUNNING, uid=api.uid, kubeconfig=result.hosts[0].facts["kubeconfig"])
     context = desk.context(PLAY)
     identify.reserve(context, [server], identify.Way("10.10.0.10", at, "10.10.0.10"))
     assert lease(api)["holderIdentity"] == "r1"

@@ -6,7 +6,7 @@ import pytest
 
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, inconclusive, of_nodes, passed
 from steps.errors import Temporary
-from steps.runtime.watching import settled, until_decided
+from steps.runtime.watching import finalise, watch_until_decided
 
 
 class Ticking:
@@ -70,22 +70,22 @@ def script(*verdicts: Verdict | Temporary) -> Callable[[], tuple[None, Verdict]]
     ],
 )
 def test_waiting(verdicts: tuple[Verdict | Temporary, ...], stable: float, status: Status, waited: float) -> None:
-    watched = until_decided(script(*verdicts), Ticking(), 600, stable)
+    watched = watch_until_decided(script(*verdicts), Ticking(), 600, stable)
     assert watched.verdict.status is status
     assert watched.waited == pytest.approx(waited, abs=8 if waited in (10, 60, 65) else 0.01)
 
 
 def test_what_is_still_open_at_the_deadline_says_how_long() -> None:
-    assert until_decided(script(BUSY), Ticking(), 600).verdict.reason.startswith("still so after 600 s: busy")
+    assert watch_until_decided(script(BUSY), Ticking(), 600).verdict.reason.startswith("still so after 600 s: busy")
 
 
 def test_an_api_server_away_at_the_deadline_is_temporary() -> None:
     with pytest.raises(Temporary, match="away"):
-        until_decided(script(Temporary("away")), Ticking(), 600)
+        watch_until_decided(script(Temporary("away")), Ticking(), 600)
 
 
 def test_a_pass_that_begins_at_the_deadline_is_not_stable() -> None:
-    assert until_decided(script(*[BUSY] * 40, GOOD), Ticking(), 300, 60).verdict.status is Status.INCONCLUSIVE
+    assert watch_until_decided(script(*[BUSY] * 40, GOOD), Ticking(), 300, 60).verdict.status is Status.INCONCLUSIVE
 
 
 def row(node: str, status: Status, *, final: bool = False) -> NodeVerdict:
@@ -105,10 +105,10 @@ def row(node: str, status: Status, *, final: bool = False) -> NodeVerdict:
     ids=["a row that is final", "one still comes", "the other is lost", "one fails for now", "nobody is missing"],
 )
 def test_nodes_are_waited_for_while_one_may_still_come(rows: list[NodeVerdict], lost: set[str], final: bool) -> None:
-    assert settled(of_nodes("g/nodes", rows, what="fine"), lost).final is final
+    assert finalise(of_nodes("g/nodes", rows, what="fine"), lost).final is final
 
 
 def test_a_gate_that_judges_servers_as_one_does_not_wait_for_a_lost_one() -> None:
-    assert settled(BUSY, {"sv1"}).final
-    assert not settled(BUSY, set()).final
-    assert not settled(GOOD, {"sv1"}).final
+    assert finalise(BUSY, {"sv1"}).final
+    assert not finalise(BUSY, set()).final
+    assert not finalise(GOOD, {"sv1"}).final

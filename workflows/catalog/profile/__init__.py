@@ -88,11 +88,11 @@ def _merged(chosen: Iterable[ProfileLayer], machines: str) -> Profile:
     merged: Profile = {}
     for layer in chosen:
         if layer.machines == machines:
-            merged = over(merged, layer.profile)
+            merged = merge_layers(merged, layer.profile)
     return merged
 
 
-def over(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> Profile:
+def merge_layers(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> Profile:
     """Return one layer over another: maps merge, lists grow by new items, null removes, and anything else replaces."""
     merged = dict(lower)
     for key, value in upper.items():
@@ -100,7 +100,7 @@ def over(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> Profile:
         if value is None:
             merged.pop(key, None)
         elif isinstance(value, Mapping):
-            merged[key] = over(below if isinstance(below, Mapping) else {}, value)
+            merged[key] = merge_layers(below if isinstance(below, Mapping) else {}, value)
         elif isinstance(value, list | tuple):
             kept = list(below) if isinstance(below, list) else []
             merged[key] = kept + [one for one in value if one not in kept]

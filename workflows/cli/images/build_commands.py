@@ -1,33 +1,24 @@
-"""The command `bringup image build`: a recipe becomes a published image, unless nothing has changed."""
+"""Commands that build node images: build makes a published image of a recipe, from-git builds a branch's newest commit on Argo."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from steps.contract.exit import ExitCode
+from workflows.app.run_options import Wish
 from workflows.cli import output
-from workflows.cli.argo.options import LOCAL, placed
-from workflows.cli.images import specs
-from workflows.cli.images import starting as image_starting
-from workflows.cli.runs import starting
-from workflows.cli.specs import pipelines
+from workflows.cli.images.tree_commands import NOBODY
+from workflows.cli.options import HomeContext, HomeKubeconfig, Namespace, RunOptions, placed
 
-if TYPE_CHECKING:
-    from steps.nodeimage.contract.resolved_recipe import Recipe
-    from workflows.plan.model import Plan
-
-PUBLISHED = "image_publish"
-"""The last stage, `spec.image.PUBLISHED`, repeated here because that module takes longer to import."""
-TESTED = "image_boot"
 Spec = Annotated[
     str, typer.Argument(metavar="SPEC|RECIPE", help="Image spec (image.yaml), or a shipped recipe, to build and test it alone.")
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place(starting.Place):
+class BuildOptions(RunOptions):
     """Options of a build; on Argo its pods use two images."""
 
     builder: Annotated[
@@ -35,9 +26,29 @@ class Place(starting.Place):
     ] = ""
 
 
-def register(image: typer.Typer) -> None:
-    """Add the command."""
-    image.command(name="build")(placed(build, Place))
+@dataclass(frozen=True, kw_only=True)
+class BranchBuildOptions:
+    """Options of the build, which always runs on Argo, without a person who waits."""
+
+    kubeconfig: HomeKubeconfig = ""
+    context: HomeContext = ""
+    namespace: Namespace = ""
+    image: Annotated[str, typer.Option("--image", help="The step image; or BRINGUP_IMAGE.")] = ""
+    builder: Annotated[str, typer.Option("--builder-image", help="The image of pods that build; or BRINGUP_BUILDER_IMAGE.")] = ""
+    starter: Annotated[str, typer.Option("--starter", help="Workflow whose pod this is; what it makes ends with that.")] = ""
+
+    def check(self) -> None:
+        """Accept all options: they fit each other."""
+
+
+def register_build(image: typer.Typer) -> None:
+    """Add the command `build`, which help shows first."""
+    image.command(name="build")(placed(build, BuildOptions))
+
+
+def register_from_git(image: typer.Typer) -> None:
+    """Add the command `from-git`, which help shows last."""
+    image.command(name="from-git")(placed(from_git, BranchBuildOptions))
 
 
 def build(
@@ -50,82 +61,57 @@ def build(
     ] = False,
     supersede: Annotated[bool, typer.Option("--supersede", help="End builds of the same image that go on.")] = False,
     *,
-    place: Place,
+    place: BuildOptions,
 ) -> int:
     """Build what has changed, test it in a sandbox and by PXE boots, and publish it. If nothing has changed, write nothing."""
-    image_starting.require_stage(until)
-    shipped = image_starting.of_recipe(spec)
-    if shipped is not None:
-        spec, until = str(shipped), _without_place(spec, until)
-    path, loaded = pipelines.IMAGE.read(spec)
-    publishes = until in ("", PUBLISHED)
-    resolved = specs.check(path, loaded, specs.lacking(loaded, place.engine) if publishes else None)
-    # on Argo the first stage asks the tree, which this machine may not reach
-    if not again and not until and place.engine == LOCAL and (version := _published(path, loaded, resolved.recipe)):
-        output.lines([f"nothing changed: {version} of {loaded.name} is published from this recipe, lock and settings"])
-        return _told(place, loaded.name, f"{version} is published")
-    wish = pipelines.Wish(reuse=reuse, until=until, again=again, supersede=supersede)
-    pipeline = pipelines.of_image(path, loaded, resolved)
-    if shipped is not None and (run := _tested(place, wish, pipeline.plan(path, loaded, wish), resolved.recipe)):
-        output.lines([f"nothing changed: {loaded.name} was built from this recipe and lock, and passed its tests in run {run}"])
-        image_starting.say_where(resolved.recipe, until, shipped=True)
-        return _told(place, loaded.name, f"passed its tests in run {run}")
-    if publishes and place.engine == LOCAL:
-        specs.require_writable(loaded, resolved.recipe)
-    if place.engine == LOCAL:
-        image_starting.require_namespaces(until)
-    code = starting.start(spec, place, wish, pipeline)
-    if not publishes and place.engine == LOCAL and code == ExitCode.OK:
-        image_starting.say_where(resolved.recipe, until, shipped=shipped is not None)
+    from workflows.app.images import image_builds
+
+    wish = Wish(reuse=reuse, until=until, again=again, supersede=supersede)
+    prepared = image_builds.prepare(spec, place, wish, NOBODY)
+    if prepared.unchanged:
+        output.lines(prepared.unchanged_lines())
+        if place.junit is None:
+            return ExitCode.OK
+        from workflows.app.runs import run_reports
+
+        return run_reports.keep_nothing_changed(output, place.junit, prepared.loaded.name, prepared.unchanged)
+    from workflows.app.runs import run_start
+
+    code = run_start.start(output, prepared.spec, place, prepared.wish, prepared.pipeline)
+    if code == ExitCode.OK:
+        output.lines(prepared.unpublished_lines())
     return code
 
 
-def _without_place(recipe: str, until: str) -> str:
-    """Return the last stage for a recipe without a spec: the end of its tests. Raises BadParameter for a stage that needs
-    a tree.
+def from_git(
+    repository: Annotated[str, typer.Argument(metavar="REPOSITORY", help="Address of the Git repository.")],
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Path of the image spec in it.")],
+    branch: Annotated[str, typer.Option("--branch", help="Branch of which the newest commit is built.")] = "main",
+    name: Annotated[str, typer.Option("--name", help="Name that the spec must have; default: any.")] = "",
+    secrets: Annotated[
+        Path | None, typer.Option("--secrets", help="Folder of credentials, known_hosts and ca, as far as there are such files.")
+    ] = None,
+    use: Annotated[
+        list[str] | None, typer.Option("--may-use", metavar="SECRET/KEY", help="Key of a Secret that the spec may name; no others.")
+    ] = None,
+    approver: Annotated[
+        list[str] | None, typer.Option("--approver", help="Who must be asked before it is published; default: as the spec says.")
+    ] = None,
+    *,
+    place: BranchBuildOptions,
+) -> int:
+    """Start a build of a Git branch's newest commit on Argo, and end older builds of this image.
+
+    If a build of the same commit is already running, no new one is started.
     """
-    if until in (image_starting.ASKED, PUBLISHED):
-        raise typer.BadParameter(
-            f"recipe {recipe} has no place to be published to: bringup init --image {recipe} writes a spec for it"
-        )
-    return until or TESTED
+    from steps.clients.private_folder import private_folder
+    from workflows.app import branch_build, kubeconfigs
 
-
-def _published(path: Path, loaded: Any, recipe: "Recipe") -> str:
-    """Return the version that is published from exactly this spec and recipe; empty if there is none.
-
-    The result is empty too if the tree cannot be read from here: the run itself then reports why.
-    """
-    from steps.nodeimage.contract import build_keys
-    from steps.nodeimage.publishing import publication_status
-    from workflows.nodeimage.image_plan import place
-
-    target, image_key = place(loaded), (recipe.name, build_keys.image(recipe), loaded.boot.firmware)
-    if not target.host:
-        return publication_status.current_version(target, *image_key)
-    from steps.errors import StepError
-    from workflows.cli.images import trees
-    from workflows.engines.run_inputs import SecretMissing
-
-    try:
-        with trees.opened(str(path)) as opened_tree:
-            return publication_status.current_version_through(opened_tree.transport, target, *image_key)
-    except (StepError, SecretMissing):
-        return ""
-
-
-def _tested(place: starting.Place, wish: pipelines.Wish, plan: "Plan", recipe: "Recipe") -> str:
-    """Return the run of this machine that built and booted exactly this image; empty if there is none or options ask for more."""
-    from workflows.cli.images import tested
-
-    is_asked = wish.again or wish.reuse != "none" or wish.until != TESTED or place.engine != LOCAL
-    return "" if is_asked else tested.by_run(plan, recipe)
-
-
-def _told(place: starting.Place, name: str, said: str) -> int:
-    """Write the report for CI servers, if one is wanted: one case that passed."""
-    if place.junit is None:
-        return ExitCode.OK
-    from workflows.cli.runs import reporting
-
-    return reporting.keep_nothing_changed(place.junit, name, said)
+    source = branch_build.Branch(repository=repository, branch=branch, path=path, name=name, secrets=secrets)
+    bounds = branch_build.Bounds(secrets=tuple(use or ()), approvers=tuple(sorted(approver or ())))
+    home = kubeconfigs.home(place.kubeconfig, place.context, place.namespace)
+    target = branch_build.Target(home=home, image=place.image, builder=place.builder, starter=place.starter)
+    with private_folder(sockets=False) as folder:
+        checkout = folder.resolve() / "checkout"
+        checkout.mkdir()
+        return branch_build.build(output, source, bounds, target, checkout)

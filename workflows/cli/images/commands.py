@@ -7,12 +7,8 @@ import typer
 
 from steps.contract.exit import ExitCode
 from workflows.cli import output
-from workflows.cli.images.build_commands import register as register_build
-from workflows.cli.images.diff_commands import register as register_differences
-from workflows.cli.images.gc_commands import register as register_garbage
-from workflows.cli.images.git_commands import register as register_git
-from workflows.cli.images.recipe_commands import register as register_recipes
-from workflows.cli.images.tree_commands import register as register_trees
+from workflows.cli.images import build_commands, recipe_commands, store_commands, tree_commands
+from workflows.cli.options import Output
 from workflows.cli.output import Format
 
 Builder = Annotated[bool, typer.Option("--builder", help="The builder image: the step image, and programs that build node images.")]
@@ -22,8 +18,10 @@ Tree = Annotated[Path | None, typer.Option("--tree", help="Checkout of bringup; 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     image, step = typer.Typer(no_args_is_help=True), typer.Typer(no_args_is_help=True)
-    for add in (register_build, register_recipes, register_trees, register_differences, register_garbage, register_git):
-        add(image)
+    build_commands.register_build(image)
+    for group in (recipe_commands, tree_commands, store_commands):
+        group.register(image)
+    build_commands.register_from_git(image)
     step.command(name="build")(build)
     step.command(name="lock")(lock)
     image.add_typer(step, name="step", help="The image that runs `python -m steps` in pods.")
@@ -35,13 +33,13 @@ def build(
     name: Annotated[str, typer.Option("--name", help="Image reference, with a tag.")] = "",
     builder: Builder = False,
     tree: Tree = None,
-    form: Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")] = Format.TABLE,
+    form: Output = Format.TABLE,
 ) -> int:
     """Build the step image as an OCI archive, without daemon, registry or root. The same inputs give the same digest."""
     from workflows.podimage import step_image
-    from workflows.podimage.download_cache import Cache, default
+    from workflows.podimage.downloads import Cache, default_cache_folder
 
-    built = step_image.StepImageBuild(_tree(tree), Cache(default()), _say, builder=builder).write(out, name)
+    built = step_image.StepImageBuild(_tree(tree), Cache(default_cache_folder()), _say, builder=builder).write(out, name)
     if form is not Format.TABLE:
         facts = {"archive": str(built.archive), "sbom": str(built.bill), "name": built.name}
         output.data({**facts, "digest": built.digest, "image_id": built.image_id, "size": built.size}, form)
@@ -58,13 +56,13 @@ def lock(builder: Builder = False, tree: Tree = None) -> int:
     With --builder, lock what the builder image adds to the step image. The step image stays as it is locked: lock it first.
     """
     from workflows.podimage import pod_locks, pod_recipe
-    from workflows.podimage.download_cache import Cache, default
+    from workflows.podimage.downloads import Cache, default_cache_folder
 
     if builder:
-        debs, wheels = pod_locks.lock_builder(_tree(tree), Cache(default()))
+        debs, wheels = pod_locks.lock_builder(_tree(tree), Cache(default_cache_folder()))
         output.lines([f"{pod_recipe.BUILDER}: {debs} packages, {wheels} wheels locked"])
         return ExitCode.OK
-    debs, wheels = pod_locks.lock(_tree(tree), Cache(default()))
+    debs, wheels = pod_locks.lock(_tree(tree), Cache(default_cache_folder()))
     output.lines([f"{pod_recipe.STEP}: {debs} packages, {wheels} wheels locked"])
     return ExitCode.OK
 

@@ -1,18 +1,31 @@
 """Commands about recipes of node images and their locks: recipes, lock, update."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from steps.contract.exit import ExitCode
+from workflows.app.messages import count
 from workflows.cli import output
+from workflows.cli.options import Output
 from workflows.cli.output import Format
 
+if TYPE_CHECKING:
+    from workflows.app.images.recipe_locks import NewLock
+    from workflows.app.images.recipes import ListedRecipe
+    from workflows.nodeimage.lock_difference import LockDifference, PackageChange
+
+MOST_NAMED = 4
+"""Largest number of vulnerabilities in one row of a table; the other forms have all."""
+_UNCHANGED = (
+    ", as before: the recipe asks for nothing else (what is newer, or at another URL now: `bringup image update … --write`)"
+)
 Named = Annotated[
     str, typer.Argument(metavar="RECIPE|SPEC", help="Name of a shipped recipe, path of a recipe, or of an image spec.")
 ]
-Output = Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")]
 
 
 def register(image: typer.Typer) -> None:
@@ -26,11 +39,11 @@ def recipes(
     form: Output = Format.TABLE,
 ) -> int:
     """List recipes: their layers, the number of packages of each, and the size of the download."""
-    from workflows.cli.images import recipes as image_recipes
+    from workflows.app.images import recipes as image_recipes
 
     rows = image_recipes.listed(folder)
     if form is Format.TABLE:
-        image_recipes.show_list(rows)
+        _show_list(rows)
     else:
         output.data([row.data() for row in rows], form)
     return ExitCode.USAGE if any(row.problem for row in rows) else ExitCode.OK
@@ -51,18 +64,13 @@ def lock(
     Without a lock, the newest versions of its repositories are taken. An existing lock keeps its versions, but for packages that
     the recipe newly asks for and their dependencies.
     """
-    from workflows.cli.images import recipes as image_recipes
-    from workflows.nodeimage import lock_creation
+    from workflows.app.images import recipe_locks
 
-    asked = image_recipes.asked(named)
-    path = image_recipes.own_lock(asked, asked.chain())
-    before = image_recipes.before(asked, path)
-    new_lock = (
-        lock_creation.again(asked, before, image_recipes.bringing(asked, seed or ())) if before else lock_creation.newest(asked)
-    )
-    is_written = lock_creation.write(new_lock, path)
-    image_recipes.show_lock(path, new_lock, before, written=is_written)
-    return image_recipes.kept(asked, seed or ()) if keep else ExitCode.OK
+    new = recipe_locks.lock_recipe(named, seed or ())
+    _show_lock(new)
+    if keep:
+        output.lines([recipe_locks.keep_packages(new.request, seed or ())])
+    return ExitCode.OK
 
 
 def update(
@@ -79,31 +87,69 @@ def update(
     form: Output = Format.TABLE,
 ) -> int:
     """Show what a newer lock would change, before anything is built: with the newest versions of all packages, or of some."""
-    from workflows.cli.images import recipes as image_recipes
-    from workflows.nodeimage import lock_creation as locking
-    from workflows.nodeimage import lock_difference
-    from workflows.nodeimage.vulnerabilities import Feed
-    from workflows.podimage.errors import BuildError
+    from workflows.app.images import recipe_locks
 
-    asked = image_recipes.asked(named)
-    chain = asked.chain()
-    path = image_recipes.own_lock(asked, chain) if write else asked.lock_path(chain)
-    feed = Feed(cves, chain.foundation.release) if cves else None
-    before = image_recipes.before(asked, path)
-    if only:
-        if before is None:
-            raise BuildError(
-                f"the lock {path} is not there: nothing has a version that could stay", hint=f"make it: {asked.command}"
-            )
-        after = locking.again(asked, before, image_recipes.bringing(asked), only)
-    else:
-        after = locking.newest(asked)
-    differs = lock_difference.between(before, after, feed)
+    new = recipe_locks.newer_lock(named, only or (), writable=write)
+    differs = new.difference(recipe_locks.vulnerability_feed(new.request, cves))
     if form is Format.TABLE:
-        image_recipes.show_difference(path, differs, first=before is None)
+        _show_difference(new.path, differs, first=new.before is None)
     else:
-        output.data(image_recipes.difference_data(path, differs, written=write), form)
-    if not write:
-        return ExitCode.OK
-    locking.write(after, path)
-    return image_recipes.kept(asked, (), quiet=form is not Format.TABLE)
+        output.data(_difference_data(new.path, differs, written=write), form)
+    if write:
+        new.write()
+        kept = recipe_locks.keep_packages(new.request)
+        output.lines([kept] if form is Format.TABLE else [])
+    return ExitCode.OK
+
+
+def _show_list(rows: "Sequence[ListedRecipe]") -> None:
+    table = []
+    for row in rows:
+        layers = ", ".join(f"{name} {packages}" if packages else name for name, packages in row.layers)
+        size = f"{row.size / 1e6:.0f} MB" if row.size else ""
+        table.append((row.name, layers, size, row.state, row.description or row.problem))
+    output.table(("recipe", "layers and packages", "to fetch", "lock", "what for"), table)
+
+
+def _show_lock(new: "NewLock") -> None:
+    counts = ", ".join(f"{layer.name} {len(layer.packages)}" for layer in new.lock.layers)
+    changed = ""
+    if new.before is not None:
+        changed = f"; {_counted(new.changes)}" if new.changes else "" if new.is_written else _UNCHANGED
+    output.lines([f"{new.path}: {count(len(new.lock.packages), 'package')} ({counts}){changed}"])
+
+
+def _counted(changes: "Sequence[PackageChange]") -> str:
+    return ", ".join(f"{sum(change.kind == kind for change in changes)} {kind}" for kind in ("added", "removed", "changed"))
+
+
+def _show_difference(path: Path, differs: "LockDifference", *, first: bool) -> None:
+    if not differs.changes:
+        output.lines([f"{path}: nothing newer"])
+    else:
+        rows = [
+            (change.package, change.layer, change.before or "-", change.after or "-", _few(change.fixed), _few(change.new))
+            for change in differs.changes
+        ]
+        cut = 6 if differs.left is not None else 4
+        columns = ("package", "layer", "now", "then", "fixes", "brings")
+        if not first:
+            output.table(columns[:cut], [row[:cut] for row in rows])
+        grown = (differs.size_after - differs.size_before) / 1e6
+        output.lines([f"{path}{' (no lock yet)' if first else ''}: {_counted(differs.changes)}; {grown:+.1f} MB to fetch"])
+    if differs.left is not None:
+        output.lines([f"vulnerabilities: {len(differs.fixed or ())} fixed by it, {len(differs.left)} left ({_few(differs.left)})"])
+    if differs.guessed:
+        why = "of whose source the lock does not say the version: fewer may be fixed"
+        output.lines([f"counted by their own version are {count(len(differs.guessed), 'package')} {why}"])
+
+
+def _few(names: Sequence[str]) -> str:
+    rest = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + rest if names else "none"
+
+
+def _difference_data(path: Path, differs: "LockDifference", *, written: bool) -> dict[str, Any]:
+    facts: dict[str, Any] = msgspec.to_builtins(differs)
+    facts["changes"] = [{"kind": change.kind, **row} for change, row in zip(differs.changes, facts["changes"], strict=True)]
+    return {"lock": str(path), "written": written, "changed": bool(differs.changes), **facts}

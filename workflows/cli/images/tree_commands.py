@@ -3,22 +3,26 @@
 import getpass
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from steps import timeouts
 from steps.contract.exit import ExitCode
-from workflows.cli import output, public_keys
-from workflows.cli.argo.options import placed
-from workflows.cli.images.trees import NOBODY, Login
+from workflows.app.messages import count
+from workflows.cli import output, streams
+from workflows.cli.options import HomeContext, HomeKubeconfig, Output, placed, read_public_key
 from workflows.cli.output import Format
+
+if TYPE_CHECKING:
+    from workflows.nodeimage.image_spec import PublishSsh
+    from workflows.stages.host_access import SecretFile
 
 TreeOf = Annotated[str, typer.Argument(metavar="TREE|SPEC", help="The folder that nodes boot from, or an image spec (image.yaml).")]
 Image = Annotated[str, typer.Option("--image", help="Only this image of the tree.")]
-Form = Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")]
 DAY = 86400.0
 Days = Annotated[float, typer.Option("--days", min=0, help="A node that has told nothing for so long is stale.")]
 _SHORT = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,}\b")
@@ -30,22 +34,52 @@ _UNCHECKED = "signatures not checked: name a trusted key with --signer"
 Url = Annotated[str, typer.Option("--url", help="How nodes reach the tree; default: as the spec or the tree's own scripts say.")]
 
 
+SshKey = Annotated[Path | None, typer.Option("--ssh-key", help="Your own private key for the boot server, not the spec's.")]
+SshUser = Annotated[str, typer.Option("--ssh-user", metavar="NAME", help="Your own user on the boot server, not the spec's.")]
+Namespace = Annotated[str, typer.Option("--namespace", help="Namespace of the spec's Secrets in home; default: bringup.")]
+
+
+@dataclass(frozen=True)
+class LoginOptions:
+    """Options for the login to a boot server: the user's own key, or the spec's key, which may be a Secret in the home cluster."""
+
+    ssh_key: SshKey = None
+    ssh_user: SshUser = ""
+    home_kubeconfig: HomeKubeconfig = ""
+    home_context: HomeContext = ""
+    namespace: Namespace = ""
+
+    def check(self) -> None:
+        """Raise BadParameter if options for the home cluster's Secret are given together with an own key."""
+        if self.ssh_key is not None and (self.home_kubeconfig or self.home_context or self.namespace):
+            raise typer.BadParameter("with --ssh-key no Secret of the home cluster is read: leave out where that is")
+
+    def home_key(self, ssh: "PublishSsh", key: "SecretFile") -> bytes:
+        """Return the spec's key from the home cluster. Raises SecretMissing."""
+        from workflows.app.images import publish_keys
+
+        return publish_keys.publish_key(self.home_kubeconfig, self.home_context, self.namespace, ssh, key)
+
+
+NOBODY = LoginOptions()
+
+
 def register(image: typer.Typer) -> None:
     """Add the commands."""
-    image.command(name="list")(placed(show, Login))
-    image.command()(placed(verify, Login))
-    image.command()(placed(rollback, Login))
-    image.command()(placed(nodes, Login))
-    image.command(name="detach-check")(placed(detach_check, Login))
+    image.command(name="list")(placed(show, LoginOptions))
+    image.command()(placed(verify, LoginOptions))
+    image.command()(placed(rollback, LoginOptions))
+    image.command()(placed(nodes, LoginOptions))
+    image.command(name="detach-check")(placed(detach_check, LoginOptions))
     image.command()(serve)
 
 
-def show(tree: TreeOf = "image.yaml", image: Image = "", form: Form = Format.TABLE, place: Login = NOBODY) -> int:
+def show(tree: TreeOf = "image.yaml", image: Image = "", form: Output = Format.TABLE, place: LoginOptions = NOBODY) -> int:
     """List the versions of a published tree: which is current, since when and by whom, and how many nodes run each."""
     from steps.nodeimage.publishing import node_reports
-    from workflows.cli.images import trees
+    from workflows.app.images import published_trees
 
-    with trees.opened(tree, image, place) as opened_tree:
+    with published_trees.opened(tree, image, place) as opened_tree:
         listed = [
             row
             for release_tree in opened_tree.looks()
@@ -77,16 +111,16 @@ def verify(
     image: Image = "",
     signer: Signer = None,
     url: Url = "",
-    form: Form = Format.TABLE,
-    place: Login = NOBODY,
+    form: Output = Format.TABLE,
+    place: LoginOptions = NOBODY,
 ) -> int:
     """Read every file of a published tree again and compare digests, signatures, scripts and pointer. List everything wrong."""
     from steps.clients.releases import release_signatures
     from steps.nodeimage.publishing import external_links, image_kind, image_versions
-    from workflows.cli.images import trees
+    from workflows.app.images import published_trees
 
-    keys = tuple(map(public_keys.read, signer or ()))
-    with trees.opened(tree, image, place) as opened_tree:
+    keys = tuple(map(read_public_key, signer or ()))
+    with published_trees.opened(tree, image, place) as opened_tree:
         looks, signers = opened_tree.looks(digests=True), keys or opened_tree.place.signers
         wrong = [problem for look in looks for problem in image_kind.problems(look, signers, url or opened_tree.place.url)]
         location = opened_tree.transport.where
@@ -97,12 +131,17 @@ def verify(
     rows = [(problem.place, problem.why) for problem in dict.fromkeys(wrong)]
     if form is not Format.TABLE:
         origins = [
-            {"image": look.product, "version": version, "origin": image_versions.tested(look, version).origin, "signature": state}
+            {
+                "image": look.product,
+                "version": version,
+                "origin": image_versions.published_test_results(look, version).origin,
+                "signature": state,
+            }
             for (look, version), state in zip(versions, states, strict=True)
         ]
         output.data({"ok": not rows, "problems": _problems(rows), "versions": origins, "moved": moved}, form)
         return ExitCode.GATE_FAILED if rows else ExitCode.OK
-    counted = f"{output.count(len(states), 'version')} of {output.count(len(looks), 'image')}"
+    counted = f"{count(len(states), 'version')} of {count(len(looks), 'image')}"
     if rows:
         output.table(("place", "what is wrong"), rows)
     else:
@@ -119,21 +158,21 @@ def rollback(
     image: Image = "",
     who: Annotated[str, typer.Option("--as", metavar="NAME", help="Your name; the history keeps it.")] = "",
     signer: Signer = None,
-    form: Form = Format.TABLE,
-    place: Login = NOBODY,
+    form: Output = Format.TABLE,
+    place: LoginOptions = NOBODY,
 ) -> int:
     """Go back to an earlier version, by one rename, for nodes that boot from now on.
 
     A version is refused if it is incomplete, lacks a group, or is not signed by a key that the spec or --signer trusts.
     """
     from steps.clients.releases import release_signatures as signing
-    from steps.nodeimage.publishing import image_rollback
-    from workflows.cli.images import trees
+    from steps.nodeimage.publishing import image_publication
+    from workflows.app.images import published_trees
 
-    actor, keys = f"rollback by {who or getpass.getuser()}", tuple(map(public_keys.read, signer or ()))
-    with trees.opened(tree, image, place) as opened_tree:
+    actor, keys = f"rollback by {who or getpass.getuser()}", tuple(map(read_public_key, signer or ()))
+    with published_trees.opened(tree, image, place) as opened_tree:
         name = opened_tree.only()
-        switch = image_rollback.roll_back(opened_tree.transport, name, version, actor, keys or opened_tree.place.signers)
+        switch = image_publication.roll_back(opened_tree.transport, name, version, actor, keys or opened_tree.place.signers)
     notes = f"; {_UNCHECKED}" if switch.signature == signing.UNKNOWN else ""
     notes += f"; nodes fetch it from {switch.elsewhere}, where the tree was when it was published" if switch.elsewhere else ""
     if form is not Format.TABLE:
@@ -151,8 +190,8 @@ def nodes(
     tree: TreeOf = "image.yaml",
     image: Image = "",
     days: Days = timeouts.NODE_SILENCE / DAY,
-    form: Form = Format.TABLE,
-    place: Login = NOBODY,
+    form: Output = Format.TABLE,
+    place: LoginOptions = NOBODY,
 ) -> int:
     """Show which version each node runs, as the nodes reported: the current one, an older one, or one that is not in this tree.
 
@@ -160,9 +199,9 @@ def nodes(
     gone.
     """
     from steps.nodeimage.publishing import node_reports as rows
-    from workflows.cli.images import trees
+    from workflows.app.images import published_trees
 
-    with trees.opened(tree, image, place) as opened_tree:
+    with published_trees.opened(tree, image, place) as opened_tree:
         listed = rows.nodes(opened_tree.looks(), now=time.time(), silence=days * DAY)
     if form is not Format.TABLE:
         output.data(_plain(listed), form)
@@ -181,8 +220,8 @@ def detach_check(
     host: Annotated[list[str] | None, typer.Option("--factory-host", help="A host of the factory; repeat for more.")] = None,
     folder: Annotated[list[str] | None, typer.Option("--factory-folder", help="A folder of the factory; repeat for more.")] = None,
     unread_ok: Annotated[bool, typer.Option("--unread-ok", help="Accept that packed roots could not be looked into.")] = False,
-    form: Form = Format.TABLE,
-    place: Login = NOBODY,
+    form: Output = Format.TABLE,
+    place: LoginOptions = NOBODY,
 ) -> int:
     """Prove that nodes boot without the factory: nothing in the tree leads into the factory or out of the tree.
 
@@ -190,23 +229,35 @@ def detach_check(
     further folders. Parts that cannot be read, such as packed roots on another machine, are listed and prove nothing.
     """
     from steps.nodeimage.publishing import external_links as leads
-    from workflows.cli.images import detaching, trees
+    from workflows.app.images import detachment_check, published_trees
     from workflows.engines.folders import StateFolder
 
-    factory = detaching.factory(StateFolder.of_environment().store, folder or (), host or ())
-    with trees.opened(tree, image, place) as opened_tree:
+    factory = detachment_check.factory(StateFolder.of_environment().store, folder or (), host or ())
+    with published_trees.opened(tree, image, place) as opened_tree:
         looks = opened_tree.looks()
-        rows, unread = detaching.problems(opened_tree, looks, url, factory)
+        rows, unread = detachment_check.problems(opened_tree, looks, url, factory)
         moved = [sentence for look in looks for sentence in leads.moved_sentences(look, url or opened_tree.place.url)]
     good = not rows and (unread_ok or not unread)
     if form is not Format.TABLE:
         looked_for = {"folders": list(factory.folders), "hosts": list(factory.hosts)}
         output.data({"ok": good, "problems": _problems(rows), "unread": unread, "looked_for": looked_for, "moved": moved}, form)
     else:
-        looked = detaching.good(looks, factory)
-        detaching.show(opened_tree.transport.where, looked, rows, unread, accepted=unread_ok)
+        looked = detachment_check.good(looks, factory)
+        _show_detached(opened_tree.transport.where, looked, rows, unread, accepted=unread_ok)
         output.lines(moved)
     return ExitCode.OK if good else ExitCode.GATE_FAILED
+
+
+def _show_detached(where: str, looked: str, rows: Sequence[tuple[str, str]], unread: Sequence[str], *, accepted: bool) -> None:
+    if rows:
+        output.table(("place", "what is wrong"), rows)
+    elif unread and not accepted:
+        output.lines([f"{where}: whether it stands by itself cannot be told; {looked}"])
+    else:
+        output.lines([f"{where} stands by itself: {looked}"])
+    output.lines(f"not looked into: {place}" for place in unread)
+    if unread and not accepted:
+        output.lines(["--unread-ok takes that as it is; on the boot server itself packed roots can be read"])
 
 
 def serve(
@@ -216,10 +267,10 @@ def serve(
 ) -> int:
     """Serve a tree by HTTP and record the nodes' reports, for rehearsals, not for production. Ends with Ctrl-C."""
     from steps.nodeimage.publishing import boot_server
-    from workflows.cli.images import trees
+    from workflows.app.images import published_trees
 
     if not tree.is_dir():
-        raise trees.NoTree(f"{tree} is no folder")
+        raise published_trees.NoTree(f"{tree} is no folder")
     try:
         listening = boot_server.server(tree, address, port, lambda line: typer.echo(line, err=True))
     except OSError as error:
@@ -229,7 +280,7 @@ def serve(
     with listening as server:
         host, number = server.server_address[:2]
         output.lines([f"serves {tree} at http://{host!s}:{number}/ for a rehearsal; Ctrl-C ends it"])
-        output.finish()
+        streams.finish()
         server.serve_forever()
     return ExitCode.OK
 

@@ -31,7 +31,7 @@ class Overtaken(Temporary):
     """The Workflow changed at each of several tries to patch it."""
 
 
-def waiting(home: Home, workflow: Workflow, folder: RunFolder, nodes: list[str]) -> list[OpenApproval]:
+def waiting_approvals(home: Home, workflow: Workflow, folder: RunFolder, nodes: list[str]) -> list[OpenApproval]:
     """Return the approvals behind these suspend nodes, with their evidence read from the run store now.
 
     Raises HelperPodFailed if the store cannot be read, Damaged if its copy arrives incomplete.
@@ -100,12 +100,7 @@ def answer_patch(workflow: Workflow, raw: dict[str, Any], node: str, values: dic
             f"{node} wants {', '.join(sorted(names)) or 'no parameter'}, not {', '.join(sorted(values))}"
         )
     answers = [{"name": row["name"], "value": values[row["name"]], "valueFrom": {"supplied": {}}} for row in rows]
-    changes = {
-        "phase": "Succeeded",
-        "finishedAt": stamp(time.time()),
-        "message": message,
-        "outputs": {"parameters": answers},
-    }
+    changes = {"phase": "Succeeded", "finishedAt": stamp(time.time()), "message": message, "outputs": {"parameters": answers}}
     meta = {"resourceVersion": workflow.metadata.resource_version}
     if not compressed:
         return {"metadata": meta, "status": {"nodes": {node_ids[0]: changes}}}

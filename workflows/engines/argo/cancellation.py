@@ -6,9 +6,10 @@ from collections.abc import Callable
 from functools import partial
 
 from steps.clients.kube.api import ApiError
-from steps.contract import cancelled, seal
-from steps.contract.cancelled import Cancelled
+from steps.contract import run as stored_run
+from steps.contract import run_seal
 from steps.contract.canonical import canonical
+from steps.contract.run import Cancelled
 from steps.errors import StepError
 from workflows.engines.argo import approval_patches, helper_pods, store_writer
 from workflows.engines.argo.home import Home, NoWorkflow, Object
@@ -90,8 +91,8 @@ def send_patch(home: Home, workflow: Workflow, patch: Object) -> bool:
 def _kept(home: Home, workflow: Workflow, cancelled_by: Cancelled) -> Callable[[], None]:
     """Start the pod that writes who cancelled into the store, before the run is told to end, so that its report can name them."""
     run = workflow.metadata.name
-    key, content = cancelled.key(run), base64.b64encode(canonical(cancelled_by)).decode()
-    environment = {"BRINGUP_STORE": "/bringup/store", "KEY": key, "CONTENT": content, "UNLESS": f"{key} runs/{run}/{seal.FILE}"}
+    key, content = stored_run.cancellation_key(run), base64.b64encode(canonical(cancelled_by)).decode()
+    environment = {"BRINGUP_STORE": "/bringup/store", "KEY": key, "CONTENT": content, "UNLESS": f"{key} runs/{run}/{run_seal.FILE}"}
     command = ("python", "-c", inspect.getsource(store_writer))
     errand = helper_pods.HelperPod(purpose="cancel", command=command, environment=environment, writes=True)
     try:
@@ -113,7 +114,9 @@ def end_message(workflow: Workflow) -> str:
     """Return how a run ended: who cancelled it, unless it succeeded; else Argo's own message."""
     cancelled_by = workflow.metadata.annotations.get(CANCELLED)
     through = workflow.status.phase == "Succeeded"
-    return cancelled.decode(cancelled_by.encode()).sentence if cancelled_by and not through else workflow.status.message
+    return (
+        stored_run.decode_cancellation(cancelled_by.encode()).sentence if cancelled_by and not through else workflow.status.message
+    )
 
 
 def sweep(home: Home, workflow: Workflow) -> None:

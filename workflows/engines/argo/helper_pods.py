@@ -1,5 +1,9 @@
-"""Short pods that read or write the run store, made from a template of the run's own pods and deleted afterwards."""
+"""Short pods beside a run, made from templates of its own pods and deleted afterwards: they read or write the run store.
 
+The pod that releases quarantined nodes is made from the judge's template of the stage that set them aside.
+"""
+
+import inspect
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -7,15 +11,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from steps import timeouts
 from steps.clients.kube.api import ApiError
-from steps.errors import Temporary
+from steps.contract.exit import ExitCode
+from steps.errors import StepError, Temporary
+from workflows.engines import node_release as releasing
 from workflows.engines.argo import run_pods
 from workflows.engines.argo.home import Home, NotOurs, Object
 from workflows.engines.argo.resource_watch import ObjectGone, ObjectState, ResourceWatch, WatchPace
 from workflows.engines.argo.run_pods import RunPod
 from workflows.engines.argo.workflow_objects import ResourceMeta, Workflow
+from workflows.render import names
 
 ERRAND = "bringup/errand"
 """Label of these pods; its value is the pod's purpose."""
@@ -145,3 +153,48 @@ def _await(home: Home, name: str) -> RunPod:
                 f"pod {name} has not ended in {timeouts.READER_POD:.0f} s: {run_pods.waits_for(latest) or latest.status.phase}"
             )
     raise AssertionError("a stream has no end")
+
+
+class NotReleased(StepError):
+    """The pod could not release the nodes. The message and the exit code are those of the problem that the pod reported."""
+
+    def __init__(self, message: str, hint: str, code: int) -> None:
+        super().__init__(message, hint=hint)
+        self.exit_code = ExitCode(code)
+
+
+class _Answer(Struct, frozen=True):
+    said: tuple[str, ...] = ()
+    problem: str = ""
+    hint: str = ""
+    code: int = 0
+
+
+def release(home: Home, workflow: Workflow, stage: str, nodes: Sequence[str], who: str) -> tuple[str, ...]:
+    """Release nodes and return one line for each. `stage` is a stage that quarantined one of the nodes.
+
+    Raises NotReleased, HelperPodFailed, NoWorkflow.
+    """
+    environment = {"BRINGUP_STORE": "/bringup/store", "BRINGUP_SECRETS": "/bringup/secrets", "BRINGUP_RUN": workflow.metadata.name}
+    errand = HelperPod(
+        purpose="release",
+        command=("python", "-c", inspect.getsource(releasing)),
+        environment={**environment, "NODES": " ".join(nodes), "WHO": who},
+        template=names.template(stage, "judge"),
+        store_only=False,
+        writes=True,
+    )
+    answer = _answer(run(home, workflow, errand))
+    if answer.problem:
+        raise NotReleased(answer.problem, answer.hint, answer.code)
+    return answer.said
+
+
+def _answer(log: bytes) -> _Answer:
+    line = next(
+        (candidate for candidate in log.decode(errors="replace").splitlines() if candidate.startswith(releasing.ANSWER_PREFIX)), ""
+    )
+    try:
+        return msgspec.json.decode(line.removeprefix(releasing.ANSWER_PREFIX), type=_Answer)
+    except msgspec.MsgspecError as error:
+        raise HelperPodFailed(f"the pod that releases nodes gave no answer: {log[-400:].decode(errors='replace')}") from error

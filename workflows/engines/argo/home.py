@@ -219,4 +219,4 @@ class Home:
 
 def decode_workflow(data: bytes) -> Workflow:
     """Decode a Workflow. Raises Garbled for data that is not JSON, NotUnderstood for JSON of another shape."""
-    return client.decoded("reading a Workflow", data, Workflow)
+    return client.decode("reading a Workflow", data, Workflow)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from steps.clients.kube.api import ApiError
 from steps.clients.store import Store
-from steps.contract import log
+from steps.contract import log_keys
 from steps.errors import Refused, StepError, Temporary
 from workflows.engines.argo import pull, run_pods
 from workflows.engines.argo.home import Home
@@ -35,8 +35,8 @@ def logs(home: Home, workflow: Workflow, folder: RunFolder, wanted: str) -> list
             if pod and (why := reader.lost.get(pod.metadata.name)):
                 texts.append((node.path, f"(its pod's log cannot be read now: {why})"))
             continue
-        stored |= set(log.KEPT.findall(text))
-        texts.append((node.path, log.KEPT.sub("", text).rstrip() or "(it said nothing)"))
+        stored |= set(log_keys.KEPT.findall(text))
+        texts.append((node.path, log_keys.KEPT.sub("", text).rstrip() or "(it said nothing)"))
     if gone:
         texts += _from_store(home, workflow, folder, wanted, stored, alone=len(texts) == len(reader.lost))
     return texts
@@ -103,5 +103,7 @@ def is_wanted(named: str, wanted: str) -> bool:
 
 
 def _stored(store: Store, run: str, wanted: str, shown: set[str]) -> list[tuple[str, str]]:
-    keys = [key for key in store.keys(log.folder(run)) if key not in shown and is_wanted("_".join(key.split("/")[3:5]), wanted)]
+    keys = [
+        key for key in store.keys(log_keys.folder(run)) if key not in shown and is_wanted("_".join(key.split("/")[3:5]), wanted)
+    ]
     return [(key, (store.read(key) or b"").decode(errors="replace").rstrip()) for key in keys]

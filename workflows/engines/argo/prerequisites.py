@@ -1,10 +1,29 @@
-"""Check of what the home cluster must have before a run is installed: namespace, Pod Security level, and a shared volume."""
+"""Check of what the home cluster must have before anything is written there: Argo Workflows, namespace, shared volume, secrets.
+
+A version that cannot be determined is refused. All missing secrets are named in one message.
+"""
+
+import base64
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
+from pydantic import BaseModel
 
+from steps.clients.kube.api import ApiError
+from steps.clients.kube.client import Resource, ResourceList
 from steps.errors import Refused
+from workflows.engines import run_inputs
 from workflows.engines.argo.home import Home, NamedObject, Object
+from workflows.engines.argo.workflow_objects import API
+from workflows.engines.run_inputs import SecretMissing
+from workflows.plan.model import Plan
 from workflows.render.bundle import Bundle
+from workflows.spec import ClusterSpec
+from workflows.spec.fields import SecretKey
+from workflows.stages.host_access import SecretFile
 
 EVERYWHERE, ON_ONE_NODE = "ReadWriteMany", "ReadWriteOnce"
 HOSTNAME = "kubernetes.io/hostname"
@@ -56,7 +75,7 @@ class _Volume(Struct, frozen=True):
     spec: _VolumeSpec = _VolumeSpec()
 
 
-def check(home: Home, bundle: Bundle) -> tuple[str, ...]:
+def check_prerequisites(home: Home, bundle: Bundle) -> tuple[str, ...]:
     """Raise PrerequisiteMissing if the namespace or the volume claim is unusable; return warnings about what could not be checked.
 
     Objects that this account may not read are not checked; the pods of the run then show the problem.
@@ -144,3 +163,231 @@ def _lies_on_a_node(home: Home, volume: str) -> bool:
     persistent_volume = home.ask(lambda kube: kube.get(f"/api/v1/persistentvolumes/{volume}", _Volume)) or _Volume()
     terms = persistent_volume.spec.node_affinity.required.node_selector_terms
     return any(expression.key == HOSTNAME for term in terms for expression in term.match_expressions)
+
+
+OLDEST = (4, 1, 2)
+"""The oldest usable version: 4.1.0 and 4.1.1 lose locks (https://github.com/argoproj/argo-workflows/releases/tag/v4.1.2)."""
+
+CONTROLLER = "workflow-controller"
+USUAL_NAMESPACES = ("argo", "argo-workflows")
+NEEDED = ("workflows", "workflowtemplates", "workflowtaskresults")
+_VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[-+].*)?")
+
+
+class NoArgo(ValueError):
+    """No Argo Workflows that is new enough was found; the message says what was found instead."""
+
+    hint = "install Argo Workflows 4.1.2 or newer; if its Deployment may not be read, pass --argo-version VERSION"
+
+
+class _Container(Struct, frozen=True):
+    name: str
+    image: str = ""
+
+
+class _PodSpec(Struct, frozen=True):
+    containers: tuple[_Container, ...] = ()
+
+
+class _Template(Struct, frozen=True):
+    spec: _PodSpec = _PodSpec()
+
+
+class _DeploymentSpec(Struct, frozen=True):
+    template: _Template = _Template()
+
+
+class _Meta(Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Deployment(Struct, frozen=True):
+    metadata: _Meta = _Meta()
+    spec: _DeploymentSpec = _DeploymentSpec()
+
+
+class _Controller(Struct, frozen=True, kw_only=True):
+    """A workflow-controller: its namespace, its image, and the version in the image's tag (None if the tag is no version)."""
+
+    namespace: str
+    image: str
+    version: tuple[int, int, int] | None
+
+
+def check_argo_version(home: Home, told: str = "") -> str:
+    """Return the version of the Argo Workflows that serves the namespace of the runs.
+
+    `told` is the version given with --argo-version, used where the controller's Deployment may not be read. Raises NoArgo if the
+    CRDs are missing or the version is too old or unknown, Refused if the home cluster rejects the credentials.
+    """
+    lacking = [name for name in NEEDED if name not in _served(home)]
+    if lacking:
+        raise NoArgo(f"the home cluster does not serve {', '.join(lacking)} of {API}: its CRDs are not installed")
+    if told:
+        return _new_enough(parse_version(told), f"--argo-version {told}")
+    controllers = list(_controllers(home))
+    if not controllers:
+        places = ", ".join(_places(home))
+        raise NoArgo(f"no {CONTROLLER} was found in the namespaces {places} (or they may not be read), so its version is unknown")
+    for controller in controllers:
+        version = _new_enough(
+            controller.version, f"the {CONTROLLER} in namespace {controller.namespace} has image {controller.image}"
+        )
+    return version
+
+
+def parse_version(text: str) -> tuple[int, int, int] | None:
+    """Return a version as three numbers, or None if the text is not a version."""
+    match = _VERSION.fullmatch(text)
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None
+
+
+def _new_enough(version: tuple[int, int, int] | None, where: str) -> str:
+    oldest = ".".join(map(str, OLDEST))
+    if version is None:
+        raise NoArgo(f"{where}, which names no version; Argo Workflows {oldest} or newer is needed")
+    if version < OLDEST:
+        raise NoArgo(f"{where}; Argo Workflows {oldest} or newer is needed")
+    return ".".join(map(str, version))
+
+
+def _served(home: Home) -> set[str]:
+    try:
+        resources: tuple[Resource, ...] = home.ask(lambda kube: kube.get(f"/apis/{API}", ResourceList) or ResourceList()).resources
+    except ApiError as error:
+        raise NoArgo(f"the API resources of the home cluster cannot be listed: {error}") from error
+    return {resource.name for resource in resources}
+
+
+def _places(home: Home) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((home.namespace, *USUAL_NAMESPACES)))
+
+
+def _controllers(home: Home) -> Iterator[_Controller]:
+    """Find controllers in the runs' namespace (a namespaced installation), else in the usual namespaces, else in all of them."""
+    for path in (*(f"/apis/apps/v1/namespaces/{place}/deployments" for place in _places(home)), "/apis/apps/v1/deployments"):
+        controllers = [controller for controller in _deployments(home, path) if controller is not None]
+        if controllers:
+            yield from controllers
+            return
+
+
+def _deployments(home: Home, path: str) -> Iterator[_Controller | None]:
+    try:
+        rows: Any = home.ask(lambda kube: kube.list(path, _Deployment)) or ()
+    except Refused:
+        return  # this account may not list Deployments there; cluster-wide rights are not required
+    for row in rows:
+        for container in row.spec.template.spec.containers:
+            if CONTROLLER in (container.name, _repository(container.image).rsplit("/", 1)[-1]):
+                yield _Controller(
+                    namespace=row.metadata.namespace, image=container.image, version=parse_version(_tag(container.image))
+                )
+
+
+def _repository(image: str) -> str:
+    name = image.partition("@")[0]
+    head, _, tail = name.rpartition(":")
+    return head if head and "/" not in tail else name
+
+
+def _tag(image: str) -> str:
+    name = image.partition("@")[0]
+    return name.removeprefix(_repository(image)).removeprefix(":")
+
+
+class SecretOutOfNamespace(ValueError):
+    """The spec names a Secret in another namespace than that of the runs, whose pods could not mount it."""
+
+    hint = "copy it into the namespace of the runs and leave `namespace` out, or choose that namespace with --namespace"
+
+
+class _Secret(Struct, frozen=True):
+    data: dict[str, str] = {}
+
+
+def check_namespaces(spec: ClusterSpec, home: Home) -> None:
+    """Raise SecretOutOfNamespace if the spec names a Secret in another namespace than that of the runs."""
+    others = [reference for reference in _references(spec) if reference.namespace not in (None, home.namespace)]
+    if others:
+        named = ", ".join(dict.fromkeys(f"{reference.namespace}/{reference.name}" for reference in others))
+        raise SecretOutOfNamespace(
+            f"the spec names Secret {named}, but runs in namespace {home.namespace} can only mount Secrets of that namespace"
+        )
+
+
+def _references(value: Any) -> Iterator[SecretKey]:
+    if isinstance(value, SecretKey):
+        yield value
+    elif isinstance(value, BaseModel):
+        yield from _references([getattr(value, name) for name in type(value).model_fields])
+    elif isinstance(value, Mapping):
+        yield from _references(list(value.values()))
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _references(item)
+
+
+def collect_secrets(home: Home, plan: Plan, spec_folder: Path, environ: Mapping[str, str]) -> dict[str, bytes]:
+    """Return the secrets from this machine's files and variables, by name, after checking those in the home cluster.
+
+    Raises SecretMissing, which names all that are missing or unusable. Secrets that this account may not read are not checked.
+    """
+    missing, hint, contents = list(_missing(home, plan)), "", dict[str, bytes]()
+    try:
+        contents = run_inputs.read_secrets([file for file in plan.secrets if not file.secret], spec_folder, environ)
+    except SecretMissing as error:
+        missing.insert(0, str(error))
+        hint = error.hint
+    if missing:
+        raise SecretMissing("; ".join(missing), hint)
+    return contents
+
+
+def fetch_secret(home: Home, file: SecretFile) -> bytes:
+    """Return the content of a secret that the home cluster holds. Raises SecretMissing if it is missing or may not be read."""
+    try:
+        kube_secret = _read(home, file.secret)
+    except Refused as error:
+        sentence = f"secret {file.name}: Secret {file.secret} in namespace {home.namespace} of the home cluster: {error}"
+        raise SecretMissing(sentence) from error
+    if lacking := _lacking(home, file, kube_secret):
+        raise SecretMissing(lacking)
+    return run_inputs.check_secret(file, base64.b64decode(kube_secret.data[file.key] if kube_secret else ""))
+
+
+def _missing(home: Home, plan: Plan) -> Iterator[str]:
+    """Yield a sentence for each secret that the home cluster lacks or holds in an unusable form."""
+    for file in plan.secrets:
+        if not file.secret:
+            continue
+        try:
+            kube_secret = _read(home, file.secret)
+        except Refused:
+            continue  # accounts that submit runs need no right to read Secrets
+        if lacking := _lacking(home, file, kube_secret):
+            yield lacking
+        elif kube_secret is not None:
+            yield from _unusable(file, kube_secret.data[file.key])
+
+
+def _lacking(home: Home, file: SecretFile, kube_secret: _Secret | None) -> str:
+    """Return a sentence if the Secret or its key is missing in the home cluster, else ""."""
+    if kube_secret is None:
+        return f"secret {file.name}: namespace {home.namespace} of the home cluster has no Secret {file.secret}"
+    if file.key not in kube_secret.data:
+        return f"secret {file.name}: Secret {file.secret} of the home cluster has no key {file.key}"
+    return ""
+
+
+def _unusable(file: SecretFile, data: str) -> Iterator[str]:
+    """Yield a sentence if the run could not use this content (`data`, in base64)."""
+    try:
+        run_inputs.check_secret(file, base64.b64decode(data))
+    except SecretMissing as error:
+        yield f"Secret {file.secret} of the home cluster, key {file.key}: {error}"
+
+
+def _read(home: Home, name: str) -> _Secret | None:
+    return home.ask(lambda kube: kube.get(home.core("secrets", name), _Secret))

@@ -113,7 +113,7 @@ class ResourceWatch:
             self._wait(cut or trouble != "")
 
     def _list(self) -> Iterator[ObjectState | ObjectGone]:
-        listing = client.decoded(f"GET {self.path}", self.home.fetch(self.path, self._selection() or None), _List)
+        listing = client.decode(f"GET {self.path}", self.home.fetch(self.path, self._selection() or None), _List)
         self.version = listing.metadata.resource_version
         self._refused_since = None
         yield from (ObjectState(bytes(item)) for item in listing.items)
@@ -132,7 +132,7 @@ class ResourceWatch:
             "timeoutSeconds": str(max(1, round(self.pace.round))),
         }
         for line in _lines(self.home, self.path, query, self.pace.round + timeouts.API_READ, self._accepted):
-            event = client.decoded(f"watch of {self.path}", line, _Event)
+            event = client.decode(f"watch of {self.path}", line, _Event)
             if event.type == "ERROR":
                 error = msgspec.json.decode(event.object, type=_Error)
                 if error.code == 410:

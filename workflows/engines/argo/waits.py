@@ -29,7 +29,7 @@ class Wait(Struct, frozen=True, kw_only=True):
     node: str = ""
 
 
-def waits(home: Home, workflow: Workflow) -> tuple[Wait, ...]:
+def find_waits(home: Home, workflow: Workflow) -> tuple[Wait, ...]:
     """Return everything that holds the run up now; empty if its pods are working or the run has ended."""
     return () if workflow.finished else tuple(_waits(home, workflow))
 

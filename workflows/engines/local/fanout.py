@@ -111,39 +111,39 @@ def _formatted(form: str, number: int) -> str:
     return before.replace("%%", "%") + format(number, f"{zero}{width}{kind}") + after.replace("%%", "%")
 
 
-def raw(value: Any, sort: bool = False) -> str:
+def item_json(value: Any, sort: bool = False) -> str:
     """Return an item as compact JSON, with numbers in their original spelling."""
     if isinstance(value, Number):
         return str(value)
     if isinstance(value, dict):
         keys = sorted(value) if sort else list(value)
-        return "{" + ",".join(f"{json_text(key)}:{raw(value[key])}" for key in keys) + "}"
+        return "{" + ",".join(f"{json_text(key)}:{item_json(value[key])}" for key in keys) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(raw(item) for item in value) + "]"
+        return "[" + ",".join(item_json(item) for item in value) + "]"
     return json_text(value)
 
 
-def shown(value: Any) -> str:
+def display_text(value: Any) -> str:
     """Return an item as it appears in a display name: text keeps JSON escapes but not quotes, a list is written `[1 2]`."""
     if isinstance(value, str) and not isinstance(value, Number):
         return json.dumps(value, ensure_ascii=False)[1:-1]
-    text = raw(value)
+    text = item_json(value)
     return text.replace("\\u003c", "<").replace("\\u003e", ">").replace("\\u0026", "&")
 
 
 def _described(item: Any) -> str:
     if isinstance(item, dict):
-        return ",".join(sorted(f"{key}:{shown(value)}" for key, value in item.items()))
+        return ",".join(sorted(f"{key}:{display_text(value)}" for key, value in item.items()))
     if isinstance(item, list):
-        return "[" + " ".join(shown(value) for value in item) + "]"
-    return shown(item)
+        return "[" + " ".join(display_text(value) for value in item) + "]"
+    return display_text(item)
 
 
 def _branch(task: TaskModel, index: int, item: Any, scope: MutableScope) -> FanOutBranch:
     values: MutableScope = dict(scope)
     if isinstance(item, dict):
-        values.update({f"item.{key}": shown(value) for key, value in item.items()})
-    values["item"] = item if isinstance(item, str) else raw(item, sort=True)
+        values.update({f"item.{key}": display_text(value) for key, value in item.items()})
+    values["item"] = item if isinstance(item, str) else item_json(item, sort=True)
     # the controller also removes parentheses from the item in a display name
     name = f"{task.name}({index}:{_described(item).replace('(', '').replace(')', '')})"
     try:

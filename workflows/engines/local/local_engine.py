@@ -1,26 +1,298 @@
-"""Public interface of the local engine: run a manifest in a run directory, or resume it."""
+"""The local engine: run a manifest in a run directory, or resume it, and drive the run to its end."""
 
 from __future__ import annotations
 
+import os
 import secrets
+import signal
 import string
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import msgspec
 
-from workflows.engines.local.errors import ManifestRefusedError
-from workflows.engines.local.executor import StartProcess, start_process
-from workflows.engines.local.journal import Journal
+from workflows.engines.local import process_control
+from workflows.engines.local.errors import ManifestRefusedError, RunDirectoryError
+from workflows.engines.local.executor import Executor, PodEnd, StartProcess, start_process
+from workflows.engines.local.inbox import POLL, Inbox
+from workflows.engines.local.journal import Journal, PodProcess
 from workflows.engines.local.manifest_parser import parse_plan as make_plan
-from workflows.engines.local.result import Observer, RunResult
-from workflows.engines.local.run_driver import Driver, TimePassing
-from workflows.engines.local.run_settings import RunPaths, RunSettings
-from workflows.engines.local.run_state import RunBegan
+from workflows.engines.local.result import Observer, ProcessNews, RecordNews, RunResult, news_of, node_status
+from workflows.engines.local.run_settings import RunPaths, RunSettings, default_environment
+from workflows.engines.local.run_state import (
+    Answer,
+    AnyEvent,
+    EndPod,
+    EngineReturned,
+    NodeChanged,
+    Operator,
+    PodEnded,
+    PodStarted,
+    RunBegan,
+    RunChanged,
+    RunState,
+    StartPod,
+    TimeCame,
+)
+from workflows.engines.local.state_machine import initial_state, step
 from workflows.render.grammar.findings import LintFinding, refused
 from workflows.render.grammar.lint import lint
+
+TimePassing = Callable[[float], float]
+"""Function that lets this many seconds pass in a simulated world and returns how many passed."""
+SLICE = 2.0
+"""The longest wait in seconds that passes at once; signals and operators are served between two slices."""
+
+
+class Driver:
+    """The driver of one run, in one thread.
+
+    If nothing but time is waited for, `passing` lets the simulated world's time pass, so that a back-off takes only as long as the
+    simulation needs for it. Without `passing` the driver really waits.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        journal: Journal,
+        settings: RunSettings,
+        environment: Mapping[str, str] | None,
+        observer: Observer | None,
+        passing: TimePassing | None = None,
+        start: StartProcess = start_process,
+    ) -> None:
+        self.run_dir = run_dir
+        self.journal = journal
+        self.settings = settings
+        self.plan = make_plan(settings.manifest, settings.templates, settings.parallelism)
+        self.state: RunState = initial_state()
+        self.observer = observer
+        self.passing = passing
+        self.start = start
+        self.environment = default_environment() if environment is None else dict(environment)
+        self.began = float(journal.meta["began"])
+        self.zero = time.monotonic()
+        self.signals = 0
+        self.stop_sent = 0
+        self.answered: dict[str, str] = {}
+        self.executor: Executor
+        self.inbox: Inbox
+
+    def now(self) -> float:
+        """Return the seconds since the run's start by the monotonic clock, independent of changes of the wall clock."""
+        return time.monotonic() - self.zero
+
+    # --- begin and end ------------------------------------------------------------------------------------------------
+
+    def take_over(self) -> RunResult:
+        """Replay the journal, end the processes that the previous engine left behind, and continue the run."""
+        for event in self.journal.events():
+            self.state, actions = step(self.plan, self.state, event)
+            self.answered.update(
+                {action.ticket: action.error for action in actions if isinstance(action, Answer) and action.ticket}
+            )
+        clock = self.journal.last_clock()
+        if self.state.finished:
+            return RunResult(self.run_dir, self.plan, self.state, 0)
+        self._end_orphans()
+        if clock is None:
+            return self.drive([RunBegan(at=0.0)])
+        # the run's clock also counts the time in which no engine was alive
+        self.zero = time.monotonic() - self.state.at - clock.since()
+        return self.drive([EngineReturned(at=self.now())])
+
+    def _end_orphans(self) -> None:
+        recorded = [
+            process.pid
+            for process in self.journal.processes()
+            if process.start and process.start == process_control.start_time(process.pid)
+        ]
+        alive = {*recorded, *process_control.find_marked_processes(self.settings.token)}
+        while alive:  # a process that is asked to end may start another one first
+            process_control.end_all(sorted(alive), self.settings.grace)
+            alive = set(process_control.find_marked_processes(self.settings.token))
+
+    def drive(self, events: list[AnyEvent]) -> RunResult:
+        """Process these first events and then all others until the workflow ends."""
+        paths = self.settings.run_paths()
+        with ExitStack() as stack:
+            try:
+                paths.make()
+                self.inbox = Inbox(self.run_dir)
+                self.executor = Executor(
+                    self.run_dir, paths, self.environment, self.settings.token, self.settings.grace, self.start
+                )
+            except OSError as err:
+                raise RunDirectoryError(f"cannot write in {err.filename}: {err.strerror}") from err
+            stack.callback(self.executor.close)
+            stack.enter_context(process_control.Subreaper())
+            stack.enter_context(self._signals())
+            while True:
+                while events:
+                    events = self._happen(events)
+                if self.state.finished:
+                    return RunResult(self.run_dir, self.plan, self.state, self.executor.most)
+                events = self._wait()
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Let SIGINT and SIGTERM stop the run; Python allows signal handlers in the main thread only."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+        def note(_number: int, _frame: FrameType | None) -> None:
+            self.signals += 1
+
+        handlers = [(number, signal.signal(number, note)) for number in (signal.SIGINT, signal.SIGTERM)]
+        wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        self.executor.watch(reader)
+        self.reader = reader
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(wakeup)
+            for number, handler in handlers:
+                signal.signal(number, handler)
+            os.close(reader)
+            os.close(writer)
+
+    # --- one turn -----------------------------------------------------------------------------------------------------
+
+    def _happen(self, events: list[AnyEvent], started: tuple[PodProcess, ...] = ()) -> list[AnyEvent]:
+        """Pass events to the machine, the journal and the world, in this order.
+
+        Returns the events that follow at once: pods that started or could not be started.
+        """
+        doing: list[StartPod | EndPod | Answer] = []
+        news: list[tuple[NodeChanged | RunChanged, RunState]] = []
+        for event in events:
+            before = self.state
+            self.state, actions = step(self.plan, self.state, event)
+            for action in actions:
+                if isinstance(action, (NodeChanged, RunChanged)):
+                    news.append((action, before))
+                else:
+                    doing.append(action)
+        self._record(events, started, [action for action, _ in news])
+        if self.observer is not None:
+            for item in (news_of(action, before, self.began) for action, before in news):
+                if item is not None:
+                    self.observer(item)
+        return self._do(doing)
+
+    def _record(self, events: list[AnyEvent], started: tuple[PodProcess, ...], changes: list[NodeChanged | RunChanged]) -> None:
+        nodes: dict[str, str] = {}
+        meta: dict[str, str] = {}
+        for action in changes:
+            if isinstance(action, NodeChanged):
+                nodes[action.node.path] = msgspec.json.encode(node_status(action.node, self.began)).decode()
+            else:
+                meta = {"phase": action.phase, "message": action.message, "shutdown": action.shutdown}
+                meta["suspended"] = "true" if action.suspended else "false"
+        seq = self.journal.append(events, started, nodes, meta)
+        if self.observer is not None:
+            self.observer(RecordNews(seq))
+
+    def _do(self, actions: list[StartPod | EndPod | Answer]) -> list[AnyEvent]:
+        started: list[PodProcess] = []
+        events: list[AnyEvent] = []
+        for action in actions:
+            if isinstance(action, EndPod):
+                self.executor.end(action.node)
+            elif isinstance(action, Answer):
+                if action.ticket:
+                    self.inbox.answer(action.ticket, action.error)
+            else:
+                outcome = self.executor.start(action)
+                events.append(PodStarted(at=self.now(), node=action.node))
+                if isinstance(outcome, PodEnd):
+                    events.append(self._ended(outcome))
+                else:
+                    started.append(outcome)
+                    if self.observer is not None:
+                        self.observer(ProcessNews(outcome.node, outcome.pid))
+        return self._happen(events, tuple(started)) if events else []
+
+    def _ended(self, ended: PodEnd) -> PodEnded:
+        return PodEnded(
+            at=self.now(),
+            node=ended.node,
+            exit_code=ended.exit_code,
+            parameters=dict(ended.parameters),
+            undelivered=ended.undelivered,
+            result=ended.result,
+            refused=ended.refused,
+        )
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    def _wait(self) -> list[AnyEvent]:
+        """Wait until a pod ends, a timer is due, an operator acts, or a signal arrives."""
+        # the inbox is a folder, so it must be polled
+        due = [0.0 if self._can_pass else POLL]
+        if self.state.wake is not None:
+            due.append(self.state.wake - self.now())
+        if self.executor.wake is not None:
+            due.append(self.executor.wake - time.monotonic())
+        events: list[AnyEvent] = [self._ended(ended) for ended in self.executor.poll(max(0.0, min(due)))]
+        events += self._asked()
+        events += self._signalled()
+        if not events and self.state.wake is not None:
+            if self._can_pass:
+                self._pass(min(SLICE, self.state.wake - self.now()))
+            if self.state.wake <= self.now():
+                events.append(TimeCame(at=self.now()))
+        return events
+
+    @property
+    def _can_pass(self) -> bool:
+        return self.passing is not None and self.state.waits_for_time
+
+    def _pass(self, seconds: float) -> None:
+        """Advance the run's clock by the time that passed in the simulated world, less the real time that this took."""
+        time_before = self.now()
+        if self.passing is not None and seconds > 0:
+            passed = self.passing(seconds)
+            self.zero -= max(0.0, time_before + passed - self.now())
+
+    def _asked(self) -> list[AnyEvent]:
+        events: list[AnyEvent] = []
+        for ticket, request in self.inbox.look():
+            if isinstance(request, str):
+                self.inbox.answer(ticket, request)
+            elif ticket in self.answered:  # the previous engine did this and died before it could reply
+                self.inbox.answer(ticket, self.answered[ticket])
+            else:
+                events.append(
+                    Operator(
+                        at=self.now(),
+                        verb=request.verb,
+                        node=request.node,
+                        parameters=request.parameters,
+                        message=request.message,
+                        ticket=ticket,
+                    )
+                )
+        return events
+
+    def _signalled(self) -> list[AnyEvent]:
+        """Turn signals into events: the first stops (exit handlers run), the second terminates, the third kills without grace."""
+        if self.signals == self.stop_sent:
+            return []
+        os.read(self.reader, 64)
+        self.stop_sent = self.signals
+        if self.signals > 2:
+            self.executor.hurry()
+        verb = "stop" if self.signals == 1 else "terminate"
+        return [Operator(at=self.now(), verb=verb, message="cancelled by signal")]
+
 
 GRACE = 10.0  # seconds between SIGTERM and SIGKILL
 
@@ -80,7 +352,13 @@ class LocalEngine:
             return driver.drive([RunBegan(at=0.0)])
 
     @classmethod
-    def resume(cls, run_dir: Path, environment: Mapping[str, str] | None = None, observer: Observer | None = None) -> RunResult:
+    def resume(
+        cls,
+        run_dir: Path,
+        environment: Mapping[str, str] | None = None,
+        observer: Observer | None = None,
+        passing: TimePassing | None = None,
+    ) -> RunResult:
         """Continue a run whose engine has died: its processes are killed, and tasks that had started start again.
 
         A finished run is returned unchanged. Raises RunDirectoryError, RunBusyError, JournalForeignError, StorageError.
@@ -88,7 +366,7 @@ class LocalEngine:
         run_dir = run_dir.absolute()
         with Journal.open(run_dir) as journal:
             settings = msgspec.json.decode(journal.meta["settings"], type=RunSettings)
-            return Driver(run_dir, journal, settings, environment, observer).take_over()
+            return Driver(run_dir, journal, settings, environment, observer, passing).take_over()
 
 
 def _named(manifest: Mapping[str, Any]) -> dict[str, Any]:

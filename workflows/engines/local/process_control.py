@@ -64,7 +64,7 @@ def is_ending(pid: int) -> bool:
         return True
 
 
-def marked(token: str) -> Iterator[int]:
+def find_marked_processes(token: str) -> Iterator[int]:
     """Yield every living process whose mark begins with `token`."""
     for entry in os.scandir("/proc"):
         if entry.name.isdigit() and int(entry.name) != os.getpid() and mark_of(int(entry.name)).startswith(token):

@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from pathlib import Path
 from typing import Any
@@ -210,11 +209,6 @@ def read_status(run_dir: Path) -> RunStatus:
         msgspec.json.decode(meta.get("notes", "[]"), type=list[str]),
         rows,
     )
-
-
-def wall_text(moment: float) -> str:
-    """Format a wall time in UTC (RFC 3339)."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _ranks(state: RunState) -> dict[str, int]:

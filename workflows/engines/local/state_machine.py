@@ -43,7 +43,7 @@ KINDS: dict[str, TemplateExecutor] = {
 _ROUNDS = 10_000
 
 
-def initial() -> RunState:
+def initial_state() -> RunState:
     """Return the state before the first event."""
     return RunState({})
 

@@ -11,8 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from workflows.rehearsal.apiserver.certificate import self_signed
-from workflows.rehearsal.apiserver.emulated_server import LOOPBACK, EmulatedServer, write_kubeconfig
+from workflows.rehearsal.apiserver.emulated_server import LOOPBACK, EmulatedServer, self_signed, write_kubeconfig
 
 _PARENT_POLL_S = 0.5
 _LOOPBACKS = (LOOPBACK, "localhost", "::1")

@@ -8,8 +8,7 @@ import yaml
 from aiohttp import web
 
 from workflows.rehearsal.apiserver import errors
-from workflows.rehearsal.apiserver.lifecycle import Deletion
-from workflows.rehearsal.apiserver.write_pipeline import FieldValidation, WriteOptions
+from workflows.rehearsal.apiserver.lifecycle import Deletion, FieldValidation, WriteOptions
 
 MAX_BYTES = 3 << 20
 """The limit of kube-apiserver on the body of a resource request, in bytes."""

@@ -1,14 +1,176 @@
-"""The state of the emulated cluster: the object store and the parts that work on it."""
+"""The state of the emulated cluster: the object store, container logs, disturbances, and the parts that work on them."""
 
-from workflows.rehearsal.apiserver.container_logs import PodLogs
+import asyncio
+import datetime
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from workflows.rehearsal.apiserver import errors
 from workflows.rehearsal.apiserver.crd_registry import CrdRegistry
-from workflows.rehearsal.apiserver.disturbance import ApiDisturbance
-from workflows.rehearsal.apiserver.lifecycle import Lifecycle
+from workflows.rehearsal.apiserver.lifecycle import Lifecycle, WriteOptions
 from workflows.rehearsal.apiserver.listing import ListSnapshots
 from workflows.rehearsal.apiserver.object_store import ObjectStore
 from workflows.rehearsal.apiserver.routing import RequestKind
-from workflows.rehearsal.apiserver.served_resources import ResourceTable
-from workflows.rehearsal.apiserver.write_pipeline import WriteOptions
+from workflows.rehearsal.apiserver.served_resources import ResourceTable, ServedResource
+from workflows.rehearsal.apiserver.watchlog import ObjectChange
+
+_MESSAGES = {
+    409: (
+        "Conflict",
+        "Operation cannot be fulfilled: the object has been modified; please apply your changes to the latest version",
+    ),
+    429: ("TooManyRequests", "the server has received too many requests and has asked us to try again later"),
+    500: ("InternalError", "Internal error occurred: emulated disturbance"),
+    503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
+    504: ("Timeout", "Timeout: request did not complete within the allotted timeout"),
+}
+
+
+class FailNext(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A fault that refuses the next `count` requests.
+
+    `methods` limits it to some HTTP methods (empty: all), `path_prefix` to paths that start with it.
+    """
+
+    count: int
+    status: int = 500
+    retry_after_s: int = 0
+    methods: list[str] = []
+    path_prefix: str = ""
+
+    def hits(self, method: str, path: str) -> bool:
+        """Return True if the fault applies to requests with this method and path."""
+        return (not self.methods or method in self.methods) and path.startswith(self.path_prefix)
+
+
+class ApiDisturbance(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The faults of the API server that are in force.
+
+    `latency_ms` delays every request until it is set back to 0. `drop_watches` ends all watches once. `expire_watches` also makes
+    every earlier revision and continue token answer 410. Both act once when they are set, and read back as false.
+    """
+
+    latency_ms: int = 0
+    fail_next: FailNext | None = None
+    drop_watches: bool = False
+    expire_watches: bool = False
+
+    def check(self) -> None:
+        """Raise StatusError (400) for negative numbers or a status that the server cannot produce."""
+        if self.latency_ms < 0 or (self.fail_next and (self.fail_next.status not in _MESSAGES or self.fail_next.count < 0)):
+            raise errors.bad_request(f"latency_ms and count must not be negative; status is one of {sorted(_MESSAGES)}")
+
+    async def before(self, method: str, path: str) -> None:
+        """Delay or refuse a request as the disturbance says; the refusal is raised as StatusError."""
+        if self.latency_ms:
+            await asyncio.sleep(self.latency_ms / 1000)
+        fault = self.fail_next
+        if fault is None or not fault.count or not fault.hits(method, path):
+            return
+        fault.count -= 1
+        reason, message = _MESSAGES[fault.status]
+        headers = {"Retry-After": str(fault.retry_after_s)} if fault.retry_after_s else {}
+        details = {"retryAfterSeconds": fault.retry_after_s} if fault.retry_after_s else None
+        raise errors.StatusError(fault.status, reason, message, details=details, headers=headers)
+
+
+MAX_BYTES = 10 << 20
+"""The 10 MiB that a kubelet keeps of a container's log (`containerLogMaxSize`)."""
+
+
+class LogLine(msgspec.Struct, frozen=True, gc=False):
+    """A line of a log with its newline (the last line may lack it), and its arrival in seconds since the epoch."""
+
+    time: float
+    text: bytes
+
+
+class ContainerLog:
+    """The log of one container, and the previous log from before its last restart."""
+
+    def __init__(self, lines: Iterable[LogLine] = (), previous: Iterable[LogLine] = ()) -> None:
+        self.lines: deque[LogLine] = deque(lines)
+        self.previous: list[LogLine] = list(previous)
+        self.first = 0
+        self.changed = asyncio.Event()
+        self._size = sum(len(line.text) for line in self.lines)
+
+    def append(self, text: bytes) -> None:
+        """Append bytes to the log; an unfinished last line is continued."""
+        now = time.time()
+        if self.lines and not self.lines[-1].text.endswith(b"\n"):
+            text = self.lines.pop().text + text
+            self._size = sum(len(line.text) for line in self.lines)
+        for line in text.splitlines(keepends=True):
+            self.lines.append(LogLine(now, line))
+            self._size += len(line)
+        while self._size > MAX_BYTES and len(self.lines) > 1:
+            self._size -= len(self.lines.popleft().text)
+            self.first += 1
+        self.wake()
+
+    def restart(self) -> None:
+        """Make the log the previous one and start an empty log."""
+        self.previous = list(self.lines)
+        self.first += len(self.lines)
+        self.lines.clear()
+        self._size = 0
+
+    def wake(self) -> None:
+        """Wake the requests that follow the log."""
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+
+@dataclass(frozen=True)
+class LogWindow:
+    """The part of a log that a client asks for. `since` is in seconds since the epoch; None means no limit."""
+
+    tail: int | None = None
+    since: float | None = None
+    limit_bytes: int | None = None
+    timestamps: bool = False
+
+
+def window_text(lines: Iterable[LogLine], window: LogWindow) -> bytes:
+    """Return the text of the lines in the window."""
+    kept = [line for line in lines if window.since is None or line.time >= window.since]
+    if window.tail is not None:
+        kept = kept[len(kept) - min(window.tail, len(kept)) :]
+    text = b"".join(prefix_time(line) if window.timestamps else line.text for line in kept)
+    return text if window.limit_bytes is None else text[: window.limit_bytes]
+
+
+def prefix_time(line: LogLine) -> bytes:
+    """Return the line with its time in front."""
+    time_text = datetime.datetime.fromtimestamp(line.time, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
+    return time_text.encode() + b" " + line.text
+
+
+class PodLogs:
+    """The logs of all containers; logs of a deleted pod are dropped."""
+
+    def __init__(self) -> None:
+        self.logs: dict[tuple[str, str], dict[str, ContainerLog]] = {}
+
+    def of(self, namespace: str, pod: str, container: str) -> ContainerLog:
+        """Return the log of one container; a new one is created on first use."""
+        return self.logs.setdefault((namespace, pod), {}).setdefault(container, ContainerLog())
+
+    def on_change(self, resource: ServedResource, change: ObjectChange) -> None:
+        """Drop the logs of a deleted pod and wake followers of a changed one (a store listener)."""
+        if resource.key != ("", "pods"):
+            return
+        key = (change.entry.namespace, change.entry.name)
+        for log in self.logs.get(key, {}).values():
+            log.wake()
+        if change.kind == "DELETED":
+            self.logs.pop(key, None)
+
 
 FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 FIRST_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}

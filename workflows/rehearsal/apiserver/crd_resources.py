@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from workflows.rehearsal.apiserver import object_metadata
+from workflows.rehearsal.apiserver.builtin_decoder import Schema
 from workflows.rehearsal.apiserver.served_resources import (
     PrinterColumn,
     ScalePaths,
@@ -17,7 +18,6 @@ from workflows.rehearsal.apiserver.served_resources import (
     metadata_reference,
 )
 from workflows.rehearsal.apiserver.stored_object import Object, StoredObject
-from workflows.rehearsal.apiserver.type_schema import Schema
 
 CRD_KEY = ("apiextensions.k8s.io", "customresourcedefinitions")
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
@@ -98,7 +98,13 @@ def resources_of(entry: StoredObject, *, unserved: bool = False) -> Iterator[Ser
 
 
 def _condition(kind: str, reason: str, message: str) -> dict[str, Any]:
-    return {"type": kind, "status": "True", "lastTransitionTime": object_metadata.now(), "reason": reason, "message": message}
+    return {
+        "type": kind,
+        "status": "True",
+        "lastTransitionTime": object_metadata.current_time(),
+        "reason": reason,
+        "message": message,
+    }
 
 
 def set_established_status(obj: Object) -> None:

@@ -4,13 +4,11 @@ import msgspec
 from aiohttp import web
 
 from workflows.rehearsal.apiserver import bodies, errors
-from workflows.rehearsal.apiserver.cluster_state import ClusterState
-from workflows.rehearsal.apiserver.container_logs import ContainerLog, LogLine
-from workflows.rehearsal.apiserver.disturbance import ApiDisturbance
+from workflows.rehearsal.apiserver.cluster_state import ApiDisturbance, ClusterState, ContainerLog, LogLine
 from workflows.rehearsal.apiserver.handlers import json_response
-from workflows.rehearsal.apiserver.log_endpoint import container_of
+from workflows.rehearsal.apiserver.listing import TRUE_VALUES
 from workflows.rehearsal.apiserver.stored_object import StoredObject
-from workflows.rehearsal.apiserver.watch_stream import TRUE_VALUES
+from workflows.rehearsal.apiserver.subresources import container_of
 
 SNAPSHOT_FORMAT = 1
 

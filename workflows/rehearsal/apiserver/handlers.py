@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from workflows.rehearsal.apiserver import bodies, errors, log_endpoint, patching, representations, subresources, watch_stream
+from workflows.rehearsal.apiserver import bodies, errors, listing, patching, representations, subresources
 from workflows.rehearsal.apiserver.cluster_state import ClusterState
 from workflows.rehearsal.apiserver.lifecycle import Deletion
 from workflows.rehearsal.apiserver.patching import PatchRequest
@@ -101,15 +101,15 @@ class ResourceHandlers:
 
     async def _collection(self, request: web.Request, target: RequestTarget) -> web.StreamResponse:
         selection, presenter = self._selection(request, target), self._presenter(request, target)
-        if request.query.get("watch") in watch_stream.TRUE_VALUES:
+        if request.query.get("watch") in listing.TRUE_VALUES:
             return await self._watch(request, target, selection)
         page = self._state.lists.page(target.resource, selection, request.query)
         return json_response(presenter.list(page.entries, page.metadata))
 
     async def _watch(self, request: web.Request, target: RequestTarget, selection: Selection) -> web.StreamResponse:
         store = self._state.store
-        watch = watch_stream.WatchStream(
-            store, target.resource, selection, self._presenter(request, target), watch_stream.watch_options(request.query, store)
+        watch = listing.WatchStream(
+            store, target.resource, selection, self._presenter(request, target), listing.watch_options(request.query, store)
         )
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
@@ -118,7 +118,7 @@ class ResourceHandlers:
         return response
 
     async def _get(self, request: web.Request, target: RequestTarget) -> web.StreamResponse:
-        if request.query.get("watch") in watch_stream.TRUE_VALUES:
+        if request.query.get("watch") in listing.TRUE_VALUES:
             name = parse_fields(f"metadata.name={target.name}", target.resource)
             return await self._watch(request, target, Selection(target.namespace, (), name))
         return json_response(self._presenter(request, target).object(self._entry(target)))
@@ -155,12 +155,14 @@ class ResourceHandlers:
         existing = self._state.store.table(resource.key).get(target.namespace, target.name)
         if not patch.applies:
             entry = existing or self._entry(target)
-            new = patching.patched(presenter.live(entry), patch, resource)
+            new = patching.apply_patch(presenter.live(entry), patch, resource)
             return json_response(
                 presenter.object(lifecycle.update(resource, entry, new, target.subresource, write)), 200, write.warnings
             )
         live: Object = presenter.live(existing) if existing else {"metadata": {}}
-        new = patching.applied(live, patch, resource, target.subresource, target.name, request.query.get("fieldManager", ""))
+        new = patching.apply_configuration(
+            live, patch, resource, target.subresource, target.name, request.query.get("fieldManager", "")
+        )
         if existing:
             entry = lifecycle.update(resource, existing, new, target.subresource, write, applied=True)
             return json_response(presenter.object(entry), 200, write.warnings)
@@ -191,7 +193,7 @@ class ResourceHandlers:
 
     async def _special(self, request: web.Request, target: RequestTarget) -> web.StreamResponse:
         if target.subresource == "log" and request.method == "GET":
-            return await log_endpoint.serve_log(request, self._state, self._entry(target))
+            return await subresources.serve_log(request, self._state, self._entry(target))
         if target.subresource in ("binding", "eviction") and request.method == "POST":
             write, body = bodies.write_options(request), await bodies.read_object(request)
             act = self._actions.bind if target.subresource == "binding" else self._actions.evict
@@ -213,9 +215,10 @@ class ResourceHandlers:
             if patch.content_type not in (patching.JSON_PATCH, patching.MERGE_PATCH, patching.STRATEGIC_PATCH):
                 raise errors.unsupported_media_type((patching.JSON_PATCH, patching.MERGE_PATCH))
             plain = PatchRequest(
-                patching.MERGE_PATCH if patch.content_type == patching.STRATEGIC_PATCH else patch.content_type, patch.body
+                patching.MERGE_PATCH if patch.content_type == patching.STRATEGIC_PATCH else patch.content_type,
+                patch.body,
             )
-            scale = patching.patched(subresources.scale_of(resource, presenter.live(self._entry(target))), plain, resource)
+            scale = patching.apply_patch(subresources.scale_of(resource, presenter.live(self._entry(target))), plain, resource)
         entry = self._entry(target)
         new = subresources.with_replicas(resource, presenter.live(entry), scale)
         updated = self._state.lifecycle.update(resource, entry, new, "", write)

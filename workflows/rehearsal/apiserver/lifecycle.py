@@ -1,16 +1,142 @@
-"""Create, update and delete of objects, with the checks that a real server's registry makes between decoding and storing.
+"""Create, update and delete of objects, with the checks of a real server's registry between decoding and storing.
 
 No function here awaits anything, so a request reads and changes the store as one step.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 
-from workflows.rehearsal.apiserver import crd_resources, errors, managed_fields, object_metadata, write_pipeline
+from workflows.rehearsal.apiserver import (
+    builtin_decoder,
+    builtin_defaults,
+    builtin_validation,
+    crd_resources,
+    errors,
+    managed_fields,
+    object_metadata,
+    structural_schema,
+)
 from workflows.rehearsal.apiserver.managed_fields import FieldManager
 from workflows.rehearsal.apiserver.object_store import ObjectStore
-from workflows.rehearsal.apiserver.served_resources import ResourceTable, ServedResource
+from workflows.rehearsal.apiserver.served_resources import ResourceTable, ServedResource, metadata_schema
 from workflows.rehearsal.apiserver.stored_object import Object, StoredObject, encode_object
-from workflows.rehearsal.apiserver.write_pipeline import WriteOptions
+
+
+class FieldValidation(Enum):
+    """The treatment of unknown fields in a write (query parameter `fieldValidation`)."""
+
+    STRICT = "Strict"
+    WARN = "Warn"
+    IGNORE = "Ignore"
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """Options of a write: field manager, dry run and field validation. `warnings` collects texts for `Warning` headers."""
+
+    manager: str
+    dry_run: bool = False
+    unknown: FieldValidation = FieldValidation.WARN
+    warnings: list[str] = field(default_factory=list)
+
+
+def check_identity(resource: ServedResource, body: Object) -> None:
+    """Set apiVersion, kind and metadata where a client may leave them out.
+
+    Raises StatusError (400) if the body is of another kind or version, or if a custom resource does not name its kind.
+    """
+    if resource.custom and not body.get("kind"):
+        raise errors.bad_request("Object 'Kind' is missing in the request body")
+    if body.get("apiVersion", resource.api_version) != resource.api_version:
+        message = (
+            f"the API version in the data ({body['apiVersion']}) does not match the expected API version ({resource.api_version})"
+        )
+        raise errors.bad_request(message)
+    if body.get("kind", resource.kind) != resource.kind:
+        raise errors.bad_request(f"the kind in the data ({body['kind']}) does not match the expected kind ({resource.kind})")
+    if not isinstance(body.setdefault("metadata", {}), dict):
+        raise errors.bad_request("metadata must be an object")
+
+
+def decode_body(resource: ServedResource, body: Object, write: WriteOptions) -> Object:
+    """Return the body in its stored form: identity first, types checked, unknown fields removed.
+
+    Raises StatusError: 400 for a wrong type or for unknown fields under strict validation, 422 for a missing required list.
+    """
+    decoder = builtin_decoder.BuiltinDecoder()
+    rest = {key: value for key, value in body.items() if key not in ("apiVersion", "kind", "metadata")}
+    try:
+        metadata = decoder.decode(body["metadata"], metadata_schema(), "metadata")
+        decoded = _body_content(resource, rest, decoder)
+    except builtin_decoder.WrongTypeError as error:
+        message = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
+        raise errors.bad_request(message) from error
+    _refuse_unknown(decoder.unknown, write)
+    if decoder.missing:
+        raise errors.invalid(
+            resource.group, resource.kind, metadata.get("name", ""), [f"{path}: Required value" for path in decoder.missing]
+        )
+    for key in ("apiVersion", "kind", "metadata"):
+        decoded.pop(key, None)
+    stored = f"{resource.group}/{resource.storage_version}" if resource.group else resource.storage_version
+    return {"apiVersion": stored, "kind": resource.kind, "metadata": metadata, **decoded}
+
+
+def _body_content(resource: ServedResource, rest: Object, decoder: builtin_decoder.BuiltinDecoder) -> Object:
+    schema = resource.schema
+    if resource.custom:
+        pruned: Object = structural_schema.prune(rest, schema, "", decoder.unknown)
+        return pruned
+    for part in ("spec", "status"):  # structs and not pointers in Go, so a real server always writes them
+        if part in schema.properties and schema.child(part).properties:
+            rest.setdefault(part, {})
+    decoded: Object = decoder.decode(rest, schema, "")
+    return decoded
+
+
+def undeclared_fields(resource: ServedResource, body: Object) -> list[str]:
+    """Return the paths in the body that the resource's type does not declare."""
+    decoder = builtin_decoder.BuiltinDecoder()
+    rest = {key: value for key, value in body.items() if key not in ("apiVersion", "kind", "metadata")}
+    if resource.custom:
+        structural_schema.prune(rest, resource.schema, "", decoder.unknown)
+        return decoder.unknown
+    try:
+        decoder.decode(rest, resource.schema, "")
+    except builtin_decoder.WrongTypeError:
+        return []  # the write itself reports a wrong type with a better message
+    return decoder.unknown
+
+
+def _refuse_unknown(paths: list[str], write: WriteOptions) -> None:
+    if not paths or write.unknown is FieldValidation.IGNORE:
+        return
+    messages = [f'unknown field "{path}"' for path in paths]
+    if write.unknown is FieldValidation.STRICT:
+        raise errors.bad_request("strict decoding error: " + ", ".join(messages))
+    write.warnings.extend(messages)
+
+
+def complete_object(resource: ServedResource, obj: Object, old: Object | None) -> None:
+    """Fill in defaults in place and check the rules of the kind. `old` is the state before an update, None on create.
+
+    Raises StatusError (422) that lists everything that is wrong.
+    """
+    meta = obj["metadata"]
+    problems = [] if old else list(filter(None, [object_metadata.name_problem(resource, meta["name"])]))
+    problems += object_metadata.problems(meta)
+    if resource.custom:
+        content = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind", "metadata")}
+        structural_schema.fill_defaults(content, resource.schema)
+        obj.update(content)
+        problems += [text for text in structural_schema.validate(content, resource.schema, "") if not text.startswith("metadata")]
+    else:
+        builtin_defaults.fill(resource, obj)
+        problems += builtin_validation.problems(resource, obj)
+        problems += builtin_validation.change_problems(resource, obj, old) if old else []
+    if problems:
+        raise errors.invalid(resource.group, resource.kind, meta["name"], problems)
+
 
 _NAMESPACES = ("", "namespaces")
 _STATUS_ON_CREATE = frozenset({("", "nodes")})
@@ -93,14 +219,14 @@ class Lifecycle:
 
         Raises StatusError: 400, 403, 404 (no such namespace), 409 (the object exists) or 422.
         """
-        write_pipeline.check_identity(resource, body)
+        check_identity(resource, body)
         meta = body["metadata"]
         if meta.get("resourceVersion"):
             raise errors.StatusError(500, "", "resourceVersion should not be set on objects to be created")
         body["metadata"] = meta = _placed(resource, namespace, meta)
         if "status" in resource.subresources and resource.key not in _STATUS_ON_CREATE:
             body = {key: value for key, value in body.items() if key != "status"}
-        obj = write_pipeline.decode_body(resource, body, write)
+        obj = decode_body(resource, body, write)
         obj["metadata"] = object_metadata.new_metadata(resource, obj["metadata"])
         self._admission.check_create(resource, namespace, meta.get("name", ""))
         self._name(resource, namespace, obj["metadata"])
@@ -108,7 +234,7 @@ class Lifecycle:
             obj.setdefault("spec", {})["finalizers"] = ["kubernetes"]
         if resource.key == crd_resources.CRD_KEY:
             obj["metadata"]["finalizers"] = [*obj["metadata"].get("finalizers", ()), crd_resources.CLEANUP_FINALIZER]
-        write_pipeline.complete_object(resource, obj, None)
+        complete_object(resource, obj, None)
         if records:
             obj["metadata"]["managedFields"] = records
         if write.dry_run:
@@ -143,17 +269,17 @@ class Lifecycle:
 
         Raises StatusError: 400, 409 (wrong resourceVersion or uid) or 422.
         """
-        write_pipeline.check_identity(resource, body)
+        check_identity(resource, body)
         old = entry.decode()
         meta = body["metadata"]
         _check_preconditions(resource, old["metadata"], meta)
-        new = write_pipeline.decode_body(resource, _combined(resource, old, body, subresource), write)
+        new = decode_body(resource, _combined(resource, old, body, subresource), write)
         sent = new["metadata"]
         # The status of a custom resource is written without any metadata; built-in kinds take labels and annotations with it.
         frozen = subresource == "status" and resource.custom
         new["metadata"] = object_metadata.updated_metadata(old["metadata"] if frozen else sent, old["metadata"])
         _check_finalizers(resource, new["metadata"], old["metadata"])
-        write_pipeline.complete_object(resource, new, old)
+        complete_object(resource, new, old)
         if object_metadata.counts_generation(resource) and _content(resource, new) != _content(resource, old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         if applied and meta.get("managedFields"):

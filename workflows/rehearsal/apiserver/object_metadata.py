@@ -15,7 +15,6 @@ _SERVICE = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _ANNOTATIONS_LIMIT = 256 << 10
-_ALPHANUMERIC = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with one of the first"
 _FREE_NAMES = frozenset({"roles", "clusterroles", "rolebindings", "clusterrolebindings"})
 GENERATION = frozenset(
     {
@@ -47,7 +46,7 @@ GENERATION = frozenset(
 """Built-in resources with `metadata.generation`; custom resources all have it."""
 
 
-def now() -> str:
+def current_time() -> str:
     """Return the current time as Kubernetes writes it: UTC, to the second."""
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -71,7 +70,7 @@ def counts_generation(resource: ServedResource) -> bool:
 def new_metadata(resource: ServedResource, meta: ObjectMeta) -> ObjectMeta:
     """Return the metadata of a new object: the fields that a client may choose and those that the server sets."""
     chosen = ("name", "generateName", "namespace", "labels", "annotations", "finalizers", "ownerReferences")
-    metadata = {key: meta[key] for key in chosen if meta.get(key)} | {"uid": str(uuid.uuid4()), "creationTimestamp": now()}
+    metadata = {key: meta[key] for key in chosen if meta.get(key)} | {"uid": str(uuid.uuid4()), "creationTimestamp": current_time()}
     return metadata | ({"generation": 1} if counts_generation(resource) else {})
 
 

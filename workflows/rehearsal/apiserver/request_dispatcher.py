@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from workflows.rehearsal.apiserver import bodies, discovery, emulation, errors, routing
+from workflows.rehearsal.apiserver import bodies, emulation, errors, representations, routing
 from workflows.rehearsal.apiserver.cluster_state import ClusterState
 from workflows.rehearsal.apiserver.handlers import ResourceHandlers, json_response
 
@@ -58,17 +58,17 @@ class RequestDispatcher:
             case []:
                 return _ROOT
             case ["version"]:
-                return discovery.version(self._git_version)
+                return representations.version(self._git_version)
             case ["api"]:
-                return discovery.core_versions()
+                return representations.core_versions()
             case ["apis"]:
-                return discovery.groups(resources)
+                return representations.groups(resources)
             case ["apis", group]:
-                return discovery.group(resources, group)
+                return representations.group(resources, group)
             case ["api", version]:
-                return discovery.resource_list(resources, "", version)
+                return representations.resource_list(resources, "", version)
             case ["apis", group, version]:
-                return discovery.resource_list(resources, group, version)
+                return representations.resource_list(resources, group, version)
             case ["api" | "apis", *_]:
                 return None
             case _:

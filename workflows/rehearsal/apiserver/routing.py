@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from workflows.rehearsal.apiserver import errors
+from workflows.rehearsal.apiserver.listing import TRUE_VALUES
 from workflows.rehearsal.apiserver.served_resources import ResourceTable, ServedResource
-from workflows.rehearsal.apiserver.watch_stream import TRUE_VALUES
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 

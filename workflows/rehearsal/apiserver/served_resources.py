@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from workflows.rehearsal.apiserver import errors
-from workflows.rehearsal.apiserver.type_schema import NamedTypes, Schema
+from workflows.rehearsal.apiserver.builtin_decoder import NamedTypes, Schema
 
 _DATA = Path(__file__).parent / "data" / "kubernetes.json"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"

@@ -8,8 +8,7 @@ import functools
 import re
 from typing import Any
 
-from workflows.rehearsal.apiserver.builtin_decoder import json_type
-from workflows.rehearsal.apiserver.type_schema import ListType, Schema
+from workflows.rehearsal.apiserver.builtin_decoder import ListType, Schema, json_type
 
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),

@@ -7,7 +7,6 @@ ARGO_CD = "delivery.mode=argo_cd"
 FAULTS = (
     Fault(
         name="chart_repo_unreachable",
-        stage="base_services",
         gate="base_services/control",
         summary="The host of cert-manager's chart repository does not resolve: Helm fails four times and stops.",
         caught_by="HelmChart cert-manager is Failed; the install Job's log says no such host.",
@@ -15,7 +14,6 @@ FAULTS = (
     ),
     Fault(
         name="cert_manager_webhook_crash",
-        stage="base_services",
         gate="base_services/control",
         summary="cert-manager's webhook crashes after Helm reported success.",
         caught_by="The install Job is complete, but Deployment cert-manager-webhook has no ready pod.",
@@ -24,7 +22,6 @@ FAULTS = (
     ),
     Fault(
         name="webhook_ca_missing",
-        stage="base_services",
         gate="base_services/control",
         summary="cert-manager's cainjector never fills in the webhooks' CA bundle, while every pod is ready.",
         caught_by="The webhook has ready endpoints but no CA bundle: the API server could not trust it.",
@@ -32,7 +29,6 @@ FAULTS = (
     ),
     Fault(
         name="two_default_storage_classes",
-        stage="base_services",
         gate="base_services/control",
         summary="Another provisioner's storage class is marked as the default too.",
         caught_by="Two storage classes carry the annotation of the default.",
@@ -40,14 +36,12 @@ FAULTS = (
     ),
     Fault(
         name="storage_loses_writes",
-        stage="base_services",
         gate="base_services/functional",
         summary="Volumes bind and mount, but a container does not find what another one wrote.",
         caught_by="The check's pod reads back something other than it wrote.",
     ),
     Fault(
         name="certificate_not_issued",
-        stage="base_services",
         gate="base_services/functional",
         summary="cert-manager runs and accepts certificates, but issues none.",
         caught_by="The check's Certificate never becomes Ready.",
@@ -55,7 +49,6 @@ FAULTS = (
     ),
     Fault(
         name="argo_cd_controller_down",
-        stage="base_services",
         gate="base_services/argo_cd",
         summary="Argo CD's application controller crashes after its installation reported success.",
         caught_by="The StatefulSet of the application controller has no ready pod.",
@@ -64,7 +57,6 @@ FAULTS = (
     ),
     Fault(
         name="argocd_cm_overwritten",
-        stage="base_services",
         gate="base_services/delivery",
         summary="Another tool owns argocd-cm and removes our keys: sync waves stop waiting.",
         caught_by="A key of argocd-cm is missing when it is read back.",
@@ -73,7 +65,6 @@ FAULTS = (
     ),
     Fault(
         name="git_credentials_refused",
-        stage="base_services",
         gate="base_services/control",
         summary="The Git server accepts our push but refuses Argo CD's credentials, while the root Application is Healthy.",
         caught_by="The root Application has a ComparisonError about authentication.",
@@ -82,7 +73,6 @@ FAULTS = (
     ),
     Fault(
         name="tag_moved",
-        stage="base_services",
         gate="base_services/control",
         summary="The tag is moved to another commit after delivery, and everything there is Synced and Healthy.",
         caught_by="The root Application was compared with another commit than this run delivered.",
@@ -91,7 +81,6 @@ FAULTS = (
     ),
     Fault(
         name="app_project_forbids",
-        stage="base_services",
         gate="base_services/control",
         summary="The AppProject forbids cert-manager's namespace, while the root Application is Synced.",
         caught_by="The Application cert-manager has an InvalidSpecError about the allowed destinations.",
@@ -100,7 +89,6 @@ FAULTS = (
     ),
     Fault(
         name="manifest_generation_error",
-        stage="base_services",
         gate="base_services/control",
         summary="The chart of cert-manager cannot be rendered with these values, while its Application stays Healthy.",
         caught_by="The Application cert-manager has a ComparisonError that names the template.",
@@ -108,7 +96,6 @@ FAULTS = (
     ),
     Fault(
         name="argo_cd_stands_still",
-        stage="base_services",
         gate="base_services/control",
         summary="Argo CD's pods are ready, but its controller no longer reconciles any Application.",
         caught_by="The root Application was not reconciled since it was written.",
@@ -116,7 +103,6 @@ FAULTS = (
     ),
     Fault(
         name="argo_cd_drift",
-        stage="base_services",
         gate="base_services/control",
         summary="Another client writes the fields of cert-manager's chart, so every sync succeeds and is OutOfSync at once.",
         caught_by="The Application cert-manager stays OutOfSync though its last sync succeeded.",
@@ -125,7 +111,6 @@ FAULTS = (
     ),
     Fault(
         name="root_lacks_child",
-        stage="base_services",
         gate="base_services/control",
         summary="The site's overlay drops a release of the stage, and the root Application is Synced and Healthy without it.",
         caught_by="The root Application does not create an Application for every release of the plan.",

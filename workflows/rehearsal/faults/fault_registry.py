@@ -19,9 +19,8 @@ class Fault(Struct, frozen=True, kw_only=True):
     """A named disturbance, in the words that `bringup faults` and `bringup explain` print."""
 
     name: str
-    stage: str
     gate: str
-    """The id of the gate that must not pass because of the fault."""
+    """The id of the gate that must not pass because of the fault; its first part is the stage that is disturbed."""
     summary: str
     """A sentence about the disturbance."""
     caught_by: str
@@ -34,6 +33,11 @@ class Fault(Struct, frozen=True, kw_only=True):
     """A setting that a spec must have so that the fault can show, as `path=value` (`sharing.mode=mig`); empty means any spec."""
     source: str = ""
     """The public URL or upstream issue that describes the mechanism; empty if there is none."""
+
+    @property
+    def stage(self) -> str:
+        """The stage or operation that is disturbed."""
+        return self.gate.partition("/")[0]
 
     def fits(self, spec: object) -> bool:
         """Return True if a spec asks for what this fault disturbs."""

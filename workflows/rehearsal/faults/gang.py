@@ -5,7 +5,6 @@ from workflows.rehearsal.faults.fault_registry import Fault
 FAULTS = (
     Fault(
         name="gang_scheduler_crashes",
-        stage="gang",
         gate="gang/control",
         needs="scheduler.gang=volcano",
         summary="Volcano's scheduler crashes at its start; controllers and admission run.",
@@ -13,7 +12,6 @@ FAULTS = (
     ),
     Fault(
         name="gang_queue_closed",
-        stage="gang",
         gate="gang/control",
         needs="scheduler.gang=volcano",
         summary="Volcano's default queue is closed and accepts no gang.",
@@ -22,7 +20,6 @@ FAULTS = (
     ),
     Fault(
         name="gang_nodes_cordoned",
-        stage="gang",
         gate="gang/nodes",
         needs="scheduler.gang=volcano",
         node="gpus:2",
@@ -32,7 +29,6 @@ FAULTS = (
     ),
     Fault(
         name="gang_binds_partially",
-        stage="gang",
         gate="gang/oversize",
         needs="scheduler.gang=volcano",
         summary="The scheduler binds as many members as fit, because its gang plugin is off.",
@@ -41,7 +37,6 @@ FAULTS = (
     ),
     Fault(
         name="gang_binds_for_a_moment",
-        stage="gang",
         gate="gang/oversize",
         needs="scheduler.gang=volcano",
         summary="The scheduler binds one member of a gang that cannot fit and takes it back a second later.",
@@ -49,7 +44,6 @@ FAULTS = (
     ),
     Fault(
         name="gang_scheduler_hangs",
-        stage="gang",
         gate="gang/oversize",
         needs="scheduler.gang=volcano",
         summary="The scheduler's pod is ready, but its sessions never run, so no pod is bound.",
@@ -57,7 +51,6 @@ FAULTS = (
     ),
     Fault(
         name="gang_starves",
-        stage="gang",
         gate="gang/functional",
         needs="scheduler.gang=volcano",
         summary="The scheduler counts free GPUs as taken, so a gang that fits waits for ever.",

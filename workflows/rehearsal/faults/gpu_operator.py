@@ -5,7 +5,6 @@ from workflows.rehearsal.faults.fault_registry import Fault
 FAULTS = (
     Fault(
         name="nfd_labels_missing",
-        stage="gpu_operator",
         gate="gpu_operator/control",
         summary="NFD's workers run but write no labels, so the GPU Operator finds nothing to do and reports ready.",
         caught_by="ClusterPolicy is Ready with reason NFDLabelsMissing, not Reconciled.",
@@ -14,7 +13,6 @@ FAULTS = (
     ),
     Fault(
         name="no_gpu_nodes",
-        stage="gpu_operator",
         gate="gpu_operator/control",
         summary="NFD labels the nodes but finds no GPU on any PCI bus, and ClusterPolicy reports ready.",
         caught_by="ClusterPolicy is Ready with reason NoGPUNodes, not Reconciled.",
@@ -23,7 +21,6 @@ FAULTS = (
     ),
     Fault(
         name="clusterpolicy_stale_ready",
-        stage="gpu_operator",
         gate="gpu_operator/control",
         summary="The GPU Operator hangs: ClusterPolicy keeps its old state ready, and nothing follows from its new spec.",
         caught_by="The operands that the spec asks for do not exist, although ClusterPolicy is ready.",
@@ -32,7 +29,6 @@ FAULTS = (
     ),
     Fault(
         name="both_root_resources",
-        stage="gpu_operator",
         gate="gpu_operator/control",
         summary="Somebody created a GPUCluster beside the ClusterPolicy.",
         caught_by="Two root resources exist, which exclude each other.",
@@ -41,7 +37,6 @@ FAULTS = (
     ),
     Fault(
         name="operands_broken",
-        stage="gpu_operator",
         gate="gpu_operator/control",
         summary="The install Job completes and the release is deployed, but the driver container crashes on every node.",
         caught_by="ClusterPolicy names states that are not ready, and the driver DaemonSet has no ready pod.",
@@ -50,7 +45,6 @@ FAULTS = (
     ),
     Fault(
         name="driver_crash",
-        stage="gpu_operator",
         gate="gpu_operator/control",
         node="gpus:2",
         summary="The driver container crashes on two nodes, more than the quorum forgives.",
@@ -58,7 +52,6 @@ FAULTS = (
     ),
     Fault(
         name="fabric_manager_missing",
-        stage="gpu_operator",
         gate="gpu_operator/control",
         node="gpus:2",
         summary="Two NVSwitch machines run without the fabric manager: CUDA does not initialize.",
@@ -67,7 +60,6 @@ FAULTS = (
     ),
     Fault(
         name="foreign_nfd",
-        stage="gpu_operator",
         gate="gpu_operator/control",
         summary="A second node-feature-discovery is installed beside the GPU Operator's.",
         caught_by="Two NFD worker DaemonSets exist.",
@@ -76,7 +68,6 @@ FAULTS = (
     ),
     Fault(
         name="gpu_missing",
-        stage="gpu_operator",
         gate="gpu_operator/nodes",
         node="gpus:2",
         summary="One GPU of two nodes has fallen off the bus, and the operator's validator accepts seven.",
@@ -86,7 +77,6 @@ FAULTS = (
     ),
     Fault(
         name="gpu_unhealthy",
-        stage="gpu_operator",
         gate="gpu_operator/nodes",
         node="gpus:2",
         summary="The device plugin reports one GPU of two nodes as unhealthy (Xid): capacity 8, allocatable 7.",
@@ -95,7 +85,6 @@ FAULTS = (
     ),
     Fault(
         name="cuda_fails",
-        stage="gpu_operator",
         gate="gpu_operator/functional",
         node="gpus:2",
         summary="On two nodes nvidia-smi lists every GPU, but no CUDA kernel starts.",
@@ -103,7 +92,6 @@ FAULTS = (
     ),
     Fault(
         name="duplicate_gpu_uuid",
-        stage="gpu_operator",
         gate="gpu_operator/functional",
         node="gpus:2",
         summary="Two node names lead to the same machine, so both show the same GPUs.",

@@ -5,7 +5,6 @@ from workflows.rehearsal.faults.fault_registry import Fault
 FAULTS = (
     Fault(
         name="network_operator_brings_nfd",
-        stage="network_operator",
         gate="network_operator/control",
         summary="The chart installs its own NFD although its values forbid it: the cluster has two.",
         caught_by="Two NFD worker DaemonSets exist.",
@@ -14,7 +13,6 @@ FAULTS = (
     ),
     Fault(
         name="rdma_state_ignored",
-        stage="network_operator",
         gate="network_operator/control",
         summary="NicClusterPolicy is ready as a whole, but its RDMA device plugin has state ignore and is not installed.",
         caught_by="state-RDMA-device-plugin is ignore, not ready.",
@@ -23,7 +21,6 @@ FAULTS = (
     ),
     Fault(
         name="rdma_plugin_image_missing",
-        stage="network_operator",
         gate="network_operator/control",
         summary="The operator is installed, but the image of the RDMA device plugin cannot be pulled on any node.",
         caught_by="state-RDMA-device-plugin is notReady, and its pods are in ImagePullBackOff.",
@@ -32,7 +29,6 @@ FAULTS = (
     ),
     Fault(
         name="rdma_no_devices",
-        stage="network_operator",
         gate="network_operator/nodes",
         node="gpus:2",
         summary="The device plugin's selector matches no device on two nodes, although its pods run.",
@@ -41,7 +37,6 @@ FAULTS = (
     ),
     Fault(
         name="ib_port_down",
-        stage="network_operator",
         gate="network_operator/functional",
         node="gpus:2",
         summary="One InfiniBand port is down on two nodes; the shared resource still advertises its full number.",
@@ -49,7 +44,6 @@ FAULTS = (
     ),
     Fault(
         name="ib_slow",
-        stage="network_operator",
         gate="network_operator/functional",
         node="gpus:2",
         summary="Two nodes reach a quarter of the line rate with every neighbour.",

@@ -5,7 +5,6 @@ from workflows.rehearsal.faults.fault_registry import Fault
 FAULTS = (
     Fault(
         name="hosts_unreachable",
-        stage="os_prep",
         gate="os_prep/nodes",
         node="agents:2",
         summary="Two machines do not answer to SSH.",
@@ -13,7 +12,6 @@ FAULTS = (
     ),
     Fault(
         name="nouveau_loaded",
-        stage="os_prep",
         gate="os_prep/nodes",
         node="gpus:2",
         summary="nouveau holds the GPUs of two machines and cannot be unloaded: NVIDIA's driver will not load.",
@@ -22,7 +20,6 @@ FAULTS = (
     ),
     Fault(
         name="host_driver_conflict",
-        stage="os_prep",
         gate="os_prep/nodes",
         node="gpus:2",
         summary="The image of two machines contains an NVIDIA driver, although the GPU Operator is to install one.",
@@ -31,7 +28,6 @@ FAULTS = (
     ),
     Fault(
         name="disk_full",
-        stage="os_prep",
         gate="os_prep/nodes",
         node="agents:2",
         summary="Two machines have 9 GiB left where container images need 40.",
@@ -39,7 +35,6 @@ FAULTS = (
     ),
     Fault(
         name="clock_skew",
-        stage="os_prep",
         gate="os_prep/nodes",
         node="agents:2",
         summary="The clocks of two machines are 37 s ahead, while their time service claims to be synchronized.",
@@ -47,7 +42,6 @@ FAULTS = (
     ),
     Fault(
         name="kernel_parameter_lost",
-        stage="os_prep",
         gate="os_prep/nodes",
         node="gpus:2",
         summary="Two machines boot with another boot menu than the written one, so iommu=pt is missing after the reboot.",
@@ -56,7 +50,6 @@ FAULTS = (
     ),
     Fault(
         name="acs_on",
-        stage="os_prep",
         gate="os_prep/nodes",
         node="gpus:2",
         summary="A bridge in each of two machines keeps PCIe ACS on: GPU-NIC traffic takes the root complex.",
@@ -65,7 +58,6 @@ FAULTS = (
     ),
     Fault(
         name="fabric_mtu",
-        stage="os_prep",
         gate="os_prep/nodes",
         node="gpus:2",
         summary="The fabric interfaces of two machines refuse the MTU of the others.",
@@ -74,7 +66,6 @@ FAULTS = (
     ),
     Fault(
         name="reboot_hangs",
-        stage="os_prep",
         gate="os_prep/nodes",
         node="gpus:2",
         summary="Two machines do not come back from the reboot that applies their kernel parameters.",

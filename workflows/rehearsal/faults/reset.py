@@ -5,7 +5,6 @@ from workflows.rehearsal.faults.fault_registry import Fault
 FAULTS = (
     Fault(
         name="shim_hangs",
-        stage="reset",
         gate="reset/agents",
         node="agents:1",
         summary="A container of one agent hangs in the kernel: its shim and its mount outlive the removal.",
@@ -14,7 +13,6 @@ FAULTS = (
     ),
     Fault(
         name="chains_left",
-        stage="reset",
         gate="reset/servers",
         node="servers:1",
         summary="Chains of kube-proxy remain in the packet filter of one server.",

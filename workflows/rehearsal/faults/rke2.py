@@ -5,7 +5,6 @@ from workflows.rehearsal.faults.fault_registry import Fault
 FAULTS = (
     Fault(
         name="join_refused",
-        stage="rke2",
         gate="rke2/agents",
         node="agents:2",
         summary="Two agents hold a join token of another cluster: their service fails at its start.",
@@ -14,7 +13,6 @@ FAULTS = (
     ),
     Fault(
         name="etcd_disk_slow",
-        stage="rke2",
         gate="rke2/servers",
         node="servers:1",
         summary="On one server, one write of etcd's log in a hundred takes 48 ms, although etcd still answers and votes.",
@@ -23,7 +21,6 @@ FAULTS = (
     ),
     Fault(
         name="etcd_leader_changes",
-        stage="rke2",
         gate="rke2/servers",
         node="servers:1",
         summary="One server sees etcd's leader change again and again.",
@@ -32,7 +29,6 @@ FAULTS = (
     ),
     Fault(
         name="apiserver_restarts",
-        stage="rke2",
         gate="rke2/control",
         node="servers:1",
         summary="The API server of one server ends every 20 seconds, while the others answer at the registration address.",
@@ -40,7 +36,6 @@ FAULTS = (
     ),
     Fault(
         name="etcd_member_missing",
-        stage="rke2",
         gate="rke2/control",
         node="servers:1",
         summary="The etcd member of one server has crashed and left the cluster, while its node stays Ready and the API answers.",
@@ -49,14 +44,12 @@ FAULTS = (
     ),
     Fault(
         name="coredns_not_ready",
-        stage="rke2",
         gate="rke2/control",
         summary="CoreDNS pods run but never pass their readiness probes.",
         caught_by="Deployment rke2-coredns-rke2-coredns has no available replica.",
     ),
     Fault(
         name="node_not_ready",
-        stage="rke2",
         gate="rke2/nodes",
         node="agents:2",
         summary="Two agents register, but their network plugin never initializes: they stay NotReady.",
@@ -65,7 +58,6 @@ FAULTS = (
     ),
     Fault(
         name="kubelet_version_skew",
-        stage="rke2",
         gate="rke2/nodes",
         node="agents:2",
         summary="Two agents have the new binary installed but still run the old kubelet: the service was not restarted.",
@@ -74,7 +66,6 @@ FAULTS = (
     ),
     Fault(
         name="node_labels_old",
-        stage="rke2",
         gate="rke2/nodes",
         node="agents:2",
         summary="Two agents registered before the spec's labels were written: RKE2 does not add them afterwards.",
@@ -83,7 +74,6 @@ FAULTS = (
     ),
     Fault(
         name="dns_broken",
-        stage="rke2",
         gate="rke2/functional",
         summary="CoreDNS is ready, but DNS queries from pods time out.",
         caught_by="No check pod resolved kubernetes.default.svc.cluster.local.",
@@ -91,7 +81,6 @@ FAULTS = (
     ),
     Fault(
         name="overlay_broken",
-        stage="rke2",
         gate="rke2/functional",
         node="agents:2",
         summary="The pod network of two agents drops packets to and from other nodes (a firewall closes UDP 8472).",
@@ -100,7 +89,6 @@ FAULTS = (
     ),
     Fault(
         name="dns_dead_on_nodes",
-        stage="rke2",
         gate="rke2/functional",
         node="agents:2",
         summary="DNS queries from the pods of two agents time out, while Services answer there by address.",
@@ -109,7 +97,6 @@ FAULTS = (
     ),
     Fault(
         name="kube_proxy_rules_missing",
-        stage="rke2",
         gate="rke2/functional",
         node="agents:2",
         summary="Two agents lack kube-proxy's rules: no Service answers there, while pods reach each other.",
@@ -118,7 +105,6 @@ FAULTS = (
     ),
     Fault(
         name="ingress_dead",
-        stage="rke2",
         gate="rke2/functional",
         node="agents:2",
         summary="The ingress controller's pods of two agents are Ready but do not listen on port 80 of their nodes.",

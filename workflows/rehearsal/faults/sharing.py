@@ -5,7 +5,6 @@ from workflows.rehearsal.faults.fault_registry import Fault
 FAULTS = (
     Fault(
         name="stray_sharing_config",
-        stage="sharing",
         gate="sharing/control",
         needs="sharing.mode=none",
         summary="Another administrator gave ClusterPolicy a device-plugin configuration that divides every GPU by ten.",
@@ -14,7 +13,6 @@ FAULTS = (
     ),
     Fault(
         name="sharing_labels_left",
-        stage="sharing",
         gate="sharing/nodes",
         needs="sharing.mode=none",
         node="gpus:2",
@@ -24,14 +22,12 @@ FAULTS = (
     ),
     Fault(
         name="pods_see_every_gpu",
-        stage="sharing",
         gate="sharing/functional",
         summary="The container runtime gives every GPU of the node to every container, whatever was requested.",
         caught_by="A pod that asked for one unit sees eight devices.",
     ),
     Fault(
         name="time_slicing_without_effect",
-        stage="sharing",
         gate="sharing/nodes",
         needs="sharing.mode=time_slicing",
         node="gpus:2",
@@ -41,7 +37,6 @@ FAULTS = (
     ),
     Fault(
         name="two_shares_granted",
-        stage="sharing",
         gate="sharing/functional",
         needs="sharing.mode=time_slicing",
         summary="The device plugin grants requests for two shares.",
@@ -50,7 +45,6 @@ FAULTS = (
     ),
     Fault(
         name="mig_false_success",
-        stage="sharing",
         gate="sharing/nodes",
         needs="sharing.mode=mig",
         node="gpus:2",
@@ -60,7 +54,6 @@ FAULTS = (
     ),
     Fault(
         name="mig_pending_for_ever",
-        stage="sharing",
         gate="sharing/nodes",
         needs="sharing.mode=mig",
         node="gpus:2",

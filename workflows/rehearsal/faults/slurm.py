@@ -5,7 +5,6 @@ from workflows.rehearsal.faults.fault_registry import Fault
 FAULTS = (
     Fault(
         name="slurm_webhook_down",
-        stage="slurm",
         gate="slurm/charts",
         summary="The operator's admission webhook has no certificate and does not start, so that no Slurm cluster can be created.",
         caught_by="The release slurm-operator is deployed, but one of its two Deployments has no ready pod.",
@@ -14,7 +13,6 @@ FAULTS = (
     ),
     Fault(
         name="slurmctld_crashes",
-        stage="slurm",
         gate="slurm/control",
         summary="slurmctld crashes, while Controller, RestApi and NodeSet exist without any bad condition.",
         caught_by="StatefulSet slurm-controller has no ready pod.",
@@ -22,7 +20,6 @@ FAULTS = (
     ),
     Fault(
         name="slurm_nodes_drained",
-        stage="slurm",
         gate="slurm/control",
         node="gpus:2",
         summary="Slurm drains two nodes for too little memory, while their pods are ready and the nodes still count as idle.",
@@ -31,7 +28,6 @@ FAULTS = (
     ),
     Fault(
         name="slurm_nodes_down",
-        stage="slurm",
         gate="slurm/control",
         node="gpus:2",
         summary="Two nodes stop answering slurmctld while their pods run.",
@@ -40,7 +36,6 @@ FAULTS = (
     ),
     Fault(
         name="slurm_gres_lower_than_configured",
-        stage="slurm",
         gate="slurm/control",
         node="gpus:2",
         summary="slurmd finds one GPU less than configured on two nodes, and slurmctld drains them.",
@@ -49,7 +44,6 @@ FAULTS = (
     ),
     Fault(
         name="slurmd_crashes",
-        stage="slurm",
         gate="slurm/control",
         node="gpus:2",
         summary="slurmd does not find /dev/nvidia0 on two nodes and ends.",
@@ -58,7 +52,6 @@ FAULTS = (
     ),
     Fault(
         name="slurm_gres_lower_than_hardware",
-        stage="slurm",
         gate="slurm/nodes",
         summary="The NodeSet's configuration promises four GPUs a node, so half of the GPUs never get a job.",
         caught_by="Slurm's Gres and the nodes' allocatable GPUs differ.",
@@ -66,7 +59,6 @@ FAULTS = (
     ),
     Fault(
         name="slurm_key_differs",
-        stage="slurm",
         gate="slurm/functional",
         node="gpus:2",
         summary="Two nodes have another authentication key: sinfo shows them as idle, but they refuse every job.",
@@ -75,7 +67,6 @@ FAULTS = (
     ),
     Fault(
         name="slurm_job_misses_gpu",
-        stage="slurm",
         gate="slurm/functional",
         node="gpus:2",
         summary="A job that asks for all GPUs of a node sees one less on two nodes, because a device cgroup hides it.",

@@ -5,7 +5,6 @@ from workflows.rehearsal.faults.fault_registry import Fault
 FAULTS = (
     Fault(
         name="mpi_manifest_unreachable",
-        stage="validation",
         gate="validation/control",
         summary="The MPI operator's manifest cannot be fetched from inside the cluster.",
         caught_by="The install Job failed, and its log names the host that does not resolve.",
@@ -13,7 +12,6 @@ FAULTS = (
     ),
     Fault(
         name="mpi_operator_floating_image",
-        stage="validation",
         gate="validation/control",
         summary="The manifest runs an operator image tagged with a branch, which changes without notice.",
         caught_by="The Deployment's image does not have the pinned release's tag.",
@@ -21,7 +19,6 @@ FAULTS = (
     ),
     Fault(
         name="nccl_slow_large_messages",
-        stage="validation",
         gate="validation/intra",
         node="gpus:2",
         summary="Two nodes are fast at every size but the largest, and the average over all sizes stays above the floor.",
@@ -31,7 +28,6 @@ FAULTS = (
     ),
     Fault(
         name="nvlink_degraded",
-        stage="validation",
         gate="validation/intra",
         node="gpus:2",
         summary="Half of the NVLinks of two nodes are lost: data is right but slow.",
@@ -40,7 +36,6 @@ FAULTS = (
     ),
     Fault(
         name="nccl_gpu_missing",
-        stage="validation",
         gate="validation/intra",
         node="gpus:2",
         summary="NCCL finds seven of eight GPUs on two nodes, and seven GPUs reach the floor.",
@@ -48,7 +43,6 @@ FAULTS = (
     ),
     Fault(
         name="nvswitch_not_initialised",
-        stage="validation",
         gate="validation/intra",
         node="gpus:2",
         summary="The fabric manager of two nodes died after the GPU Operator's own validation: CUDA error 802.",
@@ -57,7 +51,6 @@ FAULTS = (
     ),
     Fault(
         name="dcgm_memory_fault",
-        stage="validation",
         gate="validation/dcgm",
         node="gpus:2",
         summary="One GPU of two nodes has uncorrectable memory errors that no bandwidth test reaches.",
@@ -66,7 +59,6 @@ FAULTS = (
     ),
     Fault(
         name="dcgm_skips_everything",
-        stage="validation",
         gate="validation/dcgm",
         node="gpus:2",
         summary="DCGM skips every test that loads the GPUs on two nodes, and nothing fails.",
@@ -75,7 +67,6 @@ FAULTS = (
     ),
     Fault(
         name="nccl_socket_fallback",
-        stage="validation",
         gate="validation/functional",
         summary="NCCL finds no InfiniBand device and uses TCP; the test ends with right data.",
         caught_by="NCCL reports the network Socket.",
@@ -84,7 +75,6 @@ FAULTS = (
     ),
     Fault(
         name="nccl_gdr_disabled",
-        stage="validation",
         gate="validation/functional",
         summary="InfiniBand is used without GPUDirect RDMA, and the bandwidth is still above the floor.",
         caught_by="NCCL reports GPU Direct RDMA Disabled, and no channel has /GDRDMA.",
@@ -93,7 +83,6 @@ FAULTS = (
     ),
     Fault(
         name="nccl_adapter_missing",
-        stage="validation",
         gate="validation/functional",
         summary="The image's NCCL_IB_HCA names all adapters but one; the bandwidth is still above the floor.",
         caught_by="NCCL uses one adapter fewer than each node has ports in the spec.",
@@ -101,7 +90,6 @@ FAULTS = (
     ),
     Fault(
         name="nccl_one_host",
-        stage="validation",
         gate="validation/functional",
         summary="mpirun's host file names one worker, so the multi-node test runs over NVLink, faster than any fabric.",
         caught_by="The communicator has eight ranks on one host.",
@@ -109,7 +97,6 @@ FAULTS = (
     ),
     Fault(
         name="nccl_wrong_data",
-        stage="validation",
         gate="validation/functional",
         summary="The all-reduce over all nodes is fast and gives wrong elements at the largest size.",
         caught_by="Values are out of bounds.",
@@ -117,7 +104,6 @@ FAULTS = (
     ),
     Fault(
         name="fabric_congested",
-        stage="validation",
         gate="validation/functional",
         summary="The fabric is slow at the largest size only, and the average over all sizes stays near the floor.",
         caught_by="The bus bandwidth at the largest size is below the floor.",
@@ -126,7 +112,6 @@ FAULTS = (
     ),
     Fault(
         name="ib_retry_exceeded",
-        stage="validation",
         gate="validation/functional",
         node="gpus:1",
         summary="One adapter of one node loses its path through the fabric under load.",

@@ -14,11 +14,10 @@ from pathlib import Path
 import msgspec
 
 from steps.contract.exit import ExitCode
-from workflows.rehearsal.simulator.assembly import build
 from workflows.rehearsal.simulator.control_server import ControlApi, ControlServer
 from workflows.rehearsal.simulator.kubelet_port import KubeletPort
 from workflows.rehearsal.simulator.node_objects import Heartbeats
-from workflows.rehearsal.simulator.simulation import Simulator
+from workflows.rehearsal.simulator.simulation import Simulator, build
 from workflows.rehearsal.simulator.world import World
 
 HEARTBEAT = 10.0

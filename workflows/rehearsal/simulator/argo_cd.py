@@ -1,32 +1,36 @@
-"""A simulated Argo CD: roots bring Applications from Git, Applications bring charts, with the status fields of the real one."""
+"""A simulated Argo CD: its installation; roots bring Applications from Git, Applications bring charts."""
 
 from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from steps.contract.canonical import digest
-from workflows.rehearsal.simulator import argo_cd_install, argo_cd_target
+from workflows.rehearsal.simulator import argo_cd_target
 from workflows.rehearsal.simulator.api_kinds import (
     APP_PROJECTS,
     APPLICATIONS,
     CONFIG_MAPS,
+    CRDS,
     DAEMON_SETS,
     DEPLOYMENTS,
+    NAMESPACES,
     NODES,
     STATEFUL_SETS,
     Obj,
     Ref,
+    definitions,
     ref,
 )
-from workflows.rehearsal.simulator.argo_cd_source import Repositories
-from workflows.rehearsal.simulator.argo_cd_target import SyncTarget
-from workflows.rehearsal.simulator.chart_installers import ChartError
+from workflows.rehearsal.simulator.argo_cd_target import CONFIG, Repositories, SyncTarget
+from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, chart
 from workflows.rehearsal.simulator.cluster_view import contains
-from workflows.rehearsal.simulator.role import Changes
+from workflows.rehearsal.simulator.simulated_fleet import SiteArgoCd
+from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, LongRunning, pod_program
 from workflows.rehearsal.simulator.virtual_clock import parse_stamp, stamp
-from workflows.rehearsal.simulator.world import World
+from workflows.rehearsal.simulator.world import Changes, World
 
 _TIMES = frozenset({"startedAt", "finishedAt", "lastTransitionTime", "reconciledAt"})
 RETRY_SECONDS = 60.0
@@ -61,7 +65,7 @@ class ArgoCdController:
         if self._repositories is None:
             self._repositories = Repositories(world.git_root)
         if world.fleet.argo_cd is not None and world.objects(NODES):
-            argo_cd_install.install_site_argo_cd(world, world.fleet.argo_cd)
+            install_site_argo_cd(world, world.fleet.argo_cd)
         if changed.everything:
             for at in tuple(self._failures):
                 self._again(world, at)
@@ -69,7 +73,7 @@ class ArgoCdController:
             return
         _overwrite_config(world)
         for app in world.objects(APPLICATIONS):
-            if argo_cd_install.controller_runs(world, app["metadata"]["namespace"]):
+            if controller_runs(world, app["metadata"]["namespace"]):
                 self._look(world, app)
 
     def _look(self, world: World, app: Obj) -> None:
@@ -221,7 +225,7 @@ def _overwrite_config(world: World) -> None:
     """Fault `argocd_cm_overwritten`: a foreign owner removes our keys of argocd-cm as soon as they appear."""
     if world.fault("argocd_cm_overwritten"):
         for config in world.objects(CONFIG_MAPS):
-            if config["metadata"]["name"] == argo_cd_install.CONFIG and (ours := _customizations(config)):
+            if config["metadata"]["name"] == CONFIG and (ours := _customizations(config)):
                 world.patch(CONFIG_MAPS, config, {"data": dict.fromkeys(ours)})
 
 
@@ -230,3 +234,74 @@ def _customizations(config: Obj) -> list[str]:
 
 
 ROLES = (ArgoCdController,)
+
+
+GROUP = "argoproj.io"
+PART_OF, COMPONENT = "app.kubernetes.io/part-of", "app.kubernetes.io/component"
+CONTROLLER = "application-controller"
+APP_VERSIONS = {"10.1.1": "v3.4.4"}
+"""Argo CD version by version of the chart argo-cd (https://github.com/argoproj/argo-helm)."""
+HOST_KEYS, CERTIFICATES = "argocd-ssh-known-hosts-cm", "argocd-tls-certs-cm"
+_COMPONENTS = (CONTROLLER, "applicationset-controller", "redis", "repo-server", "server")
+
+
+@chart("argo-cd")
+def argo_cd(_world: World, release: ChartRelease) -> None:
+    """Install the chart argo-cd: names begin with its `fullnameOverride`, and `configs.cm` becomes argocd-cm."""
+    release.crds(GROUP, "Application", "AppProject", "ApplicationSet")
+    prefix = release.value("fullnameOverride") or f"{release.name}-argocd"
+    for kind, body in _workloads(prefix, APP_VERSIONS.get(release.version, f"v{release.version}")):
+        release.put(DEPLOYMENTS if kind == "Deployment" else STATEFUL_SETS, body)
+    for config in _settings(release.value("configs.cm", {})):
+        release.put(CONFIG_MAPS, config)
+
+
+def install_site_argo_cd(world: World, own: SiteArgoCd) -> None:
+    """Create the site's own Argo CD as if its administrators had run `kubectl apply`."""
+    for kind in ("Application", "AppProject", "ApplicationSet"):
+        for definition in definitions(GROUP, kind):
+            world.ensure(CRDS, definition)
+    world.create(NAMESPACES, {"metadata": {"name": own.namespace}})
+    version = own.version if own.version.count(".") == 2 else f"{own.version}.4"
+    for kind, body in _workloads("argocd", f"v{version}"):
+        meta = body["metadata"] | {"namespace": own.namespace}
+        world.ensure(DEPLOYMENTS if kind == "Deployment" else STATEFUL_SETS, body | {"metadata": meta})
+    for config in _settings({}):
+        world.create(CONFIG_MAPS, config | {"metadata": config["metadata"] | {"namespace": own.namespace}})
+
+
+def _settings(keys: Mapping[str, str]) -> list[Obj]:
+    """Return argocd-cm and the ConfigMaps of trusted servers, which are still empty."""
+    every = {
+        CONFIG: {"application.resourceTrackingMethod": "annotation", **keys},
+        HOST_KEYS: {"ssh_known_hosts": ""},
+        CERTIFICATES: {},
+    }
+    return [{"metadata": {"name": name, "labels": {PART_OF: "argocd"}}, "data": data} for name, data in every.items()]
+
+
+def _workloads(prefix: str, version: str) -> list[tuple[str, Obj]]:
+    workloads = []
+    for component in _COMPONENTS:
+        name = f"{prefix}-{component}"
+        image = "redis:8.2.3-alpine" if component == "redis" else f"quay.io/argoproj/argocd:{version}"
+        labels = {PART_OF: "argocd", COMPONENT: component, "app.kubernetes.io/name": f"argocd-{component}"}
+        pod = {"metadata": {"labels": {"app": name, **labels}}, "spec": {"containers": [{"name": component, "image": image}]}}
+        spec: Obj = {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": pod}
+        kind = "StatefulSet" if component == CONTROLLER else "Deployment"
+        workloads.append((kind, {"metadata": {"name": name, "labels": labels}, "spec": spec}))
+    return workloads
+
+
+def controller_runs(world: World, namespace: str) -> bool:
+    """Return True if an application controller is ready in the namespace; without one no Application is reconciled."""
+    controllers = world.select(STATEFUL_SETS, namespace, {PART_OF: "argocd", COMPONENT: CONTROLLER})
+    return any((controller.get("status") or {}).get("readyReplicas") for controller in controllers)
+
+
+@pod_program(COMPONENT, CONTROLLER)
+def controller(world: World, _pod: Obj, _node: str) -> Behaviour:
+    """Play the application controller's pod."""
+    if world.fault("argo_cd_controller_down"):
+        return BlockedStart(reason="CrashLoopBackOff", message="back-off 5m0s restarting failed container=application-controller")
+    return LongRunning()

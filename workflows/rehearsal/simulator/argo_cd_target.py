@@ -1,16 +1,20 @@
-"""Sync targets of the simulated Argo CD: what an Application should bring, whether it exists, and what is in the way."""
+"""Sync targets of the simulated Argo CD: what Git has, what an Application should bring, and what is in the way."""
 
 from __future__ import annotations
 
 import fnmatch
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import yaml
+
+from steps.clients.git import repositories
+from steps.clients.git.git_access import GitAccess, local_repository
 from steps.contract.canonical import digest
-from workflows.rehearsal.simulator import argo_cd_source
 from workflows.rehearsal.simulator.api_kinds import (
     APP_PROJECTS,
     APPLICATIONS,
@@ -23,11 +27,91 @@ from workflows.rehearsal.simulator.api_kinds import (
     Ref,
     ref,
 )
-from workflows.rehearsal.simulator.argo_cd_install import CONFIG
-from workflows.rehearsal.simulator.argo_cd_source import GENERATION, Repositories, SourceError
 from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, installer
 from workflows.rehearsal.simulator.cluster_view import contains
 from workflows.rehearsal.simulator.world import World
+
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+GENERATION = "Failed to load target state: failed to generate manifest for source 1 of {of}: rpc error: code = Unknown desc = {why}"
+"""Wording of the application controller for a failure of the repo server (`steps/docs/facts/argo.md`, Application status)."""
+
+CONFIG = "argocd-cm"
+
+
+class SourceError(Exception):
+    """A target state that cannot be generated; the text is that of a ComparisonError."""
+
+    def __init__(self, why: str, sources: int = 1) -> None:
+        super().__init__(GENERATION.format(of=sources, why=why))
+
+
+class Repositories:
+    """The bare repositories of a rehearsal. A revision is resolved once: only a fault moves a tag."""
+
+    def __init__(self, root: Path | None) -> None:
+        self._root = root
+        self._commits: dict[tuple[str, str], str] = {}
+        self._files: dict[tuple[str, str], Mapping[str, str]] = {}
+
+    def commit(self, url: str, revision: str) -> str:
+        """Return the commit of a revision. Raises SourceError if the repository lacks it."""
+        if (url, revision) not in self._commits:
+            with repositories.open_repository(self._access(url)) as repo:
+                commit = repo.resolve(revision)
+            if not commit:
+                raise SourceError(f"unable to resolve '{revision}' to a commit SHA")
+            self._commits[url, revision] = commit
+        return self._commits[url, revision]
+
+    def files(self, url: str, commit: str) -> Mapping[str, str]:
+        """Return all files of a commit."""
+        if (url, commit) not in self._files:
+            with repositories.open_repository(self._access(url)) as repo:
+                self._files[url, commit] = repo.read(commit)
+        return self._files[url, commit]
+
+    def _access(self, url: str) -> GitAccess:
+        if self._root is None:
+            raise SourceError(f"failed to list refs: {url}: this rehearsal has no repositories")
+        return GitAccess(url=url, local=local_repository(self._root, url))
+
+
+def applications(files: Mapping[str, str], path: str) -> Iterator[Obj]:
+    """Yield the Applications of a folder's kustomization in order. Only `resources` are played, not patches.
+
+    Raises SourceError.
+    """
+    folder = path.strip("/")
+    kustomization = files.get(f"{folder}/kustomization.yaml")
+    if kustomization is None:
+        raise SourceError(f"{folder}: app path does not exist")
+    for name in _parsed(kustomization).get("resources") or ():
+        text = files.get(f"{folder}/{name}")
+        if text is None:
+            raise SourceError(
+                f"`kustomize build {folder}` failed exit status 1: accumulating resources from '{name}': no such file"
+            )
+        yield _parsed(text)
+
+
+def helm_values(files: Mapping[str, str], helm: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge a chart's values: files below `$values` in order, then `valuesObject`. Raises SourceError."""
+    merged: dict[str, Any] = {}
+    for name in helm.get("valueFiles") or ():
+        path = str(name).partition("/")[2]
+        if path not in files:
+            raise SourceError(f"failed to execute helm template command: open {path}: no such file or directory", 2)
+        merged |= _parsed(files[path])
+    return merged | (helm.get("valuesObject") or {})
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        document = yaml.load(text, Loader=LOADER)
+    except yaml.YAMLError as error:
+        raise SourceError(f"failed to unmarshal manifests: {error}") from error
+    return document if isinstance(document, dict) else {}
+
 
 TRACKING, WAVE = "argocd.argoproj.io/tracking-id", "argocd.argoproj.io/sync-wave"
 INSTALLED = "simulated/installed"
@@ -108,7 +192,7 @@ def _of_root(world: World, repositories: Repositories, app: Obj, source: Obj) ->
     if world.fault("git_credentials_refused"):
         raise SourceError(f"failed to list refs: authentication required: {source['repoURL']}")
     commit = repositories.commit(source["repoURL"], source["targetRevision"])
-    wanted = list(argo_cd_source.applications(repositories.files(source["repoURL"], commit), source["path"]))
+    wanted = list(applications(repositories.files(source["repoURL"], commit), source["path"]))
     if world.fault("root_lacks_child"):
         wanted = wanted[:-1]
     pairs = [(child, world.find(APPLICATIONS, *reversed(_place(child)))) for child in wanted]
@@ -242,7 +326,7 @@ def _of_release(world: World, repositories: Repositories, app: Obj, sources: Seq
         commit = repositories.commit(source["repoURL"], source["targetRevision"])
         revisions.append(_moved(world, commit))
         files = dict(repositories.files(source["repoURL"], commit))
-    values = argo_cd_source.values(files, helm)
+    values = helm_values(files, helm)
     if name == VICTIM and world.fault("manifest_generation_error"):
         raise SourceError(
             f"failed to execute helm template command: execution error at ({name}/templates/_helpers.tpl:4:3): {name}: bad value", 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from workflows.rehearsal.simulator import pod_objects as podlib
+from workflows.rehearsal.simulator import simulated_pods as podlib
 from workflows.rehearsal.simulator.api_kinds import (
     CLAIMS,
     PODS,
@@ -20,9 +20,8 @@ from workflows.rehearsal.simulator.api_kinds import (
 )
 from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, chart
 from workflows.rehearsal.simulator.operators import has_ready_pod
-from workflows.rehearsal.simulator.pod_programs import Behaviour, BlockedStart, Exit, LongRunning, check, pod_program
-from workflows.rehearsal.simulator.role import Changes
-from workflows.rehearsal.simulator.world import World
+from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, Exit, LongRunning, check, pod_program
+from workflows.rehearsal.simulator.world import Changes, World
 
 ADMISSION = "admissionregistration.k8s.io"
 VALIDATING = ObjectKind(ADMISSION, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False)

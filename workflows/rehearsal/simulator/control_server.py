@@ -15,7 +15,7 @@ import msgspec
 import urllib3
 from msgspec import Struct
 
-from steps.contract.play import PlayRequest
+from steps.contract.host_play import PlayRequest
 from workflows.rehearsal.faults import fault_registry
 from workflows.rehearsal.simulator import playbook_runs, simulation
 from workflows.rehearsal.simulator.api_client import SimulatorApiError

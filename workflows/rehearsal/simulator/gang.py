@@ -6,7 +6,7 @@ from workflows.rehearsal.simulator.api_kinds import Obj
 from workflows.rehearsal.simulator.gang_kai import Kai
 from workflows.rehearsal.simulator.gang_kueue import Kueue
 from workflows.rehearsal.simulator.gang_volcano import Volcano
-from workflows.rehearsal.simulator.pod_programs import LongRunning, check
+from workflows.rehearsal.simulator.simulated_pods import LongRunning, check
 from workflows.rehearsal.simulator.world import World
 
 

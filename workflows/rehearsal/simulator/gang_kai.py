@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from workflows.rehearsal.simulator import gang_placement, pod_objects
+from workflows.rehearsal.simulator import gang_placement, simulated_pods
 from workflows.rehearsal.simulator.api_kinds import DEPLOYMENTS, JOBS, NODES, PODS, Obj, custom
 from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
 from workflows.rehearsal.simulator.operators import has_ready_pod
-from workflows.rehearsal.simulator.role import Changes
-from workflows.rehearsal.simulator.world import World
+from workflows.rehearsal.simulator.world import Changes, World
 
 GROUPS = custom("scheduling.run.ai", "PodGroup")
 QUEUES = custom("scheduling.run.ai", "Queue")
@@ -43,7 +42,9 @@ class Kai:
         if has_ready_pod(world, SYSTEM, GROUPER):
             for job in _jobs(world):
                 _group(world, job)
-        if has_ready_pod(world, SYSTEM, SCHEDULER) and any(gang_placement.waits(pod, NAME) for pod in world.objects(PODS)):
+        if has_ready_pod(world, SYSTEM, SCHEDULER) and any(
+            gang_placement.waits_for_scheduler(pod, NAME) for pod in world.objects(PODS)
+        ):
             world.later("kai/cycle", CYCLE, CYCLE, lambda: _cycle(world))
 
 
@@ -81,8 +82,8 @@ def _cycle(world: World) -> None:
     """Run one scheduling session over all gangs, then over pods without gang."""
     owned: dict[str, list[Obj]] = {}
     for pod in world.objects(PODS):
-        if gang_placement.waits(pod, NAME):
-            owned.setdefault(pod_objects.owner_uid(pod), []).append(pod)
+        if gang_placement.waits_for_scheduler(pod, NAME):
+            owned.setdefault(simulated_pods.owner_uid(pod), []).append(pod)
     jobs = {job["metadata"]["uid"]: job for job in _jobs(world)}
     for uid, waiting in sorted(owned.items()):
         job = jobs.get(uid)

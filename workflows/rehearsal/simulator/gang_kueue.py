@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from workflows.rehearsal.simulator.api_kinds import DEPLOYMENTS, JOBS, Obj, ObjectKind, custom
 from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
 from workflows.rehearsal.simulator.operators import has_ready_pod
-from workflows.rehearsal.simulator.placement import quantity, requests
-from workflows.rehearsal.simulator.role import Changes
-from workflows.rehearsal.simulator.world import World
+from workflows.rehearsal.simulator.scheduler import quantity, requests
+from workflows.rehearsal.simulator.world import Changes, World
 
 CLUSTER_QUEUES = custom("kueue.x-k8s.io", "ClusterQueue")
 LOCAL_QUEUES = custom("kueue.x-k8s.io", "LocalQueue")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workflows.rehearsal.simulator import pod_objects
+from workflows.rehearsal.simulator import simulated_pods
 from workflows.rehearsal.simulator.api_kinds import NODES, PODS, Obj
-from workflows.rehearsal.simulator.placement import Occupancy, requests
-from workflows.rehearsal.simulator.scheduler import Candidates
+from workflows.rehearsal.simulator.scheduler import Candidates, Occupancy, requests
 from workflows.rehearsal.simulator.world import World
 
 Placement = dict[str, str]
@@ -33,10 +32,10 @@ def place(world: World, waiting: Sequence[Obj]) -> Placement:
     return placed
 
 
-def waits(pod: Obj, scheduler: str) -> bool:
+def waits_for_scheduler(pod: Obj, scheduler: str) -> bool:
     """Return True if a pod waits for this scheduler."""
     mine = pod["spec"].get("schedulerName") == scheduler and not pod["spec"].get("schedulingGates")
-    return mine and not pod_objects.node(pod) and not pod_objects.finished(pod) and "deletionTimestamp" not in pod["metadata"]
+    return mine and not simulated_pods.node(pod) and not simulated_pods.finished(pod) and "deletionTimestamp" not in pod["metadata"]
 
 
 def bind(world: World, pod: Obj, node: str) -> None:

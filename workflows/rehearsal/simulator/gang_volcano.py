@@ -6,15 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from workflows.rehearsal.simulator import gang_placement, pod_objects
+from workflows.rehearsal.simulator import gang_placement, simulated_pods
 from workflows.rehearsal.simulator.api_kinds import DEPLOYMENTS, NODES, PODS, Obj, Ref, custom, ref
 from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
 from workflows.rehearsal.simulator.operators import has_ready_pod
-from workflows.rehearsal.simulator.placement import requests
-from workflows.rehearsal.simulator.pod_programs import Behaviour, BlockedStart, LongRunning
-from workflows.rehearsal.simulator.pod_programs import pod_program as program
-from workflows.rehearsal.simulator.role import Changes
-from workflows.rehearsal.simulator.world import World
+from workflows.rehearsal.simulator.scheduler import requests
+from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, LongRunning
+from workflows.rehearsal.simulator.simulated_pods import pod_program as program
+from workflows.rehearsal.simulator.world import Changes, World
 
 JOBS = custom("batch.volcano.sh", "Job")
 GROUPS = custom("scheduling.volcano.sh", "PodGroup")
@@ -117,15 +116,15 @@ def _pods(job: Obj, group: str) -> Iterator[Obj]:
         for number in range(task["replicas"]):
             labels = {"volcano.sh/job-name": job["metadata"]["name"], "volcano.sh/task-spec": task["name"]}
             name = f"{job['metadata']['name']}-{task['name']}-{number}"
-            pod = pod_objects.from_template(task["template"], name, JOBS, job, labels=labels)
+            pod = simulated_pods.from_template(task["template"], name, JOBS, job, labels=labels)
             pod["metadata"]["annotations"] = pod["metadata"].get("annotations", {}) | {GROUP_NAME: group}
             pod["spec"]["schedulerName"] = "volcano"
             yield pod
 
 
 def _state(world: World, job: Obj) -> Obj:
-    own = [pod for pod in world.objects(PODS) if pod_objects.owner_uid(pod) == job["metadata"]["uid"]]
-    running = sum(pod_objects.phase(pod) == "Running" for pod in own)
+    own = [pod for pod in world.objects(PODS) if simulated_pods.owner_uid(pod) == job["metadata"]["uid"]]
+    running = sum(simulated_pods.phase(pod) == "Running" for pod in own)
     phase = "Running" if running >= job["spec"]["minAvailable"] else "Pending"
     counts = {"minAvailable": job["spec"]["minAvailable"], "pending": len(own) - running, "running": running}
     present = job.get("status", {}).get("state", {})
@@ -168,9 +167,9 @@ def _enqueue(world: World, group: Obj) -> None:
 def _allocate(world: World, group: Obj) -> None:
     name, least = group["metadata"]["name"], group["spec"]["minMember"]
     mine = [pod for pod in world.objects(PODS) if (pod["metadata"].get("annotations") or {}).get(GROUP_NAME) == name]
-    waiting = [pod for pod in mine if gang_placement.waits(pod, "volcano")]
+    waiting = [pod for pod in mine if gang_placement.waits_for_scheduler(pod, "volcano")]
     placed = gang_placement.place(world, waiting)
-    bound = sum(bool(pod_objects.node(pod)) for pod in mine)
+    bound = sum(bool(simulated_pods.node(pod)) for pod in mine)
     if world.fault("gang_starves") and group["spec"]["minMember"] * 2 <= gang_placement.capacity(world, "nvidia.com/gpu"):
         placed = dict(list(placed.items())[: least // 2])  # the fault: half of the GPUs count as taken
     complete = bool(waiting) and bound + len(placed) >= least

@@ -24,13 +24,12 @@ from workflows.rehearsal.simulator.gpu_operator_nodes import (
     GPU_CLUSTERS,
     NAMESPACE,
     PCI_GPU,
+    VALIDATIONS,
     GpuNodes,
     driver_version,
 )
-from workflows.rehearsal.simulator.gpu_operator_pods import VALIDATIONS
 from workflows.rehearsal.simulator.operators import ensure_daemon_set, has_ready_pod, serves_every_node
-from workflows.rehearsal.simulator.role import Changes
-from workflows.rehearsal.simulator.world import World
+from workflows.rehearsal.simulator.world import Changes, World
 
 RULES = custom("nfd.k8s-sigs.io", "NodeFeatureRule")
 NFD = {"app.kubernetes.io/name": "node-feature-discovery", "role": "worker"}

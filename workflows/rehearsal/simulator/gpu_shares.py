@@ -9,7 +9,7 @@ import yaml
 from msgspec import Struct
 
 from workflows.rehearsal.simulator.api_kinds import Obj
-from workflows.spec.products import PRODUCTS
+from workflows.spec.accelerators import PRODUCTS
 
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 PRODUCT, REPLICAS, STRATEGY = "nvidia.com/gpu.product", "nvidia.com/gpu.replicas", "nvidia.com/gpu.sharing-strategy"

@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 
 from steps.contract.canonical import digest
-from workflows.rehearsal.simulator import helm_release
+from workflows.rehearsal.simulator import chart_installers
 from workflows.rehearsal.simulator.api_kinds import HELM_CHART_CONFIGS, HELM_CHARTS, JOBS, SECRETS, Obj, Ref, ref
 from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, installer
-from workflows.rehearsal.simulator.pod_programs import Behaviour, Exit
-from workflows.rehearsal.simulator.pod_programs import pod_program as program
-from workflows.rehearsal.simulator.role import Changes
-from workflows.rehearsal.simulator.world import World
+from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit
+from workflows.rehearsal.simulator.simulated_pods import pod_program as program
+from workflows.rehearsal.simulator.world import Changes, World
 
 SYSTEM = "kube-system"
 CLAIMED = "helmcharts.cattle.io/managed-by"
@@ -68,7 +67,10 @@ class HelmController:
         world.event(HELM_CHARTS, chart, "JobFailed", message, warning=True)
         if chart["spec"].get("failurePolicy", "reinstall") == "reinstall":
             world.later(
-                f"helm/{name}/reinstall/{job['metadata']['uid']}", 30, 60, lambda: helm_release.reinstall(world, chart, ref(job))
+                f"helm/{name}/reinstall/{job['metadata']['uid']}",
+                30,
+                60,
+                lambda: chart_installers.reinstall(world, chart, ref(job)),
             )
 
     def _remove(self, world: World, chart: Obj) -> None:
@@ -163,7 +165,7 @@ def helm(world: World, pod: Obj, _node: str) -> Behaviour:
     chart = world.find(HELM_CHARTS, name, SYSTEM)
     if chart is None:
         return Exit(code=1, message=f"HelmChart {name} is gone")
-    work = helm_release.uninstall if action == "delete" else _upgrade
+    work = chart_installers.uninstall if action == "delete" else _upgrade
     return Exit(seconds=INSTALL_SECONDS, log=_transcript(action, chart), effect=lambda: work(world, chart))
 
 
@@ -175,14 +177,14 @@ def _transcript(action: str, chart: Obj) -> str:
 
 def _upgrade(world: World, chart: Obj) -> None:
     """Play `helm upgrade --install`: run the chart's installer and record the release."""
-    release = ChartRelease(world, chart, helm_release.values(world, chart))
+    release = ChartRelease(world, chart, chart_installers.values(world, chart))
     release.target(create=bool(chart["spec"].get("createNamespace")))
     try:
         installer(release)(world, release)
     except ChartError:
-        helm_release.record(world, release, "failed")
+        chart_installers.record(world, release, "failed")
         raise
-    helm_release.record(world, release, "deployed")
+    chart_installers.record(world, release, "deployed")
 
 
 ROLES = (HelmController,)

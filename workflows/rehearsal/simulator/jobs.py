@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
-from workflows.rehearsal.simulator import pod_objects, virtual_clock
+from workflows.rehearsal.simulator import simulated_pods, virtual_clock
 from workflows.rehearsal.simulator.api_kinds import JOBS, PODS, Obj, Ref, ref
-from workflows.rehearsal.simulator.role import Changes
-from workflows.rehearsal.simulator.world import World
+from workflows.rehearsal.simulator.world import Changes, World
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 NO_LIMIT = 2**31 - 1
@@ -48,7 +47,7 @@ class Jobs:
             owner = self._owners.pop(at, "")
             self._pods.get(owner, {}).pop(at, None)
             return owner
-        owner = pod_objects.owner_uid(pod)
+        owner = simulated_pods.owner_uid(pod)
         self._owners[at] = owner
         self._pods.setdefault(owner, {})[at] = None
         return owner
@@ -68,9 +67,9 @@ class _Round:
         self._at = ref(job)
         self._status: Obj = job.get("status") or {}
         alive = [pod for pod in owned if "deletionTimestamp" not in pod["metadata"]]
-        self._active = [pod for pod in alive if not pod_objects.finished(pod)]
-        self._succeeded = [pod for pod in alive if pod_objects.phase(pod) == "Succeeded"]
-        self._failed = [pod for pod in alive if pod_objects.phase(pod) == "Failed"]
+        self._active = [pod for pod in alive if not simulated_pods.finished(pod)]
+        self._succeeded = [pod for pod in alive if simulated_pods.phase(pod) == "Succeeded"]
+        self._failed = [pod for pod in alive if simulated_pods.phase(pod) == "Failed"]
         self._indexed = self._spec.get("completionMode") == "Indexed"
         self._parallelism = int(self._spec.get("parallelism", 1))
         completions = self._spec.get("completions")
@@ -102,7 +101,7 @@ class _Round:
         failures = len(self._failed)
         # With OnFailure the kubelet restarts containers in place, so restarts count as failures.
         if self._spec["template"]["spec"].get("restartPolicy") == "OnFailure":
-            failures += sum(pod_objects.restarts(pod) for pod in self._active)
+            failures += sum(simulated_pods.restarts(pod) for pod in self._active)
             if failures and failures >= max(limit, 1):
                 return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
         if failures > limit:
@@ -157,7 +156,7 @@ class _Round:
             "job-name": name,
         }
         pod_name = self._free_name(f"{name}-{index}" if index is not None else name, order)
-        pod = pod_objects.from_template(self._spec["template"], pod_name, JOBS, self._job, labels=labels)
+        pod = simulated_pods.from_template(self._spec["template"], pod_name, JOBS, self._job, labels=labels)
         if index is not None:
             pod["metadata"]["labels"][INDEX] = str(index)
             pod["metadata"].setdefault("annotations", {})[INDEX] = str(index)
@@ -168,7 +167,7 @@ class _Round:
     def _free_name(self, base: str, order: int) -> str:
         """Return an unused pod name that depends on the Job's own history only, so that two runs agree."""
         history = (self._at, len(self._failed), len(self._succeeded), len(self._active), order)
-        names = (f"{base}-{pod_objects.suffix(base, *history, number)}" for number in itertools.count())
+        names = (f"{base}-{simulated_pods.suffix(base, *history, number)}" for number in itertools.count())
         return next(name for name in names if self._world.find(PODS, name, self._at.namespace) is None)
 
     def _suspend(self) -> None:
@@ -222,7 +221,7 @@ class _Round:
     def _write(self, extra: Obj) -> None:
         counts: Obj = {
             "active": len(self._active) or None,
-            "ready": sum(pod_objects.ready(pod) for pod in self._active),
+            "ready": sum(simulated_pods.ready(pod) for pod in self._active),
             "succeeded": self._done() or None,
             "failed": len(self._failed) or None,
             "uncountedTerminatedPods": {},

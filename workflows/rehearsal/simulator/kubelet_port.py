@@ -93,7 +93,7 @@ class _Server(ThreadingHTTPServer):
 
 def log_server(address: str, log: LogLookup) -> ThreadingHTTPServer:
     """Serve logs over HTTPS at an address and a free port, in threads, until the server is shut down and closed."""
-    from workflows.rehearsal.apiserver.certificate import self_signed  # slow to import, and most rehearsals need no port
+    from workflows.rehearsal.apiserver.emulated_server import self_signed  # slow to import, and most rehearsals need no port
 
     server = _listening(address)
     server.log = log

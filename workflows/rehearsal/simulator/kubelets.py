@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from workflows.rehearsal.simulator import pod_objects, pod_status, virtual_clock
+from workflows.rehearsal.simulator import simulated_pods, virtual_clock
 from workflows.rehearsal.simulator.api_kinds import NODES, PODS, Obj, Ref, ref
-from workflows.rehearsal.simulator.pod_programs import Behaviour, BlockedStart, Exit, LongRunning, ProgramError, behaviour
-from workflows.rehearsal.simulator.role import Changes
-from workflows.rehearsal.simulator.world import World
+from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, Exit, LongRunning, ProgramError, behaviour
+from workflows.rehearsal.simulator.world import Changes, World
 
 START = (1.0, 6.0)
 """Range of virtual seconds from binding to running: sandbox, image check, start."""
@@ -34,7 +33,7 @@ class Kubelet:
             pod = world.find(PODS, at.name, at.namespace)
             if pod is None:
                 self._stuck.pop(at, None)
-            elif pod_objects.node(pod) in world.fleet:
+            elif simulated_pods.node(pod) in world.fleet:
                 self._look(world, pod)
 
     def _look(self, world: World, pod: Obj) -> None:
@@ -42,12 +41,12 @@ class Kubelet:
         key = f"kubelet/{at.namespace}/{at.name}"
         if "deletionTimestamp" in pod["metadata"]:
             world.later(f"{key}/end", 1, 3, lambda: self._end(world, at))
-        elif pod_objects.finished(pod):
+        elif simulated_pods.finished(pod):
             self._stuck.pop(at, None)
         # The node controller sets Ready to Unknown when a lease expires: no kubelet is left to report.
-        elif _node_lost(world, pod_objects.node(pod)):
+        elif _node_lost(world, simulated_pods.node(pod)):
             self._lose(world, pod)
-        elif pod_objects.phase(pod) == "Pending" and at not in self._stuck:
+        elif simulated_pods.phase(pod) == "Pending" and at not in self._stuck:
             world.later(f"{key}/{pod['metadata']['uid']}/start", *START, lambda: self._start(world, at))
         elif at in self._stuck:
             self._start(world, at)
@@ -56,20 +55,20 @@ class Kubelet:
 
     def _lose(self, world: World, pod: Obj) -> None:
         """Clear the readiness of a pod on a dead node; its phase stays, as no kubelet reports for it."""
-        if not pod_objects.ready(pod):
+        if not simulated_pods.ready(pod):
             return
         conditions = [entry | {"status": "False"} if entry["type"] == "Ready" else entry for entry in pod["status"]["conditions"]]
         world.patch(PODS, pod, {"status": {"conditions": conditions}}, status=True)
 
     def _start(self, world: World, at: Ref) -> None:
         pod = world.find(PODS, at.name, at.namespace)
-        if pod is None or pod_objects.finished(pod) or "deletionTimestamp" in pod["metadata"] or not pod_objects.node(pod):
+        if pod is None or simulated_pods.finished(pod) or "deletionTimestamp" in pod["metadata"] or not simulated_pods.node(pod):
             return
-        program = behaviour(world, pod, pod_objects.node(pod))
+        program = behaviour(world, pod, simulated_pods.node(pod))
         if isinstance(program, BlockedStart):
-            self._stuck[at] = pod_objects.node(pod)
+            self._stuck[at] = simulated_pods.node(pod)
             since = pod.get("status", {}).get("startTime") or world.stamp()
-            self._report(world, pod, pod_status.stuck(pod, program, since))
+            self._report(world, pod, simulated_pods.pending_status(pod, program, since))
             _log(world, pod, program.log, program.init)
             return
         self._stuck.pop(at, None)
@@ -77,47 +76,51 @@ class Kubelet:
             self._finish(world, pod, program, world.stamp())  # shorter than the clock's quantum: no observer could see it run
             return
         ready = program.ready if isinstance(program, LongRunning) else True
-        self._report(world, pod, pod_status.running(pod, world.stamp(), ready=ready, restarts=pod_objects.restarts(pod)))
+        self._report(world, pod, simulated_pods.running(pod, world.stamp(), ready=ready, restarts=simulated_pods.restarts(pod)))
         if isinstance(program, LongRunning):
             _log(world, pod, program.log)
 
     def _run(self, world: World, pod: Obj) -> None:
         """Schedule the end of a running pod, follow its readiness, or restart it after a crash."""
         at = ref(pod)
-        key = f"kubelet/{at.namespace}/{at.name}/{pod['metadata']['uid']}/{pod_objects.restarts(pod)}"
-        started = pod_status.started_at(pod)
+        key = f"kubelet/{at.namespace}/{at.name}/{pod['metadata']['uid']}/{simulated_pods.restarts(pod)}"
+        started = simulated_pods.started_at(pod)
         if not started:
-            wait = min(BACKOFF * 2 ** (pod_objects.restarts(pod) - 1), BACKOFF_MAX)
+            wait = min(BACKOFF * 2 ** (simulated_pods.restarts(pod) - 1), BACKOFF_MAX)
             world.later(f"{key}/restart", wait, wait, lambda: self._start(world, at))
             return
-        program = behaviour(world, pod, pod_objects.node(pod))
+        program = behaviour(world, pod, simulated_pods.node(pod))
         if isinstance(program, Exit):
             left = max(0.0, program.seconds - (world.now - virtual_clock.parse_stamp(started)))
             world.later(f"{key}/exit", left, left, lambda: self._exit(world, at))
-        elif isinstance(program, LongRunning) and program.ready != pod_objects.ready(pod):
-            self._report(world, pod, pod_status.running(pod, started, ready=program.ready, restarts=pod_objects.restarts(pod)))
+        elif isinstance(program, LongRunning) and program.ready != simulated_pods.ready(pod):
+            self._report(
+                world, pod, simulated_pods.running(pod, started, ready=program.ready, restarts=simulated_pods.restarts(pod))
+            )
         elif isinstance(program, BlockedStart):
             self._start(world, at)
 
     def _exit(self, world: World, at: Ref) -> None:
         pod = world.find(PODS, at.name, at.namespace)
-        if pod is None or pod_objects.finished(pod) or "deletionTimestamp" in pod["metadata"]:
+        if pod is None or simulated_pods.finished(pod) or "deletionTimestamp" in pod["metadata"]:
             return
-        program: Behaviour = behaviour(world, pod, pod_objects.node(pod))
-        started = pod_status.started_at(pod)
+        program: Behaviour = behaviour(world, pod, simulated_pods.node(pod))
+        started = simulated_pods.started_at(pod)
         if not isinstance(program, Exit) or not started:
             return
         self._finish(world, pod, program, started)
 
     def _finish(self, world: World, pod: Obj, end: Exit, started: str) -> None:
         end = _effected(end)
-        if end.code or world.sampled(pod_objects.node(pod)):
+        if end.code or world.sampled(simulated_pods.node(pod)):
             _log(world, pod, end.log)
         policy = pod["spec"].get("restartPolicy", "Always")
         if policy == "Never" or (policy == "OnFailure" and end.code == 0):
-            self._report(world, pod, pod_status.ended(pod, end, started, world.stamp(), restarts=pod_objects.restarts(pod)))
+            self._report(world, pod, simulated_pods.ended(pod, end, started, world.stamp(), restarts=simulated_pods.restarts(pod)))
         else:
-            self._report(world, pod, pod_status.crashed(pod, end, started, world.stamp(), restarts=pod_objects.restarts(pod) + 1))
+            self._report(
+                world, pod, simulated_pods.crashed(pod, end, started, world.stamp(), restarts=simulated_pods.restarts(pod) + 1)
+            )
 
     def _end(self, world: World, at: Ref) -> None:
         pod = world.find(PODS, at.name, at.namespace)

@@ -1,4 +1,4 @@
-"""The namespace and service account controllers: default accounts, and the end of deleted namespaces."""
+"""The namespace, service account and garbage collecting controllers: what is created with a namespace and deleted with owners."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from workflows.rehearsal.simulator.api_kinds import (  # fmt: skip
     SERVICE_ACCOUNTS,
     SERVICES,
     Obj,
+    ObjectKind,
     Ref,
     ref,
 )
-from workflows.rehearsal.simulator.role import Changes
-from workflows.rehearsal.simulator.world import World
+from workflows.rehearsal.simulator.world import Changes, World
 
 ROOT_CA = "kube-root-ca.crt"
 
@@ -66,4 +66,65 @@ def _end(world: World, name: str) -> None:
     world.refresh(NAMESPACES, Ref("", name))
 
 
-ROLES = (NamespaceController,)
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
+
+
+class GarbageCollector:
+    """The role that plays the garbage collector for all kinds that any role tracks; dependents of other kinds stay."""
+
+    name = "garbage"
+    kinds = ()
+
+    def __init__(self) -> None:
+        self._uids: dict[tuple[ObjectKind, Ref], str] = {}
+        self._owned: dict[str, dict[tuple[ObjectKind, Ref], None]] = {}
+
+    def reconcile(self, world: World, changed: Changes) -> None:
+        """Record new owners and delete the dependents of removed ones."""
+        for kind in world.kinds:
+            for at in [ref(obj) for obj in world.objects(kind)] if changed.everything else changed.refs(kind):
+                obj = world.find(kind, at.name, at.namespace)
+                if obj is None:
+                    self._gone(world, kind, at)
+                else:
+                    self._seen(world, kind, at, obj)
+
+    def _seen(self, world: World, kind: ObjectKind, at: Ref, obj: Obj) -> None:
+        meta = obj["metadata"]
+        former = self._uids.get((kind, at))
+        # An object that was deleted and created again between two calls still leaves dependents behind.
+        if former is not None and former != meta["uid"]:
+            self._gone(world, kind, at)
+        self._uids[kind, at] = meta["uid"]
+        for owner in meta.get("ownerReferences") or ():
+            self._owned.setdefault(owner["uid"], {})[kind, at] = None
+        finalizers = meta.get("finalizers") or []
+        if "deletionTimestamp" in meta and (FOREGROUND in finalizers or ORPHAN in finalizers):
+            if ORPHAN in finalizers:
+                self._owned.pop(meta["uid"], None)
+            self._delete_owned(world, meta["uid"])
+            kept = [entry for entry in finalizers if entry not in (FOREGROUND, ORPHAN)]
+            world.patch(kind, at, {"metadata": {"finalizers": kept}})
+
+    def _gone(self, world: World, kind: ObjectKind, at: Ref) -> None:
+        uid = self._uids.pop((kind, at), "")
+        if uid:
+            self._delete_owned(world, uid)
+
+    def _delete_owned(self, world: World, uid: str) -> None:
+        for kind, at in self._owned.pop(uid, {}):
+            obj = world.find(kind, at.name, at.namespace)
+            if obj is None:
+                continue
+            others = [owner for owner in obj["metadata"].get("ownerReferences") or () if owner["uid"] != uid]
+            # The object no longer names this owner, or another object took its name.
+            if len(others) == len(obj["metadata"].get("ownerReferences") or ()):
+                continue
+            if others:
+                world.patch(kind, at, {"metadata": {"ownerReferences": others}})
+            else:
+                (world.delete if obj["metadata"].get("finalizers") else world.delete_soon)(kind, at)
+
+
+ROLES = (NamespaceController, GarbageCollector)

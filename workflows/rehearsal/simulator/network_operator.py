@@ -10,14 +10,13 @@ from typing import Any
 
 import msgspec
 
-from workflows.rehearsal.simulator import pod_objects as podlib
+from workflows.rehearsal.simulator import simulated_pods as podlib
 from workflows.rehearsal.simulator.api_kinds import DAEMON_SETS, DEPLOYMENTS, NODES, PODS, Obj, ObjectKind, Ref, custom
 from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
 from workflows.rehearsal.simulator.gpu_operator import RULES, install_nfd
 from workflows.rehearsal.simulator.operators import ensure_daemon_set, has_ready_pod, serves_every_node
-from workflows.rehearsal.simulator.pod_programs import Behaviour, BlockedStart, Exit, LongRunning, check, pod_program
-from workflows.rehearsal.simulator.role import Changes
-from workflows.rehearsal.simulator.world import World
+from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, Exit, LongRunning, check, pod_program
+from workflows.rehearsal.simulator.world import Changes, World
 
 POLICIES = custom("mellanox.com", "NicClusterPolicy")
 NETWORKS = tuple(custom("mellanox.com", kind) for kind in ("MacvlanNetwork", "IPoIBNetwork", "HostDeviceNetwork"))

@@ -8,9 +8,8 @@ from typing import Any
 from steps.stages.rke2.contract import parse_version
 from workflows.rehearsal.simulator import rke2_charts
 from workflows.rehearsal.simulator.api_kinds import DAEMON_SETS, LEASES, NODES, Obj, Ref
-from workflows.rehearsal.simulator.role import Changes
 from workflows.rehearsal.simulator.virtual_clock import stamp
-from workflows.rehearsal.simulator.world import World
+from workflows.rehearsal.simulator.world import Changes, World
 
 REGISTER = {True: (15.0, 40.0), False: (8.0, 25.0)}
 """Range of virtual seconds from the start of the service to the Node object, for servers (True) and agents (False)."""

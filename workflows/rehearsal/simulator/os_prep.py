@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from steps.contract.play import PlayHost, PlayRequest
+from steps.contract.host_play import PlayHost, PlayRequest
 from workflows.rehearsal.simulator.gpu_operator_nodes import driver_of_operator
 from workflows.rehearsal.simulator.playbook_runs import TaskOutcome, TaskStatus, play
 from workflows.rehearsal.simulator.world import World

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from steps.contract.play import ENDED, PlayHost, PlayRequest
+from steps.contract.host_play import ENDED, PlayHost, PlayRequest
 from steps.stages.site_roles.contract import PLAYBOOK
 from workflows.rehearsal.simulator.world import World
 

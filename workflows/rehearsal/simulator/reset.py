@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from steps.contract.play import PlayRequest
+from steps.contract.host_play import PlayRequest
 from workflows.rehearsal.simulator.api_kinds import NODES
 from workflows.rehearsal.simulator.gpu_operator_nodes import driver_of_operator
 from workflows.rehearsal.simulator.os_prep import UNREACHABLE

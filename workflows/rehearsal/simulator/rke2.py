@@ -8,10 +8,9 @@ from typing import Any
 from workflows.rehearsal.simulator import rke2_charts
 from workflows.rehearsal.simulator.api_kinds import CRDS, DAEMON_SETS, HELM_CHARTS, NODES, PODS, Obj, definitions
 from workflows.rehearsal.simulator.node_objects import Nodes
-from workflows.rehearsal.simulator.placement import admits
-from workflows.rehearsal.simulator.pod_programs import Behaviour, BlockedStart, Exit, LongRunning, check, pod_program
-from workflows.rehearsal.simulator.role import Changes
-from workflows.rehearsal.simulator.world import World
+from workflows.rehearsal.simulator.scheduler import admits
+from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, Exit, LongRunning, check, pod_program
+from workflows.rehearsal.simulator.world import Changes, World
 
 STATIC = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cloud-controller-manager")
 """Static pods of a server; RKE2 labels each with `component=NAME` and `tier=control-plane`."""
@@ -31,7 +30,7 @@ class Rke2Servers:
         for definition in definitions("helm.cattle.io"):
             world.create(CRDS, definition)
         state = world.hosts[servers[0]]["rke2"]
-        for chart in rke2_charts.packaged(state["cni"], state["ingress"]):
+        for chart in rke2_charts.packaged_charts(state["cni"], state["ingress"]):
             world.create(HELM_CHARTS, chart)
         looked = {at.name for at in changed.refs(NODES)} | ({at.name for at in changed.refs(PODS)} & _static_names(servers))
         for server in servers if looked or changed.everything else ():

@@ -30,7 +30,7 @@ def ingress_of(version: str) -> str:
     return "traefik" if release is not None and (release.major, release.minor) >= (1, 36) else "ingress-nginx"
 
 
-def packaged(cni: Iterable[str], ingress: str) -> Iterator[Obj]:
+def packaged_charts(cni: Iterable[str], ingress: str) -> Iterator[Obj]:
     """Yield HelmCharts of these network plugins, of the ingress controller and of the parts that every RKE2 cluster has."""
     controller = [INGRESS[ingress]] if ingress in INGRESS else []
     for name in (*(f"rke2-{plugin}" for plugin in cni), *OTHERS, *controller):

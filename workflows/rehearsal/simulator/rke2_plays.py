@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from steps.contract.identity import PLAYBOOK, LeaseSpec, ServerIdentity, State
-from steps.contract.play import PlayHost, PlayRequest
+from steps.contract.host_play import PlayHost, PlayRequest
+from steps.contract.run import PLAYBOOK, LeaseSpec, ServerIdentity, ServerState
 from workflows.rehearsal.simulator import node_objects, rke2_charts
 from workflows.rehearsal.simulator.api_kinds import LEASES, NAMESPACES, NODES, Obj
 from workflows.rehearsal.simulator.os_prep import UNREACHABLE
@@ -53,7 +53,7 @@ def identify(world: World, request: PlayRequest) -> Iterator[TaskOutcome]:
     uid = space["metadata"]["uid"] if space else ""
     lease_object = world.api.get(LEASES, "bringup", "kube-system")
     lease = msgspec.convert(lease_object["spec"], LeaseSpec) if lease_object else None
-    running = ServerIdentity(state=State.RUNNING, kind="rke2", uid=uid, lease=lease, kubeconfig=world.kubeconfig)
+    running = ServerIdentity(state=ServerState.RUNNING, kind="rke2", uid=uid, lease=lease, kubeconfig=world.kubeconfig)
     for host in request.hosts:
         if host.name not in world.fleet:
             continue
@@ -63,7 +63,7 @@ def identify(world: World, request: PlayRequest) -> Iterator[TaskOutcome]:
                 host=host.name, task=_IDENTIFY, status=TaskStatus.UNREACHABLE, seconds=10, action=_MODULE, result=failure
             )
             continue
-        shown = running if "rke2" in world.hosts[host.name] else ServerIdentity(state=State.BARE)
+        shown = running if "rke2" in world.hosts[host.name] else ServerIdentity(state=ServerState.BARE)
         result = {"observation": msgspec.to_builtins(shown)}
         yield TaskOutcome(host=host.name, task=_IDENTIFY, action=_MODULE, result=result)
 

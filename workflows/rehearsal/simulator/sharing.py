@@ -5,16 +5,15 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from workflows.rehearsal.simulator import gpu_shares, pod_status, virtual_clock
-from workflows.rehearsal.simulator import pod_objects as podlib
+from workflows.rehearsal.simulator import gpu_shares, virtual_clock
+from workflows.rehearsal.simulator import simulated_pods as podlib
 from workflows.rehearsal.simulator.api_kinds import CONFIG_MAPS, DEVICE_CLASSES, NODES, PODS, RESOURCE_SLICES, Obj, ref
 from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
 from workflows.rehearsal.simulator.gpu_operator_nodes import CLUSTER_POLICIES, DISCOVERED, GPU, resource_slice, visible_gpus
 from workflows.rehearsal.simulator.gpu_shares import SHARED, AdvertisedResources, mig_shape, parse_shares, share_shape, whole_shape
-from workflows.rehearsal.simulator.placement import requests
-from workflows.rehearsal.simulator.pod_programs import Behaviour, Exit, check, environment
-from workflows.rehearsal.simulator.role import Changes
-from workflows.rehearsal.simulator.world import World
+from workflows.rehearsal.simulator.scheduler import requests
+from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, check, environment
+from workflows.rehearsal.simulator.world import Changes, World
 
 NAMESPACE = "gpu-operator"
 DONE = "simulated/sharing"
@@ -184,7 +183,7 @@ def hold(world: World, pod: Obj, node: str) -> Behaviour:
     uuids = [gpu_shares.device_uuid(node, 0, place) if wanted.startswith("mig:") else gpu_shares.device_uuid(node, place)]
     if world.fault("pods_see_every_gpu"):
         uuids = [gpu_shares.device_uuid(node, number) for number in range(visible_gpus(world, node))]
-    started = pod_status.started_at(pod)
+    started = podlib.started_at(pod)
     begin = int(virtual_clock.parse_stamp(started) if started else world.now)
     report = {"node": node, "uuids": uuids, "begin": begin, "end": begin + int(HOLD_SECONDS)}
     return Exit(message=report, log="\n".join(uuids), seconds=HOLD_SECONDS)

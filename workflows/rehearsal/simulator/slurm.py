@@ -1,6 +1,4 @@
-"""Slurm on Kubernetes: Slinky's charts and operator, the pods of a cluster, and the srun check (`steps/docs/facts/slurm.md`,
-Slinky).
-"""
+"""Slurm on Kubernetes: Slinky's charts and operator, a cluster's pods and nodes, the srun check (`steps/docs/facts/slurm.md`)."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from workflows.rehearsal.simulator import pod_objects
+from workflows.rehearsal.simulator import simulated_pods
 from workflows.rehearsal.simulator.api_kinds import (
     DEPLOYMENTS,
     NODES,
@@ -23,8 +21,8 @@ from workflows.rehearsal.simulator.api_kinds import (
 )
 from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, chart
 from workflows.rehearsal.simulator.operators import has_ready_pod
-from workflows.rehearsal.simulator.placement import admits
-from workflows.rehearsal.simulator.pod_programs import (
+from workflows.rehearsal.simulator.scheduler import admits
+from workflows.rehearsal.simulator.simulated_pods import (
     Behaviour,
     BlockedStart,
     Exit,
@@ -34,10 +32,86 @@ from workflows.rehearsal.simulator.pod_programs import (
     keep_log,
     pack,
 )
-from workflows.rehearsal.simulator.pod_programs import pod_program as program
-from workflows.rehearsal.simulator.role import Changes
-from workflows.rehearsal.simulator.slurm_nodes import NAME, NODE_SETS, STATE, gres, node_conditions, register, slurmctld_answers
-from workflows.rehearsal.simulator.world import World
+from workflows.rehearsal.simulator.simulated_pods import pod_program as program
+from workflows.rehearsal.simulator.world import Changes, World
+
+NODE_SETS = custom("slinky.slurm.net", "NodeSet")
+NAME = "app.kubernetes.io/name"
+STATE = "SlurmNodeState"
+LOWER = "gres/gpu count reported lower than configured ({seen} < {configured})"
+
+
+def slurmctld_answers(world: World) -> bool:
+    """Return True if slurmctld answers."""
+    return any(
+        (stateful_set.get("status") or {}).get("readyReplicas") and stateful_set["metadata"]["name"].endswith("-controller")
+        for stateful_set in world.objects(STATEFUL_SETS)
+    )
+
+
+def register(world: World, at: Ref) -> None:
+    """Register a ready slurmd after some seconds; a changed state of a known node is written at once."""
+    pod = world.find(PODS, at.name, at.namespace)
+    if pod is None or not is_slurmd(pod) or not simulated_pods.ready(pod) or not slurmctld_answers(world):
+        return
+    states = [entry["type"].removeprefix(STATE) for entry in node_conditions(pod)]
+    if states != list(_states(world, pod)[0]):
+        low, high = (0.0, 0.0) if states else (3.0, 15.0)
+        world.later(f"slinky/{at.namespace}/{at.name}/register", low, high, functools.partial(_write_conditions, world, at))
+
+
+def is_slurmd(pod: Obj) -> bool:
+    """Return True if a pod runs slurmd."""
+    return (pod["metadata"].get("labels") or {}).get(NAME) == "slurmd"
+
+
+def node_conditions(pod: Obj) -> list[Obj]:
+    """Return Slurm's states of the node as conditions of its pod; empty until it has registered."""
+    return [entry for entry in pod.get("status", {}).get("conditions") or () if entry["type"].startswith(STATE)]
+
+
+def _write_conditions(world: World, at: Ref) -> None:
+    """Write Slurm's node states as conditions of the pod, each with the node's reason, as slurm-operator does."""
+    pod = world.find(PODS, at.name, at.namespace)
+    if pod is None or not simulated_pods.ready(pod):
+        return
+    states, reason = _states(world, pod)
+    present = {entry["type"]: entry for entry in node_conditions(pod)}
+    others = [entry for entry in pod["status"]["conditions"] if not entry["type"].startswith(STATE)]
+    own = [
+        {"type": STATE + state, "status": "True", "message": reason}
+        | {"lastTransitionTime": present.get(STATE + state, {}).get("lastTransitionTime") or world.stamp()}
+        for state in states
+    ]
+    world.patch_soon(PODS, pod, {"status": {"conditions": [*others, *own]}}, status=True)
+
+
+def _states(world: World, pod: Obj) -> tuple[tuple[str, ...], str]:
+    node, configured = simulated_pods.node(pod), _gpus(world, pod)
+    if world.fault("slurm_gres_lower_than_configured", node) and configured:
+        return ("Idle", "Drain", "InvalidReg"), LOWER.format(seen=configured - 1, configured=configured)
+    if world.fault("slurm_nodes_drained", node):
+        return ("Idle", "Drain"), "Low RealMemory (reported:257000 < 100.00% of configured:2063830)"
+    node_object = world.find(NODES, node)
+    if node_object is not None and node_object["spec"].get("unschedulable"):
+        return ("Idle", "Drain"), f"slurm-operator: node ({node}) was cordoned"
+    if world.fault("slurm_nodes_down", node):
+        return ("Down", "NotResponding"), "Not responding"
+    return ("Idle",), ""
+
+
+def _gpus(world: World, pod: Obj) -> int:
+    count = gres(world, pod).rpartition(":")[2]
+    return int(count) if count.isdigit() else 0
+
+
+def gres(world: World, pod: Obj) -> str:
+    """Return the Gres that the pod's NodeSet promises: `gpu:h200:8`."""
+    owner = next((entry["name"] for entry in pod["metadata"].get("ownerReferences") or () if entry["kind"] == "NodeSet"), "")
+    nodeset = world.find(NODE_SETS, owner, pod["metadata"]["namespace"])
+    pairs = (pair.partition("=") for pair in (nodeset["spec"].get("extraConf") or "").split()) if nodeset else ()
+    return next((value for key, _, value in pairs if key == "Gres"), "")
+
 
 CONTROLLERS, REST_APIS, LOGIN_SETS = (custom("slinky.slurm.net", kind) for kind in ("Controller", "RestApi", "LoginSet"))
 OPERATOR = "slinky"
@@ -177,7 +251,7 @@ def _ensure_slurmd(world: World, nodeset: Obj, node_name: str) -> None:
 def _place(nodeset: Obj, node_name: str) -> Ref:
     """Return namespace and name of the NodeSet's pod on a node."""
     at = ref(nodeset)
-    return Ref(at.namespace, f"{at.name}-{pod_objects.suffix(nodeset['metadata']['uid'], node_name)}")
+    return Ref(at.namespace, f"{at.name}-{simulated_pods.suffix(nodeset['metadata']['uid'], node_name)}")
 
 
 def _wanted(nodeset: Obj, node: Obj) -> bool:
@@ -196,8 +270,8 @@ def _status(world: World, at: Ref) -> None:
     nodeset = world.find(NODE_SETS, at.name, at.namespace)
     if nodeset is None:
         return
-    own = [pod for pod in world.objects(PODS) if pod_objects.owner_uid(pod) == nodeset["metadata"]["uid"]]
-    ready = sum(pod_objects.ready(pod) for pod in own)
+    own = [pod for pod in world.objects(PODS) if simulated_pods.owner_uid(pod) == nodeset["metadata"]["uid"]]
+    ready = sum(simulated_pods.ready(pod) for pod in own)
     words = [{entry["type"].removeprefix(STATE) for entry in node_conditions(pod)} for pod in own]
     status = {
         "desired": sum(_wanted(nodeset, node) for node in world.objects(NODES)),
@@ -258,15 +332,15 @@ def _srun(world: World, namespace: str, gpus: int) -> tuple[str, dict[str, int]]
         return f"@sinfo\n@reasons\n@hosts\n@gpus\n@errors\n{message}\n", {"sinfo": 1, "hosts": 0, "gpus": 0}
     slurmds = [pod for pod in world.select(PODS, namespace, {NAME: "slurmd"}) if node_conditions(pod)]
     idle = [pod for pod in slurmds if len(node_conditions(pod)) == 1 and node_conditions(pod)[0]["type"] == f"{STATE}Idle"]
-    refused = {pod_objects.node(pod) for pod in idle if world.fault("slurm_key_differs", pod_objects.node(pod))}
-    names = sorted(pod_objects.node(pod) for pod in idle)
+    refused = {simulated_pods.node(pod) for pod in idle if world.fault("slurm_key_differs", simulated_pods.node(pod))}
+    names = sorted(simulated_pods.node(pod) for pod in idle)
     hosts = [name for name in names if name not in refused]
     seen = {name: world.host(name).gpus - bool(world.fault("slurm_job_misses_gpu", name)) for name in hosts if gpus}
     errors = [f"srun: error: Task launch for 1.0 failed on node {name}: Invalid job credential" for name in sorted(refused)]
     sections = {
         "sinfo": _sinfo(world, slurmds),
         "reasons": (
-            f"{node_conditions(pod)[0]['message']}|{pod_objects.node(pod)}"
+            f"{node_conditions(pod)[0]['message']}|{simulated_pods.node(pod)}"
             for pod in slurmds
             if node_conditions(pod)[0].get("message")
         ),
@@ -283,4 +357,4 @@ def _sinfo(world: World, slurmds: list[Obj]) -> Iterator[str]:
     for pod in slurmds:
         words = {entry["type"].removeprefix(STATE) for entry in node_conditions(pod)}
         state = "drained" if "Drain" in words else "down*" if "Down" in words else "idle"
-        yield f"{state}|{gres(world, pod)}(S:0-1)|{pod_objects.node(pod)}"
+        yield f"{state}|{gres(world, pod)}(S:0-1)|{simulated_pods.node(pod)}"

@@ -1,18 +1,318 @@
-"""Validation: reports of NCCL and DCGM on simulated machines, in the formats of these tools."""
+"""Validation: the MPI operator and its jobs, and reports of NCCL and DCGM on simulated machines in the formats of these tools.
+
+Formats: https://github.com/NVIDIA/nccl-tests, https://github.com/NVIDIA/nccl and https://github.com/kubeflow/mpi-operator.
+Figures: `steps/docs/facts/acceptance.md`, expected bus bandwidth.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
+from msgspec import Struct
 
-from workflows.rehearsal.simulator import pod_objects, validation_nccl
-from workflows.rehearsal.simulator.api_kinds import Obj
-from workflows.rehearsal.simulator.pod_programs import Behaviour, Exit, LongRunning, check, environment, keep_log, pack
-from workflows.rehearsal.simulator.validation_mpi import JOB_NAME, ROLE, MpiOperator, workers
-from workflows.rehearsal.simulator.validation_nccl import Communicator
-from workflows.rehearsal.simulator.world import World
+from workflows.rehearsal.simulator import simulated_pods
+from workflows.rehearsal.simulator.api_kinds import CRDS, DEPLOYMENTS, JOBS, NAMESPACES, PODS, Obj, Ref, custom, definitions, ref
+from workflows.rehearsal.simulator.operators import has_ready_pod
+from workflows.rehearsal.simulator.simulated_fleet import HardwareProfile
+from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, LongRunning, check, environment, keep_log, pack
+from workflows.rehearsal.simulator.simulated_pods import pod_program as program
+from workflows.rehearsal.simulator.world import Changes, World
+
+MPI_JOBS = custom("kubeflow.org", "MPIJob")
+NAMESPACE, OPERATOR = "mpi-operator", "mpi-operator"
+JOB_NAME, ROLE = "training.kubeflow.org/job-name", "training.kubeflow.org/job-role"
+INDEX = "training.kubeflow.org/replica-index"
+
+
+@program("bringup/install", OPERATOR)
+def install(world: World, pod: Obj, _node: str) -> Behaviour:
+    """Play `kubectl apply -f URL`, which fails as kubectl does if the manifest cannot be fetched."""
+    url = next((argument for argument in pod["spec"]["containers"][0].get("args") or () if "://" in argument), "")
+    if world.fault("mpi_manifest_unreachable"):
+        message = f'error: unable to read URL "{url}": dial tcp: lookup raw.githubusercontent.com on 10.43.0.10:53: no such host'
+        return Exit(code=1, log=f"{message}\n", message=message)
+    return Exit(log="customresourcedefinition serverside-applied\n", effect=functools.partial(_apply, world, url))
+
+
+def _apply(world: World, url: str) -> None:
+    """Create namespace, CRD and Deployment; the tag's manifest pins the image of its release."""
+    tag = url.partition("/mpi-operator/")[2].partition("/")[0].removeprefix("v")
+    image = "master" if world.fault("mpi_operator_floating_image") else tag
+    for definition in definitions("kubeflow.org"):
+        world.ensure(CRDS, definition)
+    world.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+    labels = {"app": OPERATOR}
+    container = {"name": OPERATOR, "image": f"mpioperator/mpi-operator:{image}"}
+    spec = {
+        "replicas": 1,
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+    }
+    world.ensure(DEPLOYMENTS, {"metadata": {"name": OPERATOR, "namespace": NAMESPACE, "labels": labels}, "spec": spec})
+
+
+class MpiOperator:
+    """The role that plays mpi-operator. Pods are bound by the scheduler that their template names."""
+
+    name = "mpi_operator"
+    kinds = (MPI_JOBS, JOBS, PODS, DEPLOYMENTS)
+
+    def reconcile(self, world: World, changed: Changes) -> None:
+        """Take each unfinished MPIJob one step further."""
+        looked = changed.everything or any(changed.refs(kind) for kind in self.kinds)
+        if not looked or not world.served(MPI_JOBS) or not has_ready_pod(world, NAMESPACE, OPERATOR):
+            return
+        for job in world.objects(MPI_JOBS):
+            if "deletionTimestamp" not in job["metadata"] and not _is_finished(job):
+                _step(world, job)
+
+
+def workers(world: World, namespace: str, job: str) -> list[Obj]:
+    """Return the workers of an MPIJob by index."""
+    pods = world.select(PODS, namespace, {JOB_NAME: job, ROLE: "worker"})
+    return sorted(pods, key=lambda pod: int(pod["metadata"]["labels"][INDEX]))
+
+
+def _is_finished(job: Obj) -> bool:
+    return any(entry["type"] in ("Succeeded", "Failed") and entry["status"] == "True" for entry in _conditions(job))
+
+
+def _conditions(job: Obj) -> list[Obj]:
+    return list(job.get("status", {}).get("conditions") or ())
+
+
+def _step(world: World, job: Obj) -> None:
+    at = ref(job)
+    specs = job["spec"]["mpiReplicaSpecs"]
+    wanted = int(specs["Worker"].get("replicas", 1))
+    for index in range(wanted):
+        _worker(world, job, index)
+    own = workers(world, at.namespace, at.name)
+    ready = len(own) == wanted and all(simulated_pods.ready(pod) for pod in own)
+    launcher = world.find(JOBS, f"{at.name}-launcher", at.namespace)
+    if launcher is None and (ready or job["spec"].get("launcherCreationPolicy") != "WaitForWorkersReady"):
+        _launcher(world, job)
+    conditions = _operator_conditions(world, job, launcher, running=ready and launcher is not None)
+    active = sum(simulated_pods.phase(pod) == "Running" for pod in own)
+    world.patch(
+        MPI_JOBS, job, {"status": {"conditions": conditions, "replicaStatuses": {"Worker": {"active": active}}}}, status=True
+    )
+    if launcher is not None and _ended(launcher) and job["spec"].get("runPolicy", {}).get("cleanPodPolicy", "Running") != "None":
+        for pod in own:
+            world.delete_soon(PODS, Ref(at.namespace, pod["metadata"]["name"]))
+
+
+def _worker(world: World, job: Obj, index: int) -> None:
+    at = ref(job)
+    name = f"{at.name}-worker-{index}"
+    if world.find(PODS, name, at.namespace) is not None:
+        return
+    replica = job["spec"]["mpiReplicaSpecs"]["Worker"]
+    labels = {JOB_NAME: at.name, ROLE: "worker", INDEX: str(index)}
+    pod = simulated_pods.from_template(replica["template"], name, MPI_JOBS, job, labels=labels)
+    pod["spec"] |= {"hostname": name, "restartPolicy": replica.get("restartPolicy", "Never")}
+    world.create_soon(PODS, pod)
+
+
+def _launcher(world: World, job: Obj) -> None:
+    at = ref(job)
+    replica = job["spec"]["mpiReplicaSpecs"]["Launcher"]
+    template = replica["template"]
+    labels = (template.get("metadata", {}).get("labels") or {}) | {JOB_NAME: at.name, ROLE: "launcher"}
+    policy = job["spec"].get("runPolicy", {})
+    spec = {
+        "backoffLimit": policy.get("backoffLimit", 6),
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": template["spec"] | {"restartPolicy": replica.get("restartPolicy", "Never"), "hostname": f"{at.name}-launcher"},
+        },
+    }
+    if "activeDeadlineSeconds" in policy:
+        spec["activeDeadlineSeconds"] = policy["activeDeadlineSeconds"]
+    meta = {"name": f"{at.name}-launcher", "namespace": at.namespace, "ownerReferences": [MPI_JOBS.owner(job)]}
+    world.create(JOBS, {"metadata": meta, "spec": spec})
+
+
+def _ended(job: Obj) -> str:
+    """Return `Complete`, `Failed`, or an empty string."""
+    conditions = job.get("status", {}).get("conditions") or ()
+    return next(
+        (entry["type"] for entry in conditions if entry["type"] in ("Complete", "Failed") and entry["status"] == "True"), ""
+    )
+
+
+def _operator_conditions(world: World, job: Obj, launcher: Obj | None, *, running: bool) -> list[Obj]:
+    """Return the MPIJob's conditions in the operator's words."""
+    at = f"{job['metadata']['namespace']}/{job['metadata']['name']}"
+    kinds = [("Created", "MPIJobCreated", f"MPIJob {at} is created.")]
+    if running:
+        kinds.append(("Running", "MPIJobRunning", f"MPIJob {at} is running."))
+    match _ended(launcher) if launcher else "":
+        case "Complete":
+            kinds.append(("Succeeded", "MPIJobSucceeded", f"MPIJob {at} successfully completed."))
+        case "Failed":
+            kinds.append(("Failed", "MPIJobFailed", "Job has reached the specified backoff limit"))
+    holder = job
+    for kind, reason, message in kinds:
+        holder = {"status": {"conditions": world.condition(holder, kind, "True", reason, message)}}
+    return _conditions(holder)
+
+
+INTRA = {
+    "NVIDIA-A100-SXM4-80GB": 236.0,
+    "NVIDIA-H100-80GB-HBM3": 477.0,
+    "NVIDIA-H200": 474.0,
+    "NVIDIA-B200": 739.0,
+    "NVIDIA-L40S": 24.0,
+}
+"""Bus bandwidth in GB/s of the eight GPUs of one machine at 8 GiB, by product."""
+
+SHARE = 0.965
+"""Share of all ports' line rate that a large all-reduce between nodes reaches: 386 of 400 GB/s with 64 × H100
+(https://github.com/coreweave/nccl-tests).
+"""
+
+SOCKET = 4.1
+"""Bus bandwidth in GB/s over TCP."""
+
+RAMP = 0.11
+"""Share of the bandwidth that is missing at 1 GiB; it halves with every doubling of the size."""
+
+NCCL = "2.26.2+cuda12.8"
+
+
+class Communicator(Struct, frozen=True, kw_only=True):
+    """An NCCL communicator: hosts by name, GPUs on each, and the bus bandwidth in GB/s that it reaches at large sizes.
+
+    `slow_at` overrides the bandwidth of the largest size; `wrong` counts wrong elements at the largest size.
+    """
+
+    hosts: tuple[str, ...]
+    gpus: int
+    busbw: float
+    product: str
+    slow_at: float = 0.0
+    wrong: int = 0
+
+    @property
+    def ranks(self) -> int:
+        """The size of the communicator."""
+        return len(self.hosts) * self.gpus
+
+
+def node_bandwidth(hardware: HardwareProfile) -> float:
+    """Return the bus bandwidth inside a machine in GB/s."""
+    return INTRA.get(hardware.product, 200.0)
+
+
+def fabric_bandwidth(hardware: HardwareProfile) -> float:
+    """Return the bus bandwidth between machines over their fabric ports in GB/s."""
+    return SHARE * hardware.nics * hardware.nic_gbit / 8
+
+
+def size_of(text: str) -> int:
+    """Convert a size such as `8G` to bytes."""
+    factor = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 1)
+    return int(text.rstrip("KMG")) * factor
+
+
+def table(shape: Communicator, first: str, last: str, jitter: float) -> Iterator[str]:
+    """Yield the output of one run of all_reduce_perf; `jitter` in [-1, 1] moves its figures by up to one percent."""
+    low, high = size_of(first), size_of(last)
+    yield "# nccl-tests version 2.17.8 nccl-headers=22602 nccl-library=22602"
+    yield "# Collective test starting: all_reduce_perf"
+    yield f"# nThread 1 nGpus 1 minBytes {low} maxBytes {high} step: 2(factor) warmup iters: 1 iters: 20 agg iters: 1 validation: 1"
+    yield "#"
+    yield "# Using devices"
+    yield from _devices(shape)
+    yield "#"
+    yield f"#{'out-of-place':>72}{'in-place':>33}"
+    yield "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong"
+    yield "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)"
+    figures = [*_rows(shape, low, high, jitter)]
+    for size, outer, inner, wrong in figures:
+        sides = f"{_side(shape, size, outer, wrong)}{_side(shape, size, inner, 0)}"
+        yield f"{size:12d}{size // 4:14d}{'float':>10}{'sum':>8}{-1:>8}{sides}"
+    yield f"# Out of bounds values : {bool(shape.wrong):d} {'FAILED' if shape.wrong else 'OK'}"
+    yield f"# Avg bus bandwidth    : {sum(outer + inner for _, outer, inner, _ in figures) / max(2 * len(figures), 1):g}"
+    yield "#"
+    yield "# Collective test concluded: all_reduce_perf"
+
+
+def _devices(shape: Communicator) -> Iterator[str]:
+    name = shape.product.replace("-", " ")
+    for rank in range(shape.ranks):
+        host, device = shape.hosts[rank // shape.gpus], rank % shape.gpus
+        bus = f"0000:{27 + 16 * device:02x}:00"
+        yield f"#  Rank {rank:2d} Group  0 Pid {4000 + device:6d} on {host:>10} device {device:2d} [{bus}] {name}"
+
+
+def _rows(shape: Communicator, low: int, high: int, jitter: float) -> Iterator[tuple[int, float, float, int]]:
+    size = low
+    while size <= high:
+        reached = shape.busbw * (1 - RAMP * (1 << 30) / size / 2) * (1 + jitter / 100)
+        # Only the last row may be slow: the average over all sizes then hides it.
+        if size * 2 > high and shape.slow_at:
+            reached = shape.slow_at
+        yield size, reached, reached * 0.998, shape.wrong if size * 2 > high else 0
+        size *= 2
+
+
+def _side(shape: Communicator, size: int, busbw: float, wrong: int) -> str:
+    """Return time in µs, algorithm and bus bandwidth, and wrong elements; the ratio of the bandwidths is 2 (n - 1) / n."""
+    algbw = busbw * shape.ranks / (2 * (shape.ranks - 1)) if shape.ranks > 1 else busbw
+    return f"{_short(size / algbw / 1000, 9)}{algbw:8.2f}{busbw:8.2f}{wrong:8d}"
+
+
+def _short(value: float, width: int) -> str:
+    """Format a number as nccl-tests does: with as many decimals as fit into seven places."""
+    return next(text for digits in (2, 1, 0) if len(text := f"{value:.{digits}f}") <= 7 or digits == 0).rjust(width)
+
+
+# ---- NCCL_DEBUG=INFO -----------------------------------------------------------------------------------------------------------
+
+
+def debug_info(shape: Communicator, adapters: Sequence[str], *, network: str, gdr: bool) -> Iterator[str]:
+    """Yield NCCL's debug lines about each rank's network and the channels between neighbouring hosts (NCCL 2.26 to 2.30)."""
+    ports = " ".join(f"[{number}]{name}:1/IB" for number, name in enumerate(adapters))
+    for rank in range(shape.ranks):
+        device = rank % shape.gpus
+        head = f"{shape.hosts[rank // shape.gpus]}:{4000 + device}:{4100 + device} [{device}] NCCL INFO"
+        if not device:
+            yield f"{head} NCCL version {NCCL}"
+        yield (
+            f"{head} NET/IB : Using {ports} [RO]; OOB eth0:10.42.0.9<0>" if network == "IB" else f"{head} NET/IB : No device found."
+        )
+        if network != "IB":
+            yield f"{head} NET/Socket : Using [0]eth0:10.42.0.9<0>"
+        yield f"{head} Using network {network}"
+        if network == "IB" and device < len(adapters):
+            yield f"{head} NET/IB : GPU Direct RDMA {'Enabled' if gdr else 'Disabled'} for HCA {device} '{adapters[device]}'"
+        yield from (f"{head} {line}" for line in _channels(shape, rank, network, gdr))
+
+
+def _channels(shape: Communicator, rank: int, network: str, gdr: bool) -> Iterator[str]:
+    """Yield two channels to the same device of the next host, and the end of the set-up."""
+    device, peer = rank % shape.gpus, (rank + shape.gpus) % max(shape.ranks, 1)
+    suffix = "/GDRDMA" if gdr and network == "IB" else ""
+    for channel in (device, device + shape.gpus) if len(shape.hosts) > 1 else ():
+        yield f"Channel {channel:02d}/0 : {rank}[{device}] -> {peer}[{device}] [send] via NET/{network}/{device}{suffix}"
+    yield f"Connected all rings, use ring PXN 0 GDR {int(gdr and network == 'IB')}"
+    comm = f"comm 0x55cc8aa86c{rank % 256:02x} rank {rank} nRanks {shape.ranks} nNodes {len(shape.hosts)} localRanks {shape.gpus}"
+    yield f"{comm} localRank {device} MNNVL 0 - Init COMPLETE"
+
+
+def join_lines(lines: Iterable[str]) -> str:
+    """Join lines as a tool prints them."""
+    return "".join(f"{line}\n" for line in lines)
+
+
+def check_settings(environment: Mapping[str, str]) -> tuple[str, str, int]:
+    """Return first size, last size and number of runs from the environment of the check's script."""
+    return environment.get("FIRST", "1G"), environment.get("LAST", "8G"), int(environment.get("RUNS", "3"))
+
 
 RUN_SECONDS = 45.0
 """Seconds of one run of nccl-tests over these sizes, with its start."""
@@ -30,7 +330,7 @@ WITHOUT_GDR = 0.92
 @check("nccl-intra")
 def nccl_intra(world: World, pod: Obj, node: str) -> Behaviour:
     """Report what `workflows/stages/scripts/nccl_intra.sh` reports."""
-    first, last, runs = validation_nccl.check_settings(environment(pod))
+    first, last, runs = check_settings(environment(pod))
     host = str(pod["spec"].get("hostname") or pod["metadata"]["name"])
     if world.fault("nvswitch_not_initialised", node):
         text, code = (
@@ -39,15 +339,15 @@ def nccl_intra(world: World, pod: Obj, node: str) -> Behaviour:
         )
     else:
         shape = _machine(world, node, host)
-        lines = (line for run in range(runs) for line in validation_nccl.table(shape, first, last, _jitter(world, node, run)))
-        text, code = validation_nccl.join_lines(lines), 0
+        lines = (line for run in range(runs) for line in table(shape, first, last, _jitter(world, node, run)))
+        text, code = join_lines(lines), 0
     message = {"node": node, "exits": [code] * runs, "packed": pack(text)}
     return Exit(message=message, log=text, seconds=RUN_SECONDS * runs)
 
 
 def _machine(world: World, node: str, host: str) -> Communicator:
     hardware, gpus = world.hardware(node), world.host(node).gpus
-    full = validation_nccl.within(hardware)
+    full = node_bandwidth(hardware)
     seen = gpus - bool(world.fault("nccl_gpu_missing", node))
     return Communicator(
         hosts=(host,),
@@ -72,39 +372,39 @@ def nccl_inter(world: World, pod: Obj, node: str) -> Behaviour:
     if labels.get(ROLE) == "worker":
         return LongRunning()
     own = workers(world, pod["metadata"]["namespace"], labels[JOB_NAME])
-    _, _, runs = validation_nccl.check_settings(environment(pod))
+    _, _, runs = check_settings(environment(pod))
     text, code = _together(world, pod, own, runs)
     message = {"node": node, "exits": [code] * runs}
     return Exit(message=message, seconds=RUN_SECONDS * runs, effect=functools.partial(keep_log, world, pod, text))
 
 
 def _together(world: World, pod: Obj, own: list[Obj], runs: int) -> tuple[str, int]:
-    first, last, _ = validation_nccl.check_settings(environment(pod))
-    nodes = [pod_objects.node(worker) for worker in own]
-    lost = next((worker for worker in own if world.fault("ib_retry_exceeded", pod_objects.node(worker))), None)
+    first, last, _ = check_settings(environment(pod))
+    nodes = [simulated_pods.node(worker) for worker in own]
+    lost = next((worker for worker in own if world.fault("ib_retry_exceeded", simulated_pods.node(worker))), None)
     shape, network, gdr = _fabric(world, [worker["metadata"]["name"] for worker in own], nodes, int(environment(pod)["PER_NODE"]))
     missing = bool(world.fault("nccl_adapter_missing"))
     adapters = [f"mlx5_{number}" for number in range(world.hardware(nodes[0]).nics - missing)]
-    lines = list(validation_nccl.debug_info(shape, adapters, network=network, gdr=gdr))
+    lines = list(debug_info(shape, adapters, network=network, gdr=gdr))
     if lost is not None:
-        return validation_nccl.join_lines([*lines, *_retry_exceeded(lost["metadata"]["name"])]), 3
-    tables = (line for run in range(runs) for line in validation_nccl.table(shape, first, last, _jitter(world, "fabric", run)))
-    return validation_nccl.join_lines([*lines, *tables]), 0
+        return join_lines([*lines, *_retry_exceeded(lost["metadata"]["name"])]), 3
+    tables = (line for run in range(runs) for line in table(shape, first, last, _jitter(world, "fabric", run)))
+    return join_lines([*lines, *tables]), 0
 
 
 def _fabric(world: World, hosts: list[str], nodes: list[str], gpus: int) -> tuple[Communicator, str, bool]:
     """Return the communicator over all workers, the network it uses, and True for GPUDirect RDMA."""
     hardware = world.hardware(nodes[0])
-    busbw = min(validation_nccl.between(hardware), validation_nccl.within(hardware))
+    busbw = min(fabric_bandwidth(hardware), node_bandwidth(hardware))
     product, gdr, network = hardware.product, True, "IB"
     if world.fault("nccl_one_host"):
         return (
-            Communicator(hosts=tuple(hosts[:1]), gpus=gpus, busbw=validation_nccl.within(hardware), product=product),
+            Communicator(hosts=tuple(hosts[:1]), gpus=gpus, busbw=node_bandwidth(hardware), product=product),
             network,
             gdr,
         )
     if world.fault("nccl_socket_fallback"):
-        busbw, network, gdr = validation_nccl.SOCKET, "Socket", False
+        busbw, network, gdr = SOCKET, "Socket", False
     if world.fault("nccl_gdr_disabled"):
         busbw, gdr = busbw * WITHOUT_GDR, False
     slow = busbw * SLOW_LARGE if world.fault("fabric_congested") else 0.0

@@ -1,13 +1,16 @@
-"""The Deployment and StatefulSet controllers: pods for the replicas, and status with conditions."""
+"""The DaemonSet, Deployment and StatefulSet controllers: pods and complete counts, even where pods are only sampled."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
-from workflows.rehearsal.simulator import pod_objects
-from workflows.rehearsal.simulator.api_kinds import DEPLOYMENTS, PODS, STATEFUL_SETS, Obj, ObjectKind, ref
-from workflows.rehearsal.simulator.role import Changes
-from workflows.rehearsal.simulator.world import World
+from workflows.rehearsal.simulator import simulated_pods
+from workflows.rehearsal.simulator.api_kinds import DAEMON_SETS, DEPLOYMENTS, NODES, PODS, STATEFUL_SETS, Obj, ObjectKind, Ref, ref
+from workflows.rehearsal.simulator.kubelets import START
+from workflows.rehearsal.simulator.scheduler import admits
+from workflows.rehearsal.simulator.simulated_pods import LongRunning, behaviour
+from workflows.rehearsal.simulator.world import Changes, World
 
 
 class WorkloadControllers:
@@ -47,15 +50,15 @@ def _look(world: World, kind: ObjectKind, workload: Obj) -> None:
     if "deletionTimestamp" in workload["metadata"]:
         return
     uid, space = workload["metadata"]["uid"], workload["metadata"]["namespace"]
-    owned = {pod["metadata"]["name"]: pod for pod in world.select(PODS, space) if pod_objects.owner_uid(pod) == uid}
+    owned = {pod["metadata"]["name"]: pod for pod in world.select(PODS, space) if simulated_pods.owner_uid(pod) == uid}
     wanted = dict(_wanted(kind, workload))
     for name, pod in owned.items():
-        if name not in wanted or pod_objects.finished(pod):
+        if name not in wanted or simulated_pods.finished(pod):
             world.delete(PODS, pod)
     for name, pod in wanted.items():
         if name not in owned:
             owned[name] = world.create(PODS, pod)
-    _report(world, kind, workload, [pod for name, pod in owned.items() if name in wanted])
+    _report_workload(world, kind, workload, [pod for name, pod in owned.items() if name in wanted])
 
 
 def _wanted(kind: ObjectKind, workload: Obj) -> Iterator[tuple[str, Obj]]:
@@ -68,13 +71,13 @@ def _wanted(kind: ObjectKind, workload: Obj) -> Iterator[tuple[str, Obj]]:
                 {"statefulset.kubernetes.io/pod-name": f"{name}-{number}", "apps.kubernetes.io/pod-index": str(number)},
             )
         else:
-            revision = pod_objects.suffix(spec["template"]) + pod_objects.suffix("revision", spec["template"])
-            pod_name, labels = f"{name}-{revision}-{pod_objects.suffix(name, revision, number)}", {"pod-template-hash": revision}
-        yield pod_name, pod_objects.from_template(spec["template"], pod_name, kind, workload, labels=labels)
+            revision = simulated_pods.suffix(spec["template"]) + simulated_pods.suffix("revision", spec["template"])
+            pod_name, labels = f"{name}-{revision}-{simulated_pods.suffix(name, revision, number)}", {"pod-template-hash": revision}
+        yield pod_name, simulated_pods.from_template(spec["template"], pod_name, kind, workload, labels=labels)
 
 
-def _report(world: World, kind: ObjectKind, workload: Obj, owned: list[Obj]) -> None:
-    ready, replicas = sum(pod_objects.ready(pod) for pod in owned), len(owned)
+def _report_workload(world: World, kind: ObjectKind, workload: Obj, owned: list[Obj]) -> None:
+    ready, replicas = sum(simulated_pods.ready(pod) for pod in owned), len(owned)
     status: Obj = {
         "observedGeneration": workload["metadata"].get("generation", 1),
         "replicas": replicas,
@@ -101,4 +104,196 @@ def _conditions(world: World, workload: Obj, up: bool) -> list[Obj]:
     )
 
 
-ROLES = (WorkloadControllers,)
+REVISION = "controller-revision-hash"
+
+
+class _Set:
+    """The controller's knowledge of one DaemonSet: eligible nodes, nodes with a ready pod, nodes with a pod object."""
+
+    def __init__(self, daemon_set: Obj, generation: int) -> None:
+        self.uid = str(daemon_set["metadata"]["uid"])
+        self.generation = generation
+        self.revision = _revision(daemon_set)
+        self.eligible: set[str] = set()
+        self.ready: set[str] = set()
+        self.real: set[str] = set()
+
+
+class DaemonSets:
+    """The role that plays the DaemonSet controller.
+
+    In fleets above `SAMPLE_ABOVE` hosts, pod objects exist only on sampled nodes and on nodes where the pod would not simply run.
+    On the other nodes a pod counts as ready after the usual start time.
+    """
+
+    name = "daemon_sets"
+    kinds = (DAEMON_SETS, NODES, PODS)
+
+    def __init__(self) -> None:
+        self._sets: dict[Ref, _Set] = {}
+        self._pods: dict[Ref, tuple[Ref, str]] = {}
+
+    def reconcile(self, world: World, changed: Changes) -> None:
+        """Evaluate changed nodes for every DaemonSet, and every node for changed DaemonSets."""
+        nodes = [node for at in changed.refs(NODES) if (node := world.find(NODES, at.name)) is not None]
+        gone = {at.name for at in changed.refs(NODES)} - {node["metadata"]["name"] for node in nodes}
+        touched = self._follow_pods(world, changed)
+        for daemon_set in world.objects(DAEMON_SETS):
+            at = ref(daemon_set)
+            if "deletionTimestamp" in daemon_set["metadata"]:
+                continue
+            state, new = self._known(daemon_set)
+            if new:
+                self._roll(world, daemon_set, state.revision)
+            for node in world.objects(NODES) if new or changed.everything else nodes:
+                self._node(world, daemon_set, state, node)
+            for name in gone:
+                self._leave(world, at, state, name)
+            if new or nodes or gone or at in touched or at in changed.refs(DAEMON_SETS) or changed.everything:
+                _report(world, daemon_set, state, self._stale(world, at, state.revision))
+        for at in [at for at in self._sets if world.find(DAEMON_SETS, at.name, at.namespace) is None]:
+            del self._sets[at]
+
+    def _known(self, daemon_set: Obj) -> tuple[_Set, bool]:
+        meta = daemon_set["metadata"]
+        at = ref(daemon_set)
+        state = self._sets.get(at)
+        if state is not None and state.uid == meta["uid"] and state.generation == meta.get("generation", 1):
+            return state, False
+        fresh = _Set(daemon_set, meta.get("generation", 1))
+        # A new generation keeps its pods until the rolling update replaces them.
+        if state is not None and state.uid == fresh.uid:
+            fresh.ready, fresh.real = state.ready, state.real
+        self._sets[at] = fresh
+        return fresh, True
+
+    def _roll(self, world: World, daemon_set: Obj, revision: str) -> None:
+        """Replace pods of an older template, unless the update strategy is OnDelete."""
+        if (daemon_set["spec"].get("updateStrategy") or {}).get("type") == "OnDelete":
+            return
+        at = ref(daemon_set)
+        for pod_at in [pod_at for pod_at, (owner, _) in self._pods.items() if owner == at]:
+            pod = world.find(PODS, pod_at.name, pod_at.namespace)
+            if pod is not None and pod["metadata"]["labels"].get(REVISION) != revision:
+                key = f"daemon_sets/{at.namespace}/{at.name}/{pod_at.name}/roll/{revision}"
+                world.later(key, *START, functools.partial(world.delete_soon, PODS, pod_at))
+
+    def _follow_pods(self, world: World, changed: Changes) -> set[Ref]:
+        """Update readiness from changed pods and return the DaemonSets concerned."""
+        touched: set[Ref] = set()
+        for at in [ref(pod) for pod in world.objects(PODS)] if changed.everything else changed.refs(PODS):
+            pod = world.find(PODS, at.name, at.namespace)
+            if pod is None:
+                owner, node = self._pods.pop(at, (None, ""))
+            else:
+                owner, node = _owner(pod), simulated_pods.node(pod)
+            if owner is None:
+                continue
+            if pod is not None:
+                self._pods[at] = (owner, node)
+            touched.add(owner)
+            state = self._sets.get(owner) or self._adopt(world, owner)
+            if state is None:
+                continue
+            if pod is None:
+                state.ready.discard(node)
+                state.real.discard(node)
+                self._replace(world, owner, state, node)
+                continue
+            state.real.add(node)
+            (state.ready.add if simulated_pods.ready(pod) else state.ready.discard)(node)
+        return touched
+
+    def _adopt(self, world: World, owner: Ref) -> _Set | None:
+        daemon_set = world.find(DAEMON_SETS, owner.name, owner.namespace)
+        if daemon_set is None:
+            return None
+        state = _Set(daemon_set, -1)
+        self._sets[owner] = state
+        return state
+
+    def _replace(self, world: World, owner: Ref, state: _Set, node: str) -> None:
+        """Create a new pod on the node of a removed pod, if the node is still eligible."""
+        daemon_set, node_object = world.find(DAEMON_SETS, owner.name, owner.namespace), world.find(NODES, node)
+        if daemon_set is not None and node_object is not None and "deletionTimestamp" not in daemon_set["metadata"]:
+            self._node(world, daemon_set, state, node_object)
+
+    def _node(self, world: World, daemon_set: Obj, state: _Set, node: Obj) -> None:
+        name = node["metadata"]["name"]
+        spec = daemon_set["spec"]["template"]["spec"]
+        if name not in world.fleet or admits(node, spec, daemon=True):
+            self._leave(world, ref(daemon_set), state, name)
+            return
+        state.eligible.add(name)
+        if name in state.real:
+            return
+        pod = _pod(daemon_set, name, state.revision)
+        behaviour_there = behaviour(world, pod, name)
+        if world.sampled(name) or not (isinstance(behaviour_there, LongRunning) and behaviour_there.ready):
+            state.real.add(name)
+            state.ready.discard(name)
+            world.create_soon(PODS, pod)
+        elif name not in state.ready:
+            at = ref(daemon_set)
+            world.later(f"daemon_sets/{state.uid}/{name}", *START, lambda: self._ready(world, at, state.uid, name))
+
+    def _ready(self, world: World, at: Ref, uid: str, node: str) -> None:
+        """Count a sampled-out pod as ready once its start time has passed."""
+        state = self._sets.get(at)
+        if state is not None and state.uid == uid and node in state.eligible and node not in state.real:
+            state.ready.add(node)
+            world.touch(DAEMON_SETS, at)
+
+    def _stale(self, world: World, at: Ref, revision: str) -> int:
+        """Return how many pods of a DaemonSet have an older template."""
+        mine = (world.find(PODS, pod.name, pod.namespace) for pod, (owner, _) in self._pods.items() if owner == at)
+        return sum(pod is not None and pod["metadata"]["labels"].get(REVISION) != revision for pod in mine)
+
+    def _leave(self, world: World, at: Ref, state: _Set, node: str) -> None:
+        """Forget a node that is not eligible (any more) and delete its pod."""
+        state.eligible.discard(node)
+        state.ready.discard(node)
+        if node in state.real:
+            state.real.discard(node)
+            world.delete_soon(PODS, Ref(at.namespace, _pod_name(at.name, node)))
+
+
+def _owner(pod: Obj) -> Ref | None:
+    for entry in pod["metadata"].get("ownerReferences") or ():
+        if entry.get("controller") and entry["kind"] == "DaemonSet":
+            return Ref(pod["metadata"]["namespace"], entry["name"])
+    return None
+
+
+def _pod_name(daemon_set: str, node: str) -> str:
+    return f"{daemon_set}-{simulated_pods.suffix(daemon_set, node)}"
+
+
+def _pod(daemon_set: Obj, node: str, revision: str) -> Obj:
+    """Return the DaemonSet's pod on a node, already bound. Its name depends on set and node only."""
+    labels = {REVISION: revision, "pod-template-generation": str(daemon_set["metadata"].get("generation", 1))}
+    name = _pod_name(daemon_set["metadata"]["name"], node)
+    return simulated_pods.from_template(daemon_set["spec"]["template"], name, DAEMON_SETS, daemon_set, labels=labels, node=node)
+
+
+def _revision(daemon_set: Obj) -> str:
+    return simulated_pods.suffix(daemon_set["spec"]["template"]) + simulated_pods.suffix("revision", daemon_set["spec"]["template"])
+
+
+def _report(world: World, daemon_set: Obj, state: _Set, stale: int) -> None:
+    desired = len(state.eligible)
+    ready = len(state.ready & state.eligible)
+    status = {
+        "currentNumberScheduled": desired,
+        "desiredNumberScheduled": desired,
+        "numberMisscheduled": 0,
+        "numberReady": ready,
+        "numberAvailable": ready or None,
+        "numberUnavailable": desired - ready or None,
+        "updatedNumberScheduled": desired - stale or None,
+        "observedGeneration": daemon_set["metadata"].get("generation", 1),
+    }
+    world.patch_soon(DAEMON_SETS, daemon_set, {"status": status}, status=True)
+
+
+ROLES = (DaemonSets, WorkloadControllers)

@@ -1,15 +1,18 @@
-"""The world of a role: cluster objects, virtual time, chance, the fleet, the state of hosts, and the active faults."""
+"""The world of a role: cluster objects, virtual time, chance, the fleet, hosts and faults; the protocol and list of roles."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import random
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Set
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from steps.contract.fleet import Host
 from workflows.rehearsal.faults import fault_registry
+from workflows.rehearsal.faults.fault_registry import STAGES
 from workflows.rehearsal.simulator.api_client import Api
 from workflows.rehearsal.simulator.api_kinds import EVENTS, Obj, ObjectKind, Ref, ref
 from workflows.rehearsal.simulator.cluster_view import ClusterView
@@ -18,7 +21,7 @@ from workflows.rehearsal.simulator.simulated_fleet import HardwareProfile, Simul
 from workflows.rehearsal.simulator.virtual_clock import VirtualClock
 
 SAMPLE_ABOVE = 300
-"""Hosts above which a fleet gets DaemonSet pods only on sampled and on disturbed nodes (see `daemon_sets`)."""
+"""Hosts above which a fleet gets DaemonSet pods only on sampled and on disturbed nodes (see `workload_controllers`)."""
 
 SAMPLE_EVERY = 20
 """In such a fleet every 20th node is in the sample."""
@@ -185,3 +188,65 @@ class World(ClusterView):
             self.kubelets.write(pod, container, text)
         elif text:
             self.api.write_log(Ref(pod["metadata"]["namespace"], pod["metadata"]["name"]), container, text)
+
+
+class Changes:
+    """Objects that changed since a role's last call. `everything` is set on the first call and when hosts or faults changed."""
+
+    def __init__(self, refs: Mapping[ObjectKind, Set[Ref]], everything: bool = False) -> None:
+        self._refs = refs
+        self.everything = everything
+
+    def refs(self, kind: ObjectKind) -> tuple[Ref, ...]:
+        """Return created, changed and removed objects of a kind, sorted by name."""
+        return tuple(sorted(self._refs.get(kind, ())))
+
+
+class SimulatorRole(Protocol):
+    """An actor: a controller, an operator, all kubelets. Roles that a real cluster has are switched off by name."""
+
+    @property
+    def name(self) -> str:
+        """The name for `--roles-off`."""
+
+    @property
+    def kinds(self) -> tuple[ObjectKind, ...]:
+        """The kinds whose changes call the role again. Empty means every kind that any role names."""
+
+    def reconcile(self, world: World, changed: Changes, /) -> None:
+        """Compare actual and desired state; write the next step, or schedule it with `world.later`.
+
+        Reconciling is level-triggered: a second call must change nothing, and after a restart a call must find pending steps.
+        """
+
+
+CORE = (
+    "namespaces",
+    "helm_controller",
+    "argo_cd",
+    "workload_controllers",
+    "jobs",
+    "scheduler",
+    "kubelets",
+)
+"""Modules with the roles that every Kubernetes cluster has, or that install charts."""
+PLAYS = ("rke2_plays",)
+"""Modules that only register playbooks."""
+
+
+def load_roles(off: Set[str] = frozenset()) -> tuple[SimulatorRole, ...]:
+    """Return all roles except those switched off, in running order. Raises ValueError for a name that no role has.
+
+    A module exports its classes as `ROLES`; a stage's module may have none. The import also registers plays, charts, checks and
+    pods.
+    """
+    every: list[SimulatorRole] = []
+    for module in (*CORE, *STAGES, *PLAYS):
+        name = f"{__package__}.{module}"
+        if importlib.util.find_spec(name) is not None:
+            makers: tuple[Callable[[], SimulatorRole], ...] = getattr(importlib.import_module(name), "ROLES", ())
+            every.extend(make() for make in makers)
+    unknown = off - {role.name for role in every}
+    if unknown:
+        raise ValueError(f"no role {', '.join(sorted(unknown))}: there are {', '.join(role.name for role in every)}")
+    return tuple(role for role in every if role.name not in off)

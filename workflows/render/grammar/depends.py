@@ -43,13 +43,13 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 class _Reader:
     def __init__(self, text: str) -> None:
-        self.found = _tokens(text)
-        self.at = 0
+        self.tokens = _tokens(text)
+        self.position = 0
         self.tasks: list[str] = []
 
     def take(self, symbol: str) -> bool:
-        if self.at < len(self.found) and self.found[self.at] == ("symbol", symbol):
-            self.at += 1
+        if self.position < len(self.tokens) and self.tokens[self.position] == ("symbol", symbol):
+            self.position += 1
             return True
         return False
 
@@ -74,12 +74,12 @@ class _Reader:
             if not self.take(")"):
                 raise DependsError("a parenthesis is not closed")
             return group
-        if self.at == len(self.found):
+        if self.position == len(self.tokens):
             raise DependsError("the expression ends where a task is expected")
-        kind, name = self.found[self.at]
+        kind, name = self.tokens[self.position]
         if kind != "name":
             raise DependsError(f"'{name}' stands where a task is expected")
-        self.at += 1
+        self.position += 1
         return self.result_of(name)
 
     def result_of(self, name: str) -> Test:
@@ -97,8 +97,8 @@ def read(text: str) -> Depends:
     """Parse one expression. Raises DependsError."""
     reader = _Reader(text)
     test = reader.disjunction()
-    if reader.at < len(reader.found):
-        raise DependsError(f"unexpected '{reader.found[reader.at][1]}' after a complete expression")
+    if reader.position < len(reader.tokens):
+        raise DependsError(f"unexpected '{reader.tokens[reader.position][1]}' after a complete expression")
     return Depends(tuple(reader.tasks), test)
 
 

@@ -5,19 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from workflows.render.grammar.expr_nodes import (
-    Array,
-    Binary,
-    Closure,
-    Conditional,
-    ExprNode,
-    FunctionCall,
-    Identifier,
-    Literal,
-    MemberAccess,
-    Unary,
-    dotted,
-)
+from workflows.render.grammar import expr_nodes as nodes
 
 
 class ExprSyntaxError(ValueError):
@@ -49,33 +37,33 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 
 
 def _string(text: str) -> str:
-    def one(match: re.Match[str]) -> str:
+    def unescaped(match: re.Match[str]) -> str:
         if match[1] not in _ESCAPES:
             raise ExprSyntaxError(f"the escape '\\{match[1]}' is not supported by both engines")
         return _ESCAPES[match[1]]
 
-    return re.sub(r"\\(.)", one, text[1:-1], flags=re.DOTALL)
+    return re.sub(r"\\(.)", unescaped, text[1:-1], flags=re.DOTALL)
 
 
 class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
-        self.found: list[tuple[str, str]] = []
-        self.at = 0
+        self.tokens: list[tuple[str, str]] = []
+        self.position = 0
         position = 0
         while position < len(text.rstrip()):
             match = _TOKEN.match(text, position)
             if match is None:
                 raise ExprSyntaxError(f"unexpected '{text[position:].strip()[:10]}' (1:{position + 1})")
-            self.found.append((str(match.lastgroup), str(match[str(match.lastgroup)])))
+            self.tokens.append((str(match.lastgroup), str(match[str(match.lastgroup)])))
             position = match.end()
 
     def peek(self) -> tuple[str, str]:
-        return self.found[self.at] if self.at < len(self.found) else ("end", "EOF")
+        return self.tokens[self.position] if self.position < len(self.tokens) else ("end", "EOF")
 
     def take(self, symbol: str) -> bool:
         if self.peek() == ("symbol", symbol):
-            self.at += 1
+            self.position += 1
             return True
         return False
 
@@ -83,42 +71,42 @@ class _Reader:
         if not self.take(symbol):
             raise ExprSyntaxError(f"unexpected token {self.peek()[1]} where '{symbol}' is expected")
 
-    def choice(self) -> ExprNode:
+    def choice(self) -> nodes.ExprNode:
         test = self.operation(0)
         if not self.take("?"):
             return test
         yes = self.choice()
         self.need(":")
-        return Conditional(test, yes, self.choice())
+        return nodes.Conditional(test, yes, self.choice())
 
-    def operation(self, at_least: int) -> ExprNode:
+    def operation(self, at_least: int) -> nodes.ExprNode:
         left = self.unary()
         while True:
             kind, symbol = self.peek()
             strength = _BINARY.get(symbol) if kind in ("symbol", "name") else None
             if strength is None or strength < at_least:
                 return left
-            self.at += 1
+            self.position += 1
             # `**` is right-associative
             right = self.operation(strength if symbol == "**" else strength + 1)
             if symbol == "??" and self.peek()[1] in _BINARY and self.peek()[1] != "??":
                 raise ExprSyntaxError("'??' beside another operator needs parentheses around it")
-            left = Binary(_WORDS.get(symbol, symbol), left, right)
+            left = nodes.Binary(_WORDS.get(symbol, symbol), left, right)
 
-    def unary(self) -> ExprNode:
+    def unary(self) -> nodes.ExprNode:
         kind, symbol = self.peek()
         if kind in ("symbol", "name") and symbol in _UNARY:
-            self.at += 1
-            return Unary(_WORDS.get(symbol, symbol), self.operation(_UNARY[symbol]))
+            self.position += 1
+            return nodes.Unary(_WORDS.get(symbol, symbol), self.operation(_UNARY[symbol]))
         return self.postfix(self.primary())
 
-    def primary(self) -> ExprNode:
+    def primary(self) -> nodes.ExprNode:
         kind, text = self.peek()
-        self.at += 1
+        self.position += 1
         if kind == "number":
-            return Literal(float(text) if "." in text else int(text))
+            return nodes.Literal(float(text) if "." in text else int(text))
         if kind == "string":
-            return Literal(_string(text))
+            return nodes.Literal(_string(text))
         if kind == "name":
             return self.named(text)
         if text == "(":
@@ -126,17 +114,17 @@ class _Reader:
             self.need(")")
             return inner
         if text == "[":
-            return Array(tuple(self.listed("]")))
+            return nodes.Array(tuple(self.listed("]")))
         raise ExprSyntaxError(f"unexpected token {text}")
 
-    def named(self, text: str) -> ExprNode:
+    def named(self, text: str) -> nodes.ExprNode:
         if text in ("true", "false"):
-            return Literal(text == "true")
+            return nodes.Literal(text == "true")
         if text == "nil":
-            return Literal(None)
-        return Identifier(text)
+            return nodes.Literal(None)
+        return nodes.Identifier(text)
 
-    def listed(self, end: str) -> Iterator[ExprNode]:
+    def listed(self, end: str) -> Iterator[nodes.ExprNode]:
         if self.take(end):
             return
         yield self.argument()
@@ -144,47 +132,46 @@ class _Reader:
             yield self.argument()
         self.need(end)
 
-    def argument(self) -> ExprNode:
+    def argument(self) -> nodes.ExprNode:
         if self.take("{"):
             body = self.choice()
             self.need("}")
-            return Closure(body)
+            return nodes.Closure(body)
         return self.choice()
 
-    def postfix(self, base: ExprNode) -> ExprNode:
+    def postfix(self, base: nodes.ExprNode) -> nodes.ExprNode:
         while True:
             optional = self.peek() == ("symbol", "?.")
             if self.take(".") or self.take("?."):
                 kind, name = self.peek()
                 if kind != "name":
                     raise ExprSyntaxError(f"unexpected token {name} after '.'")
-                self.at += 1
-                base = MemberAccess(base, Literal(name), optional)
+                self.position += 1
+                base = nodes.MemberAccess(base, nodes.Literal(name), optional)
             elif self.take("["):
                 key = self.choice()
                 self.need("]")
-                base = MemberAccess(base, key, False)
+                base = nodes.MemberAccess(base, key, False)
             elif self.take("("):
                 base = self.call(base)
             else:
                 return base
 
-    def call(self, base: ExprNode) -> ExprNode:
-        name = dotted(base)
+    def call(self, base: nodes.ExprNode) -> nodes.ExprNode:
+        name = nodes.dotted(base)
         if name is None or name not in FUNCTIONS:
             raise ExprSyntaxError(f"the function '{name or 'expression'}' is not supported by both engines")
         arguments = tuple(self.listed(")"))
         if len(arguments) != FUNCTIONS[name]:
             raise ExprSyntaxError(f"'{name}' takes {FUNCTIONS[name]} argument(s), not {len(arguments)}")
         for index, argument in enumerate(arguments):
-            if isinstance(argument, Closure) != (name in CLOSURES and index == 1):
-                raise ExprSyntaxError(
-                    f"'{name}' is not called with a closure there" if isinstance(argument, Closure) else f"'{name}' needs a closure"
-                )
-        return FunctionCall(name, arguments)
+            if isinstance(argument, nodes.Closure) != (name in CLOSURES and index == 1):
+                problem = "is not called with a closure there" if isinstance(argument, nodes.Closure) else "needs a closure"
+                raise ExprSyntaxError(f"'{name}' {problem}")
+        return nodes.FunctionCall(name, arguments)
 
 
-def read(text: str) -> ExprNode:
+def read(text: str) -> nodes.ExprNode:
     """Parse a whole expression. Raises ExprSyntaxError."""
     reader = _Reader(text)
     node = reader.choice()

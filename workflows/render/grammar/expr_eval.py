@@ -50,11 +50,6 @@ def evaluate(node: nodes.ExprNode, scope: Scope, element: Any = None) -> Any:
     raise ExprError("a closure has no value of its own")
 
 
-def has_name(name: str, scope: Scope) -> bool:
-    """Return True if the scope has the name, even as an absent optional."""
-    return name in scope
-
-
 def _lookup(name: str, scope: Scope) -> str | None:
     if name not in scope:
         raise MissingNameError(f"{name} is missing")

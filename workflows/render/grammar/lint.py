@@ -10,16 +10,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from workflows.render.grammar import field_rules
-from workflows.render.grammar.field_rules import (
-    ExactTextRule,
-    ListRule,
-    MapRule,
-    NotedRule,
-    ObjectRule,
-    RefusedRule,
-    Rule,
-    ScalarRule,
-)
 from workflows.render.grammar.findings import LintFinding
 from workflows.render.grammar.library import TemplateLibrary
 from workflows.render.grammar.reference_check import check_references
@@ -60,16 +50,16 @@ def _document(manifest: Any, start: str) -> Iterator[LintFinding]:
     yield from _walk(manifest, field_rules.WORKFLOW, start)
 
 
-def _walk(value: Any, rule: Rule, path: str) -> Iterator[LintFinding]:
-    if isinstance(rule, ExactTextRule):
+def _walk(value: Any, rule: field_rules.Rule, path: str) -> Iterator[LintFinding]:
+    if isinstance(rule, field_rules.ExactTextRule):
         rule = field_rules.noted if value == rule.text else rule.other
-    if isinstance(rule, NotedRule):
+    if isinstance(rule, field_rules.NotedRule):
         yield LintFinding(path, rule.sentence, severity="noted")
-    elif isinstance(rule, RefusedRule):
+    elif isinstance(rule, field_rules.RefusedRule):
         yield LintFinding(path, rule.sentence, rule.hint)
-    elif isinstance(rule, ScalarRule):
+    elif isinstance(rule, field_rules.ScalarRule):
         yield from _leaf(value, rule.kind, path)
-    elif isinstance(rule, ListRule):
+    elif isinstance(rule, field_rules.ListRule):
         if not isinstance(value, (list, tuple)):
             yield LintFinding(path, "is not a list")
             return
@@ -77,7 +67,7 @@ def _walk(value: Any, rule: Rule, path: str) -> Iterator[LintFinding]:
             yield from _walk(item, rule.item, f"{path}[{index}]")
     elif not isinstance(value, Mapping):
         yield LintFinding(path, "is not an object")
-    elif isinstance(rule, MapRule):
+    elif isinstance(rule, field_rules.MapRule):
         for key, item in value.items():
             yield from _walk(item, rule.value, _join(path, str(key)))
     else:
@@ -88,13 +78,13 @@ def _join(path: str, key: str) -> str:
     return f"{path}{key}" if not path or path.endswith(":") else f"{path}.{key}"
 
 
-def _table(value: Mapping[str, Any], rule: ObjectRule, path: str) -> Iterator[LintFinding]:
+def _table(value: Mapping[str, Any], rule: field_rules.ObjectRule, path: str) -> Iterator[LintFinding]:
     for key, item in value.items():
         below = _join(path, str(key))
         if key not in rule.fields:
             close = difflib.get_close_matches(str(key), rule.fields, 1)
             yield LintFinding(below, "is an unknown field", f"did you mean '{close[0]}'?" if close else "")
-        elif item is not None or isinstance(rule.fields[key], RefusedRule):
+        elif item is not None or isinstance(rule.fields[key], field_rules.RefusedRule):
             yield from _walk(item, rule.fields[key], below)
     for key in rule.needs:
         if value.get(key) is None:

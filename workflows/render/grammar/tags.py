@@ -23,7 +23,7 @@ class Tag(NamedTuple):
 
 def tags(text: str) -> list[Tag]:
     """Return all tags of `text` in order."""
-    return [Tag(found, found.startswith("=")) for found in _TAG.findall(text)]
+    return [Tag(inner, inner.startswith("=")) for inner in _TAG.findall(text)]
 
 
 def replace(text: str, resolve: Callable[[Tag], str | None]) -> str:
@@ -31,11 +31,11 @@ def replace(text: str, resolve: Callable[[Tag], str | None]) -> str:
     if "{{" not in text:
         return text
 
-    def one(match: re.Match[str]) -> str:
+    def replacement_of(match: re.Match[str]) -> str:
         replacement = resolve(Tag(match[1], match[1].startswith("=")))
         return match[0] if replacement is None else replacement
 
-    return _TAG.sub(one, text)
+    return _TAG.sub(replacement_of, text)
 
 
 def is_pure(text: str) -> str | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from workflows.spec.accelerators import DRIVER_BRANCHES, numbers
+from workflows.spec.cluster_spec import PRODUCT_LABEL, advertised, product_label
 from workflows.spec.compat.rule_table import Platform, RuleFinding, rule
-from workflows.spec.derived import PRODUCT_LABEL, advertised, product_label
-from workflows.spec.products import DRIVER_BRANCHES, numbers
 
 _GPU_CLUSTER_LEAST = (26, 7)
 _BAD_MIXED_MIG = ((570, 124, 6), (570, 158, 1))

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from workflows.spec.compat.rule_table import Platform, RuleFinding, outside, rule
-from workflows.spec.derived import SUNK_LOCK, ingress_groups
+from workflows.spec.accelerators import has_containerd_2_1, numbers
+from workflows.spec.cluster_spec import SUNK_LOCK, ingress_groups
+from workflows.spec.compat.rule_table import Platform, RuleFinding, releases_outside_range, rule
 from workflows.spec.infrastructure import Rke2Settings
-from workflows.spec.products import has_containerd_2_1, numbers
 
 LEAST, MOST = (1, 33, 0), (1, 36)
 TRAEFIK_SINCE = (1, 36)
@@ -53,7 +53,7 @@ def kubernetes_range(platform: Platform) -> Iterator[RuleFinding]:
     if running < LEAST or running[:2] > MOST:
         problem = f"{platform.spec.rke2.version} lies outside 1.33 to 1.36, which the GPU stack is validated on"
         yield RuleFinding("rke2.version", problem, "use v1.35.7+rke2r1 (default) or v1.34.10+rke2r1 (safest)")
-    yield from outside(platform, "gpu_operator")
+    yield from releases_outside_range(platform, "gpu_operator")
 
 
 @rule(
@@ -64,7 +64,7 @@ def kubernetes_range(platform: Platform) -> Iterator[RuleFinding]:
 )
 def network_operator_range(platform: Platform) -> Iterator[RuleFinding]:
     """The Network Operator is documented up to Kubernetes 1.35, and for RKE2 on SLES only."""
-    yield from outside(platform, "network_operator")
+    yield from releases_outside_range(platform, "network_operator")
     if "network_operator" in platform.releases and platform.spec.os.distribution != "sles":
         problem = f"NVIDIA documents the Network Operator with RKE2 on SLES only, not on {platform.spec.os.distribution}"
         yield RuleFinding(
@@ -99,7 +99,7 @@ def dra_needs(platform: Platform) -> Iterator[RuleFinding]:
 @rule("P08", "error", source="https://github.com/volcano-sh/volcano#kubernetes-compatibility", later=("gang/control",))
 def schedulers_range(platform: Platform) -> Iterator[RuleFinding]:
     """Gang scheduler, Kueue, cert-manager and Argo CD support the Kubernetes version of the spec."""
-    yield from outside(platform, "volcano", "kai_scheduler", "kueue", "cert_manager")
+    yield from releases_outside_range(platform, "volcano", "kai_scheduler", "kueue", "cert_manager")
     kueue = platform.releases.get("kueue")
     if kueue is not None and numbers(kueue.version) < (0, 15):
         problem = f"the queues are written as v1beta2, which Kueue {kueue.version} does not serve"
@@ -237,7 +237,7 @@ def nri_needs_containerd(platform: Platform) -> Iterator[RuleFinding]:
 @rule("P12", "error", source="https://github.com/SlinkyProject/slurm-operator")
 def slurm_needs(platform: Platform) -> Iterator[RuleFinding]:
     """DaemonSets tolerate SUNK's lock taint; Slinky is 1.2.1 or later on Kubernetes 1.29 or later, with Slurm 25.11 or later."""
-    yield from outside(platform, "slurm_operator_crds", "slurm_operator", "slurm", "sunk", "sunk_slurm")
+    yield from releases_outside_range(platform, "slurm_operator_crds", "slurm_operator", "slurm", "sunk", "sunk_slurm")
     yield from _lock_is_tolerated(platform)
     operator = platform.releases.get("slurm_operator")
     if operator is not None and numbers(operator.version) < (1, 2, 1):

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from workflows.spec.accelerators import numbers
 from workflows.spec.compat.rule_table import Platform, RuleFinding, rule
 from workflows.spec.fields import is_floating
-from workflows.spec.products import numbers
 
 _SHORT_COMMIT = re.compile(r"(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{7,39}\Z")
 _SUPPORTED_LEAST = (26, 3)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from workflows.spec.accelerators import kubernetes
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.errors import Issue, Severity
-from workflows.spec.products import kubernetes
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def issue(violated: CompatibilityRule, finding: RuleFinding) -> Issue:
     return Issue(violated.id, severity, finding.path, finding.problem, finding.fix, violated.source, violated.later)
 
 
-def outside(platform: Platform, *ids: str) -> Iterator[RuleFinding]:
+def releases_outside_range(platform: Platform, *ids: str) -> Iterator[RuleFinding]:
     """Yield a finding for each of these releases that does not support the Kubernetes version of the spec."""
     running = platform.kubernetes
     for release in (platform.releases[name] for name in ids if name in platform.releases):

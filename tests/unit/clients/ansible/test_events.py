@@ -7,7 +7,7 @@ import pytest
 
 from steps.clients.ansible import failures
 from steps.clients.ansible.events import Ledger
-from steps.contract.play import ENDED, FailureKind, HostOutcome, HostStatus, PlayStatus
+from steps.contract.host_play import ENDED, FailureKind, HostOutcome, HostStatus, PlayStatus
 from steps.errors import StepError
 
 SSH = "Failed to connect to the host via ssh: "

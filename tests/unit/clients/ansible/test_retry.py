@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from steps.clients.ansible import playing
-from steps.contract.play import ENDED, FailureKind, HostOutcome, HostStatus, PlayHost, PlayRequest, PlayResult, PlayStatus
+from steps.contract.host_play import ENDED, FailureKind, HostOutcome, HostStatus, PlayHost, PlayRequest, PlayResult, PlayStatus
 from tests.unit.answered_plays import answered, names
 
 SSH = "Failed to connect to the host via ssh: "

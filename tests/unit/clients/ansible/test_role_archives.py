@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.ansible.role_archives import unpack
-from steps.contract.play import RoleArchive
+from steps.clients.ansible.workspace import unpack
+from steps.contract.host_play import RoleArchive
 from steps.errors import BadTask
 from steps.stages.site_roles import contract as site_roles
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from steps.clients.ansible import playing
-from steps.contract.play import FailureKind, HostStatus, PlayHost, PlayRequest, PlayResult, PlayStatus
+from steps.contract.host_play import FailureKind, HostStatus, PlayHost, PlayRequest, PlayResult, PlayStatus
 from steps.errors import BadTask, StepError, Unreachable
 
 EVENTS = (

@@ -10,7 +10,7 @@ import pytest
 
 from steps.clients.ansible.workspace import playbook_path, workspace
 from steps.clients.ssh.configuration import key_exchanges
-from steps.contract.play import HostKeys, HttpProxy, Jump, PlayHost, PlayRequest
+from steps.contract.host_play import HostKeys, HttpProxy, Jump, PlayHost, PlayRequest
 from steps.errors import BadTask
 
 

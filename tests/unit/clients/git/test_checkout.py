@@ -7,17 +7,17 @@ from dulwich.object_store import MemoryObjectStore
 from dulwich.objects import Blob, Commit, Tree
 from dulwich.repo import Repo
 
-from steps.clients.git import checkout, repositories, trees
-from steps.clients.git.access import GitAccess
-from steps.clients.git.trees import Entry
+from steps.clients.git import checkout, git_objects, repositories
+from steps.clients.git.git_access import GitAccess
+from steps.clients.git.git_objects import GitEntry
 from steps.errors import BadTask
 
 FILE, PROGRAM, LINK, SUBMODULE, FOLDER = 0o100644, 0o100755, 0o120000, 0o160000, 0o040000
 SECRET = "canary-51c07e"
 
 
-def link(path: str, leads: str) -> Entry:
-    return Entry(path=path, mode=LINK, content=leads.encode())
+def link(path: str, leads: str) -> GitEntry:
+    return GitEntry(path=path, mode=LINK, content=leads.encode())
 
 
 def test_files_rights_and_links_are_those_of_the_commit(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_files_rights_and_links_are_those_of_the_commit(tmp_path: Path) -> None:
         root.add(b"other", SUBMODULE, blobs[0].id)
         committed(repo, root)
     folder = tmp_path / "tree"
-    with repositories.opened(GitAccess(url="https://git.example.org/site.git", local=bare)) as opened:
+    with repositories.open_repository(GitAccess(url="https://git.example.org/site.git", local=bare)) as opened:
         checkout.write(opened.entries(opened.tip("main")), folder)
     assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*")) == ["bin", "bin/latest", "bin/run", "data.bin"]
     assert (folder / "bin/latest").read_bytes() == b"\xff\x00bytes"
@@ -49,14 +49,14 @@ def test_files_rights_and_links_are_those_of_the_commit(tmp_path: Path) -> None:
         [link("all", "/")],
         [link("a/b", "../../secret")],
         # deeper in words than in truth: the first link leads up, the second one beyond it
-        [Entry(path="top/x", mode=FILE, content=b""), link("d/e/f/up", "../../../top"), link("out", "d/e/f/up/../../secret")],
-        [Entry(path="../beside", mode=FILE, content=b"")],
-        [Entry(path="/absolute", mode=FILE, content=b"")],
+        [GitEntry(path="top/x", mode=FILE, content=b""), link("d/e/f/up", "../../../top"), link("out", "d/e/f/up/../../secret")],
+        [GitEntry(path="../beside", mode=FILE, content=b"")],
+        [GitEntry(path="/absolute", mode=FILE, content=b"")],
         [link("via", ".."), link("via/more", "x")],
     ],
     ids=["absolute", "above", "through_another_link", "file_above", "file_absolute", "link_below_a_link"],
 )
-def test_what_leads_out_is_refused(tmp_path: Path, entries: list[Entry]) -> None:
+def test_what_leads_out_is_refused(tmp_path: Path, entries: list[GitEntry]) -> None:
     (tmp_path / "secret").write_text(SECRET)
     folder = tmp_path / "tree"
     folder.mkdir()
@@ -73,7 +73,7 @@ def test_a_link_to_what_is_not_there_stays_a_link(tmp_path: Path) -> None:
     assert (tmp_path / "later").is_symlink()
 
 
-FINE = Entry(path="nodes/image.yaml", mode=FILE, content=b"")
+FINE = GitEntry(path="nodes/image.yaml", mode=FILE, content=b"")
 
 
 @pytest.mark.parametrize(
@@ -82,13 +82,13 @@ FINE = Entry(path="nodes/image.yaml", mode=FILE, content=b"")
         (link("nodes/loop", "loop"), "circle"),
         (link("nodes/nothing", ""), "No such file"),
         (link("nodes/nul", "a\0b"), "null byte"),
-        (Entry(path=f"nodes/{'x' * 300}", mode=FILE, content=b""), "name too long"),
-        (Entry(path="nodes/image.yaml/below", mode=FILE, content=b""), "File exists"),
-        (Entry(path="nodes/\udcff" + "y" * 300, mode=FILE, content=b""), "name too long"),
+        (GitEntry(path=f"nodes/{'x' * 300}", mode=FILE, content=b""), "name too long"),
+        (GitEntry(path="nodes/image.yaml/below", mode=FILE, content=b""), "File exists"),
+        (GitEntry(path="nodes/\udcff" + "y" * 300, mode=FILE, content=b""), "name too long"),
     ],
     ids=["a circle", "to nothing", "a NUL", "long", "below a file", "no text"],
 )
-def test_what_no_folder_can_have_is_told_by_its_path_in_the_repository(tmp_path: Path, entry: Entry, why: str) -> None:
+def test_what_no_folder_can_have_is_told_by_its_path_in_the_repository(tmp_path: Path, entry: GitEntry, why: str) -> None:
     """And never as a bug, or as a server that is away."""
     with pytest.raises(BadTask) as caught:
         checkout.write([FINE, entry], tmp_path)
@@ -100,13 +100,13 @@ def test_what_no_folder_can_have_is_told_by_its_path_in_the_repository(tmp_path:
 def test_more_than_a_build_has_use_for_is_refused() -> None:
     for entries in (
         [FINE] * (checkout.MOST_ENTRIES + 1),
-        [Entry(path="big", mode=FILE, content=bytes(checkout.MOST_BYTES + 1))],
-        [Entry(path="x/" * checkout.LONGEST_PATH, mode=FOLDER, content=b"")],
+        [GitEntry(path="big", mode=FILE, content=bytes(checkout.MOST_BYTES + 1))],
+        [GitEntry(path="x/" * checkout.LONGEST_PATH, mode=FOLDER, content=b"")],
     ):
         with pytest.raises(BadTask, match="more than 20000 entries, 64 MiB") as caught:
-            checkout.bounded(entries)
+            checkout.bounded_entries(entries)
         assert caught.value.hint
-    assert checkout.bounded([Entry(path="nodes", mode=FOLDER, content=b""), FINE]) == [FINE]
+    assert checkout.bounded_entries([GitEntry(path="nodes", mode=FOLDER, content=b""), FINE]) == [FINE]
 
 
 def committed(repo: Repo, root: Tree) -> None:
@@ -135,12 +135,12 @@ def test_only_the_folder_that_is_asked_for_is_read(tmp_path: Path) -> None:
         root.add(b"bomb", FOLDER, bomb.id)
         root.add(b"nodes", FOLDER, folder.id)
         committed(repo, root)
-    with repositories.opened(GitAccess(url="https://git.example.org/site.git", local=bare)) as opened:
+    with repositories.open_repository(GitAccess(url="https://git.example.org/site.git", local=bare)) as opened:
         tip = opened.tip("main")
-        assert [one.path for one in checkout.bounded(opened.entries(tip, "nodes"))] == ["nodes/image.yaml"]
+        assert [one.path for one in checkout.bounded_entries(opened.entries(tip, "nodes"))] == ["nodes/image.yaml"]
         assert list(opened.entries(tip, "none")) == list(opened.entries(tip, "nodes/image.yaml")) == []
         with pytest.raises(BadTask, match="more than 20000 entries"):
-            checkout.bounded(opened.entries(tip))
+            checkout.bounded_entries(opened.entries(tip))
 
 
 def test_an_object_that_the_server_lacks_is_its_own_trouble(tmp_path: Path) -> None:
@@ -148,4 +148,4 @@ def test_an_object_that_the_server_lacks_is_its_own_trouble(tmp_path: Path) -> N
     root.add(b"lost", FILE, Blob.from_string(b"lost").id)
     store.add_object(root)
     with pytest.raises(KeyError):
-        list(trees.below(store, root.id, ""))
+        list(git_objects.below(store, root.id, ""))

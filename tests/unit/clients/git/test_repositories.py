@@ -21,10 +21,9 @@ from dulwich.web import make_wsgi_chain
 
 import steps
 from steps.clients.environment import Environment
-from steps.clients.git import access as git_access
-from steps.clients.git import errors, repositories
-from steps.clients.git.access import GitAccess
+from steps.clients.git import errors, git_access, repositories
 from steps.clients.git.errors import DELIVERY, Raced
+from steps.clients.git.git_access import GitAccess
 from steps.clients.git.repositories import Author, Git
 from steps.contract import delivery
 from steps.errors import BadTask, Conflict, Refused, StoreBusy, Unreachable
@@ -66,7 +65,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from steps.clients.git import repositories
-from steps.clients.git.access import GitAccess
+from steps.clients.git.git_access import GitAccess
 with repositories.opened(GitAccess(url="https://git.example.org/apps.git", local=Path(sys.argv[1]))):
     print("open", flush=True)
     sys.stdin.read()
@@ -93,7 +92,7 @@ def test_the_place_of_a_killed_client_goes_with_the_next(bare: Path, tmp_path: P
 
 
 def test_what_is_pushed_is_what_git_shows(access: GitAccess, bare: Path) -> None:
-    with repositories.opened(access) as repo:
+    with repositories.open_repository(access) as repo:
         assert repo.tip("main") == ""
         assert repo.resolve("v1") == ""
         made = publish(repo, {"apps/a.yaml": "a: 1\n", "apps/deep/b.yaml": "b: 2\n", "README": "site\n"}, tag="v1")
@@ -108,16 +107,16 @@ def test_what_is_pushed_is_what_git_shows(access: GitAccess, bare: Path) -> None
 
 
 def test_only_what_is_named_changes(access: GitAccess) -> None:
-    with repositories.opened(access) as repo:
+    with repositories.open_repository(access) as repo:
         publish(repo, {"apps/a.yaml": "1", "apps/old.yaml": "1", "other/c": "1"})
-    with repositories.opened(access) as repo:
+    with repositories.open_repository(access) as repo:
         made = publish(repo, {"apps/a.yaml": "2", "apps/old.yaml": None, "apps/new/d.yaml": "1"})
         assert repo.read(made) == {"apps/a.yaml": "2", "apps/new/d.yaml": "1", "other/c": "1"}
 
 
 def test_history_is_not_fetched_and_still_extended(access: GitAccess, bare: Path) -> None:
     for number in range(3):
-        with repositories.opened(access) as repo:
+        with repositories.open_repository(access) as repo:
             publish(repo, {"count": str(number)})
     with Repo(str(bare)) as stored:
         head = stored[stored.refs[Ref(b"refs/heads/main")]]
@@ -125,11 +124,11 @@ def test_history_is_not_fetched_and_still_extended(access: GitAccess, bare: Path
 
 
 def test_a_commit_and_an_annotated_tag_are_found(access: GitAccess, bare: Path) -> None:
-    with repositories.opened(access) as repo:
+    with repositories.open_repository(access) as repo:
         first, second = publish(repo, {"a": "1"}), publish(repo, {"a": "2"})
     if GIT:
         program("-c", "user.name=x", "-c", "user.email=x@y", "tag", "-a", "-m", "said", "v1", first, cwd=bare)
-    with repositories.opened(access) as repo:
+    with repositories.open_repository(access) as repo:
         assert repo.resolve(first) == first
         assert repo.resolve(second) == second
         assert repo.read(first) == {"a": "1"}
@@ -138,7 +137,7 @@ def test_a_commit_and_an_annotated_tag_are_found(access: GitAccess, bare: Path) 
 
 
 def test_a_push_that_comes_too_late_is_told_and_changes_nothing(access: GitAccess) -> None:
-    with repositories.opened(access) as one, repositories.opened(access) as two:
+    with repositories.open_repository(access) as one, repositories.open_repository(access) as two:
         before = one.tip("main")
         late = two.commit(two.tip("main"), {"b": "2"}, "two", AUTHOR)
         made = one.commit(before, {"a": "1"}, "one", AUTHOR)
@@ -149,7 +148,7 @@ def test_a_push_that_comes_too_late_is_told_and_changes_nothing(access: GitAcces
 
 
 def test_a_tag_is_never_moved(access: GitAccess) -> None:
-    with repositories.opened(access) as repo:
+    with repositories.open_repository(access) as repo:
         publish(repo, {"a": "1"}, tag="v1")
         with pytest.raises(Raced):
             publish(repo, {"a": "2"}, tag="v1")
@@ -200,10 +199,10 @@ def served(bare: Path) -> Iterator[dict[str, Any]]:
 
 
 def test_http_with_the_password(served: dict[str, Any]) -> None:
-    with repositories.opened(GitAccess(url=served["url"], username="ada", password=PASSWORD)) as repo:
+    with repositories.open_repository(GitAccess(url=served["url"], username="ada", password=PASSWORD)) as repo:
         assert repo.tip("main") == ""
         made = publish(repo, {"apps/a.yaml": "1"}, tag="v1")
-    with repositories.opened(GitAccess(url=served["url"], username="ada", password=PASSWORD)) as repo:
+    with repositories.open_repository(GitAccess(url=served["url"], username="ada", password=PASSWORD)) as repo:
         assert repo.tip("main") == repo.resolve("v1") == repo.resolve(made) == made
         assert repo.read(made) == {"apps/a.yaml": "1"}
         second = publish(repo, {"apps/a.yaml": "2"})
@@ -213,13 +212,13 @@ def test_http_with_the_password(served: dict[str, Any]) -> None:
 def test_more_than_there_is_room_for_is_refused_as_it_comes(served: dict[str, Any]) -> None:
     access = GitAccess(url=served["url"], username="ada", password=PASSWORD)
     large = "".join(hashlib.sha256(bytes([n])).hexdigest() for n in range(100))  # packs to half of its 6,400 bytes
-    with repositories.opened(access) as repo:
+    with repositories.open_repository(access) as repo:
         made = publish(repo, {"apps/a.yaml": "1", "films/large": large})
-    with repositories.opened(access, 10_000) as repo:
+    with repositories.open_repository(access, 10_000) as repo:
         assert repo.tip("main") == made
     with (
         pytest.raises(BadTask, match=r"than 0\.000976562 MiB, all of its folders") as caught,
-        repositories.opened(access, 1024) as repo,
+        repositories.open_repository(access, 1024) as repo,
     ):
         repo.tip("main")
     assert "a repository of their own" in (caught.value.hint or "")
@@ -229,7 +228,7 @@ def test_more_than_there_is_room_for_is_refused_as_it_comes(served: dict[str, An
 def test_refused_credentials_are_a_matter_of_permission(served: dict[str, Any], user: str, password: str) -> None:
     with (
         pytest.raises(Refused) as caught,
-        repositories.opened(GitAccess(url=served["url"], username=user, password=password)) as repo,
+        repositories.open_repository(GitAccess(url=served["url"], username=user, password=password)) as repo,
     ):
         repo.tip("main")
     assert "canary" not in f"{caught.value}{caught.value.hint}"
@@ -244,14 +243,14 @@ def test_what_the_server_answers_decides(served: dict[str, Any], answer: str, ki
     served["answer"] = answer
     with (
         pytest.raises(kind) as caught,
-        repositories.opened(GitAccess(url=served["url"], username="ada", password=PASSWORD)) as repo,
+        repositories.open_repository(GitAccess(url=served["url"], username="ada", password=PASSWORD)) as repo,
     ):
         repo.refs()
     assert PASSWORD not in str(caught.value)
 
 
 def test_a_server_that_is_away_is_temporary() -> None:
-    with pytest.raises(Unreachable), repositories.opened(GitAccess(url="http://127.0.0.1:9/apps.git")) as repo:
+    with pytest.raises(Unreachable), repositories.open_repository(GitAccess(url="http://127.0.0.1:9/apps.git")) as repo:
         repo.refs()
 
 
@@ -270,12 +269,12 @@ def test_a_server_that_is_away_is_temporary() -> None:
     ],
 )
 def test_words_of_ssh(text: str, kind: type[Exception]) -> None:
-    assert type(errors.said("git@git.example.org:a/b", text, DELIVERY)) is kind
+    assert type(errors.error_for("git@git.example.org:a/b", text, DELIVERY)) is kind
 
 
 def test_an_unknown_host_key_is_no_matter_of_credentials() -> None:
     text = "No ED25519 host key is known for git.example.org and you have requested strict checking.\nHost key verification failed."
-    hint = errors.said("git@git.example.org:a/b", text, DELIVERY).hint
+    hint = errors.error_for("git@git.example.org:a/b", text, DELIVERY).hint
     assert "delivery.argo_cd.known_hosts" in hint
     assert "credentials" not in hint
 
@@ -310,9 +309,9 @@ def test_credentials_come_from_a_secret_file(tmp_path: Path) -> None:
     (tmp_path / "secrets/token").write_text("glpat-123456\n")
     (tmp_path / "secrets/key").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----")
     url = "https://git.example.org/a.git"
-    both, token = git_access.of(here, url, "both"), git_access.of(here, url, "token")
+    both, token = git_access.access_of(here, url, "both"), git_access.access_of(here, url, "token")
     assert (both.username, both.password, token.username, token.password) == ("ada", PASSWORD, "git", "glpat-123456")
-    ssh = git_access.of(here, "git@git.example.org:a/b.git", "key", "hosts")
+    ssh = git_access.access_of(here, "git@git.example.org:a/b.git", "key", "hosts")
     assert (ssh.is_ssh, ssh.key, ssh.known_hosts) == (True, tmp_path / "secrets/key", tmp_path / "secrets/hosts")
     with git_access.ssh_command(ssh) as command:
         words = command.split()
@@ -327,12 +326,12 @@ def test_credentials_come_from_a_secret_file(tmp_path: Path) -> None:
 
 def test_a_rehearsal_never_leaves_this_machine(tmp_path: Path) -> None:
     here = environment(tmp_path, tmp_path / "git")
-    one = git_access.of(here, "https://Git.example.org/platform/apps.git", "not-there")
-    two = git_access.of(here, "https://git.example.org/platform/apps")
+    one = git_access.access_of(here, "https://Git.example.org/platform/apps.git", "not-there")
+    two = git_access.access_of(here, "https://git.example.org/platform/apps")
     assert one.local == two.local == tmp_path / "git/git-example-org-platform-apps.git"
-    with repositories.opened(one) as repo:
+    with repositories.open_repository(one) as repo:
         made = publish(repo, {"a": "1"}, tag="v1")
-    with repositories.opened(two) as repo:
+    with repositories.open_repository(two) as repo:
         assert repo.resolve("v1") == made
 
 
@@ -346,7 +345,7 @@ def test_a_rehearsal_never_leaves_this_machine(tmp_path: Path) -> None:
 )
 def test_addresses_that_are_none(tmp_path: Path, url: str) -> None:
     with pytest.raises(BadTask) as caught:
-        git_access.of(environment(tmp_path), url)
+        git_access.access_of(environment(tmp_path), url)
     assert "canary" not in str(caught.value)
 
 
@@ -356,7 +355,7 @@ def test_secret_files_that_are_none(tmp_path: Path, name: str) -> None:
     (tmp_path / "secrets/empty").write_text("\n")
     (tmp_path / "secrets/large").write_text("x" * 100_000)
     with pytest.raises(BadTask):
-        git_access.of(here, "https://git.example.org/a.git", name)
+        git_access.access_of(here, "https://git.example.org/a.git", name)
 
 
 def test_a_full_disk_is_no_matter_of_the_server() -> None:

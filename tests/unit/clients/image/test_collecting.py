@@ -132,7 +132,7 @@ def test_what_a_build_uses_stays(tmp_path: Path, lock: str) -> None:
 def test_an_image_that_is_held_stays(tmp_path: Path) -> None:
     images = store(tmp_path, recipe("one"))
     place = images / "assembled" / build_keys.image(recipe("one"))
-    with store_entries.held(place), store_entries.held(place):
+    with store_entries.hold_entry(place), store_entries.hold_entry(place):
         found = garbage_collection.collect(images, Roots(), recent=DAY, dry_run=False)
     assert [(used.kind, used.name) for used in found.in_use] == [("assembled", place.name)]
     assert place.is_dir()

@@ -9,7 +9,7 @@ from steps.nodeimage.store import store_entries
 
 
 def make(parent: Path) -> bool:
-    with store_entries.making(parent, "key") as folder:
+    with store_entries.make_entry(parent, "key") as folder:
         if folder is None:
             return False
         (folder / "one").write_text("1")
@@ -34,7 +34,7 @@ def test_side_by_side_one_makes_it_and_the_others_find_it(tmp_path: Path) -> Non
 
 def test_one_that_is_not_as_wanted_is_replaced_by_a_whole_one(tmp_path: Path) -> None:
     make(tmp_path)
-    with store_entries.making(tmp_path, "key", good=lambda place: not (place / "one").exists()) as folder:
+    with store_entries.make_entry(tmp_path, "key", good=lambda place: not (place / "one").exists()) as folder:
         assert folder is not None
         (folder / "two").write_text("2")
         assert (tmp_path / "key/one").exists(), "it stays until then"
@@ -43,7 +43,7 @@ def test_one_that_is_not_as_wanted_is_replaced_by_a_whole_one(tmp_path: Path) ->
 
 
 def fail(parent: Path) -> None:
-    with store_entries.making(parent, "key") as folder:
+    with store_entries.make_entry(parent, "key") as folder:
         assert folder is not None
         (folder / "one").write_text("1")
         _ = 1 / 0
@@ -65,11 +65,11 @@ def test_what_a_kill_left_is_removed(tmp_path: Path) -> None:
 
 def test_taken_away_it_can_be_made_again(tmp_path: Path) -> None:
     make(tmp_path)
-    store_entries.take_away(tmp_path / "key")
+    store_entries.remove_entry(tmp_path / "key")
     assert [path.name for path in tmp_path.iterdir()] == [".key.lock"]
     assert make(tmp_path)
 
 
 def test_what_is_not_there_can_be_held_and_is_made_by_nobody(tmp_path: Path) -> None:
-    with store_entries.held(tmp_path / "none/key"):
+    with store_entries.hold_entry(tmp_path / "none/key"):
         assert list(tmp_path.iterdir()) == []

@@ -27,8 +27,8 @@ Version: 2:2.36-9+deb12u10
 
 def test_reads_versions_of_what_is_whole(tmp_path: Path) -> None:
     trees.write(tmp_path / "var/lib/dpkg/status", STATUS)
-    assert package_installation.installed(tmp_path) == ["dash=0.5.12-2", "libc6=2:2.36-9+deb12u10"]
+    assert package_installation.installed_packages(tmp_path) == ["dash=0.5.12-2", "libc6=2:2.36-9+deb12u10"]
 
 
 def test_a_root_without_dpkg_has_none(tmp_path: Path) -> None:
-    assert package_installation.installed(tmp_path) == []
+    assert package_installation.installed_packages(tmp_path) == []

@@ -24,7 +24,7 @@ ASKED = "GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def test_a_fresh_definition_is_read() -> None:
-    (one,) = client.decoded(ASKED, FRESH, Page[Conditioned]).items
+    (one,) = client.decode(ASKED, FRESH, Page[Conditioned]).items
     assert one.status.conditions == ()
 
 
@@ -39,7 +39,7 @@ def test_a_fresh_definition_is_read() -> None:
 )
 def test_another_form_is_an_error_that_trying_again_does_not_mend(answer: bytes, why: str) -> None:
     with pytest.raises(NotUnderstood) as caught:
-        client.decoded(ASKED, answer, Page[Conditioned] if b"items" in answer else Conditioned)
+        client.decode(ASKED, answer, Page[Conditioned] if b"items" in answer else Conditioned)
     assert str(caught.value).startswith(f"{ASKED}: this ")
     assert why in str(caught.value)
     assert (caught.value.exit_code, caught.value.failure_class) == (ExitCode.GATE_FAILED, FailureClass.DEPENDENCY)
@@ -59,7 +59,7 @@ def test_what_is_no_list_is_no_empty_list(path: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("answer", [b"<html>proxy</html>", b"", FRESH[:100], b'{"items": [{"metadata": "\xff"}]}', b'{"items": 3'])
 def test_what_is_no_json_is_temporary(answer: bytes) -> None:
     with pytest.raises(Garbled) as caught:
-        client.decoded(ASKED, answer, Page[Conditioned])
+        client.decode(ASKED, answer, Page[Conditioned])
     assert str(caught.value).startswith(f"{ASKED}: the answer is no JSON")
     assert caught.value.exit_code == ExitCode.TEMPORARY
 

@@ -15,7 +15,7 @@ from steps.clients.kube import kubeconfig
 from steps.clients.kube.api import Http
 from steps.errors import BadTask, Unreachable
 from tests.unit.served import served
-from workflows.rehearsal.apiserver.certificate import self_signed
+from workflows.rehearsal.apiserver.emulated_server import self_signed
 
 CREDENTIAL = '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "%s"}}'
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from steps.clients.kube import kubeconfig
-from steps.clients.kube.readdressed import by_way_of
+from steps.clients.kube.kubeconfig import readdress
 from steps.errors import NotUnderstood
 
 RKE2 = """apiVersion: v1
@@ -30,7 +30,7 @@ users:
 
 
 def test_only_the_way_to_the_server_is_another(tmp_path: Path) -> None:
-    sent = by_way_of(RKE2, "https://127.0.0.1:16443", "10.10.0.10")
+    sent = readdress(RKE2, "https://127.0.0.1:16443", "10.10.0.10")
     (tmp_path / "before").write_text(RKE2)
     (tmp_path / "after").write_text(sent)
     before, after = (kubeconfig.load(tmp_path / name) for name in ("before", "after"))
@@ -44,4 +44,4 @@ def test_only_the_way_to_the_server_is_another(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "no mapping", "clusters: []", "clusters: [{name: a}]", "clusters: [a: b: c"])
 def test_one_without_a_cluster_is_not_understood(text: str) -> None:
     with pytest.raises(NotUnderstood, match="the kubeconfig of the new cluster"):
-        by_way_of(text, "https://127.0.0.1:16443", "10.10.0.10")
+        readdress(text, "https://127.0.0.1:16443", "10.10.0.10")

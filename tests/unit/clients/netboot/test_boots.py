@@ -20,7 +20,7 @@ from steps.nodeimage import garbage_collection
 from steps.nodeimage.contract import build_keys, image_manifest
 from steps.nodeimage.contract.boot_tests import Firmware
 from steps.nodeimage.contract.image_manifest import INITRD, KERNEL, ROOT, ImageFile, Manifest
-from steps.nodeimage.contract.image_tests import Check, ImageTest, Where
+from steps.nodeimage.contract.image_tests import BuiltinCheck, ImageTest, Where
 from steps.nodeimage.contract.resolved_recipe import PackageRepository, Recipe, ResolvedLayer
 from steps.nodeimage.garbage_collection import Collected, Roots
 from steps.nodeimage.netboot import machine_boots, parent_death
@@ -221,7 +221,7 @@ def test_an_image_that_is_booted_is_not_collected(images: Path, monkeypatch: pyt
 
 
 def test_a_test_that_no_node_can_run_is_said(images: Path) -> None:
-    test = ImageTest(name="identity", incident="", check=Check.NO_HOST_IDENTITY, where=Where.BOTH)
+    test = ImageTest(name="identity", incident="", check=BuiltinCheck.NO_HOST_IDENTITY, where=Where.BOTH)
     recipe = replace(RECIPE, tests=(test,))
     packed(images / "assembled" / build_keys.image(recipe), exist_ok=True)
     with pytest.raises(BadTask, match="recipe small: test identity"):

@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from steps.nodeimage.contract import boot_test_protocol
-from steps.nodeimage.contract.image_tests import Check, ImageTest, Outcome, Where
+from steps.nodeimage.contract.image_tests import BuiltinCheck, ImageTest, ImageTestOutcome, Where
 
 GOOD = """bringup-report 1
 node gpu001
@@ -32,7 +32,10 @@ def test_a_whole_report_is_read() -> None:
     assert (report.node, report.mac, report.root, report.firmware) == ("gpu001", "52:54:00:b0:00:01", "overlay", "uefi")
     assert (report.modules, report.free_mib, report.uptime) == (True, 480, 31.25)
     assert report.failed_units == ("a.service", "b.service")
-    assert [(one.name, one.outcome) for one in report.results] == [("mpi run", Outcome.PASS), ("bad", Outcome.TIMEOUT)]
+    assert [(one.name, one.outcome) for one in report.results] == [
+        ("mpi run", ImageTestOutcome.PASS),
+        ("bad", ImageTestOutcome.TIMEOUT),
+    ]
     assert report.results[0].output.isprintable()
 
 
@@ -79,7 +82,7 @@ def test_tests_are_rendered_with_their_time() -> None:
 
 
 def test_a_check_of_the_packed_root_is_refused() -> None:
-    test = ImageTest(name="identity", incident="", check=Check.NO_HOST_IDENTITY, where=Where.BOTH)
+    test = ImageTest(name="identity", incident="", check=BuiltinCheck.NO_HOST_IDENTITY, where=Where.BOTH)
     assert not boot_test_protocol.can_run(test)
     with pytest.raises(ValueError, match="test identity: check no_host_identity needs the packed root"):
         boot_test_protocol.render([test])

@@ -11,7 +11,7 @@ import pytest
 
 from steps.nodeimage.contract import boot_test_protocol
 from steps.nodeimage.contract.boot_tests import NodeReport
-from steps.nodeimage.contract.image_tests import Check, ImageTest, Outcome, Where
+from steps.nodeimage.contract.image_tests import BuiltinCheck, ImageTest, ImageTestOutcome, Where
 from steps.nodeimage.netboot.boot_test_server import BootTestServer, Orders
 
 PROGRAM = Path(__file__).parents[4] / "images" / "boot" / "report.sh"
@@ -93,11 +93,11 @@ def test_each_test_has_its_outcome(server: BootTestServer, tmp_path: Path) -> No
     report = told(server, tmp_path, tests)
     assert [result.name for result in report.results] == [test.name for test in tests]
     assert [result.outcome for result in report.results] == [
-        Outcome.PASS,
-        Outcome.FAIL,
-        Outcome.TIMEOUT,
-        Outcome.FAIL,
-        Outcome.PASS,
+        ImageTestOutcome.PASS,
+        ImageTestOutcome.FAIL,
+        ImageTestOutcome.TIMEOUT,
+        ImageTestOutcome.FAIL,
+        ImageTestOutcome.PASS,
     ]
     assert report.results[0].output == "fine "
     assert report.results[1].output.startswith("a b")
@@ -109,16 +109,16 @@ def test_each_test_has_its_outcome(server: BootTestServer, tmp_path: Path) -> No
 
 def test_tests_have_a_home_where_the_service_manager_gives_none(server: BootTestServer, tmp_path: Path) -> None:
     (told_home,) = told(server, tmp_path, (one("home", 'test "$HOME" = /root'),)).results
-    assert told_home.outcome is Outcome.PASS, told_home.output
+    assert told_home.outcome is ImageTestOutcome.PASS, told_home.output
 
 
 def test_checks_run_as_shell(server: BootTestServer, tmp_path: Path) -> None:
     (tmp_path / "here it is").touch()
     checks = (
-        (Check.PATHS_PRESENT, (str(tmp_path / "here*"),), Outcome.PASS),
-        (Check.PATHS_PRESENT, (str(tmp_path / "not'here"),), Outcome.FAIL),
-        (Check.PATHS_ABSENT, (str(tmp_path / "not*"),), Outcome.PASS),
-        (Check.PATHS_ABSENT, (str(tmp_path / "*it is"),), Outcome.FAIL),
+        (BuiltinCheck.PATHS_PRESENT, (str(tmp_path / "here*"),), ImageTestOutcome.PASS),
+        (BuiltinCheck.PATHS_PRESENT, (str(tmp_path / "not'here"),), ImageTestOutcome.FAIL),
+        (BuiltinCheck.PATHS_ABSENT, (str(tmp_path / "not*"),), ImageTestOutcome.PASS),
+        (BuiltinCheck.PATHS_ABSENT, (str(tmp_path / "*it is"),), ImageTestOutcome.FAIL),
     )
     tests = [
         ImageTest(name=f"c{number}", incident="", check=name, arguments=words) for number, (name, words, _) in enumerate(checks)
@@ -129,10 +129,14 @@ def test_checks_run_as_shell(server: BootTestServer, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="no Debian")
 def test_packages_are_looked_up(server: BootTestServer, tmp_path: Path) -> None:
-    checks = ((Check.PACKAGES_PRESENT, "dpkg"), (Check.PACKAGES_ABSENT, "no-such-package"), (Check.PACKAGES_ABSENT, "dpkg"))
+    checks = (
+        (BuiltinCheck.PACKAGES_PRESENT, "dpkg"),
+        (BuiltinCheck.PACKAGES_ABSENT, "no-such-package"),
+        (BuiltinCheck.PACKAGES_ABSENT, "dpkg"),
+    )
     tests = [ImageTest(name=f"{check}{name}", incident="", check=check, arguments=(name,)) for check, name in checks]
     report = told(server, tmp_path, tuple(tests))
-    assert [result.outcome for result in report.results] == [Outcome.PASS, Outcome.PASS, Outcome.FAIL]
+    assert [result.outcome for result in report.results] == [ImageTestOutcome.PASS, ImageTestOutcome.PASS, ImageTestOutcome.FAIL]
 
 
 def test_production_runs_nothing_that_came(server: BootTestServer, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from steps.clients.releases.release_tree import ALL
 from steps.clients.releases.tree_operations import Operation, TreeTransport
 from steps.nodeimage.contract import image_manifest
 from steps.nodeimage.contract.boot_tree import BootGroup, PublishTarget
-from steps.nodeimage.contract.image_tests import Outcome, Result
+from steps.nodeimage.contract.image_tests import ImageTestOutcome, ImageTestResult
 from steps.nodeimage.publishing import image_kind, image_publication
 from steps.nodeimage.publishing.image_kind import local_tree
 from steps.stages.image_publish.contract import Published
@@ -22,7 +22,7 @@ KINDS = ("local", "shell")
 """Transports that need no other machine: the second runs the very program that the SSH one runs there."""
 WITHOUT_RIGHTS = ("setpriv", "--bounding-set=-dac_override,-dac_read_search,-fowner") if os.geteuid() == 0 else ()
 """Before a command: root may read and write everywhere but so."""
-RESULTS = {"sandbox": [Result(name="gcc_compiles", outcome=Outcome.PASS, seconds=0.2)]}
+RESULTS = {"sandbox": [ImageTestResult(name="gcc_compiles", outcome=ImageTestOutcome.PASS, seconds=0.2)]}
 
 
 def image(

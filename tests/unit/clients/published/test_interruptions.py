@@ -17,7 +17,7 @@ from steps.clients.releases import shell_session
 from steps.clients.releases.release_tree import ALL, ReleaseTree
 from steps.clients.releases.tree_operations import Claimed, Operation, Put
 from steps.errors import Refused, StepError, Temporary
-from steps.nodeimage.publishing import external_links, image_kind, image_publication, image_rollback
+from steps.nodeimage.publishing import external_links, image_kind, image_publication
 from steps.nodeimage.publishing.image_kind import local_tree
 from tests.unit.clients.published.published_trees import (
     KINDS,
@@ -136,13 +136,13 @@ def test_killed_at_every_step_of_a_rollback(tmp_path: Path, again: str) -> None:
     while code:
         shutil.rmtree(root)
         shutil.copytree(tmp_path / "before", root, symlinks=True)
-        code = ended(forked(partial(image_rollback.roll_back, Stopping(root, count), "compute", "2", "me")))
+        code = ended(forked(partial(image_publication.roll_back, Stopping(root, count), "compute", "2", "me")))
         assert_readable(root)
         with transport("local", root) as way:
             tree = way.look("compute")
             if tree.history[-1].rollback and tree.unfinished == ():
                 break  # it had come to its end, all but for the lock
-            done = image_rollback.roll_back(way, "compute", again, "me")
+            done = image_publication.roll_back(way, "compute", again, "me")
             tree = way.look("compute")
         assert (tree.current, done.to, done.before[:5]) == (done.to, tree.current, "0003-"), count
         assert tree.current.startswith("0002-")
@@ -165,7 +165,7 @@ def test_killed_at_every_step_a_rollback_is_one_from_its_switch_on(tmp_path: Pat
     while code:
         shutil.rmtree(root)
         shutil.copytree(tmp_path / "before", root, symlinks=True)
-        code = ended(forked(partial(image_rollback.roll_back, Stopping(root, count), "compute", "2", "me")))
+        code = ended(forked(partial(image_publication.roll_back, Stopping(root, count), "compute", "2", "me")))
         tree = local_tree(root).look("compute")
         if tree.current.startswith("0002-"):
             halfway += tree.last_recorded != tree.current
@@ -198,7 +198,7 @@ def test_by_every_way_a_rollback_is_one_that_was_lost_behind_its_switch(tmp_path
     root = settled(tmp_path)
     with transport(kind, root) as way:
         with pytest.raises(Temporary):
-            image_rollback.roll_back(Lost(way, lambda: None), "compute", "", "rollback by ada")
+            image_publication.roll_back(Lost(way, lambda: None), "compute", "", "rollback by ada")
         tree = way.look("compute")
         assert tree.last_recorded[:5] == "0003-" != tree.current[:5]
         assert [one.by for one in tree.history][-2:] == ["run-1", "rollback by ada"]

@@ -16,7 +16,7 @@ from steps.nodeimage.contract.boot_tree import BootGroup
 from steps.nodeimage.publishing import publication_status
 from steps.nodeimage.publishing.image_kind import local_tree
 from steps.stages.image_publish import gate as image_publish
-from steps.stages.image_publish.contract import Published, Wanted
+from steps.stages.image_publish.contract import Published, PublishedExpectation
 from steps.stages.image_standing.contract import CURRENT, Standing
 from tests.unit.clients.published.published_trees import KINDS, image, order, place, published, state, transport, wrong
 
@@ -33,7 +33,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def judged(seen: Published) -> Status:
-    return image_publish.tree(seen, Wanted(groups=("default", "gpu"))).status
+    return image_publish.tree(seen, PublishedExpectation(groups=("default", "gpu"))).status
 
 
 def starting(folder: Path, *arguments: str) -> Path:

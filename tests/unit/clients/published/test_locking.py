@@ -14,7 +14,7 @@ from steps.clients.releases import release_lease, shell_session
 from steps.clients.releases.tree_operations import CHUNK, CheckFile, ConfirmLock, Link, Operation, TreeTransport
 from steps.contract.canonical import digest_bytes
 from steps.errors import StepError, StoreBusy, Temporary
-from steps.nodeimage.publishing import image_kind, image_publication, image_rollback
+from steps.nodeimage.publishing import image_kind, image_publication
 from tests.unit.clients.published.published_trees import (
     KINDS,
     ended,
@@ -111,7 +111,7 @@ class Hours:
 def test_a_holder_elsewhere_that_is_gone_is_outwaited(tmp_path: Path, root: Path, kind: str, left: float) -> None:
     hold(root, machine="another one", host="builder7", process=1, age=timeouts.PUBLISH_LEASE - left)
     clock, said, began = Hours(root), list[str](), time.monotonic()
-    seen = release_lease.retried(lambda: published(place(root), tmp_path / "a", kind), clock, 1800, said.append)
+    seen = release_lease.retry_while_locked(lambda: published(place(root), tmp_path / "a", kind), clock, 1800, said.append)
     assert (seen.incoming, wrong(root)) == ((), [])
     assert left - 2 <= clock.passed + (time.monotonic() - began), "real time makes the lock older too"
     assert clock.passed <= left + 3
@@ -127,7 +127,7 @@ def test_who_renews_its_lock_is_not_outwaited(tmp_path: Path, root: Path, kind: 
     hold(root, machine="another one", host="builder7", process=1, age=100.0)
     clock = Hours(root, renew)
     with pytest.raises(StoreBusy, match="process 1 on builder7"):
-        release_lease.retried(lambda: published(place(root), tmp_path / "a", kind), clock, 1800, lambda _: None)
+        release_lease.retry_while_locked(lambda: published(place(root), tmp_path / "a", kind), clock, 1800, lambda _: None)
     assert clock.passed == timeouts.PUBLISH_AGAIN, "one look more showed that it lives"
 
 
@@ -138,7 +138,7 @@ def test_nobody_waits_for_one_of_this_machine_or_longer_than_the_task_may(
     hold(root, **changes)
     clock = Hours(root)
     with pytest.raises(StoreBusy, match="publishes into compute right now"):
-        release_lease.retried(lambda: published(place(root), tmp_path / "a", "local"), clock, seconds, lambda _: None)
+        release_lease.retry_while_locked(lambda: published(place(root), tmp_path / "a", "local"), clock, seconds, lambda _: None)
     assert clock.passed == waited
 
 
@@ -156,7 +156,7 @@ def test_a_lock_that_nobody_can_read_goes_with_its_lease(tmp_path: Path, root: P
 @pytest.mark.parametrize("kind", KINDS)
 def test_who_lost_its_lock_gives_nothing_a_name(tmp_path: Path, root: Path, kind: str) -> None:
     def lose() -> None:
-        with transport(kind, root) as way, release_lease.held(way, "compute", "feed", ""):
+        with transport(kind, root) as way, release_lease.hold_lease(way, "compute", "feed", ""):
             hold(root, token="cafe")
             way.perform([ConfirmLock("compute/incoming", "feed")])
 
@@ -192,7 +192,7 @@ def test_who_lost_its_lock_while_it_flushed_the_pointer_does_not_switch_it(
     with transport(kind, root) as way:
         act: dict[str, Callable[[TreeTransport], object]] = {
             "publish": lambda to: image_publication.publish_through(to, new, silent),
-            "rollback": lambda to: image_rollback.roll_back(to, "compute", "1", "ada"),
+            "rollback": lambda to: image_publication.roll_back(to, "compute", "1", "ada"),
         }
         with pytest.raises(Temporary, match="somebody else took the lock"):
             act[what](Slept(way, root))
@@ -207,7 +207,7 @@ def test_reading_large_files_renews_the_lock(tmp_path: Path, root: Path, kind: s
     data = b"x" * (CHUNK + 1)
     (version / "root.squashfs").write_bytes(data)
     path = f"{version.relative_to(root)}/root.squashfs"
-    with transport(kind, root) as way, release_lease.held(way, "compute", "feed", ""):
+    with transport(kind, root) as way, release_lease.hold_lease(way, "compute", "feed", ""):
         os.utime(lock, (1, 1))
         way.perform([CheckFile(path, len(data), digest_bytes(data))])
         assert lock.stat().st_mtime > 1

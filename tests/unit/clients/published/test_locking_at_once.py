@@ -36,7 +36,7 @@ def gone_holder(root: Path) -> None:
     """A tree whose lock is that of a process that is no more."""
     folder = root / "compute/incoming"
     folder.mkdir(parents=True)
-    with release_lease.held(local_tree(root), "compute", "dead", ""):
+    with release_lease.hold_lease(local_tree(root), "compute", "dead", ""):
         lock = next(folder.glob(".lock*"))
         dead = lock.read_text().replace(f'"process":{os.getpid()}', f'"process":{2**22 + 1}')
     lock.write_text(dead)
@@ -45,7 +45,7 @@ def gone_holder(root: Path) -> None:
 def taken(way: TreeTransport, token: str, holders: ExitStack) -> bool:
     """Whether the lock was had; it is kept as long as `holders`."""
     try:
-        holders.enter_context(release_lease.held(way, "compute", token, ""))
+        holders.enter_context(release_lease.hold_lease(way, "compute", token, ""))
     except StoreBusy:
         return False
     return True

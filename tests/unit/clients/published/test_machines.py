@@ -11,9 +11,9 @@ import pytest
 from steps.contract.verdict import Status
 from steps.errors import BadTask, Refused
 from steps.nodeimage.contract.boot_tree import BootGroup
-from steps.nodeimage.publishing import image_kind, image_rollback, node_reports, publication_status
+from steps.nodeimage.publishing import image_kind, image_publication, node_reports, publication_status
 from steps.stages.image_publish import gate as image_publish
-from steps.stages.image_publish.contract import Published, Wanted
+from steps.stages.image_publish.contract import Published, PublishedExpectation
 from tests.unit import small_image
 from tests.unit.clients.published.published_trees import KINDS, URL, Meanwhile, image, place, published, state, transport, wrong
 from workflows import examples
@@ -36,7 +36,7 @@ def groups(**nodes: str) -> tuple[BootGroup, ...]:
 
 
 def verdict(seen: Published) -> Status:
-    return image_publish.tree(seen, Wanted(groups=("gpu", "default"))).status
+    return image_publish.tree(seen, PublishedExpectation(groups=("gpu", "default"))).status
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -96,9 +96,9 @@ def test_no_machine_of_another_image_boots_the_default_of_this_one(tmp_path: Pat
     published(place(root, BootGroup(name="default")), image(tmp_path / "c", "c"), kind)
     assert known(root) == [SECOND]
     with transport(kind, root) as way:
-        image_rollback.roll_back(way, "gpu", "", "ada")
+        image_publication.roll_back(way, "gpu", "", "ada")
         assert known(root) == [FIRST]
-        image_rollback.roll_back(way, "compute", "", "ada")
+        image_publication.roll_back(way, "compute", "", "ada")
     assert known(root) == [FIRST]
     assert wrong(root, kind=kind) == wrong(root, "gpu", kind=kind) == []
 
@@ -110,7 +110,7 @@ def test_a_rollback_knows_of_machines_that_another_image_enters_meanwhile(tmp_pa
     third = "52:54:00:00:00:03"
     with transport("local", root) as inner:
         way = Meanwhile(inner, lambda: published(place(root, BootGroup(name="gpu", nodes={third: "gpu001"})), gpu))
-        image_rollback.roll_back(way, "compute", "", "ada")
+        image_publication.roll_back(way, "compute", "", "ada")
         assert way.act == []
     assert known(root) == [FIRST, third]
     assert wrong(root) == wrong(root, "gpu") == []
@@ -132,7 +132,7 @@ def test_machines_come_go_and_come_back_with_their_version(tmp_path: Path, root:
     assert (verdict(seen), seen.lost) == (Status.PASS, ())
     assert [path.name for path in sorted((root / "boot").glob("mac-*"))] == [OTHER]
     with transport(kind, root) as way:
-        image_rollback.roll_back(way, "compute", "", "ada")
+        image_publication.roll_back(way, "compute", "", "ada")
     assert [path.name for path in sorted((root / "boot").glob("mac-*"))] == [OWN]
     assert wrong(root, kind=kind) == []
 
@@ -159,7 +159,7 @@ def test_a_machine_of_another_image_is_not_taken(tmp_path: Path, root: Path) -> 
     published(place(root, *groups()), image(tmp_path / "a", "a"))
     published(place(root, login), image(tmp_path / "b", "b", name="login"))
     with transport("local", root) as way:
-        image_rollback.roll_back(way, "compute", "", "ada")
+        image_publication.roll_back(way, "compute", "", "ada")
     assert "/login/current/" in (root / "boot" / OWN).read_text(), "it has moved"
     assert wrong(root) == wrong(root, "login") == []
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from steps.clients.releases import preflight
 from steps.errors import Refused
 from steps.nodeimage.contract.boot_tree import BootGroup
-from steps.nodeimage.publishing import image_kind, image_publication, image_rollback, publication_status
+from steps.nodeimage.publishing import image_kind, image_publication, publication_status
 from tests.unit.clients.published.published_trees import KINDS, image, order, place, published, silent, state, transport
 
 KNOWN = {"compute": "0002-3fede354d804"}
@@ -56,7 +56,7 @@ def test_a_tree_that_tells_of_the_version_is_the_one(root: Path, tmp_path: Path)
     assert refused(root, KNOWN) == ""
     assert refused(root, {"compute": "0003-3fede354d804"}).startswith("there: its newest version of compute is 0002-")
     with transport("local", root) as way:
-        image_rollback.roll_back(way, "compute", "", "ada")
+        image_publication.roll_back(way, "compute", "", "ada")
     assert refused(root, KNOWN) == ""
     shutil.rmtree(root / "compute/versions")
     assert refused(root, KNOWN) == "", "the history is there"

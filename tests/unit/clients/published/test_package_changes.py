@@ -9,8 +9,8 @@ from steps.clients.store import Store
 from steps.contract.canonical import canonical
 from steps.contract.evidence import Evidence
 from steps.nodeimage.contract.image_manifest import PackageOf
+from steps.nodeimage.product_report import details as shown
 from steps.nodeimage.publishing import publication_status
-from steps.nodeimage.report import details as shown
 from steps.stages.image_standing import contract as image_standing
 from steps.stages.image_standing.contract import Standing
 from tests.unit.clients.published.published_trees import KINDS, image, place, published, transport

@@ -11,10 +11,10 @@ from steps.contract.verdict import Status
 from steps.errors import BadTask, Refused
 from steps.nodeimage.contract import image_manifest
 from steps.nodeimage.contract.boot_tree import BootGroup
-from steps.nodeimage.contract.image_tests import Outcome, Result
-from steps.nodeimage.publishing import image_publication, image_rollback, image_versions
+from steps.nodeimage.contract.image_tests import ImageTestOutcome, ImageTestResult
+from steps.nodeimage.publishing import image_publication, image_versions
 from steps.stages.image_publish import gate as image_publish
-from steps.stages.image_publish.contract import Wanted
+from steps.stages.image_publish.contract import PublishedExpectation
 from tests.unit.clients.published.published_trees import (
     KINDS,
     RESULTS,
@@ -31,7 +31,7 @@ from tests.unit.clients.published.published_trees import (
     wrong,
 )
 
-WANTED = Wanted(groups=("default", "gpu"))
+WANTED = PublishedExpectation(groups=("default", "gpu"))
 
 
 @pytest.fixture
@@ -63,8 +63,8 @@ def test_the_manifest_says_the_commit_and_how_each_test_ended_and_is_equal_for_a
     found = []
     for name, seconds in (("one", 0.2), ("other", 7.5)):
         (tmp_path / name).mkdir()
-        ran = [Result(name="gcc_compiles", outcome=Outcome.PASS, seconds=seconds, output=f"in {seconds} s")]
-        failing = Result(name="gcc_compiles", outcome=Outcome.FAIL)
+        ran = [ImageTestResult(name="gcc_compiles", outcome=ImageTestOutcome.PASS, seconds=seconds, output=f"in {seconds} s")]
+        failing = ImageTestResult(name="gcc_compiles", outcome=ImageTestOutcome.FAIL)
         results = {"image_sandbox.tests": ran, "image_boot.boot_bios": [failing, *ran]}
         published(place(tmp_path / name), image(tmp_path / f"{name}-built", "a"), results=results, origin="3f2a, on bringup 1")
         found.append((tmp_path / name / "compute/current" / image_manifest.MANIFEST).read_bytes())
@@ -141,13 +141,13 @@ def test_a_version_that_a_node_runs_stays(tmp_path: Path, root: Path) -> None:
     assert first.version in seen.versions
     assert seen.in_use == (first.version,)
     assert len(seen.versions) == 3
-    assert image_publish.tree(seen, Wanted(groups=("default",), keep=2)).status is Status.PASS
+    assert image_publish.tree(seen, PublishedExpectation(groups=("default",), keep=2)).status is Status.PASS
 
 
 def test_numbers_are_never_used_twice(tmp_path: Path, root: Path) -> None:
     last = [published(place(root), image(tmp_path / text, text)) for text in "ab"][-1]
     with transport("local", root) as way:
-        image_rollback.roll_back(way, "compute", "1", "me")
+        image_publication.roll_back(way, "compute", "1", "me")
     for path in sorted((root / "compute/versions" / last.version).rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     (root / "compute/versions" / last.version).rmdir()

@@ -10,7 +10,7 @@ from steps.contract import release_layout
 from steps.contract.release_layout import Switch
 from steps.errors import BadTask, Refused
 from steps.nodeimage.contract.boot_tree import BootGroup
-from steps.nodeimage.publishing import image_rollback
+from steps.nodeimage.publishing import image_publication
 from tests.unit.clients.published.published_trees import KINDS, RESULTS, image, place, published, state, transport, wrong
 
 
@@ -27,11 +27,11 @@ def root(tmp_path: Path) -> Path:
 def test_back_and_back_again(root: Path, kind: str, tmp_path: Path) -> None:
     with transport(kind, root) as way:
         was = state(root / "compute/versions")
-        assert image_rollback.roll_back(way, "compute", "", "ada").to.startswith("0002-")
-        assert image_rollback.roll_back(way, "compute", "", "ada").to.startswith("0001-")
+        assert image_publication.roll_back(way, "compute", "", "ada").to.startswith("0002-")
+        assert image_publication.roll_back(way, "compute", "", "ada").to.startswith("0001-")
         with pytest.raises(BadTask, match="no version before"):
-            image_rollback.roll_back(way, "compute", "", "ada")
-        assert image_rollback.roll_back(way, "compute", "3", "ada").to.startswith("0003-")
+            image_publication.roll_back(way, "compute", "", "ada")
+        assert image_publication.roll_back(way, "compute", "3", "ada").to.startswith("0003-")
         assert state(root / "compute/versions") == was
     assert json.loads((root / "compute/history.jsonl").read_text().splitlines()[-1])["by"] == "ada"
     assert wrong(root) == []
@@ -43,7 +43,7 @@ def test_a_broken_version_is_refused(root: Path, kind: str) -> None:
     (broken / "root.squashfs").write_bytes(b"half")
     current = (root / "compute/current").readlink()
     with transport(kind, root) as way, pytest.raises(Refused, match=r"0002-\w+ is not whole: .*root\.squashfs has 4 bytes"):
-        image_rollback.roll_back(way, "compute", "", "ada")
+        image_publication.roll_back(way, "compute", "", "ada")
     assert (root / "compute/current").readlink() == current
 
 
@@ -51,17 +51,17 @@ def test_a_broken_version_is_refused(root: Path, kind: str) -> None:
 def test_versions_are_named_whole_or_by_number(root: Path, version: str, sentence: str) -> None:
     with transport("local", root) as way:
         if not sentence:
-            assert image_rollback.roll_back(way, "compute", version, "ada").to.startswith("0002-")
+            assert image_publication.roll_back(way, "compute", version, "ada").to.startswith("0002-")
             return
         with pytest.raises(BadTask, match=sentence) as caught:
-            image_rollback.roll_back(way, "compute", version, "ada")
+            image_publication.roll_back(way, "compute", version, "ada")
         assert "0001-" in caught.value.hint
 
 
 def test_what_is_current_already_is_not_written_again(root: Path) -> None:
     was = state(root)
     with transport("local", root) as way:
-        done = image_rollback.roll_back(way, "compute", "3", "ada")
+        done = image_publication.roll_back(way, "compute", "3", "ada")
     assert done.to == done.before
     assert state(root) == was
 
@@ -71,7 +71,7 @@ def test_what_is_current_and_not_whole_is_not_called_good(root: Path, kind: str)
     file = root / "compute/current/vmlinuz"
     file.write_bytes(b"x" * file.stat().st_size)
     with transport(kind, root) as way, pytest.raises(Refused, match=r"0003-\w+ is not whole: .*vmlinuz has the digest") as caught:
-        image_rollback.roll_back(way, "compute", "3", "ada")
+        image_publication.roll_back(way, "compute", "3", "ada")
     assert "go back to another one: 0001-" in caught.value.hint
     assert "0003-" not in caught.value.hint
 
@@ -120,7 +120,7 @@ def test_what_a_publication_left_is_gone_back_to_and_kept_for_that(root: Path, t
     assert (seen.version[:4], seen.before[:4]) == ("0002", "0003")
     assert seen.versions == (seen.version, seen.before)
     with transport(kind, root) as way:
-        assert image_rollback.roll_back(way, "compute", "", "ada").to == seen.before
+        assert image_publication.roll_back(way, "compute", "", "ada").to == seen.before
         with pytest.raises(Refused, match=f"{seen.version} was left by a rollback"):
             published(place(root, keep=1), tmp_path / "b", kind)
 
@@ -128,7 +128,7 @@ def test_what_a_publication_left_is_gone_back_to_and_kept_for_that(root: Path, t
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_next_build_does_not_undo_a_rollback(root: Path, tmp_path: Path, kind: str) -> None:
     with transport(kind, root) as way:
-        bad = [image_rollback.roll_back(way, "compute", "", f"rollback by {name}").before for name in ("ada", "eve")]
+        bad = [image_publication.roll_back(way, "compute", "", f"rollback by {name}").before for name in ("ada", "eve")]
     was = state(root / "compute/versions")
     for text, version, who in (("c", bad[0], "ada"), ("b", bad[1], "eve")):
         with pytest.raises(Refused, match=rf"^{version} was left by a rollback \(by {who}, 20\d\d-.* UTC\)") as caught:
@@ -145,7 +145,7 @@ def test_the_next_build_does_not_undo_a_rollback(root: Path, tmp_path: Path, kin
 def test_what_a_rollback_left_is_not_copied_anew_either(root: Path, tmp_path: Path) -> None:
     """Not where its files were damaged meanwhile, nor where more tests were made; other boot scripts are another thing."""
     with transport("local", root) as way:
-        left = image_rollback.roll_back(way, "compute", "", "rollback by ada").before
+        left = image_publication.roll_back(way, "compute", "", "rollback by ada").before
     for results in (RESULTS, {**RESULTS, "image_boot.boot_bios": []}):
         with pytest.raises(Refused, match=f"{left} was left by a rollback"):
             published(place(root), tmp_path / "c", results=results)
@@ -175,7 +175,7 @@ def test_what_a_rollback_left_does_not_come_back_with_a_change_of_something_else
 ) -> None:
     where = NOT_MENDED[change](place(root))
     with transport(kind, root) as way:
-        left = image_rollback.roll_back(way, "compute", "", "rollback by ada").before
+        left = image_publication.roll_back(way, "compute", "", "rollback by ada").before
     was = state(root / "compute/versions")
     with pytest.raises(Refused, match=f"{left} was left by a rollback"):
         published(where, tmp_path / "c", kind)
@@ -185,7 +185,7 @@ def test_what_a_rollback_left_does_not_come_back_with_a_change_of_something_else
 
 def test_what_was_published_on_purpose_is_changed_like_any_other(root: Path, tmp_path: Path) -> None:
     with transport("local", root) as way:
-        left = image_rollback.roll_back(way, "compute", "", "rollback by ada").before
+        left = image_publication.roll_back(way, "compute", "", "rollback by ada").before
     more = NOT_MENDED["a machine more"](place(root))
     assert published(more, tmp_path / "c", again=True).version.startswith("0004-")
     assert published(place(root), tmp_path / "c").version == left, "without that machine it is what it was"
@@ -196,7 +196,7 @@ def test_a_rollback_that_left_nothing_but_a_machine_is_not_undone_either(root: P
     more = replace(GPU, nodes={"52:54:00:00:00:09": "n9"})
     published(place(root, BootGroup(name="default"), more), tmp_path / "c")
     with transport("local", root) as way:
-        left = image_rollback.roll_back(way, "compute", "", "rollback by ada").before
+        left = image_publication.roll_back(way, "compute", "", "rollback by ada").before
     with pytest.raises(Refused, match=f"{left} was left by a rollback"):
         published(place(root, BootGroup(name="default"), more), tmp_path / "c")
     other = replace(GPU, nodes={"52:54:00:00:00:0a": "n10"})
@@ -216,20 +216,20 @@ def test_a_rollback_strands_no_group(root: Path, tmp_path: Path) -> None:
         with pytest.raises(
             Refused, match=r"^0003-\w+ has no boot script for login, mgmt: their nodes could boot nothing"
         ) as caught:
-            image_rollback.roll_back(way, "compute", "", "ada")
+            image_publication.roll_back(way, "compute", "", "ada")
         assert "remove boot/login.ipxe, boot/mgmt.ipxe by hand" in caught.value.hint
         assert state(root / "compute/versions") == was
         assert wrong(root) == []
         for name in ("login", "mgmt"):
             (root / f"boot/{name}.ipxe").unlink()
-        assert image_rollback.roll_back(way, "compute", "", "ada").to.startswith("0003-")
+        assert image_publication.roll_back(way, "compute", "", "ada").to.startswith("0003-")
     assert wrong(root) == []
 
 
 def test_a_group_that_boots_nothing_now_holds_no_rollback_back(root: Path, tmp_path: Path) -> None:
     (root / "boot/late.ipxe").write_text((root / "boot/gpu.ipxe").read_text().replace("boot/gpu", "boot/late"))
     with transport("local", root) as way:
-        assert image_rollback.roll_back(way, "compute", "", "ada").to.startswith("0002-")
+        assert image_publication.roll_back(way, "compute", "", "ada").to.startswith("0002-")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -240,11 +240,11 @@ def test_a_version_that_nodes_fetch_from_another_address_must_be_named(root: Pat
     was = state(root / "compute/versions")
     with transport(kind, root) as way:
         with pytest.raises(Refused, match=rf"^nodes would fetch 0003-\w+ from {old}, .*; now it is {new}$") as caught:
-            image_rollback.roll_back(way, "compute", "", "ada")
+            image_publication.roll_back(way, "compute", "", "ada")
         assert "bringup image rollback 3" in caught.value.hint
         assert (root / "compute/current").readlink().name.startswith("0004-")
-        done = image_rollback.roll_back(way, "compute", "3", "ada")
+        done = image_publication.roll_back(way, "compute", "3", "ada")
         assert (done.to[:4], done.elsewhere) == ("0003", old)
-        assert image_rollback.roll_back(way, "compute", "3", "ada").elsewhere == old
-        assert image_rollback.roll_back(way, "compute", "4", "ada").elsewhere == ""
+        assert image_publication.roll_back(way, "compute", "3", "ada").elsewhere == old
+        assert image_publication.roll_back(way, "compute", "4", "ada").elsewhere == ""
     assert state(root / "compute/versions") == was

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from steps.errors import StepError
 from steps.nodeimage.contract.boot_tree import BootGroup, PublishTarget
-from steps.nodeimage.publishing import image_rollback, publication_status
+from steps.nodeimage.publishing import image_publication, publication_status
 from steps.nodeimage.publishing.image_kind import local_tree
 from steps.stages.image_standing.contract import CHANGED, CURRENT, LEFT, NOTHING, Standing
 from tests.unit.clients.published.published_trees import (
@@ -134,7 +134,7 @@ def test_what_a_rollback_left_is_told_before_anything_is_built(tmp_path: Path, k
         published(place(root), image(tmp_path / key[:1], key[:1], key=key), results=BOOTED)
         assert asked(root, kind, key=key).version.startswith(f"000{number + 1}")
     way = local_tree(root)
-    image_rollback.roll_back(way, "compute", "", "rollback by ada@boot")
+    image_publication.roll_back(way, "compute", "", "rollback by ada@boot")
     found = asked(root, kind, key=keys[1])
     assert (found.answer, found.left[:4], found.version[:4], found.left_by) == (LEFT, "0002", "0001", "rollback by ada@boot")
     assert found.left_at > 0

@@ -14,10 +14,10 @@ from steps.clients.releases import preflight
 from steps.contract.detachment import Factory
 from steps.contract.verdict import Status
 from steps.nodeimage.contract.boot_tree import BootGroup, machine_name
-from steps.nodeimage.publishing import external_links, image_kind, image_rollback
+from steps.nodeimage.publishing import external_links, image_kind, image_publication
 from steps.nodeimage.publishing.image_kind import local_tree
 from steps.stages.image_publish import gate as image_publish
-from steps.stages.image_publish.contract import Wanted
+from steps.stages.image_publish.contract import PublishedExpectation
 from tests.unit.clients.published.published_trees import KINDS, URL, WITHOUT_RIGHTS, image, place, published, transport, wrong
 
 Damage = Callable[[Path], object]
@@ -201,7 +201,7 @@ def test_a_tree_that_moved_keeps_older_versions_at_their_address(root: Path, tmp
     where = replace(place(root), url=ELSEWHERE)
     seen = published(where, image(tmp_path / "c", "c"), kind)
     assert seen.outside == ()
-    verdict = image_publish.tree(seen, Wanted(groups=("default", "gpu")))
+    verdict = image_publish.tree(seen, PublishedExpectation(groups=("default", "gpu")))
     assert verdict.status is Status.PASS, verdict.reason
     assert published(where, tmp_path / "c", kind).unchanged
     assert wrong(root, kind=kind) == leads_out(root, Factory()) == []
@@ -222,7 +222,7 @@ def test_entries_at_the_address_of_versions_of_long_ago_are_told_after_a_rollbac
     for text in "cd":
         published(where, image(tmp_path / text, text))
     with transport("local", root) as way:
-        image_rollback.roll_back(way, "compute", "", "ada")
+        image_publication.roll_back(way, "compute", "", "ada")
     assert wrong(root) == []
     for script in (root / "boot").iterdir():
         replaced(script, ELSEWHERE, URL)

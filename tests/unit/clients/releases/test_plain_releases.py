@@ -190,7 +190,7 @@ def test_retention_keeps_what_nodes_run(root: Path, tmp_path: Path, kind: str) -
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_publisher_at_a_time(root: Path, tmp_path: Path, kind: str) -> None:
-    with transport(kind, root) as way, release_lease.held(way, "tools", release_lease.new_token(), "run-7"):
+    with transport(kind, root) as way, release_lease.hold_lease(way, "tools", release_lease.new_token(), "run-7"):
         with pytest.raises(StoreBusy, match="run-7") as caught:
             published(root, stack(tmp_path / "a", "a"), kind)
         assert "publishes into tools right now" in str(caught.value)

@@ -16,7 +16,7 @@ import pytest
 from steps.clients.ansible import failures
 from steps.clients.ansible.over_ssh import with_proxy_reason
 from steps.clients.ssh import proxies
-from steps.contract.play import FailureKind, HttpProxy, Jump, PlayHost
+from steps.contract.host_play import FailureKind, HttpProxy, Jump, PlayHost
 from tests.unit.served import served
 
 OK = b"HTTP/1.1 200 Connection established\r\n\r\n"
@@ -81,7 +81,7 @@ class Dialler:
         return done.returncode, done.stderr.decode().strip(), [socket.socket(fileno=number) for number in numbers]
 
     def told(self) -> str:
-        return proxies.told(self.folder, self.host)
+        return proxies.failure_of(self.folder, self.host)
 
 
 @pytest.fixture

@@ -10,15 +10,16 @@ import pytest
 
 from steps.contract import approval
 from steps.contract.task import Task, Verb
+from tests.unit.chained_pipeline import build
 from tests.unit.engines.argo.lab import REAL, Lab, lab
-from workflows import bringup, examples
+from workflows import examples
 from workflows.engines.folders import StateFolder as Runs
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 from workflows.render.bundle import Bundle, render
 from workflows.render.steps import Settings
 from workflows.spec import load
-from workflows.stages.access import SecretFile
+from workflows.stages.host_access import SecretFile
 from workflows.stages.stage import WEBHOOK, Approval, Change, Stage, Step, When
 
 
@@ -101,7 +102,7 @@ def drill() -> Callable[..., tuple[Plan, Bundle]]:
             announce_tasks=telling,
             open_task=opens,
         )
-        return plan, render(plan, bringup.build, Settings(namespace=namespace))
+        return plan, render(plan, build, Settings(namespace=namespace))
 
     return make
 

@@ -13,12 +13,14 @@ import yaml
 from dulwich.repo import Repo
 
 from steps.clients.git import repositories
-from steps.clients.git.access import GitAccess
+from steps.clients.git.git_access import GitAccess
 from steps.clients.git.repositories import Author
 from tests.unit import small_image
 from tests.unit.engines.argo.lab import Lab, full_crd, until
 from workflows import image
-from workflows.cli.specs import compiling, pipelines
+from workflows.app.images import image_pipeline
+from workflows.app.run_options import Wish
+from workflows.app.specs import manifests
 from workflows.engines.argo import installer, schedules, submission
 from workflows.engines.argo.workflow_objects import Workflow
 from workflows.render.steps import Settings
@@ -51,7 +53,7 @@ class Desk:
         text = yaml.safe_dump({**(SPEC if spec is None else spec), **more})
         files = {f"{folder}image.yaml": text, f"{folder}known_hosts": "boot.example.org ssh-ed25519 AAAA\n"}
         files[f"{folder}lock/of-the-site"] = "1\n"
-        with repositories.opened(GitAccess(url="https://git.example.org/site.git", local=self.bare)) as repo:
+        with repositories.open_repository(GitAccess(url="https://git.example.org/site.git", local=self.bare)) as repo:
             before = repo.tip("main")
             made = repo.commit(before, files, "a change", AUTHOR)
             repo.push({"refs/heads/main": (before, made)})
@@ -61,8 +63,8 @@ class Desk:
         """What a person does once: accounts and schedule."""
         path = self.lab.folder / "image.yaml"
         path.write_text(yaml.safe_dump({**SPEC, **more}))
-        plan = pipelines.IMAGE.plan(path, pipelines.IMAGE.read(str(path))[1], pipelines.Wish())
-        bundle = compiling.rendered(plan, image.build, Settings(namespace=self.lab.where.namespace))
+        plan = image_pipeline.IMAGE.plan(path, image_pipeline.IMAGE.read(str(path))[1], Wish())
+        bundle = manifests.rendered(plan, image.build, Settings(namespace=self.lab.where.namespace))
         installer.install(self.lab.home, plan, bundle, {})
 
     def run(self, *words: str, path: str = "nodes/image.yaml") -> subprocess.CompletedProcess[str]:

@@ -14,12 +14,12 @@ from steps.clients.store import Store
 from steps.contract import approval
 from steps.contract.verdict import Status
 from steps.report import source
-from steps.report.build import build
+from steps.report.assembly import build
 from tests.unit.engines.argo.lab import Lab, until
 from tests.unit.engines.argo.test_follow import approve
 from tests.unit.steps.chat import CANARY, Chat, serving
 from workflows.engines import launch, open_approvals, run_inputs
-from workflows.engines.argo import approval_patches, installer, secret_files, submission, waits
+from workflows.engines.argo import approval_patches, installer, prerequisites, submission, waits
 from workflows.engines.folders import StateFolder as Runs
 from workflows.engines.local import inbox
 from workflows.engines.local.result import read_status
@@ -45,7 +45,7 @@ def begin(lab: Lab, drill: Drill, name: str, how: str = "") -> None:
     """Install and submit as `bringup run --no-wait` does, or as Argo does for a schedule or an event: nobody follows."""
     plan, bundle = drill(lab.where.namespace, lab.target, None, lab.folder / "url")
     home = lab.home
-    installer.install(home, plan, bundle, secret_files.collect_secrets(home, plan, Path("/"), {}))
+    installer.install(home, plan, bundle, prerequisites.collect_secrets(home, plan, Path("/"), {}))
     manifest = submission.workflow(name, plan, bundle)
     if how:
         event = EventTrigger(name="replaced", selector='discriminator == "dc1"')
@@ -101,7 +101,7 @@ def test_an_announcement_that_fails_shows_and_holds_nothing_up(cluster: Lab, dri
     workflow = cluster.home.workflow("one")
     shown = [node for node in workflow.nodes().values() if node.display_name.startswith(TELLS) and node.outputs]
     assert ("verdict", "fail") in {(one.name, one.value) for node in shown if node.outputs for one in node.outputs.parameters}
-    (wait,) = waits.waits(cluster.home, workflow)
+    (wait,) = waits.find_waits(cluster.home, workflow)
     assert wait.sentence == "an approval before parade (its announcement failed)"
     approve(cluster, "one")
     assert ended(cluster, "one") == "Succeeded"

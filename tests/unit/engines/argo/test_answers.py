@@ -21,9 +21,9 @@ from workflows.engines.argo import (
     helper_pods,
     installer,
     logs,
+    prerequisites,
     pull,
     run_memory,
-    secret_files,
     submission,
     waits,
 )
@@ -94,13 +94,13 @@ def test_changed_evidence_is_not_approved(cluster: Lab, drill: Drill, runs: Runs
     follower.await_approval()
     folder = runs.run("r1")
     run_memory.write(folder, run_memory.RunMemory(where=cluster.where))
-    (shown,) = approval_patches.waiting(cluster.home, cluster.home.workflow("r1"), folder, ["approve-parade"])
+    (shown,) = approval_patches.waiting_approvals(cluster.home, cluster.home.workflow("r1"), folder, ["approve-parade"])
     assert (shown.stage, shown.approved, shown.evidence) == ("parade", "drill", evidence(cluster))
     assert shown.about.startswith("drill in r1: pass: ")
     open_approvals.remember(folder, [shown])
     open_approvals.check_shown(shown, open_approvals.was_shown(folder, shown))
     Store(cluster.store).write("runs/r1/evidence/drill/apply/0000/02.json", b"{}")
-    (now,) = approval_patches.waiting(cluster.home, cluster.home.workflow("r1"), folder, ["approve-parade"])
+    (now,) = approval_patches.waiting_approvals(cluster.home, cluster.home.workflow("r1"), folder, ["approve-parade"])
     with pytest.raises(open_approvals.EvidenceChanged, match=f"was {shown.evidence} when it was shown"):
         open_approvals.check_shown(now, open_approvals.was_shown(folder, now))
     # and whoever answers on the old evidence all the same is refused by the run itself
@@ -115,12 +115,12 @@ def test_a_signature_reaches_the_store_of_home(cluster: Lab, drill: Drill, runs:
     public = " ".join(key.with_suffix(".pub").read_text().split()[:2])
     cluster.stand_in()
     plan, bundle = drill(cluster.where.namespace, cluster.target, {"ada": (public,)})
-    installer.install(cluster.home, plan, bundle, secret_files.collect_secrets(cluster.home, plan, Path("/"), {}))
+    installer.install(cluster.home, plan, bundle, prerequisites.collect_secrets(cluster.home, plan, Path("/"), {}))
     submission.submit(cluster.home, submission.workflow("r1", plan, bundle))
     follower = Follower(cluster)
     follower.await_approval()
     folder, workflow = runs.run("r1"), cluster.home.workflow("r1")
-    (one,) = approval_patches.waiting(cluster.home, workflow, folder, ["approve-parade"])
+    (one,) = approval_patches.waiting_approvals(cluster.home, workflow, folder, ["approve-parade"])
     with pytest.raises(open_approvals.NotSigned, match="must be signed"):
         open_approvals.check_key(one, approval.PASS, "ada", "")
     approval_patches.store_signature(cluster.home, workflow, folder, one, "ada", str(key))
@@ -197,15 +197,15 @@ def test_logs_come_from_pods_and_then_from_the_store(cluster: Lab, drill: Drill,
 
 def test_status_says_what_is_waited_for(cluster: Lab, drill: Drill) -> None:
     begin(cluster, drill, "r1")
-    (controller,) = waits.waits(cluster.home, cluster.home.workflow("r1"))
+    (controller,) = waits.find_waits(cluster.home, cluster.home.workflow("r1"))
     assert (controller.kind, controller.since > 0) == (waits.CONTROLLER, True)
     cluster.stand_in()
     Follower(cluster, "r1").await_approval()
-    (person,) = waits.waits(cluster.home, cluster.home.workflow("r1"))
+    (person,) = waits.find_waits(cluster.home, cluster.home.workflow("r1"))
     assert (person.kind, person.sentence, person.node) == (waits.APPROVAL, "an approval before parade", "r1.approve-parade")
     begin(cluster, drill, "r2")
     until(lambda: cluster.home.workflow("r2").status.phase == "Pending", "the second run to wait")
-    (lock,) = waits.waits(cluster.home, cluster.home.workflow("r2"))
+    (lock,) = waits.find_waits(cluster.home, cluster.home.workflow("r2"))
     space = cluster.where.namespace
     assert (lock.kind, lock.sentence) == (waits.LOCK, f"lock {space}/Mutex/target-three-hosts held by {space}/r1")
     second = Follower(cluster, "r2")

@@ -24,7 +24,7 @@ from tests.unit.engines.argo.lab import Lab, until
 from tests.unit.engines.argo.test_follow import BY_ADA, Follower, begin, shell
 from workflows import examples
 from workflows.engines import approval_announcer
-from workflows.engines.argo import cancellation, installer, run_memory, secret_files, submission
+from workflows.engines.argo import cancellation, installer, prerequisites, run_memory, submission
 from workflows.engines.folders import StateFolder as Runs
 
 COMMAND = Path(sys.executable).with_name("bringup")
@@ -114,7 +114,7 @@ def test_a_run_that_argo_itself_submitted_is_one_of_ours(cluster: Lab, drill: Dr
     """As `argo submit --from workflowtemplate/NAME` makes it: a reference and nothing else."""
     cluster.stand_in()
     plan, bundle = drill(cluster.where.namespace, cluster.target)
-    installer.install(cluster.home, plan, bundle, secret_files.collect_secrets(cluster.home, plan, Path("/"), {}))
+    installer.install(cluster.home, plan, bundle, prerequisites.collect_secrets(cluster.home, plan, Path("/"), {}))
     meta = {"name": "by-hand", "namespace": cluster.where.namespace}
     spec = {"workflowTemplateRef": {"name": bundle.template["metadata"]["name"]}}
     made = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": meta, "spec": spec}

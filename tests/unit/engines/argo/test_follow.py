@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from steps.clients.store import Store
-from steps.contract.cancelled import Cancelled
 from steps.contract.exit import ExitCode
+from steps.contract.run import Cancelled
 from tests.unit.engines.argo.lab import Lab, until
-from workflows.engines.argo import approval_patches, cancellation, installer, secret_files, submission
+from workflows.engines.argo import approval_patches, cancellation, installer, prerequisites, submission
 from workflows.engines.argo import follower as follow
 from workflows.engines.argo.home import NoWorkflow
 from workflows.engines.argo.resource_watch import WatchPace
@@ -28,7 +28,7 @@ def begin(lab: Lab, drill: Drill, name: str = "r1") -> None:
     """Install and submit the drill."""
     plan, bundle = drill(lab.where.namespace, lab.target)
     home = lab.home
-    installer.install(home, plan, bundle, secret_files.collect_secrets(home, plan, Path("/"), {}))
+    installer.install(home, plan, bundle, prerequisites.collect_secrets(home, plan, Path("/"), {}))
     submission.submit(home, submission.workflow(name, plan, bundle))
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from tests.unit.engines.argo.git_desk import NAME, Desk, desk_of
 from tests.unit.engines.argo.lab import Lab
-from workflows.cli.images import from_git as building
-from workflows.cli.images.from_git_bounds import Bounds
-from workflows.cli.images.from_git_checkout import Branch
+from workflows.app import branch_build as building
+from workflows.app.branch_build import Bounds, Branch
+from workflows.cli import output
 from workflows.engines.argo import workflow_objects
 from workflows.engines.argo.home import Home
 from workflows.engines.argo.workflow_objects import Workflow
@@ -115,7 +115,7 @@ def test_a_branch_that_moved_on_meanwhile_is_left_to_the_next_try(desk: Desk) ->
     folder = desk.lab.folder / "tree"
     folder.mkdir()
     with pytest.raises(building.Moved) as caught:
-        building.build(wanted, Bounds(secrets=("boot/key",)), target, folder)
+        building.build(output, wanted, Bounds(secrets=("boot/key",)), target, folder)
     assert caught.value.exit_code == 75
     (still,) = desk.going()
     assert (still.metadata.name, still.spec.shutdown) == (before.metadata.name, "")

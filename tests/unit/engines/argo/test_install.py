@@ -17,14 +17,14 @@ from tests.unit import small_image
 from tests.unit.engines.argo.lab import REAL, Lab, full_crd, lab, until
 from tests.unit.engines.argo.test_streams import serving, write_access
 from workflows import bringup, examples, image
-from workflows.engines.argo import argo_version, helper_pods, installer, prerequisites, secret_files, submission
+from workflows.engines.argo import helper_pods, installer, prerequisites, submission
 from workflows.engines.argo.home import Home, HomeAddress
 from workflows.engines.run_inputs import SecretMissing
 from workflows.nodeimage.image_plan import compile_image
 from workflows.render.bundle import render
 from workflows.render.steps import Settings
 from workflows.spec import load
-from workflows.stages.access import SecretFile
+from workflows.stages.host_access import SecretFile
 
 Drill = Callable[..., Any]
 
@@ -48,7 +48,7 @@ def bare(tmp_path: Path) -> Any:
 )
 def test_a_new_enough_controller(bare: Lab, image: str, version: str) -> None:
     bare.deploy(image)
-    assert argo_version.check(bare.home) == version
+    assert prerequisites.check_argo_version(bare.home) == version
 
 
 @pytest.mark.parametrize(
@@ -63,28 +63,28 @@ def test_a_new_enough_controller(bare: Lab, image: str, version: str) -> None:
 )
 def test_what_cannot_be_shown_to_be_new_enough_is_refused(bare: Lab, image: str, words: str) -> None:
     bare.deploy(image)
-    with pytest.raises(argo_version.NoArgo, match=words):
-        argo_version.check(bare.home)
-    assert argo_version.check(bare.home, "v4.1.2") == "4.1.2"  # a person vouches for it
-    with pytest.raises(argo_version.NoArgo, match=r"--argo-version 4\.1"):
-        argo_version.check(bare.home, "4.1")
+    with pytest.raises(prerequisites.NoArgo, match=words):
+        prerequisites.check_argo_version(bare.home)
+    assert prerequisites.check_argo_version(bare.home, "v4.1.2") == "4.1.2"  # a person vouches for it
+    with pytest.raises(prerequisites.NoArgo, match=r"--argo-version 4\.1"):
+        prerequisites.check_argo_version(bare.home, "4.1")
 
 
 @pytest.mark.skipif(bool(REAL), reason="takes CRDs from a server that other tests use")
 def test_no_controller_and_no_crds(bare: Lab) -> None:
-    with pytest.raises(argo_version.NoArgo, match="no workflow-controller was found"):
-        argo_version.check(bare.home)
+    with pytest.raises(prerequisites.NoArgo, match="no workflow-controller was found"):
+        prerequisites.check_argo_version(bare.home)
     crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     bare.home.ask(lambda kube: kube.delete(f"{crds}/workflowtaskresults.argoproj.io"))
-    with pytest.raises(argo_version.NoArgo, match="does not serve workflowtaskresults"):
-        argo_version.check(bare.home, "4.1.2")
+    with pytest.raises(prerequisites.NoArgo, match="does not serve workflowtaskresults"):
+        prerequisites.check_argo_version(bare.home, "4.1.2")
 
 
 def test_everything_is_installed_twice_without_harm(cluster: Lab, drill: Drill) -> None:
     plan, bundle = drill(cluster.where.namespace, cluster.target)
     home = cluster.home
-    contents = secret_files.collect_secrets(home, plan, Path("/"), {})
-    assert prerequisites.check(home, bundle) == ()
+    contents = prerequisites.collect_secrets(home, plan, Path("/"), {})
+    assert prerequisites.check_prerequisites(home, bundle) == ()
     for _ in range(2):
         installer.install(home, plan, bundle, contents)
     projected = [volume["projected"]["sources"] for volume in bundle.template["spec"]["volumes"] if "projected" in volume]
@@ -136,13 +136,13 @@ def test_what_must_be_there_is_named(cluster: Lab, drill: Drill) -> None:
         prerequisites.PrerequisiteMissing,
         match=f"namespace {cluster.where.namespace} .* has no PersistentVolumeClaim bringup-store",
     ):
-        prerequisites.check(cluster.home, bundle)
+        prerequisites.check_prerequisites(cluster.home, bundle)
     elsewhere = dataclasses.replace(cluster, where=msgspec.structs.replace(cluster.where, namespace="nowhere"))
     with pytest.raises(prerequisites.PrerequisiteMissing, match="the home cluster has no namespace nowhere") as absent:
-        prerequisites.check(elsewhere.home, bundle)
+        prerequisites.check_prerequisites(elsewhere.home, bundle)
     assert "argo_and_gitops.md" in absent.value.hint
     with pytest.raises(SecretMissing, match="secret kubeconfig"):
-        secret_files.collect_secrets(cluster.home, drill(cluster.where.namespace, cluster.folder / "nowhere")[0], Path("/"), {})
+        prerequisites.collect_secrets(cluster.home, drill(cluster.where.namespace, cluster.folder / "nowhere")[0], Path("/"), {})
 
 
 Claimed = Callable[..., Any]
@@ -172,30 +172,30 @@ def test_a_volume_that_pods_cannot_write_together_is_refused(emulated: Lab, clai
     with pytest.raises(
         prerequisites.PrerequisiteMissing, match=f"PersistentVolumeClaim once in namespace .* is {mode}: all pods"
     ) as refused:
-        prerequisites.check(emulated.home, claimed(mode))
+        prerequisites.check_prerequisites(emulated.home, claimed(mode))
     assert "argo_and_gitops.md" in refused.value.hint
 
 
 def test_a_volume_of_one_node_will_do_where_home_has_one(emulated: Lab, claimed: Claimed) -> None:
     bundle = claimed("ReadWriteOnce")
     nodes(emulated, "a")
-    assert prerequisites.check(emulated.home, bundle) == ()
+    assert prerequisites.check_prerequisites(emulated.home, bundle) == ()
     nodes(emulated, "b")
     with pytest.raises(prerequisites.PrerequisiteMissing, match="is ReadWriteOnce, and there are 2 nodes: pods on any other node"):
-        prerequisites.check(emulated.home, bundle)
+        prerequisites.check_prerequisites(emulated.home, bundle)
 
 
 def test_pods_that_build_images_need_a_namespace_that_takes_them(emulated: Lab, claimed: Claimed, tmp_path: Path) -> None:
     others, space = claimed("ReadWriteMany"), f"/api/v1/namespaces/{emulated.where.namespace}"
     plan = compile_image(small_image.spec(tmp_path), small_image.recipe(), small_image.files())
     builders = render(plan, image.build, Settings(namespace=emulated.where.namespace, store_claim="once"))
-    assert prerequisites.check(emulated.home, builders) == ()
+    assert prerequisites.check_prerequisites(emulated.home, builders) == ()
     emulated.home.ask(lambda kube: kube.merge(space, {"metadata": {"labels": {prerequisites.LEVEL: "restricted"}}}))
     with pytest.raises(
         prerequisites.PrerequisiteMissing, match="is at level restricted of Pod Security, and some pods of this run run as root"
     ):
-        prerequisites.check(emulated.home, builders)
-    assert prerequisites.check(emulated.home, others) == ()
+        prerequisites.check_prerequisites(emulated.home, builders)
+    assert prerequisites.check_prerequisites(emulated.home, others) == ()
 
 
 def test_what_may_not_be_read_is_a_doubt_or_left_to_the_pods(drill: Drill, tmp_path: Path) -> None:
@@ -203,15 +203,15 @@ def test_what_may_not_be_read_is_a_doubt_or_left_to_the_pods(drill: Drill, tmp_p
     with serving() as server:
         home = Home(HomeAddress(kubeconfig=str(write_access(server, tmp_path)), namespace="runs"))
         server.answers = [(200, b'{"spec":{"accessModes":["ReadWriteOnce"]}}'), (403, b"{}")]
-        (doubt,) = prerequisites.check(home, bundle)
+        (doubt,) = prerequisites.check_prerequisites(home, bundle)
         assert "bringup-store in namespace runs of the home cluster is ReadWriteOnce, and how many nodes" in doubt
         server.answers = [(403, b"{}")]
-        assert prerequisites.check(home, bundle) == ()
+        assert prerequisites.check_prerequisites(home, bundle) == ()
         server.answers = [(404, b"{}"), (403, b"{}")]
         with pytest.raises(
             prerequisites.PrerequisiteMissing, match="namespace runs of the home cluster has no PersistentVolumeClaim"
         ):
-            prerequisites.check(home, bundle)
+            prerequisites.check_prerequisites(home, bundle)
 
 
 def test_what_the_guide_says_to_make_will_do(emulated: Lab, drill: Drill) -> None:
@@ -220,11 +220,11 @@ def test_what_the_guide_says_to_make_will_do(emulated: Lab, drill: Drill) -> Non
     usual = Settings()
     assert written["metadata"] == {"name": usual.store_claim, "namespace": usual.namespace}
     assert f"BRINGUP_IMAGE=registry.example.org/{usual.image}" in text
-    assert f"Argo Workflows ≥ {'.'.join(map(str, argo_version.OLDEST))}" in text
+    assert f"Argo Workflows ≥ {'.'.join(map(str, prerequisites.OLDEST))}" in text
     emulated.home.ask(lambda kube: kube.delete(emulated.home.core("persistentvolumeclaims", usual.store_claim)))
     emulated.create(written | {"metadata": written["metadata"] | {"namespace": emulated.where.namespace}})
     nodes(emulated, "a", "b")
-    assert prerequisites.check(emulated.home, drill(emulated.where.namespace, emulated.target)[1]) == ()
+    assert prerequisites.check_prerequisites(emulated.home, drill(emulated.where.namespace, emulated.target)[1]) == ()
 
 
 def test_a_volume_that_lies_on_a_node_brings_all_pods_there(emulated: Lab, claimed: Claimed) -> None:
@@ -237,7 +237,7 @@ def test_a_volume_that_lies_on_a_node_brings_all_pods_there(emulated: Lab, claim
     }
     emulated.create({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "local"}, "spec": spec})
     nodes(emulated, "a", "b")
-    assert prerequisites.check(emulated.home, claimed("ReadWriteOnce", volume="local")) == ()
+    assert prerequisites.check_prerequisites(emulated.home, claimed("ReadWriteOnce", volume="local")) == ()
 
 
 def test_all_secrets_that_are_missing_are_named_at_once(cluster: Lab, drill: Drill) -> None:
@@ -247,7 +247,7 @@ def test_all_secrets_that_are_missing_are_named_at_once(cluster: Lab, drill: Dri
     there = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "there", "namespace": cluster.where.namespace}}
     cluster.create(there)
     with pytest.raises(SecretMissing) as missing:
-        secret_files.collect_secrets(cluster.home, plan, Path("/"), {})
+        prerequisites.collect_secrets(cluster.home, plan, Path("/"), {})
     for words in ("nowhere", "BRINGUP_TEST_UNSET", "has no Secret absent", "Secret there of the home cluster has no key x"):
         assert words in str(missing.value)
 
@@ -262,7 +262,7 @@ def test_a_ca_of_home_that_nobody_can_read_is_refused(cluster: Lab, drill: Drill
     data = {"ca.pem": base64.b64encode(text.encode()).decode()}
     cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": data})
     with pytest.raises(SecretMissing) as refused:
-        secret_files.collect_secrets(cluster.home, plan, Path("/"), {})
+        prerequisites.collect_secrets(cluster.home, plan, Path("/"), {})
     assert f"Secret chat of the home cluster, key ca.pem: the secret file {ca.name} holds a private key; {field}" in str(
         refused.value
     )
@@ -273,15 +273,15 @@ def test_a_secret_of_another_namespace_is_refused(cluster: Lab) -> None:
     text = examples.path("three-hosts").read_text()
     said = "secrets: {license: {secret: {name: one, key: k, namespace: vault}}, other: {secret: {name: two, key: k}}}\n"
     with pytest.raises(
-        secret_files.SecretOutOfNamespace, match=f"Secret vault/one, but runs in namespace {cluster.where.namespace}"
+        prerequisites.SecretOutOfNamespace, match=f"Secret vault/one, but runs in namespace {cluster.where.namespace}"
     ):
-        secret_files.check_namespaces(load(text + said), cluster.home)
-    secret_files.check_namespaces(load(text + said.replace("vault", cluster.where.namespace)), cluster.home)
+        prerequisites.check_namespaces(load(text + said), cluster.home)
+    prerequisites.check_namespaces(load(text + said.replace("vault", cluster.where.namespace)), cluster.home)
 
 
 def test_a_name_is_taken_once_but_a_lost_answer_is_none(cluster: Lab, drill: Drill) -> None:
     plan, bundle = drill(cluster.where.namespace, cluster.target)
-    source = revision.Source(commit="3f2a", path="{{x}}.yaml", dirty=False)
+    source = revision.SpecSource(commit="3f2a", path="{{x}}.yaml", dirty=False)
     manifest = submission.workflow("twice", plan, bundle, "earlier", source)
     first = submission.submit(cluster.home, manifest)
     assert submission.submit(cluster.home, manifest).metadata.uid == first.metadata.uid

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.engines.argo.lab import Lab, full_crd, until
 from workflows import bringup, examples
 from workflows.cli.main import run
-from workflows.engines.argo import installer, leftovers, submission
+from workflows.engines.argo import installer, submission
 from workflows.plan.compiler import compile_plan
 from workflows.render.bundle import render
 from workflows.render.steps import Settings
@@ -50,7 +50,7 @@ def installed(home: Lab) -> Callable[[], Names]:
             rows = home.home.ask(lambda kube: kube.list(path, dict[str, Any])) or ()
             return {row["metadata"]["name"][-1] for row in rows if row["metadata"]["name"].startswith(prefix)}
 
-        kinds = {prefix: names(home.home.core(kind), prefix) for kind, prefix in leftovers.OF_A_PLAN if prefix != IMAGES}
+        kinds = {prefix: names(home.home.core(kind), prefix) for kind, prefix in installer.OF_A_PLAN if prefix != IMAGES}
         return kinds | {"template": names(f"{place}/workflowtemplates", "bringup-")}
 
     return there
@@ -66,18 +66,18 @@ def test_what_something_refers_to_stays(home: Lab, installed: Callable[[], Names
     starter(home, "CronWorkflow", {"schedules": ["0 2 * * 6"], "workflowSpec": refers})
     refers = {"workflowTemplateRef": {"name": "bringup-" + "c" * 12}}
     starter(home, "WorkflowEventBinding", {"event": {"selector": "true"}, "submit": refers})
-    assert leftovers.remove(home.home, datetime.now(UTC)) == []
+    assert installer.remove(home.home, datetime.now(UTC)) == []
     assert set(map(frozenset, installed().values())) == {frozenset(DIGITS)}
-    removed = leftovers.remove(home.home, datetime.now(UTC) + timedelta(days=2))
+    removed = installer.remove(home.home, datetime.now(UTC) + timedelta(days=2))
     assert sorted(removed) == ["bringup-" + digit * 12 for digit in "de"]
     assert set(map(frozenset, installed().values())) == {frozenset("abcf")}
-    assert leftovers.remove(home.home, datetime.now(UTC) + timedelta(days=2)) == []
+    assert installer.remove(home.home, datetime.now(UTC) + timedelta(days=2)) == []
 
 
 def test_secrets_of_others_stay(home: Lab, installed: Callable[[], Names]) -> None:
     meta = {"name": "bringup-secrets-of-somebody", "namespace": home.where.namespace}
     home.create({"apiVersion": "v1", "kind": "Secret", "metadata": meta})
-    leftovers.remove(home.home, datetime.now(UTC) + timedelta(days=2))
+    installer.remove(home.home, datetime.now(UTC) + timedelta(days=2))
     assert installed()["bringup-secrets-"] == {"a", "f", "y"}
 
 

@@ -18,7 +18,7 @@ from steps.clients.store import Store
 from tests.unit.engines.argo.lab import Lab, until
 from tests.unit.engines.argo.test_follow import Follower, approve, begin
 from workflows import examples
-from workflows.cli.argo import live
+from workflows.app.runs.argo_watch import AwayProgress
 from workflows.engines.argo.workflow_objects import WORKFLOW_LABEL
 from workflows.engines.local.result import RunNodeStatus
 from workflows.plan.compiler import compile_plan
@@ -90,7 +90,7 @@ def readers(lab: Lab) -> int:
 
 def test_a_node_that_argo_writes_again_is_told_once(tmp_path: Path) -> None:
     """As 4.1.2 does with a pod that a cancelled run ends: before it is gone, and with the exit code of its container."""
-    view = live.AwayProgress({"drill": ["apply"]}, "r1", Store(tmp_path), str)
+    view = AwayProgress({"drill": ["apply"]}, "r1", Store(tmp_path), str)
     node = RunNodeStatus(
         "r1.drill.apply(0)", "apply(0)", "Pod", "Running", "", "drill-apply", "r1.drill", {}, {}, None, 1.0, None, []
     )

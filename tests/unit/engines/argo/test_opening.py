@@ -12,7 +12,7 @@ import pytest
 from tests.unit.engines.argo.lab import Lab
 from tests.unit.engines.argo.test_follow import begin
 from tests.unit.engines.argo.test_live import Person
-from workflows.engines.argo import installer, progress, secret_files, submission
+from workflows.engines.argo import follower, installer, prerequisites, submission
 from workflows.engines.local.result import RunNodeStatus
 
 Drill = Callable[..., Any]
@@ -22,7 +22,7 @@ ENDED = "main: Error (exit code 64)"
 def test_why_a_run_could_not_be_opened(emulated: Lab, drill: Drill) -> None:
     emulated.stand_in()
     plan, bundle = drill(emulated.where.namespace, emulated.target)
-    installer.install(emulated.home, plan, bundle, secret_files.collect_secrets(emulated.home, plan, Path("/"), {}))
+    installer.install(emulated.home, plan, bundle, prerequisites.collect_secrets(emulated.home, plan, Path("/"), {}))
     submission.submit(emulated.home, submission.workflow("one", plan, bundle, "nope"))
     ada = Person(emulated)
 
@@ -75,7 +75,7 @@ def test_an_attempt_that_is_repeated_has_not_failed_the_run(retry: str, message:
         return RunNodeStatus(f"one.open({kind})", "open", kind, phase, said, "run-open", "", {}, {}, None, 1.0, 2.0, [])
 
     nodes = [node("Pod", "Failed", message), *([node("Retry", retry)] if retry else [])]
-    told = progress.stages(["drill"], nodes, "one")
+    told = follower.stages(["drill"], nodes, "one")
     assert [tuple(row.values()) for row in told] == [*rows, ("drill", "to come", "")]
 
 
@@ -90,6 +90,6 @@ def test_stages_of_an_image_that_is_published_already_were_skipped(said: str) ->
         node("image-lock", "Skipped", "Skipped", "image-lock", {}),
         node("image-layers", "Skipped", "Omitted", "image-layers", {}),
     ]
-    told = {row["stage"]: row["status"] for row in progress.stages(["image_standing", "image_lock", "image_layers"], nodes, "one")}
+    told = {row["stage"]: row["status"] for row in follower.stages(["image_standing", "image_lock", "image_layers"], nodes, "one")}
     left_out = "skipped" if said == "current" else "not run"
     assert told == {"image_standing": "pass", "image_lock": left_out, "image_layers": left_out}

@@ -17,7 +17,6 @@ from steps.contract import quarantine
 from tests.unit.engines.argo.lab import Lab
 from tests.unit.engines.argo.test_follow import Follower, approve, begin
 from workflows.engines.argo import follower as follow
-from workflows.engines.argo import progress
 from workflows.engines.argo.workflow_objects import ResourceMeta, Workflow, WorkflowNode, WorkflowStatus
 from workflows.engines.local.result import NodeNews, RunNodeStatus
 
@@ -146,7 +145,7 @@ def test_the_reason_of_a_stage_as_far_as_its_judge_tells(message: str, reason: s
     """A pod that was evicted, or that is of an older bringup, leaves no last word."""
     outputs: dict[str, str | None] = {"verdict": "fail"}
     judge = RunNodeStatus("one.drill.judge", "judge", "Pod", "Failed", message, "drill-judge", "", {}, outputs, 65, 1.0, 2.0, [])
-    assert progress.stages(["drill"], [judge], "one") == [{"stage": "drill", "status": "fail", "reason": reason}]
+    assert follow.stages(["drill"], [judge], "one") == [{"stage": "drill", "status": "fail", "reason": reason}]
 
 
 def test_the_quarantine_of_a_run_on_argo(emulated: Lab, drill: Drill, machine: Callable[[str], Machine]) -> None:
@@ -154,7 +153,7 @@ def test_the_quarantine_of_a_run_on_argo(emulated: Lab, drill: Drill, machine: C
     cluster = emulated
     held(cluster, drill)
     store = Store(cluster.store)
-    entry = quarantine.Entry(node="node1", stage="drill", gate="drill/judge", reason="node1: a GPU is missing")
+    entry = quarantine.QuarantineEntry(node="node1", stage="drill", gate="drill/judge", reason="node1: a GPU is missing")
     store.write(quarantine.key("one", "drill"), quarantine.encode((entry,)))
     target = Kube.from_file(cluster.target)
     meta = {"name": "node1", "annotations": {quarantine.ANNOTATION: "{}"}}

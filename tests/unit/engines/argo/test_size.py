@@ -14,7 +14,7 @@ import pytest
 from steps.contract import last_word
 from tests.bench.argo_played import Played, last
 from workflows import bringup, examples
-from workflows.engines.argo import size
+from workflows.engines.argo import submission
 from workflows.engines.argo.workflow_objects import compress_nodes
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
@@ -50,7 +50,7 @@ def test_the_nodes_of_a_run_are_counted_exactly(nodes: int, task_nodes: int, ann
     plan, bundle = rendered(nodes, announced=announced)
     state = last(Played("run", plan, bundle, attempts=task_nodes - 1).states())
     assert state.phase == "Succeeded"
-    assert len(state.nodes) == size.nodes(plan, size.shard_counts(plan.hosts), task_nodes)
+    assert len(state.nodes) == submission.nodes(plan, submission.shard_counts(plan.hosts), task_nodes)
 
 
 def add_last_words(nodes: Iterable[dict[str, Any]]) -> None:
@@ -83,26 +83,29 @@ def test_the_bytes_of_a_run_are_met_from_above(nodes: int) -> None:
     add_last_words(shown["nodes"].values())
     shown["compressedNodes"] = compress_nodes(msgspec.json.encode(shown.pop("nodes")))
     measured = len(msgspec.json.encode({**bundle.workflow, "status": shown}))
-    print(f"{nodes} nodes: {measured} of {size.check(plan, bundle)} bytes")
-    assert 0.7 < measured / size.check(plan, bundle) < 1
+    print(f"{nodes} nodes: {measured} of {submission.check(plan, bundle)} bytes")
+    assert 0.7 < measured / submission.check(plan, bundle) < 1
 
 
 def test_the_largest_fleet_that_is_planned_fits() -> None:
     plan, bundle = rendered(10_000)
-    assert size.shard_counts(plan.hosts) == {"shards": 201, "agents": 200}
-    assert size.check(plan, bundle) < size.LIMIT / 3
+    assert submission.shard_counts(plan.hosts) == {"shards": 201, "agents": 200}
+    assert submission.check(plan, bundle) < submission.LIMIT / 3
 
 
 def test_the_largest_fleet_that_a_spec_may_name_fits_where_argo_compresses_above_half_the_size() -> None:
     """`SCALE.md` recommends MAX_WORKFLOW_SIZE=524288: what is larger than that even compressed, Argo refuses."""
     plan, bundle = rendered(19_990, announced=True)
-    assert size.shard_counts(plan.hosts)["agents"] == 400
-    assert size.check(plan, bundle) < 524_288
+    assert submission.shard_counts(plan.hosts)["agents"] == 400
+    assert submission.check(plan, bundle) < 524_288
 
 
 def test_a_run_that_would_outgrow_argo_is_refused() -> None:
     plan, bundle = rendered(10)
-    large = {**bundle.template, "spec": {**bundle.template["spec"], "podMetadata": {"annotations": {"large": "x" * size.LIMIT}}}}
+    large = {
+        **bundle.template,
+        "spec": {**bundle.template["spec"], "podMetadata": {"annotations": {"large": "x" * submission.LIMIT}}},
+    }
     bundle = dataclasses.replace(bundle, template=large)
-    with pytest.raises(size.TooLarge, match="9 stages over 2 shards may come to"):
-        size.check(plan, bundle)
+    with pytest.raises(submission.TooLarge, match="9 stages over 2 shards may come to"):
+        submission.check(plan, bundle)

@@ -14,7 +14,7 @@ import pytest
 from steps.clients.kube.client import Kube
 from tests.unit.engines.argo.lab import Lab, full_crd, until
 from workflows import bringup, examples
-from workflows.cli.specs.compiling import rendered
+from workflows.app.specs.manifests import rendered
 from workflows.engines.argo import installer, schedules
 from workflows.plan.compiler import compile_plan
 from workflows.render import from_git

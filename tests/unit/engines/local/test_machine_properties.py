@@ -26,7 +26,7 @@ from workflows.engines.local.run_state import (
     StartPod,
     TimeCame,
 )
-from workflows.engines.local.state_machine import initial, step
+from workflows.engines.local.state_machine import initial_state, step
 from workflows.render.grammar import lint, refused
 
 SEED = 20261121  # printed by hypothesis with a failing example
@@ -114,7 +114,7 @@ class World:
 
 def world(manifest: dict[str, Any], slots: int, outcomes: int, order: int) -> World:
     assert not refused(lint(manifest))
-    return World(make_plan(manifest, {}, slots), random.Random(order), outcomes, initial(), [], [])
+    return World(make_plan(manifest, {}, slots), random.Random(order), outcomes, initial_state(), [], [])
 
 
 def phases(state: RunState) -> dict[str, str]:
@@ -135,7 +135,7 @@ def test_every_run_ends_and_replays_to_the_same(manifest: dict[str, Any], slots:
     assert first.state.live == 0
     assert not first.state.queue
     assert all(node.fulfilled for node in first.state.nodes.values())
-    state = initial()
+    state = initial_state()
     for event, actions in first.log:
         state, again = step(first.plan, state, event)
         assert again == actions
@@ -209,7 +209,7 @@ def test_ready_tasks_start_in_manifest_order() -> None:
     tasks = [{"name": name, "template": "pod", **({"depends": "b"} if name == "c" else {})} for name in names]
     templates = [{"name": "main", "dag": {"tasks": tasks}}, {"name": "pod", "container": {"command": ["true"]}}]
     plan = make_plan({**API, "spec": {"entrypoint": "main", "templates": templates}}, {}, 8)
-    _, actions = step(plan, initial(), RunBegan(at=0.0))
+    _, actions = step(plan, initial_state(), RunBegan(at=0.0))
     assert [action.node for action in actions if isinstance(action, StartPod)] == ["wf.a", "wf.b", "wf.z"]
 
 
@@ -309,7 +309,7 @@ def test_a_task_that_stands_before_its_parent_is_still_omitted() -> None:
     """Found by the properties: the fan-out ends the sweep, the omitted task before it must not be forgotten."""
     tasks = [{"name": "late", "template": "pod", "depends": "fan"}, {"name": "fan", "template": "pod", "withItems": ["only"]}]
     plan = make_plan(dag_of(tasks), {}, 1)
-    state, _ = step(plan, initial(), RunBegan(at=0.0))
+    state, _ = step(plan, initial_state(), RunBegan(at=0.0))
     state, _ = step(plan, state, PodEnded(at=1.0, node="wf.fan(0:only)", exit_code=1))
     assert phases(state) == {"wf": "Failed", "wf.fan": "Failed", "wf.fan(0:only)": "Failed", "wf.late": "Omitted"}
 
@@ -318,7 +318,7 @@ def test_a_backoff_that_is_over_when_another_pod_ends_is_not_forgotten() -> None
     """Found by the properties: the end of one pod and the end of another's wait may come in the same event."""
     again = {"name": "again", "retryStrategy": {"limit": 1, "backoff": {"duration": "1"}}, "container": {"command": ["true"]}}
     plan = make_plan(dag_of([{"name": "a", "template": "again"}, {"name": "b", "template": "pod"}], again), {}, 2)
-    state, _ = step(plan, initial(), RunBegan(at=0.0))
+    state, _ = step(plan, initial_state(), RunBegan(at=0.0))
     state, _ = step(plan, state, PodEnded(at=1.0, node="wf.a(0)", exit_code=1))
     assert state.wake == 2.0
     state, actions = step(plan, state, PodEnded(at=2.0, node="wf.b", exit_code=0))

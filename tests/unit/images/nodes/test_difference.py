@@ -9,8 +9,8 @@ import pytest
 
 from steps.nodeimage.contract.resolved_recipe import Package
 from workflows.nodeimage import lock_difference, lockfile, recipe_files
+from workflows.nodeimage.lock_difference import Feed, source_of
 from workflows.nodeimage.lockfile import Lock, LockedLayer
-from workflows.nodeimage.vulnerabilities import Feed, source_of
 from workflows.podimage.errors import BuildError
 
 FEED: dict[str, Any] = {
@@ -54,30 +54,32 @@ NEW = lock(
 
 
 def test_what_comes_goes_and_moves() -> None:
-    found = lock_difference.between(OLD, NEW)
+    found = lock_difference.compare_locks(OLD, NEW)
     assert [(one.package, one.kind, one.before, one.after) for one in found.changes] == [
         ("kernel-55", "removed", "6.1.137-1", ""),
         ("kernel-56", "added", "", "6.1.140-1"),
         ("libssl3", "changed", "3.0.17-1", "3.0.18-1~deb12u2+b1"),
     ]
     assert (found.fixed, found.left, found.size_before, found.size_after) == (None, None, 300, 300)
-    assert lock_difference.between(NEW, NEW).changes == ()
-    assert len(lock_difference.between(None, NEW).changes) == 3
+    assert lock_difference.compare_locks(NEW, NEW).changes == ()
+    assert len(lock_difference.compare_locks(None, NEW).changes) == 3
 
 
 def test_a_package_that_changes_its_layer_is_a_change() -> None:
-    (change,) = lock_difference.between(lock(base=[package("a", "1")], hpc=[]), lock(base=[], hpc=[package("a", "1")])).changes
+    (change,) = lock_difference.compare_locks(
+        lock(base=[package("a", "1")], hpc=[]), lock(base=[], hpc=[package("a", "1")])
+    ).changes
     assert (change.layer, change.kind) == ("hpc", "changed")
 
 
 def test_vulnerabilities_that_go_stay_and_come(feed: Feed) -> None:
-    found = lock_difference.between(OLD, NEW, feed)
+    found = lock_difference.compare_locks(OLD, NEW, feed)
     assert {one.package: one.fixed for one in found.changes if one.fixed} == {
         "kernel-55": ("CVE-2026-0009",),
         "libssl3": ("CVE-2026-0001",),
     }
     assert (found.fixed, found.left) == (("CVE-2026-0001", "CVE-2026-0009"), ("CVE-2026-0002", "CVE-2026-0005"))
-    back = lock_difference.between(NEW, OLD, feed)
+    back = lock_difference.compare_locks(NEW, OLD, feed)
     assert {one.package: one.new for one in back.changes if one.new} == {
         "kernel-55": ("CVE-2026-0009",),
         "libssl3": ("CVE-2026-0001",),
@@ -112,10 +114,10 @@ def test_a_lock_that_tells_no_versions_of_sources_passes_for_nothing_mended(tmp_
     feed = Feed(tmp_path / "feed.json", "bookworm")
     untold = lock(base=[package("gcc", "4:12.2.0-3", "gcc-defaults"), package("a", "1")])
     newer = lock(base=[package("gcc", "4:12.2.0-4", "gcc-defaults", source_version="1.204"), package("a", "1")])
-    found = lock_difference.between(untold, newer, feed)
+    found = lock_difference.compare_locks(untold, newer, feed)
     assert (found.fixed, found.left, found.guessed) == (("CVE-2026-0013",), (), ("gcc",))
     same = lock(base=[package("gcc", "4:12.2.0-3", "gcc-defaults", source_version="1.205"), package("a", "1")])
-    found = lock_difference.between(untold, same, feed)
+    found = lock_difference.compare_locks(untold, same, feed)
     assert (found.fixed, found.left, found.guessed) == ((), (), ()), "the newer lock tells it of the very same package"
 
 

@@ -49,7 +49,7 @@ def bringup(site: Site, *words: str, code: int = 0) -> Done:
 
 def locked(site: Site) -> Lock:
     """The lock as it lies there, which fits the recipe."""
-    recipe_resolution.resolve(recipe_resolution.of_spec(load_image(site.spec), site.folder))
+    recipe_resolution.resolve(recipe_resolution.spec_request(load_image(site.spec), site.folder))
     return lockfile.read(site.lock, "x")
 
 

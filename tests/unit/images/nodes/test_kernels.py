@@ -29,7 +29,7 @@ def test_kernel_arguments_keep_their_order_and_stand_as_often_as_they_are_writte
     layers = tuple(lockfile.LockedLayer(name=name, packages=()) for name in ("lower", "middle", "upper"))
     locked = msgspec.structs.replace(lock, recipe="own", layers=(*lock.layers, *layers))
     (tmp_path / "own.lock.json").write_text(lockfile.text(locked))
-    words = recipe_resolution.resolve(recipe_resolution.of_recipe("own.yaml", tmp_path)).recipe.kernel_arguments
+    words = recipe_resolution.resolve(recipe_resolution.recipe_request("own.yaml", tmp_path)).recipe.kernel_arguments
     assert words[-7:] == (
         *("console=ttyS0", "hugepagesz=1G", "hugepages=16", "hugepagesz=2M", "hugepages=16"),
         *("console=tty0", "console=ttyS0"),

@@ -44,7 +44,7 @@ def test_keys_beside_spec_and_recipe_are_found_from_the_folder_one_stands_in(sit
 def test_a_recipe_named_relatively_has_its_keys_beside_it(site: Site) -> None:
     here = with_keys_beside(site, "site")
     with contextlib.chdir(here.folder):
-        asked = recipe_resolution.of_recipe("recipes/small.yaml", Path())
+        asked = recipe_resolution.recipe_request("recipes/small.yaml", Path())
         *usual, own = (one.source.keyring for one in asked.sources(asked.chain()))
     assert own == str(here.folder / "recipes/own.gpg")
     assert set(usual) == {package_resolution.DISTRIBUTIONS["debian"].keyring}

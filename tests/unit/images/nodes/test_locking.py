@@ -16,7 +16,7 @@ from workflows.podimage.errors import BuildError, FetchError
 
 
 def asked(site: Site) -> recipe_resolution.RecipeRequest:
-    return recipe_resolution.of_spec(load_image(site.spec), site.folder)
+    return recipe_resolution.spec_request(load_image(site.spec), site.folder)
 
 
 def names(packages: tuple[Package, ...]) -> list[str]:
@@ -24,7 +24,7 @@ def names(packages: tuple[Package, ...]) -> list[str]:
 
 
 def test_each_layer_brings_what_those_below_lack(site: Site) -> None:
-    lock = lock_creation.newest(asked(site))
+    lock = lock_creation.create_lock(asked(site))
     assert names(lock.layer("base")) == ["dash", "libc", "linux-image-1.0-stand-in", "linux-image-stand-in", "tool"]
     assert names(lock.layer("hpc")) == ["libmpi", "mpi"]
     by_name = lock.packages
@@ -35,9 +35,9 @@ def test_each_layer_brings_what_those_below_lack(site: Site) -> None:
 
 
 def test_no_host_of_a_mirror_is_in_a_lock_and_one_written_again_is_the_same(site: Site) -> None:
-    lock = lock_creation.newest(asked(site))
+    lock = lock_creation.create_lock(asked(site))
     assert lock_creation.write(lock, site.lock)
-    assert not lock_creation.write(lock_creation.newest(asked(site)), site.lock)
+    assert not lock_creation.write(lock_creation.create_lock(asked(site)), site.lock)
     text = site.lock.read_text()
     assert "127.0.0.1" not in text
     assert "http" not in text
@@ -47,7 +47,7 @@ def test_no_host_of_a_mirror_is_in_a_lock_and_one_written_again_is_the_same(site
 
 def test_security_updates_win_and_are_counted_as_their_own_source(site: Site) -> None:
     site.mirror.publish("bookworm-security", [Deb("libc", "1.0-1+deb12u1", of="glibc")], archive="debian-security")
-    lock = lock_creation.newest(asked(site))
+    lock = lock_creation.create_lock(asked(site))
     libc = lock.packages["libc"]
     assert (libc.version, lock.sources[libc.source]) == ("1.0-1+deb12u1", "debian bookworm-security main")
 
@@ -55,7 +55,7 @@ def test_security_updates_win_and_are_counted_as_their_own_source(site: Site) ->
 def test_the_version_of_a_source_is_kept_where_it_is_another_one(site: Site) -> None:
     newer = [Deb("libc", "2:1.0-1+deb12u1", of="glibc", of_version="1.0-1+deb12u1"), Deb("tool", "1.1-1", of="tool")]
     site.mirror.publish("bookworm-security", newer, archive="debian-security")
-    lock = lock_creation.newest(asked(site))
+    lock = lock_creation.create_lock(asked(site))
     assert {one.name: one.source_version for one in lock.packages.values() if one.source_version} == {"libc": "1.0-1+deb12u1"}
     assert lock_creation.write(lock, site.lock)
     assert lockfile.read(site.lock, "x") == lock
@@ -66,7 +66,7 @@ def test_the_version_of_a_source_is_kept_where_it_is_another_one(site: Site) -> 
 
 
 def test_the_locked_recipe_resolves_with_its_sources(site: Site) -> None:
-    lock_creation.write(lock_creation.newest(asked(site)), site.lock)
+    lock_creation.write(lock_creation.create_lock(asked(site)), site.lock)
     recipe = recipe_resolution.resolve(asked(site)).recipe
     assert recipe.kernel == "linux-image-1.0-stand-in"
     assert [one.url for one in recipe.sources] == [f"{site.mirror.url}/{path}" for path in ("debian", "debian", "debian-security")]
@@ -79,7 +79,7 @@ def test_a_repository_of_an_upper_layer_is_not_asked_for_the_lower_ones(site: Si
     source = f'{{url: "{site.mirror.url}/flat", suite: /, keyring: {site.mirror.key}}}'
     more = f"\n  - name: gpu\n    sources: [{source}]\n    packages: [driver-stand-in]\n"
     (site.folder / "small.yaml").write_text(text + more)
-    lock = lock_creation.newest(asked(site))
+    lock = lock_creation.create_lock(asked(site))
     driver = lock.packages["driver-stand-in"]
     assert lock.packages["tool"].version == "1.0-1"
     assert (lock.sources[driver.source], driver.path) == ("gpu /", "./driver-stand-in_1.0-1_amd64.deb")
@@ -97,7 +97,7 @@ def test_backports_give_what_nobody_else_has_and_no_newer_version(site: Site) ->
         source = f'{{url: "{site.mirror.url}/{repository}", suite: /, keyring: {site.mirror.key}}}'
         more = f"\n  - name: more\n    sources: [{source}]\n    packages: [htop, linux-image-6.12.9+bpo-amd64]\n"
         (site.folder / "small.yaml").write_text(text + more)
-        found[repository] = {one.name: one.version for one in lock_creation.newest(asked(site)).layer("more")}
+        found[repository] = {one.name: one.version for one in lock_creation.create_lock(asked(site)).layer("more")}
     assert found["backports"] == {"htop": "1.0-1", "linux-image-6.12.9+bpo-amd64": "6.12.9-1~bpo12+1"}
     assert found["own"]["htop"] == "9.0~bpo12+1"
 
@@ -107,12 +107,12 @@ def test_firmware_is_locked_from_the_distributions_own_component_where_a_layer_a
     text = (site.folder / "small.yaml").read_text()
     (site.folder / "small.yaml").write_text(f"{text}\n  - name: more\n    packages: [firmware-card]\n")
     with pytest.raises(FetchError, match="firmware-card"):
-        lock_creation.newest(asked(site))
+        lock_creation.create_lock(asked(site))
     (site.folder / "small.yaml").write_text(
         f"{text}\n  - name: more\n    components: [main, {FIRMWARE}]\n    packages: [firmware-card]\n"
         f"  - name: again\n    components: [{FIRMWARE}]\n    packages: [firmware-card]\n"
     )
-    lock = lock_creation.newest(asked(site))
+    lock = lock_creation.create_lock(asked(site))
     assert lock.sources == tuple(
         f"debian bookworm{suffix} {component}" for component in ("main", FIRMWARE) for suffix in ("", "-updates", "-security")
     )
@@ -133,7 +133,7 @@ def test_a_layer_that_would_replace_a_package_below_it_is_refused(site: Site) ->
     more = f"\n  - name: gpu\n    sources: [{source}]\n    packages: [driver-stand-in]\n"
     (site.folder / "small.yaml").write_text(text + more)
     with pytest.raises(BuildError, match="tool would be installed a second time"):
-        lock_creation.newest(asked(site))
+        lock_creation.create_lock(asked(site))
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_layer_that_would_replace_a_package_below_it_is_refused(site: Site) ->
 def test_what_cannot_be_had_is_said_in_apts_words(site: Site, debs: list[Deb], sentence: str) -> None:
     site.mirror.publish("bookworm", debs)
     with pytest.raises(FetchError, match=sentence):
-        lock_creation.newest(asked(site))
+        lock_creation.create_lock(asked(site))
 
 
 def test_a_mirror_with_another_key_is_not_believed(site: Site) -> None:
@@ -157,14 +157,14 @@ def test_a_mirror_with_another_key_is_not_believed(site: Site) -> None:
     if not Path("/usr/share/keyrings/debian-archive-keyring.gpg").exists():
         pytest.skip("debian-archive-keyring is not installed")
     with pytest.raises(FetchError, match=r"NO_PUBKEY|not signed|isn't signed|couldn't be verified"):
-        lock_creation.newest(asked(site))
+        lock_creation.create_lock(asked(site))
 
 
 def test_a_key_that_is_not_there_is_one_sentence(site: Site) -> None:
     text = site.spec.read_text().replace(str(site.mirror.key), "nowhere.gpg")
     site.spec.write_text(text)
     with pytest.raises(BuildError, match=r"nowhere.gpg, the key of http.*, is not on this machine"):
-        lock_creation.newest(asked(site))
+        lock_creation.create_lock(asked(site))
 
 
 def test_the_gpu_recipe_locks_with_stand_ins_of_what_nvidia_has(mirror: Mirror, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_the_gpu_recipe_locks_with_stand_ins_of_what_nvidia_has(mirror: Mirror, 
     )
     mirror.publish("bookworm", [*SMALL[:4], *free], firmware=firmware, contrib=[Deb("nvidia-support", depends="libc")])
     mirror.publish_flat("cuda", [Deb(name, depends="libc, dkms, nvidia-support") for name in nvidias])
-    lock: Lock = lock_creation.newest(gpu)
+    lock: Lock = lock_creation.create_lock(gpu)
     lock_creation.write(lock, tmp_path / "gpu.lock.json")
     recipe = recipe_resolution.resolve(gpu).recipe
     assert recipe.names == ("base", "hpc", "firmware", "gpu_build", "gpu")
@@ -207,5 +207,5 @@ def test_a_key_of_a_distribution_is_told_with_its_package(distribution: str, pac
     assert package_resolution.brought_by(keyring) == f"apt-get install {package}"
     other = str(site.folder / "lost.gpg")
     with pytest.raises(BuildError, match=r"lost\.gpg, the key of .*, is not on this machine") as error:
-        lock_creation.newest(dataclasses.replace(asked(site), keyring=other))
+        lock_creation.create_lock(dataclasses.replace(asked(site), keyring=other))
     assert error.value.hint == "install the package that brings it, or put it beside the recipe and name it there"

@@ -12,7 +12,7 @@ import pytest
 
 from steps.nodeimage.contract import build_keys
 from steps.nodeimage.contract import resolved_recipe as contract
-from steps.nodeimage.contract.image_tests import Check
+from steps.nodeimage.contract.image_tests import BuiltinCheck
 from workflows import examples
 from workflows.nodeimage import lockfile, package_resolution, recipe_files, recipe_resolution
 from workflows.nodeimage.image_spec import load_image
@@ -52,7 +52,7 @@ def own(tmp_path: Path) -> Path:
 
 
 def of(name: str, folder: Path = Path()) -> recipe_resolution.Resolved:
-    return recipe_resolution.resolve(recipe_resolution.of_recipe(name, folder))
+    return recipe_resolution.resolve(recipe_resolution.recipe_request(name, folder))
 
 
 def test_the_folder_that_a_recipe_lies_in_is_no_part_of_what_is_built(own: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -66,7 +66,7 @@ def test_the_folder_that_a_recipe_lies_in_is_no_part_of_what_is_built(own: Path,
     shutil.copytree(own, other)
     here, there = (
         recipe_resolution.resolve(
-            dataclasses.replace(recipe_resolution.of_recipe("own.yaml", folder), keyring=str(folder / "mirror.gpg"))
+            dataclasses.replace(recipe_resolution.recipe_request("own.yaml", folder), keyring=str(folder / "mirror.gpg"))
         )
         for folder in (own, other)
     )
@@ -103,7 +103,7 @@ def test_every_image_can_tell_what_it_is() -> None:
 def test_what_follows_from_a_recipe_is_tested_without_being_written(own: Path) -> None:
     tests = {one.name: one for one in of("own.yaml", own).recipe.tests}
     services = tests["recipe_services_enabled"]
-    assert (services.check, "own.service" in services.arguments) == (Check.SERVICES_ENABLED, True)
+    assert (services.check, "own.service" in services.arguments) == (BuiltinCheck.SERVICES_ENABLED, True)
     assert "systemd-timesyncd.service" not in services.arguments, "an upper layer disabled it"
     assert "live-boot" in tests["recipe_packages_installed"].arguments
     assert tests["root_size"].arguments == ("650",)
@@ -148,7 +148,7 @@ def test_the_example_resolves_with_the_name_of_its_spec() -> None:
         .replace("variables:", "# variables:")
         .replace("publish:", "mirror: https://m.example.org/deb\npublish:")
     )
-    found = recipe_resolution.resolved(load_image(text), path.parent)
+    found = recipe_resolution.resolve_spec(load_image(text), path.parent)
     assert found.recipe.name == "nightly"
     assert [one.url for one in found.recipe.sources][1:] == ["https://m.example.org/deb", "https://m.example.org/deb-security"]
     assert build_keys.layers(found.recipe) == build_keys.layers(of("compute").recipe), "a mirror changes nothing that is built"

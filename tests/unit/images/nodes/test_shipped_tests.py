@@ -21,7 +21,7 @@ from workflows.nodeimage import recipe_chain, recipe_files, recipe_tests
 def test_paths_of_mpicc(tmp_path: Path, answers: str, passes: bool) -> None:
     (tmp_path / "mpicc").write_text(f"#!/bin/sh\n{answers}\n")
     (tmp_path / "mpicc").chmod(0o755)
-    test = next(test for test in recipe_tests.of(recipe_chain.read("compute", tmp_path, {})) if test.name == "wrong_paths")
+    test = next(test for test in recipe_tests.image_tests(recipe_chain.read("compute", tmp_path, {})) if test.name == "wrong_paths")
     settings = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "FOLDER": str(tmp_path)}
     done = subprocess.run(["/bin/sh", "-e", "-c", test.run], env=settings, capture_output=True, check=False)
     assert (done.returncode == 0) is passes, done
@@ -30,7 +30,9 @@ def test_paths_of_mpicc(tmp_path: Path, answers: str, passes: bool) -> None:
 @pytest.mark.parametrize("recipe", recipe_files.shipped_names())
 def test_no_clock_of_its_own_ends_a_test_that_runs_on_slow_machines(recipe: str, tmp_path: Path) -> None:
     found = [
-        test for test in recipe_tests.of(recipe_chain.read(recipe, tmp_path, {}, by_name=True)) if test.where is not Where.SANDBOX
+        test
+        for test in recipe_tests.image_tests(recipe_chain.read(recipe, tmp_path, {}, by_name=True))
+        if test.where is not Where.SANDBOX
     ]
     assert found
     assert [test.name for test in found if re.search(r"\btimeout\b", test.run)] == []
@@ -43,7 +45,9 @@ def test_no_clock_of_its_own_ends_a_test_that_runs_on_slow_machines(recipe: str,
 )
 def test_who_answers_at_the_port_of_ssh(tmp_path: Path, answers: bytes, passes: bool) -> None:
     test = next(
-        test for test in recipe_tests.of(recipe_chain.read("site", tmp_path, {}, by_name=True)) if test.name == "ssh_answers"
+        test
+        for test in recipe_tests.image_tests(recipe_chain.read("site", tmp_path, {}, by_name=True))
+        if test.name == "ssh_answers"
     )
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(60)
@@ -98,7 +102,9 @@ def test_what_a_booted_node_says_of_itself(tmp_path: Path, name: str, programs: 
     for program, does in programs.items():
         (tmp_path / program).write_text(f"#!/bin/sh\n{does}\n")
         (tmp_path / program).chmod(0o755)
-    test = next(test for test in recipe_tests.of(recipe_chain.read("base", tmp_path, {}, by_name=True)) if test.name == name)
+    test = next(
+        test for test in recipe_tests.image_tests(recipe_chain.read("base", tmp_path, {}, by_name=True)) if test.name == name
+    )
     settings = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(["/bin/sh", "-e", "-c", test.run], env=settings, capture_output=True, check=False)
     assert (done.returncode == 0) is passes, done

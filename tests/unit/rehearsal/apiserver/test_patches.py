@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.rehearsal.apiserver.properties import repeatable
-from workflows.rehearsal.apiserver import strategic_patch
+from workflows.rehearsal.apiserver import patching
 from workflows.rehearsal.apiserver.errors import StatusError
 from workflows.rehearsal.apiserver.patching import json_patched, merge_patched
 from workflows.rehearsal.apiserver.served_resources import ResourceTable
@@ -143,7 +143,7 @@ POD = ResourceTable().core("pods").schema
 
 def strategic(target: Any, patch: Any) -> Any:
     before = copy.deepcopy(target)
-    result = strategic_patch.strategic_merge(target, patch, POD)
+    result = patching.strategic_merge(target, patch, POD)
     assert target == before
     return result
 
@@ -183,7 +183,7 @@ def test_strategic_directives() -> None:
 
 @pytest.mark.parametrize("patch", [{"$patch": "other"}, {"spec": {"containers": [{"image": "x"}]}}])
 def test_strategic_errors(patch: Any) -> None:
-    with pytest.raises(strategic_patch.StrategicPatchError):
+    with pytest.raises(patching.StrategicPatchError):
         strategic(containers("a"), patch)
 
 

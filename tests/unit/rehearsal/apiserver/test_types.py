@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.rehearsal.apiserver.properties import repeatable
-from workflows.rehearsal.apiserver import builtin_decoder, fieldset, kubectl_table
-from workflows.rehearsal.apiserver.builtin_decoder import BuiltinDecoder, WrongTypeError
-from workflows.rehearsal.apiserver.kubectl_table import age
+from workflows.rehearsal.apiserver import builtin_decoder, managed_fields, representations
+from workflows.rehearsal.apiserver.builtin_decoder import ANY, BuiltinDecoder, ListType, NamedTypes, Schema, WrongTypeError
+from workflows.rehearsal.apiserver.representations import age
 from workflows.rehearsal.apiserver.served_resources import ResourceTable
-from workflows.rehearsal.apiserver.type_schema import ANY, ListType, NamedTypes, Schema
 
 RESOURCES = ResourceTable()
 POD = RESOURCES.core("pods").schema
@@ -114,15 +113,15 @@ def test_field_set_has_the_published_form() -> None:
         "metadata": {"name": "p", "labels": {"a": "1"}},
         "spec": {"containers": [{"name": "c", "image": "i"}], "nodeSelector": {"x": "y"}},
     }
-    fields = fieldset.owned({"apiVersion": "v1", "kind": "Pod"} | body, POD)
-    assert fieldset.encode(fields) == {
+    fields = managed_fields.owned_fields({"apiVersion": "v1", "kind": "Pod"} | body, POD)
+    assert managed_fields.encode(fields) == {
         "f:metadata": {"f:labels": {"f:a": {}}},
         "f:spec": {
             "f:containers": {'k:{"name":"c"}': {".": {}, "f:image": {}, "f:name": {}}},
             "f:nodeSelector": {},
         },
     }
-    names = sorted(map(fieldset.dotted_path, fields))
+    names = sorted(map(managed_fields.dotted_path, fields))
     assert '.spec.containers[name="c"].image' in names
 
 
@@ -132,7 +131,7 @@ PATHS = st.lists(st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'v:"y"']), min
 @repeatable
 @given(st.frozensets(PATHS, max_size=8))
 def test_field_set_survives_its_encoding(fields: frozenset[tuple[str, ...]]) -> None:
-    assert frozenset(fieldset.decode(fieldset.encode(fields))) == fields
+    assert frozenset(managed_fields.decode(managed_fields.encode(fields))) == fields
 
 
 CONTAINER = st.fixed_dictionaries(
@@ -147,16 +146,16 @@ BODIES = st.fixed_dictionaries(
 @repeatable
 @given(BODIES)
 def test_every_owned_path_has_its_value(body: dict[str, Any]) -> None:
-    for path in fieldset.owned(body, POD):
-        assert fieldset.get(body, POD, path) is not None
+    for path in managed_fields.owned_fields(body, POD):
+        assert managed_fields.get(body, POD, path) is not None
 
 
 @repeatable
 @given(BODIES)
 def test_removing_all_owned_paths_leaves_nothing(body: dict[str, Any]) -> None:
     left = copy.deepcopy(body)
-    for path in sorted(fieldset.owned(body, POD), key=len):
-        fieldset.remove(left, POD, path)
+    for path in sorted(managed_fields.owned_fields(body, POD), key=len):
+        managed_fields.remove(left, POD, path)
     assert left in ({}, {"spec": {}})
 
 
@@ -176,7 +175,7 @@ def test_removing_all_owned_paths_leaves_nothing(body: dict[str, Any]) -> None:
 def test_json_path(path: str, found: list[Any]) -> None:
     rows = [{"name": "a", "size": 1}, {"name": "b", "size": 2}]
     assert (
-        kubectl_table.json_path_values({"metadata": {"labels": {"example.com/x": "1"}}, "spec": {"size": 3, "rows": rows}}, path)
+        representations.json_path_values({"metadata": {"labels": {"example.com/x": "1"}}, "spec": {"size": 3, "rows": rows}}, path)
         == found
     )
 

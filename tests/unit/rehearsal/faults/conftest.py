@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.unit.rehearsal import asking
+from tests.unit.rehearsal.fault_sweep import FaultResult, rehearse_with_fault, sweep_faults
 from tests.unit.rehearsal.faults.specs import needed, spec_for
 from workflows import bringup
 from workflows.plan.compiler import compile_plan
-from workflows.rehearsal.fault_sweep import FaultResult, rehearse_with_fault, sweep_faults
 from workflows.rehearsal.faults import fault_registry
 from workflows.rehearsal.rehearsal_run import RehearsalOptions
 from workflows.render.bundle import render

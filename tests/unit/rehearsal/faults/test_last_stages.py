@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.unit.rehearsal.fault_sweep import FaultResult
 from tests.unit.rehearsal.faults.specs import needed
-from workflows.rehearsal.fault_sweep import FaultResult
 from workflows.rehearsal.faults import fault_registry
 from workflows.stages import ORDER
 

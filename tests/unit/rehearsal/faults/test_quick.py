@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from tests.unit.rehearsal.fault_sweep import sweep_faults
 from tests.unit.rehearsal.faults.specs import spec_for
-from workflows.rehearsal.fault_sweep import sweep_faults
 from workflows.rehearsal.rehearsal_run import RehearsalOptions
 from workflows.stages import ORDER
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workflows.rehearsal.fault_sweep import FaultResult
+from tests.unit.rehearsal.fault_sweep import FaultResult
 from workflows.rehearsal.faults import fault_registry
 
 Whole = Callable[[fault_registry.Fault, Path], FaultResult]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from steps.contract.fleet import Host
-from steps.contract.play import PlayHost, PlayRequest
+from steps.contract.host_play import PlayHost, PlayRequest
 from workflows.rehearsal.simulator import playbook_runs
 from workflows.rehearsal.simulator.api_client import Api
 from workflows.rehearsal.simulator.api_kinds import JOBS, NODES, PODS, Obj, Ref

@@ -16,8 +16,7 @@ from steps.stages.shared.kube_reader import Scope
 from steps.verbs import job
 from tests.unit.rehearsal.simulator.harness import User
 from workflows import catalog, spec
-from workflows.stages.site import Site
-from workflows.stages.stage import Stage
+from workflows.stages.stage import Site, Stage
 
 EXAMPLE = Path(__file__).parents[4] / "workflows/examples/h200-16.yaml"
 HOSTS = {
@@ -76,7 +75,7 @@ def _wait(user: User, kube: Kube, task: Task) -> Verdict:
         return seen, gate.decide(seen, want)
 
     stable = float(task.arguments.get("stable_seconds", 0))
-    return watching.until_decided(look, VirtualClock(user), task.deadline_seconds, stable).verdict
+    return watching.watch_until_decided(look, VirtualClock(user), task.deadline_seconds, stable).verdict
 
 
 class VirtualClock:

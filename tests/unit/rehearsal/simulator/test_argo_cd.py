@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from steps.clients.git import repositories
-from steps.clients.git.access import GitAccess, local_repository
+from steps.clients.git.git_access import GitAccess, local_repository
 from steps.clients.git.repositories import Author
 from tests.unit.rehearsal.simulator.harness import Make, User
 from workflows.rehearsal.simulator.api_kinds import (
@@ -57,7 +57,7 @@ SECOND = release("local-path-provisioner", "local-path-provisioner", "local-path
 
 def published(root: Path, files: dict[str, str], names: list[str], tag: str = "v1") -> str:
     tree = files | {f"{STAGE}/kustomization.yaml": yaml.safe_dump({"resources": [f"{name}.yaml" for name in names]})}
-    with repositories.opened(GitAccess(url=URL, local=local_repository(root, URL))) as repo:
+    with repositories.open_repository(GitAccess(url=URL, local=local_repository(root, URL))) as repo:
         tip = repo.tip("main")
         made = repo.commit(tip, dict(tree), "stage", WHO)
         repo.push({"refs/heads/main": (tip, made), f"refs/tags/{tag}": ("", made)})

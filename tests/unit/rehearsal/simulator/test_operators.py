@@ -30,9 +30,8 @@ from workflows.rehearsal.faults import gpu_operator as gpu_faults
 from workflows.rehearsal.faults import network_operator as network_faults
 from workflows.rehearsal.faults.fault_registry import Fault
 from workflows.rehearsal.simulator.api_kinds import NODES
-from workflows.rehearsal.simulator.assembly import build
 from workflows.rehearsal.simulator.simulated_fleet import SimulatedFleet
-from workflows.rehearsal.simulator.simulation import SimulatorState
+from workflows.rehearsal.simulator.simulation import SimulatorState, build
 from workflows.stages.stage import Stage
 
 EXAMPLE = Path(__file__).parents[4] / "workflows/examples/h200-16.yaml"
@@ -195,7 +194,7 @@ def test_a_second_run_changes_nothing_and_passes(make: Make) -> None:
     for _ in range(2):
         for name in STAGES:
             assert problems(runner.run(stages[name])) == {}
-    (state,) = probe_charts.observe(runner.kube, probe_charts.scoped(scope_of(stages["gpu_operator"])))
+    (state,) = probe_charts.observe(runner.kube, probe_charts.scoped_releases(scope_of(stages["gpu_operator"])))
     assert state.newest is not None
     assert (state.newest.number, state.newest.status, state.newest.chart_version) == (1, "deployed", "v26.3.3")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from steps.clients.ansible.events import Ledger
-from steps.contract.play import PlayHost, PlayRequest, PlayStatus
+from steps.contract.host_play import PlayHost, PlayRequest, PlayStatus
 from steps.contract.verdict import FailureClass, Status, Verdict
 from steps.runtime import gating
 from steps.stages.os_prep import gate as gates

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from steps.clients.kube.client import Kube
-from steps.contract.play import HostOutcome, HostStatus
+from steps.contract.host_play import HostOutcome, HostStatus
 from steps.contract.verdict import Status, Verdict
 from steps.stages.rke2 import gate as gates
 from steps.stages.rke2 import probe as rke2
@@ -15,10 +15,10 @@ from steps.stages.rke2.contract import (
     ControlExpectation,
     EtcdLimits,
     FunctionalExpectation,
-    Group,
-    Node,
     NodesExpectation,
     PlayExpectation,
+    RegisteredNode,
+    RegistrationGroup,
 )
 from steps.stages.shared.kube_reader import Scope
 from tests.unit.rehearsal.simulator.harness import Make, User, conditions
@@ -41,7 +41,7 @@ def up(make: Make, *faults: str, agents: int = 3, servers: int = 3) -> User:
     return user
 
 
-def nodes(user: User) -> dict[str, Node]:
+def nodes(user: User) -> dict[str, RegisteredNode]:
     scope = Scope(nodes=tuple(host.name for host in user.world.fleet), now=user.world.now)
     return {node.name: node for node in rke2.nodes(Kube.from_file(user.kubeconfig), scope).nodes}
 
@@ -65,7 +65,7 @@ def judge(user: User) -> dict[str, Verdict]:
     control = ControlExpectation(nodes=servers, workloads=("Deployment rke2-coredns-rke2-coredns", "DaemonSet rke2-canal"))
     asked = {"labels": list(LABELS), "network_pods": "k8s-app=canal", "ingress_pods": INGRESS_PODS}
     scope = Scope(nodes=every, now=now, arguments=asked)
-    groups = {"all": Group(hosts=",".join(every), labels=LABELS)}
+    groups = {"all": RegistrationGroup(hosts=",".join(every), labels=LABELS)}
     return {
         "rke2/servers": played(user),
         "rke2/control": gates.control(rke2.control(kube, Scope(nodes=servers, now=now)), control),

@@ -19,7 +19,7 @@ import urllib3
 from steps.clients.ansible import playing
 from steps.clients.clock import SimulatedClock
 from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
-from steps.contract.play import HostStatus, PlayHost, PlayRequest, PlayStatus
+from steps.contract.host_play import HostStatus, PlayHost, PlayRequest, PlayStatus
 from tests.unit.rehearsal.simulator.harness import START, Make, hosts
 from workflows.rehearsal.apiserver import RunningServer, serve_in_thread
 from workflows.rehearsal.simulator.api_client import Api

@@ -11,7 +11,7 @@ from tests.unit.rehearsal.simulator.stage_runner import NODES, run, stage
 from workflows.rehearsal.faults import slurm as faults
 from workflows.rehearsal.faults.fault_registry import Fault
 from workflows.rehearsal.simulator import api_kinds
-from workflows.rehearsal.simulator.slurm_nodes import NODE_SETS
+from workflows.rehearsal.simulator.slurm import NODE_SETS
 from workflows.stages.stage import Stage
 
 SLURM: dict[str, Any] = {"slurm": {"kind": "slinky", "login": {"replicas": 1}}, "approvals": []}

@@ -1,4 +1,4 @@
-"""The grammar layer: one change to a good manifest, one finding; the changes are data."""
+"""The linter for the portable subset: one change to a good manifest, one finding; the changes are data."""
 
 from __future__ import annotations
 

@@ -1,0 +1,51 @@
+"""Declarations in stage contracts: the product that a stage belongs to instead of a bring-up, and shortcuts of a pipeline."""
+
+import importlib
+from collections.abc import Callable, Iterable
+from types import ModuleType
+
+from msgspec import Struct
+
+
+def stage_contract(stage: str) -> ModuleType | None:
+    """Return the contract module of a stage; None if this version has no such stage."""
+    # ids may come from a store that another version wrote, so a stage without a module is no error
+    if not stage.isidentifier():
+        return None
+    try:
+        return importlib.import_module(f"steps.stages.{stage}.contract")
+    except ModuleNotFoundError:
+        return None
+
+
+def product_of(stage: str) -> str:
+    """Return the PRODUCT that the contract of a stage names, which is a folder of `steps`; empty for a stage of a bring-up."""
+    return str(getattr(stage_contract(stage), "PRODUCT", ""))
+
+
+def products_of(stages: Iterable[str]) -> tuple[str, ...]:
+    """Return the products of some stages, each once."""
+    return tuple(dict.fromkeys(product for stage in stages if (product := product_of(stage))))
+
+
+class Shortcut(Struct, frozen=True, kw_only=True):
+    """Declaration of a shortcut in a stage's contract, under the name SHORTCUT.
+
+    The output parameter `output` of its task `task` is `done` if nothing is left to do, else `proceed`, which is also the default.
+    `reason` is shown for the stages that were skipped. `changes` turns the observations of the task into the line that an approval
+    shows about what is going to change; it returns "" if there is nothing to show.
+    """
+
+    stage: str
+    task: str
+    output: str
+    done: str
+    proceed: str
+    reason: str
+    changes: Callable[[Iterable[object]], str]
+
+
+def declared_shortcuts(stages: Iterable[str]) -> tuple[Shortcut, ...]:
+    """Return the shortcuts that these stages declare, in the order of the stages."""
+    shortcuts = (getattr(stage_contract(stage), "SHORTCUT", None) for stage in stages)
+    return tuple(shortcut for shortcut in shortcuts if isinstance(shortcut, Shortcut))

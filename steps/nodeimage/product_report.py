@@ -1,0 +1,205 @@
+"""Part of the report about a node image: files, layers, packages against the published ones, tests, boots."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import resources
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from steps.contract.evidence import Evidence, read_observation
+from steps.contract.verdict import Status
+from steps.nodeimage.contract.boot_tests import MachineBoot
+from steps.nodeimage.contract.image_manifest import ImageFile
+from steps.nodeimage.contract.image_tests import SANDBOX_SECONDS, ImageTestResult
+from steps.stages.image_assemble.contract import Assembled
+from steps.stages.image_boot.contract import Booted
+from steps.stages.image_layers.contract import Built
+from steps.stages.image_lock.contract import Archive
+from steps.stages.image_publish.contract import Published
+from steps.stages.image_sandbox.contract import Sandboxed
+from steps.stages.image_standing.contract import ID as STATUS_STAGE
+from steps.stages.image_standing.contract import TASK as STATUS_TASK
+from steps.stages.image_standing.contract import Standing
+
+T = TypeVar("T")
+_SANDBOX: Final = "sandbox"
+CONSOLE_LINES = 25
+"""Console lines shown for a failed boot."""
+
+
+class LayerRow(Struct, frozen=True, kw_only=True):
+    """One layer: the bytes and entries that it adds, the seconds of its build, and if it came from the cache."""
+
+    name: str
+    key: str
+    size: int
+    files: int
+    seconds: float
+    cached: bool
+
+
+class ResultRow(Struct, frozen=True, kw_only=True):
+    """One test and where it ran: `sandbox`, or the name of the machine that booted."""
+
+    name: str
+    where: str
+    outcome: str
+    seconds: float
+    output: str = ""
+
+    @property
+    def over(self) -> str:
+        """Remark if the test took longer in the sandbox than it should; empty for booted machines, which are emulated."""
+        return f"over {SANDBOX_SECONDS:g} s" if self.where == _SANDBOX and self.seconds > SANDBOX_SECONDS else ""
+
+
+class BootMark(Struct, frozen=True, kw_only=True):
+    """One moment of a boot: seconds since the machine was started, and the request or report at that time."""
+
+    at: float
+    what: str
+
+
+class MachineRow(Struct, frozen=True, kw_only=True):
+    """One test machine; `console` is set for a boot that did not pass."""
+
+    name: str
+    firmware: str
+    seconds: float
+    ended: str
+    marks: tuple[BootMark, ...] = ()
+    stopped_at: str = ""
+    console: tuple[str, ...] = ()
+
+
+class ImageReport(Struct, frozen=True, kw_only=True):
+    """Image that a run built.
+
+    `origin` is where its recipe came from, `version` the published version, `before` the version published until then (empty:
+    none), `first` where the recipe of that version came from when it was published.
+    """
+
+    key: str = ""
+    origin: str = ""
+    first: str = ""
+    manifest: str = ""
+    version: str = ""
+    before: str = ""
+    unchanged: bool = False
+    packages: int = 0
+    fetched: int = 0
+    files: tuple[ImageFile, ...] = ()
+    layers: tuple[LayerRow, ...] = ()
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    tests: tuple[ResultRow, ...] = ()
+    machines: tuple[MachineRow, ...] = ()
+
+    @property
+    def longest(self) -> float:
+        """Seconds of the longest boot, which is the width of all timelines."""
+        return max((one.seconds for one in self.machines), default=0.0)
+
+
+def details(latest: Sequence[Evidence]) -> ImageReport | None:
+    """Return the image that these records describe; None for a run that builds none. Unreadable records are left out."""
+    if not any(record.stage.startswith("image_") for record in latest):
+        return None
+    archive = next(_observed(latest, "image_lock", Archive), None)
+    assembled = next(_observed(latest, "image_assemble", Assembled), None)
+    published = next(_observed(latest, "image_publish", Published), None)
+    standing = next(_observed(latest, "image_standing", Standing), None)
+    sandboxed = next(_observed(latest, "image_sandbox", Sandboxed), None)
+    boots = [boot for booted in _observed(latest, "image_boot", Booted) for boot in booted.boots]
+    made = ImageReport(
+        packages=archive.packages if archive else 0,
+        fetched=archive.fetched if archive else 0,
+        key=assembled.key if assembled else "",
+        manifest=assembled.manifest if assembled else "",
+        origin=assembled.origin if assembled else "",
+        files=assembled.found if assembled else (),
+        layers=tuple(_layers(latest)),
+        tests=(*_tests(_SANDBOX, sandboxed.results if sandboxed else ()), *(test for boot in boots for test in _of_boot(boot))),
+        machines=tuple(_machine(boot, good=boot.name in _passed(latest)) for boot in boots),
+    )
+    if published is None and standing is not None and standing.is_current:
+        return msgspec.structs.replace(made, key=standing.key, version=standing.version, unchanged=True)
+    if published is None and standing is not None:
+        added, gone, changed = standing.packages_added, standing.packages_removed, standing.packages_changed
+        return msgspec.structs.replace(made, before=standing.version, added=added, removed=gone, changed=changed)
+    if published is None:
+        return made
+    return msgspec.structs.replace(
+        made,
+        manifest=published.manifest or made.manifest,
+        version=published.version,
+        before=published.before,
+        first=published.origin,
+        unchanged=published.unchanged,
+        added=published.packages_added,
+        removed=published.packages_removed,
+        changed=published.packages_changed,
+    )
+
+
+def nothing_to_do(latest: Iterable[Evidence]) -> str:
+    """Return why the stages after the first were skipped: this image is published already. Empty for every other run, and if the
+    record cannot be read."""
+    for record in latest:
+        if (record.stage, record.task) == (STATUS_STAGE, STATUS_TASK) and record.verdict is not None and record.verdict.is_pass:
+            standing = read_observation(record.observation, Standing)
+            return standing.sentence if standing is not None and standing.is_current else ""
+    return ""
+
+
+def template() -> str:
+    """Return the Jinja template of the image's part of the HTML report; it renders `details`."""
+    return resources.files("steps.nodeimage").joinpath("report.html.j2").read_text()
+
+
+def _observed(latest: Iterable[Evidence], stage: str, kind: type[T]) -> Iterator[T]:
+    for record in latest:
+        if record.stage == stage and (found := read_observation(record.observation, kind)) is not None:
+            yield found
+
+
+def _layers(latest: Iterable[Evidence]) -> Iterator[LayerRow]:
+    for record in latest:
+        if record.stage == "image_layers" and (built := read_observation(record.observation, Built)) is not None:
+            yield LayerRow(
+                name=record.task.removeprefix("layer_"),
+                key=built.key,
+                size=built.size,
+                files=built.files,
+                seconds=record.finished - record.started if built.cached else built.seconds,
+                cached=built.cached,
+            )
+
+
+def _tests(where: str, results: Iterable[ImageTestResult]) -> Iterator[ResultRow]:
+    for one in results:
+        yield ResultRow(name=one.name, where=where, outcome=one.outcome.value, seconds=one.seconds, output=one.output)
+
+
+def _of_boot(boot: MachineBoot) -> Iterator[ResultRow]:
+    yield from _tests(boot.name, boot.report.results if boot.report else ())
+
+
+def _passed(latest: Iterable[Evidence]) -> set[str]:
+    """Return the names of the machines whose boot passed its gate."""
+    verdicts = (record.verdict for record in latest if record.stage == "image_boot" and record.verdict is not None)
+    return {row.node for verdict in verdicts for row in verdict.nodes if row.status is Status.PASS}
+
+
+def _machine(boot: MachineBoot, *, good: bool) -> MachineRow:
+    return MachineRow(
+        name=boot.name,
+        firmware=boot.firmware.value,
+        seconds=boot.seconds,
+        ended=boot.ended,
+        marks=tuple(BootMark(at=event.at, what=event.what) for event in boot.events),
+        stopped_at=boot.stopped_at,
+        console=() if good else boot.console[-CONSOLE_LINES:],
+    )

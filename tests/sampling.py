@@ -1,0 +1,63 @@
+"""Samples of tests that repeat one code path: `tests/run` takes some of each group by a seed, and `tests/run --long` takes all.
+
+The seed is the commit (`BRINGUP_SAMPLE` names another), so a commit is always tested alike, and commits together test everything.
+pytest itself takes every test that it is asked for.
+"""
+
+import os
+import random
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+SEED = "BRINGUP_SAMPLE"
+GROUPS = {
+    "kills": 1,
+    "reaching hosts": 4,
+    "preparing hosts": 10,
+    "rke2 on hosts": 8,
+}
+"""How many test functions of each group run. A test is put into a group by the mark `sampled`."""
+
+
+def seed() -> str:
+    """Return the seed of the samples: the named one, else the commit's id, else a constant outside a Git checkout."""
+    command = ["git", "rev-parse", "--short=12", "HEAD"]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return os.environ.get(SEED) or done.stdout.strip() or "0"
+
+
+def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take away the tests of each group that the seed in the environment does not choose; without a seed, none.
+
+    Raises pytest.UsageError for a group that is not in `GROUPS`.
+    """
+    chosen_by = os.environ.get(SEED)
+    groups: defaultdict[str, set[str]] = defaultdict(set)
+    for item in items:
+        if (group := _group(item)) is not None:
+            groups[group].add(_function(item))
+    if unknown := set(groups) - set(GROUPS):
+        raise pytest.UsageError(f"tests/sampling.py has no group {', '.join(sorted(unknown))}")
+    if not chosen_by:
+        return
+    chosen: set[str] = set()
+    for group, functions in groups.items():
+        rest = random.Random(f"{chosen_by} {group}").sample(sorted(functions), min(GROUPS[group], len(functions)))
+        chosen.update(rest)
+    left_out = [item for item in items if _group(item) is not None and _function(item) not in chosen]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if _group(item) is None or _function(item) in chosen]
+
+
+def _group(item: pytest.Item) -> str | None:
+    """Return the group of a test: its own mark wins over that of its module, and `sampled(None)` takes it out of the group."""
+    mark = item.get_closest_marker("sampled")
+    return None if mark is None else mark.args[0]
+
+
+def _function(item: pytest.Item) -> str:
+    """Return a test's id without its parameters: a function with its fixtures is sampled as a whole."""
+    return item.nodeid.partition("[")[0]

@@ -1,0 +1,128 @@
+"""A test bench for single stages: a simulated cluster that can be restored to a snapshot taken just before a stage."""
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from steps.clients.kube import kubeconfig
+from steps.clients.store import Store
+from steps.contract.verdict import Verdict
+from workflows import bringup
+from workflows.engines import launch, run_inputs
+from workflows.engines.folders import StateFolder
+from workflows.plan.compiler import compile_plan
+from workflows.rehearsal import approver, earlier_stages
+from workflows.rehearsal.rehearsal_run import RehearsalOptions
+from workflows.rehearsal.simulated_cluster import SimulatedCluster, call_control_api, set_faults, simulated_cluster, write_fleet
+from workflows.render.bundle import render
+from workflows.spec import ClusterSpec
+
+RUN = "stand"
+"""Name of every run on the bench; with one name for all, the lease in the target stays valid from snapshot to snapshot."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The state of the API server and of the simulator."""
+
+    api: bytes
+    simulator: bytes
+
+
+class SnapshotKeeper(Protocol):
+    """A way to save and restore all objects of an API server while it runs."""
+
+    def snapshot(self) -> bytes:
+        """Return all present objects."""
+
+    def restore(self, snapshot: bytes, /) -> None:
+        """Restore all objects to a snapshot."""
+
+
+class EmulatedSnapshots:
+    """Snapshots of the emulated API server, which saves and restores its objects itself."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._api = kubeconfig.load(cluster.kubeconfig)
+
+    def snapshot(self) -> bytes:
+        """Return all present objects."""
+        return call_control_api("GET", self._api.server + "/emulation/snapshot", self._api.token)
+
+    def restore(self, snapshot: bytes, /) -> None:
+        """Restore all objects to a snapshot."""
+        call_control_api("PUT", self._api.server + "/emulation/snapshot", self._api.token, snapshot)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageOutcome:
+    """The end of a stage on the bench: the judge's verdict (None without a record), the engine's exit code, and the duration."""
+
+    stage: str
+    verdict: Verdict | None
+    exit_code: int
+    seconds: float
+
+
+class StageBench:
+    """A bench that runs single stages of one spec against one simulated cluster."""
+
+    def __init__(self, spec: ClusterSpec, cluster: SimulatedCluster, keeper: SnapshotKeeper, folder: Path) -> None:
+        self._spec = spec
+        self._cluster = cluster
+        self._keeper = keeper
+        self._folder = folder
+        self._count = 0
+
+    def snapshot(self) -> Snapshot:
+        """Return the present state of API server and simulator."""
+        simulator = call_control_api("GET", self._cluster.url + "/state", self._cluster.token)
+        return Snapshot(self._keeper.snapshot(), simulator)
+
+    def restore(self, snapshot: Snapshot, faults: Sequence[str] = ()) -> None:
+        """Restore a snapshot; from then on these faults (NAME or NAME:NODE,…) are in force."""
+        set_faults(self._cluster, ())
+        self._keeper.restore(snapshot.api)
+        call_control_api("PUT", self._cluster.url + "/state", self._cluster.token, snapshot.simulator)
+        set_faults(self._cluster, faults)
+
+    def run(self, stage: str) -> StageOutcome:
+        """Run the rendered manifest of one stage, with the secrets that earlier stages kept (the kubeconfig)."""
+        began = time.monotonic()
+        self._count += 1
+        folder = StateFolder(self._folder / f"{self._count:03d}-{stage}").run(RUN)
+        plan = compile_plan(self._spec, only=[stage])
+        run_inputs.write(folder, plan, render(plan, bringup.build), Path("/"), {}, simulated=True)
+        kept = self._folder / "secrets"
+        if kept.exists():
+            shutil.copytree(kept, folder.inputs / "secrets", dirs_exist_ok=True)
+        earlier_stages.write_stand_in_secrets(plan, folder.inputs / "secrets")
+        earlier_stages.copy_delivery(self._folder, folder.stored)
+        result = launch.start(folder, self._cluster.environment, approver.approving_observer(folder), spawn=self._cluster.start)
+        new_secrets = folder.stored / "secrets"
+        if new_secrets.exists() and result.exit_code == 0:
+            shutil.copytree(new_secrets, kept, dirs_exist_ok=True)
+        if result.exit_code == 0:
+            earlier_stages.copy_delivery(folder.stored, self._folder)
+        records = Store(folder.home.store).records(RUN, stage, "judge")
+        verdict = records[0].verdict if records else None
+        return StageOutcome(stage=stage, verdict=verdict, exit_code=result.exit_code, seconds=time.monotonic() - began)
+
+
+@contextmanager
+def stage_bench(
+    spec: ClusterSpec, folder: Path, options: RehearsalOptions | None = None, keeper: SnapshotKeeper | None = None
+) -> Iterator[StageBench]:
+    """Yield a bench for a spec while the context lasts; all its files are below `folder`.
+
+    If the options name an existing API server, `keeper` saves and restores its objects.
+    """
+    chosen = options or RehearsalOptions()
+    folder.mkdir(parents=True, exist_ok=True)
+    fleet = write_fleet(folder, compile_plan(spec))
+    with simulated_cluster(folder / "cluster", fleet, chosen.arguments(), chosen.existing) as cluster:
+        yield StageBench(spec, cluster, keeper or EmulatedSnapshots(cluster), folder)

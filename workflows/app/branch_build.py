@@ -1,0 +1,240 @@
+"""The build of a Git branch's newest commit: check it out, check and install it, and supersede other builds.
+
+A person who may push to the branch decides what is built, but has no rights in the cluster. So no commit may exceed the limits
+that the schedule was installed with, which are arguments of the schedule's pod: Secrets, approvers, and files that are read.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from steps.clients import termination_message as last_words
+from steps.clients.git import checkout, git_access, repositories
+from steps.clients.git.errors import Keys
+from steps.clients.git.git_objects import GitEntry
+from steps.contract import last_word, paths
+from steps.contract.exit import ExitCode
+from steps.contract.revision import SpecSource
+from steps.errors import BadTask, StepError, Temporary
+from workflows import image
+from workflows.app.images import image_pipeline, image_specs
+from workflows.app.run_options import ARGO, Wish
+from workflows.app.runs import argo_start, superseded_builds
+from workflows.app.runs.screen import Screen
+from workflows.app.specs import manifests
+from workflows.engines.argo import prerequisites
+from workflows.engines.argo.home import Home, NoWorkflow
+from workflows.engines.argo.workflow_objects import OwnerReference
+from workflows.plan.model import Plan
+from workflows.render import from_git
+from workflows.spec import SpecErrors
+
+KEYS = Keys("schedule.source", "repository", "read it")
+"""Keys of the spec that name the repository, for hints in errors."""
+
+MOST_BYTES = 512 << 20
+"""Size limit of one commit in the server's pack; the pod's folder has room for twice that (`render.from_git.ROOM`)."""
+_ANEW = "whoever may, installs the schedule anew with this spec: bringup image build SPEC --engine argo"
+
+
+class NotThere(ValueError):
+    """Error for a repository without the branch or spec that the schedule names."""
+
+    exit_code = ExitCode.USAGE
+    hint = "correct schedule.source, and install the schedule anew: bringup image build SPEC --engine argo"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Branch:
+    """The spec to build: at `path` in the newest commit of a branch, with this `name` if one is given.
+
+    Folder `secrets` holds the repository's credentials.
+    """
+
+    repository: str
+    branch: str
+    path: str
+    name: str = ""
+    secrets: Path | None = None
+
+    @property
+    def said(self) -> str:
+        """Return repository and branch as text, without credentials."""
+        return f"{git_access.without_credentials(self.repository)}, branch {self.branch}"
+
+
+def newest(wanted: Branch) -> tuple[str, list[GitEntry]]:
+    """Return the id of the branch's newest commit and its entries of the spec's folder. Raises NotThere, StepError."""
+    below = str(PurePosixPath(wanted.path).parent)
+    with repositories.open_repository(_access(wanted), MOST_BYTES) as repository:
+        commit = repository.tip(wanted.branch)
+        if not commit:
+            raise NotThere(f"{git_access.without_credentials(wanted.repository)} has no branch {wanted.branch}")
+        return commit, checkout.bounded_entries(repository.entries(commit, "" if below == "." else below))
+
+
+def tip(wanted: Branch) -> str:
+    """Return the id of the branch's newest commit now; empty if the branch is gone."""
+    with repositories.open_repository(_access(wanted)) as repository:
+        return repository.refs().get(f"refs/heads/{wanted.branch}", "")
+
+
+def _access(wanted: Branch) -> git_access.GitAccess:
+    """Return the access to the repository with the secret files that exist."""
+    folder = wanted.secrets
+    names = {name: name for name in ("credentials", "known_hosts", "ca") if folder and (folder / name).exists()}
+    if folder is not None and not names:
+        raise BadTask(
+            f"folder {folder} has none of credentials, known_hosts and ca", hint="leave out --secrets, or give it one of them"
+        )
+    if "credentials" in names and wanted.repository.startswith("http://"):
+        raise BadTask(
+            f"credentials for {git_access.without_credentials(wanted.repository)} would travel in the clear",
+            hint="reach it by https or SSH, or leave them out",
+        )
+    return git_access.of_files(folder or Path(), wanted.repository, **names, keys=KEYS)
+
+
+# --- limits of the schedule --------------------------------------------------------------------------------------------
+
+
+class OutOfBounds(ValueError):
+    """Error for a commit that asks for more than the schedule was installed with."""
+
+    exit_code = ExitCode.USAGE
+
+    def __init__(self, sentence: str, hint: str = _ANEW) -> None:
+        super().__init__(sentence)
+        self.hint = hint
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """The limits that a schedule was installed with, as `render.from_git` writes them: keys of Secrets, and approvers."""
+
+    secrets: tuple[str, ...] = ()
+    approvers: tuple[str, ...] = ()
+
+    def check(self, plan: Plan, spec: Path, folder: Path) -> None:
+        """Raise OutOfBounds for a plan that exceeds the limits; `spec` lies in `folder`, and only files there may be read."""
+        local_files = [file.name for file in plan.secrets if not file.secret and file.name not in plan.public]
+        if local_files:
+            raise OutOfBounds(
+                f"the spec has {', '.join(local_files)} from a file or a variable, and a schedule has Secrets of the cluster alone",
+                "write {secret: {name: NAME, key: KEY}}",
+            )
+        for file in plan.secrets:
+            if file.path and not _lies_in(folder, spec.parent, file.path):
+                raise OutOfBounds(
+                    f"the spec names {file.path}, which does not lie in its folder of the repository",
+                    "put it beside the spec, in Git",
+                )
+        if unknown_keys := sorted(set(from_git.secrets_of(plan)) - set(self.secrets)):
+            raise OutOfBounds(f"the spec names {', '.join(unknown_keys)} of the cluster's Secrets, which the schedule may not use")
+        if self.approvers and from_git.approvers_of(plan) != self.approvers:
+            names = ", ".join(approver.split()[0] for approver in self.approvers)
+            raise OutOfBounds(f"the schedule was installed with an approval by {names}, and the spec has none or others")
+
+
+def _lies_in(folder: Path, beside: Path, path: str) -> bool:
+    return not path.startswith("~") and (beside / path).resolve().is_relative_to(folder.resolve())
+
+
+# --- the build ---------------------------------------------------------------------------------------------------------
+
+
+class NotBuilt(Exception):
+    """Error for a commit that cannot be built; the message names repository, branch, commit, and paths in the repository."""
+
+    def __init__(self, said: str, problem: Exception, folder: Path) -> None:
+        super().__init__(f"{said}: {_inside(str(problem), folder)}")
+        self.exit_code = int(getattr(problem, "exit_code", ExitCode.USAGE))
+        self.hint = _inside(getattr(problem, "hint", ""), folder)
+
+
+class Moved(Temporary):
+    """Error for a branch that got a newer commit during the checks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The place of the build: home, the images of its pods, and the schedule's Workflow that starts it, if any."""
+
+    home: Home
+    image: str = ""
+    builder: str = ""
+    starter: str = ""
+
+
+def build(screen: Screen, wanted: Branch, bounds: Bounds, target: Target, folder: Path) -> int:
+    """Read the branch into `folder`, which is empty, and start the build of its spec. Raises NotThere, NotBuilt, StepError.
+
+    A schedule's pod also leaves the error as its last word, because the Workflow's own message tells of retries alone.
+    """
+    try:
+        return _build(screen, wanted, bounds, target, folder)
+    except Exception as problem:
+        if target.starter:
+            last_words.leave(Path(paths.ENVIRONMENT[paths.variable("out")]), last_word.render_failure(str(problem)))
+        raise
+
+
+def _build(screen: Screen, wanted: Branch, bounds: Bounds, target: Target, folder: Path) -> int:
+    home, owner = target.home, _owner(target)
+    commit, entries = newest(wanted)
+    with _told_of(f"{wanted.said}, commit {commit}", folder):
+        checkout.write(entries, folder)
+        asked = _asked(wanted, commit, bounds, folder)
+        settings = manifests.installation(home.namespace, target.image, os.environ, target.builder)
+        # the version was checked when the schedule was installed; the pod's account may not read it
+        oldest = ".".join(map(str, prerequisites.OLDEST))
+        ready = argo_start.prepared(screen, home, asked, settings, oldest, settled=True, owner=owner)
+    # a newer commit would supersede this build at once
+    if tip(wanted) != commit:
+        raise Moved(f"{wanted.said}: there is a newer commit than {commit} by now", hint="try again")
+    if same := superseded_builds.end_by_schedule(screen, home, asked.plan.name, image.KIND, asked.plan.digest, owner):
+        screen.lines([f"run {same} builds exactly this: {wanted.said} is at {commit}"])
+        return ExitCode.OK
+    return argo_start.leave(screen, ready)
+
+
+def _asked(wanted: Branch, commit: str, bounds: Bounds, folder: Path) -> argo_start.StartInput:
+    """Return the commit's spec and plan. Raises OutOfBounds if the plan goes beyond the bounds."""
+    if not (folder / wanted.path).is_file():
+        raise NotThere(f"there is no file {wanted.path}")
+    path, loaded = image_pipeline.IMAGE.read(str(folder / wanted.path))
+    if wanted.name not in ("", loaded.name):
+        raise NotThere(f"{wanted.path} describes image {loaded.name}, not {wanted.name}")
+    resolved = image_specs.check(path, loaded, image_specs.lacking(loaded, ARGO))
+    source = SpecSource(commit=commit, path=wanted.path, dirty=False)
+    plan = image_pipeline.of_image(path, loaded, resolved).plan(path, loaded, Wish(source=source))
+    bounds.check(plan, path, folder)
+    return argo_start.StartInput(loaded=loaded, plan=plan, build=image.build, folder=path.parent, source=source)
+
+
+def _owner(target: Target) -> OwnerReference | None:
+    """Return the Workflow that starts this build; None for a person, or if it is gone."""
+    if not target.starter:
+        return None
+    try:
+        return target.home.workflow(target.starter).as_owner
+    except NoWorkflow:
+        return None
+
+
+@contextmanager
+def _told_of(where: str, folder: Path) -> Iterator[None]:
+    """Raise errors about files in the folder as NotBuilt, with the commit that the folder holds."""
+    try:
+        yield
+    except (StepError, SpecErrors, ValueError) as problem:
+        if type(problem) is ValueError:
+            raise  # a bug, no error of the commit
+        raise NotBuilt(where, problem, folder) from problem
+
+
+def _inside(text: str, folder: Path) -> str:
+    """Return a sentence with the paths of the repository in place of those of its temporary folder."""
+    return text.replace(f"{folder}/", "").replace(str(folder), "the repository")

@@ -1,0 +1,86 @@
+"""The host keys of a spec's hosts, as scanned now and compared with known_hosts, and the writing of new ones."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from steps.contract.exit import ExitCode
+from workflows.app.messages import count
+from workflows.app.specs import sources
+from workflows.host_keys import enrolment, model
+from workflows.host_keys.model import KeyState, ScannedKey
+
+
+class NotConfirmed(ValueError):
+    """Error for new keys that nobody confirmed."""
+
+    hint = "compare the fingerprints, then: --yes"
+
+
+@dataclass(frozen=True)
+class KeyScan:
+    """All scanned keys of a spec's hosts: `writable` ones go into the file, `refused` ones differ from what the file has."""
+
+    file: Path
+    rows: Sequence[ScannedKey]
+    writable: Sequence[ScannedKey]
+    refused: Sequence[ScannedKey]
+    replaced: frozenset[str]
+
+    @property
+    def new_hosts(self) -> int:
+        """Return the number of hosts whose keys are to be written."""
+        return len({row.place for row in self.writable})
+
+    def table(self) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+        """Return columns and rows for a person: hosts with the same outcome share a row."""
+        return model.columns(("host", "address", "type", "fingerprint", "state", ""), model.fold_rows(self.rows))
+
+    def folded_hosts(self) -> int:
+        """Return the number of hosts with new keys if they are too many for the table to list each, else 0."""
+        new = {row.place for row in self.rows if row.state is KeyState.NEW}
+        return len(new) if len(new) > model.SHOWN else 0
+
+    def data(self) -> list[dict[str, str]]:
+        """Return all keys for scripts."""
+        names = ("host", "address", "type", "fingerprint", "state", "said")
+        return [dict(zip(names, row, strict=True)) for row in model.key_rows(self.rows)]
+
+    def write(self) -> None:
+        """Write the writable keys into the file."""
+        enrolment.write_keys(self.file, self.writable, self.replaced & {row.place for row in self.writable})
+
+    def summary(self) -> str:
+        """Return the numbers of hosts by state, and of keys written, as a sentence."""
+        counted = Counter(row.state for row in {row.place: row for row in self.rows}.values())
+        counts = ", ".join(f"{hosts} {state.value}" for state, hosts in counted.items())
+        wrote = f"wrote {count(len(self.writable), 'key')} to {self.file}" if self.writable else f"nothing to write to {self.file}"
+        return f"{count(sum(counted.values()), 'host')}: {counts}; {wrote}"
+
+    def warning(self, row: ScannedKey) -> tuple[str, str]:
+        """Return the sentence about a refused key, and the hint."""
+        fingerprint = row.key.fingerprint if row.key else "-"
+        if row.state is KeyState.REVOKED:
+            return f"{row.host} ({row.place}) shows a key that {self.file} revokes: {fingerprint}", "give the host a new key"
+        return (
+            f"{row.host} ({row.place}) shows another key than {self.file} has: {fingerprint}",
+            f"was it installed anew? ask who did, compare the fingerprint, then: --replace {row.host}; else somebody is in between",
+        )
+
+    @property
+    def exit_code(self) -> int:
+        """Return 65 if a key was refused, 75 if a host did not answer, else 0."""
+        if self.refused:
+            return ExitCode.GATE_FAILED
+        return ExitCode.TEMPORARY if any(row.state is KeyState.SILENT for row in self.rows) else ExitCode.OK
+
+
+def scan(source: str, out: Path | None, replace: Sequence[str]) -> KeyScan:
+    """Scan the keys of all hosts of a spec; `replace` names hosts whose key may change. Raises NoSuchHost."""
+    spec = sources.read(source)[1]
+    targets = enrolment.scan_targets(spec, sources.beside(source), out)
+    replaced = enrolment.replaceable_places(targets, replace)
+    rows = enrolment.scan_host_keys(targets)
+    writable, refused = enrolment.writable_rows(rows, replaced), enrolment.refused_rows(rows, replaced)
+    return KeyScan(targets.file, rows, writable, refused, frozenset(replaced))

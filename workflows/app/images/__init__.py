@@ -1,0 +1,1 @@
+"""Use cases about node images and their recipes."""

@@ -1,0 +1,143 @@
+"""The roots of a garbage collection of images: recipes, published trees, runs."""
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from steps.contract.release_layout import VERSIONS, number_of
+from steps.errors import StepError
+from steps.nodeimage import garbage_collection
+from steps.nodeimage.contract import image_manifest, resolved_recipe
+from steps.nodeimage.garbage_collection import Roots
+from steps.nodeimage.publishing import image_versions
+from workflows.app.images import published_trees, recipes
+from workflows.app.images.published_trees import TreeLogin
+from workflows.app.messages import UsageError
+from workflows.app.specs import sources
+from workflows.engines.folders import StateFolder
+from workflows.engines.run_inputs import SecretMissing
+from workflows.nodeimage import recipe_files, recipe_resolution
+from workflows.podimage.errors import BuildError
+
+SPEC = Path("image.yaml")
+IMAGES = "images"
+"""Folder of the store with all files that builds make and find again."""
+_REPAIR = "nothing was removed; repair or remove that version"
+
+
+class SpecRoots(Struct, frozen=True, kw_only=True):
+    """The images that the image spec of this folder keeps: its present build, and the versions of its published tree.
+
+    `unlocked` names a missing lock; the spec then has no present build.
+    """
+
+    roots: Roots
+    versions: int
+    unlocked: str = ""
+
+
+def here(login: TreeLogin) -> SpecRoots | None:
+    """Return what `./image.yaml` keeps, which is the default spec of other commands; None if there is none here.
+
+    Raises SpecErrors, and BuildError if its lock or tree cannot be read: nothing is removed then.
+    """
+    if not SPEC.is_file() or sources.kind_of(SPEC) != sources.IMAGE_SPEC:
+        return None
+    asked = recipes.asked(str(SPEC))
+    unlocked = _lacks(asked.lock_path(asked.chain()))
+    result = Roots() if unlocked else garbage_collection.of_recipe(recipe_resolution.resolve(asked).recipe)
+    versions = 0
+    try:
+        for image in _where_a_spec_publishes(str(SPEC), login):
+            result |= garbage_collection.of_manifest(image)
+            versions += 1
+    except published_trees.NoTree:  # nothing is published yet
+        pass
+    except (StepError, SecretMissing) as error:
+        example = f"RECIPE (not {SPEC}, which has no lock)" if unlocked else str(SPEC)
+        hint = f"nothing was removed; what stays can be named: bringup image gc {example}, which asks no tree"
+        hint = f"{error.hint}; {hint}" if isinstance(error, SecretMissing) and error.hint else hint
+        raise BuildError(f"{SPEC} lies here, and where it publishes to cannot be asked: {error}", hint=hint) from error
+    return SpecRoots(roots=result, versions=versions, unlocked=unlocked)
+
+
+def _lacks(lock: Path) -> str:
+    """Return the name of a lock that was never made; empty if it exists, or if its folder (perhaps an unmounted disk) does not."""
+    return lock.name if lock.parent.is_dir() and not os.path.lexists(lock) else ""
+
+
+def roots(
+    home: StateFolder,
+    named: Sequence[str],
+    published: Iterable[str],
+    pins: Iterable[str],
+    recent: float,
+    login: TreeLogin,
+) -> Roots:
+    """Return everything that must stay. Raises SpecErrors, BuildError, UsageError: if one root cannot be read, nothing is
+    removed.
+    """
+    result = garbage_collection.of_pins(pins)
+    for name in named or [name for name in recipe_files.shipped_names() if _locked(name)]:
+        result |= garbage_collection.of_recipe(recipe_resolution.resolve(recipes.asked(name)).recipe)
+    for image in (image for tree in published for image in _published(tree, login)):
+        result |= garbage_collection.of_manifest(image)
+    for recipe in _of_runs(home, recent):
+        result |= garbage_collection.of_recipe(recipe)
+    return result
+
+
+def _locked(name: str) -> bool:
+    """Return True if a shipped recipe has a lock; a recipe that needs a site's values has none."""
+    asked = recipes.asked(name)
+    return asked.lock_path(asked.chain(by_name=True)).exists()
+
+
+def _published(tree: str, login: TreeLogin) -> Iterator[image_manifest.Manifest]:
+    """Yield the manifests of a tree, of one image's folder in it, or of the tree that an image spec publishes to.
+
+    Raises BuildError for a version without a readable manifest.
+    """
+    if not Path(tree).is_dir():
+        yield from _where_a_spec_publishes(tree, login)
+        return
+    folders = [Path(tree, VERSIONS)] if Path(tree, VERSIONS).is_dir() else sorted(Path(tree).glob(f"*/{VERSIONS}"))
+    versions = [path for folder in folders for path in sorted(folder.iterdir()) if number_of(path.name) >= 0]
+    if not versions:
+        raise UsageError(f"--published {tree}: it holds no version of an image; name the folder that nodes boot from")
+    for path in versions:
+        try:
+            yield image_manifest.decode((path / image_manifest.MANIFEST).read_bytes())
+        except (OSError, image_manifest.ManifestError) as error:
+            why = "is missing" if isinstance(error, FileNotFoundError) else getattr(error, "strerror", "") or str(error)
+            raise BuildError(f"{path / image_manifest.MANIFEST}: {why}", hint=_REPAIR) from error
+
+
+def _where_a_spec_publishes(spec: str, login: TreeLogin) -> Iterator[image_manifest.Manifest]:
+    """Yield the manifests of the tree that a spec publishes to, here or by SSH. Raises NoTree, BuildError, StepError."""
+    with published_trees.opened(spec, "", login) as opened_tree:
+        for tree in opened_tree.looks():
+            for version in tree.versions:
+                manifest = image_versions.manifest_of(tree, version)
+                if manifest is None:
+                    place = f"{opened_tree.transport.where}: {tree.path(VERSIONS, version, image_manifest.MANIFEST)}"
+                    raise BuildError(f"{place} is missing, or cannot be read", hint=_REPAIR)
+                yield manifest
+
+
+def _of_runs(home: StateFolder, recent: float) -> Iterator[resolved_recipe.Recipe]:
+    """Yield recipes of runs that began lately: they may go on, or be resumed."""
+    for name in home.runs():
+        inputs = home.run(name).inputs
+        for path in inputs.glob(f"**/{resolved_recipe.FILE}"):
+            if path.stat().st_mtime < time.time() - recent:
+                continue
+            try:
+                yield resolved_recipe.decode(path.read_bytes())
+            except resolved_recipe.RecipeError as error:
+                raise BuildError(
+                    f"{path}: {error}", hint="nothing was removed; wait until that run is older than --days"
+                ) from error

@@ -1,0 +1,145 @@
+"""Image specs of commands: a file, or the name of a shipped recipe; errors of spec and recipe are raised together."""
+
+import re
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from steps.clients.releases import local_transport
+from steps.contract.exit import ExitCode
+from steps.nodeimage.contract.resolved_recipe import Recipe
+from workflows.app.run_options import LOCAL
+from workflows.nodeimage import recipe_chain, recipe_resolution
+from workflows.nodeimage.image_spec import ImageSpec, load_image
+from workflows.nodeimage.recipe_resolution import RecipeRequest, Resolved
+from workflows.podimage.errors import BuildError
+from workflows.spec import SpecError, SpecErrors
+from workflows.spec.loading import read
+from workflows.spec.pipeline_specs import RelativePath
+from workflows.spec.validation_errors import line_of
+
+RECIPE, CLUSTER = "ImageRecipe", "Cluster"
+"""Kinds of other files that are given in place of an image spec."""
+_OTHERS = {
+    RECIPE: ("this is a recipe, and no spec of an image", "name it as `recipe: {path}` in one; `bringup init --image` writes one"),
+    CLUSTER: (
+        "this is the spec of a cluster, and none of an image",
+        "`bringup init --image` writes one; `bringup plan {path}` takes this",
+    ),
+}
+_OF_SPEC = "spec: "
+_OF_FILE = re.compile(r"[^\s:]+\.ya?ml(:\d+)?: ")
+
+
+class NoPlace(ValueError):
+    """Error for a missing place to build or to publish to, raised before the boots. `path` is the key of the spec."""
+
+    exit_code = ExitCode.USAGE
+
+    def __init__(self, message: str, *, path: str, hint: str) -> None:
+        super().__init__(message)
+        self.path = path
+        self.hint = hint
+
+
+def load(path: Path) -> ImageSpec:
+    """Return the spec of a file. Raises SpecErrors with all errors of spec and recipe, or one for a file of another kind."""
+    try:
+        return load_image(path)
+    except SpecErrors as errors:
+        refuse_others(path, RECIPE, CLUSTER)
+        raise SpecErrors(errors.source, [*errors.errors, *_of_recipe(path)]) from None
+
+
+def refuse_others(path: Path, *kinds: str) -> None:
+    """Raise SpecErrors with a single error for a file of one of these kinds, or for one that cannot be read at all."""
+    name, document = read(path)
+    kind = document.data.get("kind") if isinstance(document.data, dict) else None
+    if kind in kinds:
+        problem, fix = _OTHERS[kind]
+        raise SpecErrors(name, [SpecError("kind", problem, fix.format(path=path), kind, line_of("kind", document))])
+
+
+def asked(path: Path, spec: ImageSpec) -> RecipeRequest:
+    """Return the recipe that a spec asks for; its hints name this very file."""
+    return recipe_resolution.spec_request(spec, path.parent, f"bringup image lock {path}")
+
+
+def check(path: Path, spec: ImageSpec, lacking: NoPlace | None) -> Resolved:
+    """Return the resolved recipe of a spec. Raises the errors of recipe and lock together with `lacking`."""
+    try:
+        resolved = recipe_resolution.resolve(asked(path, spec))
+    except SpecErrors as errors:
+        if lacking is None:
+            raise
+        raise SpecErrors(path.name, [_as_error(lacking), *_as_of_spec(errors)]) from None
+    except BuildError as error:
+        if lacking is None:
+            raise
+        raise SpecErrors(path.name, [_as_error(lacking), SpecError("lock", str(error), error.hint)]) from None
+    if lacking is not None:
+        raise lacking
+    return resolved
+
+
+def require_writable(spec: ImageSpec, recipe: Recipe) -> None:
+    """Raise NoPlace if this user may not write the spec's tree on this machine; a tree on another machine is checked by the run."""
+    if spec.publish.ssh is None and (folders := local_transport.unwritable(Path(spec.publish.root), recipe.name)):
+        problem = f"this user may not write to publish.root {spec.publish.root} ({', '.join(folders)})"
+        raise NoPlace(problem, path="publish.root", hint="give this user these folders, or build as the user that has them")
+
+
+def lacking(spec: ImageSpec, engine: str) -> NoPlace | None:
+    """Return the error if a run on that engine could not reach the spec's tree; None if it could."""
+    publish = spec.publish
+    if publish.ssh is not None:
+        return None
+    if engine != LOCAL:
+        return NoPlace(
+            "publish.root is a folder of one machine, and pods have none of it",
+            path="publish",
+            hint="add publish.ssh, the boot server",
+        )
+    if not Path(publish.root).is_dir():
+        problem = f"publish.root {publish.root} is no folder of this machine"
+        return NoPlace(problem, path="publish.root", hint="make it, or mount what it should be")
+    return None
+
+
+def _as_error(lacking: NoPlace) -> SpecError:
+    return SpecError(lacking.path, str(lacking), lacking.hint)
+
+
+def _of_recipe(path: Path) -> list[SpecError]:
+    """Return the errors of a recipe whose spec has errors too; empty if the spec does not say which recipe."""
+    try:
+        data = read(path)[1].data
+        keys = data if isinstance(data, dict) else {}
+        recipe = TypeAdapter(RelativePath).validate_python(keys.get("recipe"), strict=True)
+        recipe_chain.read(recipe, path.parent, _texts(keys.get("variables")), secrets=_names(keys.get("secrets")))
+    except SpecErrors as errors:
+        return _as_of_spec(errors)
+    except ValidationError:
+        pass
+    return []
+
+
+def _as_of_spec(errors: SpecErrors) -> list[SpecError]:
+    """Return errors of a recipe as errors of its spec: each names its file."""
+    return [SpecError(_place(error, errors.source), error.problem, error.fix, error.value) for error in errors.errors]
+
+
+def _place(one: SpecError, source: str) -> str:
+    if one.path.startswith(_OF_SPEC):
+        return one.path.removeprefix(_OF_SPEC)
+    if _OF_FILE.match(one.path) or source == one.path:
+        return one.path
+    return f"{source}:{one.line}: {one.path}" if one.line else f"{source}: {one.path}"
+
+
+def _texts(data: object) -> dict[str, str]:
+    return {name: text for name, text in data.items() if isinstance(text, str)} if isinstance(data, dict) else {}
+
+
+def _names(data: object) -> tuple[str, ...]:
+    return tuple(data) if isinstance(data, dict) else ()

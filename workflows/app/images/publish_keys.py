@@ -1,0 +1,20 @@
+"""The key for a boot server from the home cluster; apart from the trees, since a client of Kubernetes takes long to import."""
+
+from workflows.app import kubeconfigs
+from workflows.engines.argo import prerequisites
+from workflows.engines.argo.home import NoHomeCluster
+from workflows.engines.run_inputs import SecretMissing
+from workflows.nodeimage.image_spec import PublishSsh
+from workflows.stages.host_access import SecretFile
+
+
+def publish_key(kubeconfig: str, context: str, namespace: str, ssh: PublishSsh, key: SecretFile) -> bytes:
+    """Return the key that pods publish with, from the home cluster. Raises SecretMissing, with the hint to use one's own key."""
+    namespace = (ssh.key.secret.namespace if ssh.key.secret else "") or namespace
+    try:
+        return prerequisites.fetch_secret(kubeconfigs.home(kubeconfig, context, namespace), key)
+    except NoHomeCluster as error:
+        problem = f"secret {key.name} is a key of the Secret {key.secret} of the home cluster, and {error}"
+        raise SecretMissing(problem, f"{error.hint}; or log in as yourself, with --ssh-key and --ssh-user") from error
+    except SecretMissing as error:
+        raise SecretMissing(str(error), error.hint or "log in as yourself, with --ssh-key and --ssh-user") from error

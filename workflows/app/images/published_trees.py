@@ -1,0 +1,114 @@
+"""Published trees of commands: given by path, or by the image spec that says where the tree lies."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from steps.clients.releases.release_tree import ALL, ReleaseTree
+from steps.clients.releases.tree_operations import TreeTransport
+from steps.contract import release_layout
+from steps.nodeimage.contract import boot_tree
+from steps.nodeimage.contract.boot_tree import PublishTarget
+from steps.nodeimage.publishing import image_kind
+from workflows.app.images import image_specs
+from workflows.engines import run_inputs
+from workflows.nodeimage import image_plan
+from workflows.nodeimage.image_spec import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS, ImageSpec, PublishSsh
+from workflows.stages.host_access import SecretFile, secret_file
+
+
+class TreeLogin(Protocol):
+    """The login to a boot server: the user's own key, or the spec's key, which may be a Secret in the home cluster."""
+
+    @property
+    def ssh_key(self) -> Path | None:
+        """Return the user's own private key; None for the spec's."""
+
+    @property
+    def ssh_user(self) -> str:
+        """Return the user's own name on the boot server; empty for the spec's."""
+
+    def home_key(self, ssh: PublishSsh, key: SecretFile) -> bytes:
+        """Return the spec's key from the home cluster. Raises SecretMissing."""
+
+
+class NoTree(ValueError):
+    """Error for an argument that is no published tree; the message says why, `hint` what to do."""
+
+    hint = "name the folder that nodes boot from, or an image spec (image.yaml)"
+
+
+class OpenedTree(Struct, frozen=True, kw_only=True):
+    """An open transport to a tree, the tree's place, and the image that the command line chose (empty: all)."""
+
+    transport: TreeTransport
+    place: PublishTarget
+    image: str
+
+    def looks(self, *, digests: bool = False) -> tuple[ReleaseTree, ...]:
+        """Return every chosen image of the tree. Raises NoTree if there is none."""
+        paths = (ALL,) if digests else ()
+        names = (self.image,) if self.image else self.transport.look(boot_tree.BOOT).products
+        release_trees = tuple(self.transport.look(name, paths) for name in names)
+        if not release_trees or not any(tree.versions or tree.current for tree in release_trees):
+            raise NoTree(f"{self.transport.where} holds no published image" + (f" {self.image}" if self.image else ""))
+        return release_trees
+
+    def only(self) -> str:
+        """Return the one image that is meant. Raises NoTree if the command line does not say which."""
+        names = self.transport.look(boot_tree.BOOT).products
+        if self.image in names or (not self.image and len(names) == 1):
+            return self.image or names[0]
+        raise NoTree(f"{self.transport.where} holds {', '.join(names) or 'no image'}: say with --image which is meant")
+
+
+@contextmanager
+def opened(tree: str, image: str, login: TreeLogin) -> Iterator[OpenedTree]:
+    """Open the tree that a command line names."""
+    path = Path(tree)
+    if path.is_dir():
+        inner = path.absolute()
+        below = (inner / release_layout.VERSIONS).is_dir()
+        root, name = (inner.parent, inner.name) if below else (inner, image)
+        place = PublishTarget(root=str(root), url="")
+        with image_kind.connect(place, path) as transport:
+            yield OpenedTree(transport=transport, place=place, image=name)
+        return
+    if not path.is_file():
+        raise NoTree(f"{tree!r} is neither a folder nor a file")
+    with _of_spec(path, image, login) as opened_tree:
+        yield opened_tree
+
+
+@contextmanager
+def _of_spec(path: Path, image: str, login: TreeLogin) -> Iterator[OpenedTree]:
+    spec = image_specs.load(path)
+    place = replace(image_plan.place(spec), key="")
+    place = replace(place, user=login.ssh_user) if place.host and login.ssh_user else place
+    with tempfile.TemporaryDirectory(prefix="bringup-") as folder:
+        for name, data in _secrets(spec, path.parent, login).items():
+            file = Path(folder, name)
+            # the mode is set before the secret is in the file
+            file.touch(mode=0o600)
+            file.write_bytes(data)
+        with image_kind.connect(place, Path(folder)) as transport:
+            yield OpenedTree(transport=transport, place=place, image=image)
+
+
+def _secrets(spec: ImageSpec, folder: Path, login: TreeLogin) -> dict[str, bytes]:
+    """Return the spec's secrets that SSH needs; empty if the tree is on this machine."""
+    ssh = spec.publish.ssh
+    if ssh is None:
+        return {}
+    known_hosts = SecretFile(name=PUBLISH_KNOWN_HOSTS, path=ssh.known_hosts)
+    own_key = SecretFile(name=PUBLISH_KEY, path=str(login.ssh_key.absolute())) if login.ssh_key is not None else None
+    key = own_key or secret_file(PUBLISH_KEY, ssh.key)
+    files = [file for file in (key, known_hosts) if not file.secret]
+    contents = run_inputs.read_secrets(files, folder, os.environ)
+    return contents | ({key.name: login.home_key(ssh, key)} if key.secret else {})

@@ -1,0 +1,153 @@
+"""Locks of recipes: make or renew one, compare it with a newer one, and keep the locked packages on this machine."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from steps.errors import Temporary
+from steps.nodeimage.contract import debian
+from steps.nodeimage.contract.resolved_recipe import Package, Recipe, ResolvedLayer
+from steps.nodeimage.layer import package_archive
+from workflows.app.images import recipes
+from workflows.app.messages import count
+from workflows.engines.folders import StateFolder
+from workflows.nodeimage import lock_creation, lock_difference, lockfile, recipe_chain, recipe_resolution
+from workflows.nodeimage.lock_difference import Feed, LockDifference, PackageChange
+from workflows.nodeimage.lock_update import Bring
+from workflows.nodeimage.lockfile import Lock
+from workflows.nodeimage.recipe_resolution import RecipeRequest
+from workflows.podimage.errors import BuildError, FetchError
+
+BY_PROXY = "it is asked by the proxy that http_proxy or https_proxy names (sudo drops both), else by that of apt's settings"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewLock:
+    """A new lock of a recipe and the lock that it replaces."""
+
+    request: RecipeRequest
+    path: Path
+    lock: Lock
+    before: Lock | None
+    is_written: bool = False
+    """False if the file has the same content already."""
+
+    @property
+    def changes(self) -> Sequence[PackageChange]:
+        """Return the packages that differ from the earlier lock."""
+        return lock_difference.compare_locks(self.before, self.lock).changes
+
+    def difference(self, feed: Feed | None) -> LockDifference:
+        """Return all differences from the earlier lock, with vulnerabilities if there is a feed of them."""
+        return lock_difference.compare_locks(self.before, self.lock, feed)
+
+    def write(self) -> None:
+        """Write the new lock."""
+        lock_creation.write(self.lock, self.path)
+
+
+def lock_recipe(named: str, seeds: Sequence[Path]) -> NewLock:
+    """Lock a recipe and write the lock; an existing lock keeps its versions, but for packages that the recipe newly asks for."""
+    request = recipes.asked(named)
+    path = _own_lock(request, request.chain())
+    before = _existing_lock(request, path)
+    lock = lock_creation.update_lock(request, before, _bringing(request, seeds)) if before else lock_creation.create_lock(request)
+    is_written = lock_creation.write(lock, path)
+    return NewLock(request=request, path=path, lock=lock, before=before, is_written=is_written)
+
+
+def newer_lock(named: str, only: Sequence[str], *, writable: bool) -> NewLock:
+    """Return a lock with the newest versions of all packages, or of those in `only`; nothing is written.
+
+    Raises BuildError if `writable` and the spec may not write the lock, or if there is no lock whose other versions could stay.
+    """
+    request = recipes.asked(named)
+    chain = request.chain()
+    path = _own_lock(request, chain) if writable else request.lock_path(chain)
+    before = _existing_lock(request, path)
+    if not only:
+        return NewLock(request=request, path=path, lock=lock_creation.create_lock(request), before=before)
+    if before is None:
+        raise BuildError(f"the lock {path} is not there: nothing has a version that could stay", hint=f"make it: {request.command}")
+    return NewLock(
+        request=request, path=path, lock=lock_creation.update_lock(request, before, _bringing(request), only), before=before
+    )
+
+
+def vulnerability_feed(request: RecipeRequest, file: Path | None) -> Feed | None:
+    """Return Debian's vulnerabilities of the recipe's release, as far as a file is given."""
+    return Feed(file, request.chain().foundation.release) if file else None
+
+
+def _own_lock(request: RecipeRequest, found: recipe_chain.Chain) -> Path:
+    """Return the lock file that may be written. Raises BuildError for a spec that uses a shipped recipe's lock, which others use
+    too.
+    """
+    if request.secrets is not None and not request.lock and found.top.is_shipped:
+        name = found.top.spec.name
+        raise BuildError(
+            f"the spec takes recipe {name} with the lock that it comes with", hint=f"add lock: {name}.lock.json to the spec"
+        )
+    return request.lock_path(found)
+
+
+def _existing_lock(request: RecipeRequest, path: Path) -> Lock | None:
+    """Return the existing lock, or None. Raises BuildError if it is damaged."""
+    try:
+        return lockfile.read(path, request.command) if path.exists() else None
+    except BuildError as error:  # a new lock would need the damaged one, for the versions that stay
+        hint = f"take it from Git, or remove it, which moves all to the newest, and {error.hint}"
+        raise BuildError(str(error), hint=hint) from error
+
+
+def _bringing(request: RecipeRequest, seeds: Sequence[Path] = ()) -> Bring:
+    """Return a function that fetches locked packages into this machine's archive and returns their paths.
+
+    The function raises FetchError if a mirror is away.
+    """
+    chain = request.chain()
+    images, layer = StateFolder.of_environment().store / "images", ResolvedLayer(name="locked")
+    foundation = chain.foundation
+    recipe = Recipe(
+        name=chain.top.spec.name,
+        distribution=foundation.distribution,
+        release=foundation.release,
+        architecture=foundation.architecture,
+        epoch=foundation.epoch,
+        sources=tuple(one.source for one in request.sources(chain)),
+        layers=(),
+        kernel=foundation.kernel,
+    )
+
+    def bring(packages: Sequence[Package]) -> Mapping[str, Path]:
+        subset = msgspec.structs.replace(recipe, layers=(msgspec.structs.replace(layer, packages=tuple(packages)),))
+        filled = package_archive.fill(images, subset, lambda _: None, (*seeds, *debian.CACHES))
+        if filled.away:
+            raise FetchError(
+                f"{count(filled.away, 'package')} of the earlier lock could not be fetched: {filled.problems[0]}",
+                hint=f"run it again when the mirror answers; {BY_PROXY}",
+            )
+        lacking = {*filled.missing, *filled.wrong}
+        return {
+            one.sha256: package_archive.path(images, one.sha256) for one in packages if f"{one.name}={one.version}" not in lacking
+        }
+
+    return bring
+
+
+class NotKept(Temporary):
+    """Error for locked packages that cannot be fetched into the archive now."""
+
+
+def keep_packages(request: RecipeRequest, seeds: Sequence[Path] = ()) -> str:
+    """Fetch the locked packages into this machine's archive and return a sentence about them. Raises NotKept."""
+    images = StateFolder.of_environment().store / "images"
+    filled = package_archive.fill(images, recipe_resolution.resolve(request).recipe, lambda _: None, (*seeds, *debian.CACHES))
+    if lacking := [*filled.missing, *filled.wrong]:
+        why = f": {filled.problems[0]}" if filled.problems else ""
+        hint = "run it again when the mirror answers" + (f"; {BY_PROXY}" if filled.is_only_away else "")
+        raise NotKept(f"{count(len(lacking), 'package')} could not be kept{why}", hint=hint)
+    archive = images / package_archive.FOLDER
+    return f"{archive}: all {filled.packages} kept, {filled.fetched} of them now, {filled.bytes / 1e6:.0f} MB"

@@ -1,0 +1,86 @@
+"""The origin of a recipe in one line: the Git commits of all files that decide its content, and bringup's version."""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from steps import __version__
+from steps.contract.revision import SpecSource
+from workflows.app.specs import revisions
+from workflows.nodeimage import recipe_files
+from workflows.nodeimage.recipe_chain import Chain, RecipePart
+from workflows.nodeimage.recipe_resolution import RecipeRequest
+
+CHANGED: Final = " with changes"
+OUTSIDE: Final = "not in Git"
+
+
+def of(spec: Path, asked: RecipeRequest, source: SpecSource | None = None) -> str:
+    """Return the origin of an image, such as `3f2a… with changes, on bringup 0.1.0`, from spec, recipe, placed files and lock.
+
+    A shipped recipe belongs to bringup, in whatever work tree the spec lies: `bringup 0.1.0, spec 3f2a…`. Every image contains boot
+    files of bringup, so its version is always included. `source` is the commit that the whole folder was read from, if the folder
+    is no work tree.
+    """
+    chain = asked.chain()
+    files = dict.fromkeys([spec, *_files(chain), asked.lock_path(chain)])
+    brought = [path for path in files if path.is_relative_to(recipe_files.IMAGES)]
+    commits = source.commit if source else _said(path for path in files if path not in brought)
+    version = f"bringup {__version__}{_changed_here([*brought, *_boot()])}"
+    if not chain.top.is_shipped:
+        return f"{commits}, on {version}"
+    return version if commits == OUTSIDE else f"{version}, spec {commits}"
+
+
+def _files(chain: Chain) -> Iterator[Path]:
+    for part in chain.parts:
+        yield part.path
+        yield from _sources(part)
+
+
+def _sources(part: RecipePart) -> Iterator[Path]:
+    return (part.path.parent / file.source for layer in part.spec.layers for file in layer.files if file.source is not None)
+
+
+def _boot() -> Iterator[Path]:
+    """Return bringup's own files for the boot of every image."""
+    return (path for path in recipe_files.BOOT.iterdir() if path.is_file())
+
+
+def _said(files: Iterable[Path]) -> str:
+    """Return the commits of all work trees that the files lie in, with a mark if a file differs from its commit."""
+    trees, outside = _trees(files)
+    states = [revisions.state(top, paths) for top, paths in trees.items()]
+    known = [state for state in states if state is not None]
+    if not known:
+        return OUTSIDE
+    changed = outside or len(known) < len(states) or any(dirty for _, dirty in known)
+    return ", ".join(commit for commit, _ in known) + (CHANGED if changed else "")
+
+
+def _trees(files: Iterable[Path]) -> tuple[dict[Path, list[Path]], bool]:
+    """Return files by work tree, and True if some lie in none; a link counts together with its target."""
+    trees: dict[Path, list[Path]] = {}
+    outside, tops = False, dict[Path, Path | None]()
+    for path in dict.fromkeys(link_or_file for file in files for link_or_file in _link_and_file(file)):
+        if path.parent not in tops:
+            tops[path.parent] = revisions.top(path.parent)
+        tree = tops[path.parent]
+        if tree is None:
+            outside = True
+        else:
+            trees.setdefault(tree, []).append(path)
+    return trees, outside
+
+
+def _link_and_file(path: Path) -> tuple[Path, Path]:
+    return path.parent.resolve() / path.name, Path(os.path.realpath(path))
+
+
+def _changed_here(files: Iterable[Path]) -> str:
+    """Return a mark if bringup's own files differ from its checkout's commit; empty for an installed bringup."""
+    if revisions.top(recipe_files.IMAGES) != recipe_files.IMAGES.parent.resolve():
+        return ""
+    tree_state = revisions.state(recipe_files.IMAGES.parent.resolve(), [*files])
+    return CHANGED if tree_state is None or tree_state[1] else ""

@@ -1,0 +1,89 @@
+"""Recipes of node images: the one that an argument names, and the list of a folder's recipes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workflows.app.images import image_specs
+from workflows.app.messages import UsageError, count
+from workflows.app.specs import sources
+from workflows.nodeimage import recipe_chain, recipe_files, recipe_resolution
+from workflows.nodeimage.image_spec import is_path
+from workflows.nodeimage.lockfile import Lock
+from workflows.nodeimage.recipe_resolution import RecipeRequest
+from workflows.podimage.errors import BuildError
+from workflows.spec import SpecErrors
+
+SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedRecipe:
+    """A recipe of the list; `problem` says why nothing else is known of the recipe."""
+
+    name: str
+    path: Path
+    description: str = ""
+    extends: str = ""
+    layers: tuple[tuple[str, int], ...] = ()
+    size: int = 0
+    state: str = ""
+    problem: str = ""
+
+    def data(self) -> dict[str, Any]:
+        """Return the row for scripts."""
+        layers = [{"name": name, "packages": packages} for name, packages in self.layers]
+        facts = {"name": self.name, "path": str(self.path), "description": self.description, "extends": self.extends}
+        return {**facts, "layers": layers, "download_bytes": self.size, "lock": self.state, "problem": self.problem}
+
+
+def asked(named: str) -> RecipeRequest:
+    """Return the recipe that a RECIPE|SPEC argument names. Raises NoSpec, SpecErrors."""
+    if not is_path(named):
+        return recipe_resolution.recipe_request(named, Path())
+    path = sources.find_image(named)
+    if sources.kind_of(path) == sources.IMAGE_SPEC:
+        return image_specs.asked(path, image_specs.load(path))
+    image_specs.refuse_others(path, image_specs.CLUSTER)
+    return recipe_at(path, named)
+
+
+def recipe_at(path: Path, named: str) -> RecipeRequest:
+    """Return the recipe at a path."""
+    return recipe_resolution.recipe_request(path.name, path.parent, f"bringup image lock {named}")
+
+
+def listed(folder: Path | None) -> list[ListedRecipe]:
+    """Return the recipes of a folder, sorted by name."""
+    root = folder or recipe_files.RECIPES
+    if not root.is_dir():
+        raise UsageError(f"{root} is no folder")
+    files = sorted(path for path in root.iterdir() if path.suffix in SUFFIXES)
+    return [_row(path) for path in files]
+
+
+def _row(path: Path) -> ListedRecipe:
+    request = recipe_at(path, str(path))
+    try:
+        chain = request.chain(by_name=True)
+    except SpecErrors as errors:
+        first = errors.errors[0]
+        problem = ": ".join(filter(None, (first.path, first.problem)))
+        return ListedRecipe(name=path.stem, path=path, problem=f"{problem} ({count(len(errors.errors), 'error')})")
+    lock, state = _locked(request, chain)
+    layers = tuple((layer.name, len(lock.layer(layer.name)) if lock else 0) for _, layer in chain.layers)
+    spec = chain.top.spec
+    size = sum(package.size for package in lock.packages.values()) if lock else 0
+    return ListedRecipe(
+        name=spec.name, path=path, description=spec.description, extends=spec.extends or "", layers=layers, size=size, state=state
+    )
+
+
+def _locked(request: RecipeRequest, found: recipe_chain.Chain) -> tuple[Lock | None, str]:
+    path = request.lock_path(found)
+    if not path.exists():
+        return None, "none"
+    try:
+        return recipe_resolution.read_fitting_lock(request, found), "fits"
+    except BuildError as error:
+        return None, f"unusable: {error}"

@@ -1,0 +1,126 @@
+"""Requirements of each kind of use on this machine, and the check of each."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import util
+from pathlib import Path
+
+from steps.errors import BadTask
+from steps.nodeimage.containment import id_ranges
+from workflows.engines.folders import NoStateFolder, StateFolder
+from workflows.rehearsal import loopback
+
+REHEARSAL, RUN, IMAGES, HOSTS, CLUSTER = "rehearsal", "run on real hosts", "node images", "host tests", "cluster tests"
+_OLDEST_PYTHON = (3, 11)
+_PACKAGES = ("hera", "kubernetes", "ansible_runner", "yaml", "tenacity", "aiohttp")
+_PROGRAMS = {
+    RUN: {"ssh": "apt-get install openssh-client", "ssh-keygen": "apt-get install openssh-client"},
+    IMAGES: {
+        "apt-get": "build on Debian or Ubuntu",
+        "mksquashfs": "apt-get install squashfs-tools",
+        "bwrap": "apt-get install bubblewrap",
+        "qemu-system-x86_64": "apt-get install qemu-system-x86 ovmf ipxe-qemu",
+        "zstd": "apt-get install zstd",
+        "cpio": "apt-get install cpio",
+    },
+    HOSTS: {
+        "mmdebstrap": "apt-get install mmdebstrap",
+        "ip": "apt-get install iproute2",
+        "unshare": "apt-get install util-linux",
+    },
+    CLUSTER: {
+        "containerd": "apt-get install containerd",
+        "runc": "apt-get install runc",
+        "iptables": "apt-get install iptables",
+        "openssl": "apt-get install openssl",
+        "busybox": "apt-get install busybox-static",
+        "go": "install the newest Go: Kubernetes' parts are built from their modules",
+    },
+}
+_FILES = {
+    "Debian's key, for locks of the shipped recipes": (
+        ("/usr/share/keyrings/debian-archive-keyring.gpg",),
+        "apt-get install debian-archive-keyring",
+    ),
+    "UEFI firmware for test machines": (
+        ("/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_CODE.fd"),
+        "apt-get install ovmf",
+    ),
+    "iPXE's ROM for test machines": (
+        ("/usr/lib/ipxe/qemu/pxe-virtio.rom", "/usr/share/qemu/pxe-virtio.rom"),
+        "apt-get install ipxe-qemu",
+    ),
+}
+"""Files that locks are made with and that QEMU boots from, each with the paths of which one must exist."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """A requirement of one kind of use."""
+
+    use: str
+    need: str
+    there: bool
+    install: str = ""
+
+
+def every(environ: Mapping[str, str]) -> list[Need]:
+    """Return all requirements, the rehearsal's first."""
+    return [*_rehearsal(environ), *_programs(environ), *_images(), *_kernel()]
+
+
+def _rehearsal(environ: Mapping[str, str]) -> Iterator[Need]:
+    oldest = ".".join(map(str, _OLDEST_PYTHON))
+    yield Need(REHEARSAL, f"Python {oldest} or newer", sys.version_info[:2] >= _OLDEST_PYTHON, "uv python install 3.11")
+    yield Need(REHEARSAL, "Linux with pidfd (5.3 or newer)", hasattr(os, "pidfd_open"), "run on Linux, or in a Linux machine")
+    for package in _PACKAGES:
+        yield Need(REHEARSAL, f"Python package {package}", util.find_spec(package) is not None, "uv sync")
+    yield _home(environ)
+    yield Need(REHEARSAL, "a loopback interface", loopback.loopback_works(), loopback.REMEDY)
+
+
+def _home(environ: Mapping[str, str]) -> Need:
+    """Return the check of the folder for runs. If it does not exist yet, its nearest existing parent must be writable."""
+    remedy = "set BRINGUP_HOME to a folder on a local disk"
+    try:
+        home = StateFolder.of_environment(environ).root
+    except NoStateFolder as error:
+        return Need(REHEARSAL, "a folder for runs", False, f"{error}: {remedy}")
+    nearest = next(path for path in (home, *home.parents) if path.exists())
+    writable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+    return Need(REHEARSAL, f"{home} is writable", writable, remedy)
+
+
+def _programs(environ: Mapping[str, str]) -> Iterator[Need]:
+    path = environ.get("PATH", os.defpath)
+    for use, programs in _PROGRAMS.items():
+        for program, install in programs.items():
+            # PATH of an ordinary user may lack the folders of system programs
+            path_found = shutil.which(program, path=path) or shutil.which(program, path="/usr/sbin:/sbin")
+            yield Need(use, program, path_found is not None, install)
+
+
+def _images() -> Iterator[Need]:
+    for need, (places, install) in _FILES.items():
+        yield Need(IMAGES, need, any(Path(place).exists() for place in places), install)
+    yield _rights()
+
+
+def _rights() -> Need:
+    """Return the check of the right to mount, which layers need: as root, or as a user with uidmap and subordinate ids."""
+    need = "mounts as root, or in user namespaces with subordinate ids"
+    try:
+        id_ranges.choose()
+    except BadTask as error:
+        return Need(IMAGES, need, False, f"{error}: {error.hint}")
+    return Need(IMAGES, need, True)
+
+
+def _kernel() -> Iterator[Need]:
+    yield Need(HOSTS, "root", os.geteuid() == 0, "run tests/run as root; the host tier makes network namespaces")
+    filesystems = Path("/proc/filesystems")
+    overlay = filesystems.exists() and "overlay" in filesystems.read_text().split()
+    yield Need(HOSTS, "overlayfs", overlay, "modprobe overlay")

@@ -1,0 +1,86 @@
+"""Options of a run, as every use case takes them: where the run is, how to start it, which pipeline it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steps.contract.operation import BRINGUP, Operation
+from steps.contract.revision import SpecSource
+from workflows.app.messages import UsageError
+
+if TYPE_CHECKING:
+    from workflows.plan.model import Plan
+
+LOCAL, ARGO = "local", "argo"
+"""The two engines."""
+
+
+@dataclass(frozen=True)
+class RunLocation:
+    """The place of an existing run; if all fields are empty, this machine's record of the run decides."""
+
+    engine: str = ""
+    home_kubeconfig: str = ""
+    home_context: str = ""
+    namespace: str = ""
+
+    @property
+    def is_named(self) -> bool:
+        """Return True if the command line says that the run is on Argo."""
+        return self.engine == ARGO or bool(self.home_kubeconfig or self.home_context or self.namespace)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartOptions:
+    """The engine of a new run, whether to follow the run, and the home cluster."""
+
+    engine: str = LOCAL
+    wait: bool = True
+    junit: Path | None = None
+    kubeconfig: str = ""
+    context: str = ""
+    namespace: str = ""
+    image: str = ""
+    version: str = ""
+    builder = ""
+    """The image of pods that build node images; empty for commands without such pods."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The options of a run beside its spec."""
+
+    reuse: str = "none"
+    only: tuple[str, ...] = ()
+    until: str = ""
+    operation: Operation = BRINGUP
+    again: bool = False
+    """Publish even a version that was rolled back."""
+    source: SpecSource | None = None
+    """The spec's Git source if its folder is no work tree; otherwise Git is asked."""
+    supersede: bool = False
+    """End unfinished runs of the same spec, once nothing but the start of this run is missing."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A pipeline's functions, and its kind, by which `manifests.PIPELINES` finds the function that renders its plan.
+
+    `read` finds and loads the spec of an argument, and `plan` plans it. `ended` maps a run's name and exit code to the command's
+    exit code. A loaded spec has name, owner, revision, approvals, schedule and secrets, whichever pipeline it is for.
+    """
+
+    kind: str
+    read: Callable[[str], tuple[Path, Any]]
+    plan: Callable[[Path, Any, Wish], Plan]
+    ended: Callable[[str, int], int] = lambda _, code: code
+
+    def plan_of(self, source: str, only: tuple[str, ...], until: str, operation: Operation = BRINGUP) -> Plan:
+        """Return the plan of a spec argument. Raises NoSpec, SpecErrors, PlanError; UsageError for options that do not apply."""
+        if self.kind != "bringup" and (only or operation != BRINGUP):
+            raise UsageError(f"{source} is an image spec: --until narrows it; --only and --operation are for a cluster")
+        path, loaded = self.read(source)
+        return self.plan(path, loaded, Wish(only=only, until=until, operation=operation))

@@ -1,0 +1,191 @@
+"""Runs on Argo: find one, read its status and logs, cancel it, finish it after an exit handler that did not."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from steps.clients.store import Store
+from steps.contract import run as contract
+from steps.contract import run_seal
+from steps.errors import StepError
+from steps.report import source
+from steps.report.assembly import build
+from steps.report.timeline import stamp
+from workflows.app import kubeconfigs, name_checks
+from workflows.app.messages import UsageError
+from workflows.app.run_options import LOCAL, RunLocation
+from workflows.app.runs import cancel_records, run_progress
+from workflows.app.runs.screen import Screen
+from workflows.engines import open_approvals
+from workflows.engines.argo import approval_patches, cancellation, follower, logs, pull, run_memory, waits
+from workflows.engines.argo.home import Home, NoWorkflow, StarterWorkflow, WorkflowGone
+from workflows.engines.argo.workflow_objects import PIPELINE, Workflow, node_status
+from workflows.engines.folders import RunFolder
+from workflows.engines.folders import StateFolder as Runs
+from workflows.engines.local.result import RunNodeStatus
+
+NEVER_BEGUN = "it ended before its first task, so it has no report"
+
+
+@dataclass(frozen=True)
+class ArgoRun:
+    """A run on Argo, with the home cluster and the run's folder on this machine."""
+
+    home: Home
+    folder: RunFolder
+
+    @property
+    def name(self) -> str:
+        """Return the name of the run, which is also the name of its Workflow."""
+        return self.folder.name
+
+    def workflow(self) -> Workflow:
+        """Return the Workflow as it is now. Raises NoWorkflow."""
+        workflow = self.home.workflow(self.name)
+        self.home.check_ours(workflow)
+        return workflow
+
+
+def find(run: str, place: RunLocation) -> ArgoRun | None:
+    """Return the run if it is on Argo, or None for a run of this machine. Raises NoSuchRun, NoHomeCluster, NoWorkflow."""
+    away = locate(run, place)
+    if away is None or (not place.is_named and run_memory.knows_tasks(away.folder)):
+        return away
+    return known(away.home, away.folder)
+
+
+def locate(run: str, place: RunLocation) -> ArgoRun | None:
+    """Return the run if it is on Argo, without asking for its Workflow, which may be deleted; None for a run of this machine.
+
+    Home is asked only for the name of the newest run, if none is given.
+    """
+    runs = Runs.of_environment()
+    if not place.is_named:
+        folder = runs.find(run)
+        memory = run_memory.read(folder)
+        if memory is None:
+            return None
+        if place.engine == LOCAL:
+            raise UsageError(f"run {folder.name} is on Argo, in namespace {memory.where.namespace}: leave out --engine local")
+        return ArgoRun(kubeconfigs.reached(memory.where), folder)
+    name_checks.require(run)
+    home = kubeconfigs.home(place.home_kubeconfig, place.home_context, place.namespace)
+    return ArgoRun(home, runs.run(run if run not in ("", "last") else _newest(home)))
+
+
+def known(home: Home, folder: RunFolder) -> ArgoRun:
+    """Return a run that exists on Argo, and record on this machine where it is. Raises NoWorkflow."""
+    away = ArgoRun(home, folder)
+    run_memory.fetch_tasks(home, away.workflow(), folder)
+    memory = run_memory.read(folder)
+    if memory is None:
+        run_memory.write(folder, run_memory.RunMemory(where=home.where))
+    elif memory.where != home.where:
+        run_memory.write(folder, msgspec.structs.replace(memory, where=home.where))
+    return away
+
+
+def reached(away: ArgoRun) -> Workflow:
+    """Return the run's Workflow, or if it is deleted a stand-in by which its store can still be read. Raises NoWorkflow."""
+    try:
+        return known(away.home, away.folder).workflow()
+    except WorkflowGone as gone:
+        return pull.without_workflow(away.home, gone, away.name)
+
+
+def _newest(home: Home) -> str:
+    workflows = home.ask(lambda kube: kube.list(home.workflows(), Workflow, labels=PIPELINE)) or ()
+    if not workflows:
+        raise NoWorkflow(f"namespace {home.namespace} of the home cluster has no run of ours")
+    return max(workflows, key=lambda one: (one.metadata.creation_timestamp, one.metadata.name)).metadata.name
+
+
+def status(away: ArgoRun) -> dict[str, Any]:
+    """Return phase, stages so far, and open waits with their times, in the same form as for local runs."""
+    workflow = away.workflow()
+    all_nodes = workflow.nodes()
+    statuses = [node_status(node, all_nodes) for node in all_nodes.values()]
+    open_waits = waits.find_waits(away.home, workflow)
+    return {
+        "run": away.name,
+        "phase": workflow.status.phase or "Pending",
+        "message": cancellation.end_message(workflow),
+        "waiting": [_waiting(away, workflow, wait) for wait in open_waits],
+        "stages": follower.with_reasons(_stages(away, workflow, statuses), _verdicts(away.folder)),
+    }
+
+
+def _stages(away: ArgoRun, workflow: Workflow, told: list[RunNodeStatus]) -> list[dict[str, str]]:
+    """Return the rows of the stages; in a run that has ended, even before its first task, no stage is still to come."""
+    rows = follower.stages(list(run_progress.planned_tasks(away.folder)), told, away.name)
+    return follower.ended_rows(rows) if workflow.finished else rows
+
+
+def _verdicts(folder: RunFolder) -> dict[str, tuple[str, str]]:
+    """Return status and reason of each stage whose verdict is on this machine."""
+    store = Store(folder.home.store)
+    if store.read(contract.header_key(folder.name)) is None:
+        return {}
+    report = build(source.read(store, folder.name))
+    return {stage.id: (stage.status, stage.reason) for stage in report.with_opening if stage.judged}
+
+
+def _waiting(away: ArgoRun, workflow: Workflow, wait: waits.Wait) -> dict[str, str]:
+    row = {"for": wait.sentence, "since": stamp(wait.since), "how": ""}
+    if wait.kind != waits.APPROVAL:
+        return row
+    try:
+        asked = _shown(away, workflow, wait)
+    except (StepError, NoWorkflow) as error:
+        unknown = dict.fromkeys(("stage", "about", "evidence", "approvers"), "")
+        return {**row, **unknown, "how": f"its evidence cannot be read now: {error}"}
+    return row | asked.row(away.home.namespace)
+
+
+def _shown(away: ArgoRun, workflow: Workflow, wait: waits.Wait) -> open_approvals.OpenApproval:
+    """Return the approval with its evidence, read from the store now; this machine then counts the evidence as shown."""
+    node = wait.node.removeprefix(f"{away.name}.")
+    (asked,) = approval_patches.waiting_approvals(away.home, workflow, away.folder, [node])
+    open_approvals.remember(away.folder, [asked])
+    return asked
+
+
+def read_logs(away: ArgoRun, task: str) -> list[tuple[str, str]]:
+    """Return the logs of tasks as (name, text), also of the Workflow by which a schedule starts a run."""
+    try:
+        return logs.logs(away.home, reached(away), away.folder, task)
+    except StarterWorkflow:
+        return logs.starter_logs(away.home, away.home.workflow(away.name))
+
+
+def is_over(away: ArgoRun) -> bool:
+    """Return True if the run has ended, or if its Workflow is deleted."""
+    return reached(away).finished
+
+
+def nodes(away: ArgoRun) -> list[RunNodeStatus]:
+    """Return all nodes of the run as Argo knows them."""
+    all_nodes = reached(away).nodes()
+    return [node_status(node, all_nodes) for node in all_nodes.values()]
+
+
+def cancel(screen: Screen, away: ArgoRun, *, now: bool) -> None:
+    """Cancel the run, and record who did."""
+    keep = cancellation.cancel(away.home, away.name, cancel_records.by_me(), now=now)
+    then = f"; if it ends without report and seal: bringup sweep {away.name}" if cancellation.has_begun(away.workflow()) else ""
+    screen.lines([f"{away.name} is being cancelled{then}"])
+    cancel_records.keep_on_argo(screen, keep)
+
+
+def sweep(away: ArgoRun) -> str:
+    """Do the exit handler's work, and return a sentence about it; for a sealed run, only fetch its evidence."""
+    workflow = away.workflow()
+    if cancellation.was_never_begun(workflow):
+        return f"{away.name}: {NEVER_BEGUN}, nor holds a target"
+    pull.pull(away.home, workflow, away.folder)
+    if Store(away.folder.home.store).read(f"runs/{away.name}/{run_seal.FILE}") is not None:
+        return f"{away.name} was reported and sealed already"
+    cancellation.sweep(away.home, workflow)
+    pull.pull(away.home, workflow, away.folder)
+    return f"{away.name} was swept: reported, sealed, its target given back"

@@ -1,0 +1,231 @@
+"""Start of runs on Argo: check, install, end superseded runs, submit, follow. To resume is to start a run that reuses evidence."""
+
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from steps.contract import run as contract
+from steps.contract.exit import ExitCode
+from steps.contract.revision import SpecSource
+from steps.errors import StepError, Temporary
+from workflows.app import kubeconfigs, name_checks
+from workflows.app.run_options import Pipeline, StartOptions, Wish
+from workflows.app.runs import argo_runs, argo_watch, local_start, superseded_builds
+from workflows.app.runs.screen import Screen
+from workflows.app.specs import manifests, revisions, sources
+from workflows.engines import approval_announcer, run_inputs
+from workflows.engines.argo import installer, prerequisites, run_memory, submission
+from workflows.engines.argo.home import Home, NoWorkflow
+from workflows.engines.argo.workflow_objects import CLUSTER, PIPELINE, SUBMISSION, OwnerReference, UnreadableStatus, Workflow
+from workflows.engines.folders import StateFolder as Runs
+from workflows.engines.folders import new_run_name
+from workflows.plan import show
+from workflows.plan.model import Plan
+from workflows.render import names
+from workflows.render.bundle import Build, Object
+from workflows.render.steps import Settings
+
+
+class GoesOn(Exception):
+    """Error for a submitted run that this command cannot follow. Never temporary: a retry would start a second run."""
+
+    def __init__(self, run: str, how: str, problem: StepError | OSError) -> None:
+        super().__init__(f"run {run} goes on, but this command cannot follow it: {problem}")
+        self.hint = f"follow it: {how}"
+        code = problem.exit_code if isinstance(problem, StepError) else ExitCode.GATE_FAILED
+        self.exit_code = ExitCode.GATE_FAILED if code == ExitCode.TEMPORARY else code
+
+
+Begun = Callable[[str, str], object]
+"""Function that gets the name of a run and the command that follows it, once it is or may have been submitted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartInput:
+    """The input of a start: the loaded spec, its plan and pipeline, the folder of its files, and its Git source."""
+
+    loaded: Any
+    plan: Plan
+    build: Build
+    folder: Path
+    source: SpecSource | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedRun:
+    """A run whose objects are installed: its manifest, the version of Argo that runs it, and its size in words."""
+
+    home: Home
+    manifest: Object
+    version: str
+    sizes: str
+
+
+def run(screen: Screen, spec: str, at: StartOptions, wish: Wish, pipeline: Pipeline, begun: Begun) -> tuple[str, int]:
+    """Install, submit and follow a run; return its name and exit code. Raises before anything is written if it cannot run."""
+    path, loaded = pipeline.read(spec)
+    home = kubeconfigs.home(at.kubeconfig, at.context, at.namespace)
+    settings = manifests.installation(home.namespace, at.image, os.environ, at.builder)
+    plan = pipeline.plan(path, loaded, wish)
+    source = revisions.of(Path(spec)) if Path(spec).is_file() else None
+    asked = StartInput(
+        loaded=loaded, plan=plan, build=manifests.PIPELINES[pipeline.kind], folder=sources.beside(spec), source=source
+    )
+    ready = prepared(screen, home, asked, settings, at.version, wish.reuse)
+    # last of all: a run that cannot start must not end others
+    if wish.supersede:
+        superseded_builds.end_on_argo(screen, home, plan.name, ready.manifest["metadata"]["labels"][PIPELINE])
+    summary = f"{ready.sizes}, Argo Workflows {ready.version}, namespace {home.namespace}"
+    memory = run_memory.RunMemory(where=home.where, version=at.version, telling=approval_announcer.announce_commands(loaded))
+    return _submitted(screen, home, ready.manifest, summary, memory, argo_watch.watch if at.wait else _left, begun)
+
+
+def prepared(
+    screen: Screen,
+    home: Home,
+    asked: StartInput,
+    settings: Settings,
+    vouched: str,
+    reuse: str = "none",
+    *,
+    settled: bool = False,
+    owner: OwnerReference | None = None,
+) -> PreparedRun:
+    """Check everything that can be checked, and install; `settled` and `owner` are those of `install`."""
+    plan = asked.plan
+    _check_reuse(screen, home, plan, reuse)
+    run_inputs.require_target(plan)
+    bundle = manifests.rendered(plan, asked.build, settings)
+    version = _version(home, vouched, plan, asked.folder)
+    submission.check(plan, bundle)
+    doubts = prerequisites.check_prerequisites(home, bundle)
+    prerequisites.check_namespaces(asked.loaded, home)
+    secret = prerequisites.collect_secrets(home, plan, asked.folder, os.environ)
+    installer.install(home, plan, bundle, secret, settled=settled, owner=owner)
+    screen.lines([*show.warnings(plan), *(f"warning: {doubt}" for doubt in doubts)])
+    manifest = submission.workflow(new_run_name(plan.name), plan, bundle, reuse, asked.source, owner)
+    return PreparedRun(home=home, manifest=manifest, version=version, sizes=f"{show.size_text(plan)}, plan {plan.digest[:19]}")
+
+
+def leave(screen: Screen, ready: PreparedRun) -> int:
+    """Submit a run without following it. Raises GoesOn."""
+    memory = run_memory.RunMemory(where=ready.home.where)
+    return _submitted(screen, ready.home, ready.manifest, f"{ready.sizes}, namespace {ready.home.namespace}", memory, _left)[1]
+
+
+def _check_reuse(screen: Screen, home: Home, plan: Plan, earlier: str) -> None:
+    """Check the run to reuse as far as home can tell; `open` reads its store later. Raises NotAName, NotReusable."""
+    if earlier == "none":
+        return
+    name_checks.require(earlier)
+    try:
+        cluster = home.workflow(earlier).metadata.labels.get(CLUSTER, plan.name)
+    except NoWorkflow:
+        screen.lines([f"no Workflow {earlier} in namespace {home.namespace} (any more): the run itself looks for what it proved"])
+        return
+    if cluster != plan.name:
+        raise local_start.NotReusable(f"run {earlier} was about cluster {cluster}, this one is about {plan.name}")
+
+
+def _version(home: Home, vouched: str, plan: Plan, folder: Path) -> str:
+    """Return Argo's version. If the cluster is away, missing secrets are reported first, since a retry would not mend them."""
+    try:
+        return prerequisites.check_argo_version(home, vouched)
+    except Temporary:
+        run_inputs.read_secrets([file for file in plan.secrets if not file.secret], folder, os.environ)
+        raise
+
+
+def _submitted(
+    screen: Screen,
+    home: Home,
+    manifest: Mapping[str, Any],
+    said: str,
+    memory: run_memory.RunMemory,
+    follow: Callable[[Screen, argo_runs.ArgoRun], int],
+    begun: Begun = lambda _run, _how: None,
+) -> tuple[str, int]:
+    """Submit, print the run's name, record it, and follow it; return name and exit code. Raises GoesOn.
+
+    After the submission nothing ends as temporary: a retry by CI would start a second run.
+    """
+    name: str = manifest["metadata"]["name"]
+    how = f"bringup watch {name} {home.where.options}"
+    try:
+        submission.submit(home, dict(manifest))
+    except submission.Unsure:
+        # the API server may have accepted the run, so its name must be known before the error
+        begun(name, how)
+        raise
+    try:
+        screen.lines([f"run {name}: {said}"])
+        begun(name, how)
+        folder = Runs.of_environment().run(name)
+        run_memory.write(folder, memory)
+        code = follow(screen, argo_watch.patiently(lambda: argo_runs.known(home, folder)))
+    except BrokenPipeError:
+        raise  # the reader of the output is gone, which says nothing about the run
+    except (StepError, OSError) as problem:
+        raise GoesOn(name, how, problem) from problem
+    return name, ExitCode.GATE_FAILED if code == ExitCode.TEMPORARY else code
+
+
+def _left(screen: Screen, away: argo_runs.ArgoRun) -> int:
+    """Print how to follow a run that the command does not wait for."""
+    memory = run_memory.read(away.folder)
+    unheard = "; what a command announces is not announced until it is followed" if memory and memory.telling else ""
+    screen.lines([f"submitted; follow it with: bringup watch {away.name}{unheard}"])
+    return ExitCode.OK
+
+
+def resume(screen: Screen, away: argo_runs.ArgoRun, version: str = "") -> int:
+    """Start a new Workflow of the same template that reuses the earlier run's evidence; a run that has not ended is followed.
+
+    `version` is Argo's version as a person vouches for it now, else as vouched for when the earlier run was started here.
+    """
+    before = away.workflow()
+    if not before.finished:
+        screen.lines([f"run {away.name} has not ended; following it"])
+        return argo_watch.watch(screen, away)
+    # without its template Argo would accept the new run, and end it with an error
+    away.home.made_from(before)
+    known = {**away.home.template(before.template)["metadata"]["labels"], **before.metadata.labels}
+    meta: Object = {
+        "name": new_run_name(known.get(CLUSTER, "run")),
+        "namespace": away.home.namespace,
+        "labels": {key: value for key, value in known.items() if key.startswith("bringup/")},
+        "annotations": {**_ours(before.metadata.annotations), SUBMISSION: secrets.token_hex(8)},
+        # the ConfigMaps and Secrets that it needs are deleted together with these owners
+        "ownerReferences": msgspec.to_builtins(before.metadata.owner_references),
+    }
+    has_begun = _began(before)
+    arguments = submission.arguments(away.name if has_begun else before.argument("reuse"), before.argument("source"))
+    spec = {"workflowTemplateRef": {"name": before.template}, "arguments": {"parameters": arguments}}
+    manifest = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": meta, "spec": msgspec.to_builtins(spec)}
+    earlier = run_memory.read(away.folder) or run_memory.RunMemory(where=away.home.where)
+    memory = msgspec.structs.replace(earlier, where=away.home.where, version=version or earlier.version)
+    prerequisites.check_argo_version(away.home, memory.version)
+    sentence = local_start.continues(away.name, proved=has_begun)
+    return _submitted(screen, away.home, manifest, sentence, memory, argo_watch.watch)[1]
+
+
+def _began(run: Workflow) -> bool:
+    """Return True if the first task of the run passed; otherwise no stage began and the store may not know the run.
+
+    A run whose nodes cannot be read counts as begun: the new run checks for itself.
+    """
+    first = names.template(contract.STAGE, contract.OPEN)
+    try:
+        return any(node.template_name == first and node.phase == "Succeeded" for node in run.nodes().values())
+    except UnreadableStatus:
+        return True
+
+
+def _ours(annotations: Mapping[str, str]) -> dict[str, str]:
+    keys = ("bringup/plan", "bringup/owner", "bringup/revision")
+    return {key: value for key, value in annotations.items() if key in keys}

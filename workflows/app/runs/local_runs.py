@@ -1,0 +1,251 @@
+"""Access to a local run: read its state, follow it, find its logs, send requests to its engine."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from steps.clients.store import Store
+from steps.contract import log_keys
+from steps.contract import run as contract
+from steps.contract.exit import ExitCode
+from steps.contract.verdict import Verdict
+from steps.report.model import NOT_RUN, StageReport
+from steps.report.timeline import stamp
+from workflows.app.runs import cancel_records, run_evidence, run_progress, run_reports
+from workflows.app.runs.screen import Screen
+from workflows.engines import open_approvals
+from workflows.engines.folders import RunFolder
+from workflows.engines.local import inbox
+from workflows.engines.local.result import RunNodeStatus, RunStatus, read_status
+from workflows.rehearsal.rehearsal_run import restart_command
+from workflows.render import names
+
+ANSWER_SECONDS = 30.0
+"""Time to wait for an answer: an engine reads its inbox ten times a second, but a busy disk can delay its journal for seconds."""
+LOOK_SECONDS = 0.5
+
+
+class NoEngine(ValueError):
+    """Error for a request to a run whose engine is gone or refuses it."""
+
+    def __init__(self, sentence: str, hint: str = "see where it stands with `bringup status`") -> None:
+        super().__init__(sentence)
+        self.hint = hint
+
+
+class NoLog(ValueError):
+    """Error for a name that no task has; the hint lists those that ran. `ran` are pods of the run."""
+
+    def __init__(self, wanted: str, folder: RunFolder, ran: Iterable[RunNodeStatus]) -> None:
+        super().__init__(f"no log of {wanted!r} in run {folder.name}")
+        pods = sorted((node for node in ran if node.type == "Pod" and node.started), key=lambda node: node.started)
+        stored = (".".join(key.split("/")[3:5]) for key in Store(folder.home.store).keys(log_keys.folder(folder.name)))
+        tasks = ", ".join(dict.fromkeys([*(_task(node.template, folder) for node in pods), *stored]))
+        self.hint = f"tasks that ran: {tasks}" if tasks else f"none of its tasks has begun: bringup status {folder.name}"
+        if wanted in folder.home.runs():
+            self.hint = f"{wanted} is a run: bringup logs --run {wanted}"
+
+
+def _task(template: str, folder: RunFolder) -> str:
+    """Return the task of a template, `os-prep-judge` → `os_prep.judge`, if the run's plan is here; else the template's name."""
+    stages = [contract.STAGE, *run_progress.planned_tasks(folder)]
+    stage = max((name for name in stages if template.startswith(f"{names.dashed(name)}-")), key=len, default="")
+    return f"{stage}.{template[len(stage) + 1 :].replace('-', '_')}" if stage else template
+
+
+def status(folder: RunFolder) -> dict[str, Any]:
+    """Return phase, stages so far, and open waits with their times, from journal and store. The evidence then counts as shown."""
+    engine = read_status(folder.engine)
+    return {
+        "run": folder.name,
+        "phase": engine.phase if engine.alive or engine.finished else "interrupted",
+        "message": cancel_records.told(folder, engine.message),
+        "waiting": [_waiting(folder, node.name, node.started) for node in engine.gates],
+        "stages": _stages(folder, engine),
+    }
+
+
+def _waiting(folder: RunFolder, node: str, since: float) -> dict[str, str]:
+    open_approval = open_approvals.read_approval(folder, node)
+    open_approvals.remember(folder, [open_approval])
+    return {"stage": open_approval.stage, "since": stamp(since), **open_approval.row()}
+
+
+def _stages(folder: RunFolder, engine: RunStatus) -> list[dict[str, str]]:
+    """Return the stages as in the report; while an engine drives the run, stages without a verdict are still to come."""
+    if not (folder.stored / "run.json").exists():
+        verdicts = () if engine.alive and not engine.finished else _opening(folder)
+        return [{"stage": contract.OPEN, "status": verdict.status.value, "reason": verdict.reason} for verdict in verdicts]
+    report = run_reports.made(run_evidence.RunEvidence(folder))
+    begun = {node.template for node in engine.nodes} if engine.alive and not engine.finished else None
+    return [_stage(stage, begun) for stage in report.with_opening]
+
+
+def _opening(folder: RunFolder) -> list[Verdict]:
+    """Return the verdicts of the task `open`, which say why a run was not created."""
+    records = Store(folder.home.store).records(folder.name, contract.STAGE, contract.OPEN)
+    return [record.verdict for record in records if record.verdict]
+
+
+def _stage(stage: StageReport, begun: set[str] | None) -> dict[str, str]:
+    """Return the row of one stage; `begun` holds the templates that a living engine has begun, or None without such an engine."""
+    if begun is not None and not stage.judged:
+        return {"stage": stage.id, "status": "running" if names.dashed(stage.id) in begun else "to come", "reason": ""}
+    return {"stage": stage.id, "status": stage.status, "reason": stage.reason}
+
+
+def follow(screen: Screen, folder: RunFolder) -> int:
+    """Print changes until the run ends, with a table of its stages on a terminal; return the run's exit code.
+
+    Ctrl-C ends the following alone, and a line says that the run goes on.
+    """
+    printed: set[str] = set()
+    try:
+        with screen.stage_table() as table:
+            while True:
+                engine = read_status(folder.engine)
+                rows = _stages(folder, engine)
+                table.show([(row["stage"], row["status"], row["reason"]) for row in rows])
+                for line in _news(folder, engine, rows):
+                    if line not in printed:
+                        screen.lines([line])
+                        printed.add(line)
+                if engine.finished or not engine.alive:
+                    break
+                time.sleep(LOOK_SECONDS)
+    except KeyboardInterrupt:
+        screen.lines([left_running(folder.name)])
+        raise
+    ending = engine.phase if engine.finished else "interrupted: no engine drives it"
+    screen.lines([f"{folder.name}: {ending} {cancel_records.told(folder, engine.message)}".rstrip()])
+    return {"Succeeded": ExitCode.OK}.get(engine.phase, ExitCode.GATE_FAILED)
+
+
+def left_running(run: str) -> str:
+    """Return what to say of a run that goes on while nobody follows it here any more."""
+    return f"run {run} goes on; see it with `bringup watch {run}`, end it with `bringup cancel {run}`"
+
+
+def follow_logs(screen: Screen, read: Callable[[], list[tuple[str, str]]], is_over: Callable[[], bool], run: str) -> int:
+    """Print the logs that `read` returns and what they get later, until the run is over. Each change of task has its head line.
+
+    A stored log replaces the live one of its task: what it has beyond the printed text is printed. Ctrl-C ends the following alone.
+    """
+    printed, last = dict[str, str](), ""
+    try:
+        while True:
+            was_over = is_over()  # asked first: what was written before the end is read after it
+            for name, text in read():
+                if news := _beyond(printed.get(name, ""), text):
+                    screen.lines([*([f"==> {name} <=="] if name != last else []), news])
+                    printed[name], last = text, name
+            if was_over:
+                return ExitCode.OK
+            time.sleep(LOOK_SECONDS)
+    except KeyboardInterrupt:
+        screen.lines([left_running(run)])
+        raise
+
+
+def _beyond(printed: str, text: str) -> str:
+    """Return what a log has beyond its printed part: of a text that was written anew, all."""
+    return (text[len(printed) :] if text.startswith(printed) else text).strip("\n")
+
+
+def is_over(folder: RunFolder) -> bool:
+    """Return True if no engine drives the run any more."""
+    engine = read_status(folder.engine)
+    return bool(engine.finished) or not engine.alive
+
+
+def _news(folder: RunFolder, engine: RunStatus, rows: list[dict[str, str]]) -> list[str]:
+    judged = [row for row in rows if row["status"] not in ("running", "to come", NOT_RUN)]
+    lines = [f"{row['stage']}: {row['status']}: {row['reason']}" for row in judged]
+    return lines + [
+        f"waits for an approval before {open_approvals.read_approval(folder, node.name).stage}" for node in engine.gates
+    ]
+
+
+def log_files(folder: RunFolder, wanted: str) -> list[tuple[str, str]]:
+    """Return logs of a run's tasks in the order in which they started: (node or key, text), each text once.
+
+    While a task runs, its log is the engine's. Once the task has stored its log, the stored text replaces it, and the engine's
+    other text (attempts that were killed) stays beside it. Stored logs that the engine does not know come last.
+    """
+    store, texts, shown = Store(folder.home.store), list[tuple[str, str]](), set[str]()
+    for node in sorted(read_status(folder.engine).nodes, key=lambda node: node.started):
+        path = folder.engine / node.log
+        if node.type == "Pod" and path.exists():
+            text, keys = _with_stored(store, path.read_text(errors="replace"), log_keys.folder(folder.name))
+            shown |= keys
+            if _is_wanted(node.template.replace("-", "_"), wanted):
+                texts.append((node.path, text.rstrip() or "(it said nothing)"))
+    for key in store.keys(log_keys.folder(folder.name)):
+        if key not in shown and _is_wanted("_".join(key.split("/")[3:5]), wanted):
+            texts.append((key, (store.read(key) or b"").decode(errors="replace").rstrip()))
+    return texts
+
+
+def _is_wanted(named: str, wanted: str) -> bool:
+    return wanted.replace(".", "_").replace("-", "_") in named
+
+
+def _with_stored(store: Store, said: str, folder: str) -> tuple[str, set[str]]:
+    """Return the engine's text of a node, with each stored part as in the store, and the keys of those parts."""
+    parts = log_keys.KEPT.split(said)
+    text, keys = "", set[str]()
+    for live, key in zip(parts[::2], parts[1::2], strict=False):
+        data = store.read(key) if key.startswith(f"{folder}/") else None
+        stored = None if data is None else data.decode(errors="replace")
+        text += live if stored is None or stored in live else stored
+        keys.add(key)
+    return text + parts[-1], keys
+
+
+def nodes(folder: RunFolder) -> list[RunNodeStatus]:
+    """Return all nodes that the engine knows."""
+    return read_status(folder.engine).nodes
+
+
+def open_nodes(folder: RunFolder) -> list[str]:
+    """Return the names of suspend nodes that wait for an answer."""
+    return [node.name for node in read_status(folder.engine).gates]
+
+
+def require_engine(folder: RunFolder) -> None:
+    """Raise NoEngine if nothing drives the run."""
+    engine = read_status(folder.engine)
+    if not engine.alive:
+        raise _not_driven(folder, finished=engine.finished)
+
+
+def cancel(folder: RunFolder, *, now: bool) -> None:
+    """Cancel the run and record who did; `now` leaves out the exit handler. Raises NoEngine."""
+    is_first = cancel_records.by_command(folder)  # written before the engine stops, so that its report can name the person
+    try:
+        send(folder, "terminate" if now else "stop", "", {}, "cancelled by an operator")
+    except NoEngine:
+        if is_first:
+            cancel_records.take_back(folder)
+        raise
+
+
+def send(folder: RunFolder, verb: str, node: str, parameters: Mapping[str, str], message: str) -> None:
+    """Send the run's engine a request and wait for its answer. Raises NoEngine."""
+    require_engine(folder)
+    ticket = inbox.send(folder.engine, verb, node=node, parameters=parameters, message=message)
+    answer = inbox.wait(folder.engine, ticket, ANSWER_SECONDS)
+    if answer is None:
+        raise NoEngine(f"the engine of run {folder.name} does not answer")
+    if not answer.accepted:
+        raise NoEngine(f"run {folder.name}: {answer.error}")
+
+
+def _not_driven(folder: RunFolder, *, finished: bool) -> NoEngine:
+    """Return the error for a run without an engine. An interrupted rehearsal cannot be resumed; another interrupted run can."""
+    head, command = f"no engine drives run {folder.name}: it ", restart_command(folder)
+    if finished:
+        return NoEngine(f"{head}has ended")
+    if command:
+        return NoEngine(f"{head}was interrupted, and a rehearsal is over then", f"start it again: {command}")
+    return NoEngine(f"{head}was interrupted", f"it goes on with `bringup resume {folder.name}`")

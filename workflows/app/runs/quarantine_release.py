@@ -1,0 +1,26 @@
+"""Release of a quarantined node of a run on Argo, by a pod in home: it alone reaches the run's store and cluster."""
+
+from collections.abc import Iterator, Sequence
+
+from steps.contract import quarantine
+from workflows.app import quarantine_list
+from workflows.app.runs import argo_runs, run_evidence
+from workflows.engines import node_release as releasing
+from workflows.engines.argo import helper_pods, pull
+
+_BY_HAND = f"there: kubectl uncordon NODE, and kubectl annotate node NODE {quarantine.ANNOTATION}-"
+
+
+def release_on_argo(away: argo_runs.ArgoRun, nodes: Sequence[str], who: str) -> Iterator[str]:
+    """Release nodes, fetch the new records, and yield a line for each node.
+
+    Raises CannotRelease before anything is changed, NotReleased, ErrandFailed, NoWorkflow.
+    """
+    releasing.check_name(who)
+    workflow = argo_runs.reached(away)
+    if workflow.status.phase == pull.GONE:
+        raise releasing.CannotRelease(f"the Workflow of run {away.name} is gone, and with it what reaches its cluster", _BY_HAND)
+    run_evidence.brought(away)
+    known = releasing.require_quarantined(away.name, nodes, quarantine_list.listed(away.folder.home, away.name))
+    yield from helper_pods.release(away.home, workflow, known[nodes[0]].stage, nodes, who)
+    run_evidence.brought(away)

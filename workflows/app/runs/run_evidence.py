@@ -1,0 +1,113 @@
+"""Evidence of a run for commands that read it: from this machine, or fetched from Argo first."""
+
+import time
+from dataclasses import dataclass
+
+from steps.clients.store import Store
+from steps.contract import run as contract
+from steps.contract import run_seal
+from steps.errors import StepError
+from steps.report import verify
+from steps.report.timeline import stamp
+from workflows.app.run_options import RunLocation
+from workflows.app.runs import argo_runs as argo
+from workflows.engines.argo import cancellation, pull, run_memory
+from workflows.engines.argo.home import NoHomeCluster, NoWorkflow
+from workflows.engines.argo.workflow_objects import UnreadableStatus, node_status
+from workflows.engines.folders import RunFolder, StateFolder
+from workflows.engines.local.result import RunNodeStatus
+
+_OUT_OF_REACH = (StepError, NoWorkflow, NoHomeCluster, UnreadableStatus)
+
+
+class NotPulled(ValueError):
+    """Error for a run whose evidence is in the home cluster alone."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(f"run {run} is on Argo, and its evidence is not on this machine")
+        self.hint = f"bring it here first: bringup pull {run}"
+
+
+@dataclass(frozen=True)
+class RunEvidence:
+    """A run whose evidence is on this machine.
+
+    `goes_on`: a run on Argo that has not ended, as far as is known here. `begun` are nodes of a run on Argo. `note` says how old
+    the evidence is if it is not current.
+    """
+
+    folder: RunFolder
+    is_away: bool = False
+    goes_on: bool = False
+    begun: tuple[RunNodeStatus, ...] = ()
+    note: str = ""
+
+
+def find(run: str, place: RunLocation, *, fresh: bool = False) -> RunEvidence:
+    """Return a run of this machine, or one on Argo: as sealed here, else as home has it now, else as it was last read.
+
+    With `fresh`, a sealed run is read from home too, for records that may follow the seal (releases of nodes). Raises the errors of
+    `acting.locate`, and those of reading home if nothing of the run is here.
+    """
+    folder = _here(run, place)
+    if folder is not None and (not _is_away(folder, place) or (sealed(folder) and not fresh)):
+        return RunEvidence(folder, is_away=_is_away(folder, place))
+    try:
+        away = argo.locate(run, place)
+        assert away is not None  # a run of this machine was returned above
+        return brought(away)[1]
+    except _OUT_OF_REACH as problem:
+        if folder is None or run_memory.read(folder) is None or not _has_header(folder):
+            raise
+        return kept(folder, f"{problem}".rstrip("."))
+
+
+def _here(run: str, place: RunLocation) -> RunFolder | None:
+    """Return the folder of the run if it can be told without a request to home. Raises NoSuchRun."""
+    home = StateFolder.of_environment()
+    if not place.is_named:
+        return home.find(run)
+    return home.run(run) if run not in ("", "last") else None
+
+
+def _is_away(folder: RunFolder, place: RunLocation) -> bool:
+    return place.is_named or run_memory.read(folder) is not None
+
+
+def brought(away: argo.ArgoRun) -> tuple[int, RunEvidence]:
+    """Fetch everything that home has of the run; return the number of files and the run. Raises ErrandFailed, Damaged,
+    NoWorkflow.
+    """
+    workflow = argo.reached(away)
+    count = pull.pull(away.home, workflow, away.folder)
+    # only a run whose Workflow is gone has no record here yet: reading a Workflow writes one
+    if run_memory.read(away.folder) is None:
+        run_memory.write(away.folder, run_memory.RunMemory(where=away.home.where, pulled=time.time(), ended=True))
+    nodes = workflow.nodes()
+    begun = tuple(node_status(node, nodes) for node in nodes.values() if node.phase not in ("", "Pending"))
+    whole = cancellation.was_never_begun(workflow) or (away.folder.stored / run_seal.FILE).exists()
+    unsealed = workflow.finished and workflow.status.phase != pull.GONE and not whole
+    note = f"run {away.name} has ended, but nothing of it is sealed: bringup sweep {away.name}" if unsealed else ""
+    return count, RunEvidence(away.folder, is_away=True, goes_on=not workflow.finished, begun=begun, note=note)
+
+
+def kept(folder: RunFolder, why: str = "") -> RunEvidence:
+    """Return a run as this machine has it, without a request to home. Raises NotPulled."""
+    memory = run_memory.read(folder)
+    whole = memory is not None and sealed(folder)
+    if memory is None or (whole and not why):
+        return RunEvidence(folder, is_away=memory is not None)
+    if not _has_header(folder):
+        raise NotPulled(folder.name)
+    when = f"as of {stamp(memory.pulled)}" if memory.pulled else "as far as its evidence was read here"
+    note = f"run {folder.name} {when}{f', since home cannot be read now ({why})' if why else ''}; newer: bringup pull {folder.name}"
+    return RunEvidence(folder, is_away=True, goes_on=not memory.ended and not whole, note=note)
+
+
+def _has_header(folder: RunFolder) -> bool:
+    return Store(folder.home.store).read(contract.header_key(folder.name)) is not None
+
+
+def sealed(folder: RunFolder) -> bool:
+    """Return True if everything that was sealed of a run is here, unchanged."""
+    return (folder.stored / run_seal.FILE).exists() and not verify.problems(folder.stored)

@@ -1,0 +1,117 @@
+"""Progress of a run by stage: its tasks from the plan, its state from the engine's news and the store's records."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+from msgspec import Struct
+
+from steps.clients.store import Store
+from steps.contract import approval, last_word
+from steps.contract import run as contract
+from steps.contract.last_word import Said
+from workflows.engines.folders import RunFolder
+from workflows.engines.local.result import RunNodeStatus
+from workflows.render import names
+
+OPEN = names.template(contract.STAGE, contract.OPEN)
+"""Template of the first task, which belongs to no stage."""
+
+
+class _Task(Struct, frozen=True):
+    name: str
+
+
+class _Stage(Struct, frozen=True):
+    id: str
+    tasks: tuple[_Task, ...] = ()
+
+
+class _Plan(Struct, frozen=True):
+    stages: tuple[_Stage, ...]
+
+
+def planned_tasks(folder: RunFolder) -> dict[str, list[str]]:
+    """Return names of the tasks by stage, both in running order; empty if the run has no plan on this machine."""
+    path = folder.inputs / "tasks" / contract.PLAN_FILE
+    if not path.exists():
+        return {}
+    return {stage.id: [task.name for task in stage.tasks] for stage in msgspec.json.decode(path.read_bytes(), type=_Plan).stages}
+
+
+@dataclass
+class StageRow:
+    """State of one stage in the view."""
+
+    status: str = ""
+    task: str = ""
+    nodes: str = ""
+    started: float = 0.0
+    finished: float = 0.0
+    reason: str = ""
+
+
+@dataclass
+class Progress:
+    """The state of the view, updated by each piece of news without any output."""
+
+    tasks: Mapping[str, Iterable[str]]
+    """Names of each stage's tasks, the stages in running order."""
+    run: str
+    store: Store
+    how: Callable[[str], str]
+    """Function that returns the command which answers the approval of a suspend node."""
+    rows: dict[str, StageRow] = field(default_factory=dict)
+    templates: dict[str, tuple[str, str]] = field(default_factory=dict)
+    said: dict[tuple[str, str, int], str] = field(default_factory=dict)
+    """Last text that was printed for a task's shard."""
+
+    def __post_init__(self) -> None:
+        for stage, named in self.tasks.items():
+            self.rows[stage] = StageRow()
+            self.templates[f"{approval.NODE_PREFIX}{names.dashed(stage)}"] = (stage, "approval")
+            for task in (*named, *approval.TASKS):
+                self.templates[names.template(stage, task)] = (stage, task)
+
+    def take(self, node: RunNodeStatus) -> list[str]:
+        """Take one node's news and return the plain lines for it."""
+        if node.template == OPEN and node.type == "Pod" and node.phase in ("Failed", "Error"):
+            word = self.of_opening(node)
+            why = f"{node.message}; why: bringup logs {contract.STAGE}.{contract.OPEN} --run {self.run}"
+            return [f"{contract.OPEN}: {word.text if word else f'{node.phase}: {why}'}"]
+        if node.template not in self.templates or node.type not in ("Pod", "Suspend"):
+            return []
+        stage, task = self.templates[node.template]
+        row = self.rows[stage]
+        if task == approval.ANNOUNCE:  # it runs beside the wait, which the row shows
+            return self._ended(row, stage, task, 0) if node.finished is not None else []
+        if node.type == "Pod":  # the time that a person takes to approve does not count for the stage
+            row.started = row.started or node.started
+        if node.finished is None:
+            row.task = task
+            row.status = "waiting" if node.type == "Suspend" else "running"
+            return [f"{stage}: waits for an approval ({self.how(node.name)})"] if node.type == "Suspend" else []
+        row.finished = node.finished
+        return self._ended(row, stage, task, int(node.inputs.get("shard") or 0))
+
+    def _ended(self, row: StageRow, stage: str, task: str, shard: int) -> list[str]:
+        last_words = self.told(stage, task) if task != "approval" else {}
+        if any(word.nodes for word in last_words.values()):
+            row.nodes = f"{sum(word.passed for word in last_words.values())}/{sum(word.nodes for word in last_words.values())}"
+        if task == "judge" and shard in last_words and last_words[shard] != last_word.RECORDED:
+            row.status, row.reason = last_words[shard].status, last_words[shard].reason
+            return [f"{stage}: {row.status}: {row.reason} ({row.finished - row.started:.1f} s)"]
+        return self._once(stage, task, shard, last_words[shard]) if shard in last_words else []
+
+    def _once(self, stage: str, task: str, shard: int, said: Said) -> list[str]:
+        """Return the line for a task's result; if its earlier attempt ended with the same sentence, that is not repeated."""
+        before, self.said[stage, task, shard] = self.said.get((stage, task, shard)), said.text
+        return [f"{stage}: {task} {said.text if said.text != before else f'{said.status} again, as before'}"]
+
+    def told(self, stage: str, task: str) -> Mapping[int, Said]:
+        """Return the last word of each record of a task, by shard."""
+        return {record.shard: last_word.summary_of(record.verdict) for record in self.store.records(self.run, stage, task)}
+
+    def of_opening(self, _node: RunNodeStatus) -> Said | None:
+        """Return the last word of the task `open`, the only explanation if no stage begins."""
+        return self.told(contract.STAGE, contract.OPEN).get(0)

@@ -1,0 +1,182 @@
+"""Reports of a run in the form that a command asks for."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import msgspec
+import yaml
+
+from steps.clients.store import Store
+from steps.contract import approval
+from steps.contract.exit import ExitCode
+from steps.errors import StepError
+from steps.report import html, junit, model, public, source, text, timeline
+from steps.report.assembly import build
+from workflows.app.runs import run_evidence
+from workflows.app.runs.screen import Screen
+from workflows.engines.folders import StateFolder
+from workflows.engines.local.errors import JournalForeignError, RunDirectoryError
+from workflows.engines.local.result import RunNodeStatus, read_status
+from workflows.engines.locks import ClusterBusy
+from workflows.render import names
+
+
+class NoSuchForm(ValueError):
+    """Error for an unknown form of a report."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__(f"{form!r} is no form of a report; use {', '.join(FORMS)}")
+
+
+def _json(made: model.Report) -> str:
+    return msgspec.json.format(msgspec.json.encode(made)).decode()
+
+
+def _yaml(made: model.Report) -> str:
+    return yaml.safe_dump(msgspec.to_builtins(made), sort_keys=False, allow_unicode=True)
+
+
+FORMS: dict[str, Callable[[model.Report], str]] = {
+    "table": text.text,
+    "json": _json,
+    "yaml": _yaml,
+    "html": html.html,
+    "junit": lambda made: junit.junit(made).decode(),
+}
+"""Output forms of a report, each with its function."""
+
+
+def report(evidence: run_evidence.RunEvidence, form: str, *, for_public: bool) -> str:
+    """Return the report of a run in one of FORMS. Raises BadTask if the run's first task left no record."""
+    report = made(evidence)
+    return FORMS[form](public.public(report) if for_public else report)
+
+
+def keep_junit(screen: Screen, home: StateFolder, run: str, file: Path, code: int) -> int:
+    """Write the report for CI servers and return the exit code; an error in the report never turns a failed run into a passed one.
+
+    A run without evidence here (its `open` failed, or the home cluster went away) gets a report of one failed case.
+    """
+    try:
+        text = report(run_evidence.kept(home.find(run)), "junit", for_public=False)
+    except (run_evidence.NotPulled, StepError) as problem:
+        text = _unreported(run, f"no report can be made of it: {problem}")
+        screen.error(f"{file} says only that there is no report: {problem}", problem.hint)
+        code = code or ExitCode.GATE_FAILED
+    wrote = _written(screen, file, text)
+    return code or wrote
+
+
+@dataclass
+class Unfinished:
+    """The report for CI servers while a run's result is unknown: one case with an error, neither passed nor failed.
+
+    The file exists from the beginning of the command, and is replaced at the end of the run. So it is right however the command
+    ends before, and no server shows an earlier build's file. `code` is the exit code for `--no-wait`.
+    """
+
+    screen: Screen
+    file: Path | None
+    code: ExitCode = ExitCode.OK
+    run: str = ""
+
+    @contextmanager
+    def explained(self, spec: str) -> Iterator[None]:
+        """Write in this context that no run has begun, and on an error why. Raises OSError at once if the file cannot be
+        written.
+        """
+        if self.file is not None:
+            self.file.write_text(_one_case(spec, "error", "no run has begun: the command says why", "not begun"))
+        try:
+            yield
+        except (StepError, ValueError, OSError, ClusterBusy) as problem:
+            if self.file is not None and (not self.run or isinstance(problem, ClusterBusy)):
+                _written(self.screen, self.file, _one_case(spec, "error", f"no run has begun: {problem}", "not begun"))
+            raise
+
+    def begun(self, run: str, follow: str) -> None:
+        """Record that the run goes on; `follow` is the command that follows it."""
+        self._say(run, f"run {run} goes on; follow it: {follow}")
+
+    def begun_here(self, run: str) -> None:
+        """Record how to resume this command's run, in case the command is killed."""
+        self._say(run, f"the engine of run {run} has not come to its end; if it is gone: bringup resume {run}")
+
+    def _say(self, run: str, sentence: str) -> None:
+        self.run = run
+        if self.file is not None:
+            self.code = _written(self.screen, self.file, _one_case(run, "error", f"not finished: {sentence}", "unfinished"))
+
+
+def keep_nothing_changed(screen: Screen, file: Path, name: str, said: str) -> ExitCode:
+    """Write the report of a build that had nothing to do, with one sentence about the image: one case that passed."""
+    root = ElementTree.Element("testsuites", name=f"bringup {name}")
+    suite = ElementTree.SubElement(root, "testsuite", name="image", tests="1", failures="0", errors="0", skipped="0")
+    ElementTree.SubElement(suite, "testcase", classname="image", name=f"{name} {said}: nothing changed")
+    return _written(screen, file, ElementTree.tostring(root, encoding="unicode"))
+
+
+def _written(screen: Screen, file: Path, text: str) -> ExitCode:
+    try:
+        file.write_text(text)
+    except OSError as problem:
+        screen.error(f"the report for CI servers was not written: {file}: {problem.strerror}")
+        return ExitCode.USAGE
+    return ExitCode.OK
+
+
+def _unreported(run: str, reason: str) -> str:
+    return _one_case(run, "failure", reason, "inconclusive")
+
+
+def _one_case(run: str, what: str, reason: str, kind: str) -> str:
+    """Return a report of the run as one case with an `error` or a `failure`."""
+    root = ElementTree.Element("testsuites", name=f"bringup {run}")
+    failures, errors = str(int(what == "failure")), str(int(what == "error"))
+    suite = ElementTree.SubElement(root, "testsuite", name="run", tests="1", failures=failures, errors=errors, skipped="0")
+    printable = "".join(letter if letter.isprintable() else " " for letter in reason)  # XML 1.0 allows no control characters
+    case = ElementTree.SubElement(suite, "testcase", classname="run", name=run)
+    ElementTree.SubElement(case, what, message=printable, type=kind)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def note(evidence: run_evidence.RunEvidence) -> str:
+    """Return a draft of the post-incident note."""
+    return timeline.note(made(evidence)).rstrip()
+
+
+def moments(evidence: run_evidence.RunEvidence) -> Any:
+    """Return the timeline as plain data."""
+    return msgspec.to_builtins(timeline.timeline(made(evidence)))
+
+
+def made(evidence: run_evidence.RunEvidence) -> model.Report:
+    """Return the report from store and engine, or from the store alone if the engine's files are not here. Raises BadTask."""
+    folder = evidence.folder
+    stored = source.read(Store(folder.home.store), folder.name)
+    if evidence.is_away:
+        return build(stored, running=evidence.goes_on, begun=_begun(stored, evidence.begun))
+    try:
+        engine = read_status(folder.engine)
+    except (JournalForeignError, RunDirectoryError):
+        return build(stored)
+    begun = [node for node in engine.nodes if node.type == "Suspend" or (folder.engine / node.log).exists()]
+    return build(stored, running=engine.alive and not engine.finished, begun=_begun(stored, begun))
+
+
+def _begun(stored: source.StoredRun, nodes: Iterable[RunNodeStatus]) -> Iterator[model.Begun]:
+    """Yield tasks whose processes or pods the engine began, and approvals that it waited for."""
+    templates = {
+        f"{approval.NODE_PREFIX}{names.dashed(stage['id'])}": (stage["id"], model.APPROVAL)
+        for stage in stored.plan.get("stages", ())
+    }
+    for stage in stored.plan.get("stages", ()):
+        templates |= {names.template(stage["id"], task["name"]): (stage["id"], task["name"]) for task in stage["tasks"]}
+    for node in nodes:
+        if node.template in templates and node.type in ("Suspend", "Pod"):
+            stage_id, task = templates[node.template]
+            yield model.Begun(stage=stage_id, task=task, started=node.started, finished=node.finished or 0.0)

@@ -1,0 +1,59 @@
+"""Findings about a spec as rows for scripts: errors that hinder reading it, and breaches of compatibility rules."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workflows import catalog
+from workflows.app.specs import sources
+from workflows.nodeimage.recipe_spec import KIND as RECIPE
+from workflows.spec import Issue, SpecError, SpecErrors, announcement_rule
+from workflows.spec.loading import read
+from workflows.spec.validation_errors import line_of
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A spec and its findings. If it could not be read, `issues` are empty and `unreadable` holds the errors."""
+
+    path: Path
+    issues: tuple[Issue, ...] = ()
+    unreadable: SpecErrors | None = None
+
+    @property
+    def errors(self) -> int:
+        """Return the number of findings that make the spec unusable."""
+        return len(self.unreadable.errors) if self.unreadable else sum(issue.severity == "error" for issue in self.issues)
+
+    def data(self) -> dict[str, Any]:
+        """Return all findings for scripts; each has the same keys."""
+        rows = [_error(finding) for finding in self.unreadable.errors] if self.unreadable else []
+        document = read(self.path)[1] if self.issues and self.path.is_file() else None
+        rows += [_issue(finding, line_of(finding.path, document) if document else 0) for finding in self.issues]
+        return {"spec": str(self.path), "valid": not self.errors, "issues": rows}
+
+
+def check(source: str, image_issues: Callable[[Path], Iterable[Issue]]) -> Checked:
+    """Read a spec argument and check it. Raises NoSpec if there is no such file.
+
+    `image_issues` checks a file about an image, see `recipe_findings`: the caller may import that module when it is called.
+    """
+    path = sources.find(source)
+    try:
+        if path.is_file() and sources.kind_of(path) in (sources.IMAGE_SPEC, RECIPE):  # a pipe can be read only once
+            return Checked(path, tuple(image_issues(path)))
+        spec = sources.read(source)[1]
+        return Checked(path, (*catalog.check(spec, catalog.load()), *announcement_rule.cluster_issues(spec)))
+    except SpecErrors as errors:
+        return Checked(path, unreadable=errors)
+
+
+def _error(one: SpecError) -> dict[str, Any]:
+    row = {"rule": "", "severity": "error", "path": one.path, "line": one.line or None, "value": one.value}
+    return {**row, "problem": one.problem, "fix": one.fix, "source": "", "later": []}
+
+
+def _issue(one: Issue, line: int) -> dict[str, Any]:
+    row = {"rule": one.rule, "severity": one.severity, "path": one.path, "line": line or None, "value": ""}
+    return {**row, "problem": one.problem, "fix": one.fix, "source": one.source, "later": list(one.checked_later)}

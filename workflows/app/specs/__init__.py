@@ -1,0 +1,1 @@
+"""Use cases about specs before anything runs."""

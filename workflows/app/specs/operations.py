@@ -1,0 +1,46 @@
+"""Operations of a command line: their hosts as ranges, and the stages that each has."""
+
+from collections.abc import Sequence
+
+from steps.contract.operation import BRINGUP, RELEASES, Operation, OperationKind
+from workflows.app.messages import UsageError
+from workflows.spec import range_syntax
+
+
+def names(texts: Sequence[str], option: str = "--hosts") -> frozenset[str]:
+    """Return the hosts of all ranges that an option gives. Raises UsageError for a text that is no range."""
+    hosts: set[str] = set()
+    for text in texts:
+        try:
+            hosts.update(range_syntax.expand(text))
+        except range_syntax.BadRange as error:
+            raise UsageError(f"{option} {text!r}: {error.problem}; {error.fix}") from error
+    return frozenset(hosts)
+
+
+def only(operation: Operation, stages: Sequence[str] = (), until: str = "") -> tuple[str, ...]:
+    """Return the stages to narrow the plan to; empty if the spec decides.
+
+    Raises UsageError if other stages are given with an operation that has just one.
+    """
+    if operation.kind not in RELEASES:
+        return tuple(stages)
+    if stages or until:
+        raise UsageError(f"--operation {operation.kind} is stage rke2 alone: leave out --only and --until")
+    return ("rke2",)
+
+
+def named(name: str, hosts: Sequence[str], older: str = "") -> Operation:
+    """Return the operation of a plan or rehearsal. Raises UsageError for an unknown one, or for options that do not fit it."""
+    kinds = {kind.value: kind for kind in OperationKind if kind is not OperationKind.BRINGUP}
+    if name and name not in kinds:
+        raise UsageError(f"--operation {name!r} is none; use {', '.join(kinds)}")
+    if not name and (hosts or older):
+        raise UsageError("--hosts and --from belong to --operation NAME")
+    if name in (OperationKind.ADD_NODE, OperationKind.REPLACE_NODE) and not hosts:
+        raise UsageError(f"--operation {name} needs --hosts RANGE")
+    if name in RELEASES and hosts:
+        raise UsageError(f"--operation {name} takes no --hosts: all machines of a cluster run one release")
+    if older and name not in RELEASES:
+        raise UsageError("--from belongs to --operation upgrade or rollback")
+    return Operation(kind=kinds[name], hosts=names(hosts)) if name else BRINGUP

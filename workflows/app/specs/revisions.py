@@ -1,0 +1,138 @@
+"""The Git commit of a spec's file, if it lies in a work tree: for the record of a run, never for its plan.
+
+git refuses to read a work tree of another user, such as a CI job's tree read by root in a container, since its configuration may
+name programs. `rev-parse` of names alone reads no object, no index and no file of the tree, starts no such program, and is allowed
+there all the same. Commands that read objects could fetch missing ones by programs that the configuration names. They run in a
+temporary repository with an empty configuration, which uses the objects of the other and nothing else.
+"""
+
+import hashlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from steps import timeouts
+from steps.contract import revision
+from workflows.engines.folders import RunFolder
+
+_ANOTHERS = "dubious ownership"
+"""Part of git's message about a work tree of another user."""
+_ALONE = {
+    "GIT_ALLOW_PROTOCOL": "none",  # overrides protocol.*.allow of every configuration
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_NO_REPLACE_OBJECTS": "1",
+}
+"""Environment in which git fetches nothing, and reads no configuration beside that of the repository."""
+_SHA256_DIGITS = hashlib.sha256().digest_size * 2
+
+
+def of(spec: Path) -> revision.SpecSource | None:
+    """Return commit, path in the work tree, and whether the file differs from the commit; None outside of Git, or without git."""
+    folder = spec.absolute().parent
+    tree = top(folder)
+    commit_state = None if tree is None else state(tree, [folder.resolve() / spec.name])
+    if tree is None or commit_state is None:
+        return None
+    commit, dirty = commit_state
+    return revision.SpecSource(commit=commit, path=os.path.relpath(spec.resolve(), tree), dirty=dirty)
+
+
+def keep(folder: RunFolder, spec: str) -> None:
+    """Write the spec's Git source beside the run's tasks, where `open` reads it. For an example or without Git, write nothing."""
+    path = Path(spec)
+    if path.is_file() and (git_source := of(path)) is not None:
+        place = folder.inputs / "tasks" / revision.FILE
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(msgspec.json.encode(git_source))
+
+
+def top(folder: Path) -> Path | None:
+    """Return the root of the work tree that a folder lies in; None outside of Git, or without git."""
+    root = _git(folder, "rev-parse", "--show-toplevel")
+    return Path(root).resolve() if root else None
+
+
+def state(tree: Path, files: Iterable[Path]) -> tuple[str, bool] | None:
+    """Return the commit of a work tree, and True if one of the files differs from it or is missing there; None without a commit."""
+    commit = _git(tree, "rev-parse", "--verify", "HEAD")
+    names = [os.path.relpath(path, tree) for path in files]
+    changed = _git(tree, "--literal-pathspecs", "status", "--porcelain", "--ignored", "--untracked-files=all", "--", *names)
+    if changed is None and commit:
+        return _state_of_anothers(tree, commit, names)
+    if not commit or changed is None:
+        return None
+    return commit, bool(changed)
+
+
+def _state_of_anothers(tree: Path, commit: str, names: Iterable[str]) -> tuple[str, bool] | None:
+    """Return commit and difference for another user's work tree, by the bytes of the files.
+
+    `git status` would run filters that the tree's configuration names. A file that only a filter makes equal (LFS) counts as
+    different.
+    """
+    paths = list(names)
+    objects = _git(tree, "rev-parse", "--git-path", "objects")
+    listed = _listed(tree / objects, commit, paths) if objects else None
+    if listed is None:
+        return None
+    rows = (row.partition("\t") for row in listed.split("\0") if row)
+    committed = {name: facts.split()[2] for facts, _, name in rows}
+    return commit, any(committed.get(name) != _blob(tree / name, len(commit)) for name in paths)
+
+
+def _listed(objects: Path, commit: str, names: Iterable[str]) -> str | None:
+    """Return the commit's entries for these files, read by a temporary repository; None if objects or disk space are missing."""
+    kind = "sha256" if len(commit) == _SHA256_DIGITS else "sha1"
+    version = f"[core]\nrepositoryformatversion = 1\nbare = true\n[extensions]\nobjectformat = {kind}\n"
+    question = ("--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--", *names)
+    try:
+        with tempfile.TemporaryDirectory(prefix="bringup-") as name:
+            repository = Path(name)
+            (repository / "refs").mkdir()
+            (repository / "HEAD").write_text("ref: refs/heads/none\n")
+            (repository / "config").write_text(version)
+            code, stdout, _ = _asked(repository, *question, more=_ALONE | {"GIT_DIR": name, "GIT_OBJECT_DIRECTORY": str(objects)})
+    except OSError:  # for instance in a container with read-only file systems
+        return None
+    return stdout if code == 0 else None
+
+
+def _blob(path: Path, digits: int) -> str:
+    """Return git's object id of a file's content, in a repository whose ids have so many digits; empty for no file."""
+    try:
+        data = os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
+    except OSError:
+        return ""
+    kind = hashlib.sha256 if digits == _SHA256_DIGITS else hashlib.sha1
+    return kind(b"blob %d\0" % len(data) + data).hexdigest()
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """Return git's answer, or None if it fails or if the command might start a program of another user's work tree."""
+    code, stdout, stderr = _asked(folder, *arguments)
+    # names alone can be asked of another user's tree, since that starts no program
+    if code and _ANOTHERS in stderr and arguments[0] == "rev-parse":
+        code, stdout, _ = _asked(folder, "-c", "safe.directory=*", *arguments, more=_ALONE)
+    return stdout.strip() if code == 0 else None
+
+
+def _asked(folder: Path, *arguments: str, more: Mapping[str, str] | None = None) -> tuple[int, str, str]:
+    try:
+        done = subprocess.run(
+            ["git", "--no-pager", "--no-optional-locks", "-c", "core.fsmonitor=false", "-C", folder, *arguments],
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            timeout=timeouts.GIT,
+            env={**os.environ, "LC_ALL": "C", **(more or {})},
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return 1, "", ""
+    return done.returncode, done.stdout, done.stderr

@@ -1,0 +1,89 @@
+"""The SPEC argument of a command: a file, or the name of an example; and the kind of file that it names."""
+
+from pathlib import Path
+
+from workflows import examples
+from workflows.nodeimage import recipe_files
+from workflows.spec import ClusterSpec, SpecError, SpecErrors, load
+from workflows.spec.loading import read as read_document
+from workflows.spec.validation_errors import line_of
+
+IMAGE_SPEC = "Image"
+"""The kind of file that describes a node image."""
+_OTHERS = {
+    IMAGE_SPEC: ("the spec of a node image", "`bringup image build {path}` takes it"),
+    "ImageRecipe": ("the recipe of a node image", "`bringup image build` takes an image spec that names it"),
+    "Factory": ("the spec of a factory", "`bringup init` writes one of a cluster"),
+    "Stack": ("the spec of a software stack", "`bringup init` writes one of a cluster"),
+}
+"""Other kinds of files given in place of a cluster's spec: their description, and the command that takes them."""
+
+
+class NoSpec(ValueError):
+    """Error for an argument that is neither a file nor an example."""
+
+    def __init__(self, message: str, *, hint: str = "give the path of a spec, or write one with `bringup init`") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def find(source: str) -> Path:
+    """Return the file of a spec argument. Raises NoSpec, which lists the examples."""
+    path = Path(source)
+    if source in examples.names() and not path.is_file():  # a folder with the name of an example does not hide the example
+        return examples.path(source)
+    if path.exists():
+        return path
+    raise NoSpec(f"{source!r} is neither a file nor an example ({', '.join(examples.names())})")
+
+
+def beside(source: str) -> Path:
+    """Return the folder that a spec's relative paths start from: its own, or the working directory for examples and pipes."""
+    path = Path(source)
+    return path.absolute().parent if path.is_file() else Path.cwd()
+
+
+def read(source: str) -> tuple[Path, ClusterSpec]:
+    """Return the file and the loaded spec. Raises NoSpec, and SpecErrors (a single error for a file of another kind)."""
+    path = find(source)
+    try:
+        return path, load(path)
+    except SpecErrors:
+        _refuse_others(path)
+        raise
+
+
+def _refuse_others(path: Path) -> None:
+    """Raise SpecErrors for a file that states another kind. A pipe is not read twice."""
+    if not path.is_file():
+        return
+    name, document = read_document(path)
+    kind = document.data.get("kind") if isinstance(document.data, dict) else None
+    if isinstance(kind, str) and kind in _OTHERS:
+        description, fix = _OTHERS[kind]
+        error = SpecError(
+            "kind", f"this is {description}, and none of a cluster", fix.format(path=path), kind, line_of("kind", document)
+        )
+        raise SpecErrors(name, [error])
+
+
+def kind_of(path: Path) -> object:
+    """Return the `kind` that a file states, or None. Raises SpecErrors for a file that cannot be read."""
+    data = read_document(path)[1].data
+    return data.get("kind") if isinstance(data, dict) else None
+
+
+def is_image(source: str) -> bool:
+    """Return True if a spec argument is a file of kind Image. Raises SpecErrors for a file that cannot be read."""
+    path = Path(source)
+    return path.is_file() and kind_of(path) == IMAGE_SPEC
+
+
+def find_image(source: str) -> Path:
+    """Return the file of an image spec. Raises NoSpec, which lists the shipped recipes."""
+    path = Path(source)
+    if path.exists():
+        return path
+    recipes = ", ".join(recipe_files.shipped_names())
+    hint = "give the path of an image spec, or write one with `bringup init --image`"
+    raise NoSpec(f"{source!r} is neither a file nor a shipped recipe ({recipes})", hint=hint)

@@ -1,1 +1,0 @@
-"""Commands about runs and schedules on Argo, and the code behind them."""

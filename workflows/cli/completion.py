@@ -1,0 +1,62 @@
+"""Words that shell completion proposes for arguments and options; typer keeps those that begin with what has been typed.
+
+Heavy modules are imported inside the functions, because every command imports this module.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import wraps
+
+
+def _silent(words: Callable[[], Iterable[str]]) -> Callable[[], list[str]]:
+    """Return a completion that proposes nothing where words cannot be read: a shell at its prompt shows no traceback."""
+
+    @wraps(words)
+    def proposed() -> list[str]:
+        try:
+            return list(words())
+        except Exception:  # noqa: BLE001 - for instance a BRINGUP_HOME that cannot be read
+            return []
+
+    return proposed
+
+
+@_silent
+def runs() -> Iterable[str]:
+    """Propose the runs of this machine, the newest first."""
+    from workflows.engines.folders import StateFolder
+
+    return reversed(StateFolder.of_environment().runs())
+
+
+@_silent
+def specs() -> Iterable[str]:
+    """Propose the YAML files of this folder, and the examples."""
+    from pathlib import Path
+
+    from workflows import examples
+
+    return [*sorted(str(path) for path in Path().glob("*.yaml")), *examples.names()]
+
+
+@_silent
+def stages() -> Iterable[str]:
+    """Propose the stages of a bring-up and of an image build."""
+    from workflows.stages import IMAGE_ORDER, ORDER
+
+    return [*ORDER, *IMAGE_ORDER]
+
+
+@_silent
+def faults() -> Iterable[str]:
+    """Propose the faults that a rehearsal can inject."""
+    from workflows.rehearsal.faults import fault_registry
+
+    return [fault.name for fault in fault_registry.faults()]
+
+
+@_silent
+def entries() -> Iterable[str]:
+    """Propose the fields, rules, faults and gates that `bringup explain` explains."""
+    from workflows.app import reference
+
+    return reference.words()

@@ -1,1 +1,0 @@
-"""Commands about hosts (their keys, inventories, quarantine), and the code behind them."""

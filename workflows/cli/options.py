@@ -1,0 +1,141 @@
+"""Options that several commands have, defined once; a light module, since every command imports it."""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Protocol
+
+import typer
+
+from workflows.app.run_options import ARGO, LOCAL, Pipeline, RunLocation, StartOptions
+from workflows.cli import completion
+from workflows.cli.output import Format
+
+Spec = Annotated[str, typer.Argument(help="Spec file, or the name of an example.", autocompletion=completion.specs)]
+Run = Annotated[str, typer.Argument(help="Name of a run; the newest where none is given.", autocompletion=completion.runs)]
+Output = Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")]
+Only = Annotated[
+    list[str] | None, typer.Option("--only", help="Only this stage; repeat for more.", autocompletion=completion.stages)
+]
+Until = Annotated[str, typer.Option("--until", help="Up to and with this stage.", autocompletion=completion.stages)]
+Hosts = Annotated[list[str] | None, typer.Option("--hosts", metavar="RANGE", help="With --operation: which hosts.")]
+Engine = Annotated[
+    str,
+    typer.Option("--engine", help="argo: on Argo, also where this machine does not know the run; local: here.", show_default=False),
+]
+HomeKubeconfig = Annotated[
+    str, typer.Option("--home-kubeconfig", metavar="FILE", help="Kubeconfig of the home cluster, where Argo runs; or KUBECONFIG.")
+]
+HomeContext = Annotated[str, typer.Option("--home-context", metavar="NAME", help="Context in it; default: its current one.")]
+ArgoVersion = Annotated[str, typer.Option("--argo-version", help="Vouch for Argo's version where it may not be read.")]
+Namespace = Annotated[str, typer.Option("--namespace", help="Namespace of the runs in home; default: bringup.")]
+_PUBLIC_KEY = re.compile(r"(ssh|ecdsa|sk-ssh|sk-ecdsa)-[\w.@-]+ [A-Za-z0-9+/=]+( .*)?")
+_LONGEST_KEY = 16384
+"""Size limit of a .pub file in characters: an RSA key of 16 kbit takes 2,800."""
+
+
+@dataclass(frozen=True)
+class LocationOptions(RunLocation):
+    """The options that say where a run is."""
+
+    engine: Engine = ""
+    home_kubeconfig: HomeKubeconfig = ""
+    home_context: HomeContext = ""
+    namespace: Namespace = ""
+
+    def check(self) -> None:
+        """Raise BadParameter for an unknown engine, or for options that contradict each other."""
+        require_engine(self.engine or LOCAL)
+        if self.engine == LOCAL:
+            options = {"--home-kubeconfig": self.home_kubeconfig, "--home-context": self.home_context}
+            refuse_for_local({**options, "--namespace": self.namespace})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(StartOptions):
+    """The options of every command that starts a run."""
+
+    engine: Annotated[str, typer.Option("--engine", help="local, or argo: in the home cluster.")] = LOCAL
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow to the end; only argo can do without.")] = True
+    junit: Annotated[Path | None, typer.Option("--junit", help="Write the report for CI servers to this file.")] = None
+    kubeconfig: HomeKubeconfig = ""
+    context: HomeContext = ""
+    namespace: Namespace = ""
+    image: Annotated[str, typer.Option("--image", help="The step image, with argo; or BRINGUP_IMAGE.")] = ""
+    version: ArgoVersion = ""
+
+    def check(self) -> None:
+        """Raise BadParameter for options that the engine does not have."""
+        require_engine(self.engine)
+        if self.engine != LOCAL:
+            return
+        options = {"--home-kubeconfig": self.kubeconfig, "--home-context": self.context, "--namespace": self.namespace}
+        images = {"--image": self.image, "--builder-image": self.builder}
+        refuse_for_local({**options, **images, "--argo-version": self.version})
+        if not self.wait:
+            raise typer.BadParameter("the local engine runs in this command: --no-wait is for --engine argo")
+
+
+def require_engine(engine: str) -> None:
+    """Raise BadParameter for an unknown engine."""
+    if engine not in (LOCAL, ARGO):
+        raise typer.BadParameter(f"engine {engine!r} is none; use {LOCAL} or {ARGO}")
+
+
+def refuse_for_local(given: Mapping[str, str]) -> None:
+    """Raise BadParameter if an option for Argo is given with the local engine."""
+    names = [name for name, value in given.items() if value]
+    if names:
+        listed = ", ".join(names)
+        raise typer.BadParameter(
+            f"the local engine takes no {listed}: for a run on Argo say --engine {ARGO}, else leave out {listed}"
+        )
+
+
+class CheckedOptions(Protocol):
+    """A dataclass of options that are checked together."""
+
+    def check(self) -> None:
+        """Raise BadParameter for options that do not fit each other."""
+
+
+def placed(command: Callable[..., int], kind: type[CheckedOptions] = LocationOptions) -> Callable[..., int]:
+    """Return a command that has the fields of a dataclass as options, in place of its parameter `place`; they are checked first."""
+    own_parameters = [parameter for parameter in inspect.signature(command).parameters.values() if parameter.name != "place"]
+    options = list(inspect.signature(kind).parameters.values())
+
+    def placing(**given: Any) -> int:
+        place = kind(**{parameter.name: given.pop(parameter.name) for parameter in options})
+        place.check()
+        return command(**given, place=place)
+
+    # typer reads options from name, docstring and signature, so the fields become parameters there
+    placing.__name__, placing.__doc__ = command.__name__, command.__doc__
+    parameters = [*own_parameters, *options]
+    placing.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {"return": int}
+    placing.__signature__ = inspect.Signature([parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in parameters])  # type: ignore[attr-defined]  # as inspect documents
+    return placing
+
+
+def read_public_key(file: Path, option: str = "--signer") -> str:
+    """Return the line of an SSH public key. Raises BadParameter for a file without a key, OSError if it cannot be read."""
+    with file.open(errors="replace") as stream:
+        line = stream.read(_LONGEST_KEY).strip()
+    if not _PUBLIC_KEY.fullmatch(line):
+        raise typer.BadParameter(f"{option} {file}: there is no SSH public key in it; name a .pub file, as ssh-keygen writes it")
+    return line
+
+
+def pipeline_of(source: str) -> Pipeline:
+    """Return the pipeline of a spec argument; that of the other kind is not imported."""
+    from workflows.app.specs import sources
+
+    if sources.is_image(source):
+        from workflows.app.images.image_pipeline import IMAGE
+
+        return IMAGE
+    from workflows.app.specs.cluster_pipeline import BRINGUP
+
+    return BRINGUP

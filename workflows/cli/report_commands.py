@@ -1,0 +1,201 @@
+"""Commands about the evidence of runs: report, verify, timeline, faults, pull, sweep, diff-runs."""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steps.contract.exit import ExitCode
+from workflows.app.messages import count
+from workflows.cli import output
+from workflows.cli.options import LocationOptions, Output, Run, placed, read_public_key
+from workflows.cli.output import Format
+from workflows.engines.folders import RunFolder, StateFolder
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(placed(report))
+    app.command(name="verify")(placed(check))
+    app.command(name="timeline")(placed(incident))
+    app.command()(faults)
+
+
+def register_argo(app: typer.Typer) -> None:
+    """Add the commands about evidence of runs on Argo, which the list of commands has further down."""
+    app.command()(placed(pull))
+    app.command()(placed(sweep))
+    app.command(name="diff-runs")(diff_runs)
+
+
+def report(
+    run: Run = "",
+    form: Annotated[str, typer.Option("--output", "-o", help="table, json, yaml, html or junit.")] = "table",
+    for_public: Annotated[bool, typer.Option("--public", help="Leave out hosts, addresses, paths and topology.")] = False,
+    out: Annotated[
+        str,
+        typer.Option("--out", metavar="FILE|FOLDER/", help="Write to this file; or copy evidence and reports, no secrets, here."),
+    ] = "",
+    *,
+    place: LocationOptions,
+) -> int:
+    """Print the acceptance report of a run from its evidence. The evidence of a run on Argo is fetched first."""
+    from workflows.app.runs import run_evidence, run_reports
+
+    if out.endswith("/") or Path(out or "none").is_dir():
+        if for_public:
+            raise typer.BadParameter("--public is one file, not the evidence: --out FILE")
+        return _hand_out(run_evidence.find(run, place).folder, Path(out))
+    if form not in run_reports.FORMS:
+        raise run_reports.NoSuchForm(form)
+    evidence = run_evidence.find(run, place)
+    content = run_reports.report(evidence, form, for_public=for_public)
+    output.notes(evidence.note)
+    if not out:
+        output.lines([content.rstrip("\n")])
+    else:
+        Path(out).write_text(content)
+        output.lines([f"wrote {out}"])
+    return ExitCode.OK
+
+
+def _hand_out(folder: RunFolder, out: Path) -> int:
+    from steps.report import verify
+
+    copied = verify.hand_out(folder.stored, out / folder.name)
+    output.lines([f"copied {count(copied, 'file')} to {out / folder.name}, none of its secrets; bringup verify proves them"])
+    return ExitCode.OK
+
+
+def check(
+    run: Annotated[
+        str, typer.Argument(metavar="RUN|FOLDER", help="Name of a run, the newest where none is given; or the folder of one.")
+    ] = "",
+    signer: Annotated[str, typer.Option("--signer", help="NAME=PUBLIC-KEY-FILE whose signature the seal must carry.")] = "",
+    *,
+    place: LocationOptions,
+) -> int:
+    """Verify offline that nothing of a run was changed since it was sealed."""
+    from steps.report import verify
+    from workflows.app.runs import run_evidence
+
+    signed_by = _signer(signer)
+    is_folder = os.sep in run or Path(run or "none").is_dir()
+    folder = Path(run) if is_folder else run_evidence.find(run, place).folder.stored
+    problems = verify.problems(folder, signed_by)
+    output.lines(problems)
+    if problems:
+        output.lines([f"{folder}: {count(len(problems), 'problem')}"])
+    else:
+        covered = verify.cover(folder)
+        signed = f" and signed by {signed_by[0]}" if signed_by else ""
+        result = f"unchanged since it was sealed{signed}: {count(covered.files, 'file')}"
+        output.lines([f"{folder}: {result}", *covered.lines()])
+    return ExitCode.GATE_FAILED if problems else ExitCode.OK
+
+
+def incident(run: Run = "", form: Output = Format.TABLE, *, place: LocationOptions) -> int:
+    """Print everything that happened in a run, in order: a draft of the post-incident note."""
+    from workflows.app.runs import run_evidence, run_reports
+
+    evidence = run_evidence.find(run, place)
+    output.notes(evidence.note)
+    if form is Format.TABLE:
+        output.lines([run_reports.note(evidence)])
+    else:
+        output.data(run_reports.moments(evidence), form)
+    return ExitCode.OK
+
+
+def faults(form: Output = Format.TABLE) -> int:
+    """List the faults that a rehearsal can inject, and the gate that must catch each."""
+    from workflows.rehearsal.faults import fault_registry
+
+    all_faults = fault_registry.faults()
+    if form is Format.TABLE:
+        output.table(("fault", "caught by", "what it does"), [(fault.name, fault.gate, fault.summary) for fault in all_faults])
+    else:
+        names = ("name", "stage", "gate", "node", "summary", "caught_by", "false_green")
+        output.data([{name: getattr(fault, name) for name in names} for fault in all_faults], form)
+    return ExitCode.OK
+
+
+def _signer(text_: str) -> tuple[str, str] | None:
+    if not text_:
+        return None
+    name, _, file = text_.partition("=")
+    if not file or not Path(file).exists():
+        raise typer.BadParameter(f"--signer {text_!r}: write NAME=FILE with an SSH public key")
+    return name, read_public_key(Path(file))
+
+
+# --- runs on Argo, and the comparison of runs on any engine ----------------------------------------
+
+
+def pull(run: Run = "", *, place: LocationOptions) -> int:
+    """Copy evidence, report and logs of a run on Argo to this machine. A short-lived pod reads them from the run's store."""
+    from workflows.app.runs import argo_runs, run_evidence
+
+    away = argo_runs.locate(run, place)
+    if away is None:
+        return _lies_here(run)
+    files, evidence = run_evidence.brought(away)
+    output.lines([f"{count(files, 'file')} of {away.name} are in {evidence.folder.stored}"])
+    output.notes(evidence.note)
+    return ExitCode.OK
+
+
+def sweep(
+    run: Run = "",
+    plans: Annotated[bool, typer.Option("--plans", help="No run, but home: remove old plans that nothing refers to.")] = False,
+    *,
+    place: LocationOptions,
+) -> int:
+    """Finish a run on Argo whose exit handler did not: write report and seal, and release the target's lease."""
+    if plans:
+        return _sweep_plans(run, place)
+    from workflows.app.runs import argo_runs
+
+    away = argo_runs.find(run, place)
+    if away is None:
+        return _lies_here(run)
+    output.lines([argo_runs.sweep(away)])
+    return ExitCode.OK
+
+
+def _sweep_plans(run: str, place: LocationOptions) -> int:
+    """Remove old plans from home, each a template, ConfigMaps and a Secret; only a user who may delete those can do this."""
+    from workflows.app import kubeconfigs
+    from workflows.engines.argo import installer
+
+    if run:
+        raise typer.BadParameter(f"--plans is about all plans of the home cluster: leave out {run}")
+    home = kubeconfigs.home(place.home_kubeconfig, place.home_context, place.namespace)
+    removed = installer.remove(home, datetime.now(UTC))
+    lines = [f"removed from namespace {home.namespace}: {name}, its ConfigMaps and its Secret" for name in removed]
+    output.lines(lines or [f"namespace {home.namespace} of the home cluster has no old plan that nothing refers to"])
+    return ExitCode.OK
+
+
+def diff_runs(
+    one: Annotated[str, typer.Argument(help="Name of a run whose evidence is here.")],
+    other: Annotated[str, typer.Argument(help="Name of another.")],
+    form: Output = Format.TABLE,
+) -> int:
+    """Compare the evidence of two runs and print the differences, leaving out times and ids."""
+    from steps.clients.store import Store
+    from workflows.engines.run_comparison import differences
+
+    differing = differences(Store(StateFolder.of_environment().store), one, other)
+    if form is not Format.TABLE:
+        output.data({"runs": [one, other], "equal": not differing, "differences": list(differing)}, form)
+    else:
+        output.lines(differing or [f"the evidence of {one} and {other} is equal but for times and ids"])
+    return ExitCode.GATE_FAILED if differing else ExitCode.OK
+
+
+def _lies_here(run: str) -> int:
+    folder = StateFolder.of_environment().find(run)
+    raise typer.BadParameter(f"run {folder.name} was not on Argo: its evidence lies in {folder.stored}")

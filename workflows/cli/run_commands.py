@@ -1,0 +1,266 @@
+"""Commands about runs: run, rehearse, status, watch, logs, approve, cancel, resume."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from steps.contract import approval
+from steps.contract.exit import ExitCode
+from workflows.cli import completion, output
+from workflows.cli.options import (
+    ArgoVersion,
+    Hosts,
+    LocationOptions,
+    Only,
+    Output,
+    Run,
+    RunOptions,
+    Spec,
+    Until,
+    placed,
+    refuse_for_local,
+)
+from workflows.cli.output import Format
+from workflows.engines.folders import RunFolder, StateFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RunOption = Annotated[
+    str, typer.Option("--run", help="Name of a run; the newest where none is given.", autocompletion=completion.runs)
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(rehearse)
+    app.command()(placed(run, RunOptions))
+    app.command()(runs)
+    for command in (status, watch, logs, approve, cancel, resume):
+        app.command()(placed(command))
+
+
+def _here(run: str) -> RunFolder:
+    return StateFolder.of_environment().find(run)
+
+
+def rehearse(
+    spec: Spec = "h200-16",
+    fault: Annotated[
+        list[str] | None,
+        typer.Option("--fault", help="Disturb: NAME or NAME:NODE,… (see `bringup faults`).", autocompletion=completion.faults),
+    ] = None,
+    approve_as: Annotated[
+        str, typer.Option("--approve-as", metavar="NAME", help="Approve in this person's name.")
+    ] = approval.REHEARSAL,
+    key: Annotated[str, typer.Option("--key", help="Private SSH key that signs approvals, where the spec lists keys.")] = "",
+    hold: Annotated[bool, typer.Option("--hold", help="Wait for `bringup approve` in another terminal.")] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the simulated cluster's delays.")] = 1,
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option("--kubeconfig", help="Play in this API server, new and nobody else's; it keeps what is simulated."),
+    ] = None,
+    roles_off: Annotated[str, typer.Option("--roles-off", metavar="ROLE,…", help="Roles that real programs play there.")] = "",
+    speed: Annotated[
+        float | None,
+        typer.Option(
+            "--speed", help="With roles off: simulated seconds a second at most (1); a fifth of it while real programs act."
+        ),
+    ] = None,
+    nodes_at: Annotated[
+        str, typer.Option("--nodes-at", metavar="ADDRESS", help="This machine, as that API server reaches it for logs of pods.")
+    ] = "",
+    only: Only = None,
+    until: Until = "",
+    operation: Annotated[
+        str, typer.Option("--operation", metavar="NAME", help="Rehearse add-node, replace-node, upgrade, rollback or reset.")
+    ] = "",
+    hosts: Hosts = None,
+    older: Annotated[
+        str,
+        typer.Option("--from", metavar="VERSION", help="With --operation upgrade or rollback: the release that the cluster has."),
+    ] = "",
+) -> int:
+    """Run the whole pipeline, or an operation, against a simulated cluster on this machine, with faults if you name some."""
+    from workflows.app import rehearsals
+
+    request = rehearsals.RehearsalRequest(
+        spec=spec,
+        faults=tuple(fault or ()),
+        approve_as=approve_as,
+        key=key,
+        hold=hold,
+        seed=seed,
+        kubeconfig=kubeconfig,
+        roles_off=roles_off,
+        speed=speed,
+        nodes_at=nodes_at,
+        only=tuple(only or ()),
+        until=until,
+        operation=operation,
+        hosts=tuple(hosts or ()),
+        older=older,
+    )
+    return rehearsals.rehearse(output, request)
+
+
+def run(
+    spec: Spec = "cluster.yaml",
+    reuse: Annotated[
+        str, typer.Option("--reuse", help="Reuse stages that this earlier run proved.", autocompletion=completion.runs)
+    ] = "none",
+    only: Only = None,
+    until: Until = "",
+    *,
+    place: RunOptions,
+) -> int:
+    """Run a spec on real hosts: with the embedded engine, or on the Argo Workflows of a home cluster."""
+    from workflows.app.run_options import Wish
+    from workflows.app.runs import run_start
+
+    return run_start.start(output, spec, place, Wish(reuse=reuse, only=tuple(only or ()), until=until))
+
+
+def resume(run: Run = "", version: ArgoVersion = "", *, place: LocationOptions) -> int:
+    """Continue an interrupted run. For a run that has ended, start a new one that reuses its passed stages.
+
+    Both use the spec and secrets of the earlier run. If those have changed, use: bringup run SPEC --reuse RUN.
+    """
+    from workflows.app.runs import argo_runs, argo_start, local_start
+
+    if away := argo_runs.find(run, place):
+        return argo_start.resume(output, away, version)
+    refuse_for_local({"--argo-version": version})
+    return local_start.resume(output, _here(run))
+
+
+def status(run: Run = "", form: Output = Format.TABLE, *, place: LocationOptions) -> int:
+    """Show how far a run is and what it waits for."""
+    from workflows.app.runs import argo_runs
+
+    if away := argo_runs.find(run, place):
+        return _show_status(argo_runs.status(away), form, _wait_on_argo)
+    from workflows.app.runs import local_runs
+
+    return _show_status(local_runs.status(_here(run)), form, _wait_here)
+
+
+def _show_status(view: dict[str, Any], form: Format, wait_lines: "Callable[[dict[str, str]], list[str]]") -> int:
+    if form is not Format.TABLE:
+        output.data(view, form)
+        return ExitCode.OK
+    output.lines([f"run {view['run']}: {view['phase']} {view['message']}".rstrip()])
+    for wait in view["waiting"]:
+        output.lines(wait_lines(wait))
+    output.table(("stage", "status", "reason"), [(row["stage"], row["status"], row["reason"]) for row in view["stages"]])
+    return ExitCode.OK
+
+
+def _wait_on_argo(wait: dict[str, str]) -> list[str]:
+    lines = [f"waits for {wait['for']} since {wait['since']}" + (f": {wait['how']}" if wait["how"] else "")]
+    return [*lines, f"  it is about {wait['about']}"] if wait.get("about") else lines
+
+
+def _wait_here(wait: dict[str, str]) -> list[str]:
+    return [
+        f"waits for an approval before {wait['stage']} since {wait['since']}: {wait['how']}",
+        f"  it is about {wait['about']}",
+    ]
+
+
+def runs(form: Output = Format.TABLE) -> int:
+    """List the runs that this machine knows, the newest first."""
+    from workflows.app import run_list
+
+    listed = run_list.listed_runs(StateFolder.of_environment())
+    if form is not Format.TABLE:
+        output.data([asdict(row) for row in listed], form)
+        return ExitCode.OK
+    output.table(("run", "engine", "started", "state"), [(row.run, row.engine, row.started, row.state) for row in listed])
+    return ExitCode.OK
+
+
+def watch(run: Run = "", *, place: LocationOptions) -> int:
+    """Follow a run until it ends, from any terminal."""
+    from workflows.app.runs import argo_runs
+
+    if away := argo_runs.find(run, place):
+        from workflows.app.runs import argo_watch
+
+        return argo_watch.watch(output, away)
+    from workflows.app.runs import local_runs
+
+    return local_runs.follow(output, _here(run))
+
+
+def logs(
+    task: Annotated[str, typer.Argument(help="STAGE or STAGE.TASK, or a part of it.", autocompletion=completion.stages)] = "",
+    run: RunOption = "",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing until the run ends.")] = False,
+    *,
+    place: LocationOptions,
+) -> int:
+    """Print the logs of a run's tasks, also while they run."""
+    from workflows.app.runs import argo_runs, local_runs
+
+    away = argo_runs.locate(run, place)
+    folder = away.folder if away else _here(run)
+
+    def read() -> list[tuple[str, str]]:
+        return argo_runs.read_logs(away, task) if away else local_runs.log_files(folder, task)
+
+    if follow:
+        return local_runs.follow_logs(
+            output, read, lambda: argo_runs.is_over(away) if away else local_runs.is_over(folder), folder.name
+        )
+    texts = read()
+    if not texts:
+        raise local_runs.NoLog(task, folder, argo_runs.nodes(away) if away else local_runs.nodes(folder))
+    for name, text in texts:
+        output.lines([f"==> {name} <==", text])
+    return ExitCode.OK
+
+
+def approve(
+    run: Run = "",
+    who: Annotated[str, typer.Option("--as", metavar="NAME", help="Your name; it becomes evidence.")] = "",
+    stage: Annotated[str, typer.Option("--stage", help="Which approval, where more than one waits.")] = "",
+    reject: Annotated[bool, typer.Option("--reject", help="Answer no; the run ends.")] = False,
+    key: Annotated[str, typer.Option("--key", help="Private SSH key, where the spec lists approvers' keys.")] = "",
+    evidence: Annotated[str, typer.Option("--evidence", help="Digest that was shown; refused when it is another by now.")] = "",
+    *,
+    place: LocationOptions,
+) -> int:
+    """Answer an approval that a run waits for. You approve evidence that you name, or that this machine has shown or shows now."""
+    if not who:
+        raise typer.BadParameter("an approval needs a name: --as NAME")
+    from workflows.app.runs import approval_answers, argo_runs
+
+    if away := argo_runs.find(run, place):
+        answer = approval_answers.answer_on_argo(output, away, who, stage, reject=reject, key=key, evidence=evidence)
+    else:
+        answer = approval_answers.answer_here(output, _here(run), who, stage, reject=reject, key=key, evidence=evidence)
+    output.lines([answer])
+    return ExitCode.OK
+
+
+def cancel(
+    run: Run = "",
+    now: Annotated[bool, typer.Option("--now", help="Do not run the exit handler (no report).")] = False,
+    *,
+    place: LocationOptions,
+) -> int:
+    """Stop a run: its steps are ended, then report and seal are written."""
+    from workflows.app.runs import argo_runs
+
+    if away := argo_runs.find(run, place):
+        argo_runs.cancel(output, away, now=now)
+        return ExitCode.OK
+    from workflows.app.runs import local_runs
+
+    folder = _here(run)
+    local_runs.cancel(folder, now=now)
+    output.lines([f"{folder.name} is being cancelled"])
+    return ExitCode.OK

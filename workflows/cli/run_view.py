@@ -1,0 +1,81 @@
+"""The live view of a run: a table in a terminal, plain lines elsewhere."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.table import Table
+
+from steps.contract import plain
+from workflows.app.runs.run_progress import OPEN, Progress
+from workflows.cli.terminal import STATE_STYLES
+from workflows.engines.local.result import News, NodeNews, RunNews
+
+
+class View:
+    """The live view of a run, a context manager; give `observe` to the engine. `stopped` is called when the run is ended."""
+
+    def __init__(self, progress: Progress, console: Console, stopped: Callable[[], object] | None = None) -> None:
+        self._progress = progress
+        self._stopped = stopped
+        self._console = console
+        self._live = Live(console=console, refresh_per_second=8, get_renderable=self._render) if console.is_terminal else None
+
+    def __enter__(self) -> "View":
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def say(self, sentence: str) -> None:
+        """Print a sentence, above the table while the table is shown."""
+        self._console.print(sentence)
+
+    def observe(self, news: News) -> None:
+        """Take a piece of the engine's news."""
+        if isinstance(news, RunNews) and news.shutdown and self._stopped:
+            self._stopped()
+        if isinstance(news, NodeNews):
+            for line in self._progress.take(news.node):
+                # the table has no row for `open`; lines with a command are not folded, so that they can be copied
+                if not self._live or news.waits or news.node.template == OPEN:
+                    self._console.print(plain.line(line), markup=False, emoji=False, soft_wrap=news.waits or None)
+
+    def _render(self) -> RenderableType:
+        """Return the table of all stages."""
+        now = time.time()
+        grid = Table("stage", "status", "task", "nodes", "elapsed", box=None, pad_edge=False, header_style="bold")
+        for stage, row in self._progress.rows.items():
+            end = row.finished if row.status in ("pass", "fail", "inconclusive") else now
+            elapsed = f"{max(0.0, end - row.started):.1f} s" if row.started else ""
+            grid.add_row(stage, row.status or "·", row.task, row.nodes, elapsed, style=STATE_STYLES.get(row.status, "dim"))
+        return grid
+
+
+class StageTable:
+    """A table of stages that is drawn anew with each `show`, while its context is open; elsewhere than in a terminal nothing is."""
+
+    def __init__(self, console: Console) -> None:
+        self._live = Live(console=console, refresh_per_second=8) if console.is_terminal else None
+
+    def __enter__(self) -> "StageTable":
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def show(self, rows: Sequence[tuple[str, str, str]]) -> None:
+        """Draw rows of stage, status and reason."""
+        if not self._live:
+            return
+        grid = Table("stage", "status", "reason", box=None, pad_edge=False, header_style="bold")
+        for row in rows:
+            grid.add_row(*map(plain.line, row), style=STATE_STYLES.get(row[1], "dim"))
+        self._live.update(grid)

@@ -1,1 +1,0 @@
-"""Commands about runs on either engine, and the code behind them."""

@@ -1,1 +1,0 @@
-"""Commands about a spec before anything runs, and the code behind them."""

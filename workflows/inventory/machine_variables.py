@@ -1,0 +1,115 @@
+"""Inventory variables about GPUs and topology, written by `inventory_export` and read by `spec_conversion`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from workflows.spec.cluster_spec import ClusterSpec
+from workflows.spec.machines import Machine
+from workflows.spec.platform import Accelerator
+
+MARK, COUNT = "bringup_gpu", "bringup_gpus"
+"""Host variables: whether a host has the accelerator, and its number of GPUs if that differs from the other hosts."""
+_FIELDS = {
+    "product": "bringup_gpu_product",
+    "per_node": "bringup_gpus_per_node",
+    "product_label": "bringup_gpu_product_label",
+    "driver": "bringup_gpu_driver",
+    "driver_version": "bringup_gpu_driver_version",
+    "operator_mode": "bringup_gpu_operator_mode",
+}
+"""Fields of `accelerator` → variables of all hosts."""
+MOST = 16
+"""Most GPUs of a host in a spec."""
+_YES = (True, "true", "True", "yes", 1)
+
+
+def fleet_gpu_variables(spec: ClusterSpec) -> dict[str, Any]:
+    """Return the variables of all hosts; empty without an accelerator."""
+    if spec.accelerator is None:
+        return {}
+    said = spec.accelerator.model_dump(mode="json", exclude_defaults=True) | {"per_node": spec.accelerator.per_node}
+    return {_FIELDS[field]: value for field, value in said.items() if field in _FIELDS}
+
+
+def host_gpu_variables(spec: ClusterSpec, machine: Machine) -> dict[str, Any]:
+    """Return the variables of one host."""
+    if not machine.gpu or spec.accelerator is None:
+        return {}
+    return {MARK: True} | ({COUNT: machine.gpus} if machine.gpus != spec.accelerator.per_node else {})
+
+
+def accelerator(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the section `accelerator` from the variables of a host; empty if they describe no valid one."""
+    said = {field: variables[name] for field, name in _FIELDS.items() if name in variables}
+    if isinstance(said.get("driver_version"), int | float):  # an INI file has numbers where a version has two parts
+        said["driver_version"] = str(said["driver_version"])
+    try:
+        found = Accelerator.model_validate(said)
+    except ValidationError:
+        return {}
+    return said | {"per_node": found.per_node}
+
+
+def all_have_gpus(members: Sequence[str], hosts: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Return True if all machines of a group are marked as GPU machines."""
+    return bool(members) and all(hosts[host].get(MARK) in _YES for host in members)
+
+
+def gpu_override(variables: Mapping[str, Any], per_node: int) -> dict[str, Any]:
+    """Return the number of GPUs of a host as an override, if it differs from `per_node`."""
+    count = variables.get(COUNT)
+    is_count = isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= MOST
+    return {"gpus": count} if is_count and count != per_node else {}
+
+
+_TOPOLOGY_FIELDS = {"rack": "bringup_rack", "leaf": "bringup_leaf", "scalable_unit": "bringup_scalable_unit"}
+"""Fields of a machine → variables of a host."""
+
+
+def topology_variables_of(machine: Machine) -> dict[str, Any]:
+    """Return the topology variables of one host; empty texts if the spec has no topology."""
+    return {name: getattr(machine, field) for field, name in _TOPOLOGY_FIELDS.items()}
+
+
+def set_topology(members: Sequence[str], hosts: Mapping[str, Mapping[str, Any]], group: dict[str, Any]) -> list[str]:
+    """Set topology or overrides of a group from the variables of its hosts, and return a note for each value that was left out.
+
+    The topology is set once if all hosts share it, else host by host.
+    """
+    notes = []
+    for field, name in _TOPOLOGY_FIELDS.items():
+        said = {host: hosts[host][name] for host in members if hosts[host].get(name) not in (None, "")}
+        places = {host: place for host, value in said.items() if (place := _place(value))}
+        notes += [
+            f"{name} of {host} is {_shown(value)}no name of a place, and was left out"
+            for host, value in said.items()
+            if host not in places
+        ]
+        every = set(places.values())
+        if len(places) == len(members) and len(every) == 1 and not _is_pattern(*every):
+            group.setdefault("topology", {})[field] = every.pop()
+            continue
+        for host, place in places.items():
+            group.setdefault("overrides", {}).setdefault(host, {})[field] = place
+    return notes
+
+
+def _place(value: Any) -> str:
+    """Return a value as a name, empty if it is none. Numbers are accepted, since an INI file reads names of digits as numbers.
+
+    Fractions are refused: 1.10 has lost its last digit.
+    """
+    text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    return text if text.isprintable() and "{{" not in text and "{%" not in text else ""
+
+
+def _shown(value: Any) -> str:
+    """Return a number for a note. Other values are not repeated, since they may hold secrets."""
+    return f"{value!r}, " if isinstance(value, int | float) else ""
+
+
+def _is_pattern(place: str) -> bool:
+    """Return True if a topology would read the name as a pattern."""
+    return "{" in place or "}" in place

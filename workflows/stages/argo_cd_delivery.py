@@ -1,0 +1,232 @@
+"""Delivery by Argo CD, the first tasks of stage base_services: Argo CD itself, its settings, and the tree that it delivers from.
+
+Two gates read the result back before any release is applied: `argo_cd` checks Argo CD, `delivery` its settings.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+
+from steps.contract.delivery import TREE_FILE, server, ssh_host, text_digest
+from steps.contract.task import Verb
+from workflows.catalog import PlannedRelease
+from workflows.catalog.templating import merge
+from workflows.gitops import layout, projects
+from workflows.spec.argocd_delivery import ArgoCdDelivery
+from workflows.stages import host_access, manifest_objects, rights
+from workflows.stages.stage import Change, Object, Rule, Site, Step, task
+
+STAGE = "base_services"
+ARGO_CD, DELIVERY = "base_services/argo_cd", "base_services/delivery"
+SECONDS = 300
+PUBLISH_SECONDS = 600
+"""Time to publish: a push is built again on top of commits that others pushed meanwhile."""
+RESOURCE_HEALTH = "controller.resource.health.persist"
+"""Setting that makes Argo CD store the health of single resources, off since Argo CD 3.0
+(https://argo-cd.readthedocs.io/en/stable/operator-manual/upgrading/2.14-3.0/).
+"""
+CRDS = ("applications.argoproj.io", "applicationsets.argoproj.io", "appprojects.argoproj.io")
+WORKLOADS = 4
+"""Fewest workloads of Argo CD: application controller, repo server, ApplicationSet controller and Redis; argocd-server is extra."""
+
+
+def steps(site: Site) -> tuple[Step, ...]:
+    """Return the delivery tasks, one after another; empty where helm-controller installs the charts."""
+    argo = site.spec.delivery.argo_cd
+    if argo is None:
+        return ()
+    unordered = [*(_install(site, release) for release in installed_argo_cd(site)), _argo_cd(site, argo)]
+    unordered += [_settings(site, argo), _publish(site, argo), _delivery(site, argo)]
+    ordered = [unordered[0]]
+    for step in unordered[1:]:
+        ordered.append(dataclasses.replace(step, after=(ordered[-1].name,)))
+    return tuple(ordered)
+
+
+def gates(site: Site) -> dict[str, str]:
+    """Return the gate id of each delivery task that has a gate."""
+    return {"argo_cd": ARGO_CD, "delivery": DELIVERY} if site.spec.delivery.argo_cd else {}
+
+
+def installed_argo_cd(site: Site) -> tuple[PlannedRelease, ...]:
+    """Return Argo CD's own chart where this run installs it, with bringup's keys of argocd-cm merged into its values."""
+    release = site.releases.get(layout.INSTALLER)
+    if release is None:
+        return ()
+    keys = projects.settings(site.releases.values())
+    # the chart owns argocd-cm: keys that are set in any other way would be undone by its next upgrade
+    # stored health of single resources lets gates tell which ones a quorum spares
+    configs = {"cm": keys, "params": {RESOURCE_HEALTH: "true"}}
+    return (dataclasses.replace(release, values=merge(release.values, {"configs": configs})),)
+
+
+def changes(site: Site) -> tuple[Change, ...]:
+    """Return the changes that the delivery tasks make, for the plan."""
+    argo = site.spec.delivery.argo_cd
+    if argo is None:
+        return ()
+    result = [
+        Change(what=f"install {release.release_name} {release.version}", where=release.namespace)
+        for release in installed_argo_cd(site)
+    ]
+    result.append(Change(what=f"apply AppProject {argo.project} and {projects.roots_project(argo)}", where=argo.namespace))
+    if not argo.install:
+        result.append(Change(what="set keys of argocd-cm", where=argo.namespace))
+    if not argo.is_commit:
+        result.append(Change(what=f"commit to {argo.branch} and tag {argo.revision}", where=argo.repo))
+    return tuple(result)
+
+
+# ---- Argo CD itself ------------------------------------------------------------------------------------------------------------
+
+_CRD_READS = Rule(groups=("apiextensions.k8s.io",), resources=("customresourcedefinitions",), verbs=("get",))
+
+
+def _argo_cd_expectations(site: Site, argo: ArgoCdDelivery) -> Object:
+    expectations: Object = {"namespace": argo.namespace, "version": argo.version, "crds": list(CRDS)}
+    releases = [manifest_objects.expected_release(site, release, workloads=WORKLOADS) for release in installed_argo_cd(site)]
+    return expectations | ({"releases": releases} if releases else {})
+
+
+def _argo_cd_rules(site: Site, argo: ArgoCdDelivery) -> tuple[Rule, ...]:
+    workloads = Rule(
+        groups=("apps",), resources=("deployments", "statefulsets", "daemonsets"), verbs=("list",), namespaces=(argo.namespace,)
+    )
+    return (*rights.gate_rules(site, installed_argo_cd(site)), workloads, _CRD_READS)
+
+
+def _install(site: Site, release: PlannedRelease) -> Step:
+    argo = layout.delivery(site.spec)
+    arguments = {
+        "objects": manifest_objects.release_objects(site, (release,)),
+        "gate": ARGO_CD,
+        "gate_expectations": _argo_cd_expectations(site, argo),
+    }
+    return Step(
+        task=task(STAGE, "argo_cd_install", Verb.APPLY, deadline=SECONDS, arguments=arguments),
+        rules=(*rights.release_rules(site, (release,)), *_argo_cd_rules(site, argo)),
+    )
+
+
+def _argo_cd(site: Site, argo: ArgoCdDelivery) -> Step:
+    expectations = _argo_cd_expectations(site, argo)
+    compared: Object = {key: expectations[key] for key in ("namespace", "crds", "releases") if key in expectations}
+    arguments = {"gate": ARGO_CD, "stable_seconds": 10, "namespaces": [argo.namespace], **compared}
+    seconds = SECONDS + sum(release.timeout_seconds for release in installed_argo_cd(site))
+    return Step(
+        task=task(STAGE, "argo_cd", Verb.WAIT, deadline=seconds, arguments=arguments, expectations=expectations),
+        rules=_argo_cd_rules(site, argo),
+    )
+
+
+# ---- what it is told -----------------------------------------------------------------------------------------------------------
+
+
+def _made_projects(site: Site) -> list[Object]:
+    return projects.projects(site.spec, site.releases.values())
+
+
+def _delivery_expectations(site: Site, argo: ArgoCdDelivery) -> Object:
+    return {
+        "namespace": argo.namespace,
+        "repo": argo.repo,
+        "keys": _keys(site),
+        "projects": [{"name": project["metadata"]["name"], "spec": project["spec"]} for project in _made_projects(site)],
+        **({"credentials": True} if argo.credentials else {}),
+        **({"host_keys": True} if argo.known_hosts else {}),
+        **({"certificates": True} if argo.ca else {}),
+    }
+
+
+def _keys(site: Site) -> dict[str, str]:
+    """Return digests of bringup's keys of argocd-cm; the texts are too large for a task."""
+    return {key: text_digest(text) for key, text in projects.settings(site.releases.values()).items()}
+
+
+def _trusted(argo: ArgoCdDelivery) -> Object:
+    """Return the Git server that Argo CD must trust, with the names of the secret files for host keys and certificates."""
+    trusted: Object = {}
+    if argo.known_hosts:
+        trusted["known_hosts"] = {"namespace": argo.namespace, "host": ssh_host(argo.repo), "file": host_access.GIT_KNOWN_HOSTS}
+    if argo.ca:
+        trusted["certificates"] = {"namespace": argo.namespace, "host": server(argo.repo), "file": host_access.GIT_CA}
+    return trusted
+
+
+def _delivery_rules(argo: ArgoCdDelivery) -> tuple[Rule, ...]:
+    space = (argo.namespace,)
+    return (
+        Rule(groups=("argoproj.io",), resources=("appprojects",), verbs=("get",), namespaces=space),
+        Rule(groups=("",), resources=("configmaps",), verbs=("get",), namespaces=space),
+        *((Rule(groups=("",), resources=("secrets",), verbs=("list",), namespaces=space),) if argo.credentials else ()),
+        *rights.DIAGNOSE,
+    )
+
+
+def _settings(site: Site, argo: ArgoCdDelivery) -> Step:
+    """Return the task that applies AppProjects, keys of argocd-cm, trusted Git servers, and the repository's Secret.
+
+    The task names no gate for reuse: gate `delivery` reads all of it back in any case.
+    """
+    space = (argo.namespace,)
+    arguments: Object = {"objects": _made_projects(site)}
+    rules = [Rule(groups=("argoproj.io",), resources=("appprojects",), verbs=("get", "create", "patch"), namespaces=space)]
+    if not argo.install:
+        keys, place = _keys(site), layout.Layout.of(site.spec)
+        arguments["config_map"] = {"namespace": argo.namespace, "path": place.config_map, "keys": keys}
+    arguments |= _trusted(argo)
+    if not argo.install or _trusted(argo):
+        rules.append(Rule(groups=("",), resources=("configmaps",), verbs=("get", "patch"), namespaces=space))
+    if argo.credentials:
+        arguments["repository"] = {
+            "namespace": argo.namespace,
+            "name": f"bringup-repository-{hashlib.sha256(argo.repo.encode()).hexdigest()[:8]}",
+            "url": argo.repo,
+            "credentials": host_access.GIT_CREDENTIALS,
+        }
+        rules.append(Rule(groups=("",), resources=("secrets",), verbs=("get", "create", "patch"), namespaces=space))
+    return Step(
+        task=task(STAGE, "delivery_settings", Verb.APPLY, deadline=SECONDS, arguments=arguments),
+        rules=(*rules, *rights.CLAIM, *rights.DIAGNOSE),
+    )
+
+
+def _publish(site: Site, argo: ArgoCdDelivery) -> Step:
+    """Return the task that pushes the tree to Git; it changes nothing in the cluster.
+
+    Its arguments hold the tree's digest, so another tree is another input of the task.
+    """
+    place = layout.Layout.of(site.spec)
+    arguments: Object = {
+        "repo": argo.repo,
+        "branch": argo.branch,
+        "revision": argo.revision,
+        "path": argo.path,
+        "environment": place.environment,
+        "owned": [f"{place.home}/"],
+        "kept": [f"{place.overlay}/"],
+        "tree": {"file": TREE_FILE, "digest": site.tree_digest},
+    }
+    arguments |= {"credentials": host_access.GIT_CREDENTIALS} if argo.credentials else {}
+    arguments |= {"known_hosts": host_access.GIT_KNOWN_HOSTS} if argo.known_hosts else {}
+    arguments |= {"ca": host_access.GIT_CA} if argo.ca else {}
+    return Step(task=task(STAGE, "publish", Verb.PUBLISH, deadline=PUBLISH_SECONDS, arguments=arguments))
+
+
+def _delivery(site: Site, argo: ArgoCdDelivery) -> Step:
+    expectations = _delivery_expectations(site, argo)
+    arguments: Object = {
+        "gate": DELIVERY,
+        "stable_seconds": 10,
+        "namespace": argo.namespace,
+        # without credentials there is no Secret to find, and the task has no right to list Secrets
+        **({"repo": argo.repo} if argo.credentials else {}),
+        "projects": [project["name"] for project in expectations["projects"]],
+        "namespaces": [argo.namespace],
+        **_trusted(argo),
+    }
+    return Step(
+        task=task(STAGE, "delivery", Verb.WAIT, deadline=SECONDS, arguments=arguments, expectations=expectations),
+        rules=_delivery_rules(argo),
+    )

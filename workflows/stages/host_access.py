@@ -1,0 +1,124 @@
+"""The access of a plan's tasks to hosts: the SSH arguments of a play, and the secret files that they name."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from steps.contract import approval
+from steps.contract.host_play import Jump
+from workflows.spec.cluster_spec import ClusterSpec
+from workflows.spec.fields import SecretRef
+from workflows.spec.proxy import environment
+from workflows.spec.rke2_parts import registry_secrets
+
+SSH_KEY = "ssh_key"
+KNOWN_HOSTS = "known_hosts"
+SUDO_PASSWORD = "sudo_password"
+PROXY_PASSWORD = "proxy_password"
+SSH_PROXY_PASSWORD = "ssh_proxy_password"
+KUBECONFIG = "kubeconfig"
+GIT_CREDENTIALS = "git_credentials"
+GIT_KNOWN_HOSTS = "git_known_hosts"
+GIT_CA = "git_ca"
+JOIN_TOKEN = "join_token"
+"""Names of files below the secrets folder; a spec's own secrets keep their names."""
+
+
+USERS_KNOWN_HOSTS = "~/.ssh/known_hosts"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecretFile:
+    """A file below the secrets folder and the source of its content: a path, a Kubernetes Secret's key, or a variable.
+
+    `certificates` is the field of the spec that gives the file, where it must hold certificates alone. `optional`: a missing path
+    is no error, and the file is left out.
+    """
+
+    name: str
+    path: str = ""
+    secret: str = ""
+    key: str = ""
+    variable: str = ""
+    certificates: str = ""
+    optional: bool = False
+
+
+def ssh_arguments(spec: ClusterSpec) -> dict[str, Any]:
+    """Return the `ssh` argument of the verb `play`: user, port, host-key policy, and names of secret files, never their content."""
+    ssh = spec.ssh
+    arguments: dict[str, Any] = {"user": ssh.user, "port": ssh.port, "host_keys": ssh.host_key_policy.replace("_", "-")}
+    # secrets are named by file only, because arguments end up in ConfigMaps and records
+    arguments |= {"key": SSH_KEY} if ssh.key else {}
+    arguments["known_hosts"] = KNOWN_HOSTS
+    arguments |= {"sudo_password": SUDO_PASSWORD} if ssh.sudo_password else {}
+    arguments |= {"post_quantum": True} if ssh.post_quantum else {}
+    if proxy := _proxy(spec):
+        arguments["proxy"] = proxy
+    if spec.proxy and spec.proxy.user:
+        arguments |= {"proxy_user": spec.proxy.user, "proxy_password": PROXY_PASSWORD}
+    arguments |= {"http_proxy": ssh.http_proxy} if ssh.http_proxy else {}
+    if ssh.http_proxy_user:
+        arguments |= {"http_proxy_user": ssh.http_proxy_user, "http_proxy_password": SSH_PROXY_PASSWORD}
+    if ssh.jump_host:
+        arguments["jump"] = msgspec.to_builtins(Jump.of(ssh.jump_host, SSH_KEY if ssh.key else ""))
+    return arguments
+
+
+def api_arguments(spec: ClusterSpec) -> dict[str, str]:
+    """Return the spec's own address of the cluster's API and the name in its certificate; empty where it gives none."""
+    if not spec.target.server:
+        return {}
+    # the API server's certificate names the registration address, even if `server` is the end of a tunnel
+    return {"server": spec.target.server, "server_name": spec.target.tls_server_name or spec.registration_address}
+
+
+def _known_hosts(spec: ClusterSpec) -> SecretFile:
+    """Return the file that the spec names, else the user's own, which may be missing where the spec accepts new host keys."""
+    path = spec.ssh.known_hosts or USERS_KNOWN_HOSTS
+    return SecretFile(name=KNOWN_HOSTS, path=path, optional=spec.ssh.host_key_policy == "accept_new" and not spec.ssh.known_hosts)
+
+
+def _proxy(spec: ClusterSpec) -> dict[str, str]:
+    if spec.proxy is None:
+        return {}
+    addresses = [spec.registration_address, *(machine.address for machine in spec.machines)]
+    return environment(spec.proxy, (spec.rke2.cluster_cidr, spec.rke2.service_cidr), addresses)
+
+
+def secret_files(spec: ClusterSpec) -> tuple[SecretFile, ...]:
+    """Return every secret file that tasks of this spec may ask for, sorted by name."""
+    argo = spec.delivery.argo_cd
+    references: dict[str, SecretRef | None] = {
+        SSH_KEY: spec.ssh.key,
+        SUDO_PASSWORD: spec.ssh.sudo_password,
+        PROXY_PASSWORD: spec.proxy.password if spec.proxy else None,
+        SSH_PROXY_PASSWORD: spec.ssh.http_proxy_password,
+        KUBECONFIG: spec.target.kubeconfig,
+        JOIN_TOKEN: spec.rke2.join_token if spec.rke2 else None,
+        GIT_CREDENTIALS: argo.credentials if argo else None,
+        GIT_CA: argo.ca if argo else None,
+        **{file: reference for file, _, _, reference in registry_secrets(spec.rke2.registries)},
+        **spec.secrets,
+    }
+    certificates = {GIT_CA: "delivery.argo_cd.ca"}
+    certificates |= {f: f"rke2.registries.{name}.ca" for f, name, part, _ in registry_secrets(spec.rke2.registries) if part == "ca"}
+    for index, approval_spec in enumerate(spec.approvals):
+        if approval_spec.announce:
+            webhook, ca = approval.webhook_file(approval_spec.before), approval.ca_file(approval_spec.before)
+            references |= {webhook: approval_spec.announce.webhook, ca: approval_spec.announce.ca}
+            certificates[ca] = f"approvals[{index}].announce.ca"
+    defined = {name: reference for name, reference in references.items() if reference is not None}
+    files = [secret_file(name, reference, certificates.get(name, "")) for name, reference in defined.items()]
+    files.append(_known_hosts(spec))
+    if argo and argo.known_hosts:
+        files.append(SecretFile(name=GIT_KNOWN_HOSTS, path=argo.known_hosts))
+    return tuple(sorted(files, key=lambda file: file.name))
+
+
+def secret_file(name: str, reference: SecretRef, certificates: str = "") -> SecretFile:
+    """Return the file below the secrets folder that a secret reference of a spec fills."""
+    if reference.secret is not None:
+        return SecretFile(name=name, secret=reference.secret.name, key=reference.secret.key, certificates=certificates)
+    return SecretFile(name=name, path=reference.file or "", variable=reference.env or "", certificates=certificates)

@@ -1,0 +1,297 @@
+"""Builders of the Kubernetes objects that several stages share. The same site always gives the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from steps.contract.task import Verb
+from workflows.catalog import PlannedRelease
+from workflows.catalog.yaml_text import values_text
+from workflows.gitops import argo_applications, layout, projects
+from workflows.spec.fields import StageName
+from workflows.stages import rights
+from workflows.stages.stage import Object, Rule, Site, Step, When, task
+
+CHECK_NAMESPACE = rights.CHECK_NAMESPACE
+CHECK_LABEL = "bringup/check"
+STAGE_LABEL = "bringup/stage"
+HOSTNAME = "kubernetes.io/hostname"
+COUNT, NODES = "@count", "@nodes"
+"""Markers that the verb `job` replaces by the number and the list of the nodes under test."""
+
+
+# ---- releases ------------------------------------------------------------------------------------------------------------------
+
+
+def namespace(name: str, *, privileged: bool = False) -> Object:
+    """Return a Namespace; `privileged` lifts pod security for workloads that touch the host."""
+    labels = {"labels": dict(argo_applications.PRIVILEGED)} if privileged else {}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, **labels}}
+
+
+def releases(site: Site, stage: str) -> tuple[PlannedRelease, ...]:
+    """Return the charts of a stage, in catalog order, without upstream manifests and without Argo CD itself."""
+    return tuple(release for release in layout.delivered_releases(site.releases.values()) if release.stage == stage)
+
+
+def release_objects(site: Site, chosen: Iterable[PlannedRelease]) -> list[Object]:
+    """Return the objects that apply releases of a stage: their namespaces, and a HelmChart each or the stage's root Application.
+
+    Each release has one owner: RKE2's helm-controller, or Argo CD, which creates an Application for each release from Git.
+    """
+    chosen = tuple(chosen)
+    namespaces = [namespace(name, privileged=flag) for name, flag in layout.privileged_namespaces(chosen).items()]
+    if chosen and by_argo_cd(site, chosen):
+        return [*namespaces, argo_applications.root_application(site.spec, chosen[0].stage)]
+    return [*namespaces, *map(helm_chart, chosen)]
+
+
+def by_argo_cd(site: Site, chosen: Iterable[PlannedRelease]) -> bool:
+    """Return True if Argo CD owns these releases: it owns all but its own where it delivers."""
+    return site.spec.delivery.argo_cd is not None and bool(layout.delivered_releases(chosen))
+
+
+def root_app(site: Site, chosen: Iterable[PlannedRelease]) -> Object:
+    """Return `steps.contract.charts.RootApplication` as plain data under its key, for tasks and gates of a stage.
+
+    The result is empty where Argo CD does not own the stage's releases.
+    """
+    chosen, argo = tuple(chosen), site.spec.delivery.argo_cd
+    if argo is None or not by_argo_cd(site, chosen):
+        return {}
+    stage = chosen[0].stage
+    root: Object = {
+        "name": layout.root_name(stage),
+        "home": argo.namespace,
+        "repo": argo.repo,
+        "path": layout.Layout.of(site.spec).stage(stage),
+        "revision": argo.revision,
+        "tree": site.tree_digest,
+        "project": projects.roots_project(argo),
+        "server": layout.IN_CLUSTER,
+    }
+    return {"root_app": root}
+
+
+_DAEMON_SET = "apps/DaemonSet"
+_BY_NODES: Mapping[str, tuple[str, ...]] = {
+    "gpu_operator": (_DAEMON_SET, "nvidia.com/ClusterPolicy", "nvidia.com/GPUCluster"),
+    "network_operator": (_DAEMON_SET, "mellanox.com/NicClusterPolicy"),
+    "sharing": (_DAEMON_SET,),
+    "slurm": (_DAEMON_SET, "slinky.slurm.net/NodeSet"),
+}
+"""Kinds (GROUP/KIND) that are not ready while a single node is missing, for the stages whose own gates count nodes.
+
+Everything else in these stages must be healthy.
+"""
+
+
+def helm_chart(release: PlannedRelease) -> Object:
+    """Return a HelmChart for RKE2's helm-controller."""
+    spec: Object = {
+        "chart": release.chart,
+        "version": release.version,
+        "targetNamespace": release.namespace,
+        "createNamespace": True,
+        # the controller's defaults retry 1000 times, and uninstall after a failed upgrade
+        # (steps/docs/facts/gpu.md, helm-controller)
+        "backOffLimit": 3,
+        "failurePolicy": "abort",
+        "timeout": f"{release.timeout_seconds}s",
+    }
+    if release.repo:
+        spec["repo"] = release.repo
+    if release.values:
+        spec["valuesContent"] = values_text(release.values)
+    return {
+        "apiVersion": "helm.cattle.io/v1",
+        "kind": "HelmChart",
+        "metadata": {"name": release.release_name, "namespace": "kube-system", **_marked(release)},
+        "spec": spec,
+    }
+
+
+def _marked(release: PlannedRelease) -> Object:
+    """Return an annotation with the chart's digest, where one is given. Neither owner verifies it: it is there to compare."""
+    return {"annotations": {argo_applications.CHART_DIGEST: release.digest}} if release.digest else {}
+
+
+def upgrades(site: Site, chosen: Sequence[PlannedRelease]) -> Object:
+    """Return the argument `upgrade_from` of verb `apply`: by release (NAMESPACE/NAME) the version lines it may be upgraded from
+    (rule P14).
+
+    The result is empty with Argo CD, which keeps no Helm releases: there only `plan --against` checks the rule.
+    """
+    if by_argo_cd(site, chosen):
+        return {}
+    lines = {
+        f"{release.namespace}/{release.release_name}": list(release.upgrade_from) for release in chosen if release.upgrade_from
+    }
+    return {"upgrade_from": lines} if lines else {}
+
+
+def expected_release(site: Site, release: PlannedRelease, *, workloads: int = 1) -> Object:
+    """Return the chart gate's expectation of a release: `steps.contract.charts.Release` as plain data."""
+    argo = site.spec.delivery.argo_cd
+    crds_only = release.rollout == "crds_only"
+    expectation: Object = {
+        "name": release.release_name,
+        "namespace": release.namespace,
+        "version": release.version,
+        "workloads": 0 if crds_only else workloads,
+        "spare": spare_nodes(site, release.stage),
+    }
+    if argo is None or not by_argo_cd(site, (release,)):
+        return expectation
+    # a tree cannot contain the id of its own commit: the values are then part of the Application
+    revision = "" if argo.is_commit else argo.revision
+    repo, chart = argo_applications.chart_source(release)
+    place = {"repo": repo, "chart": chart, "project": argo.project, "server": layout.IN_CLUSTER}
+    if expectation["spare"] and release.stage in _BY_NODES:
+        expectation["by_quorum"] = list(_BY_NODES[release.stage])
+    return expectation | {"owner": "argo_cd", "home": argo.namespace, "revision": revision, **place}
+
+
+def spare_nodes(site: Site, stage: StageName) -> int:
+    """Return how many nodes a DaemonSet may be short of: those that the quorum spares still count as desired there."""
+    members = "gpu" if site.count("gpu") else "all"
+    return site.count(members) - site.needed(stage, members)
+
+
+# ---- checks --------------------------------------------------------------------------------------------------------------------
+
+
+def gpu_counts(site: Site) -> Object:
+    """Return the usual number of GPUs a node, and the machines that have another number."""
+    usual = site.spec.accelerator.per_node if site.spec.accelerator else 0
+    others = {machine.name: machine.gpus for machine in site.machines if machine.gpu and machine.gpus != usual}
+    return {"gpus": usual, **({"others": others} if others else {})}
+
+
+def check_namespace() -> Object:
+    """Return the namespace of all check objects; it is kept after the checks."""
+    return namespace(CHECK_NAMESPACE, privileged=True)
+
+
+def check_metadata(stage: str, check: str) -> Object:
+    """Return name, namespace and labels of a check's object."""
+    return {"name": check, "namespace": CHECK_NAMESPACE, "labels": check_labels(stage, check)}
+
+
+def check_labels(stage: str, check: str) -> dict[str, str]:
+    """Return the labels by which a check's pods are found."""
+    return {CHECK_LABEL: check, STAGE_LABEL: stage.replace("_", "-")}
+
+
+def container(image: str, script: str, *, name: str = "check", **fields: Any) -> Object:
+    """Return a container that runs a shell script and reports by writing to /dev/termination-log."""
+    return {"name": name, "image": image, "command": ["/bin/sh", "-c", script], **fields}
+
+
+CLAIM = "gpus"
+"""Name of the claim in a pod that uses a template of `gpu_claims`."""
+
+
+def gpu_claims(stage: str, check: str, *, every: bool) -> Object:
+    """Return a template for claims of GPUs (DRA): one GPU a pod, or with `every` all GPUs of its node."""
+    device_request: Object = {"deviceClassName": "gpu.nvidia.com", **({"allocationMode": "All"} if every else {})}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": check_metadata(stage, check),
+        "spec": {"spec": {"devices": {"requests": [{"name": CLAIM, "exactly": device_request}]}}},
+    }
+
+
+def pod_with_claim(check: str, container: Object) -> Object:
+    """Return a pod whose one container uses the GPU claim template of this check."""
+    claimed = {**container, "resources": {**container.get("resources", {}), "claims": [{"name": CLAIM}]}}
+    return {"containers": [claimed], "resourceClaims": [{"name": CLAIM, "resourceClaimTemplateName": check}]}
+
+
+def script(name: str) -> str:
+    """Return a shell script of `scripts/` without its comments."""
+    lines = Path(__file__).with_name("scripts").joinpath(name).read_text(encoding="utf-8").splitlines()
+    return "\n".join(line for line in lines if not line.startswith("# "))
+
+
+def node_name() -> Object:
+    """Return the environment variable NODE_NAME with the pod's node."""
+    return {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+
+
+def single_job(stage: str, check: str, pod: Object, *, seconds: int, annotations: Mapping[str, str] | None = None) -> Object:
+    """Return a Job of one pod that is tried once, and deleted by Kubernetes an hour after it ended."""
+    return _job(stage, check, pod, {"backoffLimit": 0}, seconds, annotations)
+
+
+def per_node_job(stage: str, check: str, pod: Object, *, seconds: int, annotations: Mapping[str, str] | None = None) -> Object:
+    """Return an indexed Job with one pod on each node under test.
+
+    A node whose pod fails does not stop the others (`backoffLimitPerIndex`, Kubernetes 1.33).
+    """
+    # a node under test may carry any taint, hence the toleration of all
+    affinity = one_a_node({CHECK_LABEL: check}, HOSTNAME, NODES)
+    shape = {"completionMode": "Indexed", "completions": COUNT, "parallelism": COUNT, "backoffLimitPerIndex": 0}
+    return _job(stage, check, {"affinity": affinity, "tolerations": [{"operator": "Exists"}], **pod}, shape, seconds, annotations)
+
+
+def one_a_node(own: Mapping[str, str], key: str, values: str | list[str]) -> Object:
+    """Return the affinity of pods with the labels `own`: one a node, and only on nodes whose label `key` is one of `values`."""
+    apart = {"labelSelector": {"matchLabels": dict(own)}, "topologyKey": HOSTNAME}
+    terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": values}]}]
+    return {
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]},
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}},
+    }
+
+
+def _job(stage: str, check: str, pod: Object, shape: Object, seconds: int, annotations: Mapping[str, str] | None = None) -> Object:
+    template: Object = {"labels": check_labels(stage, check)}
+    if annotations:
+        template["annotations"] = dict(annotations)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": check_metadata(stage, check),
+        "spec": {
+            **shape,
+            "activeDeadlineSeconds": seconds,
+            "ttlSecondsAfterFinished": 3600,
+            "template": {
+                "metadata": template,
+                "spec": {
+                    "restartPolicy": "Never",
+                    "automountServiceAccountToken": False,
+                    "terminationGracePeriodSeconds": 5,
+                    **pod,
+                },
+            },
+        },
+    }
+
+
+# ---- steps ---------------------------------------------------------------------------------------------------------------------
+
+
+def judge(site: Site, stage: StageName, gates: Mapping[str, str], *, members: str = "gpu", cordon: bool = True) -> Step:
+    """Return the step that decides the stage. `gates` maps task names to gate ids, in running order."""
+    return Step(
+        task=task(
+            stage,
+            "judge",
+            Verb.JUDGE,
+            deadline=600,
+            arguments={
+                "checks": [{"task": name, "gate": gate} for name, gate in gates.items()],
+                "needed": site.needed(stage, members),
+                "members": members,
+                "cordon": cordon,
+            },
+        ),
+        after=tuple(gates),
+        when=When.ANYHOW,
+        rules=(Rule(groups=("",), resources=("nodes",), verbs=("get", "patch")), *rights.CLAIM) if cordon else (),
+    )
