@@ -4,35 +4,25 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from steps.clients import certificates
 from steps.contract.task import Verb
-from steps.errors import BadTask
-from workflows import user_paths
+from workflows.engines import run_secrets
 from workflows.engines.folders import RunFolder
 from workflows.engines.locks import ClusterBusy
 from workflows.plan import run_folders
 from workflows.plan.model import Plan
-from workflows.stages.host_access import KNOWN_HOSTS, KUBECONFIG, SecretFile
+from workflows.stages.host_access import KUBECONFIG
 
 if TYPE_CHECKING:
     from workflows.render.bundle import Bundle  # with Hera, whose import takes longer than what `status` and `watch` do
 
 MANIFEST = "manifest.json"
-
-
-class SecretMissing(ValueError):
-    """Secrets that the spec refers to do not exist; the message says where they were looked for."""
-
-    def __init__(self, sentence: str, hint: str = "") -> None:
-        super().__init__(sentence)
-        self.hint = hint
 
 
 class NoTarget(ValueError):
@@ -50,7 +40,7 @@ def write(
     """
     if not simulated:
         require_target(plan)
-    contents = {} if simulated else read_secrets(plan.secrets, spec_folder, environ)
+    contents = {} if simulated else run_secrets.read_secrets(plan.secrets, spec_folder, environ)
     for name, data in run_folders.tasks_folder(plan).items():
         _file(folder.inputs / "tasks" / name, data)
     for name, data in run_folders.fleet_folder(plan.digest, plan.hosts).items():
@@ -83,50 +73,6 @@ def require_target(plan: Plan) -> None:
     needing = next((task.stage for task in tasks if task.verb in (Verb.APPLY, Verb.WAIT, Verb.JOB)), "")
     if needing and not creates_kubeconfig and not named:
         raise NoTarget(f"stage {needing} works on the target cluster, but neither this plan nor the spec provides its kubeconfig")
-
-
-def read_secrets(files: Sequence[SecretFile], spec_folder: Path, environ: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the content of every secret by name. Raises SecretMissing, which names all that are missing."""
-    contents, missing = {}, {}
-    for file in files:
-        if file.optional and file.path and not (spec_folder / user_paths.expand_home(file.path)).exists():
-            continue
-        try:
-            contents[file.name] = check_secret(file, read_secret(file, spec_folder, environ))
-        except SecretMissing as error:
-            missing[file] = str(error)
-    if missing:
-        beside = any(file.path and not user_paths.expand_home(file.path).is_absolute() for file in missing)
-        hint = f"relative paths are looked up beside the spec, in {spec_folder.absolute()}" if beside else ""
-        head = f"{len(missing)} secrets are missing: " if len(missing) > 1 else ""
-        raise SecretMissing(head + "; ".join(missing.values()), hint)
-    return contents
-
-
-def check_secret(file: SecretFile, data: bytes) -> bytes:
-    """Return the content. Raises SecretMissing for an unusable CA certificate, which a run would report as a server outage."""
-    if file.certificates:
-        try:
-            certificates.check_certificates(data.decode(errors="replace"), file.name, file.certificates)
-        except BadTask as error:
-            raise SecretMissing(f"{error}; {error.hint}") from error
-    return data
-
-
-def read_secret(file: SecretFile, spec_folder: Path, environ: Mapping[str, str]) -> bytes:
-    """Return the content of a secret from a file or variable of this machine. Raises SecretMissing."""
-    if file.variable:
-        if file.variable not in environ:
-            raise SecretMissing(f"secret {file.name}: the environment variable {file.variable} is not set")
-        return environ[file.variable].encode()
-    if file.path:
-        path = spec_folder / user_paths.expand_home(file.path)
-        try:
-            return path.read_bytes()
-        except OSError as error:
-            advice = "; `bringup host-keys` makes it" if file.name == KNOWN_HOSTS else ""
-            raise SecretMissing(f"secret {file.name}: {path}: {error.strerror}{advice}") from error
-    raise SecretMissing(f"secret {file.name} is a key of the Kubernetes Secret {file.secret}, which only the argo engine can read")
 
 
 def _file(path: Path, data: bytes, mode: int = 0o644) -> None:

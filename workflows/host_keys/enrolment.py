@@ -10,7 +10,7 @@ from pathlib import Path
 from steps.clients.ssh import configuration, proxies
 from steps.contract.host_play import HttpProxy, Jump, PlayHost, through
 from workflows import user_paths
-from workflows.engines import run_inputs
+from workflows.engines import run_secrets
 from workflows.host_keys import key_scan, known_hosts
 from workflows.host_keys.known_hosts import KnownKeys
 from workflows.host_keys.model import Key, KeyState, ScannedKey, place
@@ -52,7 +52,7 @@ def scan_targets(spec: ClusterSpec, folder: Path, out: Path | None) -> ScanTarge
     passwords = {}
     if ssh.http_proxy_password:
         wanted = secret_file(SSH_PROXY_PASSWORD, ssh.http_proxy_password)
-        passwords[SSH_PROXY_PASSWORD] = run_inputs.read_secret(wanted, folder, os.environ)
+        passwords[SSH_PROXY_PASSWORD] = run_secrets.read_secret(wanted, folder, os.environ)
     return ScanTargets(
         hosts=tuple(_host(spec, machine, key) for machine in spec.machines),
         keys={key: Path(key)} if key else {},

@@ -8,8 +8,8 @@ import pytest
 from steps.contract import approval, delivery
 from tests.unit.steps import authority
 from workflows import examples
-from workflows.engines import run_inputs
-from workflows.engines.run_inputs import SecretMissing
+from workflows.engines import run_secrets
+from workflows.engines.run_secrets import SecretMissing
 from workflows.spec import load
 from workflows.stages.host_access import SecretFile, secret_files
 
@@ -49,7 +49,7 @@ def test_the_ca_is_a_file_of_its_own_that_says_which_field_gives_it() -> None:
 def test_a_ca_that_is_none_is_refused_before_the_run(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "chat_ca.pem").write_bytes(text.encode("latin-1"))
     with pytest.raises(SecretMissing) as caught:
-        run_inputs.read_secrets(of_announcement(), tmp_path, {"CHAT": "https://chat.example.org"})
+        run_secrets.read_secrets(of_announcement(), tmp_path, {"CHAT": "https://chat.example.org"})
     assert said in str(caught.value)
     assert CANARY not in str(caught.value)
 
@@ -57,14 +57,14 @@ def test_a_ca_that_is_none_is_refused_before_the_run(tmp_path: Path, text: str, 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed: no certificate to read")
 def test_a_good_one_goes_along_as_it_is(tmp_path: Path) -> None:
     made = authority.root(tmp_path, "chat_ca")
-    found = run_inputs.read_secrets(of_announcement(), tmp_path, {"CHAT": "https://chat.example.org"})
+    found = run_secrets.read_secrets(of_announcement(), tmp_path, {"CHAT": "https://chat.example.org"})
     assert found == {"announce.gpu_operator": b"https://chat.example.org", CA: made.read_bytes()}
 
 
 def test_known_hosts_of_a_first_contact_goes_along_only_where_there_is_one(tmp_path: Path) -> None:
     file = SecretFile(name="known_hosts", path="./known_hosts", optional=True)
-    assert run_inputs.read_secrets([file], tmp_path, {}) == {}
+    assert run_secrets.read_secrets([file], tmp_path, {}) == {}
     (tmp_path / "known_hosts").write_text("192.0.2.1 ssh-ed25519 AAAA\n")
-    assert run_inputs.read_secrets([file], tmp_path, {}) == {"known_hosts": b"192.0.2.1 ssh-ed25519 AAAA\n"}
+    assert run_secrets.read_secrets([file], tmp_path, {}) == {"known_hosts": b"192.0.2.1 ssh-ed25519 AAAA\n"}
     with pytest.raises(SecretMissing, match="bringup host-keys"):
-        run_inputs.read_secrets([SecretFile(name="known_hosts", path="./none")], tmp_path, {})
+        run_secrets.read_secrets([SecretFile(name="known_hosts", path="./none")], tmp_path, {})

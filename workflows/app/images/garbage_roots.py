@@ -18,7 +18,7 @@ from workflows.app.images.published_trees import TreeLogin
 from workflows.app.messages import UsageError
 from workflows.app.specs import sources
 from workflows.engines.folders import StateFolder
-from workflows.engines.run_inputs import SecretMissing
+from workflows.engines.run_secrets import SecretMissing
 from workflows.nodeimage import recipe_files, recipe_resolution
 from workflows.podimage.errors import BuildError
 

@@ -11,7 +11,7 @@ from workflows.app.images import image_pipeline, image_specs, published_trees, s
 from workflows.app.images.published_trees import TreeLogin
 from workflows.app.messages import UsageError
 from workflows.app.run_options import LOCAL, Pipeline, StartOptions, Wish
-from workflows.engines.run_inputs import SecretMissing
+from workflows.engines.run_secrets import SecretMissing
 from workflows.nodeimage.image_plan import place
 from workflows.nodeimage.image_spec import ImageSpec
 

@@ -3,7 +3,7 @@
 from workflows.app import kubeconfigs
 from workflows.engines.argo import prerequisites
 from workflows.engines.argo.home import NoHomeCluster
-from workflows.engines.run_inputs import SecretMissing
+from workflows.engines.run_secrets import SecretMissing
 from workflows.nodeimage.image_spec import PublishSsh
 from workflows.stages.host_access import SecretFile
 

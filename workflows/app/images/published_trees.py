@@ -17,7 +17,7 @@ from steps.nodeimage.contract import boot_tree
 from steps.nodeimage.contract.boot_tree import PublishTarget
 from steps.nodeimage.publishing import image_kind
 from workflows.app.images import image_specs
-from workflows.engines import run_inputs
+from workflows.engines import run_secrets
 from workflows.nodeimage import image_plan
 from workflows.nodeimage.image_spec import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS, ImageSpec, PublishSsh
 from workflows.stages.host_access import SecretFile, secret_file
@@ -110,5 +110,5 @@ def _secrets(spec: ImageSpec, folder: Path, login: TreeLogin) -> dict[str, bytes
     own_key = SecretFile(name=PUBLISH_KEY, path=str(login.ssh_key.absolute())) if login.ssh_key is not None else None
     key = own_key or secret_file(PUBLISH_KEY, ssh.key)
     files = [file for file in (key, known_hosts) if not file.secret]
-    contents = run_inputs.read_secrets(files, folder, os.environ)
+    contents = run_secrets.read_secrets(files, folder, os.environ)
     return contents | ({key.name: login.home_key(ssh, key)} if key.secret else {})

@@ -18,7 +18,7 @@ from workflows.app.run_options import Pipeline, StartOptions, Wish
 from workflows.app.runs import argo_runs, argo_watch, local_start, superseded_builds
 from workflows.app.runs.screen import Screen
 from workflows.app.specs import manifests, revisions, sources
-from workflows.engines import approval_announcer, run_inputs
+from workflows.engines import approval_announcer, run_inputs, run_secrets
 from workflows.engines.argo import installer, prerequisites, run_memory, submission
 from workflows.engines.argo.home import Home, NoWorkflow
 from workflows.engines.argo.workflow_objects import CLUSTER, PIPELINE, SUBMISSION, OwnerReference, UnreadableStatus, Workflow
@@ -137,7 +137,7 @@ def _version(home: Home, vouched: str, plan: Plan, folder: Path) -> str:
     try:
         return prerequisites.check_argo_version(home, vouched)
     except Temporary:
-        run_inputs.read_secrets([file for file in plan.secrets if not file.secret], folder, os.environ)
+        run_secrets.read_secrets([file for file in plan.secrets if not file.secret], folder, os.environ)
         raise
 
 

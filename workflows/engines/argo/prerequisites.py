@@ -15,10 +15,10 @@ from pydantic import BaseModel
 from steps.clients.kube.api import ApiError
 from steps.clients.kube.client import Resource, ResourceList
 from steps.errors import Refused
-from workflows.engines import run_inputs
+from workflows.engines import run_secrets
 from workflows.engines.argo.home import Home, NamedObject, Object
 from workflows.engines.argo.workflow_objects import API
-from workflows.engines.run_inputs import SecretMissing
+from workflows.engines.run_secrets import SecretMissing
 from workflows.plan.model import Plan
 from workflows.render.bundle import Bundle
 from workflows.spec import ClusterSpec
@@ -336,7 +336,7 @@ def collect_secrets(home: Home, plan: Plan, spec_folder: Path, environ: Mapping[
     """
     missing, hint, contents = list(_missing(home, plan)), "", dict[str, bytes]()
     try:
-        contents = run_inputs.read_secrets([file for file in plan.secrets if not file.secret], spec_folder, environ)
+        contents = run_secrets.read_secrets([file for file in plan.secrets if not file.secret], spec_folder, environ)
     except SecretMissing as error:
         missing.insert(0, str(error))
         hint = error.hint
@@ -354,7 +354,7 @@ def fetch_secret(home: Home, file: SecretFile) -> bytes:
         raise SecretMissing(sentence) from error
     if lacking := _lacking(home, file, kube_secret):
         raise SecretMissing(lacking)
-    return run_inputs.check_secret(file, base64.b64decode(kube_secret.data[file.key] if kube_secret else ""))
+    return run_secrets.check_secret(file, base64.b64decode(kube_secret.data[file.key] if kube_secret else ""))
 
 
 def _missing(home: Home, plan: Plan) -> Iterator[str]:
@@ -384,7 +384,7 @@ def _lacking(home: Home, file: SecretFile, kube_secret: _Secret | None) -> str:
 def _unusable(file: SecretFile, data: str) -> Iterator[str]:
     """Yield a sentence if the run could not use this content (`data`, in base64)."""
     try:
-        run_inputs.check_secret(file, base64.b64decode(data))
+        run_secrets.check_secret(file, base64.b64decode(data))
     except SecretMissing as error:
         yield f"Secret {file.secret} of the home cluster, key {file.key}: {error}"
 

@@ -19,7 +19,7 @@ from tests.unit.engines.argo.test_streams import serving, write_access
 from workflows import bringup, examples, image
 from workflows.engines.argo import helper_pods, installer, prerequisites, submission
 from workflows.engines.argo.home import Home, HomeAddress
-from workflows.engines.run_inputs import SecretMissing
+from workflows.engines.run_secrets import SecretMissing
 from workflows.nodeimage.image_plan import compile_image
 from workflows.render.bundle import render
 from workflows.render.steps import Settings
