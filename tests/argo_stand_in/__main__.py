@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.argo_stand_in.controller import running_stand_in
 from tests.argo_stand_in.pod_host import PodHost
 from tests.argo_stand_in.workflow_run import Behaviour
-from workflows.engines.argo.home import DEFAULT_NAMESPACE, HomeAddress
+from workflows.engines.argo.home_address import DEFAULT_NAMESPACE, HomeAddress
 
 
 def main() -> int:

@@ -14,7 +14,8 @@ from steps.errors import Refused, Temporary
 from tests.argo_stand_in.errands import ERRAND, Errands
 from tests.argo_stand_in.workflow_run import Behaviour, WorkflowRun
 from workflows.engines.argo.cancellation import TERMINATE
-from workflows.engines.argo.home import Home, HomeAddress, NoWorkflow
+from workflows.engines.argo.home import Home, NoWorkflow
+from workflows.engines.argo.home_address import HomeAddress
 from workflows.engines.argo.resource_watch import ObjectGone, ObjectState, ResourceWatch, WatchPace
 from workflows.engines.argo.workflow_objects import UNFINISHED, WORKFLOW_LABEL, stamp
 

@@ -11,7 +11,8 @@ from steps.errors import Refused, Temporary
 from tests.argo_stand_in import volume_folders
 from tests.argo_stand_in.pod_host import PodHost
 from workflows.engines.argo.helper_pods import ERRAND
-from workflows.engines.argo.home import Home, HomeAddress
+from workflows.engines.argo.home import Home
+from workflows.engines.argo.home_address import HomeAddress
 from workflows.engines.local.run_settings import RunPaths, default_environment
 
 __all__ = ["ERRAND", "Errands"]

@@ -19,7 +19,8 @@ from tests.argo_stand_in.pod_driver import PodDriver
 from tests.argo_stand_in.pod_host import PodHost
 from tests.argo_stand_in.pod_objects import RunPods
 from tests.argo_stand_in.workflow_status import workflow_status
-from workflows.engines.argo.home import Home, HomeAddress, NoWorkflow
+from workflows.engines.argo.home import Home, NoWorkflow
+from workflows.engines.argo.home_address import HomeAddress
 from workflows.engines.argo.workflow_objects import compress_nodes, decompress_nodes
 from workflows.engines.local import inbox
 from workflows.engines.local.journal import FILE, Journal

@@ -20,7 +20,8 @@ from steps.clients.kube.api import Http
 from tests.argo_stand_in.errands import Errands
 from tests.argo_stand_in.pod_host import PodHost
 from tests.argo_stand_in.workflow_run import Behaviour
-from workflows.engines.argo.home import Home, HomeAddress
+from workflows.engines.argo.home import Home
+from workflows.engines.argo.home_address import HomeAddress
 
 PERSON = "person"
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from steps.clients.kube import kubeconfig
 from steps.errors import BadTask
 from workflows.app import name_checks
-from workflows.engines.argo.home import Home, HomeAddress, NoHomeCluster, choose_home
+from workflows.engines.argo.home import Home, NoHomeCluster, choose_home
+from workflows.engines.argo.home_address import HomeAddress
 
 
 def require(file: Path, option: str) -> None:

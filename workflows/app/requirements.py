@@ -26,11 +26,7 @@ _PROGRAMS = {
         "zstd": "apt-get install zstd",
         "cpio": "apt-get install cpio",
     },
-    HOSTS: {
-        "mmdebstrap": "apt-get install mmdebstrap",
-        "ip": "apt-get install iproute2",
-        "unshare": "apt-get install util-linux",
-    },
+    HOSTS: {"mmdebstrap": "apt-get install mmdebstrap", "ip": "apt-get install iproute2", "unshare": "apt-get install util-linux"},
     CLUSTER: {
         "containerd": "apt-get install containerd",
         "runc": "apt-get install runc",

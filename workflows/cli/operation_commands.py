@@ -39,10 +39,7 @@ def upgrade(spec: Spec = "cluster.yaml", *, place: RunOptions) -> int:
 
 
 def rollback(
-    spec: Spec = "cluster.yaml",
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    *,
-    place: RunOptions,
+    spec: Spec = "cluster.yaml", yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False, *, place: RunOptions
 ) -> int:
     """Take RKE2 back to the version before the last upgrade, as the spec names it: all servers at once, with etcd as it was then.
 

@@ -19,12 +19,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="quarantine")
 
 
-def show(
-    run: Run = "",
-    form: Output = Format.TABLE,
-    *,
-    place: LocationOptions,
-) -> int:
+def show(run: Run = "", form: Output = Format.TABLE, *, place: LocationOptions) -> int:
     """List the nodes that a run set aside, with stage and reason, and those that were released since."""
     from workflows.app import quarantine_list
     from workflows.app.runs import run_evidence

@@ -28,6 +28,8 @@ from workflows.engines.folders import RunFolder, StateFolder
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from workflows.app.runs.argo_runs import ArgoRun
+
 RunOption = Annotated[
     str, typer.Option("--run", help="Name of a run; the newest where none is given.", autocompletion=completion.runs)
 ]
@@ -44,6 +46,17 @@ def register(app: typer.Typer) -> None:
 
 def _here(run: str) -> RunFolder:
     return StateFolder.of_environment().find(run)
+
+
+def _on_argo(run: str, place: LocationOptions) -> "ArgoRun | None":
+    """Return a run on Argo, or None for one of this machine, for which the client of the home cluster is not imported."""
+    from workflows.engines.argo import run_memory
+
+    if not place.is_named and run_memory.read(_here(run)) is None:
+        return None
+    from workflows.app.runs import argo_runs
+
+    return argo_runs.find(run, place)
 
 
 def rehearse(
@@ -128,9 +141,9 @@ def resume(run: Run = "", version: ArgoVersion = "", *, place: LocationOptions) 
 
     Both use the spec and secrets of the earlier run. If those have changed, use: bringup run SPEC --reuse RUN.
     """
-    from workflows.app.runs import argo_runs, argo_start, local_start
+    from workflows.app.runs import argo_start, local_start
 
-    if away := argo_runs.find(run, place):
+    if away := _on_argo(run, place):
         return argo_start.resume(output, away, version)
     refuse_for_local({"--argo-version": version})
     return local_start.resume(output, _here(run))
@@ -138,9 +151,9 @@ def resume(run: Run = "", version: ArgoVersion = "", *, place: LocationOptions) 
 
 def status(run: Run = "", form: Output = Format.TABLE, *, place: LocationOptions) -> int:
     """Show how far a run is and what it waits for."""
-    from workflows.app.runs import argo_runs
+    if away := _on_argo(run, place):
+        from workflows.app.runs import argo_runs
 
-    if away := argo_runs.find(run, place):
         return _show_status(argo_runs.status(away), form, _wait_on_argo)
     from workflows.app.runs import local_runs
 
@@ -164,10 +177,7 @@ def _wait_on_argo(wait: dict[str, str]) -> list[str]:
 
 
 def _wait_here(wait: dict[str, str]) -> list[str]:
-    return [
-        f"waits for an approval before {wait['stage']} since {wait['since']}: {wait['how']}",
-        f"  it is about {wait['about']}",
-    ]
+    return [f"waits for an approval before {wait['stage']} since {wait['since']}: {wait['how']}", f"  it is about {wait['about']}"]
 
 
 def runs(form: Output = Format.TABLE) -> int:
@@ -184,9 +194,7 @@ def runs(form: Output = Format.TABLE) -> int:
 
 def watch(run: Run = "", *, place: LocationOptions) -> int:
     """Follow a run until it ends, from any terminal."""
-    from workflows.app.runs import argo_runs
-
-    if away := argo_runs.find(run, place):
+    if away := _on_argo(run, place):
         from workflows.app.runs import argo_watch
 
         return argo_watch.watch(output, away)
@@ -236,9 +244,9 @@ def approve(
     """Answer an approval that a run waits for. You approve evidence that you name, or that this machine has shown or shows now."""
     if not who:
         raise typer.BadParameter("an approval needs a name: --as NAME")
-    from workflows.app.runs import approval_answers, argo_runs
+    from workflows.app.runs import approval_answers
 
-    if away := argo_runs.find(run, place):
+    if away := _on_argo(run, place):
         answer = approval_answers.answer_on_argo(output, away, who, stage, reject=reject, key=key, evidence=evidence)
     else:
         answer = approval_answers.answer_here(output, _here(run), who, stage, reject=reject, key=key, evidence=evidence)
@@ -253,9 +261,9 @@ def cancel(
     place: LocationOptions,
 ) -> int:
     """Stop a run: its steps are ended, then report and seal are written."""
-    from workflows.app.runs import argo_runs
+    if away := _on_argo(run, place):
+        from workflows.app.runs import argo_runs
 
-    if away := argo_runs.find(run, place):
         argo_runs.cancel(output, away, now=now)
         return ExitCode.OK
     from workflows.app.runs import local_runs

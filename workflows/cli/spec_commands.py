@@ -256,12 +256,7 @@ def stages(form: Output = Format.TABLE) -> int:
     """List the stages of a bring-up in running order, with the files that implement each."""
     from workflows.stages import ORDER
 
-    parts = (
-        "workflows/stages/{}.py",
-        "steps/stages/{}/",
-        "workflows/rehearsal/simulator/{}.py",
-        "tests/gates/{}/",
-    )
+    parts = ("workflows/stages/{}.py", "steps/stages/{}/", "workflows/rehearsal/simulator/{}.py", "tests/gates/{}/")
     rows = [(name, *(part.format(name) for part in parts)) for name in ORDER]
     if form is Format.TABLE:
         output.table(("stage", "stage data", "contract, probes, gates", "simulator", "gate cases"), rows)

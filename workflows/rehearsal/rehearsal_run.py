@@ -12,7 +12,7 @@ from workflows.engines import launch, run_inputs
 from workflows.engines.folders import RunFolder
 from workflows.engines.local.result import News, RunResult
 from workflows.plan.model import Plan
-from workflows.rehearsal import earlier_stages
+from workflows.rehearsal import earlier_stages, restart
 from workflows.rehearsal.faults import fault_registry
 from workflows.rehearsal.simulated_cluster import (
     ExistingServer,
@@ -26,10 +26,6 @@ from workflows.spec import ClusterSpec
 
 if TYPE_CHECKING:
     from workflows.render.bundle import Bundle  # loads Hera, which takes longer than `status` and `watch` themselves
-
-RESTART_FILE = "again"
-"""File beside the inputs of a rehearsal that holds the command to start it again."""
-
 
 READS_LOGS = frozenset({"validation"})
 """Stages that cannot pass without logs of pods; for other stages logs only explain failures."""
@@ -48,16 +44,6 @@ class NoPodLogs(ValueError):
         "give the address under which the API server reaches this machine with --nodes-at. A server that verifies kubelets' "
         "certificates or reaches them through agents (RKE2 does both) cannot read these logs: stop before the stage with --until"
     )
-
-
-class CannotResume(ValueError):
-    """A rehearsal cannot be resumed, because its simulated cluster ended with its engine. `hint` is the command that starts it
-    again.
-    """
-
-    def __init__(self, sentence: str, hint: str) -> None:
-        super().__init__(sentence)
-        self.hint = hint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +107,7 @@ def rehearse(
     run_inputs.write(folder, plan, bundle, Path("/"), {}, simulated=True)
     earlier_stages.write_stand_in_secrets(plan, folder.inputs / "secrets")
     fleet = write_fleet(folder.inputs, plan)
-    (folder.inputs / RESTART_FILE).write_text(options.restart_command)
+    (folder.inputs / restart.RESTART_FILE).write_text(options.restart_command)
     first = options if before is None else dataclasses.replace(options, faults=())
 
     def observe(news: News) -> None:
@@ -143,15 +129,3 @@ def _require_logs(plan: Plan, cluster: SimulatedCluster) -> None:
     judging = [stage.id for stage in plan.stages if stage.id in READS_LOGS]
     if judging and cluster.no_logs:
         raise NoPodLogs(f"stage {judging[0]} is judged by logs of pods, and this API server cannot read them: {cluster.no_logs}")
-
-
-def restart_command(folder: RunFolder) -> str:
-    """Return the command that starts a rehearsal again; empty for a run on real hosts."""
-    kept = folder.inputs / RESTART_FILE
-    return kept.read_text() if kept.exists() else ""
-
-
-def refuse_resuming(folder: RunFolder) -> None:
-    """Raise CannotResume if the run was a rehearsal."""
-    if command := restart_command(folder):
-        raise CannotResume(f"{folder.name} was a rehearsal; its simulated cluster ended with it", f"start it again: {command}")

@@ -117,8 +117,7 @@ def resources(verb: task.Verb | None = None) -> m.ResourceRequirements:
     """Return requests and limits of a container that builds nothing."""
     requested, limit = PLAY_MEMORY if verb is task.Verb.PLAY else USUAL_MEMORY
     return m.ResourceRequirements(
-        requests={"cpu": m.Quantity(root="100m"), "memory": m.Quantity(root=requested)},
-        limits={"memory": m.Quantity(root=limit)},
+        requests={"cpu": m.Quantity(root="100m"), "memory": m.Quantity(root=requested)}, limits={"memory": m.Quantity(root=limit)}
     )
 
 

@@ -8,15 +8,7 @@ ORDER = spec.STAGES
 OPERATIONS = ("reset",)
 """Stages outside a bring-up: each is the whole of the operation of the same name."""
 
-IMAGE_ORDER = (
-    "image_standing",
-    "image_lock",
-    "image_layers",
-    "image_assemble",
-    "image_sandbox",
-    "image_boot",
-    "image_publish",
-)
+IMAGE_ORDER = ("image_standing", "image_lock", "image_layers", "image_assemble", "image_sandbox", "image_boot", "image_publish")
 """Stage ids of the node-image pipeline, in running order; their builders take an `ImageSite`.
 
 `image_standing` is left out when a command asks for a build whatever is published.

@@ -14,7 +14,8 @@ from steps.contract import revision
 from tests.boot.pipeline.site import NAME
 from workflows import image
 from workflows.engines.argo import submission
-from workflows.engines.argo.home import Home, HomeAddress
+from workflows.engines.argo.home import Home
+from workflows.engines.argo.home_address import HomeAddress
 from workflows.engines.argo.workflow_objects import Workflow
 from workflows.render import from_git, rbac
 

@@ -18,7 +18,8 @@ from kubelab.control_plane import ControlPlane
 from kubelab.node import Node
 
 from workflows.engines import open_approvals
-from workflows.engines.argo.home import Home, HomeAddress
+from workflows.engines.argo.home import Home
+from workflows.engines.argo.home_address import HomeAddress
 from workflows.engines.argo.resource_watch import ObjectState, ResourceWatch, WatchPace
 from workflows.engines.local import state_machine
 from workflows.engines.local.calls import with_arguments

@@ -23,7 +23,8 @@ from workflows.app.runs.argo_runs import ArgoRun
 from workflows.app.runs.argo_watch import AwayProgress, Listener
 from workflows.cli import output
 from workflows.cli.run_view import View
-from workflows.engines.argo.home import Home, HomeAddress
+from workflows.engines.argo.home import Home
+from workflows.engines.argo.home_address import HomeAddress
 from workflows.engines.folders import StateFolder as Runs
 from workflows.engines.local.result import NodeNews, RunNodeStatus
 

@@ -8,7 +8,7 @@ import yaml
 
 from tests.unit.engines.argo.test_streams import serving, write_access
 from workflows.engines.argo import run_memory
-from workflows.engines.argo.home import HomeAddress
+from workflows.engines.argo.home_address import HomeAddress
 from workflows.engines.folders import StateFolder
 
 GOOD: dict[str, Any] = {

@@ -6,7 +6,7 @@ import pytest
 
 from workflows.cli.main import run
 from workflows.engines.argo import run_memory
-from workflows.engines.argo.home import HomeAddress
+from workflows.engines.argo.home_address import HomeAddress
 from workflows.engines.folders import StateFolder
 
 LOCAL = "the local engine takes no"

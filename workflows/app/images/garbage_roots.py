@@ -70,12 +70,7 @@ def _lacks(lock: Path) -> str:
 
 
 def roots(
-    home: StateFolder,
-    named: Sequence[str],
-    published: Iterable[str],
-    pins: Iterable[str],
-    recent: float,
-    login: TreeLogin,
+    home: StateFolder, named: Sequence[str], published: Iterable[str], pins: Iterable[str], recent: float, login: TreeLogin
 ) -> Roots:
     """Return everything that must stay. Raises SpecErrors, BuildError, UsageError: if one root cannot be read, nothing is
     removed.

@@ -29,7 +29,8 @@ from workflows.app.runs.screen import RunView, Screen
 from workflows.engines import approval_announcer
 from workflows.engines.argo import approval_patches, cancellation, follower, pull, run_memory, run_pods
 from workflows.engines.argo.follower import JUDGE, VERDICT
-from workflows.engines.argo.home import Home, HomeAddress, NoWorkflow
+from workflows.engines.argo.home import Home, NoWorkflow
+from workflows.engines.argo.home_address import HomeAddress
 from workflows.engines.argo.workflow_objects import Workflow
 from workflows.engines.folders import RunFolder, result_paths
 from workflows.engines.local.result import News, NodeNews, RunNodeStatus

@@ -11,13 +11,13 @@ from steps.contract.exit import ExitCode
 from steps.contract.verdict import Verdict
 from steps.report.model import NOT_RUN, StageReport
 from steps.report.timeline import stamp
-from workflows.app.runs import cancel_records, run_evidence, run_progress, run_reports
+from workflows.app.runs import cancel_records, report_assembly, run_progress
 from workflows.app.runs.screen import Screen
 from workflows.engines import open_approvals
 from workflows.engines.folders import RunFolder
 from workflows.engines.local import inbox
 from workflows.engines.local.result import RunNodeStatus, RunStatus, read_status
-from workflows.rehearsal.rehearsal_run import restart_command
+from workflows.rehearsal.restart import restart_command
 from workflows.render import names
 
 ANSWER_SECONDS = 30.0
@@ -76,7 +76,7 @@ def _stages(folder: RunFolder, engine: RunStatus) -> list[dict[str, str]]:
     if not (folder.stored / "run.json").exists():
         verdicts = () if engine.alive and not engine.finished else _opening(folder)
         return [{"stage": contract.OPEN, "status": verdict.status.value, "reason": verdict.reason} for verdict in verdicts]
-    report = run_reports.made(run_evidence.RunEvidence(folder))
+    report = report_assembly.assemble(report_assembly.RunEvidence(folder))
     begun = {node.template for node in engine.nodes} if engine.alive and not engine.finished else None
     return [_stage(stage, begun) for stage in report.with_opening]
 

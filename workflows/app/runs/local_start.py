@@ -27,7 +27,7 @@ from workflows.engines.local.result import NodeNews, Observer, RunNodeStatus, Ru
 from workflows.plan import show
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
-from workflows.rehearsal.rehearsal_run import refuse_resuming, restart_command
+from workflows.rehearsal.restart import refuse_resuming, restart_command
 from workflows.render.bundle import Bundle
 from workflows.spec import ClusterSpec
 

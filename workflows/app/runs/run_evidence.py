@@ -1,7 +1,6 @@
 """Evidence of a run for commands that read it: from this machine, or fetched from Argo first."""
 
 import time
-from dataclasses import dataclass
 
 from steps.clients.store import Store
 from steps.contract import run as contract
@@ -11,11 +10,11 @@ from steps.report import verify
 from steps.report.timeline import stamp
 from workflows.app.run_options import RunLocation
 from workflows.app.runs import argo_runs as argo
+from workflows.app.runs.report_assembly import RunEvidence
 from workflows.engines.argo import cancellation, pull, run_memory
 from workflows.engines.argo.home import NoHomeCluster, NoWorkflow
 from workflows.engines.argo.workflow_objects import UnreadableStatus, node_status
 from workflows.engines.folders import RunFolder, StateFolder
-from workflows.engines.local.result import RunNodeStatus
 
 _OUT_OF_REACH = (StepError, NoWorkflow, NoHomeCluster, UnreadableStatus)
 
@@ -26,21 +25,6 @@ class NotPulled(ValueError):
     def __init__(self, run: str) -> None:
         super().__init__(f"run {run} is on Argo, and its evidence is not on this machine")
         self.hint = f"bring it here first: bringup pull {run}"
-
-
-@dataclass(frozen=True)
-class RunEvidence:
-    """A run whose evidence is on this machine.
-
-    `goes_on`: a run on Argo that has not ended, as far as is known here. `begun` are nodes of a run on Argo. `note` says how old
-    the evidence is if it is not current.
-    """
-
-    folder: RunFolder
-    is_away: bool = False
-    goes_on: bool = False
-    begun: tuple[RunNodeStatus, ...] = ()
-    note: str = ""
 
 
 def find(run: str, place: RunLocation, *, fresh: bool = False) -> RunEvidence:

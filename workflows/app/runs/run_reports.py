@@ -1,6 +1,6 @@
 """Reports of a run in the form that a command asks for."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,19 +10,14 @@ from xml.etree import ElementTree
 import msgspec
 import yaml
 
-from steps.clients.store import Store
-from steps.contract import approval
 from steps.contract.exit import ExitCode
 from steps.errors import StepError
-from steps.report import html, junit, model, public, source, text, timeline
-from steps.report.assembly import build
+from steps.report import html, junit, model, public, text, timeline
 from workflows.app.runs import run_evidence
+from workflows.app.runs.report_assembly import RunEvidence, assemble
 from workflows.app.runs.screen import Screen
 from workflows.engines.folders import StateFolder
-from workflows.engines.local.errors import JournalForeignError, RunDirectoryError
-from workflows.engines.local.result import RunNodeStatus, read_status
 from workflows.engines.locks import ClusterBusy
-from workflows.render import names
 
 
 class NoSuchForm(ValueError):
@@ -50,9 +45,9 @@ FORMS: dict[str, Callable[[model.Report], str]] = {
 """Output forms of a report, each with its function."""
 
 
-def report(evidence: run_evidence.RunEvidence, form: str, *, for_public: bool) -> str:
+def report(evidence: RunEvidence, form: str, *, for_public: bool) -> str:
     """Return the report of a run in one of FORMS. Raises BadTask if the run's first task left no record."""
-    report = made(evidence)
+    report = assemble(evidence)
     return FORMS[form](public.public(report) if for_public else report)
 
 
@@ -144,39 +139,11 @@ def _one_case(run: str, what: str, reason: str, kind: str) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def note(evidence: run_evidence.RunEvidence) -> str:
+def note(evidence: RunEvidence) -> str:
     """Return a draft of the post-incident note."""
-    return timeline.note(made(evidence)).rstrip()
+    return timeline.note(assemble(evidence)).rstrip()
 
 
-def moments(evidence: run_evidence.RunEvidence) -> Any:
+def moments(evidence: RunEvidence) -> Any:
     """Return the timeline as plain data."""
-    return msgspec.to_builtins(timeline.timeline(made(evidence)))
-
-
-def made(evidence: run_evidence.RunEvidence) -> model.Report:
-    """Return the report from store and engine, or from the store alone if the engine's files are not here. Raises BadTask."""
-    folder = evidence.folder
-    stored = source.read(Store(folder.home.store), folder.name)
-    if evidence.is_away:
-        return build(stored, running=evidence.goes_on, begun=_begun(stored, evidence.begun))
-    try:
-        engine = read_status(folder.engine)
-    except (JournalForeignError, RunDirectoryError):
-        return build(stored)
-    begun = [node for node in engine.nodes if node.type == "Suspend" or (folder.engine / node.log).exists()]
-    return build(stored, running=engine.alive and not engine.finished, begun=_begun(stored, begun))
-
-
-def _begun(stored: source.StoredRun, nodes: Iterable[RunNodeStatus]) -> Iterator[model.Begun]:
-    """Yield tasks whose processes or pods the engine began, and approvals that it waited for."""
-    templates = {
-        f"{approval.NODE_PREFIX}{names.dashed(stage['id'])}": (stage["id"], model.APPROVAL)
-        for stage in stored.plan.get("stages", ())
-    }
-    for stage in stored.plan.get("stages", ()):
-        templates |= {names.template(stage["id"], task["name"]): (stage["id"], task["name"]) for task in stage["tasks"]}
-    for node in nodes:
-        if node.template in templates and node.type in ("Suspend", "Pod"):
-            stage_id, task = templates[node.template]
-            yield model.Begun(stage=stage_id, task=task, started=node.started, finished=node.finished or 0.0)
+    return msgspec.to_builtins(timeline.timeline(assemble(evidence)))

@@ -56,8 +56,7 @@ def build(
     until: Annotated[str, typer.Option("--until", help="Up to and with this stage.")] = "",
     reuse: Annotated[str, typer.Option("--reuse", help="Reuse boots that this earlier run showed of the same image.")] = "none",
     again: Annotated[
-        bool,
-        typer.Option("--again", help="Also where nothing changed, a rollback left this version, or the tree was made anew."),
+        bool, typer.Option("--again", help="Also where nothing changed, a rollback left this version, or the tree was made anew.")
     ] = False,
     supersede: Annotated[bool, typer.Option("--supersede", help="End builds of the same image that go on.")] = False,
     *,

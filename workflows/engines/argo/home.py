@@ -1,7 +1,6 @@
 """The home cluster: one kubeconfig, one namespace, and requests that renew refused credentials."""
 
 import os
-import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,11 +11,10 @@ from steps.clients.kube import client, kubeconfig
 from steps.clients.kube.api import ApiError, Http
 from steps.clients.kube.client import Kube
 from steps.errors import Refused
-from workflows import user_paths
+from workflows.engines.argo.home_address import DEFAULT_NAMESPACE, HomeAddress, kubeconfig_files
 from workflows.engines.argo.workflow_objects import API, CLUSTER, PIPELINE, STARTS, ResourceMeta, Workflow
 
 T = TypeVar("T")
-DEFAULT_NAMESPACE = "bringup"
 Object = dict[str, Any]
 
 
@@ -64,29 +62,6 @@ class NamedObject(Struct, frozen=True):
     metadata: ResourceMeta
 
 
-class HomeAddress(Struct, frozen=True, kw_only=True):
-    """The address of a home cluster: kubeconfig, context, and the namespace of the runs.
-
-    `kubeconfig` is one file, or several as the variable KUBECONFIG lists them; empty inside a pod of the home cluster. An empty
-    `context` means the current one.
-    """
-
-    kubeconfig: str
-    context: str = ""
-    namespace: str = DEFAULT_NAMESPACE
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """Return the files of the kubeconfig."""
-        return _files(self.kubeconfig)
-
-    @property
-    def options(self) -> str:
-        """Return the command line options that select this home cluster on a machine that does not know the run."""
-        options = {"--home-kubeconfig": self.kubeconfig, "--home-context": self.context, "--namespace": self.namespace}
-        return " ".join(f"{name} {shlex.quote(value)}" for name, value in options.items() if value)
-
-
 def choose_home(option: str, context: str, namespace: str, environ: Mapping[str, str]) -> HomeAddress:
     """Return the home cluster named by the command line, else by the environment, else the pod's own. Raises NoHomeCluster."""
     files_listed = option or environ.get("KUBECONFIG", "")
@@ -97,17 +72,11 @@ def choose_home(option: str, context: str, namespace: str, environ: Mapping[str,
         return HomeAddress(kubeconfig="", namespace=namespace or DEFAULT_NAMESPACE)
     if not files_listed:
         raise NoHomeCluster("no kubeconfig of the home cluster is given")
-    files = _files(files_listed)
+    files = kubeconfig_files(files_listed)
     if not files:
         raise NoHomeCluster(f"{'--home-kubeconfig' if option else 'KUBECONFIG'} is {files_listed!r}, which names no file")
     existing = [file for file in files if file.exists()] or files[:1]
     return HomeAddress(kubeconfig=os.pathsep.join(map(str, existing)), context=context, namespace=namespace or DEFAULT_NAMESPACE)
-
-
-def _files(listed: str) -> tuple[Path, ...]:
-    """Split a list of kubeconfig files as the variable KUBECONFIG holds it; a name that exists as a whole is one file."""
-    names = [listed] if user_paths.expand_home(listed).exists() else [name for name in listed.split(os.pathsep) if name]
-    return tuple(user_paths.expand_home(name).absolute() for name in names)
 
 
 class Home:

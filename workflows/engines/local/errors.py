@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from workflows.render.grammar.findings import LintFinding
+if TYPE_CHECKING:
+    from workflows.render.grammar.findings import LintFinding  # with the parser of expressions, which `status` does without
 
 
 class EngineError(Exception):

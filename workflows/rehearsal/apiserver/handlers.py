@@ -215,8 +215,7 @@ class ResourceHandlers:
             if patch.content_type not in (patching.JSON_PATCH, patching.MERGE_PATCH, patching.STRATEGIC_PATCH):
                 raise errors.unsupported_media_type((patching.JSON_PATCH, patching.MERGE_PATCH))
             plain = PatchRequest(
-                patching.MERGE_PATCH if patch.content_type == patching.STRATEGIC_PATCH else patch.content_type,
-                patch.body,
+                patching.MERGE_PATCH if patch.content_type == patching.STRATEGIC_PATCH else patch.content_type, patch.body
             )
             scale = patching.apply_patch(subresources.scale_of(resource, presenter.live(self._entry(target))), plain, resource)
         entry = self._entry(target)

@@ -398,11 +398,7 @@ def _fabric(world: World, hosts: list[str], nodes: list[str], gpus: int) -> tupl
     busbw = min(fabric_bandwidth(hardware), node_bandwidth(hardware))
     product, gdr, network = hardware.product, True, "IB"
     if world.fault("nccl_one_host"):
-        return (
-            Communicator(hosts=tuple(hosts[:1]), gpus=gpus, busbw=node_bandwidth(hardware), product=product),
-            network,
-            gdr,
-        )
+        return (Communicator(hosts=tuple(hosts[:1]), gpus=gpus, busbw=node_bandwidth(hardware), product=product), network, gdr)
     if world.fault("nccl_socket_fallback"):
         busbw, network, gdr = SOCKET, "Socket", False
     if world.fault("nccl_gdr_disabled"):

@@ -220,15 +220,7 @@ class SimulatorRole(Protocol):
         """
 
 
-CORE = (
-    "namespaces",
-    "helm_controller",
-    "argo_cd",
-    "workload_controllers",
-    "jobs",
-    "scheduler",
-    "kubelets",
-)
+CORE = ("namespaces", "helm_controller", "argo_cd", "workload_controllers", "jobs", "scheduler", "kubelets")
 """Modules with the roles that every Kubernetes cluster has, or that install charts."""
 PLAYS = ("rke2_plays",)
 """Modules that only register playbooks."""

@@ -23,7 +23,8 @@ from steps.runtime.target import LEASE
 from tests.argo_stand_in.controller import StandIn
 from tests.argo_stand_in.pod_host import PodHost
 from tests.argo_stand_in.workflow_run import Behaviour
-from workflows.engines.argo.home import Home, HomeAddress
+from workflows.engines.argo.home import Home
+from workflows.engines.argo.home_address import HomeAddress
 from workflows.engines.argo.workflow_objects import API
 from workflows.rehearsal.apiserver import RunningServer, serve_in_thread
 

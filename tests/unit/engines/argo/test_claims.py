@@ -11,7 +11,7 @@ import pytest
 from tests.unit.served import served
 from workflows.engines import approval_announcer
 from workflows.engines.argo import approval_patches
-from workflows.engines.argo.home import HomeAddress
+from workflows.engines.argo.home_address import HomeAddress
 from workflows.engines.local.result import NodeNews, RunNodeStatus
 from workflows.rehearsal.apiserver import serve_in_thread
 from workflows.rehearsal.apiserver.emulated_server import kubeconfig_text

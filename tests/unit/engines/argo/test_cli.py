@@ -245,7 +245,7 @@ def test_a_vouched_version_lasts_and_nothing_is_temporary_after_a_submission(
         lambda kube: kube.delete(f"/apis/apps/v1/namespaces/{cluster.where.namespace}/deployments/workflow-controller")
     )
     unknown = bringup("resume", "one")
-    assert (unknown.returncode, "say --argo-version VERSION" in unknown.stderr) == (64, True), unknown.stderr
+    assert (unknown.returncode, "pass --argo-version VERSION" in unknown.stderr) == (64, True), unknown.stderr
     vouched = ("--argo-version", "4.1.2")
     code, name, _ = unread(cluster, "resume", "one", *vouched)
     assert code == ExitCode.GATE_FAILED

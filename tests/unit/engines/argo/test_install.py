@@ -18,7 +18,8 @@ from tests.unit.engines.argo.lab import REAL, Lab, full_crd, lab, until
 from tests.unit.engines.argo.test_streams import serving, write_access
 from workflows import bringup, examples, image
 from workflows.engines.argo import helper_pods, installer, prerequisites, submission
-from workflows.engines.argo.home import Home, HomeAddress
+from workflows.engines.argo.home import Home
+from workflows.engines.argo.home_address import HomeAddress
 from workflows.engines.run_secrets import SecretMissing
 from workflows.nodeimage.image_plan import compile_image
 from workflows.render.bundle import render

@@ -13,7 +13,8 @@ import yaml
 
 from steps.errors import Garbled, NotUnderstood, Refused
 from tests.unit.served import served
-from workflows.engines.argo.home import Home, HomeAddress, NoHomeCluster, choose_home
+from workflows.engines.argo.home import Home, NoHomeCluster, choose_home
+from workflows.engines.argo.home_address import HomeAddress
 from workflows.engines.argo.resource_watch import ObjectGone, ObjectState, ResourceWatch, RoundEnded, WatchPace
 
 LIST = b'{"metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"x"}}]}'

@@ -1,0 +1,56 @@
+"""The report of a run as data, from what of the run is on this machine."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from steps.clients.store import Store
+from steps.contract import approval
+from steps.report import model, source
+from steps.report.assembly import build
+from workflows.engines.folders import RunFolder
+from workflows.engines.local.errors import JournalForeignError, RunDirectoryError
+from workflows.engines.local.result import RunNodeStatus, read_status
+from workflows.render import names
+
+
+@dataclass(frozen=True)
+class RunEvidence:
+    """A run whose evidence is on this machine.
+
+    `goes_on`: a run on Argo that has not ended, as far as is known here. `begun` are nodes of a run on Argo. `note` says how old
+    the evidence is if it is not current.
+    """
+
+    folder: RunFolder
+    is_away: bool = False
+    goes_on: bool = False
+    begun: tuple[RunNodeStatus, ...] = ()
+    note: str = ""
+
+
+def assemble(evidence: RunEvidence) -> model.Report:
+    """Return the report from store and engine, or from the store alone if the engine's files are not here. Raises BadTask."""
+    folder = evidence.folder
+    stored = source.read(Store(folder.home.store), folder.name)
+    if evidence.is_away:
+        return build(stored, running=evidence.goes_on, begun=_begun(stored, evidence.begun))
+    try:
+        engine = read_status(folder.engine)
+    except (JournalForeignError, RunDirectoryError):
+        return build(stored)
+    begun = [node for node in engine.nodes if node.type == "Suspend" or (folder.engine / node.log).exists()]
+    return build(stored, running=engine.alive and not engine.finished, begun=_begun(stored, begun))
+
+
+def _begun(stored: source.StoredRun, nodes: Iterable[RunNodeStatus]) -> Iterator[model.Begun]:
+    """Yield tasks whose processes or pods the engine began, and approvals that it waited for."""
+    templates = {
+        f"{approval.NODE_PREFIX}{names.dashed(stage['id'])}": (stage["id"], model.APPROVAL)
+        for stage in stored.plan.get("stages", ())
+    }
+    for stage in stored.plan.get("stages", ()):
+        templates |= {names.template(stage["id"], task["name"]): (stage["id"], task["name"]) for task in stage["tasks"]}
+    for node in nodes:
+        if node.template in templates and node.type in ("Suspend", "Pod"):
+            stage_id, task = templates[node.template]
+            yield model.Begun(stage=stage_id, task=task, started=node.started, finished=node.finished or 0.0)
