@@ -246,13 +246,15 @@ def test_machines_die_with_us(images: Path, private: Path, tmp_path: Path, monke
     monkeypatch.setenv("PIDS", str(pids))
     program = (
         "import sys; sys.path.insert(0, sys.argv[2]); from pathlib import Path; import test_boots as t\n"
-        "t.boots.boot(Path(sys.argv[1]), t.RECIPE, t.Firmware.BIOS, 2, 256, 300, lambda _: None)\n"
+        "t.machine_boots.boot(Path(sys.argv[1]), t.RECIPE, t.Firmware.BIOS, 2, 256, 300, lambda _: None)\n"
     )
     command = [sys.executable, "-c", program, str(images), str(Path(__file__).parent)]
     with pids.open("r+b", buffering=0) as told, subprocess.Popen(command, cwd=Path(__file__).parents[4]) as process:
         numbers = b""
         while numbers.count(b"\n") < 2:
-            numbers += told.read(64)
+            assert process.poll() is None, "the boot ended before its machines began"
+            if select.select([told], [], [], 0.1)[0]:
+                numbers += told.read(64)
         machines = [os.pidfd_open(int(number)) for number in numbers.split()]
         process.send_signal(signal.SIGKILL)
     for machine in machines:
