@@ -7,6 +7,7 @@ import typer
 
 from steps.contract.exit import ExitCode
 from workflows.cli import output
+from workflows.cli.command_sections import SectionedGroup
 from workflows.cli.images import build_commands, recipe_commands, store_commands, tree_commands
 from workflows.cli.options import Output
 from workflows.cli.output import Format
@@ -17,7 +18,7 @@ Tree = Annotated[Path | None, typer.Option("--tree", help="Checkout of bringup; 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    image, step = typer.Typer(no_args_is_help=True), typer.Typer(no_args_is_help=True)
+    image, step = (typer.Typer(no_args_is_help=True, cls=SectionedGroup) for _ in range(2))
     build_commands.register_build(image)
     for group in (recipe_commands, tree_commands, store_commands):
         group.register(image)
@@ -25,7 +26,7 @@ def register(app: typer.Typer) -> None:
     step.command(name="build")(build)
     step.command(name="lock")(lock)
     image.add_typer(step, name="step", help="The image that runs `python -m steps` in pods.")
-    app.add_typer(image, name="image", help="Build images.")
+    app.add_typer(image, name="image", help="Build, test, publish and roll back node images; build the image of pods.")
 
 
 def build(
