@@ -1,6 +1,5 @@
-"""Runs tiers as pytest processes side by side, and reads what became of them."""
+"""Runs tiers as pytest processes, one after another, and reads what became of them."""
 
-import contextlib
 import os
 import subprocess
 import sys
@@ -8,10 +7,8 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[1]
@@ -23,8 +20,7 @@ TEST_SECONDS, LONG_TEST_SECONDS = 1200, 3600
 class Tier:
     """One tier: its folders and files, its budget in seconds, and what prepares it (returns why it cannot run here, or nothing).
 
-    `arguments` go to pytest; `long_arguments` take their place for the long sweeps. A tier that `yields` gives way to the one
-    beside it.
+    `arguments` go to pytest; `long_arguments` take their place for the long sweeps.
     """
 
     name: str
@@ -33,7 +29,6 @@ class Tier:
     prepare: Callable[[], str]
     arguments: tuple[str, ...] = ()
     long_arguments: tuple[str, ...] | None = None
-    yields: bool = False
 
     def command(self, report: Path, *, long: bool) -> list[str]:
         """The words that run it; `report` gets its JUnit file."""
@@ -62,42 +57,18 @@ class Outcome:
     files: dict[str, float] = field(default_factory=dict)
 
 
-def run_tracks(tracks: list[list[Tier]], *, long: bool) -> list[Outcome]:
-    """Run tracks side by side, and the tiers of a track one after another.
-
-    The output of the first track is seen as it comes, that of another when its tier has ended.
-    """
-    with ThreadPoolExecutor(len(tracks)) as pool:
-        running = [pool.submit(_track, track, long=long, quiet=number > 0) for number, track in enumerate(tracks)]
-        return [outcome for track in running for outcome in track.result()]
-
-
-def _track(tiers: list[Tier], *, long: bool, quiet: bool) -> list[Outcome]:
-    outcomes = []
-    for tier in tiers:
-        with tempfile.TemporaryFile("w+") if quiet else contextlib.nullcontext() as output:
-            outcomes.append(_run(tier, long=long, output=output))
-            if output is not None:
-                output.seek(0)
-                print(output.read(), end="", flush=True)
-    return outcomes
-
-
-def _run(tier: Tier, *, long: bool, output: IO[str] | None) -> Outcome:
+def run_tier(tier: Tier, *, long: bool) -> Outcome:
+    """Prepare and run a tier, with the output of pytest as it comes, and return how it ended."""
     began = time.monotonic()
     reason = tier.prepare()
     prepared = time.monotonic() - began
     if reason:
         return Outcome(tier, reason=reason, prepared=prepared)
     with tempfile.TemporaryDirectory() as folder:
-        report, temporary = Path(folder) / "junit.xml", Path(folder) / "tmp"
-        temporary.mkdir()
+        report = Path(folder) / "junit.xml"
         words = tier.command(report, long=long)
         print(f"== {tier.name}: {' '.join(words[1:])}", flush=True)
-        # its own place for temporary files: the tier beside it counts what it leaves in the common one
-        settings = {**os.environ, "TMPDIR": str(temporary)} if tier.yields else None
-        command = [*(["nice", "-n", "5"] if tier.yields else []), sys.executable, *words]
-        process = subprocess.Popen(command, cwd=ROOT, env=settings, stdout=output, stderr=output)
+        process = subprocess.Popen([sys.executable, *words], cwd=ROOT)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         passed, failed, skipped = _count(report)
