@@ -89,7 +89,7 @@ BOOT = Tier("boot", ("tests/boot",), 1200, _boot, TWO)
 TIERS = (FAST, BOOT, HOSTS, CLUSTER)
 """Those that need no parts of a real Kubernetes come first: these are built meanwhile where they are not cached.
 
-Budgets are seconds on two cores with warm caches. They are wide until they have been measured on an idle machine; the aim is fast 720,
+Budgets are seconds on two cores with warm caches, wide until they have been measured on an idle machine. The aim is fast 720,
 boot 360, hosts 420 and cluster 300.
 """
 
