@@ -51,7 +51,7 @@ def publish(site: Any, content: str, key: str = "") -> str:
     spec = load_image(site.folder / "image.yaml")
     recipe = recipe_resolution.resolve_spec(spec, site.folder).recipe
     made = published_trees.image(site.folder / content, content, name=recipe.name, key=key or build_keys.image(recipe))
-    where = published_trees.order(place(spec), made).place
+    where = published_trees.order(place(spec), made).target
     return published_trees.published(where, made, results=TESTED).version
 
 

@@ -32,7 +32,7 @@ class PreparedBuild:
     is_shipped: bool
     is_local: bool
     unchanged: str = ""
-    """Where the same image is already, such as `0003-… is published`."""
+    """Sentence about the same image that is there already, such as `0003-… is published`; empty if there is something to build."""
 
     @property
     def publishes(self) -> bool:

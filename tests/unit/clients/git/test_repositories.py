@@ -66,7 +66,7 @@ import sys
 from pathlib import Path
 from steps.clients.git import repositories
 from steps.clients.git.git_access import GitAccess
-with repositories.opened(GitAccess(url="https://git.example.org/apps.git", local=Path(sys.argv[1]))):
+with repositories.open_repository(GitAccess(url="https://git.example.org/apps.git", local=Path(sys.argv[1]))):
     print("open", flush=True)
     sys.stdin.read()
 """
