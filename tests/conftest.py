@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import ansible.module_utils
+import hypothesis
 import pytest
 
 from tests import sampling
@@ -20,6 +21,9 @@ ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "playbooks"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# how long an example takes says something about the machine's load and nothing about the code
+hypothesis.settings.register_profile("bringup", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("bringup")
 
 LONGEST = (
     "unit/rehearsal/faults/test_first_stages.py",

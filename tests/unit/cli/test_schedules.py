@@ -44,7 +44,10 @@ def test_render_writes_it_beside_the_rest(machine: Any, spec: Path) -> None:
     ("announce", "why"),
     [
         ("", "the approval is not announced"),
-        ("    announce: {command: [notify]}\n", "its command runs on the machine of the user who follows the run, and such a run has none"),
+        (
+            "    announce: {command: [notify]}\n",
+            "its command runs on the machine of the user who follows the run, and such a run has none",
+        ),
         ("    announce: {webhook: {secret: {name: chat, key: url}}}\n", ""),
         ("    announce: {webhook: {file: url}}\n", ""),
         ("    announce: {webhook: {env: URL}}\n", ""),

@@ -86,21 +86,26 @@ def large() -> str:
     return text
 
 
-def test_ten_thousand_nodes_load_in_300_ms() -> None:
-    text = large()
+def seconds_to_load(text: str) -> float:
+    """Return the CPU time of the quickest of three readings of a spec."""
 
-    def seconds() -> float:
+    def once() -> float:
         start = time.process_time()
-        assert len(spec.load(text).gpu_machines) == 10_000
+        spec.load(text)
         return time.process_time() - start
 
-    assert min(seconds() for _ in range(3)) <= 0.3
+    return min(once() for _ in range(3))
 
 
-def test_ten_thousand_addresses_one_by_one_load_in_a_second() -> None:
+def test_ten_thousand_nodes_by_range_cost_little_more_than_a_small_cluster() -> None:
+    assert len(spec.load(large()).gpu_machines) == 10_000
+    # with 526 times as many machines; measured: 110 times as long
+    assert seconds_to_load(large()) < 300 * seconds_to_load(examples.path("h200-16").read_text(encoding="utf-8"))
+
+
+def test_ten_thousand_addresses_one_by_one_cost_little_more_than_their_lines() -> None:
     names = spec.expand("rack[001-625]-node[01-16]")
     rows = "\n".join(f"      {name}: 10.64.{n // 250}.{n % 250 + 1}" for n, name in enumerate(names))
     text = large().replace("{start: 10.64.0.1}", f"\n     map:\n{rows}")
-    start = time.process_time()
     assert spec.load(text).gpu_machines[-1].address == "10.64.39.250"
-    assert time.process_time() - start <= 1.5
+    assert seconds_to_load(text) < 20 * seconds_to_load(large())
