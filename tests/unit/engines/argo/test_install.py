@@ -14,9 +14,10 @@ from steps.clients.kube.api import Http
 from steps.contract import revision
 from steps.errors import Conflict
 from tests.unit import small_image
+from tests.unit.chained_pipeline import build
 from tests.unit.engines.argo.lab import REAL, Lab, full_crd, lab, until
 from tests.unit.engines.argo.test_streams import serving, write_access
-from workflows import bringup, examples, image
+from workflows import examples, image
 from workflows.engines.argo import helper_pods, installer, prerequisites, submission
 from workflows.engines.argo.home import Home
 from workflows.engines.argo.home_address import HomeAddress
@@ -158,7 +159,7 @@ def claimed(emulated: Lab, drill: Drill) -> Claimed:
         spec = {"accessModes": list(modes), "resources": {"requests": {"storage": "1Gi"}}, "volumeName": volume or None}
         emulated.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec})
         plan, _ = drill(emulated.where.namespace, emulated.target)
-        return render(plan, bringup.build, Settings(namespace=emulated.where.namespace, store_claim="once"))
+        return render(plan, build, Settings(namespace=emulated.where.namespace, store_claim="once"))
 
     return make
 
@@ -298,7 +299,7 @@ def test_a_name_is_taken_once_but_a_lost_answer_is_none(cluster: Lab, drill: Dri
 
 def test_our_own_pods_are_pulled_and_placed_as_those_of_the_run(cluster: Lab, drill: Drill) -> None:
     plan, _ = drill(cluster.where.namespace, cluster.target)
-    bundle = render(plan, bringup.build, Settings(namespace=cluster.where.namespace, pull_secret="registry-login"))
+    bundle = render(plan, build, Settings(namespace=cluster.where.namespace, pull_secret="registry-login"))
     installer.install(cluster.home, plan, bundle, {})
     run = submission.submit(cluster.home, submission.workflow("one", plan, bundle))
     made = helper_pods.pod_manifest(cluster.home, run, helper_pods.HelperPod(purpose="look", command=("true",), environment={}))
