@@ -13,7 +13,7 @@ from steps.contract.exit import ExitCode
 from steps.contract.fleet import Host
 from steps.contract.host_play import HostStatus, PlayResult, RoleArchive
 from steps.contract.plain import count
-from steps.contract.verdict import Status, Verdict
+from steps.contract.verdict import NodeVerdict, Status, Verdict
 from steps.errors import Unreachable
 from steps.runtime import gating, reach, target
 from steps.runtime.context import KUBECONFIG, Context
@@ -69,7 +69,9 @@ def run(context: Context) -> ExitCode:
     names = tuple(host.name for host in hosts)
     gate = gating.find(wanted.gate)
     if reason := _why_not(context, wanted, hosts):
-        context.record(Verdict(gate=wanted.gate, status=Status.SKIPPED, reason=reason))
+        # named, because they will not join in this run: a later task of the stage does not wait for them until its deadline
+        rows = tuple(NodeVerdict(node=name, status=Status.SKIPPED) for name in names)
+        context.record(Verdict(gate=wanted.gate, status=Status.SKIPPED, reason=reason, nodes=rows))
         return ExitCode.OK
     with suppress(Unreachable) if wanted.may_be_down else nullcontext():
         if context.kubeconfig().exists():  # a play changes machines of a cluster that another run may hold

@@ -33,6 +33,8 @@ SLOW_MS = 40
 CHANGES = 4
 """One more than the gate allows in a quarter of an hour."""
 SECONDS = 20.0
+SOON = 300.0
+"""Seconds; the task's deadline is a quarter of an hour."""
 
 
 def test_a_slow_disk_is_named_with_its_figure_by_the_limit_that_the_product_has(up: Any, tmp_path: Path, source: str) -> None:
@@ -46,6 +48,8 @@ def test_a_slow_disk_is_named_with_its_figure_by_the_limit_that_the_product_has(
     assert SLOW_MS <= float(figures[0]) < 20 * SLOW_MS
     assert "at most 10 ms (rke2.etcd_fsync_ms; etcd's FAQ advises 10 ms)" in said
     assert "agents skipped: servers did not pass" in said, "nobody joins what will stall"
+    (waited,) = (json.loads(path.read_text()) for path in tmp_path.glob("home/store/runs/*/evidence/rke2/nodes/*/*.json"))
+    assert waited["finished"] - waited["started"] < SOON, "a node that was not played does not come"
 
 
 @contextmanager
