@@ -83,7 +83,7 @@ QUICK = Tier(
     TWO,
 )
 FAST = Tier("fast", ("tests/unit", "tests/contract", "tests/golden", "tests/gates", "tests/conformance"), 2400, _nothing, TWO)
-HOSTS = Tier("hosts", ("tests/hosts",), 1500, _hosts, MACHINES, long_arguments=())
+HOSTS = Tier("hosts", ("tests/hosts",), 2000, _hosts, MACHINES, long_arguments=())
 CLUSTER = Tier("cluster", ("tests/cluster",), 700, _cluster, TWO)
 BOOT = Tier("boot", ("tests/boot",), 1200, _boot, TWO)
 TIERS = (FAST, BOOT, HOSTS, CLUSTER)
