@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.argo_stand_in.workflow_status import POD_DELETED
-from workflows.engines.local.executor import PodEnd
+from workflows.engines.local.executor import PodEnd, start_process
 from workflows.engines.local.journal import Journal
 from workflows.engines.local.local_engine import Driver
 from workflows.engines.local.result import Observer
@@ -18,6 +18,8 @@ from workflows.rehearsal.step_forks import StepForks
 
 _FORKS = StepForks(Path(os.devnull))
 """The fork server of all runs in this process, which ends with it."""
+FRESH_STEPS = "ARGO_STAND_IN_FRESH_STEPS"
+"""Variable that has steps started anew, for tests that find a step by its environment: a forked one shows its server's."""
 atexit.register(_FORKS.close)
 
 
@@ -37,7 +39,9 @@ class PodDriver(Driver):
         observer: Observer,
         withhold: Mapping[str, float],
     ) -> None:
-        super().__init__(run_dir, journal, settings, environment, observer, start=_FORKS.start)
+        super().__init__(
+            run_dir, journal, settings, environment, observer, start=start_process if FRESH_STEPS in os.environ else _FORKS.start
+        )
         self._lock = threading.Lock()
         self._deleted: set[str] = set()
         self._lost: set[str] = set()

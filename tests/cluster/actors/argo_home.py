@@ -193,7 +193,7 @@ class Controller:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.argo_stand_in", *words, *passed],
                 cwd=product.ROOT,
-                env={**os.environ, **self.environment},
+                env={**os.environ, FRESH_STEPS: "yes", **self.environment},
                 stdout=log,
                 stderr=log,
             )
