@@ -23,6 +23,8 @@ from actors import tokens
 from kubelab import box, custom_kinds, product
 from kubelab.control_plane import ControlPlane
 
+from tests.argo_stand_in.pod_driver import FRESH_STEPS
+
 DATA = Path(os.environ.get("BRINGUP_TEST_DATA") or product.ROOT.parent / "shared")
 CRDS = DATA / "crds/argo-workflows-v4.1.2/crds"
 SPACE = "bringup"
