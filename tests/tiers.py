@@ -106,8 +106,8 @@ def main() -> int:
         parser.error("--quick is a sample of its own: it goes with neither --long nor --tier")
     chosen = [QUICK] if options.quick else [tier for tier in TIERS if not options.tier or tier.name in options.tier]
     if not options.long:
-        os.environ[sampling.SEED] = sampling.seed()
-        print(f"samples by seed {sampling.seed()}: {sampling.SEED} repeats them, --long takes all", flush=True)
+        os.environ[sampling.SEED] = seed = sampling.seed()
+        print(f"samples by seed {seed}: {sampling.SEED} repeats them, --long takes all", flush=True)
     began = time.monotonic()
     if {HOSTS, CLUSTER} & set(chosen):
         _parts()

@@ -38,5 +38,7 @@ def kept_line(key_: str) -> str:
     return f"log kept as {key_}\n"
 
 
+SILENT = "(it said nothing)"
+"""Text that commands show for a log without a line."""
 KEPT = re.compile(r"^log kept as (runs/[^\s/]+/logs/\S+)\n", re.MULTILINE)
 """Pattern of the line that names a stored log in the output of a step; the group is the key."""

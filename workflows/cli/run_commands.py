@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from steps import timeouts
 from steps.contract import approval
 from steps.contract.exit import ExitCode
 from workflows.cli import completion, output
@@ -220,9 +221,10 @@ def logs(
         return argo_runs.read_logs(away, task) if away else local_runs.log_files(folder, task)
 
     if follow:
-        return local_runs.follow_logs(
-            output, read, lambda: argo_runs.is_over(away) if away else local_runs.is_over(folder), folder.name
-        )
+        if away:
+            # each reading asks the home cluster for the Workflow and for every pod's log
+            return local_runs.follow_logs(output, folder.name, read, lambda: argo_runs.is_over(away), timeouts.POLL_FIRST)
+        return local_runs.follow_logs(output, folder.name, read, lambda: local_runs.is_over(folder))
     texts = read()
     if not texts:
         raise local_runs.NoLog(task, folder, argo_runs.nodes(away) if away else local_runs.nodes(folder))

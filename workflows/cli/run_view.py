@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Self
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -13,16 +14,13 @@ from workflows.cli.terminal import STATE_STYLES
 from workflows.engines.local.result import News, NodeNews, RunNews
 
 
-class View:
-    """The live view of a run, a context manager; give `observe` to the engine. `stopped` is called when the run is ended."""
+class _Drawn:
+    """A context manager with a part of the terminal that is drawn anew while the context is open; None elsewhere."""
 
-    def __init__(self, progress: Progress, console: Console, stopped: Callable[[], object] | None = None) -> None:
-        self._progress = progress
-        self._stopped = stopped
-        self._console = console
-        self._live = Live(console=console, refresh_per_second=8, get_renderable=self._render) if console.is_terminal else None
+    def __init__(self, console: Console, render: Callable[[], RenderableType] | None = None) -> None:
+        self._live = Live(console=console, refresh_per_second=8, get_renderable=render) if console.is_terminal else None
 
-    def __enter__(self) -> "View":
+    def __enter__(self) -> Self:
         if self._live:
             self._live.start()
         return self
@@ -30,6 +28,16 @@ class View:
     def __exit__(self, *_: object) -> None:
         if self._live:
             self._live.stop()
+
+
+class View(_Drawn):
+    """The live view of a run, a context manager; give `observe` to the engine. `stopped` is called when the run is ended."""
+
+    def __init__(self, progress: Progress, console: Console, stopped: Callable[[], object] | None = None) -> None:
+        self._progress = progress
+        self._stopped = stopped
+        self._console = console
+        super().__init__(console, self._render)
 
     def say(self, sentence: str) -> None:
         """Print a sentence, above the table while the table is shown."""
@@ -56,20 +64,8 @@ class View:
         return grid
 
 
-class StageTable:
+class StageTable(_Drawn):
     """A table of stages that is drawn anew with each `show`, while its context is open; elsewhere than in a terminal nothing is."""
-
-    def __init__(self, console: Console) -> None:
-        self._live = Live(console=console, refresh_per_second=8) if console.is_terminal else None
-
-    def __enter__(self) -> "StageTable":
-        if self._live:
-            self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._live:
-            self._live.stop()
 
     def show(self, rows: Sequence[tuple[str, str, str]]) -> None:
         """Draw rows of stage, status and reason."""

@@ -77,7 +77,7 @@ class ContainerConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PodRecipe(Struct, frozen=True, forbid_unknown_fields=True):
-    """All that is decided by hand; see the comments of `images/step/recipe.yaml`."""
+    """The settings of a pod image that people choose, before anything is locked; `images/step/recipe.yaml` explains each."""
 
     name: str
     title: str

@@ -74,7 +74,7 @@ class Value(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ImageDifference(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All that differs between an image and a later one. `same`: they are equal bit by bit."""
+    """The differences between an image and a later one. `same`: they are equal bit by bit."""
 
     same: bool
     parts: tuple[Value, ...] = ()

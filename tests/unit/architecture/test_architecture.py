@@ -20,7 +20,7 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 LONGEST_MODULE, LONGEST_FUNCTION, MEDIAN_FUNCTION = 600, 50, 10
 
 RIDDLE = re.compile(
-    r"(The same|What|Whether|That|Who|Whom|Whose|All of|How|Which|Where|None where)\b"
+    r"(The same|What|Whether|That|Who|Whom|Whose|All of|All that|How|Which|Where|None where)\b"
     r"|(It|Its|They|Their|Them|This|These|Those|He|She)\b|One (of|that|which|who|whose|where|is|has|was)\b"
 )
 """Beginnings after which a docstring cannot be understood alone."""

@@ -126,8 +126,12 @@ def left_running(run: str) -> str:
     return f"run {run} goes on; see it with `bringup watch {run}`, end it with `bringup cancel {run}`"
 
 
-def follow_logs(screen: Screen, read: Callable[[], list[tuple[str, str]]], is_over: Callable[[], bool], run: str) -> int:
+def follow_logs(
+    screen: Screen, run: str, read: Callable[[], list[tuple[str, str]]], is_over: Callable[[], bool], pause: float = LOOK_SECONDS
+) -> int:
     """Print the logs that `read` returns and what they get later, until the run is over. Each change of task has its head line.
+
+    `pause` is the time in seconds between two readings. A task that has written nothing yet is shown at the end alone.
 
     A stored log replaces the live one of its task: what it has beyond the printed text is printed. Ctrl-C ends the following alone.
     """
@@ -136,12 +140,14 @@ def follow_logs(screen: Screen, read: Callable[[], list[tuple[str, str]]], is_ov
         while True:
             was_over = is_over()  # asked first: what was written before the end is read after it
             for name, text in read():
+                if text == log_keys.SILENT and not was_over:
+                    continue
                 if news := _beyond(printed.get(name, ""), text):
                     screen.lines([*([f"==> {name} <=="] if name != last else []), news])
                     printed[name], last = text, name
             if was_over:
                 return ExitCode.OK
-            time.sleep(LOOK_SECONDS)
+            time.sleep(pause)
     except KeyboardInterrupt:
         screen.lines([left_running(run)])
         raise
@@ -179,7 +185,7 @@ def log_files(folder: RunFolder, wanted: str) -> list[tuple[str, str]]:
             text, keys = _with_stored(store, path.read_text(errors="replace"), log_keys.folder(folder.name))
             shown |= keys
             if _is_wanted(node.template.replace("-", "_"), wanted):
-                texts.append((node.path, text.rstrip() or "(it said nothing)"))
+                texts.append((node.path, text.rstrip() or log_keys.SILENT))
     for key in store.keys(log_keys.folder(folder.name)):
         if key not in shown and _is_wanted("_".join(key.split("/")[3:5]), wanted):
             texts.append((key, (store.read(key) or b"").decode(errors="replace").rstrip()))

@@ -1,8 +1,6 @@
 """The files that `bringup init` writes: a starter spec, and beside it the JSON Schema that editors check and complete it by."""
 
-import errno
 import json
-import os
 from pathlib import Path
 
 from workflows.app.messages import UsageError
@@ -18,14 +16,12 @@ def write_starter(spec: Path, text: str, kind: str = "Cluster") -> str:
     The spec begins with the line by which YAML language servers (VS Code, Neovim, JetBrains) find its schema. A schema of another
     release of bringup is written over. Raises UsageError where another file has the schema's name.
     """
-    if spec.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(spec))
-    path = spec.with_name(f"{kind.lower()}.schema.json")
+    path = spec.parent / f"{kind.lower()}.schema.json"
     if path.exists() and not _is_ours(path):
         raise UsageError(f"{path} is no schema of bringup's, and an editor needs one of that name beside {spec.name}: move it away")
-    path.write_text(json.dumps(json_schema(kind), indent=2, ensure_ascii=False) + "\n")
     # https://github.com/redhat-developer/yaml-language-server#using-inlined-schema
     spec.write_text(f"# yaml-language-server: $schema={path.name}\n{text}")
+    path.write_text(json.dumps(json_schema(kind), indent=2, ensure_ascii=False) + "\n")
     return f"{spec} and {path.name}"
 
 

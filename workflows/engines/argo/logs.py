@@ -36,7 +36,7 @@ def logs(home: Home, workflow: Workflow, folder: RunFolder, wanted: str) -> list
                 texts.append((node.path, f"(its pod's log cannot be read now: {why})"))
             continue
         stored |= set(log_keys.KEPT.findall(text))
-        texts.append((node.path, log_keys.KEPT.sub("", text).rstrip() or "(it said nothing)"))
+        texts.append((node.path, log_keys.KEPT.sub("", text).rstrip() or log_keys.SILENT))
     if gone:
         texts += _from_store(home, workflow, folder, wanted, stored, alone=len(texts) == len(reader.lost))
     return texts
