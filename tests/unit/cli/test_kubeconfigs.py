@@ -66,5 +66,6 @@ def test_a_page_that_answers_in_place_of_an_api_server_may_go_away(machine: Any,
         server.answers = [(200, b"<html>log in again</html>")]
         done = machine.call(*COMMANDS[command])
     assert (done.code, "bug:" in done.err) == (75, False), done.text
-    assert "a proxy or load balancer" in done.err
+    assert "a proxy" in done.err
+    assert "load balancer" in done.err
     assert "JSON is malformed" in done.err

@@ -12,8 +12,8 @@ from steps.clients.store import Store
 from steps.contract.canonical import canonical
 from steps.contract.evidence import Evidence
 from steps.contract.verdict import FailureClass, failed
+from tests.unit import chained_pipeline
 from tests.unit.cli.test_logs import drill
-from workflows import bringup
 from workflows.app.runs.argo_watch import AwayProgress
 from workflows.app.runs.run_progress import Progress
 from workflows.cli.run_view import View
@@ -71,7 +71,7 @@ def test_in_a_terminal_it_stands_above_the_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize("created", [True, False])
 def test_the_local_engine_tells_it_as_argo_does(machine: Any, created: bool) -> None:
     plan, folder = drill(), StateFolder(machine.home).run("drill")
-    run_inputs.write(folder, plan, render(plan, bringup.build), machine.folder, {})
+    run_inputs.write(folder, plan, render(plan, chained_pipeline.build), machine.folder, {})
     if not created:
         (index,) = (folder.inputs / "fleet").glob("index*")
         index.write_text(index.read_text().replace(plan.digest, f"sha256:{'0' * 64}"))
