@@ -1,5 +1,6 @@
 """Samples of tests that repeat one code path: `tests/run` takes some of each group by a seed, and `tests/run --long` takes all.
 
+Whole functions are chosen among a group by the mark `sampled(group)`; rows of one parametrised function by `sampled_rows(count)`.
 The seed is the commit (`BRINGUP_SAMPLE` names another), so a commit is always tested alike, and commits together test everything.
 pytest itself takes every test that it is asked for.
 """
@@ -30,32 +31,49 @@ def seed() -> str:
 
 
 def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take away the tests of each group that the seed in the environment does not choose; without a seed, none.
+    """Take away the tests that the seed in the environment does not choose; without a seed, none.
 
     Raises pytest.UsageError for a group that is not in `GROUPS`.
     """
     chosen_by = os.environ.get(SEED)
     groups: defaultdict[str, set[str]] = defaultdict(set)
+    rows: defaultdict[str, set[str]] = defaultdict(set)
     for item in items:
         if (group := _group(item)) is not None:
             groups[group].add(_function(item))
+        if _row_count(item):
+            rows[_function(item)].add(item.nodeid)
     if unknown := set(groups) - set(GROUPS):
         raise pytest.UsageError(f"tests/sampling.py has no group {', '.join(sorted(unknown))}")
     if not chosen_by:
         return
-    chosen: set[str] = set()
-    for group, functions in groups.items():
-        rest = random.Random(f"{chosen_by} {group}").sample(sorted(functions), min(GROUPS[group], len(functions)))
-        chosen.update(rest)
-    left_out = [item for item in items if _group(item) is not None and _function(item) not in chosen]
+
+    def sample(name: str, names: set[str], count: int) -> set[str]:
+        return set(random.Random(f"{chosen_by} {name}").sample(sorted(names), min(count, len(names))))
+
+    functions = {group: sample(group, names, GROUPS[group]) for group, names in groups.items()}
+    counts = {_function(item): _row_count(item) for item in items}
+    chosen_rows = {function: sample(function, names, counts[function]) for function, names in rows.items()}
+
+    def is_chosen(item: pytest.Item) -> bool:
+        group, function = _group(item), _function(item)
+        return (group is None or function in functions[group]) and item.nodeid in chosen_rows.get(function, {item.nodeid})
+
+    left_out = [item for item in items if not is_chosen(item)]
     config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if _group(item) is None or _function(item) in chosen]
+    items[:] = [item for item in items if is_chosen(item)]
 
 
 def _group(item: pytest.Item) -> str | None:
     """Return the group of a test: its own mark wins over that of its module, and `sampled(None)` takes it out of the group."""
     mark = item.get_closest_marker("sampled")
     return None if mark is None else mark.args[0]
+
+
+def _row_count(item: pytest.Item) -> int:
+    """Return how many rows of a test's function run, 0 for all."""
+    mark = item.get_closest_marker("sampled_rows")
+    return 0 if mark is None else mark.args[0]
 
 
 def _function(item: pytest.Item) -> str:

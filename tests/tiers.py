@@ -111,7 +111,10 @@ def main() -> int:
     began = time.monotonic()
     if {HOSTS, CLUSTER} & set(chosen):
         _parts()
-    outcomes = [run_tier(tier, long=options.long) for tier in chosen]
+    outcomes = []
+    for tier in chosen:
+        outcomes.append(run_tier(tier, long=options.long))
+        print_slowest(outcomes[-1:])
     ci = os.environ.get("CI") == "true"
     failed = summary(outcomes, ci=ci, long=options.long)
     passed = sum(outcome.passed for outcome in outcomes)
@@ -119,12 +122,17 @@ def main() -> int:
     return 1 if failed or not passed else 0
 
 
+def print_slowest(outcomes: list[Outcome]) -> None:
+    """Print the files that took longest: after each tier, so that a run that is ended from outside tells it too."""
+    slowest = sorted((row for outcome in outcomes for row in outcome.files.items()), key=lambda row: -row[1])[:SLOWEST]
+    print(f"slowest files of {', '.join(outcome.tier.name for outcome in outcomes)}:")
+    for file, seconds in slowest:
+        print(f"{seconds:6.0f} s  {file}", flush=True)
+
+
 def summary(outcomes: list[Outcome], *, ci: bool, long: bool) -> int:
     """Print what became of each tier, and the slowest files; returns how much failed."""
-    slowest = sorted((row for outcome in outcomes for row in outcome.files.items()), key=lambda row: -row[1])[:SLOWEST]
-    print("slowest files:")
-    for file, seconds in slowest:
-        print(f"{seconds:6.0f} s  {file}")
+    print_slowest(outcomes)
     failed = 0
     for outcome in outcomes:
         tier = outcome.tier

@@ -47,6 +47,7 @@ UNDECIDED = {
 """Faults that leave a gate inconclusive; with any other it fails."""
 
 
+@pytest.mark.sampled_rows(2)
 @pytest.mark.parametrize("fault", faults.FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_caught_by_its_gate_and_by_none_before(make: Make, fault: Fault) -> None:
     verdicts = list(run(cluster(make, fault.name), stage("gang", scheduler=VOLCANO)).values())

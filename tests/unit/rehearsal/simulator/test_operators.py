@@ -160,6 +160,7 @@ def test_a_healthy_cluster_passes_every_gate(stand: Stand) -> None:
         assert list(stand.healthy[name]) == list(stand.stages[name].gates)
 
 
+@pytest.mark.sampled_rows(2)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_caught_by_the_gate_it_names(stand: Stand, fault: Fault) -> None:
     verdicts = stand.run(fault.stage, (fault.name, ()))

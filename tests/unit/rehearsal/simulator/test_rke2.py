@@ -121,6 +121,7 @@ def test_all_gates_pass_on_a_healthy_cluster(make: Make) -> None:
 CAUGHT = [fault for fault in fault_registry.faults() if fault.stage == "rke2" and fault.name != "join_refused"]
 
 
+@pytest.mark.sampled_rows(2)
 @pytest.mark.parametrize("fault", CAUGHT, ids=lambda fault: fault.name)
 def test_each_fault_is_caught_by_its_gate_and_by_no_earlier_one(make: Make, fault: fault_registry.Fault) -> None:
     verdicts = judge(up(make, fault.name))

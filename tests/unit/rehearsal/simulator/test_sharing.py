@@ -37,6 +37,7 @@ def cluster(make: Make, changes: dict[str, Any], *active: str) -> User:
     return user
 
 
+@pytest.mark.sampled_rows(3)
 @pytest.mark.parametrize("mode", MODES)
 def test_every_mode_passes_on_a_healthy_cluster(make: Make, mode: str) -> None:
     user = cluster(make, MODES[mode])
@@ -45,6 +46,7 @@ def test_every_mode_passes_on_a_healthy_cluster(make: Make, mode: str) -> None:
     assert [verdict.reason for verdict in verdicts.values() if not verdict.is_pass] == []
 
 
+@pytest.mark.sampled_rows(2)
 @pytest.mark.parametrize("fault", faults.FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_caught_by_its_gate_and_by_none_before(make: Make, fault: Fault) -> None:
     mode = {"sharing.mode=mig": MIG, "sharing.mode=time_slicing": TIME_SLICING}.get(fault.needs, NONE)

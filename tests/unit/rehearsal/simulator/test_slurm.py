@@ -42,6 +42,7 @@ def test_a_healthy_cluster_passes_every_gate(make: Make) -> None:
     assert user.pods("slurm", "bringup/check=srun") == []
 
 
+@pytest.mark.sampled_rows(2)
 @pytest.mark.parametrize("fault", faults.FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_caught_by_its_gate_and_by_none_before(make: Make, fault: Fault) -> None:
     verdicts = list(run(cluster(make, fault.name), made()).values())
