@@ -48,7 +48,9 @@ LONGEST = (
 """Files that begin before all others, so that no test process is left with one of them at the end."""
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take samples of what `-m` has left, and put the longest files first."""
     sampling.deselect(config, items)
     places = {str(Path(__file__).parent / name): place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(str(item.path), len(LONGEST)))

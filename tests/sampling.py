@@ -16,11 +16,19 @@ import pytest
 SEED = "BRINGUP_SAMPLE"
 GROUPS = {
     "kills": 1,
-    "reaching hosts": 4,
-    "preparing hosts": 10,
-    "rke2 on hosts": 8,
+    "reaching hosts": 2,
+    "preparing hosts": 5,
+    "rke2 on hosts": 4,
+    "disturbed runs on argo": 2,
+    "parts of a real cluster": 2,
+    "kills of image builds": 1,
+    "images published": 3,
+    "machines that boot": 1,
+    "equal bytes": 1,
 }
 """How many test functions of each group run. A test is put into a group by the mark `sampled`."""
+WHOLE_FILES = frozenset({"parts of a real cluster"})
+"""Groups of which files are chosen, not functions: the set-up of such a file takes longer than its tests."""
 
 
 def seed() -> str:
@@ -40,7 +48,7 @@ def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
     rows: defaultdict[str, set[str]] = defaultdict(set)
     for item in items:
         if (group := _group(item)) is not None:
-            groups[group].add(_function(item))
+            groups[group].add(_sampled_unit(item, group))
         if _row_count(item):
             rows[_function(item)].add(item.nodeid)
     if unknown := set(groups) - set(GROUPS):
@@ -51,13 +59,14 @@ def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
     def sample(name: str, names: set[str], count: int) -> set[str]:
         return set(random.Random(f"{chosen_by} {name}").sample(sorted(names), min(count, len(names))))
 
-    functions = {group: sample(group, names, GROUPS[group]) for group, names in groups.items()}
+    units = {group: sample(group, names, GROUPS[group]) for group, names in groups.items()}
     counts = {_function(item): _row_count(item) for item in items}
     chosen_rows = {function: sample(function, names, counts[function]) for function, names in rows.items()}
 
     def is_chosen(item: pytest.Item) -> bool:
         group, function = _group(item), _function(item)
-        return (group is None or function in functions[group]) and item.nodeid in chosen_rows.get(function, {item.nodeid})
+        in_group = group is None or _sampled_unit(item, group) in units[group]
+        return in_group and item.nodeid in chosen_rows.get(function, {item.nodeid})
 
     left_out = [item for item in items if not is_chosen(item)]
     config.hook.pytest_deselected(items=left_out)
@@ -68,6 +77,11 @@ def _group(item: pytest.Item) -> str | None:
     """Return the group of a test: its own mark wins over that of its module, and `sampled(None)` takes it out of the group."""
     mark = item.get_closest_marker("sampled")
     return None if mark is None else mark.args[0]
+
+
+def _sampled_unit(item: pytest.Item, group: str) -> str:
+    """Return what a group is sampled by: the test's file or its function."""
+    return item.nodeid.partition("::")[0] if group in WHOLE_FILES else _function(item)
 
 
 def _row_count(item: pytest.Item) -> int:

@@ -156,6 +156,7 @@ def assert_whole(place: Place, machine: Machine, run: str, wanted: list[str], be
     assert gate["message"] == f"answered by {ADA}"
 
 
+@pytest.mark.sampled("disturbed runs on argo")
 def test_the_api_server_goes_away_and_comes_back(place: Place, ada: Machine, grace: Machine, undisturbed: list[str]) -> None:
     before = place.runs()
     following, run = ada.run(SPEC)
@@ -173,6 +174,7 @@ def test_the_api_server_goes_away_and_comes_back(place: Place, ada: Machine, gra
     assert_whole(place, ada, run, undisturbed, before)
 
 
+@pytest.mark.sampled("disturbed runs on argo")
 def test_a_killed_follower_is_followed_by_another_machine(
     place: Place, ada: Machine, grace: Machine, undisturbed: list[str]
 ) -> None:
@@ -190,6 +192,7 @@ def test_a_killed_follower_is_followed_by_another_machine(
     assert (late.returncode, "rke2: pass" in late.stdout) == (0, True)
 
 
+@pytest.mark.sampled("disturbed runs on argo")
 def test_the_pod_of_a_step_is_deleted(place: Place, ada: Machine, undisturbed: list[str]) -> None:
     before = place.runs()
     following, run = ada.run(SPEC)
@@ -213,6 +216,7 @@ def test_the_pod_of_a_step_is_deleted(place: Place, ada: Machine, undisturbed: l
     assert_whole(place, ada, run, undisturbed, before)  # what was killed had written nothing
 
 
+@pytest.mark.sampled("disturbed runs on argo")
 @pytest.mark.parametrize("expired", [False, True], ids=["cut", "expired"])
 def test_watches_are_cut_and_revisions_expire(place: Place, grace: Machine, undisturbed: list[str], expired: bool) -> None:
     before = place.runs()
@@ -253,6 +257,7 @@ def person(place: Place) -> dict[str, object]:
     return argo_home.token_user(plane, "person", uid, 5.0)
 
 
+@pytest.mark.sampled("disturbed runs on argo")
 def test_a_token_expires(place: Place, person: dict[str, object], undisturbed: list[str]) -> None:
     before, plane = place.runs(), place.plane
     issued = plane.folder / "issued"

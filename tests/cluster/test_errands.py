@@ -23,6 +23,8 @@ from workflows import examples
 from workflows.engines.argo import helper_pods
 from workflows.engines.argo import home as argo
 
+pytestmark = pytest.mark.sampled("parts of a real cluster")
+
 USER = 8737
 SPACE = "bringup"
 ARGO = f"/apis/argoproj.io/v1alpha1/namespaces/{SPACE}"

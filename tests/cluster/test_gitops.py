@@ -34,6 +34,8 @@ from workflows.gitops.layout import Layout, by_stage, root_name, waves
 from workflows.gitops.projects import settings
 from workflows.plan.compiler import compile_plan
 
+pytestmark = pytest.mark.sampled("parts of a real cluster")
+
 DELIVERY_SECONDS = 180.0
 """Five stages one after another, ten seconds each on two idle cores."""
 

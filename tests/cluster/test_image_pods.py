@@ -24,6 +24,8 @@ from tests.boot.pipeline.site import digests
 from tests.boot.published import ssh_server
 from workflows.render.building import CAPABILITIES
 
+pytestmark = pytest.mark.sampled("parts of a real cluster")
+
 UNTIL = ("--until", "image_sandbox")
 
 

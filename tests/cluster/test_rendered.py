@@ -59,6 +59,7 @@ def render(folder: Path, example: str, pipeline: str = "bringup") -> Path:
     return made
 
 
+@pytest.mark.sampled_rows(3)
 @pytest.mark.parametrize(("example", "pipeline"), FORMS, ids=["-".join(form) for form in FORMS])
 def test_every_rendered_object_is_taken(argo: ControlPlane, tmp_path: Path, example: str, pipeline: str) -> None:
     made = render(tmp_path, example, pipeline)

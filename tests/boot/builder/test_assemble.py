@@ -97,6 +97,7 @@ def test_the_gate_passes_a_new_image(base: Base) -> None:
     assert not list((images / image_assembly.FOLDER).glob(".*.part*"))
 
 
+@pytest.mark.sampled("equal bytes")
 def test_elsewhere_at_another_date_the_same_bytes(site: Base, tmp_path: Path) -> None:
     """In another folder, on one processor, under another umask, locale and time zone. Also the initrd: the first store kept it from
     the image without the package, the second makes it anew."""

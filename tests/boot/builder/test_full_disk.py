@@ -24,6 +24,7 @@ def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     subprocess.run(["umount", str(tmp_path)], check=True)
 
 
+@pytest.mark.sampled_rows(3)
 @pytest.mark.parametrize("disk", ["size=2m", "ro", *(f"nr_inodes={count}" for count in range(2, 17, 2))], indirect=True)
 def test_is_told_and_left_clean(disk: Path) -> None:
     placed = PlacedFile(path="/srv/big", sha256=DIGEST)

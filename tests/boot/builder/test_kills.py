@@ -21,6 +21,7 @@ def left(images: Path) -> list[str]:
 UNPACKED, CONFIGURED, ADDED = "usr/bin/dpkg", "etc/passwd", "srv/data"
 
 
+@pytest.mark.sampled("kills of image builds")
 @pytest.mark.parametrize("place", [CONFIGURED, *(pytest.param(place, marks=pytest.mark.long) for place in (UNPACKED, ADDED))])
 def test_while_packages_are_installed(reference: tuple[Path, Built], empty: Path, place: str) -> None:
     build = Build(empty, tiny.recipe(), "ground")
@@ -29,6 +30,7 @@ def test_while_packages_are_installed(reference: tuple[Path, Built], empty: Path
     check(empty, tiny.recipe(), "ground", reference[1].digest)
 
 
+@pytest.mark.sampled("kills of image builds")
 @pytest.mark.parametrize("line", ["site: commands 1", "site: normal form"])
 def test_while_a_layer_is_finished(reference: tuple[Path, Built], line: str) -> None:
     run = "for n in $(seq 300); do echo $n > /opt/$n; done"
@@ -39,6 +41,7 @@ def test_while_a_layer_is_finished(reference: tuple[Path, Built], line: str) -> 
     check(reference[0], wanted, "site", "")
 
 
+@pytest.mark.sampled("kills of image builds")
 def test_while_a_command_hangs(reference: tuple[Path, Built]) -> None:
     wanted = tiny.with_layer(
         ResolvedLayer(name="hung", commands=(LayerCommand(run="mkfifo /tmp/f; touch /opt/hangs; cat /tmp/f"),))

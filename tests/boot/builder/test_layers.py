@@ -80,6 +80,7 @@ def test_holds_what_the_recipe_says(reference: tuple[Path, Built]) -> None:
     }
 
 
+@pytest.mark.sampled("equal bytes")
 def test_elsewhere_and_later_the_same(reference: tuple[Path, Built], empty: Path) -> None:
     os.chown(empty, 0, 1234)
     empty.chmod(0o2775)  # a folder that a site's users share

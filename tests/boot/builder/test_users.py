@@ -63,6 +63,7 @@ def _closed() -> list[Path]:
     return sorted(found)
 
 
+@pytest.mark.sampled("equal bytes")
 def test_a_user_builds_the_same_bytes(reference: tuple[Path, Built], home: Path) -> None:
     built = Build(home / "images", tiny.recipe(), "ground", as_user(home)).built()
     assert not built.failed, f"{built.failed}: {built.output}"

@@ -26,6 +26,7 @@ def failures(site: Site) -> list[str]:
     return [one.get("message", "") for one in ElementTree.parse(site.folder / "report.xml").getroot().iter("failure")]
 
 
+@pytest.mark.sampled("images published")
 def test_a_job_that_is_superseded_ends_and_one_over_its_budget_says_its_figures(shared: Path, tmp_path: Path) -> None:
     """A push while the build of the one before it goes on."""
     site, log = on_base(shared, tmp_path / "site", one(HANGS)), tmp_path / "older"
@@ -49,6 +50,7 @@ def test_a_job_that_is_superseded_ends_and_one_over_its_budget_says_its_figures(
     assert not list(site.tree.rglob("*"))
 
 
+@pytest.mark.sampled("images published")
 @pytest.mark.parametrize(
     ("server", "more", "code", "sentence"),
     [

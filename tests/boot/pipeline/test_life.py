@@ -74,6 +74,7 @@ def test_what_leads_into_the_factory_is_found_in_a_published_tree(first: Site, t
     checks.a_way_into_the_factory_is_told(first, shutil.copytree(first.tree, tmp_path / "tree", symlinks=True))
 
 
+@pytest.mark.sampled("images published")
 def test_an_image_is_published_once_it_is_approved_on_what_its_tests_showed(first: Site, tmp_path: Path) -> None:
     site, log = same_image(first, tmp_path / "site"), tmp_path / "log"
     site.write(approval={"approvers": ["ada@example.org"], "timeout": "10m"})
@@ -127,6 +128,7 @@ def test_one_package_more_is_built_on_what_there_is_published_and_rolled_back(fi
     assert "/usr/bin/less" in said
 
 
+@pytest.mark.sampled("images published")
 def test_an_image_that_fails_a_boot_test_is_not_published_and_the_report_says_why(first: Site, tmp_path: Path) -> None:
     site = same_image(first, tmp_path / "site")
     (site.folder / "failing.yaml").write_text(yaml.safe_dump(given.failing()))
@@ -152,6 +154,7 @@ def test_a_build_secret_is_in_nothing_that_the_run_left(first: Site) -> None:
     assert {"squashfs", "cpio", "tar", "zstd"} <= search.packed.keys()
 
 
+@pytest.mark.sampled_rows(2)
 @pytest.mark.parametrize("leak", list(LEAKS))
 def test_a_build_that_would_leak_its_secret_fails_and_leaves_none(leak: str, first: Site, tmp_path: Path) -> None:
     site = Site(tmp_path, first.images / "archive", recipe="leak.yaml", secrets=TOKEN)
@@ -168,6 +171,7 @@ def test_a_build_that_would_leak_its_secret_fails_and_leaves_none(leak: str, fir
     assert not list(site.tree.rglob("*"))
 
 
+@pytest.mark.sampled("images published")
 def test_it_is_published_listed_verified_and_rolled_back_by_ssh(first: Site, tmp_path: Path) -> None:
     site, home = same_image(first, tmp_path / "site"), tmp_path / "ssh"
     home.mkdir()
@@ -202,6 +206,7 @@ def test_it_is_published_listed_verified_and_rolled_back_by_ssh(first: Site, tmp
     assert canary.left(site.home, *private) == [], "neither key lies in what the runs left"
 
 
+@pytest.mark.sampled("images published")
 def test_compute_is_built_and_passes_its_tests(first: Site, tmp_path: Path) -> None:
     site = Site(tmp_path / "site", first.images / "archive", recipe="compute")
     (site.images / "layers").symlink_to(first.images / "layers")
@@ -245,6 +250,7 @@ def test_the_example_of_a_sites_own_layer_boots(first: Site, tmp_path: Path) -> 
     assert (record["verdict"]["status"], named["ssh_answers"]) == ("pass", "pass")
 
 
+@pytest.mark.sampled("kills of image builds")
 @pytest.mark.parametrize("wanted", [6, pytest.param(30, marks=pytest.mark.long)])
 def test_killed_at_random_points_it_ends_in_the_same_bytes(first: Site, tmp_path: Path, wanted: int) -> None:
     """Boots are those of the first image, which is the same to the byte: the runs here reuse them, as a person would."""

@@ -29,6 +29,7 @@ MACHINES = 500
 """That the group of the node names besides: its lists are as long."""
 
 
+@pytest.mark.sampled("machines that boot")
 def test_a_node_waits_for_what_is_its_own_sees_a_rollback_boots_what_is_current_and_says_so(store: Path, tmp_path: Path) -> None:
     """It is one of many. Its script cannot be had for a while, then it leads to a version whose kernel is gone: it asks any number
     of times, goes on with the version that is current then, and never with what all other machines boot."""

@@ -35,6 +35,7 @@ def ipxe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@pytest.mark.sampled("machines that boot")
 @pytest.mark.parametrize("firmware", [Firmware.UEFI, pytest.param(Firmware.BIOS, marks=pytest.mark.long)])
 def test_a_machine_boots_by_the_lines_of_the_examples(
     store: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, ipxe: Path, firmware: Firmware

@@ -73,6 +73,7 @@ def test_the_stand_in_passes_all_on(server: Path, tmp_path: Path) -> None:
     assert (local_tree(server).look("compute").current, wrong(server)) == (seen.version, [])
 
 
+@pytest.mark.sampled_rows(3)
 @pytest.mark.parametrize(("twice", "kind"), [(twice, kind) for twice in ASKED_TWICE for kind in KINDS if (twice, kind) != OPENED])
 def test_what_was_done_is_no_failure_whatever_the_answer(server: Path, tmp_path: Path, twice: str, kind: str) -> None:
     with mounted(server, tmp_path / "mount", ASKED_TWICE[twice], stale=STALE) as mount:
@@ -83,6 +84,7 @@ def test_what_was_done_is_no_failure_whatever_the_answer(server: Path, tmp_path:
     assert [one.to for one in local_tree(server).look("compute").history] == list(seen.versions)
 
 
+@pytest.mark.sampled_rows(2)
 @pytest.mark.parametrize("of", STALE_HANDLES)
 def test_a_stale_handle_may_pass_and_nothing_is_half_published(server: Path, tmp_path: Path, of: str) -> None:
     with mounted(server, tmp_path / "mount", STALE_HANDLES[of], stale=STALE) as mount:
@@ -106,6 +108,7 @@ def test_a_mount_whose_folder_went_away_is_stale_and_not_called_missing(server: 
     assert wrong(tmp_path / "gone") == []
 
 
+@pytest.mark.sampled_rows(2)
 @pytest.mark.parametrize("call", CLEARED)
 def test_what_another_publisher_clears_away_is_no_failure(server: Path, tmp_path: Path, call: str) -> None:
     """It has the lock, and removes what it is done with, what others left, and the claims of those who come meanwhile."""

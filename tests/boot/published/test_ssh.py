@@ -114,6 +114,7 @@ def test_no_room(server: Server, root: Path, tmp_path: Path) -> None:
         subprocess.run(["umount", root], check=True)
 
 
+@pytest.mark.sampled_rows(2)
 @pytest.mark.parametrize("most", [3_000, 14_000, 30_000, 200_000, 3_000_000])
 def test_a_connection_that_ends(server: Server, root: Path, tmp_path: Path, most: int) -> None:
     _cut(server, root, tmp_path, most, silent=False)
