@@ -21,6 +21,7 @@ GROUPS = {
     "rke2 on hosts": 4,
     "disturbed runs on argo": 2,
     "parts of a real cluster": 2,
+    "ways to build the step image": 1,
     "kills of image builds": 1,
     "images published": 3,
     "machines that boot": 1,

@@ -12,6 +12,8 @@ from actors import argo_home, kubelet_port
 from kubelab import custom_kinds, product
 from kubelab.control_plane import ControlPlane
 
+pytestmark = pytest.mark.sampled("parts of a real cluster")
+
 FOLDER = Path("tests/unit/engines/argo")
 SHORT = ("test_same_evidence.py", "test_starts.py")
 """The same run on both engines, and what a schedule does."""

@@ -16,8 +16,6 @@ from steps.stages.base_services.contract import ControlObservation
 from steps.stages.shared import gate_charts as gates
 from steps.stages.shared import probe_charts
 
-pytestmark = pytest.mark.sampled("parts of a real cluster")
-
 INSTALL_SECONDS = 90.0
 """Controller, Job, pod and helm take about ten on two idle cores."""
 

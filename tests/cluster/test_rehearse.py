@@ -58,7 +58,7 @@ def test_a_node_that_only_has_a_name_of_the_spec_is_foreign_too(bare: ControlPla
     bare.restore(before)
     bare.kubectl("create", "-f", "-", stdin=json.dumps(node | {"metadata": {"name": "gpu001", "annotations": {SIMULATED: "true"}}}))
     refused = rehearse(tmp_path, bare.kubeconfig, "--until", "os_prep")
-    assert (refused.returncode, "what another rehearsal simulates" in refused.stderr) == (64, True), refused.stderr
+    assert (refused.returncode, "simulated nodes of another rehearsal" in refused.stderr) == (64, True), refused.stderr
     bare.restore(before)
 
 

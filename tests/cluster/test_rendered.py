@@ -93,11 +93,18 @@ def test_every_rendered_object_of_a_node_image_is_taken(argo: ControlPlane, tmp_
     assert "created" in argo.kubectl("create", "--validate=strict", "-f", str(made / "workflow.yaml"))
 
 
+@pytest.fixture(scope="module")
+def three_hosts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of what one example renders to."""
+    return render(tmp_path_factory.mktemp("rendered"), "three-hosts")
+
+
 @pytest.mark.parametrize(("file", "field"), MISSPELT, ids=[field for _, field in MISSPELT])
-def test_a_misspelt_field_is_refused(argo: ControlPlane, tmp_path: Path, file: str, field: str) -> None:
-    made = render(tmp_path, "three-hosts") / f"{file}.yaml"
-    assert f"{field}:" in made.read_text()
-    made.write_text(made.read_text().replace(f"{field}:", f"{field}x:", 1))
+def test_a_misspelt_field_is_refused(argo: ControlPlane, three_hosts: Path, tmp_path: Path, file: str, field: str) -> None:
+    right = (three_hosts / f"{file}.yaml").read_text()
+    assert f"{field}:" in right
+    made = tmp_path / f"{file}.yaml"
+    made.write_text(right.replace(f"{field}:", f"{field}x:", 1))
     with pytest.raises(subprocess.CalledProcessError) as refused:
         argo.kubectl("apply", "--server-side", "--validate=strict", "-f", str(made))
     assert f"{field}x" in refused.value.stderr

@@ -27,8 +27,6 @@ from workflows.rehearsal.simulator.kubelet_port import own_address
 from workflows.rehearsal.simulator.world import load_roles
 from workflows.spec import load
 
-pytestmark = pytest.mark.sampled("parts of a real cluster")
-
 SIMULATED = ("gpu001", "gpu002", "gpu003", "gpu004")
 TAINT = "bringup/simulated=true:NoSchedule"
 LABELS = {"bringup/group": "gpu"}

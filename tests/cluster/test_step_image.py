@@ -139,6 +139,7 @@ def test_it_is_small(built: dict[str, Any]) -> None:
     assert built["size"] <= LIMIT
 
 
+@pytest.mark.sampled("ways to build the step image")
 def test_a_second_build_elsewhere_gives_the_same_digest(built: dict[str, Any], tree: Path, tmp_path: Path) -> None:
     """All layers anew; only the fetched packages are shared."""
     packages = tmp_path / "another cache" / "images" / "packages"
@@ -284,6 +285,7 @@ _NEEDS_BOOKWORM = pytest.mark.skipif(
 )
 
 
+@pytest.mark.sampled("ways to build the step image")
 @_NEEDS_BOOKWORM
 def test_the_containerfiles_own_commands_give_the_same_root(
     layers: list[bytes], overlay: Callable[[str], Path], tmp_path: Path
@@ -295,6 +297,7 @@ def test_the_containerfiles_own_commands_give_the_same_root(
     assert not {path: (ours[path][:2], theirs[path][:2]) for path in ours if ours[path] != theirs[path]}
 
 
+@pytest.mark.sampled("ways to build the step image")
 @_NEEDS_BOOKWORM
 @pytest.mark.skipif(not Path("/usr/lib/python3/dist-packages/pip").exists(), reason="python3-pip is not on this machine")
 def test_the_containerfiles_own_commands_install_the_same_wheels(
