@@ -60,9 +60,7 @@ def _settled(
 
 
 def _require_shown(screen: Screen, folder: RunFolder, open_approval: OpenApproval, who: str, evidence: str) -> None:
-    """Raise NotShown unless the evidence is named on the command line, was shown on this machine, or is confirmed on the
-    terminal.
-    """
+    """Raise NotShown unless the evidence is named, was shown on this machine, or is confirmed on the terminal."""
     if shown := evidence or open_approvals.was_shown(folder, open_approval):
         open_approvals.check_shown(open_approval, shown)
         return
@@ -79,6 +77,5 @@ def _require_shown(screen: Screen, folder: RunFolder, open_approval: OpenApprova
 
 
 def _sentence(open_approval: OpenApproval, who: str, *, reject: bool) -> str:
-    """Return the result as a sentence: the decision, by whom, on which evidence, and whether the stage starts."""
     decision = f"{'rejected' if reject else 'approved'} {open_approval.what} as {who}, evidence {open_approval.evidence}"
     return f"{decision}; {open_approval.stage} {'does not start' if reject else 'starts'}"

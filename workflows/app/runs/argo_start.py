@@ -195,11 +195,13 @@ def resume(screen: Screen, away: argo_runs.ArgoRun, version: str = "") -> int:
     # without its template Argo would accept the new run, and end it with an error
     away.home.made_from(before)
     known = {**away.home.template(before.template)["metadata"]["labels"], **before.metadata.labels}
+    kept = ("bringup/plan", "bringup/owner", "bringup/revision")
+    annotations = {key: value for key, value in before.metadata.annotations.items() if key in kept}
     meta: Object = {
         "name": new_run_name(known.get(CLUSTER, "run")),
         "namespace": away.home.namespace,
         "labels": {key: value for key, value in known.items() if key.startswith("bringup/")},
-        "annotations": {**_ours(before.metadata.annotations), SUBMISSION: secrets.token_hex(8)},
+        "annotations": {**annotations, SUBMISSION: secrets.token_hex(8)},
         # the ConfigMaps and Secrets that it needs are deleted together with these owners
         "ownerReferences": msgspec.to_builtins(before.metadata.owner_references),
     }
@@ -224,8 +226,3 @@ def _began(run: Workflow) -> bool:
         return any(node.template_name == first and node.phase == "Succeeded" for node in run.nodes().values())
     except UnreadableStatus:
         return True
-
-
-def _ours(annotations: Mapping[str, str]) -> dict[str, str]:
-    keys = ("bringup/plan", "bringup/owner", "bringup/revision")
-    return {key: value for key, value in annotations.items() if key in keys}

@@ -120,7 +120,9 @@ def _start_anew(screen: Screen, before: RunFolder) -> int:
     read = Store(before.home.store).read
     began = read(run.header_key(before.name)) is not None
     folder = before.home.run(new_run_name(template["metadata"]["labels"][CLUSTER]))
-    _copy(before.inputs, folder.inputs)
+    # the folder of secrets gets its mode before any secret is in it
+    (folder.inputs / "secrets").mkdir(parents=True, mode=0o700)
+    shutil.copytree(before.inputs, folder.inputs, dirs_exist_ok=True)
     note = run.unreached_sentence(before.name, read) if began else ""
     with run_inputs.inputs_removed_if_busy(folder), announced(screen, folder) as announcing:
         view = _view(screen, folder, _progress(folder, planned_tasks(folder)))
@@ -129,12 +131,6 @@ def _start_anew(screen: Screen, before: RunFolder) -> int:
         with view:
             result = launch.start(folder, {}, announcing(view.observe), before.name if began else "none")
     return conclude(screen, folder, result)
-
-
-def _copy(inputs: Path, copy: Path) -> None:
-    """Copy the inputs; the folder of secrets gets mode 0700 before any secret is in it."""
-    (copy / "secrets").mkdir(parents=True, mode=0o700)
-    shutil.copytree(inputs, copy, dirs_exist_ok=True)
 
 
 def _complete(before: RunFolder) -> dict[str, Any]:

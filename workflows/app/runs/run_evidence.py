@@ -59,9 +59,7 @@ def _is_away(folder: RunFolder, place: RunLocation) -> bool:
 
 
 def brought(away: argo.ArgoRun) -> tuple[int, RunEvidence]:
-    """Fetch everything that home has of the run; return the number of files and the run. Raises ErrandFailed, Damaged,
-    NoWorkflow.
-    """
+    """Fetch all that home has of the run; return the number of files and the run. Raises ErrandFailed, Damaged, NoWorkflow."""
     workflow = argo.reached(away)
     count = pull.pull(away.home, workflow, away.folder)
     # only a run whose Workflow is gone has no record here yet: reading a Workflow writes one
