@@ -23,6 +23,7 @@ GATE_PARAMETERS = ["seen", "want"]
 
 SECRET_REFERENCE = "SecretRef"
 """Model whose three forms are told once, at the head of the page."""
+_TYPES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}
 
 
 class UnknownEntry(ValueError):
@@ -107,13 +108,7 @@ def _type(field: Mapping[str, Any], models: Mapping[str, Any]) -> tuple[str, tup
         values = field.get("additionalProperties") or next(iter(field.get("patternProperties", {}).values()), None)
         inner, nested, suffix = _type(values, models) if isinstance(values, dict) else ("anything", (), "")
         return f"mapping to {inner}", nested, f".*{suffix}"
-    return (
-        {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}.get(
-            str(field.get("type")), "anything"
-        ),
-        (),
-        "",
-    )
+    return _TYPES.get(str(field.get("type")), "anything"), (), ""
 
 
 def rules_by_field(paths: frozenset[str]) -> dict[str, tuple[str, ...]]:
@@ -124,8 +119,7 @@ def rules_by_field(paths: frozenset[str]) -> dict[str, tuple[str, ...]]:
     rule_ids: dict[str, list[str]] = {}
     for rule in RULES.values():
         tree = ast.parse(textwrap.dedent(inspect.getsource(rule.find)))
-        mentioned = {path for node in ast.walk(tree) for path in (_mention(node, paths),) if path}
-        for path in mentioned:
+        for path in {_mention(node, paths) for node in ast.walk(tree)} - {""}:
             rule_ids.setdefault(path, []).append(rule.id)
     return {path: tuple(sorted(ids)) for path, ids in rule_ids.items()}
 

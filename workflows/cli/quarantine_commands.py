@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+import msgspec
 import typer
 
 from steps.contract.exit import ExitCode
@@ -29,7 +30,7 @@ def show(run: Run = "", form: Output = Format.TABLE, *, place: LocationOptions) 
     rows = quarantine_list.listed(folder.home, folder.name)
     output.notes(evidence.note)
     if form is not Format.TABLE:
-        output.data(quarantine_list.plain(rows), form)
+        output.data([msgspec.structs.asdict(row) for row in rows], form)
     elif rows:
         output.table(
             ("node", "stage", "reason", "released"), [(node.node, node.stage, node.reason, node.released) for node in rows]

@@ -87,9 +87,9 @@ def _check(source: str) -> "Checked":
 
 
 def _image_issues(path: Path) -> "Iterable[Issue]":
-    from workflows.app.images import recipe_findings
+    from workflows.app.images import recipes
 
-    return recipe_findings.image_issues(path)
+    return recipes.image_issues(path)
 
 
 def validate(spec: Spec = "cluster.yaml", form: Output = Format.TABLE) -> int:

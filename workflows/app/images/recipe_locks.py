@@ -82,9 +82,7 @@ def vulnerability_feed(request: RecipeRequest, file: Path | None) -> Feed | None
 
 
 def _own_lock(request: RecipeRequest, found: recipe_chain.Chain) -> Path:
-    """Return the lock file that may be written. Raises BuildError for a spec that uses a shipped recipe's lock, which others use
-    too.
-    """
+    """Return the lock file that may be written. Raises BuildError for a spec that uses the lock of a shipped recipe."""
     if request.secrets is not None and not request.lock and found.top.is_shipped:
         name = found.top.spec.name
         raise BuildError(

@@ -93,6 +93,5 @@ def _refused(workflow: Object, templates: Mapping[str, Object]) -> list[str]:
     """Return the linter's findings on a Workflow, whether it refers to a template or has templates of its own."""
     by_itself = bool(workflow["spec"].get("templates"))
     refused = findings.refused(lint(workflow, {} if by_itself else templates))
-    return [f"{finding.path}: {finding.sentence}" for finding in refused] + [
-        *(manifest_policy.starter_breaches(workflow) if by_itself else ())
-    ]
+    sentences = [f"{finding.path}: {finding.sentence}" for finding in refused]
+    return [*sentences, *manifest_policy.starter_breaches(workflow)] if by_itself else sentences
