@@ -40,8 +40,8 @@ class StartOptions:
     engine: str = LOCAL
     wait: bool = True
     junit: Path | None = None
-    kubeconfig: str = ""
-    context: str = ""
+    home_kubeconfig: str = ""
+    home_context: str = ""
     namespace: str = ""
     image: str = ""
     version: str = ""

@@ -32,9 +32,8 @@ def show(run: Run = "", form: Output = Format.TABLE, *, place: LocationOptions) 
     if form is not Format.TABLE:
         output.data([msgspec.structs.asdict(row) for row in rows], form)
     elif rows:
-        output.table(
-            ("node", "stage", "reason", "released"), [(node.node, node.stage, node.reason, node.released) for node in rows]
-        )
+        cells = [(node.node, node.stage, node.reason, node.released) for node in rows]
+        output.table(("node", "stage", "reason", "released"), cells)
     else:
         output.lines([f"run {folder.name} {'has set no node aside so far' if evidence.goes_on else 'set no node aside'}"])
     return ExitCode.OK

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,8 +27,6 @@ from workflows.cli.output import Format
 from workflows.engines.folders import RunFolder, StateFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from workflows.app.runs.argo_runs import ArgoRun
 
 RunOption = Annotated[
@@ -155,30 +153,21 @@ def status(run: Run = "", form: Output = Format.TABLE, *, place: LocationOptions
     if away := _on_argo(run, place):
         from workflows.app.runs import argo_runs
 
-        return _show_status(argo_runs.status(away), form, _wait_on_argo)
-    from workflows.app.runs import local_runs
+        view = argo_runs.status(away)
+    else:
+        from workflows.app.runs import local_runs
 
-    return _show_status(local_runs.status(_here(run)), form, _wait_here)
-
-
-def _show_status(view: dict[str, Any], form: Format, wait_lines: "Callable[[dict[str, str]], list[str]]") -> int:
+        view = local_runs.status(_here(run))
     if form is not Format.TABLE:
         output.data(view, form)
         return ExitCode.OK
     output.lines([f"run {view['run']}: {view['phase']} {view['message']}".rstrip()])
     for wait in view["waiting"]:
-        output.lines(wait_lines(wait))
+        subject = wait.get("for") or f"an approval before {wait['stage']}"  # a local run waits for nothing else
+        output.lines([f"waits for {subject} since {wait['since']}" + (f": {wait['how']}" if wait["how"] else "")])
+        output.lines([f"  it is about {wait['about']}"] if wait.get("about") else [])
     output.table(("stage", "status", "reason"), [(row["stage"], row["status"], row["reason"]) for row in view["stages"]])
     return ExitCode.OK
-
-
-def _wait_on_argo(wait: dict[str, str]) -> list[str]:
-    lines = [f"waits for {wait['for']} since {wait['since']}" + (f": {wait['how']}" if wait["how"] else "")]
-    return [*lines, f"  it is about {wait['about']}"] if wait.get("about") else lines
-
-
-def _wait_here(wait: dict[str, str]) -> list[str]:
-    return [f"waits for an approval before {wait['stage']} since {wait['since']}: {wait['how']}", f"  it is about {wait['about']}"]
 
 
 def runs(form: Output = Format.TABLE) -> int:

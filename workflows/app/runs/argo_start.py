@@ -69,7 +69,7 @@ class PreparedRun:
 def run(screen: Screen, spec: str, at: StartOptions, wish: Wish, pipeline: Pipeline, begun: Begun) -> tuple[str, int]:
     """Install, submit and follow a run; return its name and exit code. Raises before anything is written if it cannot run."""
     path, loaded = pipeline.read(spec)
-    home = kubeconfigs.home(at.kubeconfig, at.context, at.namespace)
+    home = kubeconfigs.home(at.home_kubeconfig, at.home_context, at.namespace)
     settings = manifests.installation(home.namespace, at.image, os.environ, at.builder)
     plan = pipeline.plan(path, loaded, wish)
     source = revisions.of(Path(spec)) if Path(spec).is_file() else None

@@ -14,7 +14,7 @@ from steps import timeouts
 from steps.contract.exit import ExitCode
 from workflows.app.messages import count
 from workflows.cli import output, streams
-from workflows.cli.options import HomeContext, HomeKubeconfig, Output, placed, read_public_key
+from workflows.cli.options import CheckedOptions, HomeContext, HomeKubeconfig, Output, placed, read_public_key
 from workflows.cli.output import Format
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ Namespace = Annotated[str, typer.Option("--namespace", help="Namespace of the sp
 
 
 @dataclass(frozen=True)
-class LoginOptions:
+class LoginOptions(CheckedOptions):
     """Options for the login to a boot server: the user's own key, or the spec's key, which may be a Secret in the home cluster."""
 
     ssh_key: SshKey = None
@@ -80,11 +80,8 @@ def show(tree: TreeOf = "image.yaml", image: Image = "", form: Output = Format.T
     from workflows.app.images import published_trees
 
     with published_trees.opened(tree, image, place) as opened_tree:
-        listed = [
-            row
-            for release_tree in opened_tree.looks()
-            for row in node_reports.versions(release_tree, opened_tree.place.signers, now=time.time())
-        ]
+        signers = opened_tree.place.signers
+        listed = [row for look in opened_tree.looks() for row in node_reports.versions(look, signers, now=time.time())]
     if form is not Format.TABLE:
         output.data(_plain(listed), form)
         return ExitCode.OK
@@ -130,15 +127,10 @@ def verify(
     unchecked = f", {_UNCHECKED}" if release_signatures.UNKNOWN in states else ""
     rows = [(problem.place, problem.why) for problem in dict.fromkeys(wrong)]
     if form is not Format.TABLE:
-        origins = [
-            {
-                "image": look.product,
-                "version": version,
-                "origin": image_versions.published_test_results(look, version).origin,
-                "signature": state,
-            }
-            for (look, version), state in zip(versions, states, strict=True)
-        ]
+        origins = []
+        for (look, version), state in zip(versions, states, strict=True):
+            origin = image_versions.published_test_results(look, version).origin
+            origins.append({"image": look.product, "version": version, "origin": origin, "signature": state})
         output.data({"ok": not rows, "problems": _problems(rows), "versions": origins, "moved": moved}, form)
         return ExitCode.GATE_FAILED if rows else ExitCode.OK
     counted = f"{count(len(states), 'version')} of {count(len(looks), 'image')}"
