@@ -7,7 +7,7 @@ from typing import Any
 
 from workflows.catalog import PlannedRelease
 from workflows.gitops.layout import IN_CLUSTER, Layout, delivery, privileged_namespaces, root_name, waves
-from workflows.gitops.projects import ENVIRONMENTS, roots_project
+from workflows.gitops.projects import ENVIRONMENTS, chart_source, roots_project
 from workflows.spec import STAGES, ClusterSpec
 
 Object = dict[str, Any]
@@ -60,7 +60,7 @@ def release_application(spec: ClusterSpec, release: PlannedRelease, *, wave: int
 
 def root_application(spec: ClusterSpec, stage: str) -> Object:
     """Return the Application over the Applications of a stage. It is applied when the stage starts, and creates them from Git."""
-    wave = str(next(place for place, name in enumerate(STAGES) if name == stage))
+    wave = next(str(place) for place, name in enumerate(STAGES) if name == stage)
     return _over(spec, root_name(stage), Layout.of(spec).stage(stage), {WAVE: wave})
 
 
@@ -135,11 +135,3 @@ def _sources(spec: ClusterSpec, release: PlannedRelease) -> list[Object]:
         return [source]
     source["helm"]["valueFiles"] = [f"$values/{Layout.of(spec).values(release)}"]
     return [source, {"repoURL": argo.repo, "targetRevision": argo.revision, "ref": "values"}]
-
-
-def chart_source(release: PlannedRelease) -> tuple[str, str]:
-    """Return repository and chart name as Argo CD expects them; the address of an OCI chart has no scheme."""
-    if release.repo:
-        return release.repo, release.chart
-    repo, _, chart = release.chart.removeprefix("oci://").rpartition("/")
-    return repo, chart

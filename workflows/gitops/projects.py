@@ -40,7 +40,7 @@ def projects(spec: ClusterSpec, releases: Iterable[PlannedRelease]) -> list[Obje
     kinds = sorted({*_EVERY_CHART, *(kind for release in chosen for kind in release.cluster_kinds)})
     allowed: Object = {
         "description": f"Releases of {spec.name}",
-        "sourceRepos": sorted({argo.repo, *map(_repository, chosen)}),
+        "sourceRepos": sorted({argo.repo, *(chart_source(release)[0] for release in chosen)}),
         "destinations": [{"server": IN_CLUSTER, "namespace": space} for space in spaces],
         "clusterResourceWhitelist": [_kind(kind) for kind in kinds],
     }
@@ -67,8 +67,12 @@ def environments_project(spec: ClusterSpec) -> Object:
     return _project(ENVIRONMENTS, argo, body)
 
 
-def _repository(release: PlannedRelease) -> str:
-    return release.repo or release.chart.removeprefix("oci://").rpartition("/")[0]
+def chart_source(release: PlannedRelease) -> tuple[str, str]:
+    """Return repository and chart name as Argo CD expects them; the address of an OCI chart has no scheme."""
+    if release.repo:
+        return release.repo, release.chart
+    repo, _, chart = release.chart.removeprefix("oci://").rpartition("/")
+    return repo, chart
 
 
 def _kind(text: str) -> Object:

@@ -119,13 +119,11 @@ class SshScan:
         options = [f'UserKnownHostsFile="{known}"', f"StrictHostKeyChecking={check}", "HashKnownHosts=no", "ControlPath=none"]
         options += ["PreferredAuthentications=none", *([f"HostKeyAlgorithms={kind}"] if kind else [])]
         command = ["ssh", "-F", str(self._configuration()), *(word for option in options for word in ("-o", option)), alias, "true"]
+        nothing, timeout = subprocess.DEVNULL, 6 * SCAN_SECONDS
         try:
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=6 * SCAN_SECONDS, check=False
-            )
+            return subprocess.run(command, stdin=nothing, capture_output=True, text=True, timeout=timeout, check=False).stderr
         except subprocess.TimeoutExpired:
             return ""
-        return done.stderr
 
     def _configuration(self) -> Path:
         file = self.folder / "ssh_config"

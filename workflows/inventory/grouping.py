@@ -64,7 +64,8 @@ def group_hosts(inventory: Inventory, hosts: Sequence[str], servers: str = "", w
     free = [host for host in hosts if host not in heads]
     below, free = _dealt(groups, wanted or _kinds(inventory, set(free)), free, found)
     found |= below
-    notes = [*_left(free, wanted), *_unnamed({name: known & set(members) for name, members in groups.items()}, found)]
+    notes = [f"hosts {fold(free)}: in none of the groups {', '.join(wanted)}"] if free and wanted else []
+    notes += _unnamed({name: known & set(members) for name, members in groups.items()}, found)
     if free and not wanted:
         found[_unused("nodes", found)] = tuple(free)
     gpu = tuple(name for name in found if _GPU.search(name) and name not in above)
@@ -122,10 +123,6 @@ def _kinds(inventory: Inventory, free: set[str], within: set[str] | None = None)
 
 def _unused(name: str, found: Mapping[str, object]) -> str:
     return name if name not in found else _unused(f"{name}_", found)
-
-
-def _left(free: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    return [f"hosts {fold(free)}: in none of the groups {', '.join(wanted)}"] if free and wanted else []
 
 
 def _unnamed(groups: Mapping[str, set[str]], found: Mapping[str, tuple[str, ...]]) -> list[str]:

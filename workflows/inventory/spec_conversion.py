@@ -3,7 +3,7 @@
 import ipaddress
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,11 +73,11 @@ def convert(inventory: Inventory, choice: ConversionOptions) -> ConvertedSpec:
     groups = {name: _group(name, members, ways, used, ssh, through[name][0]) for name, members in used.groups.items()}
     said += [note for _, notes in through.values() for note in notes]
     product = _mark_gpus(inventory, used, groups)
-    said += [
-        note
-        for name, members in used.groups.items()
-        for note in machine_variables.set_topology(members, inventory.hosts, groups[name])
-    ]
+    for name, members in used.groups.items():
+        said += machine_variables.set_topology(members, inventory.hosts, groups[name])
+    unmarked = ", ".join(name for name in used.gpu if "gpu" not in groups[name])
+    remedy = "add accelerator: {product: H200, per_node: 8} and gpu: true to the group"
+    lacking = [f"GPUs of {unmarked}: an inventory does not say which; {remedy}"] if unmarked else []
     heads = [host for name in used.servers for host in used.groups[name]]
     front, told = _front(inventory, heads, ways)
     network, wide = _network(len(planned))
@@ -93,18 +93,7 @@ def convert(inventory: Inventory, choice: ConversionOptions) -> ConvertedSpec:
         **({"ssh": ssh} if ssh else {}),
         **({"rke2": rke2} if rke2 else {}),
     }
-    return ConvertedSpec(
-        data=data,
-        notes=(
-            *notes,
-            *used.notes,
-            *said,
-            *told,
-            *wide,
-            *_gpu([name for name in used.gpu if "gpu" not in groups[name]]),
-            *_variables(ways),
-        ),
-    )
+    return ConvertedSpec(data=data, notes=(*notes, *used.notes, *said, *told, *wide, *lacking, *_variables(ways)))
 
 
 def _with(sentence: str, dropped: Sequence[str]) -> str:
@@ -124,9 +113,8 @@ def _nodes(inventory: Inventory, reached: Mapping[str, HostAccess]) -> tuple[lis
         ),
     )
     why = {host: next((text for text, holds in rules if holds(host)), "") for host in inventory.hosts}
-    return [host for host, text in why.items() if not text], _by_reason(
-        "host", ((text, host) for host, text in why.items() if text)
-    )
+    left_out = ((text, host) for host, text in why.items() if text)
+    return [host for host, text in why.items() if not text], _by_reason("host", left_out)
 
 
 def _ssh(ways: Mapping[str, HostAccess], folder: str) -> tuple[dict[str, Any], list[str]]:
@@ -251,23 +239,10 @@ def _mark_gpus(inventory: Inventory, used: grouping.GroupedHosts, groups: Mappin
     product = machine_variables.accelerator(inventory.hosts[used.groups[marked[0]][0]]) if marked else {}
     for name in marked if product else ():
         groups[name]["gpu"] = True
-        odd = {
-            host: few
-            for host in used.groups[name]
-            if (few := machine_variables.gpu_override(inventory.hosts[host], product["per_node"]))
-        }
-        for host, few in odd.items():
-            groups[name].setdefault("overrides", {}).setdefault(host, {}).update(few)
+        for host in used.groups[name]:
+            if override := machine_variables.gpu_override(inventory.hosts[host], product["per_node"]):
+                groups[name].setdefault("overrides", {}).setdefault(host, {}).update(override)
     return product
-
-
-def _gpu(groups: Sequence[str]) -> list[str]:
-    if not groups:
-        return []
-    return [
-        f"GPUs of {', '.join(groups)}: an inventory does not say which; add accelerator: {{product: H200, per_node: 8}} "
-        "and gpu: true to the group"
-    ]
 
 
 def _variables(ways: Mapping[str, HostAccess]) -> list[str]:
@@ -276,13 +251,10 @@ def _variables(ways: Mapping[str, HostAccess]) -> list[str]:
     own = sorted({name for way in ways.values() for name in way.own} - {*_FRONT, *_PROXIES})
     shown = ", ".join(own[:8]) + (f" and {len(own) - 8} more" if len(own) > 8 else "")
     kept = [f"variables {shown}: they are your roles' own; a role that roles: names gets what it is given there"] if own else []
-    return [*lost, *_proxies({name for way in ways.values() for name in way.own}), *kept]
-
-
-def _proxies(names: Collection[str]) -> list[str]:
-    """Return a note about proxy variables. They are not converted, since they may hold templates and passwords."""
-    said = [name for name in _PROXIES if name in names]
-    return [f"variables {', '.join(said)}: say them as proxy: {{http: http://HOST:PORT, no_proxy: [.example.org]}}"] if said else []
+    # variables of proxies are not converted, since they may hold templates and passwords
+    proxies = ", ".join(name for name in _PROXIES if any(name in way.own for way in ways.values()))
+    say = f"variables {proxies}: say them as proxy: {{http: http://HOST:PORT, no_proxy: [.example.org]}}"
+    return [*lost, *([say] if proxies else []), *kept]
 
 
 def _by_reason(what: str, pairs: Iterable[tuple[str, str]]) -> list[str]:
@@ -301,20 +273,12 @@ def _named(hosts: Sequence[str]) -> str:
 
 
 def render_spec(taken: ConvertedSpec, source: str) -> str:
-    """Return the text of `cluster.yaml`, with notes in its head. Keys keep their order; lists and mappings have one entry per
-    line.
-    """
+    """Return the text of `cluster.yaml`, with notes in its head. Keys keep their order, and each entry has a line."""
     head = [
         f"# Made from the Ansible inventory {source} by `bringup init --from-inventory`; what it could not take over is below.",
         "# Say who answers for it (owner) and which system the machines run (os), then: bringup validate, bringup plan",
     ]
-    notes = [f"#   {_line(note)}" for note in taken.notes]
-    return "\n".join([*head, *notes, _yaml(dict(taken.data))])
-
-
-def _line(note: str) -> str:
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in note).split())
-
-
-def _yaml(data: dict[str, Any]) -> str:
-    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120, default_flow_style=False)
+    printable = ("".join(letter if letter.isprintable() else " " for letter in note) for note in taken.notes)
+    notes = [f"#   {' '.join(note.split())}" for note in printable]
+    text = yaml.safe_dump(dict(taken.data), sort_keys=False, allow_unicode=True, width=120, default_flow_style=False)
+    return "\n".join([*head, *notes, text])

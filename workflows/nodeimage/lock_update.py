@@ -54,7 +54,7 @@ class KeptPackages:
             raise self._gone(lost)
 
     def install(self, packages: Sequence[str]) -> list[AptPackage]:
-        """Return what apt would install, and count it as installed; versions are kept if possible. Raises BuildError, FetchError."""
+        """Return what apt would install, and count it as installed. Versions stay if possible. Raises BuildError, FetchError."""
         if not self._keeping.packages:
             found = self._root.install(packages)
             self._root.installed(found)
