@@ -97,9 +97,6 @@ def _access(wanted: Branch) -> git_access.GitAccess:
     return git_access.of_files(folder or Path(), wanted.repository, **names, keys=KEYS)
 
 
-# --- limits of the schedule --------------------------------------------------------------------------------------------
-
-
 class OutOfBounds(ValueError):
     """Error for a commit that asks for more than the schedule was installed with."""
 
@@ -126,7 +123,8 @@ class Bounds:
                 "write {secret: {name: NAME, key: KEY}}",
             )
         for file in plan.secrets:
-            if file.path and not _lies_in(folder, spec.parent, file.path):
+            is_outside = not (spec.parent / file.path).resolve().is_relative_to(folder.resolve())
+            if file.path and (file.path.startswith("~") or is_outside):
                 raise OutOfBounds(
                     f"the spec names {file.path}, which does not lie in its folder of the repository",
                     "put it beside the spec, in Git",
@@ -136,13 +134,6 @@ class Bounds:
         if self.approvers and from_git.approvers_of(plan) != self.approvers:
             names = ", ".join(approver.split()[0] for approver in self.approvers)
             raise OutOfBounds(f"the schedule was installed with an approval by {names}, and the spec has none or others")
-
-
-def _lies_in(folder: Path, beside: Path, path: str) -> bool:
-    return not path.startswith("~") and (beside / path).resolve().is_relative_to(folder.resolve())
-
-
-# --- the build ---------------------------------------------------------------------------------------------------------
 
 
 class NotBuilt(Exception):

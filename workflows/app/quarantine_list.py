@@ -14,9 +14,6 @@ def listed(home: StateFolder, run: str) -> tuple[QuarantinedNode, ...]:
     return releasing.quarantined_nodes(Store(home.store), run)
 
 
-# ---- what an earlier run left ---------------------------------------------------------------------------------------------------
-
-
 def reminder(cluster: str, hosts: Iterable[str]) -> list[str]:
     """Return a line for each of these hosts that the cluster's last real run set aside and nobody released since."""
     try:
@@ -33,9 +30,6 @@ def _is_real(store: Store, run: str, cluster: str) -> bool:
     data = store.read(contract.header_key(run))
     header = contract.decode_header(data) if data else None
     return header is not None and header.cluster == cluster and not header.simulated
-
-
-# ---- release -------------------------------------------------------------------------------------------------------------------
 
 
 def release(folder: RunFolder, nodes: Iterable[str], who: str) -> Iterator[str]:

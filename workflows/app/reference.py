@@ -140,9 +140,6 @@ def _mention(node: ast.AST, paths: frozenset[str]) -> str:
     return ""
 
 
-# ---- gates ---------------------------------------------------------------------------------------------------------------------
-
-
 @functools.cache
 def gates() -> dict[str, str]:
     """Return the docstring of every gate by its id `STAGE/NAME`, read from the source of the stages without importing them."""
@@ -153,9 +150,6 @@ def gates() -> dict[str, str]:
             if isinstance(node, ast.FunctionDef) and [one.arg for one in node.args.args] == GATE_PARAMETERS and node.name[0] != "_":
                 docstrings[f"{stage}/{node.name}"] = " ".join((ast.get_docstring(node) or "").split())
     return docstrings
-
-
-# ---- explain -------------------------------------------------------------------------------------------------------------------
 
 
 def words() -> tuple[str, ...]:
@@ -221,9 +215,6 @@ def _field(kind: str, entry: FieldEntry, known: Mapping[str, FieldEntry]) -> lis
     return lines + [f"  {one.path}: {one.description}" for one in below]
 
 
-# ---- the reference page --------------------------------------------------------------------------------------------------------
-
-
 def spec_page() -> str:
     """Return the spec reference as Markdown: for each kind of spec, all fields with type, default, example and rules."""
     lines = [
@@ -248,5 +239,4 @@ def _row(entry: FieldEntry) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a text as one cell of a Markdown table."""
     return " ".join(text.replace("|", "\\|").split())

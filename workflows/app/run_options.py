@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from workflows.plan.model import Plan
 
 LOCAL, ARGO = "local", "argo"
-"""The two engines."""
 
 
 @dataclass(frozen=True)

@@ -54,19 +54,18 @@ def application() -> typer.Typer:
         cls=SectionedGroup, no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False, rich_markup_mode=None
     )
     app.callback()(_options)
-    for register in (
-        spec_commands.register,
-        host_key_commands.register,
-        run_commands.register,
-        operation_commands.register,
-        report_commands.register,
-        quarantine_commands.register,
-        tool_commands.register,
-        image_commands.register,
-        report_commands.register_argo,
-        schedule_commands.register,
+    for commands in (
+        spec_commands,
+        host_key_commands,
+        run_commands,
+        operation_commands,
+        report_commands,
+        quarantine_commands,
+        tool_commands,
+        image_commands,
+        schedule_commands,
     ):
-        register(app)
+        commands.register(app)
     return app
 
 

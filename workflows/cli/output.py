@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from workflows.cli.terminal import QuietConsole
 
 _GAP = 2
-"""Blanks between two columns of a table."""
 
 
 class Format(StrEnum):

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from steps.contract.exit import ExitCode
-from workflows.app.messages import count
+from steps.contract.plain import count
 from workflows.cli import output
 from workflows.cli.options import LocationOptions, Output, Run, placed, read_public_key
 from workflows.cli.output import Format
-from workflows.engines.folders import RunFolder, StateFolder
+from workflows.engines.folders import StateFolder
 
 
 def register(app: typer.Typer) -> None:
@@ -21,10 +21,6 @@ def register(app: typer.Typer) -> None:
     app.command(name="verify")(placed(check))
     app.command(name="timeline")(placed(incident))
     app.command()(faults)
-
-
-def register_argo(app: typer.Typer) -> None:
-    """Add the commands about evidence of runs on Argo, which the list of commands has further down."""
     app.command()(placed(pull))
     app.command()(placed(sweep))
     app.command(name="diff-runs")(diff_runs)
@@ -47,7 +43,13 @@ def report(
     if out.endswith("/") or Path(out or "none").is_dir():
         if for_public:
             raise typer.BadParameter("--public is one file, not the evidence: --out FILE")
-        return _hand_out(run_evidence.find(run, place).folder, Path(out))
+        from steps.report import verify
+
+        folder = run_evidence.find(run, place).folder
+        target = Path(out) / folder.name
+        copied = verify.hand_out(folder.stored, target)
+        output.lines([f"copied {count(copied, 'file')} to {target}, none of its secrets; bringup verify proves them"])
+        return ExitCode.OK
     if form not in run_reports.FORMS:
         raise run_reports.NoSuchForm(form)
     evidence = run_evidence.find(run, place)
@@ -58,14 +60,6 @@ def report(
     else:
         Path(out).write_text(content)
         output.lines([f"wrote {out}"])
-    return ExitCode.OK
-
-
-def _hand_out(folder: RunFolder, out: Path) -> int:
-    from steps.report import verify
-
-    copied = verify.hand_out(folder.stored, out / folder.name)
-    output.lines([f"copied {count(copied, 'file')} to {out / folder.name}, none of its secrets; bringup verify proves them"])
     return ExitCode.OK
 
 
@@ -129,9 +123,6 @@ def _signer(text_: str) -> tuple[str, str] | None:
     if not file or not Path(file).exists():
         raise typer.BadParameter(f"--signer {text_!r}: write NAME=FILE with an SSH public key")
     return name, read_public_key(Path(file))
-
-
-# --- runs on Argo, and the comparison of runs on any engine ----------------------------------------
 
 
 def pull(run: Run = "", *, place: LocationOptions) -> int:

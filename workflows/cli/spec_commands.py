@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steps.contract.exit import ExitCode
-from workflows.app.messages import count
+from steps.contract.plain import count
 from workflows.cli import output
 from workflows.cli.options import Hosts, Only, Output, Spec, Until, pipeline_of
 from workflows.cli.output import Format
@@ -142,7 +142,6 @@ def plan(
 
 
 def _show_plan(plan: "Plan", form: str) -> None:
-    """Print the whole plan."""
     from workflows.app import quarantine_list
     from workflows.plan import show
 

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from steps.contract.exit import ExitCode
-from workflows.app.messages import count
+from steps.contract.plain import count
 from workflows.cli import completion, output
 from workflows.cli.options import Output, Spec
 from workflows.cli.output import Format
@@ -67,7 +67,6 @@ def execute(
 
 
 def _summary(record: Path) -> Iterator[str]:
-    """Yield the lines for a node record in the conformance format."""
     run_record = json.loads(record.read_text())
     nodes = run_record["nodes"]
     yield f"{run_record['phase']}: {count(len(nodes), 'node')} {run_record.get('message') or ''}".rstrip()

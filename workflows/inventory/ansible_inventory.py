@@ -37,10 +37,7 @@ _OUR_GROUPS = {"all", "ungrouped", "_meta"}
 
 
 def read(path: Path, vault_password_file: Path | None = None) -> Inventory:
-    """Read an inventory: INI, YAML, a folder of them, the JSON answer of a dynamic inventory, or an executable.
-
-    Raises BadInventory with the error of Ansible.
-    """
+    """Read an inventory: INI, YAML, a folder of them, JSON of a dynamic inventory, or an executable. Raises BadInventory."""
     path = path.absolute()
     if not path.exists():
         raise BadInventory(f"there is no inventory {path}", "give the path of a file, a folder or an executable")

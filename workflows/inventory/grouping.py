@@ -35,16 +35,12 @@ class GroupedHosts:
 
     groups: Mapping[str, tuple[str, ...]]
     servers: tuple[str, ...]
-    """Groups that are servers."""
     gpu: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def group_hosts(inventory: Inventory, hosts: Sequence[str], servers: str = "", wanted: Sequence[str] = ()) -> GroupedHosts:
-    """Assign each host to one group. `servers` and `wanted` are inventory groups that the user chose.
-
-    Raises BadInventory if the servers cannot be determined.
-    """
+    """Assign each host to one group. The user chose the groups `servers` and `wanted`. Raises BadInventory without servers."""
     groups = inventory.groups
     for name in (*wanted, *([servers] if servers else [])):
         if name not in groups:
@@ -110,10 +106,7 @@ def _servers(hosts: Sequence[str], groups: Mapping[str, tuple[str, ...]]) -> str
 
 
 def _kinds(inventory: Inventory, free: set[str], within: set[str] | None = None) -> list[str]:
-    """Return groups that describe a kind of machine, GPU groups first, then the largest.
-
-    With `within`, only groups without other hosts are returned.
-    """
+    """Return groups that describe a kind of machine, GPU groups first, then the largest; `within`: those without other hosts."""
     counted = {name: len(free & set(members)) for name, members in inventory.groups.items() if name not in inventory.parents}
     if within is not None:
         counted = {name: count for name, count in counted.items() if set(inventory.groups[name]) <= within}

@@ -146,10 +146,7 @@ def _narrowed(stages: tuple[Stage, ...], until: str) -> tuple[Stage, ...]:
 
 
 def _beside(site: ImageSite, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the files beside the tasks: the resolved recipe, its files by digest, and the machines of the groups.
-
-    Raises PlanError if they are too large for a ConfigMap.
-    """
+    """Return the files beside the tasks: recipe, its files, machines of the groups. Raises PlanError if a ConfigMap has no room."""
     packed = {name: base64.b64encode(data).decode() for name, data in sorted(files.items())}
     groups = site.place.groups
     found = {

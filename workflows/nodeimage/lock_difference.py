@@ -144,9 +144,7 @@ def compare_locks(before: Lock | None, after: Lock, feed: Feed | None = None) ->
 
 
 _Placed = tuple[Package, str]
-"""Package and its layer."""
 _Open = Mapping[str, frozenset[str]]
-"""Vulnerabilities by package."""
 
 
 def _is_known(was: _Placed, now: _Placed | None) -> bool:

@@ -105,19 +105,17 @@ def sources(foundation: Foundation, layers: Sequence[tuple[Path, RecipeLayer]], 
     updates = known.ports if is_port and not known.beside else known.security
     own_security = f"{own.url}-security" if known.beside else own.url
     security = own.security or (own_security if own.url else updates)
-    places = {"": usual, "-updates": usual, "-security": security}
+    places = {foundation.release: usual, f"{foundation.release}-updates": usual, f"{foundation.release}-security": security}
     signed = str(Path(own.keyring or known.keyring).absolute())
 
     def of_it(components: Sequence[str], layer: int) -> list[NamedRepository]:
         return [
             NamedRepository(
-                name=f"{foundation.distribution} {foundation.release}{suffix} {' '.join(components)}",
-                source=PackageRepository(
-                    url=url, suite=f"{foundation.release}{suffix}", components=tuple(components), keyring=signed
-                ),
+                name=f"{foundation.distribution} {suite} {' '.join(components)}",
+                source=PackageRepository(url=url, suite=suite, components=tuple(components), keyring=signed),
                 layer=layer,
             )
-            for suffix, url in places.items()
+            for suite, url in places.items()
         ]
 
     taken = list(known.components)

@@ -28,7 +28,6 @@ class Filler:
     used: set[str] = field(default_factory=set)
     errors: list[SpecError] = field(default_factory=list)
     lacks: bool = False
-    """True if some variable has no value."""
 
     def fill(self, data: object, path: str = "") -> object:
         """Return the data with values in place of names; a name without value stays, with an error."""
@@ -224,7 +223,6 @@ def _values(files: list[tuple[Path, YamlDocument]]) -> dict[str, str | None]:
 
 
 def _filled(path: Path, document: YamlDocument, filler: Filler, wrong: _Wrong) -> YamlDocument:
-    """Return a file with values in place of variables."""
     assert isinstance(document.data, dict)  # a document of something else is refused where it is read
     filler.errors = []
     data = {key: value if key in _UNFILLED else filler.fill(value, key) for key, value in document.data.items()}

@@ -19,7 +19,6 @@ _BRINGER: Final = "apt (on Debian and its kin)"
 _WAY: Final = ("Acquire", "Dir::Etc::netrc", "Dir::Etc::netrcparts")
 """Settings by which apt reaches mirrors; netrc: files with credentials."""
 _SETTING: Final = re.compile(r'^(?!Acquire::(?:IndexTargets|Languages)\b)\S+ "[^"\n]+";$', re.MULTILINE | re.IGNORECASE)
-"""Setting with a value in apt's output."""
 _NO_OTHERS: Final = 'Dir::Etc::main "/dev/null";\nDir::Etc::parts "/dev/null";\n'
 _FAILED = re.compile(r"Failed to fetch (\S+)\s+(.*)")
 _LONGEST: Final = 300

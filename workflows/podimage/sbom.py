@@ -17,7 +17,6 @@ from workflows.podimage.pod_recipe import Deb, Sources, Wheel
 
 SPEC_VERSION = "1.5"
 PLACE = "usr/share/bringup/sbom.cdx.json"
-"""Path of the bill in the image."""
 
 
 def build_sbom(sources: Sources, code: str) -> bytes:

@@ -7,12 +7,12 @@ from pathlib import Path
 from steps.clients.releases.release_tree import ReleaseTree
 from steps.contract import detachment, release_layout
 from steps.contract.detachment import Factory
+from steps.contract.plain import count
 from steps.errors import StepError
 from steps.nodeimage.contract import boot_tree, image_manifest
 from steps.nodeimage.files import squashfs_listing
 from steps.nodeimage.publishing import external_links
 from workflows.app.images.published_trees import OpenedTree
-from workflows.app.messages import count
 
 
 def factory(store: Path, folders: Iterable[str], hosts: Iterable[str]) -> Factory:

@@ -87,10 +87,7 @@ def _locked(name: str) -> bool:
 
 
 def _published(tree: str, login: TreeLogin) -> Iterator[image_manifest.Manifest]:
-    """Yield the manifests of a tree, of one image's folder in it, or of the tree that an image spec publishes to.
-
-    Raises BuildError for a version without a readable manifest.
-    """
+    """Yield the manifests of a tree, of an image's folder in it, or of a spec's tree. Raises BuildError if one is unreadable."""
     if not Path(tree).is_dir():
         yield from _where_a_spec_publishes(tree, login)
         return

@@ -101,7 +101,9 @@ def _of_recipe(path: Path) -> list[SpecError]:
         data = read(path)[1].data
         keys = data if isinstance(data, dict) else {}
         recipe = TypeAdapter(RelativePath).validate_python(keys.get("recipe"), strict=True)
-        recipe_chain.read(recipe, path.parent, _texts(keys.get("variables")), secrets=_names(keys.get("secrets")))
+        variables, secrets = ((value if isinstance(value := keys.get(key), dict) else {}) for key in ("variables", "secrets"))
+        texts = {name: text for name, text in variables.items() if isinstance(text, str)}
+        recipe_chain.read(recipe, path.parent, texts, secrets=tuple(secrets))
     except SpecErrors as errors:
         return _as_of_spec(errors)
     except ValidationError:
@@ -120,11 +122,3 @@ def _place(error: SpecError, source: str) -> str:
     if _OF_FILE.match(error.path) or source == error.path:
         return error.path
     return f"{source}:{error.line}: {error.path}" if error.line else f"{source}: {error.path}"
-
-
-def _texts(data: object) -> dict[str, str]:
-    return {name: text for name, text in data.items() if isinstance(text, str)} if isinstance(data, dict) else {}
-
-
-def _names(data: object) -> tuple[str, ...]:
-    return tuple(data) if isinstance(data, dict) else ()

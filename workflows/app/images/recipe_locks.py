@@ -6,12 +6,12 @@ from pathlib import Path
 
 import msgspec
 
+from steps.contract.plain import count
 from steps.errors import Temporary
 from steps.nodeimage.contract import debian
 from steps.nodeimage.contract.resolved_recipe import Package, Recipe, ResolvedLayer
 from steps.nodeimage.layer import package_archive
 from workflows.app.images import recipes
-from workflows.app.messages import count
 from workflows.engines.folders import StateFolder
 from workflows.nodeimage import lock_creation, lock_difference, lockfile, recipe_chain, recipe_resolution
 from workflows.nodeimage.lock_difference import Feed, LockDifference, PackageChange
@@ -101,10 +101,7 @@ def _existing_lock(request: RecipeRequest, path: Path) -> Lock | None:
 
 
 def _bringing(request: RecipeRequest, seeds: Sequence[Path] = ()) -> Bring:
-    """Return a function that fetches locked packages into this machine's archive and returns their paths.
-
-    The function raises FetchError if a mirror is away.
-    """
+    """Return a function that fetches locked packages into the archive and returns their paths, or raises FetchError."""
     chain = request.chain()
     images, layer = StateFolder.of_environment().store / "images", ResolvedLayer(name="locked")
     foundation = chain.foundation

@@ -47,10 +47,7 @@ def answer_on_argo(screen: Screen, away: argo.ArgoRun, who: str, stage: str, *, 
 def _settled(
     screen: Screen, folder: RunFolder, open_approval: OpenApproval, who: str, *, reject: bool, key: str, evidence: str
 ) -> dict[str, str]:
-    """Return the output parameters of an answer that is allowed; nothing is sent yet. A rejection needs no evidence.
-
-    Raises NotAllowed, NotSigned, NotShown, NoDigest, EvidenceChanged.
-    """
+    """Return the parameters of an answer that is allowed. Raises NotAllowed, NotSigned, NotShown, NoDigest, EvidenceChanged."""
     decision = approval.REJECT if reject else approval.PASS
     parameters = open_approvals.parameters(open_approval, decision, who)
     open_approvals.check_key(open_approval, decision, who, key)

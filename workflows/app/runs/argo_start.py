@@ -176,7 +176,6 @@ def _submitted(
 
 
 def _left(screen: Screen, away: argo_runs.ArgoRun) -> int:
-    """Print how to follow a run that the command does not wait for."""
     memory = run_memory.read(away.folder)
     unheard = "; what a command announces is not announced until it is followed" if memory and memory.telling else ""
     screen.lines([f"submitted; follow it with: bringup watch {away.name}{unheard}"])

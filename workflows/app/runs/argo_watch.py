@@ -204,9 +204,6 @@ def listening(screen: Screen, view: RunView, progress: AwayProgress, where: Home
             listener.leave()
 
 
-# --- follow -------------------------------------------------------------------------------------------------------------
-
-
 def watch(screen: Screen, away: ArgoRun) -> int:
     """Follow the run to its end with the live view, then fetch evidence and report. Ctrl-C and SIGTERM do not stop the run."""
     progress = progress_on_argo(away.folder, away.home.where)

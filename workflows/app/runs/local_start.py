@@ -46,9 +46,6 @@ class Forgotten(ValueError):
     """Error for an ended run whose inputs are no longer complete, so that no new run can be made of them."""
 
 
-# --- start -----------------------------------------------------------------------------------------------------------------------
-
-
 def prepare(spec: ClusterSpec, only: Sequence[str], until: str, operation: Operation = BRINGUP) -> tuple[Plan, Bundle]:
     """Plan, render and lint a bring-up, or a narrower operation."""
     plan = compile_plan(spec, only=only, until=until, operation=operation)
@@ -87,9 +84,6 @@ def check_reuse(screen: Screen, home: StateFolder, plan: Plan, earlier: str) -> 
         raise NotReusable(problem)
     if note := run.unreached_sentence(earlier, read):
         screen.lines([note])
-
-
-# --- resume ----------------------------------------------------------------------------------------------------------------------
 
 
 def resume(screen: Screen, folder: RunFolder) -> int:
@@ -157,9 +151,6 @@ def _require(before: RunFolder, path: Path) -> None:
         raise Forgotten(f"run {before.name} has ended and its {path.relative_to(before.inputs)} is gone: {again}")
 
 
-# --- show ------------------------------------------------------------------------------------------------------------------------
-
-
 def new_view(screen: Screen, folder: RunFolder, plan: Plan) -> RunView:
     """Return the live view of a run that is about to start, and print the run's name and size."""
     view = _view(screen, folder, _progress(folder, {stage.id: [step.name for step in stage.steps] for stage in plan.stages}))
@@ -207,9 +198,6 @@ def conclude(screen: Screen, folder: RunFolder, result: RunResult) -> int:
             [f"secrets  {folder.stored / 'secrets'} opens the cluster: keep it here; {hand_out} copies what others may have"]
         )
     return result.exit_code
-
-
-# --- announce approvals by commands ----------------------------------------------------------------------------------------------
 
 
 def keep_announce_commands(folder: RunFolder, spec: ClusterSpec) -> None:

@@ -34,7 +34,6 @@ FORMS: dict[str, Callable[[model.Report], str]] = {
     "html": html.html,
     "junit": lambda report: junit.junit(report).decode(),
 }
-"""Output forms of a report, each with its function."""
 
 
 def report(evidence: RunEvidence, form: str, *, for_public: bool) -> str:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from steps.contract.plain import count
 from workflows import catalog
-from workflows.app.messages import count
 from workflows.app.specs import sources
 from workflows.gitops import drift
 from workflows.gitops.layout import Layout

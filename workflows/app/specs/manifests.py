@@ -19,7 +19,6 @@ PIPELINES: dict[str, Build] = {
     stack.KIND: stack.build,
     image.KIND: image.build,
 }
-"""The four pipelines by kind."""
 
 _IMAGE = re.compile(
     r"(?=.{1,255}\Z)([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?/)?"

@@ -10,7 +10,6 @@ from workflows.spec.loading import read as read_document
 from workflows.spec.validation_errors import line_of
 
 IMAGE_SPEC = "Image"
-"""The kind of file that describes a node image."""
 _OTHERS = {
     IMAGE_SPEC: ("this is the spec of a node image, and none of a cluster", "`bringup image build {path}` takes it"),
     "ImageRecipe": (

@@ -3,16 +3,17 @@
 import getpass
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from steps import timeouts
 from steps.contract.exit import ExitCode
-from workflows.app.messages import count
+from steps.contract.plain import count
 from workflows.cli import output, streams
 from workflows.cli.options import CheckedOptions, HomeContext, HomeKubeconfig, Output, placed, read_public_key
 from workflows.cli.output import Format
@@ -83,7 +84,7 @@ def show(tree: TreeOf = "image.yaml", image: Image = "", form: Output = Format.T
         signers = opened_tree.place.signers
         listed = [row for look in opened_tree.looks() for row in node_reports.versions(look, signers, now=time.time())]
     if form is not Format.TABLE:
-        output.data(_plain(listed), form)
+        output.data(msgspec.to_builtins(listed), form)
         return ExitCode.OK
     cells = [
         (
@@ -196,7 +197,7 @@ def nodes(
     with published_trees.opened(tree, image, place) as opened_tree:
         listed = rows.nodes(opened_tree.looks(), now=time.time(), silence=days * DAY)
     if form is not Format.TABLE:
-        output.data(_plain(listed), form)
+        output.data(msgspec.to_builtins(listed), form)
     elif listed:
         cells = [(row.node, row.stand.value, row.version, row.image, _when(row.at), _ago(row.age), row.mac) for row in listed]
         output.table(("node", "stand", "version", "image", "booted", "told", "mac"), cells)
@@ -290,9 +291,3 @@ def _ago(seconds: int) -> str:
         if seconds >= 2 * unit:
             return f"{seconds // unit} {name} ago"
     return f"{seconds} s ago"
-
-
-def _plain(rows: Iterable[Any]) -> Any:
-    import msgspec
-
-    return msgspec.to_builtins(list(rows))
