@@ -65,9 +65,7 @@ class Need:
 
 def every(environ: Mapping[str, str]) -> list[Need]:
     """Return all requirements, the rehearsal's first."""
-    files = [
-        Need(IMAGES, need, any(Path(place).exists() for place in places), install) for need, (places, install) in _FILES.items()
-    ]
+    files = [Need(IMAGES, need, any(map(os.path.exists, places)), install) for need, (places, install) in _FILES.items()]
     return [*_rehearsal(environ), *_programs(environ), *files, _rights(), *_kernel()]
 
 

@@ -81,6 +81,14 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = ""
     out.print(grid, soft_wrap=False)
 
 
+def listing(columns: Sequence[str], rows: Iterable[Sequence[str]], values: Any, form: Format) -> None:
+    """Print rows as a table for a person, or values for a script."""
+    if form is Format.TABLE:
+        table(columns, rows)
+    else:
+        data(values, form)
+
+
 def _widths(rows: Sequence[Sequence[str]], room: int) -> list[int]:
     """Return the width of each column, at least its longest word; the widest columns shrink first. Empty if they do not fit."""
     from rich.cells import cell_len

@@ -108,11 +108,10 @@ def faults(form: Output = Format.TABLE) -> int:
     from workflows.rehearsal.faults import fault_registry
 
     all_faults = fault_registry.faults()
-    if form is Format.TABLE:
-        output.table(("fault", "caught by", "what it does"), [(fault.name, fault.gate, fault.summary) for fault in all_faults])
-    else:
-        names = ("name", "stage", "gate", "node", "summary", "caught_by", "false_green")
-        output.data([{name: getattr(fault, name) for name in names} for fault in all_faults], form)
+    names = ("name", "stage", "gate", "node", "summary", "caught_by", "false_green")
+    values = [{name: getattr(fault, name) for name in names} for fault in all_faults]
+    cells = [(fault.name, fault.gate, fault.summary) for fault in all_faults]
+    output.listing(("fault", "caught by", "what it does"), cells, values, form)
     return ExitCode.OK
 
 

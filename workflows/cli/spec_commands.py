@@ -257,10 +257,8 @@ def stages(form: Output = Format.TABLE) -> int:
 
     parts = ("workflows/stages/{}.py", "steps/stages/{}/", "workflows/rehearsal/simulator/{}.py", "tests/gates/{}/")
     rows = [(name, *(part.format(name) for part in parts)) for name in ORDER]
-    if form is Format.TABLE:
-        output.table(("stage", "stage data", "contract, probes, gates", "simulator", "gate cases"), rows)
-    else:
-        output.data([{"stage": row[0], "files": list(row[1:])} for row in rows], form)
+    values = [{"stage": name, "files": files} for name, *files in rows]
+    output.listing(("stage", "stage data", "contract, probes, gates", "simulator", "gate cases"), rows, values, form)
     return ExitCode.OK
 
 

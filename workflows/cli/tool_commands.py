@@ -105,11 +105,8 @@ def doctor(form: Output = Format.TABLE) -> int:
     from workflows.app import requirements
 
     needs = requirements.every(os.environ)
-    if form is not Format.TABLE:
-        rows = [{"for": need.use, "needs": need.need, "there": need.there, "install": need.install} for need in needs]
-        output.data(rows, form)
-    else:
-        cells = [(need.use, need.need, "ok" if need.there else "missing", need.install) for need in needs]
-        output.table(("for", "needs", "", "how to get it"), cells)
+    values = [{"for": need.use, "needs": need.need, "there": need.there, "install": need.install} for need in needs]
+    cells = [(need.use, need.need, "ok" if need.there else "missing", need.install) for need in needs]
+    output.listing(("for", "needs", "", "how to get it"), cells, values, form)
     can_rehearse = all(need.there for need in needs if need.use == requirements.REHEARSAL)
     return ExitCode.OK if can_rehearse else ExitCode.USAGE

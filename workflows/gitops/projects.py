@@ -44,27 +44,25 @@ def projects(spec: ClusterSpec, releases: Iterable[PlannedRelease]) -> list[Obje
         "destinations": [{"server": IN_CLUSTER, "namespace": space} for space in spaces],
         "clusterResourceWhitelist": [_kind(kind) for kind in kinds],
     }
-    over: Object = {
-        "description": f"Applications over the releases of {spec.name}",
-        "sourceRepos": [argo.repo],
-        "destinations": [{"server": IN_CLUSTER, "namespace": argo.namespace}],
-        "clusterResourceWhitelist": [],
-        "namespaceResourceWhitelist": [_kind("argoproj.io/Application")],
-    }
+    over = _of_applications(f"Applications over the releases of {spec.name}", IN_CLUSTER, argo)
     return [_project(argo.project, argo, allowed), _project(roots_project(argo), argo, over)]
 
 
 def environments_project(spec: ClusterSpec) -> Object:
     """Return the project of a management Argo CD, which may create Applications in the cluster of each environment."""
     argo = delivery(spec)
-    body: Object = {
-        "description": "Roots of every environment",
+    return _project(ENVIRONMENTS, argo, _of_applications("Roots of every environment", "*", argo))
+
+
+def _of_applications(description: str, server: str, argo: ArgoCdDelivery) -> Object:
+    """Return the body of a project that may create Applications next to Argo CD, and nothing else."""
+    return {
+        "description": description,
         "sourceRepos": [argo.repo],
-        "destinations": [{"server": "*", "namespace": argo.namespace}],
+        "destinations": [{"server": server, "namespace": argo.namespace}],
         "clusterResourceWhitelist": [],
         "namespaceResourceWhitelist": [_kind("argoproj.io/Application")],
     }
-    return _project(ENVIRONMENTS, argo, body)
 
 
 def chart_source(release: PlannedRelease) -> tuple[str, str]:

@@ -101,9 +101,9 @@ def _of_recipe(path: Path) -> list[SpecError]:
         data = read(path)[1].data
         keys = data if isinstance(data, dict) else {}
         recipe = TypeAdapter(RelativePath).validate_python(keys.get("recipe"), strict=True)
-        variables, secrets = ((value if isinstance(value := keys.get(key), dict) else {}) for key in ("variables", "secrets"))
-        texts = {name: text for name, text in variables.items() if isinstance(text, str)}
-        recipe_chain.read(recipe, path.parent, texts, secrets=tuple(secrets))
+        variables, secrets = keys.get("variables"), keys.get("secrets")
+        texts = {name: text for name, text in variables.items() if isinstance(text, str)} if isinstance(variables, dict) else {}
+        recipe_chain.read(recipe, path.parent, texts, secrets=tuple(secrets) if isinstance(secrets, dict) else ())
     except SpecErrors as errors:
         return _as_of_spec(errors)
     except ValidationError:

@@ -7,6 +7,7 @@ from workflows.app.runs.screen import Screen
 from workflows.engines import open_approvals
 from workflows.engines.argo import approval_patches, follower
 from workflows.engines.folders import RunFolder
+from workflows.engines.local.result import read_status
 from workflows.engines.open_approvals import OpenApproval
 
 
@@ -20,7 +21,8 @@ class NotShown(ValueError):
 
 def answer_here(screen: Screen, folder: RunFolder, who: str, stage: str, *, reject: bool, key: str, evidence: str) -> str:
     """Answer an approval of a run of this machine, and return a sentence about the answer."""
-    open_approval = open_approvals.choose(folder, local_runs.open_nodes(folder), stage)
+    nodes = [node.name for node in read_status(folder.engine).gates]
+    open_approval = open_approvals.choose(folder, nodes, stage)
     local_runs.require_engine(folder)
     parameters = _settled(screen, folder, open_approval, who, reject=reject, key=key, evidence=evidence)
     if key and not reject:

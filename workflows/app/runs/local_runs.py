@@ -203,11 +203,6 @@ def nodes(folder: RunFolder) -> list[RunNodeStatus]:
     return read_status(folder.engine).nodes
 
 
-def open_nodes(folder: RunFolder) -> list[str]:
-    """Return the names of suspend nodes that wait for an answer."""
-    return [node.name for node in read_status(folder.engine).gates]
-
-
 def require_engine(folder: RunFolder) -> None:
     """Raise NoEngine if nothing drives the run. An interrupted rehearsal cannot be resumed; another interrupted run can."""
     engine = read_status(folder.engine)

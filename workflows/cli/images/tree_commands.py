@@ -83,9 +83,6 @@ def show(tree: TreeOf = "image.yaml", image: Image = "", form: Output = Format.T
     with published_trees.opened(tree, image, place) as opened_tree:
         signers = opened_tree.place.signers
         listed = [row for look in opened_tree.looks() for row in node_reports.versions(look, signers, now=time.time())]
-    if form is not Format.TABLE:
-        output.data(msgspec.to_builtins(listed), form)
-        return ExitCode.OK
     cells = [
         (
             row.image,
@@ -100,7 +97,8 @@ def show(tree: TreeOf = "image.yaml", image: Image = "", form: Output = Format.T
         )
         for row in listed
     ]
-    output.table(("image", "version", "digest", "size", "switched to", "by", "recipe", "signature", "nodes"), cells)
+    columns = ("image", "version", "digest", "size", "switched to", "by", "recipe", "signature", "nodes")
+    output.listing(columns, cells, msgspec.to_builtins(listed), form)
     return ExitCode.OK
 
 
