@@ -175,23 +175,23 @@ def build(screen: Screen, wanted: Branch, bounds: Bounds, target: Target, folder
 def _build(screen: Screen, wanted: Branch, bounds: Bounds, target: Target, folder: Path) -> int:
     home, owner = target.home, _owner(target)
     commit, entries = newest(wanted)
-    with _told_of(f"{wanted.said}, commit {commit}", folder):
+    with _named_in_errors(f"{wanted.said}, commit {commit}", folder):
         checkout.write(entries, folder)
-        asked = _asked(wanted, commit, bounds, folder)
+        start = _start_input(wanted, commit, bounds, folder)
         settings = manifests.installation(home.namespace, target.image, os.environ, target.builder)
         # the version was checked when the schedule was installed; the pod's account may not read it
         oldest = ".".join(map(str, prerequisites.OLDEST))
-        ready = argo_start.prepared(screen, home, asked, settings, oldest, settled=True, owner=owner)
+        ready = argo_start.prepared(screen, home, start, settings, oldest, settled=True, owner=owner)
     # a newer commit would supersede this build at once
     if tip(wanted) != commit:
         raise Moved(f"{wanted.said}: there is a newer commit than {commit} by now", hint="try again")
-    if same := superseded_builds.end_by_schedule(screen, home, asked.plan.name, image.KIND, asked.plan.digest, owner):
+    if same := superseded_builds.end_by_schedule(screen, home, start.plan.name, image.KIND, start.plan.digest, owner):
         screen.lines([f"run {same} builds exactly this: {wanted.said} is at {commit}"])
         return ExitCode.OK
     return argo_start.leave(screen, ready)
 
 
-def _asked(wanted: Branch, commit: str, bounds: Bounds, folder: Path) -> argo_start.StartInput:
+def _start_input(wanted: Branch, commit: str, bounds: Bounds, folder: Path) -> argo_start.StartInput:
     """Return the commit's spec and plan. Raises OutOfBounds if the plan goes beyond the bounds."""
     if not (folder / wanted.path).is_file():
         raise NotThere(f"there is no file {wanted.path}")
@@ -216,7 +216,7 @@ def _owner(target: Target) -> OwnerReference | None:
 
 
 @contextmanager
-def _told_of(where: str, folder: Path) -> Iterator[None]:
+def _named_in_errors(where: str, folder: Path) -> Iterator[None]:
     """Raise errors about files in the folder as NotBuilt, with the commit that the folder holds."""
     try:
         yield

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -34,6 +34,7 @@ _PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 """Variables with the proxies of machines in Kubespray and other projects."""
 _THROUGH = {"jump": "jump_host", "proxy": "http_proxy"}
 """Hop before a host → its key in a spec."""
+Reason = TypeVar("Reason")
 _ADDRESS = re.compile(r"[A-Za-z0-9:]([A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?")
 
 
@@ -113,8 +114,9 @@ def _nodes(inventory: Inventory, reached: Mapping[str, HostAccess]) -> tuple[lis
         ),
     )
     why = {host: next((text for text, holds in rules if holds(host)), "") for host in inventory.hosts}
-    left_out = ((text, host) for host, text in why.items() if text)
-    return [host for host, text in why.items() if not text], _by_reason("host", left_out)
+    left_out = _by_reason((text, host) for host, text in why.items() if text)
+    notes = [f"host {_named(hosts)}: {reason}" for reason, hosts in left_out.items()]
+    return [host for host, text in why.items() if not text], notes
 
 
 def _ssh(ways: Mapping[str, HostAccess], folder: str) -> tuple[dict[str, Any], list[str]]:
@@ -247,7 +249,8 @@ def _mark_gpus(inventory: Inventory, used: grouping.GroupedHosts, groups: Mappin
 
 def _variables(ways: Mapping[str, HostAccess]) -> list[str]:
     """Return notes about lost Ansible variables, and about the names of all other variables."""
-    lost = _by_reason("", ((f"{name}: {why}", host) for host, way in ways.items() for name, why in way.lost))
+    by_reason = _by_reason((reason, host) for host, way in ways.items() for reason in way.lost)
+    lost = [f"{name} of {_named(hosts)}: {why}" for (name, why), hosts in by_reason.items()]
     own = sorted({name for way in ways.values() for name in way.own} - {*_FRONT, *_PROXIES})
     shown = ", ".join(own[:8]) + (f" and {len(own) - 8} more" if len(own) > 8 else "")
     kept = [f"variables {shown}: they are your roles' own; a role that roles: names gets what it is given there"] if own else []
@@ -257,14 +260,12 @@ def _variables(ways: Mapping[str, HostAccess]) -> list[str]:
     return [*lost, *([say] if proxies else []), *kept]
 
 
-def _by_reason(what: str, pairs: Iterable[tuple[str, str]]) -> list[str]:
-    """Return one note per reason, with the hosts that it applies to."""
-    found: dict[str, list[str]] = {}
+def _by_reason(pairs: Iterable[tuple[Reason, str]]) -> dict[Reason, list[str]]:
+    """Return the hosts that each reason applies to."""
+    hosts: dict[Reason, list[str]] = {}
     for reason, host in pairs:
-        found.setdefault(reason, []).append(host)
-    if not what:
-        return [f"{reason.partition(': ')[0]} of {_named(hosts)}: {reason.partition(': ')[2]}" for reason, hosts in found.items()]
-    return [f"{what} {_named(hosts)}: {reason}" for reason, hosts in found.items()]
+        hosts.setdefault(reason, []).append(host)
+    return hosts
 
 
 def _named(hosts: Sequence[str]) -> str:

@@ -131,13 +131,12 @@ def verify(
             origin = image_versions.published_test_results(look, version).origin
             origins.append({"image": look.product, "version": version, "origin": origin, "signature": state})
         output.data({"ok": not rows, "problems": _problems(rows), "versions": origins, "moved": moved}, form)
-        return ExitCode.GATE_FAILED if rows else ExitCode.OK
-    counted = f"{count(len(states), 'version')} of {count(len(looks), 'image')}"
-    if rows:
+    elif rows:
         output.table(("place", "what is wrong"), rows)
+        output.lines(moved)
     else:
-        output.lines([f"{location}: {counted} {'is' if len(states) == 1 else 'are'} whole{unchecked}"])
-    output.lines(moved)
+        counted = f"{count(len(states), 'version')} of {count(len(looks), 'image')}"
+        output.lines([f"{location}: {counted} {'is' if len(states) == 1 else 'are'} whole{unchecked}", *moved])
     return ExitCode.GATE_FAILED if rows else ExitCode.OK
 
 
