@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 from steps.contract import approval
 from steps.contract.operation import BRINGUP, Operation
 from steps.contract.revision import SpecSource
-from workflows.app.messages import UsageError
 
 if TYPE_CHECKING:
     from workflows.plan.model import Plan
 
 LOCAL, ARGO = "local", "argo"
+
+
+class UsageError(ValueError):
+    """Error for options or arguments that have no meaning together; the command line adds the hint `COMMAND --help`."""
 
 
 @dataclass(frozen=True)

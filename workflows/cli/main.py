@@ -11,7 +11,7 @@ import typer
 
 from steps import __version__
 from steps.contract.exit import ExitCode
-from workflows.app.messages import UsageError
+from workflows.app.run_options import UsageError
 from workflows.cli import (
     host_key_commands,
     operation_commands,

@@ -132,14 +132,9 @@ def lines(rows: Iterable[str]) -> None:
 
 
 def note(message: str) -> None:
-    """Print one sentence on stderr, so that no script takes it for a part of the answer."""
-    console(stderr=True).print(f"note: {plain.line(message)}")
-
-
-def notes(*messages: str) -> None:
-    """Print each sentence that is not empty as a note."""
-    for message in filter(None, messages):
-        note(message)
+    """Print one sentence on stderr, so that no script takes it for a part of the answer; an empty one is left out."""
+    if message:
+        console(stderr=True).print(f"note: {plain.line(message)}")
 
 
 def error(message: str, hint: str = "") -> None:

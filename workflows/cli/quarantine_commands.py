@@ -28,7 +28,7 @@ def show(run: Run = "", form: Output = Format.TABLE, *, place: LocationOptions) 
     evidence = run_evidence.find(run, place, fresh=True)
     folder = evidence.folder
     rows = quarantine_list.listed(folder.home, folder.name)
-    output.notes(evidence.note)
+    output.note(evidence.note)
     if form is not Format.TABLE:
         output.data([msgspec.structs.asdict(row) for row in rows], form)
     elif rows:

@@ -54,7 +54,7 @@ def report(
         raise run_reports.NoSuchForm(form)
     evidence = run_evidence.find(run, place)
     content = run_reports.report(evidence, form, for_public=for_public)
-    output.notes(evidence.note)
+    output.note(evidence.note)
     if not out:
         output.lines([content.rstrip("\n")])
     else:
@@ -95,7 +95,7 @@ def incident(run: Run = "", form: Output = Format.TABLE, *, place: LocationOptio
     from workflows.app.runs import run_evidence, run_reports
 
     evidence = run_evidence.find(run, place)
-    output.notes(evidence.note)
+    output.note(evidence.note)
     if form is Format.TABLE:
         output.lines([run_reports.note(evidence)])
     else:
@@ -133,7 +133,7 @@ def pull(run: Run = "", *, place: LocationOptions) -> int:
         return _lies_here(run)
     files, evidence = run_evidence.brought(away)
     output.lines([f"{count(files, 'file')} of {away.name} are in {evidence.folder.stored}"])
-    output.notes(evidence.note)
+    output.note(evidence.note)
     return ExitCode.OK
 
 

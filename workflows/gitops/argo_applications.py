@@ -115,9 +115,7 @@ def _over(spec: ClusterSpec, name: str, path: str, notes: dict[str, str]) -> Obj
 
 
 def _application(name: str, namespace: str, notes: dict[str, str], body: Object) -> Object:
-    meta: Object = {"name": name, "namespace": namespace}
-    if notes:
-        meta["annotations"] = notes
+    meta = {"name": name, "namespace": namespace} | ({"annotations": notes} if notes else {})
     return {"apiVersion": API, "kind": "Application", "metadata": meta, "spec": body}
 
 
@@ -128,10 +126,7 @@ def _sources(spec: ClusterSpec, release: PlannedRelease) -> list[Object]:
     """
     argo = delivery(spec)
     repo, chart = chart_source(release)
-    source: Object = {"repoURL": repo, "chart": chart, "targetRevision": release.version, "helm": {}}
-    source["helm"]["releaseName"] = release.release_name
-    if argo.is_commit:
-        source["helm"]["valuesObject"] = release.values
-        return [source]
-    source["helm"]["valueFiles"] = [f"$values/{Layout.of(spec).values(release)}"]
-    return [source, {"repoURL": argo.repo, "targetRevision": argo.revision, "ref": "values"}]
+    values = {"valuesObject": release.values} if argo.is_commit else {"valueFiles": [f"$values/{Layout.of(spec).values(release)}"]}
+    helm = {"releaseName": release.release_name, **values}
+    source = {"repoURL": repo, "chart": chart, "targetRevision": release.version, "helm": helm}
+    return [source] if argo.is_commit else [source, {"repoURL": argo.repo, "targetRevision": argo.revision, "ref": "values"}]

@@ -57,10 +57,8 @@ def shared_file_notes(layout: Layout, made: Mapping[str, str], found: Mapping[st
 def _difference(path: str, wanted: str | None, found: str | None) -> TreeDifference | None:
     if wanted == found:
         return None
-    if found is None:
-        return TreeDifference(path, "missing")
-    if wanted is None:
-        return TreeDifference(path, "extra")
+    if found is None or wanted is None:
+        return TreeDifference(path, "missing" if found is None else "extra")
     mine, theirs = wanted.split("\n"), found.split("\n")
     shared = min(len(mine), len(theirs))
     at = next((number for number in range(shared) if mine[number] != theirs[number]), shared)

@@ -124,7 +124,6 @@ The gates still look for the pinned chart and revision: a patch of these is repo
 
 
 def _pointers(spec: ClusterSpec, releases: tuple[PlannedRelease, ...]) -> Tree:
-    """Return the files that name the revision."""
     argo, layout = delivery(spec), Layout.of(spec)
     address = spec.registration_address
     environment = {

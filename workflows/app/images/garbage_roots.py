@@ -15,7 +15,7 @@ from steps.nodeimage.garbage_collection import Roots
 from steps.nodeimage.publishing import image_versions
 from workflows.app.images import published_trees, recipes
 from workflows.app.images.published_trees import TreeLogin
-from workflows.app.messages import UsageError
+from workflows.app.run_options import UsageError
 from workflows.app.specs import sources
 from workflows.engines.folders import StateFolder
 from workflows.engines.run_secrets import SecretMissing

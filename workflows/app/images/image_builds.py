@@ -13,8 +13,7 @@ from steps.nodeimage.contract.resolved_recipe import Recipe
 from steps.nodeimage.publishing import publication_status
 from workflows.app.images import image_pipeline, image_specs, published_trees, shipped_recipes
 from workflows.app.images.published_trees import TreeLogin
-from workflows.app.messages import UsageError
-from workflows.app.run_options import LOCAL, Pipeline, StartOptions, Wish
+from workflows.app.run_options import LOCAL, Pipeline, StartOptions, UsageError, Wish
 from workflows.engines.folders import StateFolder
 from workflows.engines.run_secrets import SecretMissing
 from workflows.nodeimage.image_plan import place

@@ -37,10 +37,11 @@ class NewLock:
     @property
     def changes(self) -> Sequence[PackageChange]:
         """Return the packages that differ from the earlier lock."""
-        return lock_difference.compare_locks(self.before, self.lock).changes
+        return self.difference().changes
 
-    def difference(self, feed: Feed | None) -> LockDifference:
-        """Return all differences from the earlier lock, with vulnerabilities if there is a feed of them."""
+    def difference(self, cves: Path | None = None) -> LockDifference:
+        """Return all differences from the earlier lock, with vulnerabilities if Debian's feed of them is given."""
+        feed = Feed(cves, self.request.chain().foundation.release) if cves else None
         return lock_difference.compare_locks(self.before, self.lock, feed)
 
     def write(self) -> None:
@@ -74,11 +75,6 @@ def newer_lock(named: str, only: Sequence[str], *, writable: bool) -> NewLock:
     return NewLock(
         request=request, path=path, lock=lock_creation.update_lock(request, before, _bringing(request), only), before=before
     )
-
-
-def vulnerability_feed(request: RecipeRequest, file: Path | None) -> Feed | None:
-    """Return Debian's vulnerabilities of the recipe's release, as far as a file is given."""
-    return Feed(file, request.chain().foundation.release) if file else None
 
 
 def _own_lock(request: RecipeRequest, found: recipe_chain.Chain) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 from steps.contract.plain import count
 from steps.nodeimage.contract.boot_tests import UNBOOTED, why_not_booted
 from workflows.app.images import image_specs
-from workflows.app.messages import UsageError
+from workflows.app.run_options import UsageError
 from workflows.app.specs import sources
 from workflows.nodeimage import recipe_chain, recipe_files, recipe_resolution
 from workflows.nodeimage.image_spec import is_path

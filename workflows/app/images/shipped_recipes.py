@@ -5,7 +5,7 @@ from pathlib import Path
 
 from steps.nodeimage.contract import build_keys
 from steps.nodeimage.contract.resolved_recipe import Recipe
-from workflows.app.messages import UsageError
+from workflows.app.run_options import UsageError
 from workflows.app.specs.starter_files import write_starter
 from workflows.engines.folders import NoStateFolder, StateFolder
 from workflows.nodeimage import recipe_chain, recipe_files

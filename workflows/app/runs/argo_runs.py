@@ -13,8 +13,7 @@ from steps.report import source
 from steps.report.assembly import build
 from steps.report.timeline import stamp
 from workflows.app import kubeconfigs, name_checks
-from workflows.app.messages import UsageError
-from workflows.app.run_options import LOCAL, RunLocation
+from workflows.app.run_options import LOCAL, RunLocation, UsageError
 from workflows.app.runs import cancel_records, run_progress
 from workflows.app.runs.screen import Screen
 from workflows.engines import open_approvals

@@ -9,7 +9,7 @@ import queue
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -241,10 +241,8 @@ def _announced(away: ArgoRun, say: follower.Say) -> Iterator[Callable[[Observer]
     answer = "", approval.command(away.name, namespace=away.home.namespace)
     claim = approval_patches.claim(away.home.where, away.name)
     announcer = approval_announcer.Announcer(away.name, memory.telling, claim, lambda _node: answer, say)
-    try:
+    with closing(announcer):
         yield announcer.beside
-    finally:
-        announcer.close()
 
 
 def conclude(screen: Screen, away: ArgoRun, ended: Workflow) -> int:

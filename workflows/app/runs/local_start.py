@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -214,9 +214,7 @@ def announced(screen: Screen, folder: RunFolder, waiting: Sequence[RunNodeStatus
     claim = approval_announcer.local_claim(folder.engine / CLAIMS)
     answer, about = partial(open_approvals.answer_command, folder), partial(open_approvals.changes, folder)
     announcer = approval_announcer.Announcer(folder.name, commands, claim, answer, lambda text: screen.lines([text]), about)
-    try:
+    with closing(announcer):
         for node in waiting:
             announcer.observe(NodeNews(node, ""))
         yield announcer.beside
-    finally:
-        announcer.close()

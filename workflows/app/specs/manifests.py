@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from workflows import bringup, factory, image, stack
 from workflows.app import name_checks
-from workflows.app.messages import UsageError
+from workflows.app.run_options import UsageError
 from workflows.plan.model import Plan
 from workflows.render import manifest_policy, starts
 from workflows.render.bundle import Build, Bundle, Object, RenderError, render

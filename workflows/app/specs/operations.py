@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from steps.contract.operation import BRINGUP, RELEASES, Operation, OperationKind
-from workflows.app.messages import UsageError
+from workflows.app.run_options import UsageError
 from workflows.spec import range_syntax
 
 

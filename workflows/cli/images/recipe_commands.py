@@ -92,7 +92,7 @@ def update(
     from workflows.app.images import recipe_locks
 
     new = recipe_locks.newer_lock(named, only or (), writable=write)
-    differs = new.difference(recipe_locks.vulnerability_feed(new.request, cves))
+    differs = new.difference(cves)
     if form is Format.TABLE:
         _show_difference(new.path, differs, first=new.before is None)
     else:
