@@ -116,8 +116,7 @@ class Bounds:
 
     def check(self, plan: Plan, spec: Path, folder: Path) -> None:
         """Raise OutOfBounds for a plan that exceeds the limits; `spec` lies in `folder`, and only files there may be read."""
-        local_files = [file.name for file in plan.secrets if not file.secret and file.name not in plan.public]
-        if local_files:
+        if local_files := [file.name for file in plan.secrets if not file.secret and file.name not in plan.public]:
             raise OutOfBounds(
                 f"the spec has {', '.join(local_files)} from a file or a variable, and a schedule has Secrets of the cluster alone",
                 "write {secret: {name: NAME, key: KEY}}",

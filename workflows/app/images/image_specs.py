@@ -24,7 +24,7 @@ CLUSTER = {
         "`bringup init --image` writes one; `bringup plan {path}` takes this",
     )
 }
-_RECIPE = {
+_OTHERS = CLUSTER | {
     "ImageRecipe": (
         "this is a recipe, and no spec of an image",
         "name it as `recipe: {path}` in one; `bringup init --image` writes one",
@@ -51,7 +51,7 @@ def load(path: Path) -> ImageSpec:
     try:
         return load_image(path)
     except SpecErrors as errors:
-        sources.refuse_kinds(path, CLUSTER | _RECIPE)
+        sources.refuse_kinds(path, _OTHERS)
         raise SpecErrors(errors.source, [*errors.errors, *_of_recipe(path)]) from None
 
 
