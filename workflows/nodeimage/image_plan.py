@@ -63,6 +63,7 @@ def compile_image(
         "stages": [msgspec.to_builtins(stage.digested, enc_hook=dict) for stage in stages],
     }
     whole = digest(parts)
+    issues = tuple(announcement_rule.scheduled_issues(spec.approvals if spec.schedule else ()))
     header = {"plan": whole, "cluster": spec.name, "owner": spec.owner, "revision": spec.revision, "targetless": True}
     return Plan(
         name=spec.name,
@@ -84,11 +85,7 @@ def compile_image(
         end_tasks=END_TASKS,
         archives=_beside(site, files),
         proxies=proxy.environment(spec.proxy, (), ()),
-        starts=None
-        if until
-        else Starts(
-            schedule=spec.schedule, issues=tuple(announcement_rule.scheduled_issues(spec.approvals if spec.schedule else ()))
-        ),
+        starts=None if until else Starts(schedule=spec.schedule, issues=issues),
     )
 
 
