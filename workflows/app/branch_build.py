@@ -97,9 +97,6 @@ def _access(wanted: Branch) -> git_access.GitAccess:
     return git_access.of_files(folder or Path(), wanted.repository, **names, keys=KEYS)
 
 
-# --- limits of the schedule --------------------------------------------------------------------------------------------
-
-
 class OutOfBounds(ValueError):
     """Error for a commit that asks for more than the schedule was installed with."""
 
@@ -119,14 +116,14 @@ class Bounds:
 
     def check(self, plan: Plan, spec: Path, folder: Path) -> None:
         """Raise OutOfBounds for a plan that exceeds the limits; `spec` lies in `folder`, and only files there may be read."""
-        local_files = [file.name for file in plan.secrets if not file.secret and file.name not in plan.public]
-        if local_files:
+        if local_files := [file.name for file in plan.secrets if not file.secret and file.name not in plan.public]:
             raise OutOfBounds(
                 f"the spec has {', '.join(local_files)} from a file or a variable, and a schedule has Secrets of the cluster alone",
                 "write {secret: {name: NAME, key: KEY}}",
             )
         for file in plan.secrets:
-            if file.path and not _lies_in(folder, spec.parent, file.path):
+            is_outside = not (spec.parent / file.path).resolve().is_relative_to(folder.resolve())
+            if file.path and (file.path.startswith("~") or is_outside):
                 raise OutOfBounds(
                     f"the spec names {file.path}, which does not lie in its folder of the repository",
                     "put it beside the spec, in Git",
@@ -136,13 +133,6 @@ class Bounds:
         if self.approvers and from_git.approvers_of(plan) != self.approvers:
             names = ", ".join(approver.split()[0] for approver in self.approvers)
             raise OutOfBounds(f"the schedule was installed with an approval by {names}, and the spec has none or others")
-
-
-def _lies_in(folder: Path, beside: Path, path: str) -> bool:
-    return not path.startswith("~") and (beside / path).resolve().is_relative_to(folder.resolve())
-
-
-# --- the build ---------------------------------------------------------------------------------------------------------
 
 
 class NotBuilt(Exception):
@@ -184,23 +174,23 @@ def build(screen: Screen, wanted: Branch, bounds: Bounds, target: Target, folder
 def _build(screen: Screen, wanted: Branch, bounds: Bounds, target: Target, folder: Path) -> int:
     home, owner = target.home, _owner(target)
     commit, entries = newest(wanted)
-    with _told_of(f"{wanted.said}, commit {commit}", folder):
+    with _named_in_errors(f"{wanted.said}, commit {commit}", folder):
         checkout.write(entries, folder)
-        asked = _asked(wanted, commit, bounds, folder)
+        start = _start_input(wanted, commit, bounds, folder)
         settings = manifests.installation(home.namespace, target.image, os.environ, target.builder)
         # the version was checked when the schedule was installed; the pod's account may not read it
         oldest = ".".join(map(str, prerequisites.OLDEST))
-        ready = argo_start.prepared(screen, home, asked, settings, oldest, settled=True, owner=owner)
+        ready = argo_start.prepared(screen, home, start, settings, oldest, settled=True, owner=owner)
     # a newer commit would supersede this build at once
     if tip(wanted) != commit:
         raise Moved(f"{wanted.said}: there is a newer commit than {commit} by now", hint="try again")
-    if same := superseded_builds.end_by_schedule(screen, home, asked.plan.name, image.KIND, asked.plan.digest, owner):
+    if same := superseded_builds.end_by_schedule(screen, home, start.plan.name, image.KIND, start.plan.digest, owner):
         screen.lines([f"run {same} builds exactly this: {wanted.said} is at {commit}"])
         return ExitCode.OK
     return argo_start.leave(screen, ready)
 
 
-def _asked(wanted: Branch, commit: str, bounds: Bounds, folder: Path) -> argo_start.StartInput:
+def _start_input(wanted: Branch, commit: str, bounds: Bounds, folder: Path) -> argo_start.StartInput:
     """Return the commit's spec and plan. Raises OutOfBounds if the plan goes beyond the bounds."""
     if not (folder / wanted.path).is_file():
         raise NotThere(f"there is no file {wanted.path}")
@@ -225,7 +215,7 @@ def _owner(target: Target) -> OwnerReference | None:
 
 
 @contextmanager
-def _told_of(where: str, folder: Path) -> Iterator[None]:
+def _named_in_errors(where: str, folder: Path) -> Iterator[None]:
     """Raise errors about files in the folder as NotBuilt, with the commit that the folder holds."""
     try:
         yield

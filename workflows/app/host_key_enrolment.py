@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steps.contract.exit import ExitCode
-from workflows.app.messages import count
+from steps.contract.plain import count
 from workflows.app.specs import sources
-from workflows.host_keys import enrolment, model
+from workflows.host_keys import enrolment, known_hosts, model
 from workflows.host_keys.model import KeyState, ScannedKey
 
 
@@ -49,7 +49,8 @@ class KeyScan:
 
     def write(self) -> None:
         """Write the writable keys into the file."""
-        enrolment.write_keys(self.file, self.writable, self.replaced & {row.place for row in self.writable})
+        keys = [(row.place, row.key) for row in self.writable if row.key is not None]
+        known_hosts.write(self.file, keys, self.replaced & {row.place for row in self.writable})
 
     def summary(self) -> str:
         """Return the numbers of hosts by state, and of keys written, as a sentence."""

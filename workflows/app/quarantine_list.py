@@ -1,9 +1,6 @@
 """Shared code of the quarantine commands: the nodes a run set aside, those left by an earlier run, and their release."""
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
-
-import msgspec
 
 from steps.clients.store import Store
 from steps.contract import run as contract
@@ -15,9 +12,6 @@ from workflows.engines.node_release import KUBECONFIG, QuarantinedNode
 def listed(home: StateFolder, run: str) -> tuple[QuarantinedNode, ...]:
     """Return all nodes that a run set aside, sorted by name, from this machine's store."""
     return releasing.quarantined_nodes(Store(home.store), run)
-
-
-# ---- what an earlier run left ---------------------------------------------------------------------------------------------------
 
 
 def reminder(cluster: str, hosts: Iterable[str]) -> list[str]:
@@ -38,19 +32,8 @@ def _is_real(store: Store, run: str, cluster: str) -> bool:
     return header is not None and header.cluster == cluster and not header.simulated
 
 
-# ---- release -------------------------------------------------------------------------------------------------------------------
-
-
 def release(folder: RunFolder, nodes: Iterable[str], who: str) -> Iterator[str]:
     """Release nodes of a run of this machine. Raises CannotRelease, and the Kubernetes client's errors."""
-    yield from releasing.release(Store(folder.home.store), folder.name, _kubeconfigs(folder), nodes, who)
-
-
-def _kubeconfigs(folder: RunFolder) -> tuple[Path, Path]:
-    """Return the kubeconfig that the run wrote itself, then the one that the spec named."""
-    return folder.stored / "secrets" / KUBECONFIG, folder.inputs / "secrets" / KUBECONFIG
-
-
-def plain(rows: Iterable[QuarantinedNode]) -> list[dict[str, str]]:
-    """Return the quarantined nodes as data for scripts."""
-    return [dict(msgspec.structs.asdict(row)) for row in rows]
+    # first the kubeconfig that the run wrote itself, then the one that the spec named
+    kubeconfigs = folder.stored / "secrets" / KUBECONFIG, folder.inputs / "secrets" / KUBECONFIG
+    yield from releasing.release(Store(folder.home.store), folder.name, kubeconfigs, nodes, who)

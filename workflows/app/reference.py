@@ -23,6 +23,7 @@ GATE_PARAMETERS = ["seen", "want"]
 
 SECRET_REFERENCE = "SecretRef"
 """Model whose three forms are told once, at the head of the page."""
+_TYPES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}
 
 
 class UnknownEntry(ValueError):
@@ -107,13 +108,7 @@ def _type(field: Mapping[str, Any], models: Mapping[str, Any]) -> tuple[str, tup
         values = field.get("additionalProperties") or next(iter(field.get("patternProperties", {}).values()), None)
         inner, nested, suffix = _type(values, models) if isinstance(values, dict) else ("anything", (), "")
         return f"mapping to {inner}", nested, f".*{suffix}"
-    return (
-        {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}.get(
-            str(field.get("type")), "anything"
-        ),
-        (),
-        "",
-    )
+    return _TYPES.get(str(field.get("type")), "anything"), (), ""
 
 
 def rules_by_field(paths: frozenset[str]) -> dict[str, tuple[str, ...]]:
@@ -124,8 +119,7 @@ def rules_by_field(paths: frozenset[str]) -> dict[str, tuple[str, ...]]:
     rule_ids: dict[str, list[str]] = {}
     for rule in RULES.values():
         tree = ast.parse(textwrap.dedent(inspect.getsource(rule.find)))
-        mentioned = {path for node in ast.walk(tree) for path in (_mention(node, paths),) if path}
-        for path in mentioned:
+        for path in {_mention(node, paths) for node in ast.walk(tree)} - {""}:
             rule_ids.setdefault(path, []).append(rule.id)
     return {path: tuple(sorted(ids)) for path, ids in rule_ids.items()}
 
@@ -146,9 +140,6 @@ def _mention(node: ast.AST, paths: frozenset[str]) -> str:
     return ""
 
 
-# ---- gates ---------------------------------------------------------------------------------------------------------------------
-
-
 @functools.cache
 def gates() -> dict[str, str]:
     """Return the docstring of every gate by its id `STAGE/NAME`, read from the source of the stages without importing them."""
@@ -159,9 +150,6 @@ def gates() -> dict[str, str]:
             if isinstance(node, ast.FunctionDef) and [one.arg for one in node.args.args] == GATE_PARAMETERS and node.name[0] != "_":
                 docstrings[f"{stage}/{node.name}"] = " ".join((ast.get_docstring(node) or "").split())
     return docstrings
-
-
-# ---- explain -------------------------------------------------------------------------------------------------------------------
 
 
 def words() -> tuple[str, ...]:
@@ -227,9 +215,6 @@ def _field(kind: str, entry: FieldEntry, known: Mapping[str, FieldEntry]) -> lis
     return lines + [f"  {one.path}: {one.description}" for one in below]
 
 
-# ---- the reference page --------------------------------------------------------------------------------------------------------
-
-
 def spec_page() -> str:
     """Return the spec reference as Markdown: for each kind of spec, all fields with type, default, example and rules."""
     lines = [
@@ -254,5 +239,4 @@ def _row(entry: FieldEntry) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a text as one cell of a Markdown table."""
     return " ".join(text.replace("|", "\\|").split())

@@ -65,7 +65,8 @@ class Need:
 
 def every(environ: Mapping[str, str]) -> list[Need]:
     """Return all requirements, the rehearsal's first."""
-    return [*_rehearsal(environ), *_programs(environ), *_images(), *_kernel()]
+    files = [Need(IMAGES, need, any(map(os.path.exists, places)), install) for need, (places, install) in _FILES.items()]
+    return [*_rehearsal(environ), *_programs(environ), *files, _rights(), *_kernel()]
 
 
 def _rehearsal(environ: Mapping[str, str]) -> Iterator[Need]:
@@ -97,12 +98,6 @@ def _programs(environ: Mapping[str, str]) -> Iterator[Need]:
             # PATH of an ordinary user may lack the folders of system programs
             path_found = shutil.which(program, path=path) or shutil.which(program, path="/usr/sbin:/sbin")
             yield Need(use, program, path_found is not None, install)
-
-
-def _images() -> Iterator[Need]:
-    for need, (places, install) in _FILES.items():
-        yield Need(IMAGES, need, any(Path(place).exists() for place in places), install)
-    yield _rights()
 
 
 def _rights() -> Need:

@@ -1,21 +1,25 @@
-"""Options of a run, as every use case takes them: where the run is, how to start it, which pipeline it runs."""
+"""Options of a run, as every use case takes them: where the run is, how to start or rehearse it, which pipeline it runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steps.contract import approval
 from steps.contract.operation import BRINGUP, Operation
 from steps.contract.revision import SpecSource
-from workflows.app.messages import UsageError
 
 if TYPE_CHECKING:
     from workflows.plan.model import Plan
 
 LOCAL, ARGO = "local", "argo"
-"""The two engines."""
+
+
+class UsageError(ValueError):
+    """Error for options or arguments that have no meaning together; the command line adds the hint `COMMAND --help`."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +44,55 @@ class StartOptions:
     engine: str = LOCAL
     wait: bool = True
     junit: Path | None = None
-    kubeconfig: str = ""
-    context: str = ""
+    home_kubeconfig: str = ""
+    home_context: str = ""
     namespace: str = ""
     image: str = ""
     version: str = ""
     builder = ""
     """The image of pods that build node images; empty for commands without such pods."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RehearsalRequest:
+    """The options of a rehearsal; empty ones leave the choice to the spec."""
+
+    spec: str
+    fault: Sequence[str] | None = None
+    approve_as: str = approval.REHEARSAL
+    key: str = ""
+    hold: bool = False
+    seed: int = 1
+    kubeconfig: Path | None = None
+    roles_off: str = ""
+    speed: float | None = None
+    nodes_at: str = ""
+    only: Sequence[str] | None = None
+    until: str = ""
+    operation: str = ""
+    hosts: Sequence[str] | None = None
+    older: str = ""
+    """The release that the cluster has before an upgrade or a rollback."""
+
+    def restart_command(self) -> str:
+        """Return the command line that starts the same rehearsal again; options without a value are left out."""
+        options: dict[str, Iterable[object]] = {
+            "--fault": self.fault or (),
+            "--only": self.only or (),
+            "--until": [self.until],
+            "--seed": [self.seed] * (self.seed != 1),
+            "--approve-as": [self.approve_as] * (self.approve_as != approval.REHEARSAL),
+            "--key": [self.key],
+            "--kubeconfig": [self.kubeconfig or ""],
+            "--roles-off": [self.roles_off],
+            "--nodes-at": [self.nodes_at],
+            "--speed": [] if self.speed is None else [self.speed],
+            "--operation": [self.operation],
+            "--hosts": self.hosts or (),
+            "--from": [self.older],
+        }
+        words = [part for name, values in options.items() for value in values if str(value) for part in (name, str(value))]
+        return shlex.join(["bringup", "rehearse", self.spec, *words, *(["--hold"] if self.hold else [])])
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ class Checked:
 def check(source: str, image_issues: Callable[[Path], Iterable[Issue]]) -> Checked:
     """Read a spec argument and check it. Raises NoSpec if there is no such file.
 
-    `image_issues` checks a file about an image, see `recipe_findings`: the caller may import that module when it is called.
+    `image_issues` checks a file about an image, see `images.recipes`: the caller may import that module when it is called.
     """
     path = sources.find(source)
     try:

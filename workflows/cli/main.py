@@ -11,7 +11,7 @@ import typer
 
 from steps import __version__
 from steps.contract.exit import ExitCode
-from workflows.app.messages import UsageError
+from workflows.app.run_options import UsageError
 from workflows.cli import (
     host_key_commands,
     operation_commands,
@@ -54,19 +54,18 @@ def application() -> typer.Typer:
         cls=SectionedGroup, no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False, rich_markup_mode=None
     )
     app.callback()(_options)
-    for register in (
-        spec_commands.register,
-        host_key_commands.register,
-        run_commands.register,
-        operation_commands.register,
-        report_commands.register,
-        quarantine_commands.register,
-        tool_commands.register,
-        image_commands.register,
-        report_commands.register_argo,
-        schedule_commands.register,
+    for commands in (
+        spec_commands,
+        host_key_commands,
+        run_commands,
+        operation_commands,
+        report_commands,
+        quarantine_commands,
+        tool_commands,
+        image_commands,
+        schedule_commands,
     ):
-        register(app)
+        commands.register(app)
     return app
 
 
@@ -120,7 +119,11 @@ def _misused(problem: typer.BadParameter, arguments: list[str]) -> int:
         output.lines([problem.message])
         return ExitCode.OK
     command = context.command_path if context else " ".join(["bringup", *arguments[:1]])
-    output.error(_said(problem), f"{command} --help")
+    # bringup's own sentences stay without "Invalid value"
+    ours = isinstance(problem, typer.BadParameter) and problem.param is None
+    # typer lets pydantic parse choices, and pydantic puts its own words before the message
+    sentence = problem.message if ours else problem.format_message().replace(": Value error, ", ": ", 1)
+    output.error(sentence, f"{command} --help")
     return ExitCode.USAGE
 
 
@@ -135,13 +138,6 @@ def _command_path(arguments: list[str]) -> str:
         elif not word.startswith("-"):
             break
     return " ".join(path)
-
-
-def _said(problem: typer.BadParameter) -> str:
-    """Return the error of a command line as text; bringup's own sentences stay without "Invalid value"."""
-    ours = isinstance(problem, typer.BadParameter) and problem.param is None
-    # typer lets pydantic parse choices, and pydantic puts its own words before the message
-    return problem.message if ours else problem.format_message().replace(": Value error, ", ": ", 1)
 
 
 def _failed(problem: Exception, debug: bool) -> int:
@@ -166,20 +162,19 @@ def _hint(problem: OSError) -> str:
     """Return the hint for a file error: another BRINGUP_HOME for files of runs, otherwise a hint by error number."""
     if not problem.filename:
         return "make room where this output goes, or where runs lie (BRINGUP_HOME)"
-    if _is_at_home(problem) or problem.errno in _FULL:
+    path = Path(os.fsdecode(problem.filename))
+    if _is_at_home(path.absolute()) or problem.errno in _FULL:
         return "runs lie in BRINGUP_HOME: choose a folder with room that you may write to"
     if problem.errno == errno.ENOENT:
-        has_folder = Path(os.fsdecode(problem.filename)).parent.is_dir()
+        has_folder = path.parent.is_dir()
         return "name a file that is there" if has_folder else "its folder is not there: make it, or name another path"
     return _HINTS.get(problem.errno or 0, "name another file or folder")
 
 
-def _is_at_home(problem: OSError) -> bool:
+def _is_at_home(path: Path) -> bool:
     """Return True if the file lies below BRINGUP_HOME, or is a parent of it that cannot be created."""
-    if not problem.filename:
-        return False
     try:
-        home, path = StateFolder.of_environment().root, Path(os.fsdecode(problem.filename)).absolute()
+        home = StateFolder.of_environment().root
     except NoStateFolder:
         return False
     return path.is_relative_to(home) or (home.is_relative_to(path) and not path.is_dir())

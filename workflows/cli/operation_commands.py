@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from steps.contract.operation import Operation, OperationKind
-from workflows.app.messages import count
+from steps.contract.plain import count
 from workflows.app.run_options import Wish
 from workflows.cli import output
 from workflows.cli.options import RunOptions, Spec, Until, pipeline_of, placed
@@ -47,12 +47,8 @@ def rollback(
     """
     operation = Operation(kind=OperationKind.ROLLBACK)
     if not yes:
-        _ask(
-            spec,
-            operation,
-            "rollback stops all servers of cluster {name} and sets its etcd back to before the last upgrade: what was "
-            "written since is lost",
-        )
+        consequence = "sets its etcd back to before the last upgrade: what was written since is lost"
+        _ask(spec, operation, f"rollback stops all servers of cluster {{name}} and {consequence}")
     return _start(spec, place, operation)
 
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import typer
 
@@ -36,14 +36,27 @@ _LONGEST_KEY = 16384
 """Size limit of a .pub file in characters: an RSA key of 16 kbit takes 2,800."""
 
 
-@dataclass(frozen=True)
-class LocationOptions(RunLocation):
-    """The options that say where a run is."""
+class CheckedOptions:
+    """Options of a command that are checked together, as fields of a dataclass."""
 
-    engine: Engine = ""
+    def check(self) -> None:
+        """Raise BadParameter for options that do not fit each other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HomeOptions(CheckedOptions):
+    """The options that name the home cluster."""
+
     home_kubeconfig: HomeKubeconfig = ""
     home_context: HomeContext = ""
     namespace: Namespace = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocationOptions(HomeOptions, RunLocation):
+    """The options that say where a run is."""
+
+    engine: Engine = ""
 
     def check(self) -> None:
         """Raise BadParameter for an unknown engine, or for options that contradict each other."""
@@ -54,15 +67,12 @@ class LocationOptions(RunLocation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(StartOptions):
+class RunOptions(HomeOptions, StartOptions):
     """The options of every command that starts a run."""
 
     engine: Annotated[str, typer.Option("--engine", help="local, or argo: in the home cluster.")] = LOCAL
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow to the end; only argo can do without.")] = True
     junit: Annotated[Path | None, typer.Option("--junit", help="Write the report for CI servers to this file.")] = None
-    kubeconfig: HomeKubeconfig = ""
-    context: HomeContext = ""
-    namespace: Namespace = ""
     image: Annotated[str, typer.Option("--image", help="The step image, with argo; or BRINGUP_IMAGE.")] = ""
     version: ArgoVersion = ""
 
@@ -71,9 +81,9 @@ class RunOptions(StartOptions):
         require_engine(self.engine)
         if self.engine != LOCAL:
             return
-        options = {"--home-kubeconfig": self.kubeconfig, "--home-context": self.context, "--namespace": self.namespace}
+        home = {"--home-kubeconfig": self.home_kubeconfig, "--home-context": self.home_context, "--namespace": self.namespace}
         images = {"--image": self.image, "--builder-image": self.builder}
-        refuse_for_local({**options, **images, "--argo-version": self.version})
+        refuse_for_local({**home, **images, "--argo-version": self.version})
         if not self.wait:
             raise typer.BadParameter("the local engine runs in this command: --no-wait is for --engine argo")
 
@@ -86,19 +96,10 @@ def require_engine(engine: str) -> None:
 
 def refuse_for_local(given: Mapping[str, str]) -> None:
     """Raise BadParameter if an option for Argo is given with the local engine."""
-    names = [name for name, value in given.items() if value]
-    if names:
-        listed = ", ".join(names)
+    if listed := ", ".join(name for name, value in given.items() if value):
         raise typer.BadParameter(
             f"the local engine takes no {listed}: for a run on Argo say --engine {ARGO}, else leave out {listed}"
         )
-
-
-class CheckedOptions(Protocol):
-    """A dataclass of options that are checked together."""
-
-    def check(self) -> None:
-        """Raise BadParameter for options that do not fit each other."""
 
 
 def placed(command: Callable[..., int], kind: type[CheckedOptions] = LocationOptions) -> Callable[..., int]:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from workflows.cli.terminal import QuietConsole
 
 _GAP = 2
-"""Blanks between two columns of a table."""
 
 
 class Format(StrEnum):
@@ -82,6 +81,14 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = ""
     out.print(grid, soft_wrap=False)
 
 
+def listing(columns: Sequence[str], rows: Iterable[Sequence[str]], values: Any, form: Format) -> None:
+    """Print rows as a table for a person, or values for a script."""
+    if form is Format.TABLE:
+        table(columns, rows)
+    else:
+        data(values, form)
+
+
 def _widths(rows: Sequence[Sequence[str]], room: int) -> list[int]:
     """Return the width of each column, at least its longest word; the widest columns shrink first. Empty if they do not fit."""
     from rich.cells import cell_len
@@ -125,14 +132,9 @@ def lines(rows: Iterable[str]) -> None:
 
 
 def note(message: str) -> None:
-    """Print one sentence on stderr, so that no script takes it for a part of the answer."""
-    console(stderr=True).print(f"note: {plain.line(message)}")
-
-
-def notes(*messages: str) -> None:
-    """Print each sentence that is not empty as a note."""
-    for message in filter(None, messages):
-        note(message)
+    """Print one sentence on stderr, so that no script takes it for a part of the answer; an empty one is left out."""
+    if message:
+        console(stderr=True).print(f"note: {plain.line(message)}")
 
 
 def error(message: str, hint: str = "") -> None:

@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+import msgspec
 import typer
 
 from steps.contract.exit import ExitCode
@@ -27,13 +28,12 @@ def show(run: Run = "", form: Output = Format.TABLE, *, place: LocationOptions) 
     evidence = run_evidence.find(run, place, fresh=True)
     folder = evidence.folder
     rows = quarantine_list.listed(folder.home, folder.name)
-    output.notes(evidence.note)
+    output.note(evidence.note)
     if form is not Format.TABLE:
-        output.data(quarantine_list.plain(rows), form)
+        output.data([msgspec.structs.asdict(row) for row in rows], form)
     elif rows:
-        output.table(
-            ("node", "stage", "reason", "released"), [(node.node, node.stage, node.reason, node.released) for node in rows]
-        )
+        cells = [(node.node, node.stage, node.reason, node.released) for node in rows]
+        output.table(("node", "stage", "reason", "released"), cells)
     else:
         output.lines([f"run {folder.name} {'has set no node aside so far' if evidence.goes_on else 'set no node aside'}"])
     return ExitCode.OK

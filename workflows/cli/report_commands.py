@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from steps.contract.exit import ExitCode
-from workflows.app.messages import count
+from steps.contract.plain import count
 from workflows.cli import output
 from workflows.cli.options import LocationOptions, Output, Run, placed, read_public_key
 from workflows.cli.output import Format
-from workflows.engines.folders import RunFolder, StateFolder
+from workflows.engines.folders import StateFolder
 
 
 def register(app: typer.Typer) -> None:
@@ -21,10 +21,6 @@ def register(app: typer.Typer) -> None:
     app.command(name="verify")(placed(check))
     app.command(name="timeline")(placed(incident))
     app.command()(faults)
-
-
-def register_argo(app: typer.Typer) -> None:
-    """Add the commands about evidence of runs on Argo, which the list of commands has further down."""
     app.command()(placed(pull))
     app.command()(placed(sweep))
     app.command(name="diff-runs")(diff_runs)
@@ -47,25 +43,23 @@ def report(
     if out.endswith("/") or Path(out or "none").is_dir():
         if for_public:
             raise typer.BadParameter("--public is one file, not the evidence: --out FILE")
-        return _hand_out(run_evidence.find(run, place).folder, Path(out))
+        from steps.report import verify
+
+        folder = run_evidence.find(run, place).folder
+        target = Path(out) / folder.name
+        copied = verify.hand_out(folder.stored, target)
+        output.lines([f"copied {count(copied, 'file')} to {target}, none of its secrets; bringup verify proves them"])
+        return ExitCode.OK
     if form not in run_reports.FORMS:
         raise run_reports.NoSuchForm(form)
     evidence = run_evidence.find(run, place)
     content = run_reports.report(evidence, form, for_public=for_public)
-    output.notes(evidence.note)
+    output.note(evidence.note)
     if not out:
         output.lines([content.rstrip("\n")])
     else:
         Path(out).write_text(content)
         output.lines([f"wrote {out}"])
-    return ExitCode.OK
-
-
-def _hand_out(folder: RunFolder, out: Path) -> int:
-    from steps.report import verify
-
-    copied = verify.hand_out(folder.stored, out / folder.name)
-    output.lines([f"copied {count(copied, 'file')} to {out / folder.name}, none of its secrets; bringup verify proves them"])
     return ExitCode.OK
 
 
@@ -101,7 +95,7 @@ def incident(run: Run = "", form: Output = Format.TABLE, *, place: LocationOptio
     from workflows.app.runs import run_evidence, run_reports
 
     evidence = run_evidence.find(run, place)
-    output.notes(evidence.note)
+    output.note(evidence.note)
     if form is Format.TABLE:
         output.lines([run_reports.note(evidence)])
     else:
@@ -114,11 +108,10 @@ def faults(form: Output = Format.TABLE) -> int:
     from workflows.rehearsal.faults import fault_registry
 
     all_faults = fault_registry.faults()
-    if form is Format.TABLE:
-        output.table(("fault", "caught by", "what it does"), [(fault.name, fault.gate, fault.summary) for fault in all_faults])
-    else:
-        names = ("name", "stage", "gate", "node", "summary", "caught_by", "false_green")
-        output.data([{name: getattr(fault, name) for name in names} for fault in all_faults], form)
+    names = ("name", "stage", "gate", "node", "summary", "caught_by", "false_green")
+    values = [{name: getattr(fault, name) for name in names} for fault in all_faults]
+    cells = [(fault.name, fault.gate, fault.summary) for fault in all_faults]
+    output.listing(("fault", "caught by", "what it does"), cells, values, form)
     return ExitCode.OK
 
 
@@ -131,9 +124,6 @@ def _signer(text_: str) -> tuple[str, str] | None:
     return name, read_public_key(Path(file))
 
 
-# --- runs on Argo, and the comparison of runs on any engine ----------------------------------------
-
-
 def pull(run: Run = "", *, place: LocationOptions) -> int:
     """Copy evidence, report and logs of a run on Argo to this machine. A short-lived pod reads them from the run's store."""
     from workflows.app.runs import argo_runs, run_evidence
@@ -143,7 +133,7 @@ def pull(run: Run = "", *, place: LocationOptions) -> int:
         return _lies_here(run)
     files, evidence = run_evidence.brought(away)
     output.lines([f"{count(files, 'file')} of {away.name} are in {evidence.folder.stored}"])
-    output.notes(evidence.note)
+    output.note(evidence.note)
     return ExitCode.OK
 
 

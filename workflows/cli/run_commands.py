@@ -1,17 +1,19 @@
 """Commands about runs: run, rehearse, status, watch, logs, approve, cancel, resume."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from steps import timeouts
 from steps.contract import approval
 from steps.contract.exit import ExitCode
+from workflows.app.run_options import RehearsalRequest, Wish
 from workflows.cli import completion, output
 from workflows.cli.options import (
     ArgoVersion,
+    CheckedOptions,
     Hosts,
     LocationOptions,
     Only,
@@ -27,8 +29,6 @@ from workflows.cli.output import Format
 from workflows.engines.folders import RunFolder, StateFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from workflows.app.runs.argo_runs import ArgoRun
 
 RunOption = Annotated[
@@ -38,7 +38,7 @@ RunOption = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command()(rehearse)
+    app.command()(placed(rehearse, RehearseOptions))
     app.command()(placed(run, RunOptions))
     app.command()(runs)
     for command in (status, watch, logs, approve, cancel, resume):
@@ -60,64 +60,52 @@ def _on_argo(run: str, place: LocationOptions) -> "ArgoRun | None":
     return argo_runs.find(run, place)
 
 
-def rehearse(
-    spec: Spec = "h200-16",
+@dataclass(frozen=True, kw_only=True)
+class RehearseOptions(CheckedOptions, RehearsalRequest):
+    """The options of a rehearsal, as a command line has them."""
+
+    spec: Spec = "h200-16"
     fault: Annotated[
         list[str] | None,
         typer.Option("--fault", help="Disturb: NAME or NAME:NODE,… (see `bringup faults`).", autocompletion=completion.faults),
-    ] = None,
-    approve_as: Annotated[
-        str, typer.Option("--approve-as", metavar="NAME", help="Approve in this person's name.")
-    ] = approval.REHEARSAL,
-    key: Annotated[str, typer.Option("--key", help="Private SSH key that signs approvals, where the spec lists keys.")] = "",
-    hold: Annotated[bool, typer.Option("--hold", help="Wait for `bringup approve` in another terminal.")] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the simulated cluster's delays.")] = 1,
+    ] = None
+    approve_as: Annotated[str, typer.Option("--approve-as", metavar="NAME", help="Approve in this person's name.")] = (
+        approval.REHEARSAL
+    )
+    key: Annotated[str, typer.Option("--key", help="Private SSH key that signs approvals, where the spec lists keys.")] = ""
+    hold: Annotated[bool, typer.Option("--hold", help="Wait for `bringup approve` in another terminal.")] = False
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the simulated cluster's delays.")] = 1
     kubeconfig: Annotated[
         Path | None,
         typer.Option("--kubeconfig", help="Play in this API server, new and nobody else's; it keeps what is simulated."),
-    ] = None,
-    roles_off: Annotated[str, typer.Option("--roles-off", metavar="ROLE,…", help="Roles that real programs play there.")] = "",
+    ] = None
+    roles_off: Annotated[str, typer.Option("--roles-off", metavar="ROLE,…", help="Roles that real programs play there.")] = ""
     speed: Annotated[
         float | None,
         typer.Option(
             "--speed", help="With roles off: simulated seconds a second at most (1); a fifth of it while real programs act."
         ),
-    ] = None,
+    ] = None
     nodes_at: Annotated[
         str, typer.Option("--nodes-at", metavar="ADDRESS", help="This machine, as that API server reaches it for logs of pods.")
-    ] = "",
-    only: Only = None,
-    until: Until = "",
+    ] = ""
+    only: Only = None
+    until: Until = ""
     operation: Annotated[
         str, typer.Option("--operation", metavar="NAME", help="Rehearse add-node, replace-node, upgrade, rollback or reset.")
-    ] = "",
-    hosts: Hosts = None,
+    ] = ""
+    hosts: Hosts = None
     older: Annotated[
         str,
         typer.Option("--from", metavar="VERSION", help="With --operation upgrade or rollback: the release that the cluster has."),
-    ] = "",
-) -> int:
+    ] = ""
+
+
+def rehearse(*, place: RehearseOptions) -> int:
     """Run the whole pipeline, or an operation, against a simulated cluster on this machine, with faults if you name some."""
     from workflows.app import rehearsals
 
-    request = rehearsals.RehearsalRequest(
-        spec=spec,
-        faults=tuple(fault or ()),
-        approve_as=approve_as,
-        key=key,
-        hold=hold,
-        seed=seed,
-        kubeconfig=kubeconfig,
-        roles_off=roles_off,
-        speed=speed,
-        nodes_at=nodes_at,
-        only=tuple(only or ()),
-        until=until,
-        operation=operation,
-        hosts=tuple(hosts or ()),
-        older=older,
-    )
-    return rehearsals.rehearse(output, request)
+    return rehearsals.rehearse(output, place)
 
 
 def run(
@@ -131,7 +119,6 @@ def run(
     place: RunOptions,
 ) -> int:
     """Run a spec on real hosts: with the embedded engine, or on the Argo Workflows of a home cluster."""
-    from workflows.app.run_options import Wish
     from workflows.app.runs import run_start
 
     return run_start.start(output, spec, place, Wish(reuse=reuse, only=tuple(only or ()), until=until))
@@ -155,30 +142,21 @@ def status(run: Run = "", form: Output = Format.TABLE, *, place: LocationOptions
     if away := _on_argo(run, place):
         from workflows.app.runs import argo_runs
 
-        return _show_status(argo_runs.status(away), form, _wait_on_argo)
-    from workflows.app.runs import local_runs
+        view = argo_runs.status(away)
+    else:
+        from workflows.app.runs import local_runs
 
-    return _show_status(local_runs.status(_here(run)), form, _wait_here)
-
-
-def _show_status(view: dict[str, Any], form: Format, wait_lines: "Callable[[dict[str, str]], list[str]]") -> int:
+        view = local_runs.status(_here(run))
     if form is not Format.TABLE:
         output.data(view, form)
         return ExitCode.OK
     output.lines([f"run {view['run']}: {view['phase']} {view['message']}".rstrip()])
     for wait in view["waiting"]:
-        output.lines(wait_lines(wait))
+        subject = wait.get("for") or f"an approval before {wait['stage']}"  # a local run waits for nothing else
+        output.lines([f"waits for {subject} since {wait['since']}" + (f": {wait['how']}" if wait["how"] else "")])
+        output.lines([f"  it is about {wait['about']}"] if wait.get("about") else [])
     output.table(("stage", "status", "reason"), [(row["stage"], row["status"], row["reason"]) for row in view["stages"]])
     return ExitCode.OK
-
-
-def _wait_on_argo(wait: dict[str, str]) -> list[str]:
-    lines = [f"waits for {wait['for']} since {wait['since']}" + (f": {wait['how']}" if wait["how"] else "")]
-    return [*lines, f"  it is about {wait['about']}"] if wait.get("about") else lines
-
-
-def _wait_here(wait: dict[str, str]) -> list[str]:
-    return [f"waits for an approval before {wait['stage']} since {wait['since']}: {wait['how']}", f"  it is about {wait['about']}"]
 
 
 def runs(form: Output = Format.TABLE) -> int:
@@ -186,10 +164,8 @@ def runs(form: Output = Format.TABLE) -> int:
     from workflows.app import run_list
 
     listed = run_list.listed_runs(StateFolder.of_environment())
-    if form is not Format.TABLE:
-        output.data([asdict(row) for row in listed], form)
-        return ExitCode.OK
-    output.table(("run", "engine", "started", "state"), [(row.run, row.engine, row.started, row.state) for row in listed])
+    cells = [(row.run, row.engine, row.started, row.state) for row in listed]
+    output.listing(("run", "engine", "started", "state"), cells, [asdict(row) for row in listed], form)
     return ExitCode.OK
 
 

@@ -54,7 +54,6 @@ class View(_Drawn):
                     self._console.print(plain.line(line), markup=False, emoji=False, soft_wrap=news.waits or None)
 
     def _render(self) -> RenderableType:
-        """Return the table of all stages."""
         now = time.time()
         grid = Table("stage", "status", "task", "nodes", "elapsed", box=None, pad_edge=False, header_style="bold")
         for stage, row in self._progress.rows.items():

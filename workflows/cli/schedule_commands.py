@@ -1,12 +1,13 @@
 """Commands about the schedule of a cluster or a node image on Argo: schedule show, schedule suspend, schedule resume."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from steps.contract.exit import ExitCode
 from workflows.cli import output
-from workflows.cli.options import HomeContext, HomeKubeconfig, Namespace, Output
+from workflows.cli.options import HomeOptions, Output, placed
 from workflows.cli.output import Format
 
 if TYPE_CHECKING:
@@ -14,34 +15,32 @@ if TYPE_CHECKING:
     from workflows.engines.argo.workflow_objects import Workflow
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the cluster or of the node image, as in its spec.")]
-Pipeline = Annotated[
-    str, typer.Option("--pipeline", metavar="NAME", help="bringup or image, where both have a schedule of that name.")
-]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleOptions(HomeOptions):
+    """The options that say where a schedule is."""
+
+    pipeline: Annotated[
+        str, typer.Option("--pipeline", metavar="NAME", help="bringup or image, where both have a schedule of that name.")
+    ] = ""
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     group = typer.Typer(no_args_is_help=True, help="A schedule on Argo: show it, suspend it, resume it.")
-    group.command()(show)
-    group.command()(suspend)
-    group.command()(resume)
+    for command in (show, suspend, resume):
+        group.command()(placed(command, ScheduleOptions))
     app.add_typer(group, name="schedule")
 
 
-def show(
-    name: Name,
-    form: Output = Format.TABLE,
-    home: HomeKubeconfig = "",
-    context: HomeContext = "",
-    namespace: Namespace = "",
-    pipeline: Pipeline = "",
-) -> int:
+def show(name: Name, form: Output = Format.TABLE, *, place: ScheduleOptions) -> int:
     """Show when the schedule starts runs, whether it is suspended, when it last started one, and what hinders it."""
     from workflows.engines.argo import schedules, submission
 
-    place, kind = _where(name, home, context, namespace, pipeline)
-    schedule, last = schedules.schedule(place, name, kind), schedules.last_start(place, name, kind)
-    runs = [unfinished.metadata.name for unfinished in submission.unfinished_runs(place, name, kind)] if last else []
+    home, kind = _where(name, place)
+    schedule, last = schedules.schedule(home, name, kind), schedules.last_start(home, name, kind)
+    runs = [unfinished.metadata.name for unfinished in submission.unfinished_runs(home, name, kind)] if last else []
     active = [unfinished.name for unfinished in schedule.status.active]
     rows = {
         "schedule": "; ".join(schedule.spec.schedules) + f" {schedule.spec.timezone}",
@@ -51,11 +50,11 @@ def show(
         "problems": "; ".join([*schedule.status.problems, *_failed(last)]) or "none",
     }
     if form is Format.TABLE:
-        output.lines([f"the schedule of {name} in namespace {place.namespace}"])
+        output.lines([f"the schedule of {name} in namespace {home.namespace}"])
         output.lines(f"{key:<13} {value.strip()}" for key, value in rows.items())
     else:
         values = {key.replace(" ", "_"): value for key, value in rows.items()}
-        output.data({"cluster": name, "pipeline": kind, "namespace": place.namespace, **values}, form)
+        output.data({"cluster": name, "pipeline": kind, "namespace": home.namespace, **values}, form)
     return ExitCode.OK
 
 
@@ -76,39 +75,35 @@ def _why(last: "Workflow") -> str:
     return last_words.reason if last_words and last_words.reason else last.status.message
 
 
-def suspend(
-    name: Name, home: HomeKubeconfig = "", context: HomeContext = "", namespace: Namespace = "", pipeline: Pipeline = ""
-) -> int:
+def suspend(name: Name, *, place: ScheduleOptions) -> int:
     """Suspend the schedule, so that it starts no runs. A run that has started goes on. Installing again keeps it suspended."""
-    return _set(name, _where(name, home, context, namespace, pipeline), wanted=True)
+    return _set(name, place, wanted=True)
 
 
-def resume(
-    name: Name, home: HomeKubeconfig = "", context: HomeContext = "", namespace: Namespace = "", pipeline: Pipeline = ""
-) -> int:
+def resume(name: Name, *, place: ScheduleOptions) -> int:
     """Let the schedule start runs again. Missed runs are not made up for beyond the schedule's starting deadline."""
-    return _set(name, _where(name, home, context, namespace, pipeline), wanted=False)
+    return _set(name, place, wanted=False)
 
 
-def _where(name: str, kubeconfig: str, context: str, namespace: str, pipeline: str) -> "tuple[Home, str]":
+def _where(name: str, place: ScheduleOptions) -> "tuple[Home, str]":
     """Return the home cluster and the pipeline of the schedule. Raises NotAName, BadParameter, NoHomeCluster, NoSchedule."""
     from workflows import bringup, image
     from workflows.app import kubeconfigs, name_checks
-    from workflows.engines.argo import schedules as starts
+    from workflows.engines.argo import schedules
 
     known = (bringup.KIND, image.KIND)
-    if pipeline and pipeline not in known:
-        raise typer.BadParameter(f"--pipeline {pipeline!r} has no schedules; use {' or '.join(known)}")
+    if place.pipeline and place.pipeline not in known:
+        raise typer.BadParameter(f"--pipeline {place.pipeline!r} has no schedules; use {' or '.join(known)}")
     name_checks.require(name, "cluster")
-    place = kubeconfigs.home(kubeconfig, context, namespace)
-    return place, pipeline or starts.pipeline_of(place, name, known)
+    home = kubeconfigs.home(place.home_kubeconfig, place.home_context, place.namespace)
+    return home, place.pipeline or schedules.pipeline_of(home, name, known)
 
 
-def _set(name: str, where: "tuple[Home, str]", *, wanted: bool) -> int:
-    from workflows.engines.argo import schedules as starts
+def _set(name: str, place: ScheduleOptions, *, wanted: bool) -> int:
+    from workflows.engines.argo import schedules
 
-    place, kind = where
-    changed = starts.suspend(place, name, kind, wanted=wanted)
+    home, kind = _where(name, place)
+    changed = schedules.suspend(home, name, kind, wanted=wanted)
     state = "suspended" if wanted else "not suspended"
-    output.lines([f"the schedule of {name} {'is' if changed else 'was already'} {state} in namespace {place.namespace}"])
+    output.lines([f"the schedule of {name} {'is' if changed else 'was already'} {state} in namespace {home.namespace}"])
     return ExitCode.OK

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steps.contract.exit import ExitCode
-from workflows.app.messages import count
+from steps.contract.plain import count
 from workflows.cli import output
 from workflows.cli.options import Hosts, Only, Output, Spec, Until, pipeline_of
 from workflows.cli.output import Format
@@ -87,9 +87,9 @@ def _check(source: str) -> "Checked":
 
 
 def _image_issues(path: Path) -> "Iterable[Issue]":
-    from workflows.app.images import recipe_findings
+    from workflows.app.images import recipes
 
-    return recipe_findings.image_issues(path)
+    return recipes.image_issues(path)
 
 
 def validate(spec: Spec = "cluster.yaml", form: Output = Format.TABLE) -> int:
@@ -142,7 +142,6 @@ def plan(
 
 
 def _show_plan(plan: "Plan", form: str) -> None:
-    """Print the whole plan."""
     from workflows.app import quarantine_list
     from workflows.plan import show
 
@@ -258,10 +257,8 @@ def stages(form: Output = Format.TABLE) -> int:
 
     parts = ("workflows/stages/{}.py", "steps/stages/{}/", "workflows/rehearsal/simulator/{}.py", "tests/gates/{}/")
     rows = [(name, *(part.format(name) for part in parts)) for name in ORDER]
-    if form is Format.TABLE:
-        output.table(("stage", "stage data", "contract, probes, gates", "simulator", "gate cases"), rows)
-    else:
-        output.data([{"stage": row[0], "files": list(row[1:])} for row in rows], form)
+    values = [{"stage": name, "files": files} for name, *files in rows]
+    output.listing(("stage", "stage data", "contract, probes, gates", "simulator", "gate cases"), rows, values, form)
     return ExitCode.OK
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from steps.contract.exit import ExitCode
-from workflows.app.messages import count
+from steps.contract.plain import count
 from workflows.cli import completion, output
 from workflows.cli.options import Output, Spec
 from workflows.cli.output import Format
@@ -67,7 +67,6 @@ def execute(
 
 
 def _summary(record: Path) -> Iterator[str]:
-    """Yield the lines for a node record in the conformance format."""
     run_record = json.loads(record.read_text())
     nodes = run_record["nodes"]
     yield f"{run_record['phase']}: {count(len(nodes), 'node')} {run_record.get('message') or ''}".rstrip()
@@ -95,36 +94,19 @@ def simulate(
     plan = compile_plan(loaded)
     RehearsalOptions(faults=fault or ()).check(loaded, plan)
     with standalone_cluster.serving(plan, kubeconfig_out, faults=fault or (), speed=speed, bare=bare) as address:
-        output.lines(
-            [f"simulated cluster of {plan.name} at {address}; kubectl --kubeconfig {kubeconfig_out} get nodes; Ctrl-C ends it"]
-        )
+        kubectl = f"kubectl --kubeconfig {kubeconfig_out} get nodes"
+        output.lines([f"simulated cluster of {plan.name} at {address}; {kubectl}; Ctrl-C ends it"])
         standalone_cluster.until_interrupted()
     return ExitCode.OK
 
 
 def doctor(form: Output = Format.TABLE) -> int:
     """Show what each kind of use needs on this machine, what is missing, and how to install it."""
-    from workflows.app import requirements as needs
+    from workflows.app import requirements
 
-    requirements = needs.every(os.environ)
-    if form is not Format.TABLE:
-        output.data(
-            [
-                {"for": requirement.use, "needs": requirement.need, "there": requirement.there, "install": requirement.install}
-                for requirement in requirements
-            ],
-            form,
-        )
-    else:
-        output.table(
-            ("for", "needs", "", "how to get it"),
-            [
-                (requirement.use, requirement.need, "ok" if requirement.there else "missing", requirement.install)
-                for requirement in requirements
-            ],
-        )
-    return (
-        ExitCode.OK
-        if all(requirement.there for requirement in requirements if requirement.use == needs.REHEARSAL)
-        else ExitCode.USAGE
-    )
+    needs = requirements.every(os.environ)
+    values = [{"for": need.use, "needs": need.need, "there": need.there, "install": need.install} for need in needs]
+    cells = [(need.use, need.need, "ok" if need.there else "missing", need.install) for need in needs]
+    output.listing(("for", "needs", "", "how to get it"), cells, values, form)
+    can_rehearse = all(need.there for need in needs if need.use == requirements.REHEARSAL)
+    return ExitCode.OK if can_rehearse else ExitCode.USAGE

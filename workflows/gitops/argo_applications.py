@@ -7,7 +7,7 @@ from typing import Any
 
 from workflows.catalog import PlannedRelease
 from workflows.gitops.layout import IN_CLUSTER, Layout, delivery, privileged_namespaces, root_name, waves
-from workflows.gitops.projects import ENVIRONMENTS, roots_project
+from workflows.gitops.projects import ENVIRONMENTS, chart_source, roots_project
 from workflows.spec import STAGES, ClusterSpec
 
 Object = dict[str, Any]
@@ -60,7 +60,7 @@ def release_application(spec: ClusterSpec, release: PlannedRelease, *, wave: int
 
 def root_application(spec: ClusterSpec, stage: str) -> Object:
     """Return the Application over the Applications of a stage. It is applied when the stage starts, and creates them from Git."""
-    wave = str(next(place for place, name in enumerate(STAGES) if name == stage))
+    wave = next(str(place) for place, name in enumerate(STAGES) if name == stage)
     return _over(spec, root_name(stage), Layout.of(spec).stage(stage), {WAVE: wave})
 
 
@@ -115,9 +115,7 @@ def _over(spec: ClusterSpec, name: str, path: str, notes: dict[str, str]) -> Obj
 
 
 def _application(name: str, namespace: str, notes: dict[str, str], body: Object) -> Object:
-    meta: Object = {"name": name, "namespace": namespace}
-    if notes:
-        meta["annotations"] = notes
+    meta = {"name": name, "namespace": namespace} | ({"annotations": notes} if notes else {})
     return {"apiVersion": API, "kind": "Application", "metadata": meta, "spec": body}
 
 
@@ -128,18 +126,7 @@ def _sources(spec: ClusterSpec, release: PlannedRelease) -> list[Object]:
     """
     argo = delivery(spec)
     repo, chart = chart_source(release)
-    source: Object = {"repoURL": repo, "chart": chart, "targetRevision": release.version, "helm": {}}
-    source["helm"]["releaseName"] = release.release_name
-    if argo.is_commit:
-        source["helm"]["valuesObject"] = release.values
-        return [source]
-    source["helm"]["valueFiles"] = [f"$values/{Layout.of(spec).values(release)}"]
-    return [source, {"repoURL": argo.repo, "targetRevision": argo.revision, "ref": "values"}]
-
-
-def chart_source(release: PlannedRelease) -> tuple[str, str]:
-    """Return repository and chart name as Argo CD expects them; the address of an OCI chart has no scheme."""
-    if release.repo:
-        return release.repo, release.chart
-    repo, _, chart = release.chart.removeprefix("oci://").rpartition("/")
-    return repo, chart
+    values = {"valuesObject": release.values} if argo.is_commit else {"valueFiles": [f"$values/{Layout.of(spec).values(release)}"]}
+    helm = {"releaseName": release.release_name, **values}
+    source = {"repoURL": repo, "chart": chart, "targetRevision": release.version, "helm": helm}
+    return [source] if argo.is_commit else [source, {"repoURL": argo.repo, "targetRevision": argo.revision, "ref": "values"}]

@@ -38,8 +38,9 @@ def differences(layout: Layout, made: Mapping[str, str], found: Mapping[str, str
     share are reported by `shared_file_notes` instead.
     """
     shared = {path for path in layout.common if path in found} if layout.others(found) else set()
-    there = layout.has_overlay(found)
-    wanted = {path: text for path, text in made.items() if path not in shared and not (there and _in_overlay(layout, path))}
+    # Python takes an empty tuple for no beginning at all
+    left_out = (f"{layout.overlay}/",) if layout.has_overlay(found) else ()
+    wanted = {path: text for path, text in made.items() if path not in shared and not path.startswith(left_out)}
     every = sorted({*wanted, *(path for path in found if layout.is_ours(path))})
     compared = (_difference(path, wanted.get(path), found.get(path)) for path in every)
     return [one for one in compared if one is not None]
@@ -53,17 +54,11 @@ def shared_file_notes(layout: Layout, made: Mapping[str, str], found: Mapping[st
     return [f"{path} {said}" for path in differing] if names else []
 
 
-def _in_overlay(layout: Layout, path: str) -> bool:
-    return path.startswith(f"{layout.overlay}/")
-
-
 def _difference(path: str, wanted: str | None, found: str | None) -> TreeDifference | None:
     if wanted == found:
         return None
-    if found is None:
-        return TreeDifference(path, "missing")
-    if wanted is None:
-        return TreeDifference(path, "extra")
+    if found is None or wanted is None:
+        return TreeDifference(path, "missing" if found is None else "extra")
     mine, theirs = wanted.split("\n"), found.split("\n")
     shared = min(len(mine), len(theirs))
     at = next((number for number in range(shared) if mine[number] != theirs[number]), shared)

@@ -31,17 +31,17 @@ def delivered_releases(releases: Iterable[PlannedRelease]) -> tuple[PlannedRelea
 def by_stage(releases: Iterable[PlannedRelease]) -> dict[str, tuple[PlannedRelease, ...]]:
     """Return the delivered releases of each stage that has any, stages in running order."""
     chosen = delivered_releases(releases)
-    found: dict[str, tuple[PlannedRelease, ...]] = {stage: tuple(one for one in chosen if one.stage == stage) for stage in STAGES}
-    return {stage: ones for stage, ones in found.items() if ones}
+    stages = {stage: tuple(release for release in chosen if release.stage == stage) for stage in STAGES}
+    return {stage: delivered for stage, delivered in stages.items() if delivered}
 
 
 def waves(releases: Iterable[PlannedRelease]) -> dict[str, int]:
     """Return the sync wave of each release of a stage by id: one later than any release of the stage that it needs."""
     by_id = {release.id: release for release in releases}
-    found: dict[str, int] = {}
+    wave: dict[str, int] = {}
     for release in by_id.values():  # catalog order: what is needed comes first
-        found[release.id] = max((found[needed] + 1 for needed in release.needs if needed in found), default=0)
-    return found
+        wave[release.id] = max((wave[needed] + 1 for needed in release.needs if needed in wave), default=0)
+    return wave
 
 
 def privileged_namespaces(releases: Iterable[PlannedRelease]) -> Mapping[str, bool]:

@@ -40,35 +40,37 @@ def projects(spec: ClusterSpec, releases: Iterable[PlannedRelease]) -> list[Obje
     kinds = sorted({*_EVERY_CHART, *(kind for release in chosen for kind in release.cluster_kinds)})
     allowed: Object = {
         "description": f"Releases of {spec.name}",
-        "sourceRepos": sorted({argo.repo, *map(_repository, chosen)}),
+        "sourceRepos": sorted({argo.repo, *(chart_source(release)[0] for release in chosen)}),
         "destinations": [{"server": IN_CLUSTER, "namespace": space} for space in spaces],
         "clusterResourceWhitelist": [_kind(kind) for kind in kinds],
     }
-    over: Object = {
-        "description": f"Applications over the releases of {spec.name}",
-        "sourceRepos": [argo.repo],
-        "destinations": [{"server": IN_CLUSTER, "namespace": argo.namespace}],
-        "clusterResourceWhitelist": [],
-        "namespaceResourceWhitelist": [_kind("argoproj.io/Application")],
-    }
+    over = _of_applications(f"Applications over the releases of {spec.name}", IN_CLUSTER, argo)
     return [_project(argo.project, argo, allowed), _project(roots_project(argo), argo, over)]
 
 
 def environments_project(spec: ClusterSpec) -> Object:
     """Return the project of a management Argo CD, which may create Applications in the cluster of each environment."""
     argo = delivery(spec)
-    body: Object = {
-        "description": "Roots of every environment",
+    return _project(ENVIRONMENTS, argo, _of_applications("Roots of every environment", "*", argo))
+
+
+def _of_applications(description: str, server: str, argo: ArgoCdDelivery) -> Object:
+    """Return the body of a project that may create Applications next to Argo CD, and nothing else."""
+    return {
+        "description": description,
         "sourceRepos": [argo.repo],
-        "destinations": [{"server": "*", "namespace": argo.namespace}],
+        "destinations": [{"server": server, "namespace": argo.namespace}],
         "clusterResourceWhitelist": [],
         "namespaceResourceWhitelist": [_kind("argoproj.io/Application")],
     }
-    return _project(ENVIRONMENTS, argo, body)
 
 
-def _repository(release: PlannedRelease) -> str:
-    return release.repo or release.chart.removeprefix("oci://").rpartition("/")[0]
+def chart_source(release: PlannedRelease) -> tuple[str, str]:
+    """Return repository and chart name as Argo CD expects them; the address of an OCI chart has no scheme."""
+    if release.repo:
+        return release.repo, release.chart
+    repo, _, chart = release.chart.removeprefix("oci://").rpartition("/")
+    return repo, chart
 
 
 def _kind(text: str) -> Object:

@@ -28,15 +28,12 @@ def render_tree(spec: ClusterSpec, releases: Iterable[PlannedRelease]) -> Tree:
 
 
 def published_files(spec: ClusterSpec, made: Mapping[str, str]) -> Tree:
-    """Return the files that the pinned revision must hold. A commit cannot name itself, so files with the revision are left out
-    then.
-    """
-    left_out = _pointing(Layout.of(spec)) if delivery(spec).is_commit else ()
-    return {path: text for path, text in made.items() if not path.startswith(left_out)} if left_out else dict(made)
-
-
-def _pointing(layout: Layout) -> tuple[str, ...]:
-    return f"{layout.home}/environment.yaml", f"{layout.home}/root.yaml", f"{layout.roots}/"
+    """Return the files that the pinned revision must hold. A commit cannot name itself: files with the revision are left out."""
+    if not delivery(spec).is_commit:
+        return dict(made)
+    layout = Layout.of(spec)
+    pointers = f"{layout.home}/environment.yaml", f"{layout.home}/root.yaml", f"{layout.roots}/"
+    return {path: text for path, text in made.items() if not path.startswith(pointers)}
 
 
 def _common(spec: ClusterSpec) -> Tree:
@@ -92,14 +89,12 @@ def _stages(spec: ClusterSpec, releases: tuple[PlannedRelease, ...]) -> Tree:
 def _values(spec: ClusterSpec, releases: tuple[PlannedRelease, ...]) -> Tree:
     if delivery(spec).is_commit:
         return {}
-    layout = Layout.of(spec)
-    return {
-        layout.values(one): _head(
-            f"Helm values of {one.release_name} {one.version}. To change them: overrides.{one.id}.values in the spec."
-        )
-        + readable_yaml(one.values, sort=True)
-        for one in delivered_releases(releases)
-    }
+    layout, files = Layout.of(spec), {}
+    for release in delivered_releases(releases):
+        change = f"To change them: overrides.{release.id}.values in the spec."
+        head = _head(f"Helm values of {release.release_name} {release.version}. {change}")
+        files[layout.values(release)] = head + readable_yaml(release.values, sort=True)
+    return files
 
 
 def _overlay(spec: ClusterSpec) -> Tree:
@@ -129,7 +124,6 @@ The gates still look for the pinned chart and revision: a patch of these is repo
 
 
 def _pointers(spec: ClusterSpec, releases: tuple[PlannedRelease, ...]) -> Tree:
-    """Return the files that name the revision."""
     argo, layout = delivery(spec), Layout.of(spec)
     address = spec.registration_address
     environment = {

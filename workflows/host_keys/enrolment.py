@@ -114,9 +114,7 @@ class _Look:
         return (*found, *self._rows(hosts, {name: host.name for name, (host, _) in hosts.items()}))
 
     def _rows(self, hosts: Mapping[str, tuple[PlayHost | Jump, str]], called: Mapping[str, str]) -> list[ScannedKey]:
-        """Return the scanned keys of hosts at one level of jumps. `hosts` maps known_hosts name to host and name in the SSH
-        configuration.
-        """
+        """Return the keys of hosts at one level of jumps. `hosts` maps known_hosts name to host and name in SSH's configuration."""
         answers = {
             **key_scan.scan_directly(host for host, _ in hosts.values() if not key_scan.is_behind(host)),
             **self._through.keys_of({name: alias for name, (host, alias) in hosts.items() if key_scan.is_behind(host)}),
@@ -128,16 +126,13 @@ class _Look:
             if self._known[name].authorities and not any(state in (KeyState.SAME, KeyState.REVOKED) for _, state in states[name])
         }
         certified = self._through.accepted(doubtful, self._believed)
-        return [
-            row
-            for name in hosts
-            for row in _of_host(
-                called[name], name, states[name], self._known[name], certified.get(name), self._silent(hosts[name][0])
-            )
-        ]
+        found: list[ScannedKey] = []
+        for name, (access, _) in hosts.items():
+            silent = self._silent(access)
+            found += _of_host(called[name], name, states[name], self._known[name], certified.get(name), silent)
+        return found
 
     def _silent(self, access: PlayHost | Jump) -> str:
-        """Return the reason why a host gave no key."""
         before = access.jump.address if access.jump else access.proxy.url if access.proxy else ""
         said = f"no host key came from port {access.port}" + (f" through {before}" if before else "")
         return proxies.failure_of(self._folder, access) or said
@@ -163,16 +158,13 @@ def _of_host(
     return [ScannedKey(host=host, place=name, state=state, key=key, said=said) for key, state in states]
 
 
-def replaceable_places(asked: ScanTargets, named: Iterable[str]) -> set[str]:
+def replaceable_places(asked: ScanTargets, named: Collection[str]) -> set[str]:
     """Return the known_hosts names of the hosts whose keys may be replaced. Raises NoSuchHost."""
-    wanted = list(named)
-    every = {access: place(access) for access in (*configuration.jumps(asked.hosts),)}
     names = {host.name: place(host) for host in asked.hosts} | {host.address: place(host) for host in asked.hosts}
-    names |= {jump.address: where for jump, where in every.items()}
-    for name in wanted:
-        if name not in names:
-            raise NoSuchHost(f"there is no host {name} to replace the key of")
-    return {names[name] for name in wanted}
+    names |= {jump.address: place(jump) for jump in configuration.jumps(asked.hosts)}
+    if unknown := [name for name in named if name not in names]:
+        raise NoSuchHost(f"there is no host {unknown[0]} to replace the key of")
+    return {names[name] for name in named}
 
 
 def refused_rows(rows: Iterable[ScannedKey], replace: Collection[str]) -> list[ScannedKey]:
@@ -183,8 +175,3 @@ def refused_rows(rows: Iterable[ScannedKey], replace: Collection[str]) -> list[S
 def writable_rows(rows: Iterable[ScannedKey], replace: Collection[str]) -> list[ScannedKey]:
     """Return rows that are written after confirmation."""
     return [row for row in rows if row.state is KeyState.NEW or (row.state is KeyState.CHANGED and row.place in replace)]
-
-
-def write_keys(file: Path, rows: Iterable[ScannedKey], replace: Iterable[str]) -> None:
-    """Write keys to the known_hosts file, and remove what it has for the names in `replace`."""
-    known_hosts.write(file, [(row.place, row.key) for row in rows if row.key is not None], replace)

@@ -101,7 +101,8 @@ class SshScan:
 
     def accepted(self, aliases: Mapping[str, str], known: Path) -> dict[str, bool]:
         """Return for each host whether SSH accepts its key by this known_hosts file, as a play would."""
-        return dict(zip(aliases, _side_by_side(lambda alias: self._accepts(alias, known), aliases.values()), strict=True))
+        answers = _side_by_side(lambda alias: self._ask(alias, known, "yes"), aliases.values())
+        return {name: _ACCEPTED.search(stderr) is not None for name, stderr in zip(aliases, answers, strict=True)}
 
     def _all_kinds(self, alias: str) -> tuple[Key, ...]:
         found: list[Key] = []
@@ -111,21 +112,16 @@ class SshScan:
             found += [key for _, key in parse_keys(file.read_text())] if file.exists() else []
         return tuple(dict.fromkeys(found))
 
-    def _accepts(self, alias: str, known: Path) -> bool:
-        return _ACCEPTED.search(self._ask(alias, known, "yes")) is not None
-
     def _ask(self, alias: str, known: Path, check: str, kind: str = "") -> str:
         """Return the stderr of an SSH login without any authentication method: a host shows its key before it asks for a login."""
         options = [f'UserKnownHostsFile="{known}"', f"StrictHostKeyChecking={check}", "HashKnownHosts=no", "ControlPath=none"]
         options += ["PreferredAuthentications=none", *([f"HostKeyAlgorithms={kind}"] if kind else [])]
         command = ["ssh", "-F", str(self._configuration()), *(word for option in options for word in ("-o", option)), alias, "true"]
+        nothing, timeout = subprocess.DEVNULL, 6 * SCAN_SECONDS
         try:
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=6 * SCAN_SECONDS, check=False
-            )
+            return subprocess.run(command, stdin=nothing, capture_output=True, text=True, timeout=timeout, check=False).stderr
         except subprocess.TimeoutExpired:
             return ""
-        return done.stderr
 
     def _configuration(self) -> Path:
         file = self.folder / "ssh_config"

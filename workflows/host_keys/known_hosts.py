@@ -109,7 +109,9 @@ def _replace(file: Path, new: Iterable[tuple[str, Key]], forget: Iterable[str]) 
         draft.write_bytes(file.read_bytes() if before else b"")
         _edit(draft, new, forget, file)
         draft.chmod(stat.S_IMODE(before.st_mode) if before else 0o644)
-        _give(draft, before or file.parent.stat())
+        if os.geteuid() == 0:  # only root may change owners
+            owner = before or file.parent.stat()
+            os.chown(draft, owner.st_uid, owner.st_gid)
         draft.replace(file)
     finally:
         draft.unlink(missing_ok=True)
@@ -117,18 +119,11 @@ def _replace(file: Path, new: Iterable[tuple[str, Key]], forget: Iterable[str]) 
 
 def _edit(draft: Path, new: Iterable[tuple[str, Key]], forget: Iterable[str], file: Path) -> None:
     for name in forget:
-        done = subprocess.run(
-            ["ssh-keygen", "-R", name, "-f", str(draft)], capture_output=True, text=True, errors="replace", check=False
-        )
+        command = ["ssh-keygen", "-R", name, "-f", str(draft)]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         draft.with_name(f"{draft.name}.old").unlink(missing_ok=True)
         if done.returncode != 0:
             raise NotKnownHosts(file, done.stderr)
     before = draft.read_bytes()
     gap = b"" if not before or before.endswith(b"\n") else b"\n"
     draft.write_bytes(before + gap + "".join(f"{name} {key.kind} {key.blob}\n" for name, key in new).encode())
-
-
-def _give(draft: Path, owner: os.stat_result) -> None:
-    """Give the file to the owner of the old file, or of the folder. Only root may change owners."""
-    if os.geteuid() == 0:
-        os.chown(draft, owner.st_uid, owner.st_gid)

@@ -64,7 +64,6 @@ _ALONE = (KeyState.CHANGED, KeyState.REVOKED)
 """States that are always shown for each host."""
 _BEFORE_HOSTS = "jump host"
 NOTHING = "-"
-"""Text of an empty cell."""
 
 Cells = tuple[str, str, str, str, str, str]
 """Cells of a row: host, address, type of key, fingerprint, state, note."""

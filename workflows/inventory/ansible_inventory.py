@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,7 @@ _OUR_GROUPS = {"all", "ungrouped", "_meta"}
 
 
 def read(path: Path, vault_password_file: Path | None = None) -> Inventory:
-    """Read an inventory: INI, YAML, a folder of them, the JSON answer of a dynamic inventory, or an executable.
-
-    Raises BadInventory with the error of Ansible.
-    """
+    """Read an inventory: INI, YAML, a folder of them, JSON of a dynamic inventory, or an executable. Raises BadInventory."""
     path = path.absolute()
     if not path.exists():
         raise BadInventory(f"there is no inventory {path}", "give the path of a file, a folder or an executable")
@@ -102,12 +99,9 @@ def _answer(path: Path) -> dict[str, Any] | None:
         return None  # INI or YAML
     if not isinstance(data, dict):
         return None
-    lists = any(isinstance(group, list) or (isinstance(group, dict) and _has_list(group)) for group in data.values())
-    return data if "_meta" in data or lists else None
-
-
-def _has_list(group: Mapping[str, Any]) -> bool:
-    return isinstance(group.get("hosts"), list) or isinstance(group.get("children"), list)
+    parts = [part for group in data.values() if isinstance(group, dict) for part in (group.get("hosts"), group.get("children"))]
+    has_lists = any(isinstance(members, list) for members in (*data.values(), *parts))
+    return data if "_meta" in data or has_lists else None
 
 
 def _as_inventory(answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,17 +112,14 @@ def _as_inventory(answer: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {name: _group(group) for name, group in groups.items()}
     if isinstance(variables, dict):
         known = found.setdefault("all", {}).setdefault("hosts", {})
-        known |= {host: values for host, values in variables.items() if host in _all_hosts(groups.values()) or not groups}
+        hosts = {host for group in groups.values() for host in _names(group.get("hosts"))}
+        known |= {host: values for host, values in variables.items() if host in hosts or not groups}
     return found
 
 
 def _group(group: Mapping[str, Any]) -> dict[str, Any]:
     members = {key: dict.fromkeys(_names(group.get(key))) for key in ("hosts", "children")}
     return {key: value for key, value in (*members.items(), ("vars", group.get("vars"))) if value}
-
-
-def _all_hosts(groups: Iterable[Mapping[str, Any]]) -> set[str]:
-    return {host for group in groups for host in _names(group.get("hosts"))}
 
 
 def _names(value: Any) -> list[str]:

@@ -25,24 +25,19 @@ def main(most: int, seconds: int, mark: Path, command: list[str]) -> int:
         for stream, out in ((script.stdout, sys.stdout.buffer), (script.stderr, sys.stderr.buffer)):
             assert stream is not None
             ready.register(stream, selectors.EVENT_READ, out)
-        said = 0
+        size = 0
         while ready.get_map():
             for key, _ in ready.select():
-                said += _passed_on(key, ready)
-            if said > most:
+                chunk = os.read(key.fd, CHUNK)
+                if not chunk:
+                    ready.unregister(key.fileobj)
+                size += len(chunk)
+                key.data.write(chunk)
+                key.data.flush()
+            if size > most:
                 mark.touch()
                 os.killpg(0, signal.SIGKILL)
     return script.returncode if script.returncode >= 0 else 128 - script.returncode
-
-
-def _passed_on(key: selectors.SelectorKey, ready: selectors.BaseSelector) -> int:
-    """Pass on one chunk and return its size in bytes. At the end of a stream return 0 and stop reading it."""
-    chunk = os.read(key.fd, CHUNK)
-    if not chunk:
-        ready.unregister(key.fileobj)
-    key.data.write(chunk)
-    key.data.flush()
-    return len(chunk)
 
 
 if __name__ == "__main__":

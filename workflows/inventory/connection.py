@@ -101,11 +101,10 @@ def _value(field: str, raw: Any) -> tuple[Any, str]:
         return "", _ENCRYPTED
     if isinstance(raw, str) and ("{{" in raw or "{%" in raw):
         return "", _TEMPLATE
+    text = str(raw)
     if field == "port":
-        text = str(raw)
         fits = text.isdecimal() and 0 < int(text[:6]) < 65536
         return (int(text), "") if fits else (0, "it is no port")
-    text = str(raw)
     if field == "python" and text.startswith("auto"):
         return "", ""  # a search for one
     return (text, "") if _FORMS[field].fullmatch(text) else ("", f"a spec has no {field} of this form")

@@ -35,16 +35,12 @@ class GroupedHosts:
 
     groups: Mapping[str, tuple[str, ...]]
     servers: tuple[str, ...]
-    """Groups that are servers."""
     gpu: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def group_hosts(inventory: Inventory, hosts: Sequence[str], servers: str = "", wanted: Sequence[str] = ()) -> GroupedHosts:
-    """Assign each host to one group. `servers` and `wanted` are inventory groups that the user chose.
-
-    Raises BadInventory if the servers cannot be determined.
-    """
+    """Assign each host to one group. The user chose the groups `servers` and `wanted`. Raises BadInventory without servers."""
     groups = inventory.groups
     for name in (*wanted, *([servers] if servers else [])):
         if name not in groups:
@@ -64,7 +60,8 @@ def group_hosts(inventory: Inventory, hosts: Sequence[str], servers: str = "", w
     free = [host for host in hosts if host not in heads]
     below, free = _dealt(groups, wanted or _kinds(inventory, set(free)), free, found)
     found |= below
-    notes = [*_left(free, wanted), *_unnamed({name: known & set(members) for name, members in groups.items()}, found)]
+    notes = [f"hosts {fold(free)}: in none of the groups {', '.join(wanted)}"] if free and wanted else []
+    notes += _unnamed({name: known & set(members) for name, members in groups.items()}, found)
     if free and not wanted:
         found[_unused("nodes", found)] = tuple(free)
     gpu = tuple(name for name in found if _GPU.search(name) and name not in above)
@@ -109,10 +106,7 @@ def _servers(hosts: Sequence[str], groups: Mapping[str, tuple[str, ...]]) -> str
 
 
 def _kinds(inventory: Inventory, free: set[str], within: set[str] | None = None) -> list[str]:
-    """Return groups that describe a kind of machine, GPU groups first, then the largest.
-
-    With `within`, only groups without other hosts are returned.
-    """
+    """Return groups that describe a kind of machine, GPU groups first, then the largest; `within`: those without other hosts."""
     counted = {name: len(free & set(members)) for name, members in inventory.groups.items() if name not in inventory.parents}
     if within is not None:
         counted = {name: count for name, count in counted.items() if set(inventory.groups[name]) <= within}
@@ -122,10 +116,6 @@ def _kinds(inventory: Inventory, free: set[str], within: set[str] | None = None)
 
 def _unused(name: str, found: Mapping[str, object]) -> str:
     return name if name not in found else _unused(f"{name}_", found)
-
-
-def _left(free: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    return [f"hosts {fold(free)}: in none of the groups {', '.join(wanted)}"] if free and wanted else []
 
 
 def _unnamed(groups: Mapping[str, set[str]], found: Mapping[str, tuple[str, ...]]) -> list[str]:

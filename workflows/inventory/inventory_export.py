@@ -31,7 +31,9 @@ def export_inventory(spec: ClusterSpec, folder: Path) -> dict[str, Any]:
         raise BadInventory(
             f"hosts.{taken[0]}: Ansible has a group {taken[0]} of its own", "give the group another name in the spec"
         )
-    children: dict[str, Any] = {name: {"hosts": _hosts(spec, name, folder)} for name in spec.hosts}
+    children: dict[str, Any] = {name: {"hosts": {}} for name in spec.hosts}
+    for machine in spec.machines:
+        children[machine.group]["hosts"][machine.name] = _variables(spec, machine, folder)
     for role, name in ROLES.items():
         members = [group for group, one in spec.hosts.items() if one.role == role and group != name]
         if members and name not in children:
@@ -46,12 +48,7 @@ def render_inventory(data: Mapping[str, Any], form: Form) -> str:
     return _ini(data["all"]) if form == "ini" else json.dumps(_answer(data["all"]), indent=2) + "\n"
 
 
-def _hosts(spec: ClusterSpec, group: str, folder: Path) -> dict[str, Any]:
-    return {machine.name: _variables(spec, machine, folder) for machine in spec.machines if machine.group == group}
-
-
 def _variables(spec: ClusterSpec, machine: Machine, folder: Path) -> dict[str, Any]:
-    """Return the variables of one host."""
     named: dict[str, Any] = {
         "ansible_host": machine.address if machine.address != machine.name else "",
         "ansible_user": machine.ssh_user,
@@ -111,31 +108,26 @@ def _path(folder: Path, text: str) -> str:
 def _ini(everything: Mapping[str, Any]) -> str:
     lines: list[str] = []
     for name, group in everything["children"].items():
-        lines += [f"[{name}]" if "hosts" in group else f"[{name}:children]"]
-        lines += [
-            " ".join([host, *(f"{key}={shlex.quote(_value(one))}" for key, one in own.items())]) for host, own in _members(group)
-        ]
+        lines.append(f"[{name}]" if "hosts" in group else f"[{name}:children]")
+        for host, variables in group.get("hosts", {}).items():
+            lines.append(" ".join([host, *(f"{key}={shlex.quote(_value(value))}" for key, value in variables.items())]))
         lines += [*group.get("children", {}), ""]
-    lines += ["[all:vars]", *(f"{key}={_value(one)}" for key, one in everything["vars"].items())]
+    lines += ["[all:vars]", *(f"{key}={_value(value)}" for key, value in everything["vars"].items())]
     return "\n".join(lines) + "\n"
 
 
-def _value(one: Any) -> str:
+def _value(value: Any) -> str:
     """Return a value for an INI file, in quotes where Ansible would read a number (`580.10`) or a list (`[1]`)."""
     try:
-        ast.literal_eval(str(one))
+        ast.literal_eval(str(value))
     except (ValueError, SyntaxError):
-        return str(one)
-    return json.dumps(one) if isinstance(one, str) else str(one)
-
-
-def _members(group: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    return list(group.get("hosts", {}).items())
+        return str(value)
+    return json.dumps(value) if isinstance(value, str) else str(value)
 
 
 def _answer(everything: Mapping[str, Any]) -> dict[str, Any]:
     """Return the output of `--list` of a dynamic inventory."""
     children = everything["children"]
-    hosts = {host: own for group in children.values() for host, own in _members(group)}
+    hosts = {host: variables for group in children.values() for host, variables in group.get("hosts", {}).items()}
     groups = {name: {key: list(group[key]) for key in ("hosts", "children") if key in group} for name, group in children.items()}
     return {"_meta": {"hostvars": hosts}, "all": {"children": list(children), "vars": dict(everything["vars"])}, **groups}

@@ -80,15 +80,15 @@ def set_topology(members: Sequence[str], hosts: Mapping[str, Mapping[str, Any]],
     """
     notes = []
     for field, name in _TOPOLOGY_FIELDS.items():
-        said = {host: hosts[host][name] for host in members if hosts[host].get(name) not in (None, "")}
-        places = {host: place for host, value in said.items() if (place := _place(value))}
-        notes += [
-            f"{name} of {host} is {_shown(value)}no name of a place, and was left out"
-            for host, value in said.items()
-            if host not in places
-        ]
+        values = {host: hosts[host][name] for host in members if hosts[host].get(name) not in (None, "")}
+        places = {host: place for host, value in values.items() if (place := _place(value))}
+        for host in (host for host in values if host not in places):
+            # values other than numbers are not repeated, since they may hold secrets
+            shown = f"{values[host]!r}, " if isinstance(values[host], int | float) else ""
+            notes.append(f"{name} of {host} is {shown}no name of a place, and was left out")
         every = set(places.values())
-        if len(places) == len(members) and len(every) == 1 and not _is_pattern(*every):
+        # a topology would read a name with braces as a pattern
+        if len(places) == len(members) and len(every) == 1 and not set("{}") & set(*every):
             group.setdefault("topology", {})[field] = every.pop()
             continue
         for host, place in places.items():
@@ -103,13 +103,3 @@ def _place(value: Any) -> str:
     """
     text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
     return text if text.isprintable() and "{{" not in text and "{%" not in text else ""
-
-
-def _shown(value: Any) -> str:
-    """Return a number for a note. Other values are not repeated, since they may hold secrets."""
-    return f"{value!r}, " if isinstance(value, int | float) else ""
-
-
-def _is_pattern(place: str) -> bool:
-    """Return True if a topology would read the name as a pattern."""
-    return "{" in place or "}" in place

@@ -3,9 +3,9 @@
 import ipaddress
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -34,6 +34,7 @@ _PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 """Variables with the proxies of machines in Kubespray and other projects."""
 _THROUGH = {"jump": "jump_host", "proxy": "http_proxy"}
 """Hop before a host → its key in a spec."""
+Reason = TypeVar("Reason")
 _ADDRESS = re.compile(r"[A-Za-z0-9:]([A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?")
 
 
@@ -73,11 +74,11 @@ def convert(inventory: Inventory, choice: ConversionOptions) -> ConvertedSpec:
     groups = {name: _group(name, members, ways, used, ssh, through[name][0]) for name, members in used.groups.items()}
     said += [note for _, notes in through.values() for note in notes]
     product = _mark_gpus(inventory, used, groups)
-    said += [
-        note
-        for name, members in used.groups.items()
-        for note in machine_variables.set_topology(members, inventory.hosts, groups[name])
-    ]
+    for name, members in used.groups.items():
+        said += machine_variables.set_topology(members, inventory.hosts, groups[name])
+    unmarked = ", ".join(name for name in used.gpu if "gpu" not in groups[name])
+    remedy = "add accelerator: {product: H200, per_node: 8} and gpu: true to the group"
+    lacking = [f"GPUs of {unmarked}: an inventory does not say which; {remedy}"] if unmarked else []
     heads = [host for name in used.servers for host in used.groups[name]]
     front, told = _front(inventory, heads, ways)
     network, wide = _network(len(planned))
@@ -93,18 +94,7 @@ def convert(inventory: Inventory, choice: ConversionOptions) -> ConvertedSpec:
         **({"ssh": ssh} if ssh else {}),
         **({"rke2": rke2} if rke2 else {}),
     }
-    return ConvertedSpec(
-        data=data,
-        notes=(
-            *notes,
-            *used.notes,
-            *said,
-            *told,
-            *wide,
-            *_gpu([name for name in used.gpu if "gpu" not in groups[name]]),
-            *_variables(ways),
-        ),
-    )
+    return ConvertedSpec(data=data, notes=(*notes, *used.notes, *said, *told, *wide, *lacking, *_variables(ways)))
 
 
 def _with(sentence: str, dropped: Sequence[str]) -> str:
@@ -124,9 +114,9 @@ def _nodes(inventory: Inventory, reached: Mapping[str, HostAccess]) -> tuple[lis
         ),
     )
     why = {host: next((text for text, holds in rules if holds(host)), "") for host in inventory.hosts}
-    return [host for host, text in why.items() if not text], _by_reason(
-        "host", ((text, host) for host, text in why.items() if text)
-    )
+    left_out = _by_reason((text, host) for host, text in why.items() if text)
+    notes = [f"host {_named(hosts)}: {reason}" for reason, hosts in left_out.items()]
+    return [host for host, text in why.items() if not text], notes
 
 
 def _ssh(ways: Mapping[str, HostAccess], folder: str) -> tuple[dict[str, Any], list[str]]:
@@ -251,48 +241,31 @@ def _mark_gpus(inventory: Inventory, used: grouping.GroupedHosts, groups: Mappin
     product = machine_variables.accelerator(inventory.hosts[used.groups[marked[0]][0]]) if marked else {}
     for name in marked if product else ():
         groups[name]["gpu"] = True
-        odd = {
-            host: few
-            for host in used.groups[name]
-            if (few := machine_variables.gpu_override(inventory.hosts[host], product["per_node"]))
-        }
-        for host, few in odd.items():
-            groups[name].setdefault("overrides", {}).setdefault(host, {}).update(few)
+        for host in used.groups[name]:
+            if override := machine_variables.gpu_override(inventory.hosts[host], product["per_node"]):
+                groups[name].setdefault("overrides", {}).setdefault(host, {}).update(override)
     return product
-
-
-def _gpu(groups: Sequence[str]) -> list[str]:
-    if not groups:
-        return []
-    return [
-        f"GPUs of {', '.join(groups)}: an inventory does not say which; add accelerator: {{product: H200, per_node: 8}} "
-        "and gpu: true to the group"
-    ]
 
 
 def _variables(ways: Mapping[str, HostAccess]) -> list[str]:
     """Return notes about lost Ansible variables, and about the names of all other variables."""
-    lost = _by_reason("", ((f"{name}: {why}", host) for host, way in ways.items() for name, why in way.lost))
+    by_reason = _by_reason((reason, host) for host, way in ways.items() for reason in way.lost)
+    lost = [f"{name} of {_named(hosts)}: {why}" for (name, why), hosts in by_reason.items()]
     own = sorted({name for way in ways.values() for name in way.own} - {*_FRONT, *_PROXIES})
     shown = ", ".join(own[:8]) + (f" and {len(own) - 8} more" if len(own) > 8 else "")
     kept = [f"variables {shown}: they are your roles' own; a role that roles: names gets what it is given there"] if own else []
-    return [*lost, *_proxies({name for way in ways.values() for name in way.own}), *kept]
+    # variables of proxies are not converted, since they may hold templates and passwords
+    proxies = ", ".join(name for name in _PROXIES if any(name in way.own for way in ways.values()))
+    say = f"variables {proxies}: say them as proxy: {{http: http://HOST:PORT, no_proxy: [.example.org]}}"
+    return [*lost, *([say] if proxies else []), *kept]
 
 
-def _proxies(names: Collection[str]) -> list[str]:
-    """Return a note about proxy variables. They are not converted, since they may hold templates and passwords."""
-    said = [name for name in _PROXIES if name in names]
-    return [f"variables {', '.join(said)}: say them as proxy: {{http: http://HOST:PORT, no_proxy: [.example.org]}}"] if said else []
-
-
-def _by_reason(what: str, pairs: Iterable[tuple[str, str]]) -> list[str]:
-    """Return one note per reason, with the hosts that it applies to."""
-    found: dict[str, list[str]] = {}
+def _by_reason(pairs: Iterable[tuple[Reason, str]]) -> dict[Reason, list[str]]:
+    """Return the hosts that each reason applies to."""
+    hosts: dict[Reason, list[str]] = {}
     for reason, host in pairs:
-        found.setdefault(reason, []).append(host)
-    if not what:
-        return [f"{reason.partition(': ')[0]} of {_named(hosts)}: {reason.partition(': ')[2]}" for reason, hosts in found.items()]
-    return [f"{what} {_named(hosts)}: {reason}" for reason, hosts in found.items()]
+        hosts.setdefault(reason, []).append(host)
+    return hosts
 
 
 def _named(hosts: Sequence[str]) -> str:
@@ -301,20 +274,12 @@ def _named(hosts: Sequence[str]) -> str:
 
 
 def render_spec(taken: ConvertedSpec, source: str) -> str:
-    """Return the text of `cluster.yaml`, with notes in its head. Keys keep their order; lists and mappings have one entry per
-    line.
-    """
+    """Return the text of `cluster.yaml`, with notes in its head. Keys keep their order, and each entry has a line."""
     head = [
         f"# Made from the Ansible inventory {source} by `bringup init --from-inventory`; what it could not take over is below.",
         "# Say who answers for it (owner) and which system the machines run (os), then: bringup validate, bringup plan",
     ]
-    notes = [f"#   {_line(note)}" for note in taken.notes]
-    return "\n".join([*head, *notes, _yaml(dict(taken.data))])
-
-
-def _line(note: str) -> str:
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in note).split())
-
-
-def _yaml(data: dict[str, Any]) -> str:
-    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120, default_flow_style=False)
+    printable = ("".join(letter if letter.isprintable() else " " for letter in note) for note in taken.notes)
+    notes = [f"#   {' '.join(note.split())}" for note in printable]
+    text = yaml.safe_dump(dict(taken.data), sort_keys=False, allow_unicode=True, width=120, default_flow_style=False)
+    return "\n".join([*head, *notes, text])

@@ -1,7 +1,6 @@
 """Plan of an image build: the stages of the image pipeline, and the recipe as files beside their tasks."""
 
 import base64
-import dataclasses
 import importlib
 from collections.abc import Mapping
 
@@ -39,20 +38,32 @@ def compile_image(
     outside the published tree, and a recipe whose files are too large to travel with the tasks.
     """
     asked = not again and until in ("", image_standing.ID)
-    site = dataclasses.replace(_site(spec, recipe), again=again, asked=asked, relock=relock)
-    stages = approvals.attach_approvals(_narrowed(_stages(site), until), spec.approvals)
+    site = ImageSite(
+        recipe=recipe,
+        place=place(spec),
+        firmware=tuple(Firmware(name) for name in spec.boot.firmware),
+        machines=spec.boot.nodes,
+        memory_mib=spec.boot.memory_mib,
+        boot_seconds=int(spec.boot.timeout.total_seconds()),
+        again=again,
+        asked=asked,
+        relock=relock,
+    )
+    built = (importlib.import_module(f"workflows.stages.{name}").build(site) for name in IMAGE_ORDER)
+    stages = _narrowed(tuple(stage for stage in built if stage is not None), until)
+    stages = approvals.attach_approvals(stages, spec.approvals)
     why = why_not_booted(recipe.name, recipe.architecture)
     if why and any(stage.id == image_boot.ID for stage in stages):
         raise PlanError(f"{why}, and none is published unbooted; {UNBOOTED}")
     if any(stage.id == image_publish.ID for stage in stages):
         _refuse_elsewhere(site)
-    told = approvals.announce_tasks(spec.name, spec.approvals, stages)
     parts = {
         "image": [spec.name, spec.owner, spec.revision],
         "recipe": site.recipe.digest,
         "stages": [msgspec.to_builtins(stage.digested, enc_hook=dict) for stage in stages],
     }
     whole = digest(parts)
+    issues = tuple(announcement_rule.scheduled_issues(spec.approvals if spec.schedule else ()))
     header = {"plan": whole, "cluster": spec.name, "owner": spec.owner, "revision": spec.revision, "targetless": True}
     return Plan(
         name=spec.name,
@@ -70,80 +81,57 @@ def compile_image(
         digest=whole,
         open_task=Task(stage=approvals.RUN, name="open", verb=Verb.OPEN, arguments=header, deadline_seconds=OPEN_SECONDS),
         confirm_tasks=approvals.confirm_tasks(stages),
-        announce_tasks=told,
+        announce_tasks=approvals.announce_tasks(spec.name, spec.approvals, stages),
         end_tasks=END_TASKS,
         archives=_beside(site, files),
         proxies=proxy.environment(spec.proxy, (), ()),
-        starts=None
-        if until
-        else Starts(
-            schedule=spec.schedule, issues=tuple(announcement_rule.scheduled_issues(spec.approvals if spec.schedule else ()))
-        ),
+        starts=None if until else Starts(schedule=spec.schedule, issues=issues),
     )
 
 
 def _refuse_elsewhere(site: ImageSite) -> None:
     """Raise PlanError for boot scripts that the gate of the publication would refuse, before anything is built."""
-    told = {"the recipe": site.recipe.kernel_arguments}
-    told |= {f"publish.groups.{group.name}": group.kernel_arguments for group in site.place.groups}
-    for whose, arguments in told.items():
-        if found := script_links.fetched_elsewhere(arguments, site.place.url):
-            said = (
-                f"kernel arguments of {whose} have nodes fetch {', '.join(found)}, which is not below publish.url {site.place.url}"
-            )
-            raise PlanError(f"{said}; a published tree leads nowhere else: let a service of the image fetch it")
-
-
-def _site(spec: ImageSpec, recipe: contract.Recipe) -> ImageSite:
-    boot = spec.boot
-    return ImageSite(
-        recipe=recipe,
-        place=place(spec),
-        firmware=tuple(Firmware(name) for name in boot.firmware),
-        machines=boot.nodes,
-        memory_mib=boot.memory_mib,
-        boot_seconds=int(boot.timeout.total_seconds()),
-    )
+    url, arguments = site.place.url, {"the recipe": site.recipe.kernel_arguments}
+    arguments |= {f"publish.groups.{group.name}": group.kernel_arguments for group in site.place.groups}
+    for whose, words in arguments.items():
+        if urls := script_links.fetched_elsewhere(words, url):
+            problem = f"kernel arguments of {whose} have nodes fetch {', '.join(urls)}, which is not below publish.url {url}"
+            raise PlanError(f"{problem}; a published tree leads nowhere else: let a service of the image fetch it")
 
 
 def place(spec: ImageSpec) -> PublishTarget:
     """Return the publish target of an image spec, as tasks get it."""
-    told, ssh = spec.publish, spec.publish.ssh
+    publish, ssh = spec.publish, spec.publish.ssh
     groups = (
         BootGroup(name=name, kernel_arguments=group.kernel_arguments, nodes=dict(group.nodes))
-        for name, group in told.groups.items()
+        for name, group in publish.groups.items()
     )
-    found = PublishTarget(
-        root=told.root,
-        url=told.url,
-        keep=told.keep,
+    target = PublishTarget(
+        root=publish.root,
+        url=publish.url,
+        keep=publish.keep,
         groups=tuple(groups),
-        key=SIGN_KEY if told.sign else "",
-        signers=told.signers,
-        report=told.report or "",
+        key=SIGN_KEY if publish.sign else "",
+        signers=publish.signers,
+        report=publish.report or "",
     )
     if ssh is None:
-        return found
-    reached = {"host": ssh.host, "user": ssh.user, "port": ssh.port, "ssh_key": PUBLISH_KEY, "known_hosts": PUBLISH_KNOWN_HOSTS}
-    return msgspec.structs.replace(found, **reached)
+        return target
+    access = {"host": ssh.host, "user": ssh.user, "port": ssh.port, "ssh_key": PUBLISH_KEY, "known_hosts": PUBLISH_KNOWN_HOSTS}
+    return msgspec.structs.replace(target, **access)
 
 
 def _secrets(spec: ImageSpec) -> tuple[SecretFile, ...]:
     references = dict(spec.references)
-    for one in spec.approvals:
-        told = one.announce
-        if told is not None and told.webhook is not None:
-            references |= {approval.webhook_file(one.before): told.webhook}
-            references |= {approval.ca_file(one.before): told.ca} if told.ca else {}
-    found = [secret_file(name, reference) for name, reference in references.items()]
+    for point in spec.approvals:
+        announce = point.announce
+        if announce is not None and announce.webhook is not None:
+            references |= {approval.webhook_file(point.before): announce.webhook}
+            references |= {approval.ca_file(point.before): announce.ca} if announce.ca else {}
+    files = [secret_file(name, reference) for name, reference in references.items()]
     if spec.publish.ssh is not None:
-        found.append(SecretFile(name=PUBLISH_KNOWN_HOSTS, path=spec.publish.ssh.known_hosts))
-    return tuple(sorted(found, key=lambda file: file.name))
-
-
-def _stages(site: ImageSite) -> tuple[Stage, ...]:
-    built = (importlib.import_module(f"workflows.stages.{name}").build(site) for name in IMAGE_ORDER)
-    return tuple(stage for stage in built if stage is not None)
+        files.append(SecretFile(name=PUBLISH_KNOWN_HOSTS, path=spec.publish.ssh.known_hosts))
+    return tuple(sorted(files, key=lambda file: file.name))
 
 
 def _narrowed(stages: tuple[Stage, ...], until: str) -> tuple[Stage, ...]:
@@ -155,10 +143,7 @@ def _narrowed(stages: tuple[Stage, ...], until: str) -> tuple[Stage, ...]:
 
 
 def _beside(site: ImageSite, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the files beside the tasks: the resolved recipe, its files by digest, and the machines of the groups.
-
-    Raises PlanError if they are too large for a ConfigMap.
-    """
+    """Return the files beside the tasks: recipe, its files, machines of the groups. Raises PlanError if a ConfigMap has no room."""
     packed = {name: base64.b64encode(data).decode() for name, data in sorted(files.items())}
     groups = site.place.groups
     found = {

@@ -228,17 +228,15 @@ class ImageSpec(PipelineSpec):
             raise problem(
                 "a schedule reads no file outside of the spec's folder, and known_hosts is one", "put it beside the spec, in Git"
             )
-        if here := sorted(name for name, reference in self._every_reference().items() if reference.secret is None):
+        announce = self.approval.announce if self.approval else None
+        own = {"approval.announce.webhook": announce.webhook, "approval.announce.ca": announce.ca} if announce else {}
+        every = {**self.references, **own}
+        if here := sorted(name for name, reference in every.items() if reference is not None and reference.secret is None):
             raise problem(
                 f"a schedule has only the secrets of the home cluster, and {', '.join(here)} is of one machine",
                 "write {secret: {name: NAME, key: KEY}}",
             )
         return self
-
-    def _every_reference(self) -> dict[str, SecretRef]:
-        told = self.approval.announce if self.approval else None
-        mine = {"approval.announce.webhook": told.webhook, "approval.announce.ca": told.ca} if told else {}
-        return self.references | {name: reference for name, reference in mine.items() if reference is not None}
 
     @property
     def references(self) -> dict[str, SecretRef]:

@@ -3,7 +3,6 @@
 import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -16,10 +15,8 @@ from workflows.nodeimage.recipe_chain import Chain
 from workflows.nodeimage.recipe_resolution import RecipeRequest, wanted_packages
 from workflows.podimage.errors import BuildError
 
-ALL_MOVES: Final = Keeping()
 
-
-def create_lock(asked: RecipeRequest, keeping: Keeping = ALL_MOVES) -> Lock:
+def create_lock(asked: RecipeRequest, keeping: Keeping = Keeping()) -> Lock:
     """Return the lock that the repositories give now, except for what is kept. Raises SpecErrors, BuildError, FetchError."""
     found = asked.chain()
     named = asked.sources(found)

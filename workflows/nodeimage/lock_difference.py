@@ -36,7 +36,10 @@ class Feed:
 
     def __init__(self, path: Path, release: str) -> None:
         """Read a feed. Raises BuildError if it has another form, or nothing about the release."""
-        data = _read(path)
+        with path.open("rb") as file:
+            data = file.read(LARGEST_BYTES + 1)
+        if len(data) > LARGEST_BYTES:
+            raise BuildError(f"{path} has more than {LARGEST_BYTES >> 20} MiB", hint=FORM)
         try:
             known = msgspec.json.decode(data, type=dict[str, dict[str, _Cve]])
         except msgspec.MsgspecError as error:
@@ -54,26 +57,21 @@ class Feed:
         Feeds count by source versions. If the lock does not have them (`told`), the package's own version is used, and a fix with
         another epoch is ignored: the two may not be versions of one thing.
         """
-        version = _version(_counted(package))
-        guessed = not told and not package.source_version and not _SIGNED.search(_pool_of(package))
-        return frozenset(name for name, one in self._of.get(source_of(package), {}).items() if _is_open(one, version, guessed))
+        # the source of signed packages counts otherwise (`6.1.140+1`), but the packages have the version of what is signed
+        is_signed = _SIGNED.search(_pool_of(package)) is not None
+        counted = "" if is_signed else package.source_version
+        version = _version(counted or _BUILD.sub("", package.version))
+        guessed = not told and not package.source_version and not is_signed
+        entries = self._of.get(source_of(package), {})
+        return frozenset(name for name, entry in entries.items() if _is_open(entry, version, guessed))
 
 
-def _counted(package: Package) -> str:
-    """Return the version that feeds count by.
-
-    The source of signed packages counts otherwise (`6.1.140+1`), but the packages have the version of what is signed.
-    """
-    told = "" if _SIGNED.search(_pool_of(package)) else package.source_version
-    return told or _BUILD.sub("", package.version)
-
-
-def _is_open(one: _Release, version: NativeVersion | None, guessed: bool) -> bool:
-    if one.status != "resolved":
+def _is_open(entry: _Release, version: NativeVersion | None, guessed: bool) -> bool:
+    if entry.status != "resolved":
         return True  # also where nobody has looked: a possible fault is reported
-    if one.fixed_version in ("", "0"):
+    if entry.fixed_version in ("", "0"):
         return False
-    fixed = _version(one.fixed_version)
+    fixed = _version(entry.fixed_version)
     if version is None or fixed is None:
         return True  # one of them is no Debian version, so they cannot be compared: a possible fault is reported
     return bool(version < fixed) or (guessed and (version.epoch or "0") != (fixed.epoch or "0"))
@@ -97,18 +95,8 @@ def _pool_of(package: Package) -> str:
     return folders[-2] if len(folders) > 2 and folders[0] == "pool" else package.name
 
 
-def _read(path: Path) -> bytes:
-    with path.open("rb") as file:
-        data = file.read(LARGEST_BYTES + 1)
-    if len(data) > LARGEST_BYTES:
-        raise BuildError(f"{path} has more than {LARGEST_BYTES >> 20} MiB", hint=FORM)
-    return data
-
-
 class PackageChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Change of one package; without `before` it is added, without `after` removed. `fixed` are vulnerabilities that it loses,
-    `new` those that it gets.
-    """
+    """Change of a package: without `before` added, without `after` removed; loses the vulnerabilities `fixed` and gets `new`."""
 
     package: str
     layer: str
@@ -144,10 +132,9 @@ def compare_locks(before: Lock | None, after: Lock, feed: Feed | None = None) ->
     told = before is None or before.tells_sources
     had = {name: _open(feed, one, new.get(name), told=told) for name, one in old.items()}
     has = {name: _open(feed, one) for name, one in new.items()}
-    changes = tuple(_changes(old, new, had, has))
     open_before, open_after = frozenset[str]().union(*had.values()), frozenset[str]().union(*has.values())
     return LockDifference(
-        changes=changes,
+        changes=tuple(_changes(old, new, had, has)),
         size_before=sum(package.size for package, _ in old.values()),
         size_after=sum(package.size for package, _ in new.values()),
         fixed=tuple(sorted(open_before - open_after)) if feed else None,
@@ -157,9 +144,7 @@ def compare_locks(before: Lock | None, after: Lock, feed: Feed | None = None) ->
 
 
 _Placed = tuple[Package, str]
-"""Package and its layer."""
 _Open = Mapping[str, frozenset[str]]
-"""Vulnerabilities by package."""
 
 
 def _is_known(was: _Placed, now: _Placed | None) -> bool:
@@ -167,9 +152,7 @@ def _is_known(was: _Placed, now: _Placed | None) -> bool:
 
 
 def _open(feed: Feed | None, one: _Placed, now: _Placed | None = None, *, told: bool = True) -> frozenset[str]:
-    """Return the open vulnerabilities of a package; its source version is also taken from a newer lock with the very
-    same package.
-    """
+    """Return the open vulnerabilities of a package; its source version may come from a newer lock with the very same package."""
     if feed is None:
         return frozenset()
     return feed.open_in(now[0]) if now and _is_known(one, now) else feed.open_in(one[0], told=told)

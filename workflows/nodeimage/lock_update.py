@@ -44,7 +44,8 @@ class KeptPackages:
         self._keeping = keeping
         self._root = root
         self._versions = {one.name: one.version for one in usable}
-        lacking = [one for one, known in zip(usable, self._known(usable), strict=True) if not known]
+        known = root.known([as_found(package) for package in usable])
+        lacking = [package for package in usable if package.sha256 not in known]
         brought = keeping.bring(lacking) if lacking else {}
         if brought:
             root.offer(brought)
@@ -52,14 +53,8 @@ class KeptPackages:
         if lost := [self._lost[one.name] for layer in keeping.layers for one in layer if one.name in self._lost]:
             raise self._gone(lost)
 
-    def _known(self, packages: Sequence[Package]) -> list[bool]:
-        known = self._root.known([as_found(one) for one in packages])
-        return [one.sha256 in known for one in packages]
-
     def install(self, packages: Sequence[str]) -> list[AptPackage]:
-        """Return what would be installed, and count it as installed from now on; versions are kept if possible. Raises BuildError,
-        FetchError.
-        """
+        """Return what apt would install, and count it as installed. Versions stay if possible. Raises BuildError, FetchError."""
         if not self._keeping.packages:
             found = self._root.install(packages)
             self._root.installed(found)

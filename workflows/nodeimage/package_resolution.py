@@ -95,8 +95,7 @@ class Mirror:
 
 
 def sources(foundation: Foundation, layers: Sequence[tuple[Path, RecipeLayer]], own: Mirror) -> tuple[NamedRepository, ...]:
-    """Return the repositories of a recipe: those of the distribution at its public or the given mirrors, then further components
-    and own repositories of the layers.
+    """Return the repositories of a recipe: those of the distribution, then further components and own ones of the layers.
 
     Each layer comes with its folder. Paths of keys are absolute: apt takes any other text for a fingerprint.
     """
@@ -104,20 +103,19 @@ def sources(foundation: Foundation, layers: Sequence[tuple[Path, RecipeLayer]], 
     is_port = foundation.architecture != "amd64"
     usual = own.url or (known.ports if is_port else known.mirror)
     updates = known.ports if is_port and not known.beside else known.security
-    security = own.security or (_beside(known, own.url) if own.url else updates)
-    places = {"": usual, "-updates": usual, "-security": security}
+    own_security = f"{own.url}-security" if known.beside else own.url
+    security = own.security or (own_security if own.url else updates)
+    places = {foundation.release: usual, f"{foundation.release}-updates": usual, f"{foundation.release}-security": security}
     signed = str(Path(own.keyring or known.keyring).absolute())
 
     def of_it(components: Sequence[str], layer: int) -> list[NamedRepository]:
         return [
             NamedRepository(
-                name=f"{foundation.distribution} {foundation.release}{suffix} {' '.join(components)}",
-                source=PackageRepository(
-                    url=url, suite=f"{foundation.release}{suffix}", components=tuple(components), keyring=signed
-                ),
+                name=f"{foundation.distribution} {suite} {' '.join(components)}",
+                source=PackageRepository(url=url, suite=suite, components=tuple(components), keyring=signed),
                 layer=layer,
             )
-            for suffix, url in places.items()
+            for suite, url in places.items()
         ]
 
     taken = list(known.components)
@@ -133,16 +131,10 @@ def sources(foundation: Foundation, layers: Sequence[tuple[Path, RecipeLayer]], 
     return tuple(found)
 
 
-def _beside(known: Distribution, mirror: str) -> str:
-    """Return where a mirror keeps security updates: Debian's beside the archive, Ubuntu's in it."""
-    return f"{mirror}-security" if known.beside else mirror
-
-
 def resolve(
     foundation: Foundation, named: Sequence[NamedRepository], wanted: Sequence[Sequence[str]], folder: Path, keeping: Keeping
 ) -> list[list[Package]]:
-    """Return the packages of each layer with their dependencies on top of the layers below, newest versions except those that are
-    kept.
+    """Return the packages of each layer with their dependencies on top of the layers below: the newest, or those that are kept.
 
     `folder` is empty and may be removed afterwards. Raises BuildError, or FetchError if a mirror is away.
     """
@@ -228,8 +220,7 @@ _ARMOURED: Final = ".asc"
 
 
 def keyring_paths(keyrings: Iterable[str], folder: Path) -> Mapping[str, str]:
-    """Return the name of each key in sources.list by its absolute path: the path itself, or a copy in `folder` if the path needs
-    quoting.
+    """Return the name of each key in sources.list by its absolute path: that path, or a copy in `folder` if it needs quoting.
 
     Makes the folder. Raises BuildError for a key that cannot be read.
     """

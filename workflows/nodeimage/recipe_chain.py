@@ -28,7 +28,6 @@ class Filler:
     used: set[str] = field(default_factory=set)
     errors: list[SpecError] = field(default_factory=list)
     lacks: bool = False
-    """Return True if some variable has no value."""
 
     def fill(self, data: object, path: str = "") -> object:
         """Return the data with values in place of names; a name without value stays, with an error."""
@@ -132,9 +131,8 @@ def find(reference: str, folder: Path) -> Path:
     found = recipe_files.shipped_path(reference)
     if found is None:
         near = difflib.get_close_matches(reference, recipe_files.shipped_names(), n=1)
-        fix = (
-            f"did you mean {near[0]}?" if near else f"shipped are {', '.join(recipe_files.shipped_names())}; a path ends with .yaml"
-        )
+        shipped = ", ".join(recipe_files.shipped_names())
+        fix = f"did you mean {near[0]}?" if near else f"shipped are {shipped}; a path ends with .yaml"
         raise SpecErrors("recipe", [SpecError("recipe", "bringup ships no recipe of this name", fix, reference)])
     return found
 
@@ -157,15 +155,16 @@ def read(
     for path, document in files:
         wrong.add(path, unused_variables(_declared(document), filler.used), document)
     wrong.add(None, _given(values, declared, given))
-    seen, distribution = recipe_checks.SeenNames(), _distribution(filled[0][1])
+    seen, foundation = recipe_checks.SeenNames(), _at(filled[0][1], "foundation")
+    distribution = foundation.get("distribution") if isinstance(foundation, dict) else None
     for (path, document), (_, as_given) in zip(filled, files, strict=True):
-        wrong.add(path, recipe_checks.repeated_names(_layers(document), seen), document)
-        wrong.add(path, recipe_checks.foreign_components(_layers(document), distribution), document)
-        wrong.add(
-            path, recipe_checks.missing_files(_layers(as_given if by_name or filler.lacks else document), path.parent), document
-        )
+        layers = _at(document, "layers")
+        wrong.add(path, recipe_checks.repeated_names(layers, seen), document)
+        wrong.add(path, recipe_checks.foreign_components(layers, distribution), document)
+        named = _at(as_given, "layers") if by_name or filler.lacks else layers
+        wrong.add(path, recipe_checks.missing_files(named, path.parent), document)
     if secrets is not None:
-        wrong.add(None, recipe_checks.unknown_secrets([_layers(document) for _, document in filled], secrets))
+        wrong.add(None, recipe_checks.unknown_secrets([_at(document, "layers") for _, document in filled], secrets))
     wrong.end()
     return Chain(parts=tuple(part for part in parts if part is not None))
 
@@ -204,7 +203,7 @@ def _files(path: Path) -> list[tuple[Path, YamlDocument]]:
     while True:
         name, document = read_document(path)
         found.insert(0, (path, document))
-        below = document.data.get("extends") if isinstance(document.data, dict) else None
+        below = _at(document, "extends")
         if not isinstance(below, str):
             return found
         path = find(below, path.parent)
@@ -214,8 +213,7 @@ def _files(path: Path) -> list[tuple[Path, YamlDocument]]:
 
 
 def _declared(document: YamlDocument) -> dict[str, str | None]:
-    data = document.data if isinstance(document.data, dict) else {}
-    found = data.get("variables")
+    found = _at(document, "variables")
     return {name: value for name, value in found.items() if isinstance(value, str | None)} if isinstance(found, dict) else {}
 
 
@@ -225,7 +223,6 @@ def _values(files: list[tuple[Path, YamlDocument]]) -> dict[str, str | None]:
 
 
 def _filled(path: Path, document: YamlDocument, filler: Filler, wrong: _Wrong) -> YamlDocument:
-    """Return a file with values in place of variables."""
     assert isinstance(document.data, dict)  # a document of something else is refused where it is read
     filler.errors = []
     data = {key: value if key in _UNFILLED else filler.fill(value, key) for key, value in document.data.items()}
@@ -242,13 +239,8 @@ def _part(path: Path, document: YamlDocument, wrong: _Wrong) -> RecipePart | Non
     return RecipePart(path=path, spec=spec, lines=document)
 
 
-def _layers(document: YamlDocument) -> object:
-    return document.data.get("layers") if isinstance(document.data, dict) else None
-
-
-def _distribution(lowest: YamlDocument) -> object:
-    found = lowest.data.get("foundation") if isinstance(lowest.data, dict) else None
-    return found.get("distribution") if isinstance(found, dict) else None
+def _at(document: YamlDocument, key: str) -> object:
+    return document.data.get(key) if isinstance(document.data, dict) else None
 
 
 def _given(values: Mapping[str, str | None], declared: Mapping[str, str | None], given: Mapping[str, str]) -> list[SpecError]:

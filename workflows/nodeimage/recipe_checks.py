@@ -33,9 +33,9 @@ def repeated_names(layers: object, seen: SeenNames) -> list[SpecError]:
         here = f"layers[{index}]"
         errors += _again(f"{here}.name", _texts([layer.get("name")]), seen.layers, "two layers have this name", "give each its own")
         for key, name in _PLACES.items():
-            errors += _again(f"{here}.{key}", _texts(_named(layer.get(key), name)), Counter())
-        errors += _again(f"{here}.users", _texts(_named(layer.get("users"), "name")), seen.users)
-        errors += _again(f"{here}.tests", _texts(_named(layer.get("tests"), "name")), tests)
+            errors += _again(f"{here}.{key}", _texts(layer.get(key), name), Counter())
+        errors += _again(f"{here}.users", _texts(layer.get("users"), "name"), seen.users)
+        errors += _again(f"{here}.tests", _texts(layer.get("tests"), "name"), tests)
         errors += _same_number(here, layer.get("users"), seen.numbers)
     return errors
 
@@ -59,7 +59,7 @@ def unknown_secrets(files: Iterable[object], known: Collection[str]) -> list[Spe
     """Yield errors for secrets that commands ask for and that the spec does not have."""
     layers = [layer for file in files for _, layer in _maps(file)]
     commands = [command for layer in layers for _, command in _maps(layer.get("commands"))]
-    wanted = dict.fromkeys(name for command in commands for name in _texts(_named(command.get("secrets"), None)))
+    wanted = dict.fromkeys(name for command in commands for name in _texts(command.get("secrets")))
     problem, fix = "a command of the recipe asks for this secret, and the spec has none of this name", "add it below secrets"
     return [SpecError(f"secrets.{name}", problem, fix, name) for name in wanted if name not in known]
 
@@ -74,7 +74,7 @@ def foreign_components(layers: object, distribution: object) -> list[SpecError]:
     return [
         SpecError(f"layers[{index}].components", problem, fix, name)
         for index, layer in _maps(layers)
-        for name in _texts(_named(layer.get("components"), None))
+        for name in _texts(layer.get("components"))
         if name not in there
     ]
 
@@ -104,9 +104,7 @@ def _maps(data: object) -> Iterator[tuple[int, Mapping[str, object]]]:
             yield index, one
 
 
-def _named(data: object, key: str | None) -> list[object]:
-    return [one.get(key) for _, one in _maps(data)] if key else list(data) if isinstance(data, list) else []
-
-
-def _texts(found: Iterable[object]) -> Iterator[str]:
-    return (one for one in found if isinstance(one, str))
+def _texts(data: object, key: str | None = None) -> Iterator[str]:
+    """Return the texts of a list, or of a key of the mappings in it."""
+    values = (entry.get(key) for _, entry in _maps(data)) if key else data if isinstance(data, list) else ()
+    return (value for value in values if isinstance(value, str))

@@ -30,24 +30,20 @@ def read(folder: Path, source: str) -> bytes:
             raise CannotTake("a link leads out of the recipe's folder", f"put the file itself at {path}")
         if not place.is_file():
             raise CannotTake("it is no regular file", f"put a file at {path}")
-        return _read(place)
+        with os.fdopen(os.open(place, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+            data = file.read(MOST + 1)
     except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
         raise CannotTake(getattr(error, "strerror", None) or "its links are a circle", f"put it at {path}") from error
-
-
-def as_error(why: CannotTake, place: str, source: str) -> SpecError:
-    """Return CannotTake as an error of a recipe."""
-    return SpecError(place, f"the file cannot be read: {why}", why.fix, source)
-
-
-def _read(place: Path) -> bytes:
-    with os.fdopen(os.open(place, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-        data = file.read(MOST + 1)
     if data.startswith(_LFS):
         raise CannotTake("it is a pointer of Git LFS and not the file", f"run git lfs pull, or keep it in Git itself; {FIX}")
     if len(data) > MOST:
         raise CannotTake(f"it has more than {MOST} bytes", FIX)
     return data
+
+
+def as_error(why: CannotTake, place: str, source: str) -> SpecError:
+    """Return CannotTake as an error of a recipe."""
+    return SpecError(place, f"the file cannot be read: {why}", why.fix, source)
 
 
 IMAGES = Path(__file__).parents[2] / "images"

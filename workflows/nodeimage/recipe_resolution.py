@@ -1,14 +1,15 @@
-"""Resolution of recipe, lock and variables into the resolved recipe of the builder, with its files as bytes;
-reads, never writes.
-"""
+"""Resolution of recipe, lock and variables into the resolved recipe of the builder, with its tests and its files as bytes."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from pydantic import Field
 
+from steps.nodeimage.contract.image_tests import BuiltinCheck, ImageTest, Where
 from steps.nodeimage.contract.resolved_recipe import (
     LayerCommand,
     LayerService,
@@ -18,14 +19,17 @@ from steps.nodeimage.contract.resolved_recipe import (
     Recipe,
     ResolvedLayer,
 )
-from workflows.nodeimage import lockfile, node_agent, package_resolution, recipe_chain, recipe_files, recipe_tests
+from workflows.nodeimage import lockfile, package_resolution, recipe_chain, recipe_files
 from workflows.nodeimage.image_spec import ImageSpec
 from workflows.nodeimage.lockfile import Lock
 from workflows.nodeimage.package_resolution import NamedRepository
 from workflows.nodeimage.recipe_chain import Chain, RecipePart
-from workflows.nodeimage.recipe_spec import RecipeFile, RecipeLayer
+from workflows.nodeimage.recipe_spec import ImagePath, Mode, RecipeFile, RecipeLayer, RecipeTest, UnitName
 from workflows.podimage.errors import BuildError
 from workflows.spec.errors import SpecError, SpecErrors
+from workflows.spec.fields import Listed, Section
+from workflows.spec.loading import load_as
+from workflows.spec.pipeline_specs import RelativePath
 from workflows.spec.validation_errors import line_of
 
 _FOLDER_MODE, _FILE_MODE = "0755", "0644"
@@ -41,9 +45,7 @@ class Resolved:
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeRequest:
-    """Recipe by name or path (relative to `folder`), with the settings of a spec. `lock` is relative too; `command` makes the lock
-    anew.
-    """
+    """Recipe by name or path, with the settings of a spec. It and `lock` are relative to `folder`; `command` makes the lock."""
 
     recipe: str
     folder: Path
@@ -93,11 +95,6 @@ def recipe_request(recipe: str, folder: Path, command: str = "") -> RecipeReques
     return RecipeRequest(recipe=recipe, folder=folder, variables={}, command=command or f"bringup image lock {recipe}")
 
 
-def resolve_spec(spec: ImageSpec, folder: Path) -> Resolved:
-    """Resolve the recipe of a spec. Raises SpecErrors for the recipe, BuildError for its lock."""
-    return resolve(spec_request(spec, folder))
-
-
 def resolve(asked: RecipeRequest) -> Resolved:
     """Resolve a recipe and its lock.
 
@@ -120,7 +117,7 @@ def resolve(asked: RecipeRequest) -> Resolved:
         kernel=package_resolution.kernel(found.foundation.kernel, lock.packages.values()),
         # all of them: what a word says may depend on the one before it, and of two the last may be the one that holds
         kernel_arguments=tuple(word for _, layer in found.layers for word in layer.kernel_arguments),
-        tests=recipe_tests.image_tests(found),
+        tests=image_tests(found),
         budget_mib=next((part.spec.budget.squashfs_mib or 0 for part in reversed(found.parts) if part.spec.budget.squashfs_mib), 0),
     )
     if sum(len(data) for data in files.values()) > recipe_files.MOST:
@@ -174,8 +171,9 @@ def _layers(found: Chain, lock: Lock, files: dict[str, bytes]) -> tuple[Resolved
         placed = [_placed(part, layer, number, one, files, errors) for number, one in enumerate(layer.files)]
         services = [LayerService(unit=unit, state=state) for unit, state in layer.services.states.items()]
         if index == 0:  # what lets a booted node run its tests is part of every image
-            placed = [*node_agent.files(files), *placed]
-            services = [*node_agent.services(), *services]
+            agent = load_as(BootFiles, recipe_files.BOOT_FILES)
+            placed = [*_agent_files(agent, files), *placed]
+            services = [*(LayerService(unit=unit) for unit in agent.services), *services]
         layers.append(_layer(layer, lock.layer(layer.name), tuple(placed), tuple(services)))
     if errors:
         raise SpecErrors(found.top.path.name, errors)
@@ -221,6 +219,87 @@ def _placed(
             errors.append(replace(recipe_files.as_error(error, place, one.source), line=line_of(place, part.lines)))
     if data is None:
         return PlacedFile(path=one.path, mode=int(one.mode or _FOLDER_MODE, 8), uid=one.uid, gid=one.gid)
-    key = sha256(data).hexdigest()
-    files[key] = data
-    return PlacedFile(path=one.path, sha256=key, mode=int(one.mode or _FILE_MODE, 8), uid=one.uid, gid=one.gid)
+    return PlacedFile(path=one.path, sha256=_kept(data, files), mode=int(one.mode or _FILE_MODE, 8), uid=one.uid, gid=one.gid)
+
+
+def _kept(data: bytes, files: dict[str, bytes]) -> str:
+    """Add the bytes of a file to `files`, and return the digest that they have there."""
+    digest = sha256(data).hexdigest()
+    files[digest] = data
+    return digest
+
+
+# --- the node agent: files and services by which a booted node runs its tests and reports ---------------------------------------
+
+
+class BootFile(Section):
+    """A file of the node agent: its path in the image, and its place beside `files.yaml`."""
+
+    path: ImagePath
+    source: RelativePath
+    mode: Mode = "0644"
+
+
+class BootFiles(Section):
+    """Content of `images/boot/files.yaml`."""
+
+    files: Annotated[tuple[BootFile, ...], Listed, Field(min_length=1)]
+    services: Annotated[tuple[UnitName, ...], Listed, Field(min_length=1)]
+
+
+def _agent_files(agent: BootFiles, files: dict[str, bytes]) -> Iterator[PlacedFile]:
+    for file in agent.files:
+        digest = _kept((recipe_files.BOOT / file.source).read_bytes(), files)
+        yield PlacedFile(path=file.path, sha256=digest, mode=int(file.mode, 8))
+
+
+# --- tests ----------------------------------------------------------------------------------------------------------------------
+
+
+def image_tests(found: Chain) -> tuple[ImageTest, ...]:
+    """Return all tests, derived ones first; a recipe's own test replaces a derived one of its name."""
+    own = {test.name: _test(test) for _, layer in found.layers for test in layer.tests}
+    following = {test.name: test for test in _following(found)}
+    return tuple((following | own).values())
+
+
+def _test(test: RecipeTest) -> ImageTest:
+    return ImageTest(
+        name=test.name,
+        incident=test.incident,
+        run=test.run or "",
+        check=test.check or "",
+        arguments=test.arguments,
+        where=Where(test.where),
+        seconds=float(test.seconds),
+        next_step=test.next_step,
+    )
+
+
+def _following(found: Chain) -> Iterator[ImageTest]:
+    states = {unit: state for _, layer in found.layers for unit, state in layer.services.states.items()}
+    if enabled := tuple(unit for unit, state in states.items() if state == "enabled"):
+        yield ImageTest(
+            name="recipe_services_enabled",
+            incident="A unit was renamed by its package, enabling it did nothing, and nodes came up without it.",
+            check=BuiltinCheck.SERVICES_ENABLED,
+            arguments=enabled,
+            next_step="look up the unit's name in the package of this release, and correct it in the recipe",
+        )
+    if asked := tuple(dict.fromkeys(name for _, layer in found.layers for name in layer.packages)):
+        yield ImageTest(
+            name="recipe_packages_installed",
+            incident="A package was left half configured by a failing script, and its library was missing on every node.",
+            check=BuiltinCheck.PACKAGES_PRESENT,
+            arguments=asked,
+            next_step="read what the package's script said while its layer was built",
+        )
+    budget = next((part.spec.budget.root_mib for part in reversed(found.parts) if part.spec.budget.root_mib), None)
+    if budget is not None:
+        yield ImageTest(
+            name="root_size",
+            incident="A package with a documentation tree doubled the image, and nodes with little memory ran out of it.",
+            check=BuiltinCheck.SIZE_BUDGET,
+            arguments=(str(budget),),
+            next_step="see which packages grew (bringup image diff), and take them out or raise budget.root_mib",
+        )

@@ -52,29 +52,23 @@ def _no_colon(path: str) -> str:
     return path
 
 
-def _not_roots(gid: int) -> int:
-    if gid == 0:
-        raise problem("group 0 is root's own", "leave gid out for a group of its own, or choose another number")
-    return gid
+def _anything_but(taken: object, text: str, fix: str) -> AfterValidator:
+    def check(value: object) -> object:
+        if value == taken:
+            raise problem(text, fix)
+        return value
 
-
-def _not_root(uid: int) -> int:
-    if uid == 0:
-        raise problem("number 0 is root's own", "choose another number")
-    return uid
-
-
-def _own_name(name: str) -> str:
-    if name == "root":
-        raise problem("root is in every image already", "choose another name; a command of the layer may change what root has")
-    return name
+    return AfterValidator(check)
 
 
 AccountPath = Annotated[ImagePath, AfterValidator(_no_colon)]
 """Absolute path that is valid in /etc/passwd."""
-GroupId = Annotated[Id, AfterValidator(_not_roots)]
-UserId = Annotated[Id, AfterValidator(_not_root)]
-UserName = Annotated[Account, AfterValidator(_own_name)]
+GroupId = Annotated[Id, _anything_but(0, "group 0 is root's own", "leave gid out for a group of its own, or choose another number")]
+UserId = Annotated[Id, _anything_but(0, "number 0 is root's own", "choose another number")]
+UserName = Annotated[
+    Account,
+    _anything_but("root", "root is in every image already", "choose another name; a command of the layer may change what root has"),
+]
 Mode = Annotated[str, StringConstraints(pattern=r"^[0-7]{3,4}$")]
 """Octal mode in quotes: YAML would read 0644 as another number."""
 

@@ -19,7 +19,6 @@ _BRINGER: Final = "apt (on Debian and its kin)"
 _WAY: Final = ("Acquire", "Dir::Etc::netrc", "Dir::Etc::netrcparts")
 """Settings by which apt reaches mirrors; netrc: files with credentials."""
 _SETTING: Final = re.compile(r'^(?!Acquire::(?:IndexTargets|Languages)\b)\S+ "[^"\n]+";$', re.MULTILINE | re.IGNORECASE)
-"""Setting with a value in apt's output."""
 _NO_OTHERS: Final = 'Dir::Etc::main "/dev/null";\nDir::Etc::parts "/dev/null";\n'
 _FAILED = re.compile(r"Failed to fetch (\S+)\s+(.*)")
 _LONGEST: Final = 300
@@ -106,15 +105,15 @@ class AptRoot:
 
     def known(self, found: Iterable[AptPackage]) -> dict[str, str]:
         """Return the control data of those packages that the indexes have in exactly these versions, by digest."""
-        exact = [f"{one.name}={one.version}" for one in found]
-        said = self._done("apt-cache", "show", *exact).stdout if exact else ""
-        return {_field("SHA256", text): text for text in said.split("\n\n") if text.strip()} | self._offered
+        exact = [f"{package.name}={package.version}" for package in found]
+        stdout = self._done("apt-cache", "show", *exact).stdout if exact else ""
+        return {_field("SHA256", text): text for text in stdout.split("\n\n") if text.strip()} | self._offered
 
     def offer(self, debs: Mapping[str, Path]) -> None:
         """Add packages of this machine, by their digests, to those of the repositories. Raises BuildError, FetchError."""
         for sha256, path in debs.items():
-            told = [_control(path), f"Filename: ./{sha256}.deb", f"Size: {path.stat().st_size}", f"SHA256: {sha256}"]
-            self._offered[sha256] = "\n".join(told)
+            place = [f"Filename: ./{sha256}.deb", f"Size: {path.stat().st_size}", f"SHA256: {sha256}"]
+            self._offered[sha256] = "\n".join([_control(path), *place])
         (self.folder / "own").mkdir()
         (self.folder / "own/Packages").write_text("\n\n".join([*self._offered.values(), ""]))
         line, alone = f"deb [trusted=yes] file:{quote(str(self.folder / 'own'))} ./\n", self.folder / "own.list"
@@ -171,10 +170,10 @@ def _way_to_mirrors() -> str:
     apt reads the file of APT_CONFIG before all others, but options of its command line after them, too late to keep it from those
     files.
     """
-    told = downloads.run(["apt-config", "dump", *_WAY], _BRINGER)
-    if told.returncode != 0:
-        raise BuildError(f"apt's settings on this machine cannot be read: {_sentence(told.stderr)}")
-    return _NO_OTHERS + "".join(f"{line}\n" for line in _SETTING.findall(told.stdout))
+    dump = downloads.run(["apt-config", "dump", *_WAY], _BRINGER)
+    if dump.returncode != 0:
+        raise BuildError(f"apt's settings on this machine cannot be read: {_sentence(dump.stderr)}")
+    return _NO_OTHERS + "".join(f"{line}\n" for line in _SETTING.findall(dump.stdout))
 
 
 def _sentence(stderr: str) -> str:
@@ -193,7 +192,6 @@ def _found(address: str, file: str, size: str, sha256: str) -> AptPackage:
 
 
 def _control(path: Path) -> str:
-    """Return the control data of a package."""
     done = downloads.run(["dpkg-deb", "--field", str(path)], "dpkg (on Debian and its kin)")
     if done.returncode != 0 or not done.stdout.strip():
         raise BuildError(f"{path} is no package: {done.stderr.strip()}")
@@ -201,8 +199,8 @@ def _control(path: Path) -> str:
 
 
 def _field(name: str, stanza: str) -> str:
-    found = re.search(rf"^{name}: (.*)$", stanza, re.MULTILINE)
-    return found[1] if found else ""
+    line = re.search(rf"^{name}: (.*)$", stanza, re.MULTILINE)
+    return line[1] if line else ""
 
 
 def _source_version(stanza: str) -> str:

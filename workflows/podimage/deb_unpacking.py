@@ -20,6 +20,7 @@ from workflows.podimage.pod_recipe import Deb, Debian
 
 MERGED = ("bin", "lib", "lib64", "sbin")
 """Top folders that are links into /usr (Debian 12 and later)."""
+_TOPS = ("", *(f"usr/{top}" for top in MERGED))
 CERTIFICATES, BUNDLE = "usr/share/ca-certificates/", "etc/ssl/certs/ca-certificates.crt"
 STATUS = "var/lib/dpkg/status"
 INSTALLED = "Status: install ok installed"
@@ -49,14 +50,13 @@ def _control(path: Path) -> str:
 
 
 def _content(path: Path, leave_out: tuple[str, ...]) -> Tree:
-    found: Tree = {}
+    tree: Tree = {}
     with tarfile.open(fileobj=io.BytesIO(_dpkg_deb("--fsys-tarfile", path))) as archive:
         for member in archive:
             name = _merged(file_tree.normal_path(member.name))
-            if name in ("", *(f"usr/{top}" for top in MERGED)) or any(fnmatchcase(name, pattern) for pattern in leave_out):
-                continue
-            found[name] = _entry(member, archive, found)
-    return found
+            if name not in _TOPS and not any(fnmatchcase(name, pattern) for pattern in leave_out):
+                tree[name] = _entry(member, archive, tree)
+    return tree
 
 
 def _entry(member: tarfile.TarInfo, archive: tarfile.TarFile, earlier: Tree) -> ImageEntry:

@@ -39,7 +39,7 @@ class Cache:
             yield
 
     def package(self, sha256: str) -> Path:
-        """Return the path of the package with this digest; None if it is not cached."""
+        """Return the path of the package with this digest, which need not exist."""
         return self.folder / "packages" / sha256
 
     def read_package(self, sha256: str) -> Path:
@@ -60,9 +60,7 @@ class Cache:
     def layer(self, key: str) -> tuple[Blob, Path] | None:
         """Return a layer made from equal inputs; None if there is none."""
         note, path = self._note(key), self.layer_path(key)
-        if not (note.exists() and path.exists()):
-            return None
-        return msgspec.json.decode(note.read_bytes(), type=Blob), path
+        return (msgspec.json.decode(note.read_bytes(), type=Blob), path) if note.exists() and path.exists() else None
 
     def layer_path(self, key: str) -> Path:
         """Return the path of a compressed layer, which need not exist."""
@@ -74,7 +72,7 @@ class Cache:
         return blob, self.layer_path(key)
 
     def root(self, key: str) -> Path:
-        """Return the folder of an unpacked layer; None if there is none."""
+        """Return the folder of an unpacked layer, which need not exist."""
         return self.folder / "roots" / key
 
     @contextmanager
@@ -111,7 +109,8 @@ def _debs(debs: Sequence[Deb], recipe: PodRecipe, folder: Path, cache: Cache) ->
         path = folder / f"{deb.sha256}.deb"
         if not path.exists():
             raise _not_had(f"{deb.name}={deb.version}", recipe.debian.archive, done.stdout + done.stderr, deb.path)
-        _take(path, deb.sha256, cache)
+        if cache.add_package(path) != deb.sha256:
+            raise BuildError(f"{path.name}: the digest is not the locked one")
 
 
 def _not_had(what: str, where: str, said: str, path: str) -> BuildError:
@@ -157,11 +156,6 @@ def run(command: Sequence[str], bringer: str, more: Mapping[str, str] | None = N
         raise BuildError(f"{command[0]} is not on this machine", hint=f"install {bringer}") from error
     except subprocess.TimeoutExpired as error:
         raise FetchError(f"{command[0]} took longer than {SECONDS} s", hint="try again") from error
-
-
-def _take(path: Path, sha256: str, cache: Cache) -> None:
-    if cache.add_package(path) != sha256:
-        raise BuildError(f"{path.name}: the digest is not the locked one")
 
 
 def _last(said: str) -> str:

@@ -3,7 +3,7 @@
 import io
 import posixpath
 import tarfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import IO
@@ -64,16 +64,16 @@ def normal_path(path: str) -> str:
 
 def of_folder(root: Path) -> Tree:
     """Return the files below a folder with plain modes: only the executable bit counts, not the user's umask."""
-    found: Tree = {}
+    tree: Tree = {}
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
         if path.is_symlink():
-            found[name] = link(str(path.readlink()))
+            tree[name] = link(str(path.readlink()))
         elif path.is_dir():
-            found[name] = folder()
+            tree[name] = folder()
         else:
-            found[name] = file(path.read_bytes(), PROGRAM_MODE if path.stat().st_mode & 0o100 else FILE_MODE)
-    return found
+            tree[name] = file(path.read_bytes(), PROGRAM_MODE if path.stat().st_mode & 0o100 else FILE_MODE)
+    return tree
 
 
 def with_parents(tree: Mapping[str, ImageEntry]) -> Tree:
@@ -113,11 +113,3 @@ def unpack(tree: Mapping[str, ImageEntry], root: Path) -> None:
         else:
             place.write_bytes(entry.data)
             place.chmod(entry.mode)
-
-
-def merge_trees(trees: Iterable[Mapping[str, ImageEntry]]) -> Tree:
-    """Merge several trees; later ones win."""
-    whole: Tree = {}
-    for one in trees:
-        whole |= one
-    return whole

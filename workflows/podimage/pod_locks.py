@@ -18,8 +18,7 @@ def lock(tree: Path, cache: Cache) -> tuple[int, int]:
     with cache.locked(), cache.scratch() as scratch:
         debs = _without(_resolved(wanted, wanted.debian.packages, scratch), wanted.debian.without)
         wheels = _wheels(wanted, wanted.wheels.group, tree, scratch, cache)
-    _write(tree / STEP / PACKAGES, MADE.format(option="", source="recipe.yaml"), map(_line, debs))
-    _write(tree / STEP / WHEELS, MADE.format(option="", source=f"uv.lock, group {wanted.wheels.group}"), map(_pin, wheels))
+    _write(tree / STEP, "", wanted.wheels.group, debs, wheels)
     return len(debs), len(wheels)
 
 
@@ -32,23 +31,18 @@ def lock_builder(tree: Path, cache: Cache) -> tuple[int, int]:
         wheels = _wheels(step.recipe, more.group, tree, scratch, cache) if more.group else []
     below = {deb.name for deb in step.debs}
     debs = _without([deb for deb in resolved if deb.name not in below], more.without)
-    _write(tree / BUILDER / PACKAGES, MADE.format(option=" --builder", source="recipe.yaml"), map(_line, debs))
     above = [wheel for wheel in wheels if wheel.name not in {one.name for one in step.wheels}]
-    if more.group:
-        _write(tree / BUILDER / WHEELS, MADE.format(option=" --builder", source=f"uv.lock, group {more.group}"), map(_pin, above))
+    _write(tree / BUILDER, " --builder", more.group, debs, above)
     return len(debs), len(above)
 
 
-def _pin(wheel: Wheel) -> str:
-    return f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}"
-
-
-def _line(deb: Deb) -> str:
-    return f"{deb.name}={deb.version} {deb.sha256} {deb.path}"
-
-
-def _write(path: Path, head: str, lines: Iterable[str]) -> None:
-    path.write_text(head + "".join(f"{line}\n" for line in sorted(lines)))
+def _write(folder: Path, option: str, group: str, debs: Iterable[Deb], wheels: Iterable[Wheel]) -> None:
+    """Write the lock of the packages, and that of the wheels if there is a group of uv.lock."""
+    lines = sorted(f"{deb.name}={deb.version} {deb.sha256} {deb.path}\n" for deb in debs)
+    (folder / PACKAGES).write_text("".join([MADE.format(option=option, source="recipe.yaml"), *lines]))
+    if group:
+        lines = sorted(f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}\n" for wheel in wheels)
+        (folder / WHEELS).write_text("".join([MADE.format(option=option, source=f"uv.lock, group {group}"), *lines]))
 
 
 def _resolved(wanted: PodRecipe, packages: Sequence[str], folder: Path) -> list[Deb]:

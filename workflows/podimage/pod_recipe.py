@@ -20,7 +20,6 @@ from workflows.podimage import file_tree
 from workflows.podimage.errors import BuildError
 
 STEP, BUILDER = Path("images/step"), Path("images/builder")
-"""Folders of the two recipes."""
 RECIPE, PACKAGES, WHEELS, FILES = "recipe.yaml", "packages.lock", "wheels.lock", "files"
 RELOCK = "run `bringup image step lock` and review what changed"
 RELOCK_BUILDER = "run `bringup image step lock --builder` and review what changed"

@@ -17,55 +17,38 @@ from workflows.podimage.pod_recipe import Deb, Sources, Wheel
 
 SPEC_VERSION = "1.5"
 PLACE = "usr/share/bringup/sbom.cdx.json"
-"""Path of the bill in the image."""
 
 
 def build_sbom(sources: Sources, code: str) -> bytes:
     """Return the document. `code` is the digest of the copied folders, so that the serial number names this very image."""
+    title, debian, architecture = sources.recipe.title, sources.recipe.debian, sources.recipe.architecture
+    properties = [{"name": "bringup:application", "value": code}]
+    image = {"type": "container", "bom-ref": title, "name": title, "version": sources.version, "properties": properties}
+    distribution = debian.repositories[0].split()[1]
     top: dict[str, Any] = {
         "bomFormat": "CycloneDX",
         "specVersion": SPEC_VERSION,
         "serialNumber": uuid.uuid5(uuid.NAMESPACE_OID, f"{sources.digest} {code} {sources.version}").urn,
         "version": 1,
-        "metadata": {"timestamp": sources.recipe.created, "component": _image(sources, code)},
+        "metadata": {"timestamp": sources.recipe.created, "component": image},
         "components": [
-            *(_deb(deb, _distribution(sources), sources.recipe.architecture) for deb in sources.every),
-            *(_wheel(wheel) for wheel in sources.every_wheel),
+            *(_deb(deb, distribution, architecture) for deb in sources.every),
+            *(_component(wheel, f"pkg:pypi/{wheel.name}@{quote(wheel.version, safe='')}") for wheel in sources.every_wheel),
         ],
     }
     return msgspec.json.format(msgspec.json.encode(top), indent=1) + b"\n"
 
 
-def _image(sources: Sources, code: str) -> dict[str, Any]:
-    digest = {"name": "bringup:application", "value": code}
-    name = sources.recipe.title
-    return {"type": "container", "bom-ref": name, "name": name, "version": sources.version, "properties": [digest]}
-
-
-def _distribution(sources: Sources) -> str:
-    return sources.recipe.debian.repositories[0].split()[1]
-
-
 def _deb(deb: Deb, distribution: str, architecture: str) -> dict[str, Any]:
     kind = "all" if deb.path.endswith("_all.deb") else architecture
-    return _component(
-        deb, f"pkg:deb/debian/{quote(deb.name, safe='')}@{quote(deb.version, safe='')}?arch={kind}&distro={distribution}"
-    )
+    named = f"{quote(deb.name, safe='')}@{quote(deb.version, safe='')}"
+    return _component(deb, f"pkg:deb/debian/{named}?arch={kind}&distro={distribution}")
 
 
-def _wheel(wheel: Wheel) -> dict[str, Any]:
-    return _component(wheel, f"pkg:pypi/{wheel.name}@{quote(wheel.version, safe='')}")
-
-
-def _component(one: Deb | Wheel, purl: str) -> dict[str, Any]:
-    return {
-        "type": "library",
-        "bom-ref": purl,
-        "name": one.name,
-        "version": one.version,
-        "purl": purl,
-        "hashes": [{"alg": "SHA-256", "content": one.sha256}],
-    }
+def _component(package: Deb | Wheel, purl: str) -> dict[str, Any]:
+    hashes = [{"alg": "SHA-256", "content": package.sha256}]
+    head = {"type": "library", "bom-ref": purl, "name": package.name, "version": package.version}
+    return {**head, "purl": purl, "hashes": hashes}
 
 
 if __name__ == "__main__":

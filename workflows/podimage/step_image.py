@@ -14,7 +14,6 @@ from typing import IO, cast
 from msgspec import Struct
 
 from steps.contract import oci
-from steps.contract import oci as archives
 from steps.contract.canonical import digest, digest_bytes
 from steps.contract.oci import Blob, Digesting
 from workflows.podimage import bytecode, deb_unpacking, downloads, file_tree, pod_recipe, sbom, wheels
@@ -51,15 +50,20 @@ class StepImageBuild:
         self._base = self._key("debian", settings, self._sources.debs, self._sources.files)
 
     def write(self, out: Path, name: str = "") -> BuiltImage:
-        """Write the archive and, beside it, the bill of materials. `name` is a reference; default: that of the recipe with our
-        version.
-        """
+        """Write the archive and, beside it, the bill of materials. `name` is a reference; default: the recipe's, our version."""
         sources, name = self._sources, name or f"{self._sources.recipe.name}:{self._sources.version}"
         with self._cache.locked():
             downloads.fetch_missing(sources, self._cache)
             code = pod_recipe.application_tree(sources.recipe.application, sources.source)
             bill = sbom.build_sbom(sources, digest(code))
-            layers = [self._debian(), *self._more(), self._wheels(), *self._more_wheels(), self._application(code, bill)]
+            layers = [self._layer(self._base, "debian", pod_recipe.PACKAGES, self._debian_tree)]
+            if sources.more:
+                key, lock = self._key("more", self._base, sources.more), f"{pod_recipe.BUILDER / pod_recipe.PACKAGES}"
+                layers.append(self._layer(key, "builder", lock, self._more_tree))
+            layers.append(self._wheels(sources.wheels, pod_recipe.WHEELS))
+            if sources.more_wheels:
+                layers.append(self._wheels(sources.more_wheels, f"{pod_recipe.BUILDER / pod_recipe.WHEELS}"))
+            layers.append(self._application(code, bill))
             settings = self._settings([blob for blob, _ in layers])
             manifest = write_archive(out, settings, layers, name, sources.recipe.epoch)
         beside = out.with_name(f"{out.name}.cdx.json")
@@ -69,47 +73,29 @@ class StepImageBuild:
     def _key(self, *inputs: object) -> str:
         return digest([self._code, *inputs]).removeprefix("sha256:")
 
-    def _layer(self, key: str, what: str, made_by: str, make: Callable[[], Tree]) -> tuple[Blob, Path]:
+    def _layer(self, key: str, what: str, source: str, make: Callable[[], Tree]) -> tuple[Blob, Path]:
         if kept := self._cache.layer(key):
             return kept
         self._say(f"layer {what}")
+        made_by = f"bringup image step: {source}"
         blob = write_layer(make(), self._cache.layer_path(key), self._sources.recipe.epoch, made_by)
         return self._cache.add_layer(key, blob)
 
-    def _debian(self) -> tuple[Blob, Path]:
-        return self._layer(self._base, "debian", f"bringup image step: {pod_recipe.PACKAGES}", self._debian_tree)
-
     def _debian_tree(self) -> Tree:
         wanted = self._sources.recipe
-        folders = {one.path: file_tree.folder(int(one.mode, 8), one.owner) for one in wanted.folders}
-        whole = file_tree.merge_trees(
-            [deb_unpacking.unpack_debs(self._sources.debs, wanted.debian, self._cache), self._sources.files, folders]
-        )
+        folders = {folder.path: file_tree.folder(int(folder.mode, 8), folder.owner) for folder in wanted.folders}
+        debs = deb_unpacking.unpack_debs(self._sources.debs, wanted.debian, self._cache)
+        whole = debs | self._sources.files | folders
         below = [path.format(python=wanted.wheels.python) for path in STANDARD_LIBRARY]
         return whole | self._compiled(whole, below)
 
-    def _more(self) -> list[tuple[Blob, Path]]:
-        """Make the layer of the builder image's own packages."""
+    def _more_tree(self) -> Tree:
         sources = self._sources
+        return deb_unpacking.unpack_debs(sources.more, sources.recipe.debian, self._cache, sources.debs)
 
-        def make() -> Tree:
-            return deb_unpacking.unpack_debs(sources.more, sources.recipe.debian, self._cache, sources.debs)
-
-        key, made_by = (
-            self._key("more", self._base, sources.more),
-            f"bringup image step: {pod_recipe.BUILDER / pod_recipe.PACKAGES}",
-        )
-        return [self._layer(key, "builder", made_by, make)] if sources.more else []
-
-    def _wheels(self) -> tuple[Blob, Path]:
-        key = self._key("wheels", self._base, self._sources.recipe.wheels, self._sources.wheels)
-        return self._layer(key, "wheels", f"bringup image step: {pod_recipe.WHEELS}", partial(self._unpacked, self._sources.wheels))
-
-    def _more_wheels(self) -> list[tuple[Blob, Path]]:
-        """Make the layer of the builder image's own wheels."""
-        more = self._sources.more_wheels
-        key, made_by = self._key("wheels", self._base, self._sources.recipe.wheels, more), pod_recipe.BUILDER / pod_recipe.WHEELS
-        return [self._layer(key, "wheels", f"bringup image step: {made_by}", partial(self._unpacked, more))] if more else []
+    def _wheels(self, chosen: tuple[Wheel, ...], lock: str) -> tuple[Blob, Path]:
+        key = self._key("wheels", self._base, self._sources.recipe.wheels, chosen)
+        return self._layer(key, "wheels", lock, partial(self._unpacked, chosen))
 
     def _unpacked(self, chosen: tuple[Wheel, ...]) -> Tree:
         folder = self._sources.recipe.wheels.folder
@@ -123,9 +109,8 @@ class StepImageBuild:
         def make() -> Tree:
             return code | self._compiled(code, below) | {sbom.PLACE: file_tree.file(bill)}
 
-        made_by = f"bringup image step: {', '.join(wanted.copy)}"
         key = self._key("application", self._base, below, digest(code), digest_bytes(bill))
-        return self._layer(key, "application", made_by, make)
+        return self._layer(key, "application", ", ".join(wanted.copy), make)
 
     def _compiled(self, whole: Tree, below: list[str]) -> Tree:
         """Return the bytecode of a tree; empty if the recipe wants none."""
@@ -139,9 +124,8 @@ class StepImageBuild:
         root = self._cache.root(self._base)
         if not root.exists():
             with self._cache.scratch() as folder:
-                file_tree.unpack(
-                    deb_unpacking.unpack_debs(self._sources.debs, self._sources.recipe.debian, self._cache), folder / "root"
-                )
+                debs = deb_unpacking.unpack_debs(self._sources.debs, self._sources.recipe.debian, self._cache)
+                file_tree.unpack(debs, folder / "root")
                 (folder / "root").rename(root)
         return root
 
@@ -159,7 +143,7 @@ class StepImageBuild:
             "WorkingDir": wanted.config.workdir,
             "Labels": labels,
         }
-        return archives.config(settings, layers, wanted.architecture, wanted.created)
+        return oci.config(settings, layers, wanted.architecture, wanted.created)
 
 
 GZIP_LEVEL = 6

@@ -147,7 +147,7 @@ def expected_release(site: Site, release: PlannedRelease, *, workloads: int = 1)
         return expectation
     # a tree cannot contain the id of its own commit: the values are then part of the Application
     revision = "" if argo.is_commit else argo.revision
-    repo, chart = argo_applications.chart_source(release)
+    repo, chart = projects.chart_source(release)
     place = {"repo": repo, "chart": chart, "project": argo.project, "server": layout.IN_CLUSTER}
     if expectation["spare"] and release.stage in _BY_NODES:
         expectation["by_quorum"] = list(_BY_NODES[release.stage])

@@ -51,7 +51,7 @@ def locked(folder: Path, common: Path, nvidia: vendor.Repository, **values: str)
 
 @pytest.fixture(scope="module")
 def recipe(site: Site) -> Recipe:
-    return recipe_resolution.resolve_spec(load_image(site.folder / "image.yaml"), site.folder).recipe
+    return recipe_resolution.resolve(recipe_resolution.spec_request(load_image(site.folder / "image.yaml"), site.folder)).recipe
 
 
 def test_it_is_built_and_passes_its_tests(site: Site, recipe: Recipe) -> None:
@@ -74,7 +74,7 @@ def test_the_driver_compiled_again_elsewhere_gives_the_same_bytes(site: Site, re
     (other / "archive").symlink_to(site.images / "archive")
     for name in recipe.names[:-1]:
         (other / "layers" / found[name]).symlink_to(site.images / "layers" / found[name])
-    files = recipe_resolution.resolve_spec(load_image(site.folder / "image.yaml"), site.folder).files
+    files = recipe_resolution.resolve(recipe_resolution.spec_request(load_image(site.folder / "image.yaml"), site.folder)).files
     again = layer_cache.build(other, recipe, files, "gpu", shipped.NO_SECRETS, shipped.quiet)
     assert (again.failed, again.cached) == ("", False), again.output
     assert again.digest == layer_cache.build(site.images, recipe, files, "gpu", shipped.NO_SECRETS, shipped.quiet).digest

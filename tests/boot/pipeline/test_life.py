@@ -231,7 +231,7 @@ def test_compute_is_built_and_passes_its_tests(first: Site, tmp_path: Path) -> N
     tree = again.images / "layers" / top["key"] / "tree"
     assert (tree / "etc/systemd/timesyncd.conf.d/site.conf").read_text() == f"[Time]\nNTP={OF_SITE['time_server']}\n"
     assert (tree / "home/admin/.ssh/authorized_keys").read_text().splitlines() == [OF_SITE["admin_key"]]
-    recipe = recipe_resolution.resolve_spec(load_image(again.folder / "image.yaml"), again.folder).recipe
+    recipe = recipe_resolution.resolve(recipe_resolution.spec_request(load_image(again.folder / "image.yaml"), again.folder)).recipe
     seen = sandbox_tests.run(again.images, recipe, print)
     assert {one.name for one in seen.results} > named.keys()
     assert [one for one in seen.results if one.outcome is not ImageTestOutcome.PASS] == []

@@ -227,7 +227,8 @@ def test_the_first_spec_of_a_recipe_says_which_values_it_wants(machine: Any) -> 
 def test_a_recipe_that_is_built_by_its_name_has_the_kernel_of_its_lock(recipe: str) -> None:
     spec = load_image(first_spec(recipe, own_lock=False))
     assert (spec.lock, spec.variables) == (None, {})
-    assert recipe_resolution.resolve_spec(spec, recipe_files.RECIPES).recipe.kernel.endswith("-cloud-amd64")
+    request = recipe_resolution.spec_request(spec, recipe_files.RECIPES)
+    assert recipe_resolution.resolve(request).recipe.kernel.endswith("-cloud-amd64")
 
 
 def test_the_first_spec_gives_test_machines_memory_for_what_the_recipe_may_weigh(machine: Any) -> None:

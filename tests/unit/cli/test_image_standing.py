@@ -49,7 +49,7 @@ def site(machine: Any) -> Any:
 def publish(site: Any, content: str, key: str = "") -> str:
     """Publish an image as a run of this spec would, where no key says otherwise; its version."""
     spec = load_image(site.folder / "image.yaml")
-    recipe = recipe_resolution.resolve_spec(spec, site.folder).recipe
+    recipe = recipe_resolution.resolve(recipe_resolution.spec_request(spec, site.folder)).recipe
     made = published_trees.image(site.folder / content, content, name=recipe.name, key=key or build_keys.image(recipe))
     where = published_trees.order(place(spec), made).target
     return published_trees.published(where, made, results=TESTED).version
@@ -163,7 +163,7 @@ def test_what_a_rollback_left_ends_the_run_at_once(site: Any) -> None:
     publish(site, "a", key="f" * 64)
     left = publish(site, "b")
     spec = load_image(site.folder / "image.yaml")
-    name = recipe_resolution.resolve_spec(spec, site.folder).recipe.name
+    name = recipe_resolution.resolve(recipe_resolution.spec_request(spec, site.folder)).recipe.name
     image_publication.roll_back(local_tree(site.folder / "tree"), name, "", "rollback by ada@boot")
     done = build(site)
     assert done.code == 65

@@ -1,6 +1,4 @@
-"""The check of `bringup image detach-check`: links and settings of a published tree that lead into the factory or out of
-the tree.
-"""
+"""The check of `bringup image detach-check`: what of a published tree leads into the factory or out of the tree."""
 
 import os
 from collections.abc import Iterable
@@ -9,12 +7,12 @@ from pathlib import Path
 from steps.clients.releases.release_tree import ReleaseTree
 from steps.contract import detachment, release_layout
 from steps.contract.detachment import Factory
+from steps.contract.plain import count
 from steps.errors import StepError
 from steps.nodeimage.contract import boot_tree, image_manifest
 from steps.nodeimage.files import squashfs_listing
 from steps.nodeimage.publishing import external_links
 from workflows.app.images.published_trees import OpenedTree
-from workflows.app.messages import count
 
 
 def factory(store: Path, folders: Iterable[str], hosts: Iterable[str]) -> Factory:
@@ -26,9 +24,7 @@ def factory(store: Path, folders: Iterable[str], hosts: Iterable[str]) -> Factor
 def problems(
     opened_tree: OpenedTree, looks: Iterable[ReleaseTree], url: str, of: Factory
 ) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return places with reasons for everything that leads into the factory or out of the tree, and the places that were
-    not read.
-    """
+    """Return places with reasons for all that leads into the factory or out of the tree, and the places that were not read."""
     rows = list(_tree_itself(opened_tree, of))
     unread: list[str] = []
     for look in looks:
@@ -41,11 +37,11 @@ def problems(
 
 
 def _tree_itself(opened_tree: OpenedTree, of: Factory) -> Iterable[tuple[str, str]]:
-    if opened_tree.place.host:
-        if opened_tree.place.host.lower() in {host.lower() for host in of.hosts}:
-            yield opened_tree.transport.where, f"the tree itself lies on a host of the factory: {opened_tree.place.host}"
+    location, host = opened_tree.transport.where, opened_tree.place.host
+    if host:
+        if host.lower() in map(str.lower, of.hosts):
+            yield location, f"the tree itself lies on a host of the factory: {host}"
         return
-    location = opened_tree.transport.where
     for folder in of.folders:
         if any(Path(path).is_relative_to(folder) for path in (location, os.path.realpath(location))):
             yield location, f"the tree itself lies in the store of the factory, or another folder of it: {folder}"
@@ -53,9 +49,7 @@ def _tree_itself(opened_tree: OpenedTree, of: Factory) -> Iterable[tuple[str, st
 
 
 def _roots(opened_tree: OpenedTree, look: ReleaseTree, of: Factory, unread: list[str]) -> Iterable[tuple[str, str]]:
-    """Yield the settings in packed roots that name the factory; roots on another machine are not fetched, and are noted as
-    unread.
-    """
+    """Yield the settings in packed roots that name the factory; roots on another machine are noted in `unread`."""
     if opened_tree.place.host:
         unread.append("the settings in its packed roots, which lie on another machine")
         return

@@ -15,7 +15,7 @@ from steps.nodeimage.garbage_collection import Roots
 from steps.nodeimage.publishing import image_versions
 from workflows.app.images import published_trees, recipes
 from workflows.app.images.published_trees import TreeLogin
-from workflows.app.messages import UsageError
+from workflows.app.run_options import UsageError
 from workflows.app.specs import sources
 from workflows.engines.folders import StateFolder
 from workflows.engines.run_secrets import SecretMissing
@@ -47,7 +47,9 @@ def here(login: TreeLogin) -> SpecRoots | None:
     if not SPEC.is_file() or sources.kind_of(SPEC) != sources.IMAGE_SPEC:
         return None
     asked = recipes.asked(str(SPEC))
-    unlocked = _lacks(asked.lock_path(asked.chain()))
+    lock = asked.lock_path(asked.chain())
+    # if its folder is missing too, a disk may not be mounted
+    unlocked = lock.name if lock.parent.is_dir() and not os.path.lexists(lock) else ""
     result = Roots() if unlocked else garbage_collection.of_recipe(recipe_resolution.resolve(asked).recipe)
     versions = 0
     try:
@@ -64,17 +66,10 @@ def here(login: TreeLogin) -> SpecRoots | None:
     return SpecRoots(roots=result, versions=versions, unlocked=unlocked)
 
 
-def _lacks(lock: Path) -> str:
-    """Return the name of a lock that was never made; empty if it exists, or if its folder (perhaps an unmounted disk) does not."""
-    return lock.name if lock.parent.is_dir() and not os.path.lexists(lock) else ""
-
-
 def roots(
     home: StateFolder, named: Sequence[str], published: Iterable[str], pins: Iterable[str], recent: float, login: TreeLogin
 ) -> Roots:
-    """Return everything that must stay. Raises SpecErrors, BuildError, UsageError: if one root cannot be read, nothing is
-    removed.
-    """
+    """Return all that must stay. Raises SpecErrors, BuildError, UsageError: if one root cannot be read, nothing is removed."""
     result = garbage_collection.of_pins(pins)
     for name in named or [name for name in recipe_files.shipped_names() if _locked(name)]:
         result |= garbage_collection.of_recipe(recipe_resolution.resolve(recipes.asked(name)).recipe)
@@ -92,10 +87,7 @@ def _locked(name: str) -> bool:
 
 
 def _published(tree: str, login: TreeLogin) -> Iterator[image_manifest.Manifest]:
-    """Yield the manifests of a tree, of one image's folder in it, or of the tree that an image spec publishes to.
-
-    Raises BuildError for a version without a readable manifest.
-    """
+    """Yield the manifests of a tree, of an image's folder in it, or of a spec's tree. Raises BuildError if one is unreadable."""
     if not Path(tree).is_dir():
         yield from _where_a_spec_publishes(tree, login)
         return
@@ -125,14 +117,11 @@ def _where_a_spec_publishes(spec: str, login: TreeLogin) -> Iterator[image_manif
 
 def _of_runs(home: StateFolder, recent: float) -> Iterator[resolved_recipe.Recipe]:
     """Yield recipes of runs that began lately: they may go on, or be resumed."""
-    for name in home.runs():
-        inputs = home.run(name).inputs
-        for path in inputs.glob(f"**/{resolved_recipe.FILE}"):
-            if path.stat().st_mtime < time.time() - recent:
-                continue
-            try:
-                yield resolved_recipe.decode(path.read_bytes())
-            except resolved_recipe.RecipeError as error:
-                raise BuildError(
-                    f"{path}: {error}", hint="nothing was removed; wait until that run is older than --days"
-                ) from error
+    files = [path for name in home.runs() for path in home.run(name).inputs.glob(f"**/{resolved_recipe.FILE}")]
+    for path in files:
+        if path.stat().st_mtime < time.time() - recent:
+            continue
+        try:
+            yield resolved_recipe.decode(path.read_bytes())
+        except resolved_recipe.RecipeError as error:
+            raise BuildError(f"{path}: {error}", hint="nothing was removed; wait until that run is older than --days") from error

@@ -3,21 +3,23 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from steps.clients.store import Store
+from steps.contract import evidence, run
+from steps.contract.verdict import Status
 from steps.errors import StepError
-from steps.nodeimage.contract import build_keys
+from steps.nodeimage.containment import id_ranges
+from steps.nodeimage.contract import build_keys, image_manifest
 from steps.nodeimage.contract.resolved_recipe import Recipe
 from steps.nodeimage.publishing import publication_status
-from workflows.app.images import image_pipeline, image_specs, published_trees, shipped_recipes, tested_builds
+from workflows.app.images import image_pipeline, image_specs, published_trees, shipped_recipes
 from workflows.app.images.published_trees import TreeLogin
-from workflows.app.messages import UsageError
-from workflows.app.run_options import LOCAL, Pipeline, StartOptions, Wish
+from workflows.app.run_options import LOCAL, Pipeline, StartOptions, UsageError, Wish
+from workflows.engines.folders import StateFolder
 from workflows.engines.run_secrets import SecretMissing
 from workflows.nodeimage.image_plan import place
-from workflows.nodeimage.image_spec import ImageSpec
-
-PUBLISHED = "image_publish"
-"""The last stage."""
-TESTED = "image_boot"
+from workflows.nodeimage.image_spec import PUBLISHED, ImageSpec
+from workflows.plan.model import Plan
+from workflows.stages import image_boot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,13 +33,10 @@ class PreparedBuild:
     pipeline: Pipeline
     is_shipped: bool
     is_local: bool
+    publishes: bool
+    """True if the build ends with the image in a published tree."""
     unchanged: str = ""
     """Sentence about the same image that is there already, such as `0003-… is published`; empty if there is something to build."""
-
-    @property
-    def publishes(self) -> bool:
-        """Return True if the build ends with the image in a published tree."""
-        return self.wish.until in ("", PUBLISHED)
 
     def unchanged_lines(self) -> list[str]:
         """Return why nothing is built, and where an image lies that is not published."""
@@ -59,7 +58,9 @@ def prepare(spec: str, options: StartOptions, wish: Wish, login: TreeLogin) -> P
     shipped_recipes.require_stage(wish.until)
     shipped, is_local = shipped_recipes.of_recipe(spec), options.engine == LOCAL
     if shipped is not None:
-        spec, wish = str(shipped), replace(wish, until=_last_stage(spec, wish.until))
+        if wish.until in (shipped_recipes.ASKED, PUBLISHED):
+            raise UsageError(f"recipe {spec} has no place to be published to: bringup init --image {spec} writes a spec for it")
+        spec, wish = str(shipped), replace(wish, until=wish.until or image_boot.ID)
     path, loaded = image_pipeline.IMAGE.read(spec)
     publishes = wish.until in ("", PUBLISHED)
     resolved = image_specs.check(path, loaded, image_specs.lacking(loaded, options.engine) if publishes else None)
@@ -71,24 +72,18 @@ def prepare(spec: str, options: StartOptions, wish: Wish, login: TreeLogin) -> P
         pipeline=image_pipeline.of_image(path, loaded, resolved),
         is_shipped=shipped is not None,
         is_local=is_local,
+        publishes=publishes,
     )
     # on Argo the first stage asks the tree, which this machine may not reach
     if not wish.again and not wish.until and is_local and (version := _published(path, loaded, resolved.recipe, login)):
         return replace(build, unchanged=f"{version} is published")
-    if shipped is not None and (run := _tested(path, build)):
-        return replace(build, unchanged=f"passed its tests in run {run}")
+    if shipped is not None and (name := _tested(path, build)):
+        return replace(build, unchanged=f"passed its tests in run {name}")
     if publishes and is_local:
         image_specs.require_writable(loaded, resolved.recipe)
-    if is_local:
-        shipped_recipes.require_namespaces(wish.until)
+    if is_local and wish.until not in (shipped_recipes.ASKED, shipped_recipes.LOCKED):
+        id_ranges.choose()  # refuse a user who cannot build in a mount namespace before packages are fetched
     return build
-
-
-def _last_stage(recipe: str, until: str) -> str:
-    """Return the last stage for a recipe without a spec: the end of its tests. Raises UsageError for a stage that needs a tree."""
-    if until in (shipped_recipes.ASKED, PUBLISHED):
-        raise UsageError(f"recipe {recipe} has no place to be published to: bringup init --image {recipe} writes a spec for it")
-    return until or TESTED
 
 
 def _published(path: Path, loaded: ImageSpec, recipe: Recipe, login: TreeLogin) -> str:
@@ -107,8 +102,34 @@ def _published(path: Path, loaded: ImageSpec, recipe: Recipe, login: TreeLogin) 
 
 
 def _tested(path: Path, build: PreparedBuild) -> str:
-    """Return the run of this machine that built and booted exactly this image; empty if there is none or options ask for more."""
-    wish = build.wish
-    if wish.again or wish.reuse != "none" or wish.until != TESTED or not build.is_local:
+    """Return the newest run of this machine that passed its boots with exactly this plan, if its image is still whole.
+
+    Large files are compared by size. Empty if there is none, or if options ask for more.
+    """
+    wish, home = build.wish, StateFolder.of_environment()
+    if wish.again or wish.reuse != "none" or wish.until != image_boot.ID or not build.is_local:
         return ""
-    return tested_builds.by_run(build.pipeline.plan(path, build.loaded, wish), build.recipe)
+    plan = build.pipeline.plan(path, build.loaded, wish)
+    if not _is_whole(home.store / "images/assembled" / build_keys.image(build.recipe)):
+        return ""
+    store = Store(home.store)
+    return next((name for name in reversed(home.runs()) if _has_passed(store, name, plan)), "")
+
+
+def _is_whole(folder: Path) -> bool:
+    try:
+        manifest = image_manifest.decode((folder / image_manifest.MANIFEST).read_bytes())
+        return all((folder / part.name).stat().st_size == part.size for part in manifest.parts)
+    except (OSError, image_manifest.ManifestError):
+        return False
+
+
+def _has_passed(store: Store, name: str, plan: Plan) -> bool:
+    """Return True if a run of this plan passed its boots; that stage begins only after all earlier ones have passed."""
+    header = store.read(run.header_key(name))
+    if header is None or run.decode_header(header).plan != plan.digest:
+        return False
+    keys = store.keys(f"runs/{name}/evidence/{image_boot.ID}/judge")
+    data = store.read(keys[-1]) if keys else None
+    verdict = evidence.decode(data).verdict if data is not None else None
+    return verdict is not None and verdict.status is Status.PASS

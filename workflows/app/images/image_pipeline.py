@@ -1,8 +1,8 @@
 """The pipeline of node images: read the spec, resolve and plan the recipe, and tell if a failed build may pass when retried."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -20,20 +20,16 @@ from workflows.nodeimage.image_spec import ImageSpec
 from workflows.nodeimage.recipe_resolution import Resolved
 from workflows.plan.model import Plan
 
-_JUDGE = "judge"
-
 
 def _read(spec: str) -> tuple[Path, ImageSpec]:
     path = sources.find_image(spec)
     return path, image_specs.load(path)
 
 
-def _plan(path: Path, loaded: ImageSpec, wish: Wish) -> Plan:
-    return _plan_resolved(path, loaded, wish, recipe_resolution.resolve(image_specs.asked(path, loaded)))
-
-
-def _plan_resolved(path: Path, loaded: ImageSpec, wish: Wish, resolved: Resolved) -> Plan:
-    origin = recipe_origins.of(path, image_specs.asked(path, loaded), wish.source)
+def _plan(path: Path, loaded: ImageSpec, wish: Wish, *, resolved: Resolved | None = None) -> Plan:
+    request = image_specs.asked(path, loaded)
+    resolved = resolved or recipe_resolution.resolve(request)
+    origin = recipe_origins.of(path, request, wish.source)
     recipe = msgspec.structs.replace(resolved.recipe, origin=origin)
     relock = shipped_recipes.relock(path, loaded)
     return compile_image(loaded, recipe, resolved.files, until=wish.until, again=wish.again, relock=relock)
@@ -49,25 +45,14 @@ IMAGE = Pipeline("image", _read, _plan, _ended)
 
 def of_image(path: Path, loaded: ImageSpec, resolved: Resolved) -> Pipeline:
     """Return the pipeline of an image whose spec and recipe were read already, so that neither is read twice."""
-
-    def plan(path: Path, loaded: Any, wish: Wish) -> Plan:
-        return _plan_resolved(path, loaded, wish, resolved)
-
-    return replace(IMAGE, read=lambda _: (path, loaded), plan=plan)
+    return replace(IMAGE, read=lambda _: (path, loaded), plan=partial(_plan, resolved=resolved))
 
 
 def may_pass(run: str) -> bool:
     """Return True if every task without a pass ended its last attempt with a temporary error, whose record is inconclusive."""
     store = Store(StateFolder.of_environment().store)
-    latest: dict[str, str] = {}
-    for key in store.keys(f"runs/{run}/evidence"):
-        latest[key.rpartition("/")[0]] = key
+    latest = {key.rpartition("/")[0]: key for key in store.keys(f"runs/{run}/evidence")}
     records = [evidence.decode(data) for key in latest.values() if (data := store.read(key)) is not None]
-    open_records = [record for record in records if record.task != _JUDGE and not _is_done(record)]
-    return bool(open_records) and all(
-        record.error and record.verdict and record.verdict.status is Status.INCONCLUSIVE for record in open_records
-    )
-
-
-def _is_done(record: evidence.Evidence) -> bool:
-    return record.verdict is None or record.verdict.status in (Status.PASS, Status.SKIPPED)
+    ends = [(record.error, record.verdict.status) for record in records if record.task != "judge" and record.verdict]
+    failures = [(error, status) for error, status in ends if status not in (Status.PASS, Status.SKIPPED)]
+    return bool(failures) and all(error and status is Status.INCONCLUSIVE for error, status in failures)

@@ -9,6 +9,7 @@ from steps.clients.releases import local_transport
 from steps.contract.exit import ExitCode
 from steps.nodeimage.contract.resolved_recipe import Recipe
 from workflows.app.run_options import LOCAL
+from workflows.app.specs import sources
 from workflows.nodeimage import recipe_chain, recipe_resolution
 from workflows.nodeimage.image_spec import ImageSpec, load_image
 from workflows.nodeimage.recipe_resolution import RecipeRequest, Resolved
@@ -16,17 +17,20 @@ from workflows.podimage.errors import BuildError
 from workflows.spec import SpecError, SpecErrors
 from workflows.spec.loading import read
 from workflows.spec.pipeline_specs import RelativePath
-from workflows.spec.validation_errors import line_of
 
-RECIPE, CLUSTER = "ImageRecipe", "Cluster"
-"""Kinds of other files that are given in place of an image spec."""
-_OTHERS = {
-    RECIPE: ("this is a recipe, and no spec of an image", "name it as `recipe: {path}` in one; `bringup init --image` writes one"),
-    CLUSTER: (
+CLUSTER = {
+    "Cluster": (
         "this is the spec of a cluster, and none of an image",
         "`bringup init --image` writes one; `bringup plan {path}` takes this",
-    ),
+    )
 }
+_OTHERS = CLUSTER | {
+    "ImageRecipe": (
+        "this is a recipe, and no spec of an image",
+        "name it as `recipe: {path}` in one; `bringup init --image` writes one",
+    )
+}
+"""Other kinds of files given in place of an image spec: the problem, and the fix."""
 _OF_SPEC = "spec: "
 _OF_FILE = re.compile(r"[^\s:]+\.ya?ml(:\d+)?: ")
 
@@ -47,17 +51,8 @@ def load(path: Path) -> ImageSpec:
     try:
         return load_image(path)
     except SpecErrors as errors:
-        refuse_others(path, RECIPE, CLUSTER)
+        sources.refuse_kinds(path, _OTHERS)
         raise SpecErrors(errors.source, [*errors.errors, *_of_recipe(path)]) from None
-
-
-def refuse_others(path: Path, *kinds: str) -> None:
-    """Raise SpecErrors with a single error for a file of one of these kinds, or for one that cannot be read at all."""
-    name, document = read(path)
-    kind = document.data.get("kind") if isinstance(document.data, dict) else None
-    if kind in kinds:
-        problem, fix = _OTHERS[kind]
-        raise SpecErrors(name, [SpecError("kind", problem, fix.format(path=path), kind, line_of("kind", document))])
 
 
 def asked(path: Path, spec: ImageSpec) -> RecipeRequest:
@@ -69,14 +64,11 @@ def check(path: Path, spec: ImageSpec, lacking: NoPlace | None) -> Resolved:
     """Return the resolved recipe of a spec. Raises the errors of recipe and lock together with `lacking`."""
     try:
         resolved = recipe_resolution.resolve(asked(path, spec))
-    except SpecErrors as errors:
+    except (SpecErrors, BuildError) as error:
         if lacking is None:
             raise
-        raise SpecErrors(path.name, [_as_error(lacking), *_as_of_spec(errors)]) from None
-    except BuildError as error:
-        if lacking is None:
-            raise
-        raise SpecErrors(path.name, [_as_error(lacking), SpecError("lock", str(error), error.hint)]) from None
+        others = _as_of_spec(error) if isinstance(error, SpecErrors) else [SpecError("lock", str(error), error.hint)]
+        raise SpecErrors(path.name, [SpecError(lacking.path, str(lacking), lacking.hint), *others]) from None
     if lacking is not None:
         raise lacking
     return resolved
@@ -95,19 +87,12 @@ def lacking(spec: ImageSpec, engine: str) -> NoPlace | None:
     if publish.ssh is not None:
         return None
     if engine != LOCAL:
-        return NoPlace(
-            "publish.root is a folder of one machine, and pods have none of it",
-            path="publish",
-            hint="add publish.ssh, the boot server",
-        )
+        problem = "publish.root is a folder of one machine, and pods have none of it"
+        return NoPlace(problem, path="publish", hint="add publish.ssh, the boot server")
     if not Path(publish.root).is_dir():
         problem = f"publish.root {publish.root} is no folder of this machine"
         return NoPlace(problem, path="publish.root", hint="make it, or mount what it should be")
     return None
-
-
-def _as_error(lacking: NoPlace) -> SpecError:
-    return SpecError(lacking.path, str(lacking), lacking.hint)
 
 
 def _of_recipe(path: Path) -> list[SpecError]:
@@ -116,7 +101,9 @@ def _of_recipe(path: Path) -> list[SpecError]:
         data = read(path)[1].data
         keys = data if isinstance(data, dict) else {}
         recipe = TypeAdapter(RelativePath).validate_python(keys.get("recipe"), strict=True)
-        recipe_chain.read(recipe, path.parent, _texts(keys.get("variables")), secrets=_names(keys.get("secrets")))
+        variables, secrets = keys.get("variables"), keys.get("secrets")
+        texts = {name: text for name, text in variables.items() if isinstance(text, str)} if isinstance(variables, dict) else {}
+        recipe_chain.read(recipe, path.parent, texts, secrets=tuple(secrets) if isinstance(secrets, dict) else ())
     except SpecErrors as errors:
         return _as_of_spec(errors)
     except ValidationError:
@@ -129,17 +116,9 @@ def _as_of_spec(errors: SpecErrors) -> list[SpecError]:
     return [SpecError(_place(error, errors.source), error.problem, error.fix, error.value) for error in errors.errors]
 
 
-def _place(one: SpecError, source: str) -> str:
-    if one.path.startswith(_OF_SPEC):
-        return one.path.removeprefix(_OF_SPEC)
-    if _OF_FILE.match(one.path) or source == one.path:
-        return one.path
-    return f"{source}:{one.line}: {one.path}" if one.line else f"{source}: {one.path}"
-
-
-def _texts(data: object) -> dict[str, str]:
-    return {name: text for name, text in data.items() if isinstance(text, str)} if isinstance(data, dict) else {}
-
-
-def _names(data: object) -> tuple[str, ...]:
-    return tuple(data) if isinstance(data, dict) else ()
+def _place(error: SpecError, source: str) -> str:
+    if error.path.startswith(_OF_SPEC):
+        return error.path.removeprefix(_OF_SPEC)
+    if _OF_FILE.match(error.path) or source == error.path:
+        return error.path
+    return f"{source}:{error.line}: {error.path}" if error.line else f"{source}: {error.path}"

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import msgspec
 
+from steps.contract.plain import count
 from steps.errors import Temporary
 from steps.nodeimage.contract import debian
 from steps.nodeimage.contract.resolved_recipe import Package, Recipe, ResolvedLayer
 from steps.nodeimage.layer import package_archive
 from workflows.app.images import recipes
-from workflows.app.messages import count
 from workflows.engines.folders import StateFolder
 from workflows.nodeimage import lock_creation, lock_difference, lockfile, recipe_chain, recipe_resolution
 from workflows.nodeimage.lock_difference import Feed, LockDifference, PackageChange
@@ -37,10 +37,11 @@ class NewLock:
     @property
     def changes(self) -> Sequence[PackageChange]:
         """Return the packages that differ from the earlier lock."""
-        return lock_difference.compare_locks(self.before, self.lock).changes
+        return self.difference().changes
 
-    def difference(self, feed: Feed | None) -> LockDifference:
-        """Return all differences from the earlier lock, with vulnerabilities if there is a feed of them."""
+    def difference(self, cves: Path | None = None) -> LockDifference:
+        """Return all differences from the earlier lock, with vulnerabilities if Debian's feed of them is given."""
+        feed = Feed(cves, self.request.chain().foundation.release) if cves else None
         return lock_difference.compare_locks(self.before, self.lock, feed)
 
     def write(self) -> None:
@@ -76,15 +77,8 @@ def newer_lock(named: str, only: Sequence[str], *, writable: bool) -> NewLock:
     )
 
 
-def vulnerability_feed(request: RecipeRequest, file: Path | None) -> Feed | None:
-    """Return Debian's vulnerabilities of the recipe's release, as far as a file is given."""
-    return Feed(file, request.chain().foundation.release) if file else None
-
-
 def _own_lock(request: RecipeRequest, found: recipe_chain.Chain) -> Path:
-    """Return the lock file that may be written. Raises BuildError for a spec that uses a shipped recipe's lock, which others use
-    too.
-    """
+    """Return the lock file that may be written. Raises BuildError for a spec that uses the lock of a shipped recipe."""
     if request.secrets is not None and not request.lock and found.top.is_shipped:
         name = found.top.spec.name
         raise BuildError(
@@ -103,10 +97,7 @@ def _existing_lock(request: RecipeRequest, path: Path) -> Lock | None:
 
 
 def _bringing(request: RecipeRequest, seeds: Sequence[Path] = ()) -> Bring:
-    """Return a function that fetches locked packages into this machine's archive and returns their paths.
-
-    The function raises FetchError if a mirror is away.
-    """
+    """Return a function that fetches locked packages into the archive and returns their paths, or raises FetchError."""
     chain = request.chain()
     images, layer = StateFolder.of_environment().store / "images", ResolvedLayer(name="locked")
     foundation = chain.foundation

@@ -9,7 +9,7 @@ from steps import __version__
 from steps.contract.revision import SpecSource
 from workflows.app.specs import revisions
 from workflows.nodeimage import recipe_files
-from workflows.nodeimage.recipe_chain import Chain, RecipePart
+from workflows.nodeimage.recipe_chain import Chain
 from workflows.nodeimage.recipe_resolution import RecipeRequest
 
 CHANGED: Final = " with changes"
@@ -27,7 +27,8 @@ def of(spec: Path, asked: RecipeRequest, source: SpecSource | None = None) -> st
     files = dict.fromkeys([spec, *_files(chain), asked.lock_path(chain)])
     brought = [path for path in files if path.is_relative_to(recipe_files.IMAGES)]
     commits = source.commit if source else _said(path for path in files if path not in brought)
-    version = f"bringup {__version__}{_changed_here([*brought, *_boot()])}"
+    boot_files = (path for path in recipe_files.BOOT.iterdir() if path.is_file())
+    version = f"bringup {__version__}{_changed_here([*brought, *boot_files])}"
     if not chain.top.is_shipped:
         return f"{commits}, on {version}"
     return version if commits == OUTSIDE else f"{version}, spec {commits}"
@@ -36,16 +37,8 @@ def of(spec: Path, asked: RecipeRequest, source: SpecSource | None = None) -> st
 def _files(chain: Chain) -> Iterator[Path]:
     for part in chain.parts:
         yield part.path
-        yield from _sources(part)
-
-
-def _sources(part: RecipePart) -> Iterator[Path]:
-    return (part.path.parent / file.source for layer in part.spec.layers for file in layer.files if file.source is not None)
-
-
-def _boot() -> Iterator[Path]:
-    """Return bringup's own files for the boot of every image."""
-    return (path for path in recipe_files.BOOT.iterdir() if path.is_file())
+        files = (file for layer in part.spec.layers for file in layer.files)
+        yield from (part.path.parent / file.source for file in files if file.source is not None)
 
 
 def _said(files: Iterable[Path]) -> str:
@@ -63,7 +56,8 @@ def _trees(files: Iterable[Path]) -> tuple[dict[Path, list[Path]], bool]:
     """Return files by work tree, and True if some lie in none; a link counts together with its target."""
     trees: dict[Path, list[Path]] = {}
     outside, tops = False, dict[Path, Path | None]()
-    for path in dict.fromkeys(link_or_file for file in files for link_or_file in _link_and_file(file)):
+    links_and_files = ((file.parent.resolve() / file.name, Path(os.path.realpath(file))) for file in files)
+    for path in dict.fromkeys(path for pair in links_and_files for path in pair):
         if path.parent not in tops:
             tops[path.parent] = revisions.top(path.parent)
         tree = tops[path.parent]
@@ -72,10 +66,6 @@ def _trees(files: Iterable[Path]) -> tuple[dict[Path, list[Path]], bool]:
         else:
             trees.setdefault(tree, []).append(path)
     return trees, outside
-
-
-def _link_and_file(path: Path) -> tuple[Path, Path]:
-    return path.parent.resolve() / path.name, Path(os.path.realpath(path))
 
 
 def _changed_here(files: Iterable[Path]) -> str:

@@ -1,18 +1,23 @@
-"""Recipes of node images: the one that an argument names, and the list of a folder's recipes."""
+"""Recipes of node images: the one that an argument names, findings about it, and the list of a folder's recipes."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from steps.contract.plain import count
+from steps.nodeimage.contract.boot_tests import UNBOOTED, why_not_booted
 from workflows.app.images import image_specs
-from workflows.app.messages import UsageError, count
+from workflows.app.run_options import UsageError
 from workflows.app.specs import sources
 from workflows.nodeimage import recipe_chain, recipe_files, recipe_resolution
 from workflows.nodeimage.image_spec import is_path
 from workflows.nodeimage.lockfile import Lock
 from workflows.nodeimage.recipe_resolution import RecipeRequest
+from workflows.nodeimage.recipe_spec import KIND as RECIPE
 from workflows.podimage.errors import BuildError
-from workflows.spec import SpecErrors
+from workflows.spec import Issue, SpecErrors
+from workflows.spec.errors import Severity
 
 SUFFIXES = (".yaml", ".yml")
 
@@ -44,7 +49,7 @@ def asked(named: str) -> RecipeRequest:
     path = sources.find_image(named)
     if sources.kind_of(path) == sources.IMAGE_SPEC:
         return image_specs.asked(path, image_specs.load(path))
-    image_specs.refuse_others(path, image_specs.CLUSTER)
+    sources.refuse_kinds(path, image_specs.CLUSTER)
     return recipe_at(path, named)
 
 
@@ -53,13 +58,32 @@ def recipe_at(path: Path, named: str) -> RecipeRequest:
     return recipe_resolution.recipe_request(path.name, path.parent, f"bringup image lock {named}")
 
 
+def image_issues(path: Path) -> Iterator[Issue]:
+    """Yield the findings about the lock of an image spec or recipe, and about an architecture that cannot be booted in tests.
+
+    Raises SpecErrors for errors in the files themselves.
+    """
+    is_recipe = sources.kind_of(path) == RECIPE
+    severity: Severity = "warning" if is_recipe else "error"  # each site may lock a recipe itself
+    request = asked(str(path))
+    chain = request.chain(by_name=is_recipe)
+    if why := why_not_booted(chain.top.spec.name, chain.foundation.architecture):
+        yield Issue("booted", severity, "recipe", why, UNBOOTED, "images/recipes/README.md")
+    try:
+        if is_recipe:
+            recipe_resolution.read_fitting_lock(request, chain)
+        else:
+            recipe_resolution.resolve(request)
+    except BuildError as error:
+        yield Issue("locked", severity, "lock", str(error), error.hint, "images/recipes/README.md")
+
+
 def listed(folder: Path | None) -> list[ListedRecipe]:
     """Return the recipes of a folder, sorted by name."""
     root = folder or recipe_files.RECIPES
     if not root.is_dir():
         raise UsageError(f"{root} is no folder")
-    files = sorted(path for path in root.iterdir() if path.suffix in SUFFIXES)
-    return [_row(path) for path in files]
+    return [_row(path) for path in sorted(root.iterdir()) if path.suffix in SUFFIXES]
 
 
 def _row(path: Path) -> ListedRecipe:

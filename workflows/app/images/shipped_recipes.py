@@ -3,10 +3,9 @@
 import difflib
 from pathlib import Path
 
-from steps.nodeimage.containment import id_ranges
 from steps.nodeimage.contract import build_keys
 from steps.nodeimage.contract.resolved_recipe import Recipe
-from workflows.app.messages import UsageError
+from workflows.app.run_options import UsageError
 from workflows.app.specs.starter_files import write_starter
 from workflows.engines.folders import NoStateFolder, StateFolder
 from workflows.nodeimage import recipe_chain, recipe_files
@@ -30,15 +29,12 @@ def write_spec(named: Path | None, *, force: bool, hint: str) -> str:
     No lock is written beside the spec. A shipped recipe's lock has the kernel of virtual machines, and versions that mirrors drop
     once newer ones come.
     """
-    if named is not None and named.suffix not in SUFFIXES and str(named) not in recipe_files.shipped_names():
-        near = difflib.get_close_matches(str(named), recipe_files.shipped_names(), n=1)
-        meant = (
-            f"did you mean {near[0]}?"
-            if near
-            else f"recipes are {', '.join(recipe_files.shipped_names())}; a file to write ends with .yaml"
-        )
+    shipped = recipe_files.shipped_names()
+    if named is not None and named.suffix not in SUFFIXES and str(named) not in shipped:
+        near = difflib.get_close_matches(str(named), shipped, n=1)
+        meant = f"did you mean {near[0]}?" if near else f"recipes are {', '.join(shipped)}; a file to write ends with .yaml"
         raise UsageError(f"{named} is no shipped recipe: {meant}")
-    recipe = str(named) if named is not None and str(named) in recipe_files.shipped_names() else RECIPE
+    recipe = str(named) if named is not None and str(named) in shipped else RECIPE
     spec = SPEC if named is None or recipe == str(named) else named
     if spec.exists() and not force:
         raise UsageError(f"{spec} exists; {hint}")
@@ -90,18 +86,10 @@ def _is_of_recipe(path: Path) -> bool:
 
 def require_stage(until: str) -> None:
     """Raise UsageError for an unknown stage of an image."""
-    if not until:
-        return
-    if until not in IMAGE_ORDER:
+    if until and until not in IMAGE_ORDER:
         near = difflib.get_close_matches(until, IMAGE_ORDER, n=1, cutoff=0.7)
         meant = f"did you mean {near[0]}?" if near else f"stages are {', '.join(IMAGE_ORDER)}"
         raise UsageError(f"--until {until}: an image has no such stage; {meant}")
-
-
-def require_namespaces(until: str) -> None:
-    """Raise BadTask if this user cannot build in a mount namespace, before packages are fetched."""
-    if until not in (ASKED, LOCKED):
-        id_ranges.choose()
 
 
 def unpublished(recipe: Recipe, until: str, *, shipped: bool) -> list[str]:

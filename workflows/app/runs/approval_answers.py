@@ -7,6 +7,7 @@ from workflows.app.runs.screen import Screen
 from workflows.engines import open_approvals
 from workflows.engines.argo import approval_patches, follower
 from workflows.engines.folders import RunFolder
+from workflows.engines.local.result import read_status
 from workflows.engines.open_approvals import OpenApproval
 
 
@@ -20,7 +21,8 @@ class NotShown(ValueError):
 
 def answer_here(screen: Screen, folder: RunFolder, who: str, stage: str, *, reject: bool, key: str, evidence: str) -> str:
     """Answer an approval of a run of this machine, and return a sentence about the answer."""
-    open_approval = open_approvals.choose(folder, local_runs.open_nodes(folder), stage)
+    nodes = [node.name for node in read_status(folder.engine).gates]
+    open_approval = open_approvals.choose(folder, nodes, stage)
     local_runs.require_engine(folder)
     parameters = _settled(screen, folder, open_approval, who, reject=reject, key=key, evidence=evidence)
     if key and not reject:
@@ -47,10 +49,7 @@ def answer_on_argo(screen: Screen, away: argo.ArgoRun, who: str, stage: str, *, 
 def _settled(
     screen: Screen, folder: RunFolder, open_approval: OpenApproval, who: str, *, reject: bool, key: str, evidence: str
 ) -> dict[str, str]:
-    """Return the output parameters of an answer that is allowed; nothing is sent yet. A rejection needs no evidence.
-
-    Raises NotAllowed, NotSigned, NotShown, NoDigest, EvidenceChanged.
-    """
+    """Return the parameters of an answer that is allowed. Raises NotAllowed, NotSigned, NotShown, NoDigest, EvidenceChanged."""
     decision = approval.REJECT if reject else approval.PASS
     parameters = open_approvals.parameters(open_approval, decision, who)
     open_approvals.check_key(open_approval, decision, who, key)
@@ -60,9 +59,7 @@ def _settled(
 
 
 def _require_shown(screen: Screen, folder: RunFolder, open_approval: OpenApproval, who: str, evidence: str) -> None:
-    """Raise NotShown unless the evidence is named on the command line, was shown on this machine, or is confirmed on the
-    terminal.
-    """
+    """Raise NotShown unless the evidence is named, was shown on this machine, or is confirmed on the terminal."""
     if shown := evidence or open_approvals.was_shown(folder, open_approval):
         open_approvals.check_shown(open_approval, shown)
         return
@@ -79,6 +76,5 @@ def _require_shown(screen: Screen, folder: RunFolder, open_approval: OpenApprova
 
 
 def _sentence(open_approval: OpenApproval, who: str, *, reject: bool) -> str:
-    """Return the result as a sentence: the decision, by whom, on which evidence, and whether the stage starts."""
     decision = f"{'rejected' if reject else 'approved'} {open_approval.what} as {who}, evidence {open_approval.evidence}"
     return f"{decision}; {open_approval.stage} {'does not start' if reject else 'starts'}"

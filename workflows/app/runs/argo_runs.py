@@ -13,8 +13,7 @@ from steps.report import source
 from steps.report.assembly import build
 from steps.report.timeline import stamp
 from workflows.app import kubeconfigs, name_checks
-from workflows.app.messages import UsageError
-from workflows.app.run_options import LOCAL, RunLocation
+from workflows.app.run_options import LOCAL, RunLocation, UsageError
 from workflows.app.runs import cancel_records, run_progress
 from workflows.app.runs.screen import Screen
 from workflows.engines import open_approvals
@@ -98,28 +97,29 @@ def _newest(home: Home) -> str:
     workflows = home.ask(lambda kube: kube.list(home.workflows(), Workflow, labels=PIPELINE)) or ()
     if not workflows:
         raise NoWorkflow(f"namespace {home.namespace} of the home cluster has no run of ours")
-    return max(workflows, key=lambda one: (one.metadata.creation_timestamp, one.metadata.name)).metadata.name
+    return max((workflow.metadata.creation_timestamp, workflow.metadata.name) for workflow in workflows)[1]
 
 
 def status(away: ArgoRun) -> dict[str, Any]:
     """Return phase, stages so far, and open waits with their times, in the same form as for local runs."""
     workflow = away.workflow()
-    all_nodes = workflow.nodes()
-    statuses = [node_status(node, all_nodes) for node in all_nodes.values()]
+    statuses = _statuses(workflow)
     open_waits = waits.find_waits(away.home, workflow)
+    stages = follower.stages(list(run_progress.planned_tasks(away.folder)), statuses, away.name)
+    # in a run that has ended, even before its first task, no stage is still to come
+    stages = follower.ended_rows(stages) if workflow.finished else stages
     return {
         "run": away.name,
         "phase": workflow.status.phase or "Pending",
         "message": cancellation.end_message(workflow),
         "waiting": [_waiting(away, workflow, wait) for wait in open_waits],
-        "stages": follower.with_reasons(_stages(away, workflow, statuses), _verdicts(away.folder)),
+        "stages": follower.with_reasons(stages, _verdicts(away.folder)),
     }
 
 
-def _stages(away: ArgoRun, workflow: Workflow, told: list[RunNodeStatus]) -> list[dict[str, str]]:
-    """Return the rows of the stages; in a run that has ended, even before its first task, no stage is still to come."""
-    rows = follower.stages(list(run_progress.planned_tasks(away.folder)), told, away.name)
-    return follower.ended_rows(rows) if workflow.finished else rows
+def _statuses(workflow: Workflow) -> list[RunNodeStatus]:
+    nodes = workflow.nodes()
+    return [node_status(node, nodes) for node in nodes.values()]
 
 
 def _verdicts(folder: RunFolder) -> dict[str, tuple[str, str]]:
@@ -135,20 +135,15 @@ def _waiting(away: ArgoRun, workflow: Workflow, wait: waits.Wait) -> dict[str, s
     row = {"for": wait.sentence, "since": stamp(wait.since), "how": ""}
     if wait.kind != waits.APPROVAL:
         return row
+    node = wait.node.removeprefix(f"{away.name}.")
     try:
-        asked = _shown(away, workflow, wait)
+        # the evidence is read from the store now, and this machine then counts it as shown
+        (open_approval,) = approval_patches.waiting_approvals(away.home, workflow, away.folder, [node])
+        open_approvals.remember(away.folder, [open_approval])
     except (StepError, NoWorkflow) as error:
         unknown = dict.fromkeys(("stage", "about", "evidence", "approvers"), "")
         return {**row, **unknown, "how": f"its evidence cannot be read now: {error}"}
-    return row | asked.row(away.home.namespace)
-
-
-def _shown(away: ArgoRun, workflow: Workflow, wait: waits.Wait) -> open_approvals.OpenApproval:
-    """Return the approval with its evidence, read from the store now; this machine then counts the evidence as shown."""
-    node = wait.node.removeprefix(f"{away.name}.")
-    (asked,) = approval_patches.waiting_approvals(away.home, workflow, away.folder, [node])
-    open_approvals.remember(away.folder, [asked])
-    return asked
+    return row | open_approval.row(away.home.namespace)
 
 
 def read_logs(away: ArgoRun, task: str) -> list[tuple[str, str]]:
@@ -166,8 +161,7 @@ def is_over(away: ArgoRun) -> bool:
 
 def nodes(away: ArgoRun) -> list[RunNodeStatus]:
     """Return all nodes of the run as Argo knows them."""
-    all_nodes = reached(away).nodes()
-    return [node_status(node, all_nodes) for node in all_nodes.values()]
+    return _statuses(reached(away))
 
 
 def cancel(screen: Screen, away: ArgoRun, *, now: bool) -> None:

@@ -69,7 +69,7 @@ class PreparedRun:
 def run(screen: Screen, spec: str, at: StartOptions, wish: Wish, pipeline: Pipeline, begun: Begun) -> tuple[str, int]:
     """Install, submit and follow a run; return its name and exit code. Raises before anything is written if it cannot run."""
     path, loaded = pipeline.read(spec)
-    home = kubeconfigs.home(at.kubeconfig, at.context, at.namespace)
+    home = kubeconfigs.home(at.home_kubeconfig, at.home_context, at.namespace)
     settings = manifests.installation(home.namespace, at.image, os.environ, at.builder)
     plan = pipeline.plan(path, loaded, wish)
     source = revisions.of(Path(spec)) if Path(spec).is_file() else None
@@ -176,7 +176,6 @@ def _submitted(
 
 
 def _left(screen: Screen, away: argo_runs.ArgoRun) -> int:
-    """Print how to follow a run that the command does not wait for."""
     memory = run_memory.read(away.folder)
     unheard = "; what a command announces is not announced until it is followed" if memory and memory.telling else ""
     screen.lines([f"submitted; follow it with: bringup watch {away.name}{unheard}"])
@@ -195,11 +194,13 @@ def resume(screen: Screen, away: argo_runs.ArgoRun, version: str = "") -> int:
     # without its template Argo would accept the new run, and end it with an error
     away.home.made_from(before)
     known = {**away.home.template(before.template)["metadata"]["labels"], **before.metadata.labels}
+    kept = ("bringup/plan", "bringup/owner", "bringup/revision")
+    annotations = {key: value for key, value in before.metadata.annotations.items() if key in kept}
     meta: Object = {
         "name": new_run_name(known.get(CLUSTER, "run")),
         "namespace": away.home.namespace,
         "labels": {key: value for key, value in known.items() if key.startswith("bringup/")},
-        "annotations": {**_ours(before.metadata.annotations), SUBMISSION: secrets.token_hex(8)},
+        "annotations": {**annotations, SUBMISSION: secrets.token_hex(8)},
         # the ConfigMaps and Secrets that it needs are deleted together with these owners
         "ownerReferences": msgspec.to_builtins(before.metadata.owner_references),
     }
@@ -224,8 +225,3 @@ def _began(run: Workflow) -> bool:
         return any(node.template_name == first and node.phase == "Succeeded" for node in run.nodes().values())
     except UnreadableStatus:
         return True
-
-
-def _ours(annotations: Mapping[str, str]) -> dict[str, str]:
-    keys = ("bringup/plan", "bringup/owner", "bringup/revision")
-    return {key: value for key, value in annotations.items() if key in keys}

@@ -4,11 +4,12 @@ A thread feeds the view, so that slow requests to home never delay the command. 
 come from last words of pods, since the store is in the home cluster.
 """
 
+import functools
 import queue
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -83,11 +84,11 @@ class AwayProgress(Progress):
             return [f"{stage}: {row.status} ({node.finished - row.started:.1f} s){why}"]
         if task == approval.ANNOUNCE and node.phase in _BAD:
             return [f"{stage}: nobody could be told that it waits for an approval: bringup logs {stage}.{task}"]
-        return self._unheard(node, f"{stage}: {task} {node.phase}: {node.message}") if node.phase in _BAD else []
-
-    def _unheard(self, node: RunNodeStatus, line: str) -> list[str]:
-        before, self._failed[node.path] = self._failed.get(node.path), line
-        return [line] if line != before else []
+        line = f"{stage}: {task} {node.phase}: {node.message}"
+        if node.phase not in _BAD or self._failed.get(node.path) == line:
+            return []
+        self._failed[node.path] = line
+        return [line]
 
 
 def progress_on_argo(folder: RunFolder, where: HomeAddress) -> AwayProgress:
@@ -148,12 +149,14 @@ class Listener:
                 batch.append(self._news.get())
             more = None not in batch
             if self._problem is None:
-                self._take([one for one in batch if one is not None])
+                self._take([news for news in batch if news is not None])
 
     def _take(self, news: Sequence[News]) -> None:
         try:
             self._ask(news)
-            self._show(news)
+            for item in news:
+                if not self._left:
+                    self._view.observe(item)
         except Exception as problem:  # noqa: BLE001 - the edge of a thread: it is raised where news are handed in
             self._problem = problem
 
@@ -183,38 +186,22 @@ class Listener:
             self._screen.note(f"what gates say cannot be read now, bringup report {self._progress.run} tells it: {why}")
         self._complained = True
 
-    def _show(self, news: Iterable[News]) -> None:
-        for item in news:
-            if self._left:
-                return
-            self._view.observe(item)
-
 
 @contextmanager
 def listening(screen: Screen, view: RunView, progress: AwayProgress, where: HomeAddress) -> Iterator[Observer]:
     """Show the live view of a run and give its observer. At a normal end all news have been shown."""
+
+    @functools.cache
+    def home() -> Home:
+        return Home(where)  # a client of its own, made at first use: a client is not for two threads
+
     with view:
-        listener = Listener(screen, view, progress, _hearing(where, progress.run))
+        listener = Listener(screen, view, progress, lambda: run_pods.last_words(home(), progress.run))
         try:
             yield listener.observe
             listener.finish()
         finally:
             listener.leave()
-
-
-def _hearing(where: HomeAddress, run: str) -> Hear:
-    """Return a function that asks home with a client of its own, created at first use: a client is not for two threads."""
-    clients: list[Home] = []
-
-    def hear() -> Mapping[str, Said]:
-        if not clients:
-            clients.append(Home(where))
-        return run_pods.last_words(clients[0], run)
-
-    return hear
-
-
-# --- follow -------------------------------------------------------------------------------------------------------------
 
 
 def watch(screen: Screen, away: ArgoRun) -> int:
@@ -254,10 +241,8 @@ def _announced(away: ArgoRun, say: follower.Say) -> Iterator[Callable[[Observer]
     answer = "", approval.command(away.name, namespace=away.home.namespace)
     claim = approval_patches.claim(away.home.where, away.name)
     announcer = approval_announcer.Announcer(away.name, memory.telling, claim, lambda _node: answer, say)
-    try:
+    with closing(announcer):
         yield announcer.beside
-    finally:
-        announcer.close()
 
 
 def conclude(screen: Screen, away: ArgoRun, ended: Workflow) -> int:
@@ -281,7 +266,7 @@ def conclude(screen: Screen, away: ArgoRun, ended: Workflow) -> int:
         screen.lines(["", f"its evidence is not what was sealed ({'; '.join(broken[:3])}): bringup verify {away.folder.stored}"])
         code = code or ExitCode.GATE_FAILED
     # Argo's phase says only that pods ended well, so the evidence has the last word
-    elif code == ExitCode.OK and (proven := _proven(away)) != Status.PASS:
+    elif code == ExitCode.OK and (proven := build(source.read(Store(away.folder.home.store), away.name)).status) != Status.PASS:
         screen.lines(["", f"Argo says {ended.status.phase}, the evidence says {proven}: the evidence decides"])
         code = ExitCode.GATE_FAILED
     screen.lines(["", *result_paths(away.folder)])
@@ -300,7 +285,3 @@ def patiently(ask: Callable[[], T]) -> T:
         reraise=True,
     )
     return retrying(ask)
-
-
-def _proven(away: ArgoRun) -> str:
-    return build(source.read(Store(away.folder.home.store), away.name)).status

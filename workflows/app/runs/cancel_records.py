@@ -19,13 +19,15 @@ COMMAND = "bringup cancel"
 
 def by_me(how: str = COMMAND) -> run.Cancelled:
     """Return the record that the user of this command cancels now."""
-    return run.Cancelled(who=_who(), how=how, when=time.time())
+    try:
+        who = getpass.getuser()
+    except (OSError, KeyError):  # an account without a name; Python before 3.13 raises KeyError
+        who = f"uid {os.getuid()}"
+    return run.Cancelled(who=who, how=how, when=time.time())
 
 
 def keep_on_argo(screen: Screen, keep: Callable[[], None]) -> None:
-    """Let a run on Argo store who cancelled it, by the function that `cancellation.cancel` returned; if that fails, print a
-    warning.
-    """
+    """Store who cancelled a run on Argo, by the function that `cancellation.cancel` returned; print a warning if that fails."""
     try:
         keep()
     except (StepError, NoWorkflow) as error:
@@ -33,15 +35,17 @@ def keep_on_argo(screen: Screen, keep: Callable[[], None]) -> None:
 
 
 def by_command(folder: RunFolder, how: str = COMMAND) -> bool:
-    """Record that this user cancels the run; `how` names the means if not `bringup cancel`. Return True if it was not cancelled
-    before.
-    """
-    return _keep(folder, how)
+    """Record that this user cancels the run, by the means `how`. Return True if it was not cancelled before."""
+    try:
+        Store(folder.home.store).write(run.cancellation_key(folder.name), canonical(by_me(how)))
+    except AlreadyWritten:
+        return False
+    return True
 
 
 def by_signal(folder: RunFolder) -> bool:
     """Record that this user ended the run by a signal, unless it was cancelled by command before."""
-    return _keep(folder, "Ctrl-C" if sys.stdin.isatty() else "a signal")
+    return by_command(folder, "Ctrl-C" if sys.stdin.isatty() else "a signal")
 
 
 def take_back(folder: RunFolder) -> None:
@@ -53,19 +57,3 @@ def told(folder: RunFolder, message: str) -> str:
     """Return how a run ended as text: who cancelled it, else the engine's own message."""
     data = Store(folder.home.store).read(run.cancellation_key(folder.name))
     return run.decode_cancellation(data).sentence if data and message else message
-
-
-def _keep(folder: RunFolder, how: str) -> bool:
-    try:
-        Store(folder.home.store).write(run.cancellation_key(folder.name), canonical(by_me(how)))
-    except AlreadyWritten:
-        return False
-    return True
-
-
-def _who() -> str:
-    """Return the login name, or the uid of an account without one."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # Python before 3.13 raises KeyError
-        return f"uid {os.getuid()}"

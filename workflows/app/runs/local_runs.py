@@ -8,8 +8,7 @@ from steps.clients.store import Store
 from steps.contract import log_keys
 from steps.contract import run as contract
 from steps.contract.exit import ExitCode
-from steps.contract.verdict import Verdict
-from steps.report.model import NOT_RUN, StageReport
+from steps.report.model import NOT_RUN
 from steps.report.timeline import stamp
 from workflows.app.runs import cancel_records, report_assembly, run_progress
 from workflows.app.runs.screen import Screen
@@ -73,25 +72,20 @@ def _waiting(folder: RunFolder, node: str, since: float) -> dict[str, str]:
 
 def _stages(folder: RunFolder, engine: RunStatus) -> list[dict[str, str]]:
     """Return the stages as in the report; while an engine drives the run, stages without a verdict are still to come."""
+    is_driven = engine.alive and not engine.finished
     if not (folder.stored / "run.json").exists():
-        verdicts = () if engine.alive and not engine.finished else _opening(folder)
+        # the verdicts of the task `open` say why a run was not created
+        records = () if is_driven else Store(folder.home.store).records(folder.name, contract.STAGE, contract.OPEN)
+        verdicts = [record.verdict for record in records if record.verdict]
         return [{"stage": contract.OPEN, "status": verdict.status.value, "reason": verdict.reason} for verdict in verdicts]
     report = report_assembly.assemble(report_assembly.RunEvidence(folder))
-    begun = {node.template for node in engine.nodes} if engine.alive and not engine.finished else None
-    return [_stage(stage, begun) for stage in report.with_opening]
-
-
-def _opening(folder: RunFolder) -> list[Verdict]:
-    """Return the verdicts of the task `open`, which say why a run was not created."""
-    records = Store(folder.home.store).records(folder.name, contract.STAGE, contract.OPEN)
-    return [record.verdict for record in records if record.verdict]
-
-
-def _stage(stage: StageReport, begun: set[str] | None) -> dict[str, str]:
-    """Return the row of one stage; `begun` holds the templates that a living engine has begun, or None without such an engine."""
-    if begun is not None and not stage.judged:
-        return {"stage": stage.id, "status": "running" if names.dashed(stage.id) in begun else "to come", "reason": ""}
-    return {"stage": stage.id, "status": stage.status, "reason": stage.reason}
+    begun = {node.template for node in engine.nodes}
+    return [
+        {"stage": stage.id, "status": "running" if names.dashed(stage.id) in begun else "to come", "reason": ""}
+        if is_driven and not stage.judged
+        else {"stage": stage.id, "status": stage.status, "reason": stage.reason}
+        for stage in report.with_opening
+    ]
 
 
 def follow(screen: Screen, folder: RunFolder) -> int:
@@ -118,7 +112,7 @@ def follow(screen: Screen, folder: RunFolder) -> int:
         raise
     ending = engine.phase if engine.finished else "interrupted: no engine drives it"
     screen.lines([f"{folder.name}: {ending} {cancel_records.told(folder, engine.message)}".rstrip()])
-    return {"Succeeded": ExitCode.OK}.get(engine.phase, ExitCode.GATE_FAILED)
+    return ExitCode.OK if engine.phase == "Succeeded" else ExitCode.GATE_FAILED
 
 
 def left_running(run: str) -> str:
@@ -142,7 +136,8 @@ def follow_logs(
             for name, text in read():
                 if text == log_keys.SILENT and not was_over:
                     continue
-                if news := _beyond(printed.get(name, ""), text):
+                # of a text that was written anew, all is new
+                if news := text.removeprefix(printed.get(name, "")).strip("\n"):
                     screen.lines([*([f"==> {name} <=="] if name != last else []), news])
                     printed[name], last = text, name
             if was_over:
@@ -151,11 +146,6 @@ def follow_logs(
     except KeyboardInterrupt:
         screen.lines([left_running(run)])
         raise
-
-
-def _beyond(printed: str, text: str) -> str:
-    """Return what a log has beyond its printed part: of a text that was written anew, all."""
-    return (text[len(printed) :] if text.startswith(printed) else text).strip("\n")
 
 
 def is_over(folder: RunFolder) -> bool:
@@ -213,16 +203,17 @@ def nodes(folder: RunFolder) -> list[RunNodeStatus]:
     return read_status(folder.engine).nodes
 
 
-def open_nodes(folder: RunFolder) -> list[str]:
-    """Return the names of suspend nodes that wait for an answer."""
-    return [node.name for node in read_status(folder.engine).gates]
-
-
 def require_engine(folder: RunFolder) -> None:
-    """Raise NoEngine if nothing drives the run."""
+    """Raise NoEngine if nothing drives the run. An interrupted rehearsal cannot be resumed; another interrupted run can."""
     engine = read_status(folder.engine)
-    if not engine.alive:
-        raise _not_driven(folder, finished=engine.finished)
+    if engine.alive:
+        return
+    head = f"no engine drives run {folder.name}: it "
+    if engine.finished:
+        raise NoEngine(f"{head}has ended")
+    if command := restart_command(folder):
+        raise NoEngine(f"{head}was interrupted, and a rehearsal is over then", f"start it again: {command}")
+    raise NoEngine(f"{head}was interrupted", f"it goes on with `bringup resume {folder.name}`")
 
 
 def cancel(folder: RunFolder, *, now: bool) -> None:
@@ -245,13 +236,3 @@ def send(folder: RunFolder, verb: str, node: str, parameters: Mapping[str, str],
         raise NoEngine(f"the engine of run {folder.name} does not answer")
     if not answer.accepted:
         raise NoEngine(f"run {folder.name}: {answer.error}")
-
-
-def _not_driven(folder: RunFolder, *, finished: bool) -> NoEngine:
-    """Return the error for a run without an engine. An interrupted rehearsal cannot be resumed; another interrupted run can."""
-    head, command = f"no engine drives run {folder.name}: it ", restart_command(folder)
-    if finished:
-        return NoEngine(f"{head}has ended")
-    if command:
-        return NoEngine(f"{head}was interrupted, and a rehearsal is over then", f"start it again: {command}")
-    return NoEngine(f"{head}was interrupted", f"it goes on with `bringup resume {folder.name}`")

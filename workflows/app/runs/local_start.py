@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,9 +46,6 @@ class Forgotten(ValueError):
     """Error for an ended run whose inputs are no longer complete, so that no new run can be made of them."""
 
 
-# --- start -----------------------------------------------------------------------------------------------------------------------
-
-
 def prepare(spec: ClusterSpec, only: Sequence[str], until: str, operation: Operation = BRINGUP) -> tuple[Plan, Bundle]:
     """Plan, render and lint a bring-up, or a narrower operation."""
     plan = compile_plan(spec, only=only, until=until, operation=operation)
@@ -89,9 +86,6 @@ def check_reuse(screen: Screen, home: StateFolder, plan: Plan, earlier: str) -> 
         screen.lines([note])
 
 
-# --- resume ----------------------------------------------------------------------------------------------------------------------
-
-
 def resume(screen: Screen, folder: RunFolder) -> int:
     """Continue an interrupted run by its journal, or start a new one after a run that has ended; return the exit code.
 
@@ -120,7 +114,9 @@ def _start_anew(screen: Screen, before: RunFolder) -> int:
     read = Store(before.home.store).read
     began = read(run.header_key(before.name)) is not None
     folder = before.home.run(new_run_name(template["metadata"]["labels"][CLUSTER]))
-    _copy(before.inputs, folder.inputs)
+    # the folder of secrets gets its mode before any secret is in it
+    (folder.inputs / "secrets").mkdir(parents=True, mode=0o700)
+    shutil.copytree(before.inputs, folder.inputs, dirs_exist_ok=True)
     note = run.unreached_sentence(before.name, read) if began else ""
     with run_inputs.inputs_removed_if_busy(folder), announced(screen, folder) as announcing:
         view = _view(screen, folder, _progress(folder, planned_tasks(folder)))
@@ -129,12 +125,6 @@ def _start_anew(screen: Screen, before: RunFolder) -> int:
         with view:
             result = launch.start(folder, {}, announcing(view.observe), before.name if began else "none")
     return conclude(screen, folder, result)
-
-
-def _copy(inputs: Path, copy: Path) -> None:
-    """Copy the inputs; the folder of secrets gets mode 0700 before any secret is in it."""
-    (copy / "secrets").mkdir(parents=True, mode=0o700)
-    shutil.copytree(inputs, copy, dirs_exist_ok=True)
 
 
 def _complete(before: RunFolder) -> dict[str, Any]:
@@ -159,9 +149,6 @@ def _require(before: RunFolder, path: Path) -> None:
     if not path.exists():
         again = f"start it again with `bringup run SPEC --reuse {before.name}`"
         raise Forgotten(f"run {before.name} has ended and its {path.relative_to(before.inputs)} is gone: {again}")
-
-
-# --- show ------------------------------------------------------------------------------------------------------------------------
 
 
 def new_view(screen: Screen, folder: RunFolder, plan: Plan) -> RunView:
@@ -213,9 +200,6 @@ def conclude(screen: Screen, folder: RunFolder, result: RunResult) -> int:
     return result.exit_code
 
 
-# --- announce approvals by commands ----------------------------------------------------------------------------------------------
-
-
 def keep_announce_commands(folder: RunFolder, spec: ClusterSpec) -> None:
     """Write the announcing commands beside the inputs of a run that is about to start."""
     folder.inputs.mkdir(parents=True, exist_ok=True)
@@ -230,9 +214,7 @@ def announced(screen: Screen, folder: RunFolder, waiting: Sequence[RunNodeStatus
     claim = approval_announcer.local_claim(folder.engine / CLAIMS)
     answer, about = partial(open_approvals.answer_command, folder), partial(open_approvals.changes, folder)
     announcer = approval_announcer.Announcer(folder.name, commands, claim, answer, lambda text: screen.lines([text]), about)
-    try:
+    with closing(announcer):
         for node in waiting:
             announcer.observe(NodeNews(node, ""))
         yield announcer.beside
-    finally:
-        announcer.close()

@@ -44,11 +44,9 @@ def assemble(evidence: RunEvidence) -> model.Report:
 
 def _begun(stored: source.StoredRun, nodes: Iterable[RunNodeStatus]) -> Iterator[model.Begun]:
     """Yield tasks whose processes or pods the engine began, and approvals that it waited for."""
-    templates = {
-        f"{approval.NODE_PREFIX}{names.dashed(stage['id'])}": (stage["id"], model.APPROVAL)
-        for stage in stored.plan.get("stages", ())
-    }
+    templates = {}
     for stage in stored.plan.get("stages", ()):
+        templates[f"{approval.NODE_PREFIX}{names.dashed(stage['id'])}"] = stage["id"], model.APPROVAL
         templates |= {names.template(stage["id"], task["name"]): (stage["id"], task["name"]) for task in stage["tasks"]}
     for node in nodes:
         if node.template in templates and node.type in ("Suspend", "Pod"):

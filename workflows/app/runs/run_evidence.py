@@ -31,11 +31,14 @@ def find(run: str, place: RunLocation, *, fresh: bool = False) -> RunEvidence:
     """Return a run of this machine, or one on Argo: as sealed here, else as home has it now, else as it was last read.
 
     With `fresh`, a sealed run is read from home too, for records that may follow the seal (releases of nodes). Raises the errors of
-    `acting.locate`, and those of reading home if nothing of the run is here.
+    `argo_runs.locate`, and those of reading home if nothing of the run is here.
     """
-    folder = _here(run, place)
-    if folder is not None and (not _is_away(folder, place) or (sealed(folder) and not fresh)):
-        return RunEvidence(folder, is_away=_is_away(folder, place))
+    home = StateFolder.of_environment()
+    # home alone knows which of its runs is the newest
+    folder = home.find(run) if not place.is_named else home.run(run) if run not in ("", "last") else None
+    is_away = place.is_named or (folder is not None and run_memory.read(folder) is not None)
+    if folder is not None and (not is_away or (sealed(folder) and not fresh)):
+        return RunEvidence(folder, is_away=is_away)
     try:
         away = argo.locate(run, place)
         assert away is not None  # a run of this machine was returned above
@@ -46,22 +49,8 @@ def find(run: str, place: RunLocation, *, fresh: bool = False) -> RunEvidence:
         return kept(folder, f"{problem}".rstrip("."))
 
 
-def _here(run: str, place: RunLocation) -> RunFolder | None:
-    """Return the folder of the run if it can be told without a request to home. Raises NoSuchRun."""
-    home = StateFolder.of_environment()
-    if not place.is_named:
-        return home.find(run)
-    return home.run(run) if run not in ("", "last") else None
-
-
-def _is_away(folder: RunFolder, place: RunLocation) -> bool:
-    return place.is_named or run_memory.read(folder) is not None
-
-
 def brought(away: argo.ArgoRun) -> tuple[int, RunEvidence]:
-    """Fetch everything that home has of the run; return the number of files and the run. Raises ErrandFailed, Damaged,
-    NoWorkflow.
-    """
+    """Fetch all that home has of the run; return the number of files and the run. Raises ErrandFailed, Damaged, NoWorkflow."""
     workflow = argo.reached(away)
     count = pull.pull(away.home, workflow, away.folder)
     # only a run whose Workflow is gone has no record here yet: reading a Workflow writes one

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
-from msgspec import Struct
 
 from steps.clients.store import Store
 from steps.contract import approval, last_word
@@ -18,25 +17,13 @@ OPEN = names.template(contract.STAGE, contract.OPEN)
 """Template of the first task, which belongs to no stage."""
 
 
-class _Task(Struct, frozen=True):
-    name: str
-
-
-class _Stage(Struct, frozen=True):
-    id: str
-    tasks: tuple[_Task, ...] = ()
-
-
-class _Plan(Struct, frozen=True):
-    stages: tuple[_Stage, ...]
-
-
 def planned_tasks(folder: RunFolder) -> dict[str, list[str]]:
     """Return names of the tasks by stage, both in running order; empty if the run has no plan on this machine."""
     path = folder.inputs / "tasks" / contract.PLAN_FILE
     if not path.exists():
         return {}
-    return {stage.id: [task.name for task in stage.tasks] for stage in msgspec.json.decode(path.read_bytes(), type=_Plan).stages}
+    stages = msgspec.json.decode(path.read_bytes())["stages"]
+    return {stage["id"]: [task["name"] for task in stage.get("tasks", ())] for stage in stages}
 
 
 @dataclass
@@ -101,12 +88,12 @@ class Progress:
         if task == "judge" and shard in last_words and last_words[shard] != last_word.RECORDED:
             row.status, row.reason = last_words[shard].status, last_words[shard].reason
             return [f"{stage}: {row.status}: {row.reason} ({row.finished - row.started:.1f} s)"]
-        return self._once(stage, task, shard, last_words[shard]) if shard in last_words else []
-
-    def _once(self, stage: str, task: str, shard: int, said: Said) -> list[str]:
-        """Return the line for a task's result; if its earlier attempt ended with the same sentence, that is not repeated."""
-        before, self.said[stage, task, shard] = self.said.get((stage, task, shard)), said.text
-        return [f"{stage}: {task} {said.text if said.text != before else f'{said.status} again, as before'}"]
+        if shard not in last_words:
+            return []
+        word = last_words[shard]
+        before, self.said[stage, task, shard] = self.said.get((stage, task, shard)), word.text
+        # a sentence with which an earlier attempt ended is not repeated
+        return [f"{stage}: {task} {word.text if word.text != before else f'{word.status} again, as before'}"]
 
     def told(self, stage: str, task: str) -> Mapping[int, Said]:
         """Return the last word of each record of a task, by shard."""

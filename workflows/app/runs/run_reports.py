@@ -27,22 +27,13 @@ class NoSuchForm(ValueError):
         super().__init__(f"{form!r} is no form of a report; use {', '.join(FORMS)}")
 
 
-def _json(made: model.Report) -> str:
-    return msgspec.json.format(msgspec.json.encode(made)).decode()
-
-
-def _yaml(made: model.Report) -> str:
-    return yaml.safe_dump(msgspec.to_builtins(made), sort_keys=False, allow_unicode=True)
-
-
 FORMS: dict[str, Callable[[model.Report], str]] = {
     "table": text.text,
-    "json": _json,
-    "yaml": _yaml,
+    "json": lambda report: msgspec.json.format(msgspec.json.encode(report)).decode(),
+    "yaml": lambda report: yaml.safe_dump(msgspec.to_builtins(report), sort_keys=False, allow_unicode=True),
     "html": html.html,
-    "junit": lambda made: junit.junit(made).decode(),
+    "junit": lambda report: junit.junit(report).decode(),
 }
-"""Output forms of a report, each with its function."""
 
 
 def report(evidence: RunEvidence, form: str, *, for_public: bool) -> str:
@@ -59,7 +50,7 @@ def keep_junit(screen: Screen, home: StateFolder, run: str, file: Path, code: in
     try:
         text = report(run_evidence.kept(home.find(run)), "junit", for_public=False)
     except (run_evidence.NotPulled, StepError) as problem:
-        text = _unreported(run, f"no report can be made of it: {problem}")
+        text = _one_case(run, "failure", f"no report can be made of it: {problem}", "inconclusive")
         screen.error(f"{file} says only that there is no report: {problem}", problem.hint)
         code = code or ExitCode.GATE_FAILED
     wrote = _written(screen, file, text)
@@ -81,9 +72,7 @@ class Unfinished:
 
     @contextmanager
     def explained(self, spec: str) -> Iterator[None]:
-        """Write in this context that no run has begun, and on an error why. Raises OSError at once if the file cannot be
-        written.
-        """
+        """Write in this context that no run has begun, and on an error why. Raises OSError if the file cannot be written."""
         if self.file is not None:
             self.file.write_text(_one_case(spec, "error", "no run has begun: the command says why", "not begun"))
         try:
@@ -122,10 +111,6 @@ def _written(screen: Screen, file: Path, text: str) -> ExitCode:
         screen.error(f"the report for CI servers was not written: {file}: {problem.strerror}")
         return ExitCode.USAGE
     return ExitCode.OK
-
-
-def _unreported(run: str, reason: str) -> str:
-    return _one_case(run, "failure", reason, "inconclusive")
 
 
 def _one_case(run: str, what: str, reason: str, kind: str) -> str:

@@ -88,9 +88,7 @@ def end_by_schedule(screen: Screen, home: Home, name: str, pipeline: str, digest
 
 
 def _end(screen: Screen, home: Home, runs: Iterable[Workflow], record: Cancelled, *, stored: bool = True) -> None:
-    """Ask home to end these runs. Each Workflow records who ended it, and with `stored` a pod writes that to the run's
-    store too.
-    """
+    """Ask home to end these runs. Each Workflow records who ended it; with `stored` a pod writes that to the run's store too."""
     for run in runs:
         try:
             keep = cancellation.cancel(home, run.metadata.name, record, stored=stored)

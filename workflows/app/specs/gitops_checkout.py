@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from steps.contract.plain import count
 from workflows import catalog
-from workflows.app.messages import count
 from workflows.app.specs import sources
 from workflows.gitops import drift
 from workflows.gitops.layout import Layout
@@ -25,9 +25,7 @@ class NoFolder(ValueError):
 
 
 def write(source: str, folder: Path) -> Iterator[str]:
-    """Write the tree into a checkout and yield lines about it. An existing overlay is kept; bringup's files that are no longer
-    rendered are removed.
-    """
+    """Write the tree into a checkout and yield lines about it. An overlay is kept; files no longer rendered are removed."""
     spec, layout, tree = _made(source)
     if folder.exists() and not folder.is_dir():
         raise NoFolder(f"{folder} is no folder")
@@ -120,6 +118,5 @@ def _drop_empty(path: Path, home: Path) -> None:
 
 def _notes(layout: Layout, files: Mapping[str, str]) -> list[str]:
     """Return notes on environments that differ by more than values, revision and name: this may be intended, so it is no error."""
-    return [
-        f"note: environments differ in more than values: {sentence}" for sentence in drift.environment_differences(layout, files)
-    ]
+    differences = drift.environment_differences(layout, files)
+    return [f"note: environments differ in more than values: {sentence}" for sentence in differences]

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from workflows import bringup, factory, image, stack
 from workflows.app import name_checks
-from workflows.app.messages import UsageError
+from workflows.app.run_options import UsageError
 from workflows.plan.model import Plan
 from workflows.render import manifest_policy, starts
 from workflows.render.bundle import Build, Bundle, Object, RenderError, render
@@ -19,7 +19,6 @@ PIPELINES: dict[str, Build] = {
     stack.KIND: stack.build,
     image.KIND: image.build,
 }
-"""The four pipelines by kind."""
 
 _IMAGE = re.compile(
     r"(?=.{1,255}\Z)([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?/)?"
@@ -93,6 +92,5 @@ def _refused(workflow: Object, templates: Mapping[str, Object]) -> list[str]:
     """Return the linter's findings on a Workflow, whether it refers to a template or has templates of its own."""
     by_itself = bool(workflow["spec"].get("templates"))
     refused = findings.refused(lint(workflow, {} if by_itself else templates))
-    return [f"{finding.path}: {finding.sentence}" for finding in refused] + [
-        *(manifest_policy.starter_breaches(workflow) if by_itself else ())
-    ]
+    sentences = [f"{finding.path}: {finding.sentence}" for finding in refused]
+    return [*sentences, *manifest_policy.starter_breaches(workflow)] if by_itself else sentences

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from steps.contract.operation import BRINGUP, RELEASES, Operation, OperationKind
-from workflows.app.messages import UsageError
+from workflows.app.run_options import UsageError
 from workflows.spec import range_syntax
 
 
@@ -19,10 +19,7 @@ def names(texts: Sequence[str], option: str = "--hosts") -> frozenset[str]:
 
 
 def only(operation: Operation, stages: Sequence[str] = (), until: str = "") -> tuple[str, ...]:
-    """Return the stages to narrow the plan to; empty if the spec decides.
-
-    Raises UsageError if other stages are given with an operation that has just one.
-    """
+    """Return the stages to narrow the plan to; empty if the spec decides. Raises UsageError if the operation has just one stage."""
     if operation.kind not in RELEASES:
         return tuple(stages)
     if stages or until:

@@ -10,7 +10,7 @@ import hashlib
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -61,29 +61,26 @@ def top(folder: Path) -> Path | None:
 def state(tree: Path, files: Iterable[Path]) -> tuple[str, bool] | None:
     """Return the commit of a work tree, and True if one of the files differs from it or is missing there; None without a commit."""
     commit = _git(tree, "rev-parse", "--verify", "HEAD")
+    if not commit:
+        return None
     names = [os.path.relpath(path, tree) for path in files]
     changed = _git(tree, "--literal-pathspecs", "status", "--porcelain", "--ignored", "--untracked-files=all", "--", *names)
-    if changed is None and commit:
-        return _state_of_anothers(tree, commit, names)
-    if not commit or changed is None:
-        return None
-    return commit, bool(changed)
+    return _state_of_anothers(tree, commit, names) if changed is None else (commit, bool(changed))
 
 
-def _state_of_anothers(tree: Path, commit: str, names: Iterable[str]) -> tuple[str, bool] | None:
+def _state_of_anothers(tree: Path, commit: str, names: Sequence[str]) -> tuple[str, bool] | None:
     """Return commit and difference for another user's work tree, by the bytes of the files.
 
     `git status` would run filters that the tree's configuration names. A file that only a filter makes equal (LFS) counts as
     different.
     """
-    paths = list(names)
     objects = _git(tree, "rev-parse", "--git-path", "objects")
-    listed = _listed(tree / objects, commit, paths) if objects else None
+    listed = _listed(tree / objects, commit, names) if objects else None
     if listed is None:
         return None
     rows = (row.partition("\t") for row in listed.split("\0") if row)
     committed = {name: facts.split()[2] for facts, _, name in rows}
-    return commit, any(committed.get(name) != _blob(tree / name, len(commit)) for name in paths)
+    return commit, any(committed.get(name) != _blob(tree / name, len(commit)) for name in names)
 
 
 def _listed(objects: Path, commit: str, names: Iterable[str]) -> str | None:

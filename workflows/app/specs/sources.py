@@ -1,5 +1,6 @@
 """The SPEC argument of a command: a file, or the name of an example; and the kind of file that it names."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from workflows import examples
@@ -9,14 +10,16 @@ from workflows.spec.loading import read as read_document
 from workflows.spec.validation_errors import line_of
 
 IMAGE_SPEC = "Image"
-"""The kind of file that describes a node image."""
 _OTHERS = {
-    IMAGE_SPEC: ("the spec of a node image", "`bringup image build {path}` takes it"),
-    "ImageRecipe": ("the recipe of a node image", "`bringup image build` takes an image spec that names it"),
-    "Factory": ("the spec of a factory", "`bringup init` writes one of a cluster"),
-    "Stack": ("the spec of a software stack", "`bringup init` writes one of a cluster"),
+    IMAGE_SPEC: ("this is the spec of a node image, and none of a cluster", "`bringup image build {path}` takes it"),
+    "ImageRecipe": (
+        "this is the recipe of a node image, and none of a cluster",
+        "`bringup image build` takes an image spec that names it",
+    ),
+    "Factory": ("this is the spec of a factory, and none of a cluster", "`bringup init` writes one of a cluster"),
+    "Stack": ("this is the spec of a software stack, and none of a cluster", "`bringup init` writes one of a cluster"),
 }
-"""Other kinds of files given in place of a cluster's spec: their description, and the command that takes them."""
+"""Other kinds of files given in place of a cluster's spec: the problem, and the fix."""
 
 
 class NoSpec(ValueError):
@@ -49,22 +52,18 @@ def read(source: str) -> tuple[Path, ClusterSpec]:
     try:
         return path, load(path)
     except SpecErrors:
-        _refuse_others(path)
+        if path.is_file():  # a pipe is not read twice
+            refuse_kinds(path, _OTHERS)
         raise
 
 
-def _refuse_others(path: Path) -> None:
-    """Raise SpecErrors for a file that states another kind. A pipe is not read twice."""
-    if not path.is_file():
-        return
+def refuse_kinds(path: Path, kinds: Mapping[str, tuple[str, str]]) -> None:
+    """Raise SpecErrors with a single error, of problem and fix, for a file of one of these kinds, or one that cannot be read."""
     name, document = read_document(path)
     kind = document.data.get("kind") if isinstance(document.data, dict) else None
-    if isinstance(kind, str) and kind in _OTHERS:
-        description, fix = _OTHERS[kind]
-        error = SpecError(
-            "kind", f"this is {description}, and none of a cluster", fix.format(path=path), kind, line_of("kind", document)
-        )
-        raise SpecErrors(name, [error])
+    if isinstance(kind, str) and kind in kinds:
+        problem, fix = kinds[kind]
+        raise SpecErrors(name, [SpecError("kind", problem, fix.format(path=path), kind, line_of("kind", document))])
 
 
 def kind_of(path: Path) -> object:

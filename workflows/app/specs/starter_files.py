@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from workflows.app.messages import UsageError
+from workflows.app.run_options import UsageError
 from workflows.spec.editor_schema import json_schema
 
 TITLE = "bringup/v1 "

@@ -10,7 +10,7 @@ from steps.contract.exit import ExitCode
 from workflows.app.run_options import Wish
 from workflows.cli import output
 from workflows.cli.images.tree_commands import NOBODY
-from workflows.cli.options import HomeContext, HomeKubeconfig, Namespace, RunOptions, placed
+from workflows.cli.options import HomeOptions, RunOptions, placed
 
 Spec = Annotated[
     str, typer.Argument(metavar="SPEC|RECIPE", help="Image spec (image.yaml), or a shipped recipe, to build and test it alone.")
@@ -27,18 +27,12 @@ class BuildOptions(RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BranchBuildOptions:
+class BranchBuildOptions(HomeOptions):
     """Options of the build, which always runs on Argo, without a person who waits."""
 
-    kubeconfig: HomeKubeconfig = ""
-    context: HomeContext = ""
-    namespace: Namespace = ""
     image: Annotated[str, typer.Option("--image", help="The step image; or BRINGUP_IMAGE.")] = ""
     builder: Annotated[str, typer.Option("--builder-image", help="The image of pods that build; or BRINGUP_BUILDER_IMAGE.")] = ""
     starter: Annotated[str, typer.Option("--starter", help="Workflow whose pod this is; what it makes ends with that.")] = ""
-
-    def check(self) -> None:
-        """Accept all options: they fit each other."""
 
 
 def register_build(image: typer.Typer) -> None:
@@ -108,7 +102,7 @@ def from_git(
 
     source = branch_build.Branch(repository=repository, branch=branch, path=path, name=name, secrets=secrets)
     bounds = branch_build.Bounds(secrets=tuple(use or ()), approvers=tuple(sorted(approver or ())))
-    home = kubeconfigs.home(place.kubeconfig, place.context, place.namespace)
+    home = kubeconfigs.home(place.home_kubeconfig, place.home_context, place.namespace)
     target = branch_build.Target(home=home, image=place.image, builder=place.builder, starter=place.starter)
     with private_folder(sockets=False) as folder:
         checkout = folder.resolve() / "checkout"

@@ -1,5 +1,6 @@
 """The command group `bringup image`: node images and the step image."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -40,14 +41,14 @@ def build(
     from workflows.podimage import step_image
     from workflows.podimage.downloads import Cache, default_cache_folder
 
-    built = step_image.StepImageBuild(_tree(tree), Cache(default_cache_folder()), _say, builder=builder).write(out, name)
+    say = partial(typer.echo, err=True)
+    built = step_image.StepImageBuild(_tree(tree), Cache(default_cache_folder()), say, builder=builder).write(out, name)
     if form is not Format.TABLE:
         facts = {"archive": str(built.archive), "sbom": str(built.bill), "name": built.name}
         output.data({**facts, "digest": built.digest, "image_id": built.image_id, "size": built.size}, form)
     else:
-        output.lines(
-            [f"{built.name} {built.digest}", f"{built.archive}: {built.size / 1e6:.1f} MB, bill of materials {built.bill}"]
-        )
+        output.lines([f"{built.name} {built.digest}"])
+        output.lines([f"{built.archive}: {built.size / 1e6:.1f} MB, bill of materials {built.bill}"])
     return ExitCode.OK
 
 
@@ -59,18 +60,11 @@ def lock(builder: Builder = False, tree: Tree = None) -> int:
     from workflows.podimage import pod_locks, pod_recipe
     from workflows.podimage.downloads import Cache, default_cache_folder
 
-    if builder:
-        debs, wheels = pod_locks.lock_builder(_tree(tree), Cache(default_cache_folder()))
-        output.lines([f"{pod_recipe.BUILDER}: {debs} packages, {wheels} wheels locked"])
-        return ExitCode.OK
-    debs, wheels = pod_locks.lock(_tree(tree), Cache(default_cache_folder()))
-    output.lines([f"{pod_recipe.STEP}: {debs} packages, {wheels} wheels locked"])
+    make, folder = (pod_locks.lock_builder, pod_recipe.BUILDER) if builder else (pod_locks.lock, pod_recipe.STEP)
+    debs, wheels = make(_tree(tree), Cache(default_cache_folder()))
+    output.lines([f"{folder}: {debs} packages, {wheels} wheels locked"])
     return ExitCode.OK
 
 
 def _tree(named: Path | None) -> Path:
     return named or Path(__file__).parents[3]
-
-
-def _say(what: str) -> None:
-    typer.echo(what, err=True)

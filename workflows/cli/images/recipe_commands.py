@@ -8,14 +8,13 @@ import msgspec
 import typer
 
 from steps.contract.exit import ExitCode
-from workflows.app.messages import count
+from steps.contract.plain import count
 from workflows.cli import output
 from workflows.cli.options import Output
 from workflows.cli.output import Format
 
 if TYPE_CHECKING:
     from workflows.app.images.recipe_locks import NewLock
-    from workflows.app.images.recipes import ListedRecipe
     from workflows.nodeimage.lock_difference import LockDifference, PackageChange
 
 MOST_NAMED = 4
@@ -42,10 +41,13 @@ def recipes(
     from workflows.app.images import recipes as image_recipes
 
     rows = image_recipes.listed(folder)
-    if form is Format.TABLE:
-        _show_list(rows)
-    else:
-        output.data([row.data() for row in rows], form)
+    cells = []
+    for row in rows:
+        layers = ", ".join(f"{name} {packages}" if packages else name for name, packages in row.layers)
+        size = f"{row.size / 1e6:.0f} MB" if row.size else ""
+        cells.append((row.name, layers, size, row.state, row.description or row.problem))
+    columns = ("recipe", "layers and packages", "to fetch", "lock", "what for")
+    output.listing(columns, cells, [row.data() for row in rows], form)
     return ExitCode.USAGE if any(row.problem for row in rows) else ExitCode.OK
 
 
@@ -90,7 +92,7 @@ def update(
     from workflows.app.images import recipe_locks
 
     new = recipe_locks.newer_lock(named, only or (), writable=write)
-    differs = new.difference(recipe_locks.vulnerability_feed(new.request, cves))
+    differs = new.difference(cves)
     if form is Format.TABLE:
         _show_difference(new.path, differs, first=new.before is None)
     else:
@@ -100,15 +102,6 @@ def update(
         kept = recipe_locks.keep_packages(new.request)
         output.lines([kept] if form is Format.TABLE else [])
     return ExitCode.OK
-
-
-def _show_list(rows: "Sequence[ListedRecipe]") -> None:
-    table = []
-    for row in rows:
-        layers = ", ".join(f"{name} {packages}" if packages else name for name, packages in row.layers)
-        size = f"{row.size / 1e6:.0f} MB" if row.size else ""
-        table.append((row.name, layers, size, row.state, row.description or row.problem))
-    output.table(("recipe", "layers and packages", "to fetch", "lock", "what for"), table)
 
 
 def _show_lock(new: "NewLock") -> None:

@@ -8,9 +8,9 @@ import msgspec
 import typer
 
 from steps.contract.exit import ExitCode
-from workflows.app.messages import count
+from steps.contract.plain import count
 from workflows.cli import output
-from workflows.cli.images.tree_commands import NOBODY, LoginOptions
+from workflows.cli.images.tree_commands import DAY, NOBODY, LoginOptions
 from workflows.cli.options import Output, placed
 from workflows.cli.output import Format
 from workflows.engines.folders import StateFolder
@@ -25,7 +25,6 @@ _MOST_FILES = 40
 """Largest number of files of one package in a table; -o json has all."""
 _DIGITS = 19
 """Characters shown of a digest: `sha256:` and twelve hex digits."""
-DAY = 86400.0
 Keep = Annotated[
     list[str] | None,
     typer.Argument(metavar="[RECIPE|SPEC]...", help="What stays buildable; default: shipped recipes, ./image.yaml."),
@@ -130,12 +129,10 @@ def collect(
         raise typer.BadParameter("--packages goes with every RECIPE or SPEC whose packages stay: name them")
     home = StateFolder.of_environment()
     own_spec = None if keep else garbage_roots.here(place)
-    roots = garbage_roots.roots(home, keep or (), published or (), pin or (), days * DAY, place) | (
-        own_spec.roots if own_spec else garbage_collection.Roots()
-    )
-    collected = garbage_collection.collect(
-        home.store / garbage_roots.IMAGES, roots, recent=days * DAY, dry_run=dry_run, packages=packages
-    )
+    roots = garbage_roots.roots(home, keep or (), published or (), pin or (), days * DAY, place)
+    roots |= own_spec.roots if own_spec else garbage_collection.Roots()
+    images = home.store / garbage_roots.IMAGES
+    collected = garbage_collection.collect(images, roots, recent=days * DAY, dry_run=dry_run, packages=packages)
     if form is Format.TABLE:
         _show_collected(collected, own_spec, dry_run=dry_run, packages=packages)
     else:

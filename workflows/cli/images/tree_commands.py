@@ -3,18 +3,19 @@
 import getpass
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from steps import timeouts
 from steps.contract.exit import ExitCode
-from workflows.app.messages import count
+from steps.contract.plain import count
 from workflows.cli import output, streams
-from workflows.cli.options import HomeContext, HomeKubeconfig, Output, placed, read_public_key
+from workflows.cli.options import CheckedOptions, HomeContext, HomeKubeconfig, Output, placed, read_public_key
 from workflows.cli.output import Format
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ Namespace = Annotated[str, typer.Option("--namespace", help="Namespace of the sp
 
 
 @dataclass(frozen=True)
-class LoginOptions:
+class LoginOptions(CheckedOptions):
     """Options for the login to a boot server: the user's own key, or the spec's key, which may be a Secret in the home cluster."""
 
     ssh_key: SshKey = None
@@ -80,14 +81,8 @@ def show(tree: TreeOf = "image.yaml", image: Image = "", form: Output = Format.T
     from workflows.app.images import published_trees
 
     with published_trees.opened(tree, image, place) as opened_tree:
-        listed = [
-            row
-            for release_tree in opened_tree.looks()
-            for row in node_reports.versions(release_tree, opened_tree.place.signers, now=time.time())
-        ]
-    if form is not Format.TABLE:
-        output.data(_plain(listed), form)
-        return ExitCode.OK
+        signers = opened_tree.place.signers
+        listed = [row for look in opened_tree.looks() for row in node_reports.versions(look, signers, now=time.time())]
     cells = [
         (
             row.image,
@@ -102,7 +97,8 @@ def show(tree: TreeOf = "image.yaml", image: Image = "", form: Output = Format.T
         )
         for row in listed
     ]
-    output.table(("image", "version", "digest", "size", "switched to", "by", "recipe", "signature", "nodes"), cells)
+    columns = ("image", "version", "digest", "size", "switched to", "by", "recipe", "signature", "nodes")
+    output.listing(columns, cells, msgspec.to_builtins(listed), form)
     return ExitCode.OK
 
 
@@ -130,23 +126,17 @@ def verify(
     unchecked = f", {_UNCHECKED}" if release_signatures.UNKNOWN in states else ""
     rows = [(problem.place, problem.why) for problem in dict.fromkeys(wrong)]
     if form is not Format.TABLE:
-        origins = [
-            {
-                "image": look.product,
-                "version": version,
-                "origin": image_versions.published_test_results(look, version).origin,
-                "signature": state,
-            }
-            for (look, version), state in zip(versions, states, strict=True)
-        ]
+        origins = []
+        for (look, version), state in zip(versions, states, strict=True):
+            origin = image_versions.published_test_results(look, version).origin
+            origins.append({"image": look.product, "version": version, "origin": origin, "signature": state})
         output.data({"ok": not rows, "problems": _problems(rows), "versions": origins, "moved": moved}, form)
-        return ExitCode.GATE_FAILED if rows else ExitCode.OK
-    counted = f"{count(len(states), 'version')} of {count(len(looks), 'image')}"
-    if rows:
+    elif rows:
         output.table(("place", "what is wrong"), rows)
+        output.lines(moved)
     else:
-        output.lines([f"{location}: {counted} {'is' if len(states) == 1 else 'are'} whole{unchecked}"])
-    output.lines(moved)
+        counted = f"{count(len(states), 'version')} of {count(len(looks), 'image')}"
+        output.lines([f"{location}: {counted} {'is' if len(states) == 1 else 'are'} whole{unchecked}", *moved])
     return ExitCode.GATE_FAILED if rows else ExitCode.OK
 
 
@@ -204,7 +194,7 @@ def nodes(
     with published_trees.opened(tree, image, place) as opened_tree:
         listed = rows.nodes(opened_tree.looks(), now=time.time(), silence=days * DAY)
     if form is not Format.TABLE:
-        output.data(_plain(listed), form)
+        output.data(msgspec.to_builtins(listed), form)
     elif listed:
         cells = [(row.node, row.stand.value, row.version, row.image, _when(row.at), _ago(row.age), row.mac) for row in listed]
         output.table(("node", "stand", "version", "image", "booted", "told", "mac"), cells)
@@ -298,9 +288,3 @@ def _ago(seconds: int) -> str:
         if seconds >= 2 * unit:
             return f"{seconds // unit} {name} ago"
     return f"{seconds} s ago"
-
-
-def _plain(rows: Iterable[Any]) -> Any:
-    import msgspec
-
-    return msgspec.to_builtins(list(rows))

@@ -148,7 +148,7 @@ def test_the_example_resolves_with_the_name_of_its_spec() -> None:
         .replace("variables:", "# variables:")
         .replace("publish:", "mirror: https://m.example.org/deb\npublish:")
     )
-    found = recipe_resolution.resolve_spec(load_image(text), path.parent)
+    found = recipe_resolution.resolve(recipe_resolution.spec_request(load_image(text), path.parent))
     assert found.recipe.name == "nightly"
     assert [one.url for one in found.recipe.sources][1:] == ["https://m.example.org/deb", "https://m.example.org/deb-security"]
     assert build_keys.layers(found.recipe) == build_keys.layers(of("compute").recipe), "a mirror changes nothing that is built"

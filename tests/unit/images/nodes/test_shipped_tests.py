@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from steps.nodeimage.contract.image_tests import Where
-from workflows.nodeimage import recipe_chain, recipe_files, recipe_tests
+from workflows.nodeimage import recipe_chain, recipe_files, recipe_resolution
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,9 @@ from workflows.nodeimage import recipe_chain, recipe_files, recipe_tests
 def test_paths_of_mpicc(tmp_path: Path, answers: str, passes: bool) -> None:
     (tmp_path / "mpicc").write_text(f"#!/bin/sh\n{answers}\n")
     (tmp_path / "mpicc").chmod(0o755)
-    test = next(test for test in recipe_tests.image_tests(recipe_chain.read("compute", tmp_path, {})) if test.name == "wrong_paths")
+    test = next(
+        test for test in recipe_resolution.image_tests(recipe_chain.read("compute", tmp_path, {})) if test.name == "wrong_paths"
+    )
     settings = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "FOLDER": str(tmp_path)}
     done = subprocess.run(["/bin/sh", "-e", "-c", test.run], env=settings, capture_output=True, check=False)
     assert (done.returncode == 0) is passes, done
@@ -31,7 +33,7 @@ def test_paths_of_mpicc(tmp_path: Path, answers: str, passes: bool) -> None:
 def test_no_clock_of_its_own_ends_a_test_that_runs_on_slow_machines(recipe: str, tmp_path: Path) -> None:
     found = [
         test
-        for test in recipe_tests.image_tests(recipe_chain.read(recipe, tmp_path, {}, by_name=True))
+        for test in recipe_resolution.image_tests(recipe_chain.read(recipe, tmp_path, {}, by_name=True))
         if test.where is not Where.SANDBOX
     ]
     assert found
@@ -46,7 +48,7 @@ def test_no_clock_of_its_own_ends_a_test_that_runs_on_slow_machines(recipe: str,
 def test_who_answers_at_the_port_of_ssh(tmp_path: Path, answers: bytes, passes: bool) -> None:
     test = next(
         test
-        for test in recipe_tests.image_tests(recipe_chain.read("site", tmp_path, {}, by_name=True))
+        for test in recipe_resolution.image_tests(recipe_chain.read("site", tmp_path, {}, by_name=True))
         if test.name == "ssh_answers"
     )
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -103,7 +105,7 @@ def test_what_a_booted_node_says_of_itself(tmp_path: Path, name: str, programs: 
         (tmp_path / program).write_text(f"#!/bin/sh\n{does}\n")
         (tmp_path / program).chmod(0o755)
     test = next(
-        test for test in recipe_tests.image_tests(recipe_chain.read("base", tmp_path, {}, by_name=True)) if test.name == name
+        test for test in recipe_resolution.image_tests(recipe_chain.read("base", tmp_path, {}, by_name=True)) if test.name == name
     )
     settings = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(["/bin/sh", "-e", "-c", test.run], env=settings, capture_output=True, check=False)
