@@ -37,8 +37,8 @@ def ensure_daemon_set(
     if steps := [{"name": step, "image": picture} for step in init]:
         pod["initContainers"] = steps
     labels = {"app": name}
-    spec: Obj = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
-    spec["updateStrategy"] = {"type": "OnDelete" if on_delete else "RollingUpdate"}
+    spec: Obj = {"selector": {"matchLabels": labels}, "updateStrategy": {"type": "OnDelete" if on_delete else "RollingUpdate"}}
+    spec["template"] = {"metadata": {"labels": labels}, "spec": pod}
     meta = {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [kind.owner(obj)]}
     return world.ensure(DAEMON_SETS, {"metadata": meta, "spec": spec})
 
