@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import msgspec
 import urllib3
@@ -136,8 +135,10 @@ def _parent() -> list[str]:
 def _process(name: str, arguments: Sequence[str], ready: Path, folder: Path) -> Iterator[None]:
     ready.unlink(missing_ok=True)
     log = folder / f"{name}.log"
+    command = [sys.executable, "-m", f"workflows.rehearsal.{name}", *arguments]
     with log.open("wb") as output:
-        process = _start(name, arguments, output)
+        # its own session: Ctrl-C goes to the engine, which still needs the cluster to cancel cleanly
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
         try:
             _await(name, process, ready, log)
             yield
@@ -148,12 +149,6 @@ def _process(name: str, arguments: Sequence[str], ready: Path, folder: Path) -> 
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-
-
-def _start(name: str, arguments: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", f"workflows.rehearsal.{name}", *arguments]
-    # its own session: Ctrl-C goes to the engine, which still needs the cluster to cancel cleanly
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
 
 
 def _await(name: str, process: subprocess.Popen[bytes], ready: Path, log: Path) -> None:

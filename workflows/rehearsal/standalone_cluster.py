@@ -47,7 +47,7 @@ def serving(
             if not bare:
                 _bring_up(plan, cluster)
             with _private_copy(cluster.kubeconfig, kubeconfig_out), _held_back():
-                yield _server(cluster.kubeconfig)
+                yield kubeconfigs.load(cluster.kubeconfig).server
 
 
 _ENDING = {signal.SIGINT, signal.SIGTERM}
@@ -74,11 +74,8 @@ def _bring_up(plan: Plan, cluster: SimulatedCluster) -> None:
     steps = [step.task for stage in plan.stages if stage.id == "rke2" for step in stage.steps if "playbook" in step.task.arguments]
     for task in steps:
         role = "server" if task.arguments["playbook"].endswith("server") else "agent"
-        hosts = tuple(
-            PlayHost(name=host.name, address=host.address, groups=(host.group, host.role))
-            for host in plan.hosts
-            if host.role == role
-        )
+        chosen = (host for host in plan.hosts if host.role == role)
+        hosts = tuple(PlayHost(name=host.name, address=host.address, groups=(host.group, host.role)) for host in chosen)
         request = PlayRequest(playbook=task.arguments["playbook"], hosts=hosts, variables=task.arguments.get("variables", {}))
         body = msgspec.json.encode(request)
         answer = http.request("POST", f"{cluster.url}/hosts/play", body=body, timeout=PLAY_SECONDS)
@@ -95,7 +92,3 @@ def _private_copy(source: Path, target: Path) -> Iterator[None]:
         yield
     finally:
         target.unlink(missing_ok=True)
-
-
-def _server(kubeconfig: Path) -> str:
-    return kubeconfigs.load(kubeconfig).server

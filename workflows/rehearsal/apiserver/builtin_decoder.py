@@ -242,14 +242,11 @@ class BuiltinDecoder:
         """Return the value in its stored form. `path` is dotted, for messages. Raises WrongTypeError for a wrong JSON type or
         format.
         """
-        kind = schema.type
-        if kind == "object":
+        if schema.type == "object":
             return self._object(value, schema, path)
-        if kind == "array":
+        if schema.type == "array":
             return self._list(value, schema, path)
-        if not kind:
-            return value
-        return _scalar(value, schema, path)
+        return _scalar(value, schema, path) if schema.type else value
 
     def _list(self, value: Any, schema: Schema, path: str) -> list[Any]:
         if not isinstance(value, list):
@@ -325,15 +322,11 @@ def _string(value: Any, schema: Schema, path: str) -> Any:
     if form == "date-time" and not _TIME.fullmatch(value):
         raise WrongTypeError(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse it')
     if form == "byte":
-        _check_base64(value)
+        try:
+            base64.b64decode(value, validate=True)
+        except binascii.Error as error:
+            raise WrongTypeError("illegal base64 data") from error
     return value
-
-
-def _check_base64(value: str) -> None:
-    try:
-        base64.b64decode(value, validate=True)
-    except binascii.Error as error:
-        raise WrongTypeError("illegal base64 data") from error
 
 
 def _mismatch(value: Any, schema: Schema, path: str) -> WrongTypeError:

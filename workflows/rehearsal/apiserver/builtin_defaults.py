@@ -5,7 +5,7 @@ Covers only defaults that a client can see: pods and templates, workloads, servi
 
 import base64
 import ipaddress
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from workflows.rehearsal.apiserver import crd_resources
@@ -38,12 +38,16 @@ def _default(target: Object, values: Mapping[str, Any]) -> None:
         target.setdefault(key, dict(value) if isinstance(value, dict) else value)
 
 
+def _containers(spec: Object) -> tuple[Object, ...]:
+    return (*spec.get("containers", ()), *spec.get("initContainers", ()))
+
+
 def pod_spec(spec: Object) -> None:
     """Fill in the defaults of a pod's spec, in place."""
     _default(spec, _POD)
     if "serviceAccountName" in spec:
         spec.setdefault("serviceAccount", spec["serviceAccountName"])
-    for container in (*spec.get("containers", ()), *spec.get("initContainers", ())):
+    for container in _containers(spec):
         _container(container)
     for volume in spec.get("volumes", ()):
         _volume(volume)
@@ -81,19 +85,18 @@ def _pod(obj: Object) -> None:
     """Fill in the defaults of a pod. Requests and host ports get defaults in pods alone, not in pod templates."""
     spec = obj["spec"]
     pod_spec(spec)
-    for container in (*spec.get("containers", ()), *spec.get("initContainers", ())):
+    for container in _containers(spec):
         resources = container["resources"]
         for name, amount in resources.get("limits", {}).items():
             resources.setdefault("requests", {}).setdefault(name, amount)
         for port in container.get("ports", ()) if spec.get("hostNetwork") else ():
             port.setdefault("hostPort", port["containerPort"])
-    obj["spec"].setdefault("enableServiceLinks", True)
-    obj["status"].setdefault("phase", "Pending")
-    obj["status"].setdefault("qosClass", _qos(obj["spec"]))
+    spec.setdefault("enableServiceLinks", True)
+    _default(obj["status"], {"phase": "Pending", "qosClass": _qos(spec)})
 
 
 def _qos(spec: Object) -> str:
-    requirements = [container["resources"] for container in (*spec.get("containers", ()), *spec.get("initContainers", ()))]
+    requirements = [container["resources"] for container in _containers(spec)]
     counted = [(_compute(row.get("requests", {})), _compute(row.get("limits", {}))) for row in requirements]
     if not any(requests or limits for requests, limits in counted):
         return "BestEffort"
@@ -110,28 +113,27 @@ def _template(obj: Object) -> None:
         pod_spec(obj["spec"]["template"]["spec"])
 
 
+def _rolling_update(strategy: Object, values: Mapping[str, Any]) -> None:
+    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        _default(strategy.setdefault("rollingUpdate", {}), values)
+
+
 def _deployment(obj: Object) -> None:
     _template(obj)
     _default(obj["spec"], {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600, "strategy": {}})
-    strategy = obj["spec"]["strategy"]
-    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-        _default(strategy.setdefault("rollingUpdate", {}), {"maxUnavailable": "25%", "maxSurge": "25%"})
+    _rolling_update(obj["spec"]["strategy"], {"maxUnavailable": "25%", "maxSurge": "25%"})
 
 
 def _daemon_set(obj: Object) -> None:
     _template(obj)
     _default(obj["spec"], {"revisionHistoryLimit": 10, "updateStrategy": {}})
-    strategy = obj["spec"]["updateStrategy"]
-    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-        _default(strategy.setdefault("rollingUpdate", {}), {"maxUnavailable": 1, "maxSurge": 0})
+    _rolling_update(obj["spec"]["updateStrategy"], {"maxUnavailable": 1, "maxSurge": 0})
 
 
 def _stateful_set(obj: Object) -> None:
     _template(obj)
     _default(obj["spec"], {"replicas": 1, "revisionHistoryLimit": 10, "podManagementPolicy": "OrderedReady", "updateStrategy": {}})
-    strategy = obj["spec"]["updateStrategy"]
-    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-        _default(strategy.setdefault("rollingUpdate", {}), {"partition": 0})
+    _rolling_update(obj["spec"]["updateStrategy"], {"partition": 0})
     obj["spec"].setdefault("persistentVolumeClaimRetentionPolicy", {"whenDeleted": "Retain", "whenScaled": "Retain"})
 
 
@@ -140,25 +142,19 @@ def _replica_set(obj: Object) -> None:
     obj["spec"].setdefault("replicas", 1)
 
 
-def job_spec(spec: Object) -> None:
-    """Fill in the defaults of a job's spec, in place."""
-    if "completions" not in spec and "parallelism" not in spec:
-        spec["completions"] = 1
-    if "podFailurePolicy" in spec:
-        spec.setdefault("podReplacementPolicy", "Failed")
-    _default(spec, _JOB)
-    spec.setdefault("backoffLimit", 2**31 - 1 if "backoffLimitPerIndex" in spec else 6)
-    if "spec" in spec.get("template", {}):
-        pod_spec(spec["template"]["spec"])
-
-
 def _job(obj: Object) -> None:
     """Fill in the defaults of a job, including its selector.
 
     The selector uses the job's uid, so that pods of an earlier job with the same name do not match.
     """
     spec, meta = obj["spec"], obj["metadata"]
-    job_spec(spec)
+    if "completions" not in spec and "parallelism" not in spec:
+        spec["completions"] = 1
+    if "podFailurePolicy" in spec:
+        spec.setdefault("podReplacementPolicy", "Failed")
+    _default(spec, _JOB)
+    spec.setdefault("backoffLimit", 2**31 - 1 if "backoffLimitPerIndex" in spec else 6)
+    _template(obj)
     template_labels = spec["template"].get("metadata", {}).get("labels")
     if template_labels and not meta.get("labels"):
         meta["labels"] = dict(template_labels)
@@ -169,10 +165,6 @@ def _job(obj: Object) -> None:
     job_labels = {"batch.kubernetes.io/controller-uid": meta["uid"], "batch.kubernetes.io/job-name": meta["name"]}
     _default(labels, job_labels | {"controller-uid": meta["uid"], "job-name": meta["name"]})
     spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": meta["uid"]}}
-
-
-def _cron_job(obj: Object) -> None:
-    _default(obj["spec"], _CRON_JOB)
 
 
 def _service(obj: Object) -> None:
@@ -225,13 +217,9 @@ def _volume_object(obj: Object) -> None:
     obj["status"].setdefault("phase", "Pending")
 
 
-def _subjects(obj: Object) -> Iterator[Object]:
-    yield obj["roleRef"]
-    yield from (subject for subject in obj.get("subjects", ()) if subject.get("kind") in ("User", "Group"))
-
-
 def _binding(obj: Object) -> None:
-    for reference in _subjects(obj):
+    people = (subject for subject in obj.get("subjects", ()) if subject.get("kind") in ("User", "Group"))
+    for reference in (obj["roleRef"], *people):
         if not reference.get("apiGroup"):
             reference["apiGroup"] = _RBAC_GROUP
 
@@ -263,7 +251,7 @@ _BY_RESOURCE: Mapping[tuple[str, str], Callable[[Object], None]] = {
     ("apps", "statefulsets"): _stateful_set,
     ("apps", "replicasets"): _replica_set,
     ("batch", "jobs"): _job,
-    ("batch", "cronjobs"): _cron_job,
+    ("batch", "cronjobs"): lambda obj: _default(obj["spec"], _CRON_JOB),
     (_RBAC_GROUP, "rolebindings"): _binding,
     (_RBAC_GROUP, "clusterrolebindings"): _binding,
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations"): _webhooks,

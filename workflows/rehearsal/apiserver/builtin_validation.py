@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from workflows.rehearsal.apiserver.served_resources import ServedResource
-from workflows.rehearsal.apiserver.stored_object import Object
+from workflows.rehearsal.apiserver.stored_object import Object, value_at
 
 _KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 _IMMUTABLE: Mapping[tuple[str, str], tuple[tuple[str, ...], ...]] = {
@@ -32,13 +32,6 @@ _IMMUTABLE: Mapping[tuple[str, str], tuple[tuple[str, ...], ...]] = {
     ("", "persistentvolumeclaims"): (("spec", "accessModes"), ("spec", "storageClassName"), ("spec", "volumeMode")),
     ("node.k8s.io", "runtimeclasses"): (("handler",),),
 }
-
-
-def _at(obj: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    value: Any = obj
-    for step in path:
-        value = value.get(step) if isinstance(value, dict) else None
-    return value
 
 
 def _required(obj: Object, path: str, *names: str) -> Iterator[str]:
@@ -83,20 +76,21 @@ def _limits(resources: Object, container_path: str) -> Iterator[str]:
 
 def _workload(obj: Object) -> Iterator[str]:
     spec = obj["spec"]
+    template = value_at(spec, ("template", "spec")) or {}
     selector = spec.get("selector") or {}
-    labels = _at(spec, ("template", "metadata", "labels")) or {}
+    labels = value_at(spec, ("template", "metadata", "labels")) or {}
     if not selector:
         yield "spec.selector: Required value"
     elif any(labels.get(key) != value for key, value in selector.get("matchLabels", {}).items()):
         yield f"spec.template.metadata.labels: Invalid value: {labels}: `selector` does not match template `labels`"
-    yield from _pod_spec(_at(spec, ("template", "spec")) or {}, "spec.template.spec")
-    policy = _at(spec, ("template", "spec", "restartPolicy"))
+    yield from _pod_spec(template, "spec.template.spec")
+    policy = template.get("restartPolicy")
     if policy not in (None, "Always"):
         yield f'spec.template.spec.restartPolicy: Unsupported value: "{policy}": supported values: "Always"'
 
 
 def _job(obj: Object) -> Iterator[str]:
-    template = _at(obj["spec"], ("template", "spec")) or {}
+    template = value_at(obj["spec"], ("template", "spec")) or {}
     yield from _pod_spec(template, "spec.template.spec")
     policy = template.get("restartPolicy")
     if policy not in ("OnFailure", "Never"):
@@ -150,12 +144,8 @@ def _crd(obj: Object) -> Iterator[str]:
     if sum(bool(version.get("storage")) for version in versions) != 1:
         yield "spec.versions: Invalid value: must have exactly one version marked as storage version"
     for index, version in enumerate(versions):
-        if not _at(version, ("schema", "openAPIV3Schema")):
+        if not value_at(version, ("schema", "openAPIV3Schema")):
             yield f"spec.versions[{index}].schema.openAPIV3Schema: Required value: schemas are required"
-
-
-def _binding(obj: Object) -> Iterator[str]:
-    yield from _required(obj["roleRef"], "roleRef", "kind", "name")
 
 
 _RULES: Mapping[tuple[str, str], Callable[[Object], Iterator[str]]] = {
@@ -165,8 +155,8 @@ _RULES: Mapping[tuple[str, str], Callable[[Object], Iterator[str]]] = {
     ("", "services"): _service,
     ("batch", "jobs"): _job,
     ("apiextensions.k8s.io", "customresourcedefinitions"): _crd,
-    ("rbac.authorization.k8s.io", "rolebindings"): _binding,
-    ("rbac.authorization.k8s.io", "clusterrolebindings"): _binding,
+    ("rbac.authorization.k8s.io", "rolebindings"): lambda obj: _required(obj["roleRef"], "roleRef", "kind", "name"),
+    ("rbac.authorization.k8s.io", "clusterrolebindings"): lambda obj: _required(obj["roleRef"], "roleRef", "kind", "name"),
     ("storage.k8s.io", "storageclasses"): lambda obj: _required(obj, "", "provisioner"),
     ("apps", "deployments"): _workload,
     ("apps", "daemonsets"): _workload,
@@ -183,17 +173,14 @@ def problems(resource: ServedResource, obj: Object) -> list[str]:
 
 def change_problems(resource: ServedResource, new: Object, old: Object) -> list[str]:
     """Return the changes in an update that the kind forbids."""
-    changed = [path for path in _IMMUTABLE.get(resource.key, ()) if _at(new, path) != _at(old, path)]
-    problems = [f"{'.'.join(path)}: Invalid value: {_at(new, path)}: field is immutable" for path in changed]
+    changed = [path for path in _IMMUTABLE.get(resource.key, ()) if value_at(new, path) != value_at(old, path)]
+    problems = [f"{'.'.join(path)}: Invalid value: {value_at(new, path)}: field is immutable" for path in changed]
     if old.get("immutable") and any(new.get(part) != old.get(part) for part in ("data", "binaryData", "immutable")):
         problems.append("data: Forbidden: field is immutable when `immutable` is set")
     if resource.key == ("", "pods"):
         problems += _pod_change(new["spec"], old["spec"])
-    if (
-        resource.key == ("batch", "jobs")
-        and not old["spec"].get("suspend")
-        and new["spec"].get("template") != old["spec"].get("template")
-    ):
+    runs = resource.key == ("batch", "jobs") and not old["spec"].get("suspend")
+    if runs and new["spec"].get("template") != old["spec"].get("template"):
         problems.append("spec.template: Invalid value: field is immutable")
     return problems
 
@@ -211,7 +198,6 @@ def _mutable_cut(spec: Object) -> Object:
 def _pod_change(new: Object, old: Object) -> list[str]:
     if new == old or _mutable_cut(new) == _mutable_cut(old):
         return []
-    allowed = (
-        "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions)"
-    )
-    return [f"spec: Forbidden: pod updates may not change fields other than {allowed},`spec.terminationGracePeriodSeconds`"]
+    images = "`spec.containers[*].image`,`spec.initContainers[*].image`"
+    others = "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions),`spec.terminationGracePeriodSeconds`"
+    return [f"spec: Forbidden: pod updates may not change fields other than {images},{others}"]

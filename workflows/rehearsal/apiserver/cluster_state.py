@@ -73,9 +73,7 @@ class ApiDisturbance(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             return
         fault.count -= 1
         reason, message = _MESSAGES[fault.status]
-        headers = {"Retry-After": str(fault.retry_after_s)} if fault.retry_after_s else {}
-        details = {"retryAfterSeconds": fault.retry_after_s} if fault.retry_after_s else None
-        raise errors.StatusError(fault.status, reason, message, details=details, headers=headers)
+        raise errors.try_later(fault.status, reason, message, fault.retry_after_s)
 
 
 MAX_BYTES = 10 << 20
@@ -140,7 +138,7 @@ def window_text(lines: Iterable[LogLine], window: LogWindow) -> bytes:
     """Return the text of the lines in the window."""
     kept = [line for line in lines if window.since is None or line.time >= window.since]
     if window.tail is not None:
-        kept = kept[len(kept) - min(window.tail, len(kept)) :]
+        kept = kept[max(0, len(kept) - window.tail) :]
     text = b"".join(prefix_time(line) if window.timestamps else line.text for line in kept)
     return text if window.limit_bytes is None else text[: window.limit_bytes]
 

@@ -24,14 +24,18 @@ class CrdRegistry:
             self._finish(resource)
 
     def _follow(self, change: ObjectChange) -> None:
-        plural, _, group = change.entry.name.partition(".")
         if change.kind == "DELETED":
+            plural, _, group = change.entry.name.partition(".")
             self._resources.replace_custom(group, plural, ())
             self._store.drop((group, plural))
             return
-        self._resources.replace_custom(group, plural, list(crd_resources.resources_of(change.entry)))
+        self._serve(change.entry)
         if change.entry.decode()["metadata"].get("deletionTimestamp"):
             self._empty(change.entry)
+
+    def _serve(self, definition: StoredObject) -> None:
+        plural, _, group = definition.name.partition(".")
+        self._resources.replace_custom(group, plural, list(crd_resources.resources_of(definition)))
 
     def _empty(self, definition: StoredObject) -> None:
         """Delete all objects of a definition that is being deleted. The definition itself goes with the last of them."""
@@ -44,19 +48,18 @@ class CrdRegistry:
 
     def _finish(self, resource: ServedResource) -> None:
         definition = self._store.table(crd_resources.CRD_KEY).get("", f"{resource.plural}.{resource.group}")
-        if (
-            definition is not None
-            and not len(self._store.table(resource.key))
-            and definition.decode()["metadata"].get("deletionTimestamp")
-        ):
+        if definition is None or len(self._store.table(resource.key)):
+            return
+        if definition.decode()["metadata"].get("deletionTimestamp"):
             self._release(definition)
 
     def _release(self, definition: StoredObject) -> None:
         entry = self._store.table(crd_resources.CRD_KEY).get("", definition.name)
         obj = entry.decode() if entry else {"metadata": {}}
-        if entry is None or crd_resources.CLEANUP_FINALIZER not in obj["metadata"].get("finalizers", ()):
+        present = obj["metadata"].get("finalizers", ())
+        if entry is None or crd_resources.CLEANUP_FINALIZER not in present:
             return
-        finalizers = [name for name in obj["metadata"].get("finalizers", ()) if name != crd_resources.CLEANUP_FINALIZER]
+        finalizers = [name for name in present if name != crd_resources.CLEANUP_FINALIZER]
         obj["metadata"]["finalizers"] = finalizers
         crd = self._resources.find(crd_resources.CRD_KEY[0], "v1", crd_resources.CRD_KEY[1])
         if finalizers:
@@ -69,6 +72,5 @@ class CrdRegistry:
         for resource in list(self._resources):
             if resource.custom:
                 self._resources.replace_custom(resource.group, resource.plural, ())
-        for entry in self._store.table(crd_resources.CRD_KEY).slice():
-            plural, _, group = entry.name.partition(".")
-            self._resources.replace_custom(group, plural, list(crd_resources.resources_of(entry)))
+        for definition in self._store.table(crd_resources.CRD_KEY).slice():
+            self._serve(definition)

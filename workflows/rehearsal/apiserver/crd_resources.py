@@ -2,20 +2,19 @@
 
 import functools
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
 from workflows.rehearsal.apiserver import object_metadata
 from workflows.rehearsal.apiserver.builtin_decoder import Schema
 from workflows.rehearsal.apiserver.served_resources import (
+    METADATA,
     PrinterColumn,
     ScalePaths,
     SelectableField,
     ServedResource,
     builtin_types,
     json_path_steps,
-    metadata_reference,
 )
 from workflows.rehearsal.apiserver.stored_object import Object, StoredObject
 
@@ -45,7 +44,7 @@ def _load_schema(raw: bytes, version: str) -> Schema:
     definition = msgspec.json.decode(raw, type=_Definition)
     declared = next(row for row in definition.spec.versions if row.name == version)
     schema: Object = msgspec.json.decode(declared.version_schema.open_api)
-    identity = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": metadata_reference()}
+    identity = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"$ref": METADATA}}
     schema["properties"] = schema.get("properties", {}) | identity
     return Schema(schema, builtin_types())
 
@@ -59,16 +58,6 @@ def _scale(version: Object) -> ScalePaths | None:
         json_path_steps(row["statusReplicasPath"]),
         json_path_steps(row.get("labelSelectorPath", "")),
     )
-
-
-def _columns(version: Object) -> Iterator[PrinterColumn]:
-    for row in version.get("additionalPrinterColumns", ()):
-        yield PrinterColumn(row["name"], row["jsonPath"], row["type"], row.get("priority", 0))
-
-
-def _fields(version: Object) -> Iterator[SelectableField]:
-    for row in version.get("selectableFields", ()):
-        yield SelectableField(row["jsonPath"].removeprefix("."), json_path_steps(row["jsonPath"]))
 
 
 def resources_of(entry: StoredObject, *, unserved: bool = False) -> Iterator[ServedResource]:
@@ -91,20 +80,16 @@ def resources_of(entry: StoredObject, *, unserved: bool = False) -> Iterator[Ser
                 custom=True,
                 storage_version=storage,
                 load_schema=functools.partial(_load_schema, entry.raw, version["name"]),
-                fields=tuple(_fields(version)),
-                columns=tuple(_columns(version)),
+                fields=tuple(
+                    SelectableField(row["jsonPath"].removeprefix("."), json_path_steps(row["jsonPath"]))
+                    for row in version.get("selectableFields", ())
+                ),
+                columns=tuple(
+                    PrinterColumn(row["name"], row["jsonPath"], row["type"], row.get("priority", 0))
+                    for row in version.get("additionalPrinterColumns", ())
+                ),
                 scale=_scale(version),
             )
-
-
-def _condition(kind: str, reason: str, message: str) -> dict[str, Any]:
-    return {
-        "type": kind,
-        "status": "True",
-        "lastTransitionTime": object_metadata.current_time(),
-        "reason": reason,
-        "message": message,
-    }
 
 
 def set_established_status(obj: Object) -> None:
@@ -112,14 +97,22 @@ def set_established_status(obj: Object) -> None:
     spec = obj["spec"]
     stored = obj.get("status", {}).get("storedVersions", [])
     storage = [row["name"] for row in spec["versions"] if row.get("storage") and row["name"] not in stored]
-    conditions = {row["type"]: row for row in obj.get("status", {}).get("conditions", ())}
-    accepted = conditions.get("NamesAccepted") or _condition("NamesAccepted", "NoConflicts", "no conflicts found")
-    established = conditions.get("Established") or _condition(
-        "Established", "InitialNamesAccepted", "the initial names have been accepted"
-    )
-    others = [row for kind, row in conditions.items() if kind not in ("NamesAccepted", "Established")]
+    conditions = {
+        kind: {
+            "type": kind,
+            "status": "True",
+            "lastTransitionTime": object_metadata.current_time(),
+            "reason": reason,
+            "message": message,
+        }
+        for kind, reason, message in (
+            ("NamesAccepted", "NoConflicts", "no conflicts found"),
+            ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+        )
+    }
+    conditions |= {row["type"]: row for row in obj.get("status", {}).get("conditions", ())}
     obj["status"] = {
-        "conditions": [accepted, established, *others],
+        "conditions": list(conditions.values()),
         "acceptedNames": spec["names"],
         "storedVersions": stored + storage,
     }

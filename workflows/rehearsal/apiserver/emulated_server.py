@@ -20,7 +20,6 @@ from workflows.rehearsal.apiserver.request_dispatcher import RequestDispatcher, 
 from workflows.rehearsal.apiserver.served_resources import kubernetes_version
 
 LIFETIME = datetime.timedelta(days=365)
-_NAMES = ("localhost",)
 _ADDRESSES = ("127.0.0.1", "::1")
 
 
@@ -51,7 +50,7 @@ def self_signed(now: datetime.datetime) -> LoopbackCertificate:
 
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "bringup emulated API server")])
-    names = [*(x509.DNSName(host) for host in _NAMES), *(x509.IPAddress(ipaddress.ip_address(host)) for host in _ADDRESSES)]
+    names = [x509.DNSName("localhost"), *(x509.IPAddress(ipaddress.ip_address(address)) for address in _ADDRESSES)]
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -120,19 +119,16 @@ class EmulatedServer:
         self._certificate = certificate
         dispatcher = RequestDispatcher(self.state, self._token, git_version or f"{kubernetes_version()}+emulated")
         # handler_cancellation: a watch whose client went away must not stay until its next bookmark.
-        self._runner = web.AppRunner(
-            web_application(dispatcher), access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S
-        )
+        app = web_application(dispatcher)
+        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S)
 
     async def start(self, host: str, port: int) -> ServerAddress:
         """Listen and return the address; port 0 means any free port. Raises OSError if the port is taken."""
         await self._runner.setup()
         certificate = self._certificate
         await web.TCPSite(self._runner, host, port, ssl_context=certificate.context() if certificate else None).start()
-        bound = self._runner.addresses[0][1]
-        return ServerAddress(
-            f"{'https' if certificate else 'http'}://{host}:{bound}", self._token, certificate.public if certificate else ""
-        )
+        url = f"{'https' if certificate else 'http'}://{host}:{self._runner.addresses[0][1]}"
+        return ServerAddress(url, self._token, certificate.public if certificate else "")
 
     async def stop(self) -> None:
         """End all watches and stop listening."""

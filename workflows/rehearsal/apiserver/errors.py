@@ -39,8 +39,8 @@ def qualified(group: str, plural: str) -> str:
     return f"{plural}.{group}" if group else plural
 
 
-def _details(group: str, plural: str, name: str) -> dict[str, Any]:
-    return {key: value for key, value in (("name", name), ("group", group), ("kind", plural)) if value}
+def _details(group: str, kind: str, name: str) -> dict[str, Any]:
+    return {key: value for key, value in (("name", name), ("group", group), ("kind", kind)) if value}
 
 
 def bad_request(message: str) -> StatusError:
@@ -81,9 +81,8 @@ def not_acceptable() -> StatusError:
 
 def already_exists(group: str, plural: str, name: str) -> StatusError:
     """Return the 409 for creating an object that exists."""
-    return StatusError(
-        409, "AlreadyExists", f'{qualified(group, plural)} "{name}" already exists', details=_details(group, plural, name)
-    )
+    message = f'{qualified(group, plural)} "{name}" already exists'
+    return StatusError(409, "AlreadyExists", message, details=_details(group, plural, name))
 
 
 def conflict(group: str, plural: str, name: str, why: str) -> StatusError:
@@ -94,9 +93,8 @@ def conflict(group: str, plural: str, name: str, why: str) -> StatusError:
 
 def stale(group: str, plural: str, name: str) -> StatusError:
     """Return the 409 for an object that changed since the client read it."""
-    return conflict(
-        group, plural, name, "the object has been modified; please apply your changes to the latest version and try again"
-    )
+    why = "the object has been modified; please apply your changes to the latest version and try again"
+    return conflict(group, plural, name, why)
 
 
 def expired(message: str) -> StatusError:
@@ -125,7 +123,7 @@ def invalid(group: str, kind: str, name: str, problems: Sequence[str]) -> Status
     """Return the 422 for an object that breaks its schema or rules. Each problem reads `PATH: Invalid value: …`."""
     listed = problems[0] if len(problems) == 1 else "[" + ", ".join(problems) + "]"
     causes = [{"reason": _cause(text), "message": text.partition(": ")[2], "field": text.partition(": ")[0]} for text in problems]
-    details = {key: value for key, value in (("name", name), ("group", group), ("kind", kind)) if value} | {"causes": causes}
+    details = _details(group, kind, name) | {"causes": causes}
     return StatusError(422, "Invalid", f'{qualified(group, kind)} "{name}" is invalid: {listed}', details=details)
 
 
@@ -149,12 +147,12 @@ def unusable_patch(why: str) -> StatusError:
     return StatusError(422, "Invalid", f"the server rejected our request due to an error in our request: {why}")
 
 
-def too_many_requests(message: str, retry_after_s: int) -> StatusError:
-    """Return a 429 that asks the client to retry after `retry_after_s` seconds (0: no such header)."""
-    details = {"retryAfterSeconds": retry_after_s} if retry_after_s else None
-    return StatusError(
-        429, "TooManyRequests", message, details=details, headers={"Retry-After": str(retry_after_s)} if retry_after_s else {}
-    )
+def try_later(code: int, reason: str, message: str, retry_after_s: int) -> StatusError:
+    """Return a refusal that asks the client to retry after `retry_after_s` seconds (0: no such header)."""
+    if not retry_after_s:
+        return StatusError(code, reason, message)
+    details, headers = {"retryAfterSeconds": retry_after_s}, {"Retry-After": str(retry_after_s)}
+    return StatusError(code, reason, message, details=details, headers=headers)
 
 
 def too_new(requested: int, current: int) -> StatusError:

@@ -53,20 +53,16 @@ _CREATED_BY_PUT = frozenset(
     }
 )
 """Built-in resources that a PUT creates if they are missing (`AllowCreateOnUpdate`)."""
-_UNSAFE = re.compile(r'[\\"]|[^ -~]')
-
-
-def _escaped(character: re.Match[str]) -> str:
-    return "\\" + character[0] if character[0] in '\\"' else "?"
+_QUOTED, _UNPRINTABLE = re.compile(r'([\\"])'), re.compile(r"[^ -~]")
 
 
 def json_response(body: bytes | Any, status: int = 200, warnings: list[str] | None = None) -> web.Response:
     """Return a JSON answer with a `Warning` header for each warning."""
-    response = web.Response(
-        body=body if isinstance(body, bytes) else msgspec.json.encode(body), status=status, content_type="application/json"
-    )
+    data = body if isinstance(body, bytes) else msgspec.json.encode(body)
+    response = web.Response(body=data, status=status, content_type="application/json")
     for text in warnings or ():
-        response.headers.add("Warning", f'299 - "{_UNSAFE.sub(_escaped, text)}"')
+        escaped = _UNPRINTABLE.sub("?", _QUOTED.sub(r"\\\1", text))
+        response.headers.add("Warning", f'299 - "{escaped}"')
     return response
 
 
@@ -107,10 +103,8 @@ class ResourceHandlers:
         return json_response(presenter.list(page.entries, page.metadata))
 
     async def _watch(self, request: web.Request, target: RequestTarget, selection: Selection) -> web.StreamResponse:
-        store = self._state.store
-        watch = listing.WatchStream(
-            store, target.resource, selection, self._presenter(request, target), listing.watch_options(request.query, store)
-        )
+        store, presenter = self._state.store, self._presenter(request, target)
+        watch = listing.WatchStream(store, target.resource, selection, presenter, listing.watch_options(request.query, store))
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
         await watch.run(response)
@@ -156,13 +150,11 @@ class ResourceHandlers:
         if not patch.applies:
             entry = existing or self._entry(target)
             new = patching.apply_patch(presenter.live(entry), patch, resource)
-            return json_response(
-                presenter.object(lifecycle.update(resource, entry, new, target.subresource, write)), 200, write.warnings
-            )
+            updated = lifecycle.update(resource, entry, new, target.subresource, write)
+            return json_response(presenter.object(updated), 200, write.warnings)
         live: Object = presenter.live(existing) if existing else {"metadata": {}}
-        new = patching.apply_configuration(
-            live, patch, resource, target.subresource, target.name, request.query.get("fieldManager", "")
-        )
+        manager = request.query.get("fieldManager", "")
+        new = patching.apply_configuration(live, patch, resource, target.subresource, target.name, manager)
         if existing:
             entry = lifecycle.update(resource, existing, new, target.subresource, write, applied=True)
             return json_response(presenter.object(entry), 200, write.warnings)
@@ -178,9 +170,8 @@ class ResourceHandlers:
         entry, gone = self._state.lifecycle.delete(target.resource, self._entry(target), deletion)
         if not gone or (not target.resource.custom and target.resource.plural in _RETURNS_OBJECT):
             return json_response(self._presenter(request, target).object(entry))
-        resource = target.resource
-        details = {"name": entry.name, "group": resource.group, "kind": resource.plural, "uid": entry.decode()["metadata"]["uid"]}
-        return json_response(errors.SUCCESS | {"details": details})
+        details = {"name": entry.name, "group": target.resource.group, "kind": target.resource.plural}
+        return json_response(errors.SUCCESS | {"details": details | {"uid": entry.decode()["metadata"]["uid"]}})
 
     async def _delete_collection(self, request: web.Request, target: RequestTarget) -> web.StreamResponse:
         if target.resource.namespaced and not target.namespace:
@@ -212,11 +203,9 @@ class ResourceHandlers:
             scale = await bodies.read_object(request)
         else:
             patch = await self._read_patch(request, target)
-            if patch.content_type not in (patching.JSON_PATCH, patching.MERGE_PATCH, patching.STRATEGIC_PATCH):
+            if patch.applies:
                 raise errors.unsupported_media_type((patching.JSON_PATCH, patching.MERGE_PATCH))
-            plain = PatchRequest(
-                patching.MERGE_PATCH if patch.content_type == patching.STRATEGIC_PATCH else patch.content_type, patch.body
-            )
+            plain = patch if patch.content_type == patching.JSON_PATCH else PatchRequest(patching.MERGE_PATCH, patch.body)
             scale = patching.apply_patch(subresources.scale_of(resource, presenter.live(self._entry(target))), plain, resource)
         entry = self._entry(target)
         new = subresources.with_replicas(resource, presenter.live(entry), scale)

@@ -48,10 +48,8 @@ def check_identity(resource: ServedResource, body: Object) -> None:
     if resource.custom and not body.get("kind"):
         raise errors.bad_request("Object 'Kind' is missing in the request body")
     if body.get("apiVersion", resource.api_version) != resource.api_version:
-        message = (
-            f"the API version in the data ({body['apiVersion']}) does not match the expected API version ({resource.api_version})"
-        )
-        raise errors.bad_request(message)
+        versions = f"({body['apiVersion']}) does not match the expected API version ({resource.api_version})"
+        raise errors.bad_request(f"the API version in the data {versions}")
     if body.get("kind", resource.kind) != resource.kind:
         raise errors.bad_request(f"the kind in the data ({body['kind']}) does not match the expected kind ({resource.kind})")
     if not isinstance(body.setdefault("metadata", {}), dict):
@@ -64,22 +62,22 @@ def decode_body(resource: ServedResource, body: Object, write: WriteOptions) -> 
     Raises StatusError: 400 for a wrong type or for unknown fields under strict validation, 422 for a missing required list.
     """
     decoder = builtin_decoder.BuiltinDecoder()
-    rest = {key: value for key, value in body.items() if key not in ("apiVersion", "kind", "metadata")}
     try:
         metadata = decoder.decode(body["metadata"], metadata_schema(), "metadata")
-        decoded = _body_content(resource, rest, decoder)
+        decoded = _body_content(resource, _without_identity(body), decoder)
     except builtin_decoder.WrongTypeError as error:
         message = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
         raise errors.bad_request(message) from error
     _refuse_unknown(decoder.unknown, write)
     if decoder.missing:
-        raise errors.invalid(
-            resource.group, resource.kind, metadata.get("name", ""), [f"{path}: Required value" for path in decoder.missing]
-        )
-    for key in ("apiVersion", "kind", "metadata"):
-        decoded.pop(key, None)
+        problems = [f"{path}: Required value" for path in decoder.missing]
+        raise errors.invalid(resource.group, resource.kind, metadata.get("name", ""), problems)
     stored = f"{resource.group}/{resource.storage_version}" if resource.group else resource.storage_version
-    return {"apiVersion": stored, "kind": resource.kind, "metadata": metadata, **decoded}
+    return {"apiVersion": stored, "kind": resource.kind, "metadata": metadata, **_without_identity(decoded)}
+
+
+def _without_identity(obj: Object) -> Object:
+    return {key: value for key, value in obj.items() if key not in ("apiVersion", "kind", "metadata")}
 
 
 def _body_content(resource: ServedResource, rest: Object, decoder: builtin_decoder.BuiltinDecoder) -> Object:
@@ -97,7 +95,7 @@ def _body_content(resource: ServedResource, rest: Object, decoder: builtin_decod
 def undeclared_fields(resource: ServedResource, body: Object) -> list[str]:
     """Return the paths in the body that the resource's type does not declare."""
     decoder = builtin_decoder.BuiltinDecoder()
-    rest = {key: value for key, value in body.items() if key not in ("apiVersion", "kind", "metadata")}
+    rest = _without_identity(body)
     if resource.custom:
         structural_schema.prune(rest, resource.schema, "", decoder.unknown)
         return decoder.unknown
@@ -126,7 +124,7 @@ def complete_object(resource: ServedResource, obj: Object, old: Object | None) -
     problems = [] if old else list(filter(None, [object_metadata.name_problem(resource, meta["name"])]))
     problems += object_metadata.problems(meta)
     if resource.custom:
-        content = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind", "metadata")}
+        content = _without_identity(obj)
         structural_schema.fill_defaults(content, resource.schema)
         obj.update(content)
         problems += [text for text in structural_schema.validate(content, resource.schema, "") if not text.startswith("metadata")]
@@ -178,39 +176,15 @@ class Deletion:
     dry_run: bool = False
 
 
-class NamespaceLifecycle:
-    """The admission plugin NamespaceLifecycle, the only one that clients of a bring-up depend on."""
+class Lifecycle:
+    """The three writes on the object store: create, update and delete.
+
+    NamespaceLifecycle, the only admission plugin that clients of a bring-up depend on, is part of create and delete.
+    """
 
     def __init__(self, store: ObjectStore, resources: ResourceTable) -> None:
         self._store = store
         self._namespaces = resources.core("namespaces")
-
-    def check_create(self, resource: ServedResource, namespace: str, name: str) -> None:
-        """Raise StatusError if the object's namespace is missing (404) or is being deleted (403)."""
-        if not resource.namespaced:
-            return
-        entry = self._store.get(self._namespaces, "", namespace)
-        if entry.decode()["metadata"].get("deletionTimestamp"):
-            why = f"unable to create new content in namespace {namespace} because it is being terminated"
-            cause = {
-                "reason": "NamespaceTerminating",
-                "message": f"namespace {namespace} is being terminated",
-                "field": "metadata.namespace",
-            }
-            raise errors.forbidden(resource.group, resource.plural, name, why, cause=cause)
-
-    def check_delete(self, resource: ServedResource, name: str) -> None:
-        """Raise StatusError (403) if the object is a namespace that must not be deleted."""
-        if resource is self._namespaces and name in _UNDELETABLE:
-            raise errors.forbidden("", "namespaces", name, "this namespace may not be deleted")
-
-
-class Lifecycle:
-    """The three writes on the object store: create, update and delete."""
-
-    def __init__(self, store: ObjectStore, resources: ResourceTable) -> None:
-        self._store = store
-        self._admission = NamespaceLifecycle(store, resources)
 
     def create(
         self, resource: ServedResource, namespace: str, body: Object, write: WriteOptions, *, records: list[Object] | None = None
@@ -228,7 +202,8 @@ class Lifecycle:
             body = {key: value for key, value in body.items() if key != "status"}
         obj = decode_body(resource, body, write)
         obj["metadata"] = object_metadata.new_metadata(resource, obj["metadata"])
-        self._admission.check_create(resource, namespace, meta.get("name", ""))
+        if resource.namespaced:
+            self._admit(resource, namespace, meta.get("name", ""))
         self._name(resource, namespace, obj["metadata"])
         if resource.key == _NAMESPACES:  # the namespace controller removes it once the namespace is empty
             obj.setdefault("spec", {})["finalizers"] = ["kubernetes"]
@@ -241,14 +216,21 @@ class Lifecycle:
             return encode_object(resource, obj, self._store.revision)
         return self._store.put(resource, obj, None, applied=bool(records))
 
+    def _admit(self, resource: ServedResource, namespace: str, name: str) -> None:
+        """Raise StatusError if the new object's namespace is missing (404) or is being deleted (403)."""
+        if self._store.get(self._namespaces, "", namespace).decode()["metadata"].get("deletionTimestamp"):
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            message = f"namespace {namespace} is being terminated"
+            cause = {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
+            raise errors.forbidden(resource.group, resource.plural, name, why, cause=cause)
+
     def _name(self, resource: ServedResource, namespace: str, meta: Object) -> None:
         table = self._store.table(resource.key)
         prefix = meta.get("generateName", "")
         if not meta.get("name"):
             if not prefix:
-                raise errors.invalid(
-                    resource.group, resource.kind, "", ["metadata.name: Required value: name or generateName is required"]
-                )
+                problem = "metadata.name: Required value: name or generateName is required"
+                raise errors.invalid(resource.group, resource.kind, "", [problem])
             tries = (object_metadata.generated_name(prefix) for _ in range(_GENERATED_TRIES))
             meta["name"] = next((name for name in tries if table.get(namespace, name) is None), "")
         if not meta["name"] or table.get(namespace, meta["name"]) is not None:
@@ -297,11 +279,8 @@ class Lifecycle:
             return entry
         if write.dry_run:
             return encode_object(resource, new, entry.revision)
-        if (
-            new["metadata"].get("deletionTimestamp")
-            and not _held(resource, new)
-            and not new["metadata"].get("deletionGracePeriodSeconds")
-        ):
+        meta = new["metadata"]
+        if meta.get("deletionTimestamp") and not _held(resource, new) and not meta.get("deletionGracePeriodSeconds"):
             return self._store.remove(resource, new, entry)
         return self._store.put(resource, new, entry, applied=applied)
 
@@ -313,15 +292,15 @@ class Lifecycle:
         """
         old = entry.decode()
         _check_deletion(resource, old["metadata"], deletion)
-        self._admission.check_delete(resource, entry.name)
+        if resource is self._namespaces and entry.name in _UNDELETABLE:
+            raise errors.forbidden("", "namespaces", entry.name, "this namespace may not be deleted")
         grace = _grace(resource, old, deletion)
         new = {**old, "metadata": _with_propagation(old["metadata"], deletion.propagation)}
         meta = new["metadata"]
-        is_held = _held(resource, new)
-        if not is_held and not grace:
+        if not grace and not _held(resource, new):
             return (entry, True) if deletion.dry_run else (self._store.remove(resource, new, entry), True)
         if not meta.get("deletionTimestamp") or grace < meta.get("deletionGracePeriodSeconds", 0):
-            meta |= {"deletionTimestamp": object_metadata.in_seconds(grace), "deletionGracePeriodSeconds": grace}
+            meta |= {"deletionTimestamp": object_metadata.current_time(grace), "deletionGracePeriodSeconds": grace}
             if meta.get("generation"):
                 meta["generation"] += 1
         if resource.key == _NAMESPACES:
@@ -334,12 +313,8 @@ class Lifecycle:
 def _placed(resource: ServedResource, namespace: str, meta: Object) -> Object:
     if not resource.namespaced:
         if meta.get("namespace"):
-            raise errors.invalid(
-                resource.group,
-                resource.kind,
-                str(meta.get("name", "")),
-                ["metadata.namespace: Forbidden: not allowed on this type"],
-            )
+            problem = "metadata.namespace: Forbidden: not allowed on this type"
+            raise errors.invalid(resource.group, resource.kind, str(meta.get("name", "")), [problem])
         return meta
     if meta.get("namespace", namespace) not in (namespace, ""):
         raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")

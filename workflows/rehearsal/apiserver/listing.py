@@ -112,7 +112,7 @@ class WatchStream:
         parts: list[bytes] = []
         size = 0
         for change in changes:
-            body = self._present.event_object(change.entry)
+            body = self._present.object(change.entry, headings=False)
             parts += (b'{"type":"%b","object":' % change.kind.encode(), body, b"}\n")
             size += len(body)
             if size > _CHUNK:
@@ -217,8 +217,7 @@ class ListSnapshots:
     def _keep(self, snapshot: _Snapshot) -> str:
         while len(self._snapshots) >= _MAX_SNAPSHOTS:
             self._snapshots.popitem(last=False)
-        name = secrets.token_hex(8)
-        self._snapshots[name] = snapshot
+        self._snapshots[name := secrets.token_hex(8)] = snapshot
         return name
 
     def _next(self, text: str, limit: int) -> ListChunk:
@@ -226,17 +225,11 @@ class ListSnapshots:
             token = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=_Token)
         except (binascii.Error, msgspec.DecodeError, UnicodeError) as error:
             raise errors.bad_request("continue key is not valid") from error
-        self._forget_old()
         snapshot = self._snapshots.get(token.snapshot)
-        if snapshot is None:
+        if snapshot is None or snapshot.born < time.monotonic() - TOKEN_LIFE_S:
             start_again = "You must start a new list without the continue parameter."
             raise errors.expired(f"The provided continue parameter is too old to display a consistent list result. {start_again}")
         return self._cut(snapshot, token.snapshot, token.offset, limit)
-
-    def _forget_old(self) -> None:
-        limit = time.monotonic() - TOKEN_LIFE_S
-        for name in [name for name, snapshot in self._snapshots.items() if snapshot.born < limit]:
-            del self._snapshots[name]
 
     def expire(self) -> None:
         """Invalidate all continue tokens."""

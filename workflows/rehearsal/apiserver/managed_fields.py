@@ -203,13 +203,8 @@ def write_managers(obj: Object, managers: FieldManagers) -> None:
     rows = []
     for manager, owner in sorted(managers.items(), key=lambda item: (item[0].operation, item[1].time, item[0].name)):
         if owner.fields:
-            row: Object = {
-                "manager": manager.name,
-                "operation": manager.operation,
-                "apiVersion": owner.api_version,
-                "time": owner.time,
-            }
-            row |= {"fieldsType": "FieldsV1", "fieldsV1": encode(owner.fields)}
+            row: Object = {"manager": manager.name, "operation": manager.operation, "apiVersion": owner.api_version}
+            row |= {"time": owner.time, "fieldsType": "FieldsV1", "fieldsV1": encode(owner.fields)}
             rows.append(row | ({"subresource": manager.subresource} if manager.subresource else {}))
     obj["metadata"].pop("managedFields", None)
     if rows:

@@ -46,15 +46,10 @@ GENERATION = frozenset(
 """Built-in resources with `metadata.generation`; custom resources all have it."""
 
 
-def current_time() -> str:
-    """Return the current time as Kubernetes writes it: UTC, to the second."""
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def in_seconds(seconds: int) -> str:
-    """Return the time `seconds` from now, as Kubernetes writes it."""
-    later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=seconds)
-    return later.strftime("%Y-%m-%dT%H:%M:%SZ")
+def current_time(ahead_s: int = 0) -> str:
+    """Return the time `ahead_s` seconds from now as Kubernetes writes it: UTC, to the second."""
+    time = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=ahead_s)
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def generated_name(prefix: str) -> str:
@@ -127,14 +122,13 @@ def _qualified_problems(key: str, path: str) -> list[str]:
 
 
 def _owner_problems(meta: ObjectMeta) -> list[str]:
-    errors = []
     owners = meta.get("ownerReferences", ())
-    for index, owner in enumerate(owners):
-        errors += [
-            f"metadata.ownerReferences[{index}].{key}: Required value"
-            for key in ("apiVersion", "kind", "name", "uid")
-            if not owner.get(key)
-        ]
+    errors = [
+        f"metadata.ownerReferences[{index}].{key}: Required value"
+        for index, owner in enumerate(owners)
+        for key in ("apiVersion", "kind", "name", "uid")
+        if not owner.get(key)
+    ]
     if sum(bool(owner.get("controller")) for owner in owners) > 1:
         errors.append("metadata.ownerReferences: Invalid value: only one reference can have Controller set to true")
     return errors

@@ -1,7 +1,6 @@
 """PATCH requests: JSON Patch, JSON Merge Patch, strategic merge patch (apimachinery `strategicpatch`), server-side apply."""
 
 import copy
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,13 +71,13 @@ def _list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any]:
     for element in patch:
         if not isinstance(element, dict) or key not in element:
             raise StrategicPatchError(f"map: {element} does not contain declared merge key: {key}")
-        position = next((at for at, held in enumerate(merged) if isinstance(held, dict) and held.get(key) == element[key]), None)
+        same = [at for at, held in enumerate(merged) if isinstance(held, dict) and held.get(key) == element[key]]
         if element.get(_DIRECTIVE) == "delete":
-            merged = [held for held in merged if not (isinstance(held, dict) and held.get(key) == element[key])]
-        elif position is None:
+            merged = [held for at, held in enumerate(merged) if at not in same]
+        elif not same:
             merged.append(strategic_merge({}, element, schema.items))
         else:
-            merged[position] = strategic_merge(merged[position], element, schema.items)
+            merged[same[0]] = strategic_merge(merged[same[0]], element, schema.items)
     return merged
 
 
@@ -88,11 +87,12 @@ def _reorder(merged: dict[str, Any], name: str, order: list[Any], schema: Schema
     if not isinstance(elements, list):
         return
     key = schema.child(name).merge_key
-    values = [element.get(key) if isinstance(element, dict) else element for element in order]
-    ranks = {value: rank for rank, value in enumerate(values)}
-    merged[name] = sorted(
-        elements, key=lambda element: ranks.get(element.get(key) if isinstance(element, dict) else element, len(ranks))
-    )
+
+    def identity(element: Any) -> Any:
+        return element.get(key) if isinstance(element, dict) else element
+
+    ranks = {identity(element): rank for rank, element in enumerate(order)}
+    merged[name] = sorted(elements, key=lambda element: ranks.get(identity(element), len(ranks)))
 
 
 JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
@@ -145,25 +145,6 @@ def merge_patched(target: Any, patch: Any) -> Any:
     return merged
 
 
-def _json(live: Object, body: Any, _: ServedResource) -> Any:
-    return json_patched(live, body)
-
-
-def _merge(live: Object, body: Any, _: ServedResource) -> Any:
-    return merge_patched(live, bodies.as_object(body))
-
-
-def _strategic(live: Object, body: Any, resource: ServedResource) -> Any:
-    return strategic_merge(live, bodies.as_object(body), resource.schema)
-
-
-_PATCHES: Mapping[str, Callable[[Object, Any, ServedResource], Any]] = {
-    JSON_PATCH: _json,
-    MERGE_PATCH: _merge,
-    STRATEGIC_PATCH: _strategic,
-}
-
-
 def check_content_type(content_type: str, resource: ServedResource) -> None:
     """Raise StatusError (415) if the resource does not take this kind of patch; custom resources take no strategic merge patch."""
     accepted = [JSON_PATCH, MERGE_PATCH, *([] if resource.custom else [STRATEGIC_PATCH]), APPLY_PATCH]
@@ -173,11 +154,15 @@ def check_content_type(content_type: str, resource: ServedResource) -> None:
 
 def apply_patch(live: Object, patch: PatchRequest, resource: ServedResource) -> Object:
     """Return the object after a JSON, merge or strategic merge patch. Raises StatusError (400 or 422) if it cannot be applied."""
+    if patch.content_type == JSON_PATCH:
+        return bodies.as_object(json_patched(live, patch.body))
+    body = bodies.as_object(patch.body)
+    if patch.content_type == MERGE_PATCH:
+        return bodies.as_object(merge_patched(live, body))
     try:
-        result = _PATCHES[patch.content_type](live, patch.body, resource)
+        return bodies.as_object(strategic_merge(live, body, resource.schema))
     except StrategicPatchError as error:
         raise errors.bad_request(str(error)) from error
-    return bodies.as_object(result)
 
 
 def apply_configuration(
@@ -204,12 +189,6 @@ def apply_configuration(
         raise errors.StatusError(
             500, "", f"failed to create typed patch object ({name}; {resource.api_version}, Kind={resource.kind}): {listed}"
         )
-    without = _not_settable(resource, subresource)
+    without = frozenset({"spec"} if subresource == "status" else {"status"} & resource.subresources)
     result = apply(live, body, resource.schema, FieldManager(manager, APPLY, subresource), force=patch.force, without=without)
     return result | {"apiVersion": resource.api_version, "kind": resource.kind}
-
-
-def _not_settable(resource: ServedResource, subresource: str) -> frozenset[str]:
-    if subresource == "status":
-        return frozenset({"spec"})
-    return frozenset({"status"}) if "status" in resource.subresources else frozenset()

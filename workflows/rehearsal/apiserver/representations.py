@@ -67,14 +67,6 @@ def _path(path: str) -> Callable[[Object], Cell]:
     return read
 
 
-def _count(path: str) -> Callable[[Object], Cell]:
-    def read(obj: Object) -> Cell:
-        values = json_path_values(obj, path)
-        return len(values[0]) if values else 0
-
-    return read
-
-
 def _ready(path_ready: str, path_wanted: str) -> Callable[[Object], Cell]:
     ready, wanted = _path(path_ready), _path(path_wanted)
     return lambda obj: f"{ready(obj) or 0}/{wanted(obj) or 0}"
@@ -108,6 +100,10 @@ def _pod_status(obj: Object) -> Cell:
     return str(status.get("reason") or status.get("phase", "Unknown"))
 
 
+def _data(obj: Object) -> Cell:
+    return len(obj.get("data", ()))
+
+
 def _restarts(obj: Object) -> Cell:
     return sum(int(row.get("restartCount", 0)) for row in obj.get("status", {}).get("containerStatuses", ()))
 
@@ -121,8 +117,8 @@ _BUILT_IN: Mapping[tuple[str, str], tuple[_Row, ...]] = {
     ),
     ("", "pods"): (("Ready", "string", _pod_ready), ("Status", "string", _pod_status), ("Restarts", "integer", _restarts)),
     ("", "namespaces"): (("Status", "string", _path(".status.phase")),),
-    ("", "configmaps"): (("Data", "integer", _count(".data")),),
-    ("", "secrets"): (("Type", "string", _path(".type")), ("Data", "integer", _count(".data"))),
+    ("", "configmaps"): (("Data", "integer", _data),),
+    ("", "secrets"): (("Type", "string", _path(".type")), ("Data", "integer", _data)),
     ("", "services"): (("Type", "string", _path(".spec.type")), ("Cluster-IP", "string", _path(".spec.clusterIP"))),
     ("apps", "deployments"): (("Ready", "string", _ready(".status.readyReplicas", ".spec.replicas")),),
     ("apps", "statefulsets"): (("Ready", "string", _ready(".status.readyReplicas", ".spec.replicas")),),
@@ -147,19 +143,18 @@ def _custom_row(column: PrinterColumn) -> _Row:
 
 
 def _rows(resource: ServedResource) -> tuple[_Row, ...]:
-    born: _Row = ("Age", "string", lambda obj: age(obj["metadata"].get("creationTimestamp", "")))
     if resource.columns:
         return tuple(_custom_row(column) for column in resource.columns if not column.priority)
+    born: _Row = ("Age", "string", lambda obj: age(obj["metadata"].get("creationTimestamp", "")))
     return (*_BUILT_IN.get(resource.key, ()), born)
 
 
 def render(resource: ServedResource, objects: Iterable[Object], metadata: Mapping[str, Any], *, headings: bool = True) -> Object:
     """Return the Table of some objects. Rows carry the objects' metadata, which kubectl requests by default."""
     columns = _rows(resource)
-    rows = []
-    for obj in objects:
-        partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
-        rows.append({"cells": [obj["metadata"]["name"], *(read(obj) for _, _, read in columns)], "object": partial})
+    rows = [
+        {"cells": [obj["metadata"]["name"], *(read(obj) for _, _, read in columns)], "object": _partial(obj)} for obj in objects
+    ]
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
@@ -209,21 +204,14 @@ class Presenter:
         """Return the object as a dict in the requested API version."""
         return entry.decode() | {"apiVersion": self._resource.api_version}
 
-    def object(self, entry: StoredObject) -> bytes:
-        """Return one object, encoded."""
+    def object(self, entry: StoredObject, *, headings: bool = True) -> bytes:
+        """Return one object, encoded. A Table has no column headings in the events of a watch."""
         if self._form is Representation.TABLE:
-            return msgspec.json.encode(render(self._resource, [self.live(entry)], {"resourceVersion": str(entry.revision)}))
+            metadata = {"resourceVersion": str(entry.revision)}
+            return msgspec.json.encode(render(self._resource, [self.live(entry)], metadata, headings=headings))
         if self._form is Representation.METADATA:
             return msgspec.json.encode(_partial(self.live(entry)))
         return self._whole(entry)
-
-    def event_object(self, entry: StoredObject) -> bytes:
-        """Return the object of a watch event, encoded; a Table has no column headings there."""
-        if self._form is not Representation.TABLE:
-            return self.object(entry)
-        return msgspec.json.encode(
-            render(self._resource, [self.live(entry)], {"resourceVersion": str(entry.revision)}, headings=False)
-        )
 
     def _whole(self, entry: StoredObject) -> bytes:
         # Objects are stored in one version; another version differs in apiVersion only, which is the first key.
@@ -271,9 +259,8 @@ def version(git_version: str) -> dict[str, str]:
     return {"major": major, "minor": minor, "gitVersion": git_version, "platform": "linux/amd64", **build}
 
 
-def core_versions() -> dict[str, Any]:
-    """Return the answer to `/api`."""
-    return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+CORE_VERSIONS = {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+"""The answer to `/api`."""
 
 
 def groups(resources: ResourceTable) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class RequestDispatcher:
             case ["version"]:
                 return representations.version(self._git_version)
             case ["api"]:
-                return representations.core_versions()
+                return representations.CORE_VERSIONS
             case ["apis"]:
                 return representations.groups(resources)
             case ["apis", group]:

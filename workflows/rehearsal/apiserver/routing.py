@@ -31,7 +31,8 @@ def request_target(steps: list[str], resources: ResourceTable) -> RequestTarget:
     """
     group, version, rest = ("", steps[1], steps[2:]) if steps[0] == "api" else (steps[1], steps[2], steps[3:])
     namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2 and not _is_namespace_subresource(group, rest, resources):
+    of_namespace = not group and len(rest) == 3 and rest[2] in resources.core("namespaces").subresources
+    if rest[0] == "namespaces" and len(rest) > 2 and not of_namespace:
         namespace, rest = rest[1], rest[2:]
     if len(rest) > 3:
         raise errors.no_such_path()
@@ -42,10 +43,6 @@ def request_target(steps: list[str], resources: ResourceTable) -> RequestTarget:
     if bool(namespace) > resource.namespaced or (name and resource.namespaced and not namespace):
         raise errors.no_such_path()
     return RequestTarget(resource, namespace, name, subresource)
-
-
-def _is_namespace_subresource(group: str, rest: list[str], resources: ResourceTable) -> bool:
-    return not group and len(rest) == 3 and rest[2] in resources.core("namespaces").subresources
 
 
 class RequestKind(NamedTuple):

@@ -1,7 +1,7 @@
 """Label and field selectors, parsed into predicates over stored objects (apimachinery `labels` and `fields`)."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from workflows.rehearsal.apiserver import errors
@@ -105,16 +105,9 @@ def _field_term(term: str, names: Sequence[str], resource: ServedResource) -> Fi
     if name in _ALWAYS:
         return FieldTerm(_ALWAYS.index(name) - 2, value, op != "!=")
     if name not in names:
-        raise errors.bad_request(
-            f'"{name}" is not a known field selector: only "metadata.name", "metadata.namespace"'
-            + "".join(_quoted(names))
-            + f" on {resource.plural}"
-        )
+        known = ", ".join(f'"{field}"' for field in (*_ALWAYS, *names))
+        raise errors.bad_request(f'"{name}" is not a known field selector: only {known} on {resource.plural}')
     return FieldTerm(names.index(name), value, op != "!=")
-
-
-def _quoted(names: Sequence[str]) -> Iterator[str]:
-    return (f', "{name}"' for name in names)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from workflows.rehearsal.apiserver import errors
 from workflows.rehearsal.apiserver.builtin_decoder import NamedTypes, Schema
 
 _DATA = Path(__file__).parent / "data" / "kubernetes.json"
-_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+"""The name of the type of `metadata`."""
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _PORTS = ("io.k8s.api.core.v1.ContainerPort", "io.k8s.api.core.v1.ServicePort")
 
@@ -153,18 +154,12 @@ def builtin_types() -> NamedTypes:
     return _kinds()[2]
 
 
-def metadata_reference() -> dict[str, str]:
-    """Return the schema node that refers to the type of `metadata`."""
-    return {"$ref": _META}
-
-
 def metadata_schema() -> Schema:
     """Return the type of `metadata`."""
-    return _kinds()[2][_META]
+    return builtin_types()[METADATA]
 
 
 def _built_in(row: Mapping[str, Any], types: NamedTypes) -> ServedResource:
-    scale = ScalePaths(("spec", "replicas"), ("status", "replicas")) if "scale" in row["subresources"] else None
     return ServedResource(
         group=row["group"],
         version=row["version"],
@@ -179,7 +174,7 @@ def _built_in(row: Mapping[str, Any], types: NamedTypes) -> ServedResource:
         storage_version=row["version"],
         load_schema=functools.partial(types.__getitem__, row["type"]),
         fields=_fields(row["plural"]),
-        scale=scale,
+        scale=ScalePaths(("spec", "replicas"), ("status", "replicas")) if "scale" in row["subresources"] else None,
     )
 
 
@@ -200,10 +195,9 @@ class ResourceTable:
 
     def find(self, group: str, version: str, plural: str) -> ServedResource:
         """Return the resource with this group, version and plural. Raises StatusError (404) if it is not served."""
-        resource = self._served.get((group, version, plural))
-        if resource is None:
+        if (group, version, plural) not in self._served:
             raise errors.no_such_path()
-        return resource
+        return self._served[group, version, plural]
 
     def core(self, plural: str) -> ServedResource:
         """Return a resource of the core group."""

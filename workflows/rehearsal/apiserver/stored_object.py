@@ -5,7 +5,7 @@ share them.
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -34,18 +34,19 @@ class StoredObject(msgspec.Struct, frozen=True, gc=False):
 _NO_LABELS: Mapping[str, str] = {}
 
 
-def _text(value: Any, absent: str) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return absent if value is None else str(value)
+def value_at(obj: Mapping[str, Any], path: Sequence[str]) -> Any:
+    """Return the value at a path of field names, or None."""
+    value: Any = obj
+    for step in path:
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
 
 
 def _selectable(obj: Object, fields: tuple[SelectableField, ...]) -> Iterator[str]:
     for field in fields:
-        value: Any = obj
-        for step in field.path:
-            value = value.get(step) if isinstance(value, dict) else None
-        yield sys.intern(_text(value, field.absent))
+        value = value_at(obj, field.path)
+        text = field.absent if value is None else str(value)
+        yield sys.intern(text.lower() if isinstance(value, bool) else text)
 
 
 def encode_object(resource: ServedResource, obj: Object, revision: int) -> StoredObject:

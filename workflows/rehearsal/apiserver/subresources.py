@@ -7,13 +7,13 @@ from typing import Any
 from aiohttp import web
 
 from workflows.rehearsal.apiserver import cluster_state, errors, object_metadata
-from workflows.rehearsal.apiserver.cluster_state import ClusterState, ContainerLog, LogWindow, PodLogs
+from workflows.rehearsal.apiserver.cluster_state import ClusterState, ContainerLog, LogWindow
 from workflows.rehearsal.apiserver.lifecycle import Deletion, Lifecycle, WriteOptions
 from workflows.rehearsal.apiserver.listing import TRUE_VALUES
 from workflows.rehearsal.apiserver.object_store import ObjectStore
 from workflows.rehearsal.apiserver.selectors import parse_labels
 from workflows.rehearsal.apiserver.served_resources import ResourceTable, ScalePaths, ServedResource
-from workflows.rehearsal.apiserver.stored_object import Object, StoredObject
+from workflows.rehearsal.apiserver.stored_object import Object, StoredObject, value_at
 
 _RETRY_S = 10
 
@@ -120,20 +120,13 @@ class PodActions:
         if not _is_ready(pod) and _lets_unready_go(obj):
             return
         allowed = obj["status"].get("disruptionsAllowed", 0)
-        if obj["status"].get("observedGeneration", 0) < obj["metadata"]["generation"]:
-            raise errors.too_many_requests("Cannot evict pod as it would violate the pod's disruption budget.", _RETRY_S)
-        if allowed <= 0:
-            raise errors.too_many_requests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+        outdated = obj["status"].get("observedGeneration", 0) < obj["metadata"]["generation"]
+        if outdated or allowed <= 0:
+            why = "Cannot evict pod as it would violate the pod's disruption budget."
+            raise errors.try_later(429, "TooManyRequests", why, _RETRY_S if outdated else 0)
         if not dry_run:
             obj["status"]["disruptionsAllowed"] = allowed - 1
             self._store.put(self._budgets, obj, budget)
-
-
-def _get(obj: Object, path: tuple[str, ...]) -> Any:
-    value: Any = obj
-    for step in path:
-        value = value.get(step) if isinstance(value, dict) else None
-    return value
 
 
 def _selector_text(selector: Any) -> str:
@@ -142,23 +135,22 @@ def _selector_text(selector: Any) -> str:
     return selector or ""
 
 
-def scale_of(resource: ServedResource, obj: Object) -> Object:
-    """Return the `autoscaling/v1` Scale of an object."""
-    paths = _paths(resource)
-    meta = obj["metadata"]
-    kept = {key: meta[key] for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp") if key in meta}
-    status: Object = {"replicas": _get(obj, paths.status_replicas) or 0}
-    selector = _selector_text(_get(obj, paths.selector or ("spec", "selector")))
-    if selector:
-        status["selector"] = selector
-    spec = {"replicas": _get(obj, paths.replicas) or 0}
-    return {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": kept, "spec": spec, "status": status}
-
-
 def _paths(resource: ServedResource) -> ScalePaths:
     if resource.scale is None:
         raise errors.no_such_path()
     return resource.scale
+
+
+def scale_of(resource: ServedResource, obj: Object) -> Object:
+    """Return the `autoscaling/v1` Scale of an object."""
+    paths, meta = _paths(resource), obj["metadata"]
+    kept = {key: meta[key] for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp") if key in meta}
+    status: Object = {"replicas": value_at(obj, paths.status_replicas) or 0}
+    selector = _selector_text(value_at(obj, paths.selector or ("spec", "selector")))
+    if selector:
+        status["selector"] = selector
+    spec = {"replicas": value_at(obj, paths.replicas) or 0}
+    return {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": kept, "spec": spec, "status": status}
 
 
 def with_replicas(resource: ServedResource, obj: Object, scale: Object) -> Object:
@@ -198,9 +190,7 @@ def container_of(pod: Object, named: str) -> str:
 
 def _state(pod: Object, container: str) -> Object:
     rows = [row for part in ("containerStatuses", "initContainerStatuses") for row in pod["status"].get(part, ())]
-    status: Object = next((row for row in rows if row["name"] == container), {})
-    state: Object = status.get("state", {})
-    return state
+    return next((row.get("state", {}) for row in rows if row["name"] == container), {})
 
 
 def _check_started(pod: Object, container: str, log: ContainerLog) -> None:
@@ -208,8 +198,7 @@ def _check_started(pod: Object, container: str, log: ContainerLog) -> None:
     waiting = _state(pod, container).get("waiting")
     if waiting is not None and not log.lines and not log.previous:
         why = waiting.get("reason", "ContainerCreating")
-        message = f'container "{container}" in pod "{pod["metadata"]["name"]}" is waiting to start: {why}'
-        raise errors.bad_request(message)
+        raise errors.bad_request(f'container "{container}" in pod "{pod["metadata"]["name"]}" is waiting to start: {why}')
 
 
 def _over(pod: StoredObject | None, container: str) -> bool:
@@ -221,11 +210,9 @@ def _over(pod: StoredObject | None, container: str) -> bool:
 
 def _integer(query: Mapping[str, str], name: str) -> int | None:
     text = query.get(name)
-    if text is None:
-        return None
-    if not text.isdigit():
+    if text is not None and not text.isdigit():
         raise errors.bad_request(f"invalid {name}: {text!r}")
-    return int(text)
+    return None if text is None else int(text)
 
 
 def requested_window(query: Mapping[str, str]) -> LogWindow:
@@ -244,7 +231,7 @@ async def serve_log(request: web.Request, state: ClusterState, entry: StoredObje
     query = request.query
     pod = entry.decode()
     container = container_of(pod, query.get("container", ""))
-    log = _log(state.logs, entry, container)
+    log = state.logs.of(entry.namespace, entry.name, container)
     window = requested_window(query)
     if query.get("previous") in TRUE_VALUES:
         if not log.previous:
@@ -257,19 +244,14 @@ async def serve_log(request: web.Request, state: ClusterState, entry: StoredObje
         return web.Response(body=cluster_state.window_text(log.lines, window), content_type="text/plain")
     response = web.StreamResponse(headers={"Content-Type": "text/plain"})
     await response.prepare(request)
-    await _follow(response, state, entry, container, window)
+    await _follow(response, state, entry, container, log, window)
     await response.write_eof()
     return response
 
 
-def _log(logs: PodLogs, entry: StoredObject, container: str) -> ContainerLog:
-    return logs.of(entry.namespace, entry.name, container)
-
-
 async def _follow(
-    response: web.StreamResponse, state: ClusterState, entry: StoredObject, container: str, window: LogWindow
+    response: web.StreamResponse, state: ClusterState, entry: StoredObject, container: str, log: ContainerLog, window: LogWindow
 ) -> None:
-    log = _log(state.logs, entry, container)
     pods = state.resources.core("pods")
     sent = log.first + len(log.lines)
     await response.write(cluster_state.window_text(log.lines, window))

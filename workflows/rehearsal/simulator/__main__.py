@@ -18,7 +18,6 @@ from workflows.rehearsal.simulator.control_server import ControlApi, ControlServ
 from workflows.rehearsal.simulator.kubelet_port import KubeletPort
 from workflows.rehearsal.simulator.node_objects import Heartbeats
 from workflows.rehearsal.simulator.simulation import Simulator, build
-from workflows.rehearsal.simulator.world import World
 
 HEARTBEAT = 10.0
 """Wall seconds between two lease renewals of a real kubelet."""
@@ -35,14 +34,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         sys.stderr.write(f"{error}\n")
         return ExitCode.USAGE
-    why = _serve_logs(simulator.world, options.kubelet_address) if options.kubelet_address else ""
+    world, no_logs = simulator.world, ""
+    if options.kubelet_address:
+        world.kubelets = KubeletPort(options.kubelet_address)
+        no_logs = world.kubelets.why_unreachable(world.api)
     beats = Heartbeats(options.heartbeat) if options.roles_off else None
     if beats is not None and options.real_time == 1:
-        simulator.world.lease_ahead = 0.0
+        world.lease_ahead = 0.0
     control = ControlApi(simulator, options.real_time, beats)
     token = secrets.token_urlsafe(32)
     server = ControlServer(control, token, options.port)
-    _write_private(options.control_out, msgspec.json.encode({"url": server.url, "token": token, "logs": why}))
+    _write_private(options.control_out, msgspec.json.encode({"url": server.url, "token": token, "logs": no_logs}))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     server.serve(control, real_time=bool(options.real_time), parent=options.with_parent)
     return 0
@@ -91,12 +93,6 @@ def _parser() -> argparse.ArgumentParser:
         "--real-time", type=float, default=0.0, metavar="SPEED", help="let virtual time follow wall time, SPEED times as fast"
     )
     return parser
-
-
-def _serve_logs(world: World, address: str) -> str:
-    """Start a kubelet port at the address and return an empty string, or why the API server cannot read logs there."""
-    world.kubelets = KubeletPort(address)
-    return world.kubelets.why_unreachable(world.api)
 
 
 def _fault(text: str) -> tuple[str, tuple[str, ...]]:

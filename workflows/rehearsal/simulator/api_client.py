@@ -82,23 +82,22 @@ _PAGES = msgspec.json.Decoder(_Page)
 class Api:
     """A client of one API server over keep-alive connections; safe for several threads."""
 
-    def __init__(self, access: kubeconfig.Access, connections: int = 4) -> None:
+    def __init__(self, access: kubeconfig.Access) -> None:
         headers = {"Accept": "application/json", "User-Agent": AGENT}
         if access.token:
             headers["Authorization"] = f"Bearer {access.token}"
         context = kubeconfig.tls_context(access)
-        pool = urllib3.PoolManager(
-            1, headers=headers, maxsize=connections, block=True, retries=_AGAIN, ssl_context=context, timeout=REQUEST_TIMEOUT
-        )
         self._connections = Connections(access.server, context)
-        self._pool = pool
+        self._pool = urllib3.PoolManager(
+            1, headers=headers, maxsize=4, block=True, retries=_AGAIN, ssl_context=context, timeout=REQUEST_TIMEOUT
+        )
         self._server = access.server
         self._headers = headers
 
     @classmethod
-    def from_kubeconfig(cls, path: Path, connections: int = 4) -> Api:
+    def from_kubeconfig(cls, path: Path) -> Api:
         """Return a client of the server that a kubeconfig file names."""
-        return cls(kubeconfig.load(path), connections)
+        return cls(kubeconfig.load(path))
 
     @property
     def emulated(self) -> bool:
@@ -138,13 +137,13 @@ class Api:
         try:
             return _DECODE.decode(self.send("GET", kind.path(namespace, name)))
         except SimulatorApiError as error:
-            if error.status == 404:
-                return None
-            raise
+            if error.status != 404:
+                raise
+            return None
 
-    def list(self, kind: ObjectKind, namespace: str = "", labels: str = "", fields: str = "") -> tuple[msgspec.Raw, ...] | None:
+    def list(self, kind: ObjectKind, namespace: str = "", labels: str = "") -> tuple[msgspec.Raw, ...] | None:
         """Return all objects of a collection, still encoded, or None if the API does not serve the kind."""
-        query = {"limit": str(PAGE)} | ({"labelSelector": labels} if labels else {}) | ({"fieldSelector": fields} if fields else {})
+        query = {"limit": str(PAGE)} | ({"labelSelector": labels} if labels else {})
         items: list[msgspec.Raw] = []
         while True:
             try:
@@ -192,14 +191,6 @@ class Api:
         meta = obj["metadata"]
         body = {"apiVersion": kind.api_version, "kind": kind.kind} | obj
         return _DECODE.decode(self.send("PUT", kind.path(meta.get("namespace", ""), meta["name"], sub), body))
-
-    def apply(self, kind: ObjectKind, obj: Obj) -> Obj:
-        """Apply an object by server-side apply, taking fields over from other managers."""
-        meta = obj["metadata"]
-        body = {"apiVersion": kind.api_version, "kind": kind.kind} | obj
-        path = kind.path(meta.get("namespace", ""), meta["name"])
-        query = {"fieldManager": AGENT, "force": "true"}
-        return _DECODE.decode(self.send("PATCH", path, body, query=query, content="application/apply-patch+yaml"))
 
     def bind(self, pod: Ref, node: str) -> None:
         """Bind a pod to a node, as schedulers do."""
@@ -263,7 +254,11 @@ class Connections:
         try:
             connection = self._idle.pop()
         except IndexError:
-            connection = self._make()
+            host, port = self._url.hostname or "", self._url.port
+            if self._context is None:
+                connection = http.client.HTTPConnection(host, port, timeout=REQUEST_TIMEOUT)
+            else:
+                connection = http.client.HTTPSConnection(host, port, timeout=REQUEST_TIMEOUT, context=self._context)
         try:
             connection.request(method, self._url.path + path, body, headers)
             answer = connection.getresponse()
@@ -281,9 +276,3 @@ class Connections:
         self._closed = True
         while self._idle:
             self._idle.pop().close()
-
-    def _make(self) -> http.client.HTTPConnection:
-        host = self._url.hostname or ""
-        if self._context is None:
-            return http.client.HTTPConnection(host, self._url.port, timeout=REQUEST_TIMEOUT)
-        return http.client.HTTPSConnection(host, self._url.port, timeout=REQUEST_TIMEOUT, context=self._context)

@@ -27,6 +27,22 @@ def ref(obj: Obj) -> Ref:
     return Ref(meta.get("namespace", ""), meta["name"])
 
 
+def labels_of(obj: Obj) -> dict[str, str]:
+    """Return the labels of an object."""
+    return obj["metadata"].get("labels") or {}
+
+
+def annotations_of(obj: Obj) -> dict[str, str]:
+    """Return the annotations of an object."""
+    return obj["metadata"].get("annotations") or {}
+
+
+def has_condition(obj: Obj, kind: str, status: str = "True") -> bool:
+    """Return True if a condition of this type has this status."""
+    conditions = obj.get("status", {}).get("conditions") or ()
+    return any(entry["type"] == kind and entry["status"] == status for entry in conditions)
+
+
 class ObjectKind(Struct, frozen=True):
     """A kind as the API serves it."""
 

@@ -28,7 +28,7 @@ from workflows.rehearsal.simulator.argo_cd_target import CONFIG, Repositories, S
 from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, chart
 from workflows.rehearsal.simulator.cluster_view import contains
 from workflows.rehearsal.simulator.simulated_fleet import SiteArgoCd
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, LongRunning, pod_program
+from workflows.rehearsal.simulator.simulated_pods import blocked_by
 from workflows.rehearsal.simulator.virtual_clock import parse_stamp, stamp
 from workflows.rehearsal.simulator.world import Changes, World
 
@@ -82,7 +82,7 @@ class ArgoCdController:
         if not _shows(app, status):
             key = f"argo_cd/{at.name}/status/{digest(_timeless(status))}"
             world.later(key, 1, 4, functools.partial(self._write, world, at))
-        elif target.act is not None and _phase(app) == "Running":
+        elif target.act is not None and (app["status"].get("operationState") or {}).get("phase") == "Running":
             key = f"argo_cd/{at.name}/sync/{digest([target.revisions, app['spec']])}"
             world.later(key, 3, 12, functools.partial(self._sync, world, at))
 
@@ -95,13 +95,13 @@ class ArgoCdController:
         return argo_cd_target.sync_target(world, self._repositories, app)
 
     def _write(self, world: World, at: Ref) -> None:
-        app = world.find(APPLICATIONS, at.name, at.namespace)
+        app = world.find(APPLICATIONS, at)
         if app is not None:
             status = _status(world, app, self._target(world, app))
             world.patch(APPLICATIONS, at, {"status": status | {"reconciledAt": _now(world)}})
 
     def _sync(self, world: World, at: Ref) -> None:
-        app = world.find(APPLICATIONS, at.name, at.namespace)
+        app = world.find(APPLICATIONS, at)
         target = self._target(world, app) if app is not None else SyncTarget()
         if app is None or target.act is None:
             return
@@ -118,10 +118,12 @@ class ArgoCdController:
 
     def _again(self, world: World, at: Ref) -> None:
         """Allow another try, unless the sync has used up its Application's retries."""
-        failure, app = self._failures.get(at), world.find(APPLICATIONS, at.name, at.namespace)
+        failure, app = self._failures.get(at), world.find(APPLICATIONS, at)
         if failure is None or app is None:
             return
-        given_up = failure.target.failed is not None and failure.spec == digest(app["spec"]) and 0 <= _retries(app) < failure.tries
+        # A negative limit means without end, and Argo CD's default is never.
+        retries = int(((app["spec"].get("syncPolicy") or {}).get("retry") or {}).get("limit", 0))
+        given_up = failure.target.failed is not None and failure.spec == digest(app["spec"]) and 0 <= retries < failure.tries
         if not given_up and not failure.due:
             self._failures[at] = failure._replace(due=True)
             world.touch(APPLICATIONS, at)
@@ -132,24 +134,13 @@ def _now(world: World) -> str:
     return stamp(max(world.now, time.time()))
 
 
-def _retries(app: Obj) -> int:
-    """Return how often a failed sync is repeated; negative means without end, and Argo CD's default is never."""
-    return int(((app["spec"].get("syncPolicy") or {}).get("retry") or {}).get("limit", 0))
-
-
-def _phase(app: Obj) -> str:
-    return str(((app.get("status") or {}).get("operationState") or {}).get("phase") or "")
-
-
 def _status(world: World, app: Obj, target: SyncTarget) -> Obj:
     """Return the status that the controller would write now, without `reconciledAt`; times move only with what they are about."""
     before = app.get("status") or {}
     compared = {"comparedTo": {key: app["spec"][key] for key in ("source", "sources", "destination") if key in app["spec"]}}
     if target.conditions:
-        transitions = {
-            (condition["type"], condition["message"]): condition["lastTransitionTime"]
-            for condition in before.get("conditions") or ()
-        }
+        present = before.get("conditions") or ()
+        transitions = {(entry["type"], entry["message"]): entry["lastTransitionTime"] for entry in present}
         conditions = [
             {"type": kind, "message": text, "lastTransitionTime": transitions.get((kind, text)) or _now(world)}
             for kind, text in target.conditions
@@ -212,25 +203,17 @@ def _timeless(value: Any) -> Any:
 
 def _changed(app: Obj) -> float:
     """Return when another client last wrote the spec."""
-    entries = app["metadata"].get("managedFields") or ()
-    times = [
-        parse_stamp(entry["time"])
-        for entry in entries
-        if "f:spec" in (entry.get("fieldsV1") or {}) and "f:status" not in entry["fieldsV1"]
-    ]
-    return max(times, default=0.0)
+    entries = [entry for entry in app["metadata"].get("managedFields") or () if "f:spec" in (entry.get("fieldsV1") or {})]
+    return max((parse_stamp(entry["time"]) for entry in entries if "f:status" not in entry["fieldsV1"]), default=0.0)
 
 
 def _overwrite_config(world: World) -> None:
     """Fault `argocd_cm_overwritten`: a foreign owner removes our keys of argocd-cm as soon as they appear."""
     if world.fault("argocd_cm_overwritten"):
         for config in world.objects(CONFIG_MAPS):
-            if config["metadata"]["name"] == CONFIG and (ours := _customizations(config)):
+            ours = [key for key in config.get("data") or {} if key.startswith("resource.customizations.")]
+            if ours and config["metadata"]["name"] == CONFIG:
                 world.patch(CONFIG_MAPS, config, {"data": dict.fromkeys(ours)})
-
-
-def _customizations(config: Obj) -> list[str]:
-    return [key for key in config.get("data") or {} if key.startswith("resource.customizations.")]
 
 
 ROLES = (ArgoCdController,)
@@ -299,9 +282,4 @@ def controller_runs(world: World, namespace: str) -> bool:
     return any((controller.get("status") or {}).get("readyReplicas") for controller in controllers)
 
 
-@pod_program(COMPONENT, CONTROLLER)
-def controller(world: World, _pod: Obj, _node: str) -> Behaviour:
-    """Play the application controller's pod."""
-    if world.fault("argo_cd_controller_down"):
-        return BlockedStart(reason="CrashLoopBackOff", message="back-off 5m0s restarting failed container=application-controller")
-    return LongRunning()
+blocked_by("argo_cd_controller_down", COMPONENT, CONTROLLER, f"back-off 5m0s restarting failed container={CONTROLLER}")

@@ -25,13 +25,13 @@ from workflows.rehearsal.simulator.api_kinds import (
     Obj,
     ObjectKind,
     Ref,
+    annotations_of,
     ref,
 )
-from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, installer
+from workflows.rehearsal.simulator.chart_installers import LOADER, ChartError, ChartRelease, installer
 from workflows.rehearsal.simulator.cluster_view import contains
 from workflows.rehearsal.simulator.world import World
 
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 GENERATION = "Failed to load target state: failed to generate manifest for source 1 of {of}: rpc error: code = Unknown desc = {why}"
 """Wording of the application controller for a failure of the repo server (`steps/docs/facts/argo.md`, Application status)."""
 
@@ -195,9 +195,9 @@ def _of_root(world: World, repositories: Repositories, app: Obj, source: Obj) ->
     wanted = list(applications(repositories.files(source["repoURL"], commit), source["path"]))
     if world.fault("root_lacks_child"):
         wanted = wanted[:-1]
-    pairs = [(child, world.find(APPLICATIONS, *reversed(_place(child)))) for child in wanted]
+    pairs = [(child, world.find(APPLICATIONS, ref(child))) for child in wanted]
     act, waiting = _next_wave(world, app, pairs)
-    stale = _stale(world, app, {_place(child) for child in wanted})
+    stale = _stale(world, app, {ref(child) for child in wanted})
     if act is None and stale:
         act = functools.partial(_delete, world, stale)
     synced = not stale and all(live is not None and _fits(app, child, live) for child, live in pairs)
@@ -220,12 +220,8 @@ def _next_wave(world: World, app: Obj, pairs: Sequence[tuple[Obj, Obj | None]]) 
         mine = [(child, live) for child, live in pairs if _wave(child) == wave]
         lacking = [child for child, live in mine if live is None or not _fits(app, child, live)]
         if lacking:
-            late = (
-                [child_app["metadata"]["name"] for child_app in before if _health(child_app) != "Healthy"]
-                if _waves_wait(world, app)
-                else []
-            )
-            if late:
+            late = [live["metadata"]["name"] for live in before if _health(live) != "Healthy"]
+            if late and _waves_wait(world, app):
                 return None, f"waiting for healthy state of argoproj.io/Application/{late[0]}"
             return functools.partial(_bring, world, app, lacking), ""
         before += [live for _, live in mine if live is not None]
@@ -233,7 +229,7 @@ def _next_wave(world: World, app: Obj, pairs: Sequence[tuple[Obj, Obj | None]]) 
 
 
 def _wave(child: Obj) -> int:
-    return int((child["metadata"].get("annotations") or {}).get(WAVE, "0"))
+    return int(annotations_of(child).get(WAVE, "0"))
 
 
 def _waves_wait(world: World, app: Obj) -> bool:
@@ -247,7 +243,7 @@ def _tracking(app: Obj, child: Obj) -> dict[str, str]:
 
 
 def _fits(app: Obj, child: Obj, live: Obj) -> bool:
-    notes = (child["metadata"].get("annotations") or {}) | _tracking(app, child)
+    notes = annotations_of(child) | _tracking(app, child)
     return bool(live["spec"] == child["spec"]) and contains(live["metadata"].get("annotations") or {}, notes)
 
 
@@ -258,24 +254,16 @@ def _bring(world: World, app: Obj, children: Iterable[Obj]) -> None:
         world.ensure(APPLICATIONS, {"metadata": meta | {"annotations": notes}, "spec": child["spec"]})
 
 
-def _stale(world: World, app: Obj, wanted: set[Ref]) -> list[Obj]:
-    """Return children of this root that Git no longer has; they are pruned."""
-    mine = f"{app['metadata']['name']}:"
-    every = world.objects(APPLICATIONS)
-    return [
-        child
-        for child in every
-        if (child["metadata"].get("annotations") or {}).get(TRACKING, "").startswith(mine) and ref(child) not in wanted
-    ]
-
-
 def _delete(world: World, children: Iterable[Obj]) -> None:
     for child in children:
         world.delete(APPLICATIONS, child)
 
 
-def _place(child: Obj) -> Ref:
-    return Ref(child["metadata"]["namespace"], child["metadata"]["name"])
+def _stale(world: World, app: Obj, wanted: set[Ref]) -> list[Obj]:
+    """Return children of this root that Git no longer has; they are pruned."""
+    mine = f"{app['metadata']['name']}:"
+    own = (child for child in world.objects(APPLICATIONS) if annotations_of(child).get(TRACKING, "").startswith(mine))
+    return [child for child in own if ref(child) not in wanted]
 
 
 def _resource(child: Obj, live: Obj | None, show_health: bool) -> Obj:
@@ -283,18 +271,10 @@ def _resource(child: Obj, live: Obj | None, show_health: bool) -> Obj:
 
     A real Argo CD writes the health there if `controller.resource.health.persist` is set, as our values do.
     """
-    at = _place(child)
-    status = "OutOfSync" if live is None else "Synced"
+    at = ref(child)
+    about = {"group": "argoproj.io", "version": "v1alpha1", "kind": "Application", "namespace": at.namespace, "name": at.name}
     health: Obj = {"health": {"status": _health(live)}} if show_health else {}
-    return {
-        "group": "argoproj.io",
-        "version": "v1alpha1",
-        "kind": "Application",
-        "namespace": at.namespace,
-        "name": at.name,
-        "status": status,
-        **health,
-    }
+    return about | {"status": "OutOfSync" if live is None else "Synced"} | health
 
 
 def _health(live: Obj | None) -> str:
@@ -332,20 +312,21 @@ def _of_release(world: World, repositories: Repositories, app: Obj, sources: Seq
             f"failed to execute helm template command: execution error at ({name}/templates/_helpers.tpl:4:3): {name}: bad value", 2
         )
     wanted = digest([app["spec"], values])
-    settled = (app["metadata"].get("annotations") or {}).get(INSTALLED) == wanted
+    settled = annotations_of(app).get(INSTALLED) == wanted
     body = {"metadata": {"name": helm.get("releaseName") or name, "namespace": app["metadata"]["namespace"]}}
     spec = {"chart": chart["chart"], "version": chart["targetRevision"], "targetNamespace": app["spec"]["destination"]["namespace"]}
     release = Rendered(world, body | {"spec": spec}, values)
     drifts = settled and name == VICTIM and world.fault("argo_cd_drift") is not None
+    workloads = _workloads(world, release.name, release.namespace) if settled else []
     return SyncTarget(
         revisions=tuple(revisions),
         synced=settled and not drifts,
         act=None if settled else functools.partial(_install, world, ref(app), release, wanted),
         waiting="drift" if drifts else "",
-        health=_workload_health(world, release.name, release.namespace) if settled else "Missing",
+        health=_worst(_health_of(workload) for _, workload in workloads) if settled else "Missing",
         resources=(
             {"kind": "Namespace", "version": "v1", "name": release.namespace, "status": "Synced"},
-            *(_workload_resource(kind, other) for kind, other in _workloads(world, release.name, release.namespace) if settled),
+            *(_workload_resource(kind, workload) for kind, workload in workloads),
         ),
     )
 
@@ -364,19 +345,14 @@ def failure(error: ChartError) -> SyncTarget:
         kind = text.partition('no matches for kind "')[2].partition('"')[0]
         group = text.partition('in version "')[2].partition("/")[0]
         blamed = {"kind": kind, "name": kind.lower(), "status": "SyncFailed"}
-        message = (
-            f'The Kubernetes API could not find {group}/{kind} for requested resource. Make sure the "{kind}" CRD is installed'
-        )
+        hint = f'Make sure the "{kind}" CRD is installed'
+        message = f"The Kubernetes API could not find {group}/{kind} for requested resource. {hint}"
         return SyncTarget(failed=("one or more synchronization tasks are not valid", blamed | {"message": message}))
     return SyncTarget(conditions=(("ComparisonError", GENERATION.format(of=2, why=f"failed to execute helm command: {text}")),))
 
 
-def _workload_health(world: World, release: str, namespace: str) -> str:
-    """Return the health of the chart's own workloads; what operators create has no health here."""
-    return _worst(_health_of(workload) for _, workload in _workloads(world, release, namespace))
-
-
 def _workloads(world: World, release: str, namespace: str) -> list[tuple[ObjectKind, Obj]]:
+    """Return the chart's own workloads; what operators create is not among them."""
     labels = {"app.kubernetes.io/instance": release, "app.kubernetes.io/managed-by": "Helm"}
     kinds = (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS)
     return [(kind, workload) for kind in kinds for workload in world.select(kind, namespace, labels)]
@@ -389,11 +365,8 @@ def _workload_resource(kind: ObjectKind, workload: Obj) -> Obj:
 
 
 def _health_of(workload: Obj) -> str:
-    return "Healthy" if _settled(workload) else "Progressing"
-
-
-def _settled(workload: Obj) -> bool:
     status: dict[str, Any] = workload.get("status") or {}
     wanted = status.get("desiredNumberScheduled", workload["spec"].get("replicas", 1))
     seen = status.get("observedGeneration", 0) >= workload["metadata"].get("generation", 1)
-    return seen and int(status.get("numberReady", status.get("readyReplicas")) or 0) >= int(wanted or 0)
+    settled = seen and int(status.get("numberReady", status.get("readyReplicas")) or 0) >= int(wanted or 0)
+    return "Healthy" if settled else "Progressing"

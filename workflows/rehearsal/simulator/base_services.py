@@ -15,12 +15,14 @@ from workflows.rehearsal.simulator.api_kinds import (
     Obj,
     ObjectKind,
     Ref,
+    annotations_of,
     custom,
+    has_condition,
     ref,
 )
 from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, chart
 from workflows.rehearsal.simulator.operators import has_ready_pod
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, Exit, LongRunning, check, pod_program
+from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, blocked_by, check
 from workflows.rehearsal.simulator.world import Changes, World
 
 ADMISSION = "admissionregistration.k8s.io"
@@ -65,10 +67,9 @@ def cert_manager(world: World, release: ChartRelease) -> None:
     for kind in (VALIDATING, MUTATING):
         config = {"service": {"name": WEBHOOK, "namespace": release.namespace, "path": "/validate"}}
         hook = {"name": "webhook.cert-manager.io", "admissionReviewVersions": ["v1"], "sideEffects": "None"}
-        present = world.read(kind, WEBHOOK)
-        if present is None:
-            body = {"metadata": {"name": WEBHOOK}, "webhooks": [hook | {"failurePolicy": "Ignore", "clientConfig": config}]}
-            release.put(kind, body)
+        if world.read(kind, WEBHOOK) is None:
+            hooks = [hook | {"failurePolicy": "Ignore", "clientConfig": config}]
+            release.put(kind, {"metadata": {"name": WEBHOOK}, "webhooks": hooks})
 
 
 @chart("local-path-provisioner")
@@ -76,7 +77,7 @@ def local_path(_world: World, release: ChartRelease) -> None:
     """Install the provisioner and its storage class."""
     release.deployment("local-path-provisioner")
     if release.value("storageClass.create", True):
-        default = "true" if release.value("storageClass.defaultClass", False) else "false"
+        default = str(bool(release.value("storageClass.defaultClass", False))).lower()
         body = {
             "metadata": {"name": release.value("storageClass.name", "local-path"), "annotations": {DEFAULT_CLASS: default}},
             "provisioner": PROVISIONER,
@@ -86,12 +87,7 @@ def local_path(_world: World, release: ChartRelease) -> None:
         release.put(STORAGE_CLASSES, body)
 
 
-@pod_program("app", WEBHOOK)
-def webhook(world: World, _pod: Obj, _node: str) -> Behaviour:
-    """Play the pod of cert-manager's webhook."""
-    if world.fault("cert_manager_webhook_crash"):
-        return BlockedStart(reason="CrashLoopBackOff", message="back-off 5m0s restarting failed container=cert-manager-webhook")
-    return LongRunning()
+blocked_by("cert_manager_webhook_crash", "app", WEBHOOK, f"back-off 5m0s restarting failed container={WEBHOOK}")
 
 
 # ---- roles -------------------------------------------------------------------------------------------------------------------
@@ -107,15 +103,14 @@ class CertManager:
         """Follow the webhook's pods, fill in CA bundles, issue certificates."""
         if world.find(VALIDATING, WEBHOOK) is None:
             return
-        if changed.everything or any(at.namespace == CERT_MANAGER for at in changed.refs(PODS)) or changed.refs(SLICES):
+        if changed.concern(SLICES) or any(at.namespace == CERT_MANAGER for at in changed.refs(PODS)):
             _endpoints(world)
         if has_ready_pod(world, CERT_MANAGER, "cert-manager-cainjector") and not world.fault("webhook_ca_missing"):
             world.later("base_services/cainjector", 2, 10, functools.partial(_inject, world))
         if not has_ready_pod(world, CERT_MANAGER, CERT_MANAGER):
             return
         for issuer in world.objects(ISSUERS):
-            conditions = world.condition(issuer, "Ready", "True", "IsReady")
-            world.patch(ISSUERS, issuer, {"status": {"conditions": conditions}}, status=True)
+            world.set_condition(ISSUERS, issuer, "Ready", "True", "IsReady")
         for certificate in world.objects(CERTIFICATES):
             _certificate(world, certificate)
 
@@ -152,25 +147,24 @@ def _inject(world: World) -> None:
 
 def _certificate(world: World, certificate: Obj) -> None:
     at = ref(certificate)
-    if any(entry["type"] == "Ready" and entry["status"] == "True" for entry in certificate.get("status", {}).get("conditions", ())):
+    if has_condition(certificate, "Ready"):
         return
     message = "Issuing certificate as Secret does not exist"
-    conditions = world.condition(certificate, "Ready", "False", "DoesNotExist", message)
-    world.patch(CERTIFICATES, certificate, {"status": {"conditions": conditions}}, status=True)
+    world.set_condition(CERTIFICATES, certificate, "Ready", "False", "DoesNotExist", message)
     if not world.fault("certificate_not_issued"):
         uid = certificate["metadata"]["uid"]
         world.later(f"base_services/certificate/{at.namespace}/{at.name}/{uid}", 2, 8, functools.partial(_issue, world, at))
 
 
 def _issue(world: World, at: Ref) -> None:
-    certificate = world.find(CERTIFICATES, at.name, at.namespace)
+    certificate = world.find(CERTIFICATES, at)
     if certificate is None or world.fault("certificate_not_issued"):
         return
     data = {"tls.crt": "c2ltdWxhdGVk", "tls.key": "c2ltdWxhdGVk", "ca.crt": "c2ltdWxhdGVk"}
     meta = {"name": certificate["spec"]["secretName"], "namespace": at.namespace}
     world.create(SECRETS, {"metadata": meta, "type": "kubernetes.io/tls", "data": data})
-    conditions = world.condition(certificate, "Ready", "True", "Ready", "Certificate is up to date and has not expired")
-    world.patch(CERTIFICATES, certificate, {"status": {"conditions": conditions}}, status=True)
+    message = "Certificate is up to date and has not expired"
+    world.set_condition(CERTIFICATES, certificate, "Ready", "True", "Ready", message)
 
 
 SELECTED = "volume.kubernetes.io/selected-node"
@@ -209,7 +203,7 @@ def _users(world: World) -> dict[Ref, str]:
     """Return the node of the first placed pod of each claim. A real scheduler names the node on the claim before it places the
     pod.
     """
-    notes = {ref(claim): (claim["metadata"].get("annotations") or {}).get(SELECTED, "") for claim in world.objects(CLAIMS)}
+    notes = {ref(claim): annotations_of(claim).get(SELECTED, "") for claim in world.objects(CLAIMS)}
     nodes = {at: node for at, node in notes.items() if node}
     for pod in world.objects(PODS):
         for volume in pod["spec"].get("volumes") or ():
@@ -225,10 +219,11 @@ def _mine(world: World, claim: Obj) -> bool:
 
 
 def _bind(world: World, at: Ref, node: str) -> None:
-    claim = world.find(CLAIMS, at.name, at.namespace)
+    claim = world.find(CLAIMS, at)
     if claim is None:
         return
     name, spec = f"pvc-{claim['metadata']['uid']}", claim["spec"]
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
     volume = {
         "metadata": {"name": name},
         "spec": {
@@ -238,13 +233,7 @@ def _bind(world: World, at: Ref, node: str) -> None:
             "persistentVolumeReclaimPolicy": "Delete",
             "claimRef": {"kind": "PersistentVolumeClaim", "namespace": at.namespace, "name": at.name},
             "hostPath": {"path": f"/var/lib/bringup/volumes/{name}"},
-            "nodeAffinity": {
-                "required": {
-                    "nodeSelectorTerms": [
-                        {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}
-                    ]
-                }
-            },
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
         },
     }
     world.create(VOLUMES, volume)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import msgspec
 import yaml
 
 from workflows.rehearsal.simulator.api_client import decode_object
@@ -31,7 +34,7 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 def values(world: World, chart: Obj) -> dict[str, Any]:
     """Merge `valuesContent`, `values`, the HelmChartConfig's values and `set`, in this order. Raises ChartError for broken YAML."""
-    config = world.find(HELM_CHART_CONFIGS, *reversed(ref(chart))) or {}
+    config = world.find(HELM_CHART_CONFIGS, ref(chart)) or {}
     merged: dict[str, Any] = {}
     for spec in (chart["spec"], config.get("spec") or {}):
         merged = _merge(merged, _content(spec.get("valuesContent") or ""))
@@ -94,11 +97,6 @@ def _revisions(world: World, name: str, namespace: str) -> dict[int, Obj]:
 
 def _payload(release: ChartRelease, number: int, status: str, at: str) -> str:
     """Return a release in Helm's storage format: JSON, gzip, base64, and base64 again as Secret data."""
-    import base64
-    import gzip
-
-    import msgspec
-
     body = {
         "name": release.name,
         "namespace": release.namespace,
@@ -186,7 +184,7 @@ class ChartRelease:
 
     def deployment(self, name: str, labels: Mapping[str, str] | None = None, *, replicas: int = 1, image: str = "") -> Obj:
         """Create or update a Deployment whose pods carry `app: NAME` and `labels`."""
-        spec = {"replicas": replicas} | _template(name, labels, image or f"simulated/{name}", {})
+        spec = {"replicas": replicas} | workload_spec(name, labels or {}, image or f"simulated/{name}", {})
         return self.put(DEPLOYMENTS, {"metadata": {"name": name, "labels": dict(labels or {})}, "spec": spec})
 
     def daemon_set(
@@ -209,7 +207,7 @@ class ChartRelease:
             "tolerations": [{"operator": "Exists"}],
             "initContainers": [{"name": step, "image": image} for step in init],
         }
-        spec = _template(name, labels, image, {key: value for key, value in extra.items() if value})
+        spec = workload_spec(name, labels or {}, image, {key: value for key, value in extra.items() if value})
         spec["updateStrategy"] = {"type": "OnDelete" if on_delete else "RollingUpdate"}
         return self.put(DAEMON_SETS, {"metadata": {"name": name, "labels": dict(labels or {})}, "spec": spec})
 
@@ -222,13 +220,11 @@ class ChartRelease:
         self.world.create(NAMESPACES, {"metadata": {"name": self.namespace}})
 
 
-def _template(name: str, labels: Mapping[str, str] | None, image: str, extra: Obj) -> Obj:
-    pod_labels = {"app": name} | dict(labels or {})
-    containers = [{"name": name, "image": image}]
-    return {
-        "selector": {"matchLabels": {"app": pod_labels["app"]}},
-        "template": {"metadata": {"labels": pod_labels}, "spec": {"containers": containers} | extra},
-    }
+def workload_spec(name: str, labels: Mapping[str, str], image: str, extra: Obj) -> Obj:
+    """Return selector and template of a workload with one container, whose pods carry `app: NAME`, `labels` and `extra` in spec."""
+    pod_labels = {"app": name} | dict(labels)
+    pod = {"containers": [{"name": name, "image": image}]} | extra
+    return {"selector": {"matchLabels": {"app": name}}, "template": {"metadata": {"labels": pod_labels}, "spec": pod}}
 
 
 Installer = Callable[[World, ChartRelease], None]

@@ -40,9 +40,9 @@ class ClusterView:
         """Return all objects of a tracked kind. Writing during iteration is allowed."""
         return tuple(self._objects[kind].values())
 
-    def find(self, kind: ObjectKind, name: str, namespace: str = "") -> Obj | None:
-        """Return one object of a tracked kind, or None."""
-        return self._objects[kind].get(Ref(namespace, name))
+    def find(self, kind: ObjectKind, at: Ref | str, namespace: str = "") -> Obj | None:
+        """Return one object of a tracked kind, or None. `at` is its reference, or its name in `namespace`."""
+        return self._objects[kind].get(at if isinstance(at, Ref) else Ref(namespace, at))
 
     def read(self, kind: ObjectKind, name: str, namespace: str = "") -> Obj | None:
         """Return one object of any kind: from memory if its kind is tracked, else from the server."""
@@ -64,7 +64,7 @@ class ClusterView:
 
     def create(self, kind: ObjectKind, obj: Obj) -> Obj:
         """Create an object and return it, or return the existing object of that name."""
-        present = self._known(kind, _place(obj))
+        present = self._known(kind, ref(obj))
         if present is not None:
             return present
         created = self._send_create(kind, obj)
@@ -73,7 +73,7 @@ class ClusterView:
 
     def create_soon(self, kind: ObjectKind, obj: Obj) -> None:
         """Queue the creation of an object with the other writes of this instant; memory shows it after they are sent."""
-        at = _place(obj)
+        at = ref(obj)
         if self._known(kind, at) is None:
             self._bulk.add((kind, at), lambda: self._send_create(kind, obj), lambda made: self._keep_sent(kind, at, made))
 
@@ -139,7 +139,7 @@ class ClusterView:
         self._bulk.add((kind, at), send, done)
 
     def bind(self, pod: Obj, node: str, now: str) -> None:
-        """Queue the binding of a pod to a node. A pod that is gone or was bound by another client is left alone."""
+        """Queue the binding of a pod to a node, as schedulers do. A pod that is gone or bound by another client is left alone."""
         at = ref(pod)
         scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
         status = pod.get("status", {}) | {"conditions": [scheduled]}
@@ -182,7 +182,9 @@ class ClusterView:
 
         Without such writes it costs one small request. Leases are ignored because leaders and nodes renew them for ever.
         """
-        others = not self._own_writes_explain(revision := self.api.revision())
+        revision = self.api.revision()
+        comparable = revision.isdigit() and self._revision.isdigit()
+        others = not comparable or int(revision) - int(self._revision) != self._writes
         changed = [kind for kind in self.kinds if others and self._relist(kind)]
         self._revision, self._writes = revision, 0
         return any(kind != LEASES for kind in changed)
@@ -213,7 +215,7 @@ class ClusterView:
         try:
             return self.api.create(kind, obj)
         except SimulatorApiError as error:
-            at = _place(obj)
+            at = ref(obj)
             present = self.api.get(kind, at.name, at.namespace) if error.reason == "AlreadyExists" else None
             if present is None:
                 raise
@@ -232,10 +234,6 @@ class ClusterView:
             self._drop(kind, at)
         else:
             self._keep(kind, stored)
-
-    def _own_writes_explain(self, revision: str) -> bool:
-        comparable = revision.isdigit() and self._revision.isdigit()
-        return comparable and int(revision) - int(self._revision) == self._writes
 
     def _relist(self, kind: ObjectKind) -> bool:
         cached, changed = self._objects[kind], False
@@ -298,10 +296,6 @@ def _finalizers(obj: Obj) -> bool:
 def _held(obj: Obj) -> bool:
     """Return True if an object under deletion stays: it has finalizers, or is a pod that its kubelet still has to stop."""
     return _finalizers(obj) or bool(obj.get("spec", {}).get("nodeName"))
-
-
-def _place(obj: Obj) -> Ref:
-    return Ref(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
 
 
 WRITE_WORKERS = 3

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import msgspec
 import urllib3
@@ -17,10 +16,11 @@ from msgspec import Struct
 
 from steps.contract.host_play import PlayRequest
 from workflows.rehearsal.faults import fault_registry
-from workflows.rehearsal.simulator import playbook_runs, simulation
+from workflows.rehearsal.simulator import playbook_runs
 from workflows.rehearsal.simulator.api_client import SimulatorApiError
+from workflows.rehearsal.simulator.kubelet_port import QuietHandler
 from workflows.rehearsal.simulator.node_objects import Heartbeats
-from workflows.rehearsal.simulator.simulation import Simulator
+from workflows.rehearsal.simulator.simulation import Simulator, SimulatorState
 from workflows.rehearsal.simulator.virtual_clock import UNREST, ClockPace
 
 MAX_BODY = 16 << 20
@@ -131,10 +131,10 @@ class ControlApi:
     def _state(self, _: bytes) -> bytes:
         with self._lock:
             self._simulator.settle()
-            return simulation.encode_state(self._simulator.state())
+            return msgspec.json.encode(self._simulator.state())
 
     def _restore(self, body: bytes) -> bytes:
-        state = simulation.decode_state(body)
+        state = msgspec.json.decode(body, type=SimulatorState)
         with self._lock:
             self._simulator.restore(state)
             return self._now()
@@ -169,7 +169,8 @@ class ControlServer(ThreadingHTTPServer):
         self.server_close()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler, BaseHTTPRequestHandler):
+    content_type = "application/json"
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     server: ControlServer
@@ -183,38 +184,28 @@ class _Handler(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         self._serve()
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing: requests are too many, and errors are in the answers."""
-
     def _serve(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
         if length > MAX_BODY:
             self.close_connection = True
-            self._answer(413, b'"request too large"')
+            self.answer(413, b'"request too large"')
             return
         body = self.rfile.read(length)
         authorization = self.headers.get("Authorization", "")
         if not hmac.compare_digest(authorization.encode(), f"Bearer {self.server.token}".encode()):
-            self._answer(401, b'"wrong or missing bearer token"')
+            self.answer(401, b'"wrong or missing bearer token"')
             return
         handler = self.server.routes.get((self.command, self.path.split("?")[0]))
         if handler is None:
-            self._answer(404, b'"no such path"')
+            self.answer(404, b'"no such path"')
             return
         try:
-            self._answer(200, handler(body))
+            self.answer(200, handler(body))
         except (msgspec.MsgspecError, fault_registry.UnknownFault, playbook_runs.UnknownPlayError) as error:
-            self._answer(400, msgspec.json.encode(str(error)))
+            self.answer(400, msgspec.json.encode(str(error)))
         except _PASSING as error:
             logging.exception("%s %s", self.command, self.path)
-            self._answer(500, msgspec.json.encode(f"{type(error).__name__}: {error}"))
-
-    def _answer(self, status: int, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+            self.answer(500, msgspec.json.encode(f"{type(error).__name__}: {error}"))
 
 
 def _alive(process: int) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from workflows.rehearsal.simulator import gang_placement, simulated_pods
-from workflows.rehearsal.simulator.api_kinds import DEPLOYMENTS, JOBS, NODES, PODS, Obj, custom
+from workflows.rehearsal.simulator.api_kinds import DEPLOYMENTS, JOBS, NODES, PODS, Obj, annotations_of, custom, labels_of
 from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
-from workflows.rehearsal.simulator.operators import has_ready_pod
+from workflows.rehearsal.simulator.operators import ensure_deployment, has_ready_pod
 from workflows.rehearsal.simulator.world import Changes, World
 
 GROUPS = custom("scheduling.run.ai", "PodGroup")
@@ -35,26 +35,22 @@ class Kai:
 
     def reconcile(self, world: World, changed: Changes) -> None:
         """Run the operator, then group new Jobs, then schedule the next cycle while a pod waits."""
-        if not world.served(GROUPS) or not (changed.everything or any(changed.refs(kind) for kind in self.kinds)):
+        if not world.served(GROUPS) or not changed.concern(*self.kinds):
             return
         if has_ready_pod(world, SYSTEM, OPERATOR):
             _operate(world)
         if has_ready_pod(world, SYSTEM, GROUPER):
             for job in _jobs(world):
                 _group(world, job)
-        if has_ready_pod(world, SYSTEM, SCHEDULER) and any(
-            gang_placement.waits_for_scheduler(pod, NAME) for pod in world.objects(PODS)
-        ):
+        waits = any(gang_placement.waits_for_scheduler(pod, NAME) for pod in world.objects(PODS))
+        if waits and has_ready_pod(world, SYSTEM, SCHEDULER):
             world.later("kai/cycle", CYCLE, CYCLE, lambda: _cycle(world))
 
 
 def _operate(world: World) -> None:
     """Create the operator's Deployments, without Helm's marks because no chart made them, and the two default queues."""
     for name in MADE:
-        labels = {"app": name}
-        template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": name, "image": f"simulated/{name}:1"}]}}
-        spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
-        world.ensure(DEPLOYMENTS, {"metadata": {"name": name, "namespace": SYSTEM, "labels": labels}, "spec": spec})
+        ensure_deployment(world, SYSTEM, name, f"simulated/{name}:1")
     world.ensure(QUEUES, {"metadata": {"name": "default-parent-queue"}, "spec": {}})
     world.ensure(QUEUES, {"metadata": {"name": "default-queue"}, "spec": {"parentQueue": "default-parent-queue"}})
 
@@ -72,8 +68,8 @@ def _name(job: Obj) -> str:
 def _group(world: World, job: Obj) -> None:
     """Create a Job's PodGroup. A batch Job is a gang only by its annotation `kai.scheduler/batch-min-member`."""
     meta = job["metadata"]
-    least = int((meta.get("annotations") or {}).get(LEAST, "1"))
-    spec = {"minMember": least, "queue": (meta.get("labels") or {}).get("kai.scheduler/queue", "default-queue")}
+    least = int(annotations_of(job).get(LEAST, "1"))
+    spec = {"minMember": least, "queue": labels_of(job).get("kai.scheduler/queue", "default-queue")}
     place = {"name": _name(job), "namespace": meta["namespace"], "ownerReferences": [JOBS.owner(job)]}
     world.create(GROUPS, {"metadata": place, "spec": spec})
 
@@ -102,14 +98,8 @@ def _place(world: World, group: Obj | None, waiting: list[Obj]) -> None:
     if group is None or len(placed) == len(waiting):
         return
     message = f"Resources were found for {len(placed)} pods while {least} are required for gang scheduling"
-    wanted = {
-        "type": "UnschedulableOnNodePool",
-        "status": "True",
-        "reason": "Unschedulable",
-        "message": message,
-        "nodePool": "default",
-        "lastTransitionTime": world.stamp(),
-    }
+    wanted = {"type": "UnschedulableOnNodePool", "status": "True", "reason": "Unschedulable", "message": message}
+    wanted |= {"nodePool": "default", "lastTransitionTime": world.stamp()}
     present = (group.get("status", {}).get("schedulingConditions") or [{}])[0]
     if present.get("message") != message:
         world.patch(GROUPS, group, {"status": {"schedulingConditions": [wanted]}}, status=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from workflows.rehearsal.simulator.api_kinds import DEPLOYMENTS, JOBS, Obj, ObjectKind, custom
+from workflows.rehearsal.simulator.api_kinds import DEPLOYMENTS, JOBS, Obj, ObjectKind, custom, labels_of
 from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
 from workflows.rehearsal.simulator.operators import has_ready_pod
 from workflows.rehearsal.simulator.scheduler import quantity, requests
@@ -33,23 +33,16 @@ class Kueue:
 
     def reconcile(self, world: World, changed: Changes) -> None:
         """Write the states of queues, then a Workload for each queued Job, admitted or not."""
-        ready = world.served(WORKLOADS) and has_ready_pod(world, SYSTEM, CONTROLLER)
-        if not ready or not (changed.everything or any(changed.refs(kind) for kind in self.kinds)):
+        if not world.served(WORKLOADS) or not has_ready_pod(world, SYSTEM, CONTROLLER) or not changed.concern(*self.kinds):
             return
         for queue in world.objects(CLUSTER_QUEUES):
             _cluster_queue(world, queue)
         for queue in world.objects(LOCAL_QUEUES):
-            parent = world.find(CLUSTER_QUEUES, queue["spec"]["clusterQueue"])
-            reason = "Ready" if parent else "ClusterQueueDoesNotExist"
-            _active(
-                world,
-                LOCAL_QUEUES,
-                queue,
-                reason,
-                "Can submit new workloads to localQueue" if parent else "Can't submit new workloads",
-            )
+            missing = world.find(CLUSTER_QUEUES, queue["spec"]["clusterQueue"]) is None
+            message = "Can't submit new workloads" if missing else "Can submit new workloads to localQueue"
+            _active(world, LOCAL_QUEUES, queue, "ClusterQueueDoesNotExist" if missing else "Ready", message)
         for job in world.objects(JOBS):
-            if QUEUE in (job["metadata"].get("labels") or {}) and "deletionTimestamp" not in job["metadata"]:
+            if QUEUE in labels_of(job) and "deletionTimestamp" not in job["metadata"]:
                 _job(world, job)
 
 
@@ -59,15 +52,13 @@ def _flavors(queue: Obj) -> Iterator[Obj]:
 
 def _cluster_queue(world: World, queue: Obj) -> None:
     missing = [flavor["name"] for flavor in _flavors(queue) if world.find(FLAVORS, flavor["name"]) is None]
-    message = (
-        f"Can't admit new workloads: references missing ResourceFlavor(s): {missing}." if missing else "Can admit new workloads"
-    )
+    refusal = f"Can't admit new workloads: references missing ResourceFlavor(s): {missing}."
+    message = refusal if missing else "Can admit new workloads"
     _active(world, CLUSTER_QUEUES, queue, "FlavorNotFound" if missing else "Ready", message)
 
 
 def _active(world: World, kind: ObjectKind, queue: Obj, reason: str, message: str) -> None:
-    conditions = world.condition(queue, "Active", "True" if reason == "Ready" else "False", reason, message)
-    world.patch(kind, queue, {"status": {"conditions": conditions}}, status=True)
+    world.set_condition(kind, queue, "Active", "True" if reason == "Ready" else "False", reason, message)
 
 
 def _job(world: World, job: Obj) -> None:
@@ -84,13 +75,11 @@ def _job(world: World, job: Obj) -> None:
         return
     short = _short(queue, job, count)
     if short:
-        conditions = world.condition(workload, "QuotaReserved", "False", "ExceedsMaxQuota", short)
-        world.patch(WORKLOADS, workload, {"status": {"conditions": conditions}}, status=True)
+        world.set_condition(WORKLOADS, workload, "QuotaReserved", "False", "ExceedsMaxQuota", short)
         return
-    admitted = workload
     for kind in ("QuotaReserved", "Admitted"):
-        conditions = world.condition(admitted, kind, "True", kind, f"{kind} in ClusterQueue {queue['metadata']['name']}")
-        admitted = world.patch(WORKLOADS, admitted, {"status": {"conditions": conditions}}, status=True) or admitted
+        message = f"{kind} in ClusterQueue {queue['metadata']['name']}"
+        workload = world.set_condition(WORKLOADS, workload, kind, "True", kind, message) or workload
     flavor = world.find(FLAVORS, next(_flavors(queue))["name"])
     labels = (flavor or {}).get("spec", {}).get("nodeLabels") or {}
     world.patch(JOBS, job, {"spec": {"suspend": False, "template": {"spec": {"nodeSelector": labels}}}})

@@ -40,14 +40,14 @@ def waits_for_scheduler(pod: Obj, scheduler: str) -> bool:
 
 def bind(world: World, pod: Obj, node: str) -> None:
     """Bind one pod and write the event that schedulers write."""
-    world.bind_pod(pod, node)
+    world.bind(pod, node, world.stamp())
     name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
     world.event(PODS, pod, "Scheduled", f"Successfully assigned {name} to {node}")
 
 
 def refuse(world: World, pod: Obj, message: str) -> None:
     """Write on a pod why it is not placed."""
-    conditions = world.condition(pod, "PodScheduled", "False", "Unschedulable", message)
+    conditions = world.conditions(pod, ("PodScheduled", "False", "Unschedulable", message))
     world.patch_soon(PODS, pod, {"status": {"phase": "Pending", "conditions": conditions}}, status=True)
 
 

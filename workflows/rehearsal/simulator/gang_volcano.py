@@ -7,12 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from workflows.rehearsal.simulator import gang_placement, simulated_pods
-from workflows.rehearsal.simulator.api_kinds import DEPLOYMENTS, NODES, PODS, Obj, Ref, custom, ref
+from workflows.rehearsal.simulator.api_kinds import DEPLOYMENTS, NODES, PODS, Obj, Ref, annotations_of, custom, ref
 from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
 from workflows.rehearsal.simulator.operators import has_ready_pod
 from workflows.rehearsal.simulator.scheduler import requests
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, LongRunning
-from workflows.rehearsal.simulator.simulated_pods import pod_program as program
+from workflows.rehearsal.simulator.simulated_pods import blocked_by
 from workflows.rehearsal.simulator.world import Changes, World
 
 JOBS = custom("batch.volcano.sh", "Job")
@@ -36,12 +35,7 @@ def install(_world: World, release: ChartRelease) -> None:
         release.deployment(name)
 
 
-@program("app", SCHEDULER)
-def scheduler(world: World, _pod: Obj, _node: str) -> Behaviour:
-    """Play the scheduler's own pod."""
-    if world.fault("gang_scheduler_crashes"):
-        return BlockedStart(reason="CrashLoopBackOff", message="back-off 5m0s restarting failed container=volcano-scheduler")
-    return LongRunning()
+blocked_by("gang_scheduler_crashes", "app", SCHEDULER, f"back-off 5m0s restarting failed container={SCHEDULER}")
 
 
 class Volcano:
@@ -52,7 +46,7 @@ class Volcano:
 
     def reconcile(self, world: World, changed: Changes) -> None:
         """Maintain queue, PodGroups and pods; schedule the next cycle while a gang waits."""
-        if not world.served(GROUPS) or not (changed.everything or any(changed.refs(kind) for kind in self.kinds)):
+        if not world.served(GROUPS) or not changed.concern(*self.kinds):
             return
         _cordon(world)
         if has_ready_pod(world, SYSTEM, SCHEDULER):
@@ -84,13 +78,9 @@ def _control(world: World, job: Obj) -> None:
     name = f"{at.name}-{job['metadata']['uid']}"
     group = world.find(GROUPS, name, at.namespace)
     if group is None:
-        owners = [JOBS.owner(job)]
-        spec = {
-            "minMember": job["spec"]["minAvailable"],
-            "queue": job["spec"].get("queue", "default"),
-            "minResources": _least_resources(job),
-        }
-        meta = {"name": name, "namespace": at.namespace, "ownerReferences": owners}
+        spec = {"minMember": job["spec"]["minAvailable"], "queue": job["spec"].get("queue", "default")}
+        spec["minResources"] = _least_resources(job)
+        meta = {"name": name, "namespace": at.namespace, "ownerReferences": [JOBS.owner(job)]}
         world.create(GROUPS, {"metadata": meta, "spec": spec, "status": {"phase": "Pending"}})
         return
     if group.get("status", {}).get("phase") in ("Inqueue", "Running"):
@@ -137,10 +127,8 @@ def _state(world: World, job: Obj) -> Obj:
 
 def _open_groups(world: World) -> Iterator[Obj]:
     for group in world.objects(GROUPS):
-        if (
-            group.get("status", {}).get("phase") in (None, "", "Pending", "Inqueue")
-            and "deletionTimestamp" not in group["metadata"]
-        ):
+        waits = group.get("status", {}).get("phase") in (None, "", "Pending", "Inqueue")
+        if waits and "deletionTimestamp" not in group["metadata"]:
             yield group
 
 
@@ -166,11 +154,11 @@ def _enqueue(world: World, group: Obj) -> None:
 
 def _allocate(world: World, group: Obj) -> None:
     name, least = group["metadata"]["name"], group["spec"]["minMember"]
-    mine = [pod for pod in world.objects(PODS) if (pod["metadata"].get("annotations") or {}).get(GROUP_NAME) == name]
+    mine = [pod for pod in world.objects(PODS) if annotations_of(pod).get(GROUP_NAME) == name]
     waiting = [pod for pod in mine if gang_placement.waits_for_scheduler(pod, "volcano")]
     placed = gang_placement.place(world, waiting)
     bound = sum(bool(simulated_pods.node(pod)) for pod in mine)
-    if world.fault("gang_starves") and group["spec"]["minMember"] * 2 <= gang_placement.capacity(world, "nvidia.com/gpu"):
+    if world.fault("gang_starves") and least * 2 <= gang_placement.capacity(world, "nvidia.com/gpu"):
         placed = dict(list(placed.items())[: least // 2])  # the fault: half of the GPUs count as taken
     complete = bool(waiting) and bound + len(placed) >= least
     if complete or (placed and world.fault("gang_binds_partially")):
@@ -180,7 +168,8 @@ def _allocate(world: World, group: Obj) -> None:
     elif placed and world.fault("gang_binds_for_a_moment"):
         _bind_for_a_moment(world, group, waiting[0], placed[waiting[0]["metadata"]["name"]])
     if complete:
-        _run(world, group, bound + len(placed))
+        conditions = world.conditions(group, ("Scheduled", "True", "tasks in gang are ready to be scheduled", ""))
+        world.patch(GROUPS, group, {"status": {"phase": "Running", "running": bound + len(placed), "conditions": conditions}})
         return
     counts = f"{len(waiting)} Pending, {least} minAvailable"
     message = f"{len(waiting)}/{len(mine)} tasks in gang unschedulable: pod group is not ready, {counts}"
@@ -192,7 +181,7 @@ def _allocate(world: World, group: Obj) -> None:
 
 def _bind_for_a_moment(world: World, group: Obj, pod: Obj, node: str) -> None:
     """Fault `gang_binds_for_a_moment`: bind one member and delete it a second later; the event stays."""
-    if MOMENT in (group["metadata"].get("annotations") or {}):
+    if MOMENT in annotations_of(group):
         return
     at = ref(pod)
     world.patch(GROUPS, group, {"metadata": {"annotations": {MOMENT: "done"}}})
@@ -201,10 +190,5 @@ def _bind_for_a_moment(world: World, group: Obj, pod: Obj, node: str) -> None:
 
 
 def _say(world: World, group: Obj, phase: str, message: str) -> None:
-    conditions = world.condition(group, "Unschedulable", "True", "NotEnoughResources", message)
+    conditions = world.conditions(group, ("Unschedulable", "True", "NotEnoughResources", message))
     world.patch(GROUPS, group, {"status": {"phase": phase, "conditions": conditions}})
-
-
-def _run(world: World, group: Obj, count: int) -> None:
-    conditions = world.condition(group, "Scheduled", "True", "tasks in gang are ready to be scheduled")
-    world.patch(GROUPS, group, {"status": {"phase": "Running", "running": count, "conditions": conditions}})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
 
 from workflows.rehearsal.simulator.api_kinds import (
     CONFIG_MAPS,
@@ -16,6 +15,7 @@ from workflows.rehearsal.simulator.api_kinds import (
     ObjectKind,
     Ref,
     custom,
+    labels_of,
 )
 from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, chart
 from workflows.rehearsal.simulator.gpu_operator_nodes import (
@@ -28,7 +28,7 @@ from workflows.rehearsal.simulator.gpu_operator_nodes import (
     GpuNodes,
     driver_version,
 )
-from workflows.rehearsal.simulator.operators import ensure_daemon_set, has_ready_pod, serves_every_node
+from workflows.rehearsal.simulator.operators import ensure_daemon_set, fleet_nodes, has_ready_pod, serves_every_node
 from workflows.rehearsal.simulator.world import Changes, World
 
 RULES = custom("nfd.k8s-sigs.io", "NodeFeatureRule")
@@ -100,9 +100,8 @@ def gpu_operator(_world: World, release: ChartRelease) -> None:
 def install_nfd(release: ChartRelease, prefix: str) -> None:
     """Install the bundled node-feature-discovery chart: CRDs, master, garbage collector and workers."""
     release.crds("nfd.k8s-sigs.io")
-    base = {"app.kubernetes.io/name": NFD["app.kubernetes.io/name"]}
     for part in ("master", "gc"):
-        release.deployment(f"{prefix}-node-feature-discovery-{part}", base | {"role": part})
+        release.deployment(f"{prefix}-node-feature-discovery-{part}", NFD | {"role": part})
     release.daemon_set(f"{prefix}-{WORKER}", NFD)
 
 
@@ -116,16 +115,12 @@ class NodeFeatureDiscovery:
         """Label nodes that lack labels; maintain the second NFD of the fault `foreign_nfd`."""
         if changed.everything:
             _foreign(world)
-        if not any(daemon_set_object["metadata"]["name"].endswith(WORKER) for daemon_set_object in world.objects(DAEMON_SETS)):
+        if not any(daemon_set["metadata"]["name"].endswith(WORKER) for daemon_set in world.objects(DAEMON_SETS)):
             return
-        new = changed.everything or bool(changed.refs(RULES) or changed.refs(DAEMON_SETS))
-        names: Iterable[str] = [host.name for host in world.fleet] if new else [at.name for at in changed.refs(NODES)]
-        for name in names:
-            node = world.find(NODES, name)
-            if node is None or name not in world.fleet:
-                continue
+        for node in fleet_nodes(world, changed, RULES, DAEMON_SETS):
+            name = node["metadata"]["name"]
             wanted = _features(world, name)
-            if wanted.items() - (node["metadata"].get("labels") or {}).items():
+            if wanted.items() - labels_of(node).items():
                 world.later(f"nfd/{name}/{len(wanted)}", 5, 25, functools.partial(_label, world, name))
 
 
@@ -142,22 +137,18 @@ def _features(world: World, name: str) -> dict[str, str]:
 
 
 def _label(world: World, name: str) -> None:
-    node = world.find(NODES, name)
-    if node is not None:
-        world.patch_soon(NODES, node, {"metadata": {"labels": _features(world, name)}})
+    world.patch_node(name, {"metadata": {"labels": _features(world, name)}})
 
 
 def _foreign(world: World) -> None:
     """Fault `foreign_nfd`: create an NFD of the site beside the operator's."""
     if world.fault("foreign_nfd"):
         world.create(NAMESPACES, {"metadata": {"name": FOREIGN.namespace}})
-        template = {
-            "metadata": {"labels": NFD | {"app": "nfd"}},
-            "spec": {"containers": [{"name": "worker", "image": "nfd:v0.17.0"}]},
-        }
+        pod = {"containers": [{"name": "worker", "image": "nfd:v0.17.0"}]}
+        template = {"metadata": {"labels": NFD | {"app": "nfd"}}, "spec": pod}
         spec = {"selector": {"matchLabels": {"app": "nfd"}}, "template": template}
         world.create(DAEMON_SETS, {"metadata": {"name": FOREIGN.name, "namespace": FOREIGN.namespace, "labels": NFD}, "spec": spec})
-    elif world.find(DAEMON_SETS, FOREIGN.name, FOREIGN.namespace) is not None:
+    elif world.find(DAEMON_SETS, FOREIGN) is not None:
         world.delete(DAEMON_SETS, FOREIGN)
 
 
@@ -184,9 +175,8 @@ def _look(world: World) -> None:
             message = "ClusterPolicy cannot co-exist with GPUCluster" if kind is CLUSTER_POLICIES else "GPUCluster cannot co-exist"
             _status(world, kind, root, error=("ReconcileFailed", message))
         elif world.fault("clusterpolicy_stale_ready"):
-            _status(
-                world, kind, root, ready=("Reconciled", "ClusterPolicy is ready as all resources have been successfully reconciled")
-            )
+            message = "ClusterPolicy is ready as all resources have been successfully reconciled"
+            _status(world, kind, root, ready=("Reconciled", message))
         else:
             _reconcile(world, kind, root)
 
@@ -208,7 +198,7 @@ def _reconcile(world: World, kind: ObjectKind, root: Obj) -> None:
         title = "GPUCluster" if dra else "ClusterPolicy"
         _status(world, kind, root, error=("OperandNotReady", f"{title} is not ready; states not ready: [{' '.join(missing)}]"))
         return
-    labels = [node["metadata"].get("labels") or {} for node in world.objects(NODES)]
+    labels = [labels_of(node) for node in world.objects(NODES)]
     if not any(key.startswith(FEATURE) for entry in labels for key in entry):
         _status(world, kind, root, ready=("NFDLabelsMissing", "No NFD labels found"))
     elif not any(entry.get(PCI_GPU) == "true" for entry in labels):
@@ -222,21 +212,17 @@ def _state(world: World, kind: ObjectKind, root: Obj, name: str, deploy: str) ->
     part = root["spec"].get(_SPEC_KEY.get(deploy, ""), {})
     if not part.get("enabled", _ON.get(deploy, True)):
         return True
-    image = (
-        f"nvcr.io/nvidia/driver:{driver_version(world, root)}-ubuntu24.04"
-        if deploy == "driver"
-        else f"nvcr.io/nvidia/{name}:simulated"
-    )
-    selector = {f"nvidia.com/gpu.deploy.{deploy}": "true"}
+    is_driver = deploy == "driver"
+    image = f"driver:{driver_version(world, root)}-ubuntu24.04" if is_driver else f"{name}:simulated"
     operand = ensure_daemon_set(
         world,
         (kind, root),
         NAMESPACE,
         name,
-        selector=selector,
+        selector={f"nvidia.com/gpu.deploy.{deploy}": "true"},
         init=INIT.get(name, ("toolkit-validation",)),
-        image=image,
-        on_delete=deploy == "driver",
+        image=f"nvcr.io/nvidia/{image}",
+        on_delete=is_driver,
     )
     return serves_every_node(operand)
 
@@ -245,10 +231,8 @@ def _status(
     world: World, kind: ObjectKind, root: Obj, *, ready: tuple[str, str] | None = None, error: tuple[str, str] | None = None
 ) -> None:
     """Write conditions as the operator's internal/conditions does: diagnostics are in Error, without observedGeneration."""
-    reason, message = ready or ("Error", "")
-    conditions = world.condition(root, "Ready", "True" if ready else "False", reason, message)
-    why, text = error or ("Ready", "")
-    conditions = world.condition({"status": {"conditions": conditions}}, "Error", "True" if error else "False", why, text)
+    shown = ("Ready", str(bool(ready)), *(ready or ("Error", "")))
+    conditions = world.conditions(root, shown, ("Error", str(bool(error)), *(error or ("Ready", ""))))
     state = {"state": "ready" if ready else "notReady", "namespace": NAMESPACE, "conditions": conditions}
     world.patch(kind, root, {"status": state}, status=True)
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any
 
 from workflows.rehearsal.simulator import gpu_shares
-from workflows.rehearsal.simulator.api_kinds import NODES, RESOURCE_SLICES, Obj, custom
+from workflows.rehearsal.simulator.api_kinds import NODES, RESOURCE_SLICES, Obj, annotations_of, custom, labels_of
+from workflows.rehearsal.simulator.operators import fleet_nodes
 from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, Exit, LongRunning, check, pod_program
 from workflows.rehearsal.simulator.world import Changes, World
 
@@ -58,10 +58,7 @@ def driver_version(world: World, root: Obj) -> str:
 
 def driver_of_operator(world: World, name: str) -> str:
     """Return the version of the driver that the operator loaded on a machine; empty if the machine has its own driver or none."""
-    node = world.find(NODES, name)
-    if node is None or world.hardware(name).driver_on_host:
-        return ""
-    return str((node["metadata"].get("annotations") or {}).get(DRIVER, ""))
+    return "" if world.hardware(name).driver_on_host else world.node_annotations(name).get(DRIVER, "")
 
 
 class GpuNodes:
@@ -75,11 +72,8 @@ class GpuNodes:
         root = root_resource(world)
         if root is None or world.fault("clusterpolicy_stale_ready"):
             return
-        every = changed.everything or bool(changed.refs(CLUSTER_POLICIES) or changed.refs(GPU_CLUSTERS))
-        names = [host.name for host in world.fleet if host.gpus] if every else [at.name for at in changed.refs(NODES)]
-        for name in names:
-            node = world.find(NODES, name)
-            if node is not None and name in world.fleet and (node["metadata"].get("labels") or {}).get(PCI_GPU) == "true":
+        for node in fleet_nodes(world, changed, CLUSTER_POLICIES, GPU_CLUSTERS):
+            if labels_of(node).get(PCI_GPU) == "true":
                 _step(world, root, node)
                 if changed.everything:
                     _follow_faults(world, node)
@@ -87,8 +81,7 @@ class GpuNodes:
 
 def _step(world: World, root: Obj, node: Obj) -> None:
     """Schedule the first missing operand of a node."""
-    name, meta = node["metadata"]["name"], node["metadata"]
-    labels, done = meta.get("labels") or {}, meta.get("annotations") or {}
+    name, labels, done = node["metadata"]["name"], labels_of(node), annotations_of(node)
     parts = DRA_PARTS if uses_dra(root) else PARTS
     key = f"gpu_nodes/{name}"
     if any(f"{DEPLOY}{part}" not in labels for part in parts):
@@ -113,7 +106,7 @@ def _discover(world: World, name: str) -> None:
     node = world.find(NODES, name)
     if node is None:
         return
-    present = node["metadata"].get("labels") or {}
+    present = labels_of(node)
     labels = gfd_labels(world, name)
     if gpu_shares.has_sharing_label(node):
         for key in ("product", "replicas", "sharing-strategy"):
@@ -127,21 +120,14 @@ def _chosen(key: str, present: Mapping[str, str]) -> bool:
 
 
 def _annotate(world: World, name: str, annotations: Mapping[str, str], labels: Mapping[str, str]) -> None:
-    node = world.find(NODES, name)
-    if node is not None:
-        world.patch_soon(NODES, node, {"metadata": {"annotations": dict(annotations), "labels": dict(labels)}})
+    world.patch_node(name, {"metadata": {"annotations": dict(annotations), "labels": dict(labels)}})
 
 
 def _load_driver(world: World, name: str, version: str) -> None:
     """Mark the driver as loaded. After a change of version, feature discovery updates its label."""
     if not driver_broken(world, name):
-        full = {"nvidia.com/cuda.driver-version.full": version} if _shown(world, name) else {}
+        full = {"nvidia.com/cuda.driver-version.full": version} if DISCOVERED in world.node_annotations(name) else {}
         _annotate(world, name, {DRIVER: version}, full)
-
-
-def _shown(world: World, name: str) -> bool:
-    node = world.find(NODES, name)
-    return node is not None and DISCOVERED in (node["metadata"].get("annotations") or {})
 
 
 def _advertise(world: World, name: str) -> None:
@@ -213,11 +199,11 @@ def gfd_labels(world: World, name: str) -> dict[str, str]:
 
 def _follow_faults(world: World, node: Obj) -> None:
     """Update what a finished node advertises after a fault came or went."""
-    if PLUGIN in (node["metadata"].get("annotations") or {}) and not gpu_shares.has_sharing_label(node):
+    if PLUGIN in annotations_of(node) and not gpu_shares.has_sharing_label(node):
         name, root = node["metadata"]["name"], root_resource(world)
         if root is not None and not uses_dra(root) and _plugin_on(root):
             world.patch_soon(NODES, node, {"status": _amounts(world, name)}, status=True)
-        if _shown(world, name):
+        if DISCOVERED in annotations_of(node):
             _annotate(world, name, {}, {"nvidia.com/gpu.count": str(visible_gpus(world, name))})
 
 
@@ -247,8 +233,7 @@ def _progress(world: World, node: str) -> dict[str, str]:
     """Return a node's progress annotations. In large fleets an unsampled node counts as done, else its pods became objects."""
     if not world.sampled(node) and not driver_broken(world, node) and not world.fault("fabric_manager_missing", node):
         return {DRIVER: "ready", TOOLKIT: "ready", PLUGIN: "ready"}
-    node_object = world.find(NODES, node)
-    return (node_object["metadata"].get("annotations") or {}) if node_object else {}
+    return world.node_annotations(node)
 
 
 @pod_program("app", "nvidia-driver-daemonset")
@@ -309,15 +294,12 @@ def dra_validator(world: World, _pod: Obj, node: str) -> Behaviour:
 @check("cuda-smoke")
 def cuda_smoke(world: World, _pod: Obj, node: str) -> Behaviour:
     """Report what `workflows/stages/scripts/cuda_smoke.sh` reports."""
-    node_object = world.find(NODES, node)
-    report: dict[str, Any] = {"node": node, "uuids": [], "devices": 0, "passed": 0, "error": ""}
-    if node_object is None or TOOLKIT not in (node_object["metadata"].get("annotations") or {}):
-        return Exit(message=report | {"error": "nvidia-smi: not found"})
+    if TOOLKIT not in world.node_annotations(node):
+        return Exit(message={"node": node, "uuids": [], "devices": 0, "passed": 0, "error": "nvidia-smi: not found"})
     count = visible_gpus(world, node)
     passed = 0 if world.fault("cuda_fails", node) else count
     error = "" if passed else f"{gpu_uuid(world, node, 0)}: CUDA driver version is insufficient for CUDA runtime version"
     uuids = [gpu_uuid(world, node, number) for number in range(count)]
     lines = [f"{device}: {'Test PASSED' if passed else error}" for device in uuids]
-    return Exit(
-        message=report | {"uuids": uuids, "devices": count, "passed": passed, "error": error}, log="\n".join(lines), seconds=12
-    )
+    report = {"node": node, "uuids": uuids, "devices": count, "passed": passed, "error": error}
+    return Exit(message=report, log="\n".join(lines), seconds=12)

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
-from workflows.rehearsal.simulator.api_kinds import Obj
+from workflows.rehearsal.simulator.api_kinds import Obj, labels_of
 from workflows.spec.accelerators import PRODUCTS
 
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
@@ -85,7 +85,7 @@ DRA = "nvidia.com/dra-kubelet-plugin"
 
 def has_sharing_label(node: Obj) -> bool:
     """Return True if a label on the node asks for something else than whole GPUs by the device plugin."""
-    labels = node["metadata"].get("labels") or {}
+    labels = labels_of(node)
     shares = labels.get(PLUGIN_CONFIG, "whole") != "whole"
     return shares or labels.get(MIG_CONFIG, "all-disabled") != "all-disabled" or labels.get(DRA) == "true"
 

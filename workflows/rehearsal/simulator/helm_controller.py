@@ -6,7 +6,17 @@ import functools
 
 from steps.contract.canonical import digest
 from workflows.rehearsal.simulator import chart_installers
-from workflows.rehearsal.simulator.api_kinds import HELM_CHART_CONFIGS, HELM_CHARTS, JOBS, SECRETS, Obj, Ref, ref
+from workflows.rehearsal.simulator.api_kinds import (
+    HELM_CHART_CONFIGS,
+    HELM_CHARTS,
+    JOBS,
+    SECRETS,
+    Obj,
+    Ref,
+    annotations_of,
+    has_condition,
+    ref,
+)
 from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, installer
 from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit
 from workflows.rehearsal.simulator.simulated_pods import pod_program as program
@@ -32,7 +42,7 @@ class HelmController:
     def reconcile(self, world: World, _changed: Changes) -> None:
         """Look at every HelmChart: there are few."""
         for chart in list(world.select(HELM_CHARTS, SYSTEM)):
-            annotations = chart["metadata"].get("annotations") or {}
+            annotations = annotations_of(chart)
             spec = chart.get("spec") or {}
             if UNMANAGED in annotations or not (spec.get("chart") or spec.get("chartContent")):
                 continue
@@ -54,7 +64,7 @@ class HelmController:
             world.delete(JOBS, job)  # a finished Job of older values must not pass for the new ones
         elif job["spec"].get("suspend"):
             world.later(f"helm/{at.name}/resume/{wanted}", 0.2, 1, functools.partial(_resume, world, ref(job)))
-        elif _has(job, "Failed"):
+        elif has_condition(job, "Failed"):
             self._failed(world, chart, job)
         else:
             _status(world, chart, failed=None)
@@ -62,16 +72,13 @@ class HelmController:
     def _failed(self, world: World, chart: Obj, job: Obj) -> None:
         """Report a failed Job. `abort` and `retry` leave it; the default policy `reinstall` uninstalls and starts again."""
         name = chart["metadata"]["name"]
-        message = f"Job {job['metadata']['name']} failed: {_message(job)}"
+        why = next(entry.get("message", "") for entry in job["status"]["conditions"] if entry["type"] == "Failed")
+        message = f"Job {job['metadata']['name']} failed: {why}"
         _status(world, chart, failed=("Job failed", message))
         world.event(HELM_CHARTS, chart, "JobFailed", message, warning=True)
         if chart["spec"].get("failurePolicy", "reinstall") == "reinstall":
-            world.later(
-                f"helm/{name}/reinstall/{job['metadata']['uid']}",
-                30,
-                60,
-                lambda: chart_installers.reinstall(world, chart, ref(job)),
-            )
+            key = f"helm/{name}/reinstall/{job['metadata']['uid']}"
+            world.later(key, 30, 60, lambda: chart_installers.reinstall(world, chart, ref(job)))
 
     def _remove(self, world: World, chart: Obj) -> None:
         at = ref(chart)
@@ -82,7 +89,7 @@ class HelmController:
             world.later(f"helm/{at.name}/delete", 0.5, 2, functools.partial(_create_job, world, at, "delete"))
         elif job["spec"].get("suspend"):
             world.later(f"helm/{at.name}/resume-delete", 0.2, 1, functools.partial(_resume, world, ref(job)))
-        elif _has(job, "Complete"):
+        elif has_condition(job, "Complete"):
             for done in (f"helm-install-{at.name}", f"helm-delete-{at.name}"):
                 world.delete(JOBS, Ref(SYSTEM, done))
             kept = [entry for entry in chart["metadata"]["finalizers"] if entry != FINALIZER]
@@ -90,7 +97,7 @@ class HelmController:
 
 
 def _claim(world: World, at: Ref) -> None:
-    chart = world.find(HELM_CHARTS, at.name, at.namespace)
+    chart = world.find(HELM_CHARTS, at)
     if chart is not None:
         finalizers = list(dict.fromkeys([*(chart["metadata"].get("finalizers") or ()), FINALIZER]))
         world.patch(HELM_CHARTS, at, {"metadata": {"annotations": {CLAIMED: "helm-controller"}, "finalizers": finalizers}})
@@ -103,29 +110,20 @@ def config_hash(world: World, chart: Obj) -> str:
 
 
 def _create_job(world: World, at: Ref, action: str) -> None:
-    chart = world.find(HELM_CHARTS, at.name, at.namespace)
+    chart = world.find(HELM_CHARTS, at)
     if chart is None:
         return
     spec = chart["spec"]
-    labels = {CHART_LABEL: at.name}
+    meta = {"name": f"helm-{action}-{at.name}", "namespace": SYSTEM, "labels": {CHART_LABEL: at.name}}
     pod = {
         "restartPolicy": "OnFailure",
         "containers": [{"name": "helm", "image": spec.get("jobImage") or "rancher/klipper-helm:v0.9.8", "args": [action]}],
         "tolerations": [{"operator": "Exists"}],
     }
-    annotations = {HASH: config_hash(world, chart)}
+    template = {"metadata": {"labels": meta["labels"], "annotations": {HASH: config_hash(world, chart)}}, "spec": pod}
     body = {
-        "metadata": {
-            "name": f"helm-{action}-{at.name}",
-            "namespace": SYSTEM,
-            "labels": labels,
-            "ownerReferences": [HELM_CHARTS.owner(chart)],
-        },
-        "spec": {
-            "backoffLimit": spec.get("backOffLimit", 1000),
-            "suspend": True,
-            "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": pod},
-        },
+        "metadata": meta | {"ownerReferences": [HELM_CHARTS.owner(chart)]},
+        "spec": {"backoffLimit": spec.get("backOffLimit", 1000), "suspend": True, "template": template},
     }
     job = world.create(JOBS, body)
     world.event(HELM_CHARTS, chart, "ApplyJob", f"Applying HelmChart using Job {SYSTEM}/{job['metadata']['name']}")
@@ -139,22 +137,9 @@ def _resume(world: World, at: Ref) -> None:
 def _status(world: World, chart: Obj, failed: tuple[str, str] | None) -> None:
     """Write jobName and conditions, without transition times and observedGeneration, as the real controller does."""
     name = f"helm-install-{chart['metadata']['name']}"
-    conditions = world.condition(
-        chart, "JobCreated", "True", "Job created", f"Applying HelmChart using Job {SYSTEM}/{name}", timed=False
-    )
-    reason, message = failed or ("", "")
-    conditions = world.condition(
-        {"status": {"conditions": conditions}}, "Failed", "True" if failed else "False", reason, message, timed=False
-    )
+    created = ("JobCreated", "True", "Job created", f"Applying HelmChart using Job {SYSTEM}/{name}")
+    conditions = world.conditions(chart, created, ("Failed", str(bool(failed)), *(failed or ("", ""))), timed=False)
     world.patch(HELM_CHARTS, chart, {"status": {"jobName": name, "conditions": conditions}}, status=True)
-
-
-def _has(job: Obj, kind: str) -> bool:
-    return any(entry["type"] == kind and entry["status"] == "True" for entry in job.get("status", {}).get("conditions") or ())
-
-
-def _message(job: Obj) -> str:
-    return next((entry.get("message", "") for entry in job["status"]["conditions"] if entry["type"] == "Failed"), "")
 
 
 @program(CHART_LABEL)

@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 
 from workflows.rehearsal.simulator import simulated_pods, virtual_clock
-from workflows.rehearsal.simulator.api_kinds import JOBS, PODS, Obj, Ref, ref
+from workflows.rehearsal.simulator.api_kinds import JOBS, PODS, Obj, Ref, has_condition, ref
 from workflows.rehearsal.simulator.world import Changes, World
 
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -33,7 +33,7 @@ class Jobs:
             wanted[self._index(world, at)] = None
         jobs = {job["metadata"]["uid"]: job for job in world.objects(JOBS)}
         for at in changed.refs(JOBS):
-            job = world.find(JOBS, at.name, at.namespace)
+            job = world.find(JOBS, at)
             if job is not None:
                 wanted[job["metadata"]["uid"]] = None
         for uid, job in jobs.items():
@@ -42,7 +42,7 @@ class Jobs:
 
     def _index(self, world: World, at: Ref) -> str:
         """Update the index of pods by owner and return the owner's UID."""
-        pod = world.find(PODS, at.name, at.namespace)
+        pod = world.find(PODS, at)
         if pod is None:
             owner = self._owners.pop(at, "")
             self._pods.get(owner, {}).pop(at, None)
@@ -53,7 +53,7 @@ class Jobs:
         return owner
 
     def _of(self, world: World, uid: str) -> list[Obj]:
-        owned = (world.find(PODS, at.name, at.namespace) for at in self._pods.get(uid, {}))
+        owned = (world.find(PODS, at) for at in self._pods.get(uid, {}))
         return [pod for pod in owned if pod is not None]
 
 
@@ -78,7 +78,7 @@ class _Round:
 
     def run(self) -> None:
         """Take the Job one step further."""
-        if self._ended("Complete") or self._ended("Failed"):
+        if has_condition(self._job, "Complete") or has_condition(self._job, "Failed"):
             self._clean_up()
         elif self._spec.get("suspend"):
             self._suspend()
@@ -91,9 +91,6 @@ class _Round:
         else:
             self._start_pods()
             self._write({})
-
-    def _ended(self, kind: str) -> bool:
-        return any(entry["type"] == kind and entry["status"] == "True" for entry in self._status.get("conditions") or ())
 
     def _failure(self) -> tuple[str, str]:
         """Return reason and message of the Job's failure, or empty strings."""
@@ -147,8 +144,7 @@ class _Round:
             self._create(index if self._indexed else None, order)
 
     def _create(self, index: int | None, order: int) -> None:
-        meta = self._job["metadata"]
-        uid, name = meta["uid"], meta["name"]
+        uid, name = self._job["metadata"]["uid"], self._at.name
         labels = {
             "batch.kubernetes.io/controller-uid": uid,
             "batch.kubernetes.io/job-name": name,
@@ -170,37 +166,35 @@ class _Round:
         names = (f"{base}-{simulated_pods.suffix(base, *history, number)}" for number in itertools.count())
         return next(name for name in names if self._world.find(PODS, name, self._at.namespace) is None)
 
-    def _suspend(self) -> None:
+    def _stop_pods(self) -> None:
         for pod in self._active:
             self._world.delete_soon(PODS, pod)
         self._active = []
-        conditions = self._world.condition(self._job, "Suspended", "True", "JobSuspended", "Job suspended")
-        self._write({"startTime": None, "conditions": conditions})
+
+    def _suspend(self) -> None:
+        self._stop_pods()
+        suspended = ("Suspended", "True", "JobSuspended", "Job suspended")
+        self._write({"startTime": None, "conditions": self._world.conditions(self._job, suspended)})
 
     def _resumed(self) -> list[Obj]:
         if not any(entry["type"] == "Suspended" for entry in self._status.get("conditions") or ()):
             return list(self._status.get("conditions") or ())
-        return self._world.condition(self._job, "Suspended", "False", "JobResumed", "Job resumed")
+        return self._world.conditions(self._job, ("Suspended", "False", "JobResumed", "Job resumed"))
 
     def _fail(self, reason: str, message: str) -> None:
-        for pod in self._active:
-            self._world.delete_soon(PODS, pod)
         self._failed += self._active
-        self._active = []
+        self._stop_pods()
         self._end("FailureTarget", "Failed", reason, message, {})
         self._world.event(JOBS, self._job, reason, message, warning=True)
 
     def _complete(self) -> None:
-        for pod in self._active:
-            self._world.delete_soon(PODS, pod)
-        self._active = []
+        self._stop_pods()
         message = "Reached expected number of succeeded pods"
         self._end("SuccessCriteriaMet", "Complete", "CompletionsReached", message, {"completionTime": self._world.stamp()})
 
     def _end(self, first: str, second: str, reason: str, message: str, extra: Obj) -> None:
-        conditions = self._world.condition(self._job, first, "True", reason, message)
-        conditions = self._world.condition({"status": {"conditions": conditions}}, second, "True", reason, message)
-        self._write({"conditions": conditions} | extra)
+        ends = [(kind, "True", reason, message) for kind in (first, second)]
+        self._write({"conditions": self._world.conditions(self._job, *ends)} | extra)
 
     def _clean_up(self) -> None:
         ttl = self._spec.get("ttlSecondsAfterFinished")

@@ -52,11 +52,8 @@ class KubeletPort:
     @property
     def status(self) -> Obj:
         """The addresses and port that every simulated node shows in its status."""
-        number = self._server.server_port
-        return {
-            "addresses": [{"type": "InternalIP", "address": self.address}],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": number}},
-        }
+        endpoint = {"kubeletEndpoint": {"Port": self._server.server_port}}
+        return {"addresses": [{"type": "InternalIP", "address": self.address}], "daemonEndpoints": endpoint}
 
     def write(self, pod: Obj, container: str, text: str) -> None:
         """Append text to a container's log."""
@@ -95,7 +92,10 @@ def log_server(address: str, log: LogLookup) -> ThreadingHTTPServer:
     """Serve logs over HTTPS at an address and a free port, in threads, until the server is shut down and closed."""
     from workflows.rehearsal.apiserver.emulated_server import self_signed  # slow to import, and most rehearsals need no port
 
-    server = _listening(address)
+    try:
+        server = _Server((address, 0), _Handler)
+    except OSError:  # not an address of this machine, but forwarded to it
+        server = _Server(("", 0), _Handler)
     server.log = log
     context = self_signed(datetime.datetime.now(datetime.UTC)).context()
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
@@ -103,15 +103,24 @@ def log_server(address: str, log: LogLookup) -> ThreadingHTTPServer:
     return server
 
 
-def _listening(address: str) -> _Server:
-    """Listen at the address, or at all addresses if it is not one of this machine's but is forwarded to it."""
-    try:
-        return _Server((address, 0), _Handler)
-    except OSError:
-        return _Server(("", 0), _Handler)
+class QuietHandler(BaseHTTPRequestHandler):
+    """A handler that logs no requests: they are too many, and errors are in the answers."""
+
+    content_type = "text/plain"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Print nothing."""
+
+    def answer(self, status: int, body: bytes) -> None:
+        """Send the whole answer."""
+        self.send_response(status)
+        self.send_header("Content-Type", self.content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     server: _Server
     timeout = 30
 
@@ -121,23 +130,13 @@ class _Handler(BaseHTTPRequestHandler):
         _, top, *place = (unquote(part) for part in url.path.split("/"))
         log = self.server.log("/".join(place)) if top == "containerLogs" else None
         if log is None:
-            self._answer(400 if top == "containerLogs" else 404, WAITING)
+            self.answer(400 if top == "containerLogs" else 404, WAITING)
             return
         query = parse_qs(url.query)
         lines = log.splitlines(keepends=True)
         tail, most = query.get("tailLines", [""])[0], query.get("limitBytes", [""])[0]
         body = b"".join(lines[-int(tail) :] if tail.isdigit() and int(tail) else [] if tail == "0" else lines)
-        self._answer(200, body[: int(most)] if most.isdigit() else body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing: gates ask for logs too often."""
-
-    def _answer(self, status: int, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "text/plain")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.answer(200, body[: int(most)] if most.isdigit() else body)
 
 
 def own_address(server: str) -> str:
@@ -148,7 +147,7 @@ def own_address(server: str) -> str:
     host, number = urlsplit(server).hostname or "", urlsplit(server).port or 443
     family, _, _, _, place = socket.getaddrinfo(host, number, type=socket.SOCK_DGRAM)[0]
     address = _towards(family, place)
-    if not _is_loopback(address):
+    if not address.startswith("127.") and address != "::1":
         return address
     with contextlib.suppress(OSError):  # a machine with no way out has loopback alone
         return _towards(socket.AF_INET, (OUTSIDE, 9))
@@ -163,7 +162,3 @@ def _towards(family: int, place: Any) -> str:
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect(place)
         return str(probe.getsockname()[0])
-
-
-def _is_loopback(address: str) -> bool:
-    return address.startswith("127.") or address == "::1"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from workflows.rehearsal.simulator import simulated_pods, virtual_clock
-from workflows.rehearsal.simulator.api_kinds import NODES, PODS, Obj, Ref, ref
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, Exit, LongRunning, ProgramError, behaviour
+from workflows.rehearsal.simulator.api_kinds import NODES, PODS, Obj, Ref, has_condition, ref
+from workflows.rehearsal.simulator.simulated_pods import BlockedStart, Exit, LongRunning, ProgramError, behaviour
 from workflows.rehearsal.simulator.world import Changes, World
 
 START = (1.0, 6.0)
@@ -30,7 +30,7 @@ class Kubelet:
         nodes = {at.name for at in changed.refs(NODES)}
         refs += [at for at, node in self._stuck.items() if changed.everything or node in nodes]
         for at in dict.fromkeys(refs):
-            pod = world.find(PODS, at.name, at.namespace)
+            pod = world.find(PODS, at)
             if pod is None:
                 self._stuck.pop(at, None)
             elif simulated_pods.node(pod) in world.fleet:
@@ -44,7 +44,7 @@ class Kubelet:
         elif simulated_pods.finished(pod):
             self._stuck.pop(at, None)
         # The node controller sets Ready to Unknown when a lease expires: no kubelet is left to report.
-        elif _node_lost(world, simulated_pods.node(pod)):
+        elif has_condition(world.find(NODES, simulated_pods.node(pod)) or {}, "Ready", "Unknown"):
             self._lose(world, pod)
         elif simulated_pods.phase(pod) == "Pending" and at not in self._stuck:
             world.later(f"{key}/{pod['metadata']['uid']}/start", *START, lambda: self._start(world, at))
@@ -61,7 +61,7 @@ class Kubelet:
         world.patch(PODS, pod, {"status": {"conditions": conditions}}, status=True)
 
     def _start(self, world: World, at: Ref) -> None:
-        pod = world.find(PODS, at.name, at.namespace)
+        pod = world.find(PODS, at)
         if pod is None or simulated_pods.finished(pod) or "deletionTimestamp" in pod["metadata"] or not simulated_pods.node(pod):
             return
         program = behaviour(world, pod, simulated_pods.node(pod))
@@ -76,7 +76,7 @@ class Kubelet:
             self._finish(world, pod, program, world.stamp())  # shorter than the clock's quantum: no observer could see it run
             return
         ready = program.ready if isinstance(program, LongRunning) else True
-        self._report(world, pod, simulated_pods.running(pod, world.stamp(), ready=ready, restarts=simulated_pods.restarts(pod)))
+        self._report(world, pod, simulated_pods.running(pod, world.stamp(), ready=ready))
         if isinstance(program, LongRunning):
             _log(world, pod, program.log)
 
@@ -94,36 +94,30 @@ class Kubelet:
             left = max(0.0, program.seconds - (world.now - virtual_clock.parse_stamp(started)))
             world.later(f"{key}/exit", left, left, lambda: self._exit(world, at))
         elif isinstance(program, LongRunning) and program.ready != simulated_pods.ready(pod):
-            self._report(
-                world, pod, simulated_pods.running(pod, started, ready=program.ready, restarts=simulated_pods.restarts(pod))
-            )
+            self._report(world, pod, simulated_pods.running(pod, started, ready=program.ready))
         elif isinstance(program, BlockedStart):
             self._start(world, at)
 
     def _exit(self, world: World, at: Ref) -> None:
-        pod = world.find(PODS, at.name, at.namespace)
+        pod = world.find(PODS, at)
         if pod is None or simulated_pods.finished(pod) or "deletionTimestamp" in pod["metadata"]:
             return
-        program: Behaviour = behaviour(world, pod, simulated_pods.node(pod))
+        program = behaviour(world, pod, simulated_pods.node(pod))
         started = simulated_pods.started_at(pod)
-        if not isinstance(program, Exit) or not started:
-            return
-        self._finish(world, pod, program, started)
+        if isinstance(program, Exit) and started:
+            self._finish(world, pod, program, started)
 
     def _finish(self, world: World, pod: Obj, end: Exit, started: str) -> None:
         end = _effected(end)
         if end.code or world.sampled(simulated_pods.node(pod)):
             _log(world, pod, end.log)
         policy = pod["spec"].get("restartPolicy", "Always")
-        if policy == "Never" or (policy == "OnFailure" and end.code == 0):
-            self._report(world, pod, simulated_pods.ended(pod, end, started, world.stamp(), restarts=simulated_pods.restarts(pod)))
-        else:
-            self._report(
-                world, pod, simulated_pods.crashed(pod, end, started, world.stamp(), restarts=simulated_pods.restarts(pod) + 1)
-            )
+        over = policy == "Never" or (policy == "OnFailure" and end.code == 0)
+        status = (simulated_pods.ended if over else simulated_pods.crashed)(pod, end, started, world.stamp())
+        self._report(world, pod, status)
 
     def _end(self, world: World, at: Ref) -> None:
-        pod = world.find(PODS, at.name, at.namespace)
+        pod = world.find(PODS, at)
         if pod is not None and "deletionTimestamp" in pod["metadata"]:
             world.delete_soon(PODS, at)
 
@@ -140,12 +134,6 @@ def _effected(end: Exit) -> Exit:
     except ProgramError as error:
         return Exit(code=1, message=str(error), log=f"{end.log}{error}\n", seconds=end.seconds)
     return end
-
-
-def _node_lost(world: World, name: str) -> bool:
-    node = world.find(NODES, name)
-    conditions = (node or {}).get("status", {}).get("conditions") or ()
-    return any(entry["type"] == "Ready" and entry["status"] == "Unknown" for entry in conditions)
 
 
 def _log(world: World, pod: Obj, text: str, container: str = "") -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from workflows.rehearsal.simulator.api_client import SimulatorApiError
 from workflows.rehearsal.simulator.api_kinds import (  # fmt: skip
     CLAIMS,
@@ -32,17 +34,11 @@ class NamespaceController:
         for namespace in world.objects(NAMESPACES):
             name = namespace["metadata"]["name"]
             if "deletionTimestamp" in namespace["metadata"]:
-                world.later(f"namespaces/{name}/end", 1, 4, lambda name=name: _end(world, name))  # type: ignore[misc]
+                world.later(f"namespaces/{name}/end", 1, 4, functools.partial(_end, world, name))
             else:
-                _equip(world, name)
-
-
-def _equip(world: World, name: str) -> None:
-    if world.find(SERVICE_ACCOUNTS, "default", name) is None:
-        world.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default", "namespace": name}})
-    if world.find(CONFIG_MAPS, ROOT_CA, name) is None:
-        body: Obj = {"metadata": {"name": ROOT_CA, "namespace": name}, "data": {"ca.crt": "simulated"}}
-        world.create(CONFIG_MAPS, body)
+                world.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default", "namespace": name}})
+                certificate = {"ca.crt": "simulated"}
+                world.create(CONFIG_MAPS, {"metadata": {"name": ROOT_CA, "namespace": name}, "data": certificate})
 
 
 def _end(world: World, name: str) -> None:
@@ -54,7 +50,7 @@ def _end(world: World, name: str) -> None:
     for kind in world.kinds:
         for obj in list(world.select(kind, name)) if kind.namespaced else ():
             world.delete(kind, obj)
-            left += world.find(kind, *reversed(ref(obj))) is not None
+            left += world.find(kind, ref(obj)) is not None
     if left:
         world.later(f"namespaces/{name}/end", 5, 5, lambda: _end(world, name))
         return
@@ -84,7 +80,7 @@ class GarbageCollector:
         """Record new owners and delete the dependents of removed ones."""
         for kind in world.kinds:
             for at in [ref(obj) for obj in world.objects(kind)] if changed.everything else changed.refs(kind):
-                obj = world.find(kind, at.name, at.namespace)
+                obj = world.find(kind, at)
                 if obj is None:
                     self._gone(world, kind, at)
                 else:
@@ -114,7 +110,7 @@ class GarbageCollector:
 
     def _delete_owned(self, world: World, uid: str) -> None:
         for kind, at in self._owned.pop(uid, {}):
-            obj = world.find(kind, at.name, at.namespace)
+            obj = world.find(kind, at)
             if obj is None:
                 continue
             others = [owner for owner in obj["metadata"].get("ownerReferences") or () if owner["uid"] != uid]

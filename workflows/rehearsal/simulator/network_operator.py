@@ -11,11 +11,22 @@ from typing import Any
 import msgspec
 
 from workflows.rehearsal.simulator import simulated_pods as podlib
-from workflows.rehearsal.simulator.api_kinds import DAEMON_SETS, DEPLOYMENTS, NODES, PODS, Obj, ObjectKind, Ref, custom
+from workflows.rehearsal.simulator.api_kinds import (
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    NODES,
+    PODS,
+    Obj,
+    ObjectKind,
+    Ref,
+    annotations_of,
+    custom,
+    labels_of,
+)
 from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
 from workflows.rehearsal.simulator.gpu_operator import RULES, install_nfd
-from workflows.rehearsal.simulator.operators import ensure_daemon_set, has_ready_pod, serves_every_node
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, Exit, LongRunning, check, pod_program
+from workflows.rehearsal.simulator.operators import ensure_daemon_set, fleet_nodes, has_ready_pod, serves_every_node
+from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, Exit, LongRunning, blocked_by, check, pod_program
 from workflows.rehearsal.simulator.world import Changes, World
 
 POLICIES = custom("mellanox.com", "NicClusterPolicy")
@@ -88,11 +99,8 @@ class NetworkOperator:
         if policy is None:
             return
         world.later("network_operator/look", 2, 6, functools.partial(_look, world))
-        every = changed.everything or bool(changed.refs(POLICIES) or changed.refs(SRIOV_POLICIES))
-        names = [host.name for host in world.fleet] if every else [at.name for at in changed.refs(NODES)]
-        for name in names:
-            node = world.find(NODES, name)
-            if node is not None and name in world.fleet and (node["metadata"].get("labels") or {}).get(NIC) == "true":
+        for node in fleet_nodes(world, changed, POLICIES, SRIOV_POLICIES):
+            if labels_of(node).get(NIC) == "true":
                 _node(world, policy, node, enforce=changed.everything)
 
 
@@ -102,15 +110,13 @@ def _look(world: World) -> None:
         return
     applied = [{"name": state, "state": _part(world, policy, state, part, name)} for state, part, name in PARTS]
     bad = [entry["name"] for entry in applied if entry["state"] == "notReady"]
-    status = {
-        "state": "notReady" if bad else "ready",
-        "appliedStates": applied,
-        "reason": f"{', '.join(bad)} not ready" if bad else "",
-    }
+    reason = f"{', '.join(bad)} not ready" if bad else ""
+    status = {"state": "notReady" if bad else "ready", "appliedStates": applied, "reason": reason}
     world.patch(POLICIES, policy, {"status": status}, status=True)
     for kind in NETWORKS:
         for network in world.objects(kind):
-            _network(world, kind, network)
+            state = "ready" if _attach(world, kind, network) else "notReady"
+            world.patch(kind, network, {"status": {"state": state}}, status=True)
     for kind in SRIOV_NETWORKS:
         for network in world.objects(kind):
             _attach(world, kind, network)
@@ -139,12 +145,6 @@ def _at(spec: Mapping[str, Any], path: str) -> Any:
     return here
 
 
-def _network(world: World, kind: ObjectKind, network: Obj) -> None:
-    attachment = _attach(world, kind, network)
-    status = {"state": "ready" if attachment else "notReady"}
-    world.patch(kind, network, {"status": status}, status=True)
-
-
 def _attach(world: World, kind: ObjectKind, network: Obj) -> bool:
     """Create a network's NetworkAttachmentDefinition, owned by the network if that is cluster-scoped."""
     name = network["metadata"]["name"]
@@ -158,10 +158,9 @@ def _attach(world: World, kind: ObjectKind, network: Obj) -> bool:
 
 def _allocate(world: World, pool: Obj) -> None:
     """Give each labelled node one address block, as nv-ipam-controller does."""
-    names = sorted(n["metadata"]["name"] for n in world.objects(NODES) if (n["metadata"].get("labels") or {}).get(NIC) == "true")
-    blocks = [
-        {"nodeName": name, "startIP": f"192.168.{number}.1", "endIP": f"192.168.{number}.32"} for number, name in enumerate(names)
-    ]
+    names = sorted(node["metadata"]["name"] for node in world.objects(NODES) if labels_of(node).get(NIC) == "true")
+    networks = ((name, f"192.168.{number}") for number, name in enumerate(names))
+    blocks = [{"nodeName": name, "startIP": f"{network}.1", "endIP": f"{network}.32"} for name, network in networks]
     world.patch(POOLS, pool, {"status": {"allocations": blocks}}, status=True)
 
 
@@ -171,23 +170,19 @@ def _allocate(world: World, pool: Obj) -> None:
 def _node(world: World, policy: Obj, node: Obj, *, enforce: bool) -> None:
     """Load the driver first if the operator installs it, then advertise what the device plugin finds."""
     name, spec = node["metadata"]["name"], policy["spec"]
-    if "ofedDriver" in spec and DRIVER not in (node["metadata"].get("annotations") or {}):
+    if "ofedDriver" in spec and DRIVER not in annotations_of(node):
         world.patch_soon(NODES, node, {"metadata": {"labels": {MOFED_WAIT: "true"}}})
         world.later(f"network_operator/{name}/driver", 60, 300, functools.partial(_load_driver, world, name))
         return
     for resource, count in _resources(world, policy, name):
         if node["status"].get("capacity", {}).get(resource) is None or enforce:
             low, high = (0.0, 0.0) if enforce else (5.0, 25.0)
-            world.later(
-                f"network_operator/{name}/{resource}", low, high, functools.partial(_advertise, world, name, resource, count)
-            )
+            action = functools.partial(_advertise, world, name, resource, count)
+            world.later(f"network_operator/{name}/{resource}", low, high, action)
 
 
 def _load_driver(world: World, name: str) -> None:
-    node = world.find(NODES, name)
-    if node is not None:
-        change = {"annotations": {DRIVER: "ready"}, "labels": {MOFED_WAIT: "false"}}
-        world.patch_soon(NODES, node, {"metadata": change})
+    world.patch_node(name, {"metadata": {"annotations": {DRIVER: "ready"}, "labels": {MOFED_WAIT: "false"}}})
 
 
 def _resources(world: World, policy: Obj, name: str) -> Iterator[tuple[str, int]]:
@@ -209,45 +204,35 @@ def _configured(part: Mapping[str, Any] | None, key: str) -> list[dict[str, Any]
 
 
 def _advertise(world: World, name: str, resource: str, count: int) -> None:
-    node = world.find(NODES, name)
-    if node is not None:
-        amounts = {resource: str(count)}
-        world.patch_soon(NODES, node, {"status": {"capacity": amounts, "allocatable": amounts}}, status=True)
+    amounts = {resource: str(count)}
+    world.patch_node(name, {"status": {"capacity": amounts, "allocatable": amounts}}, status=True)
 
 
 # ---- pods --------------------------------------------------------------------------------------------------------------------
 
 
-@pod_program("app", "rdma-shared-dp-ds")
-def rdma_plugin(world: World, _pod: Obj, _node: str) -> Behaviour:
-    """Play the shared device plugin."""
-    if world.fault("rdma_plugin_image_missing"):
-        return BlockedStart(reason="ImagePullBackOff", message="Back-off pulling image: not found")
-    return LongRunning()
+blocked_by("rdma_plugin_image_missing", "app", "rdma-shared-dp-ds", "Back-off pulling image: not found", reason="ImagePullBackOff")
 
 
 @pod_program("app", "mofed-ubuntu24.04-6f8c4d9b7-ds")
 def mofed(world: World, _pod: Obj, node: str) -> Behaviour:
     """Play the NIC driver's container."""
-    node_object = world.find(NODES, node)
-    done = node_object is not None and DRIVER in (node_object["metadata"].get("annotations") or {})
+    done = DRIVER in world.node_annotations(node)
     return LongRunning() if done or not world.sampled(node) else BlockedStart(init="network-operator-init-container")
 
 
 @check("ib-write-bw")
 def ib_write_bw(world: World, pod: Obj, node: str) -> Behaviour:
     """Report what `workflows/stages/scripts/ib_write_bw.sh` reports: bandwidth to the next pod of the ring, rail by rail."""
-    size = next(int(entry["value"]) for entry in pod["spec"]["containers"][0]["env"] if entry["name"] == "COUNT")
-    index = int((pod["metadata"].get("annotations") or {}).get("batch.kubernetes.io/job-completion-index", 0))
+    size = int(podlib.environment(pod)["COUNT"])
+    index = int(annotations_of(pod).get("batch.kubernetes.io/job-completion-index", 0))
     peer = (index + 1) % size
     hardware = world.hardware(node)
     slow = world.fault("ib_slow", node) or (world.fault("ib_slow") and world.fault("ib_slow", _node_of(world, pod, peer)))
     speed = round(hardware.nic_gbit * (0.24 if slow else SHARE), 2)
-    down = {0} if world.fault("ib_port_down", node) else set()
-    rails = [
-        {"device": f"mlx5_{rail}", "state": "DOWN" if rail in down else "ACTIVE", "gbit": 0 if rail in down else speed, "error": ""}
-        for rail in range(hardware.nics)
-    ]
+    rails = [{"device": f"mlx5_{rail}", "state": "ACTIVE", "gbit": speed, "error": ""} for rail in range(hardware.nics)]
+    if rails and world.fault("ib_port_down", node):
+        rails[0] |= {"state": "DOWN", "gbit": 0}
     return Exit(message={"node": node, "index": index, "peer": peer, "rails": rails, "error": ""}, seconds=60)
 
 
@@ -269,20 +254,16 @@ class Multus:
 
     def reconcile(self, world: World, changed: Changes) -> None:
         """Look at changed pods, or at all pods if networks changed."""
-        if changed.everything or changed.refs(ATTACHMENTS):
-            chosen = world.objects(PODS)
-        else:
-            present = (world.find(PODS, at.name, at.namespace) for at in changed.refs(PODS))
-            chosen = [pod for pod in present if pod is not None]
-        for pod in chosen:
-            notes = pod["metadata"].get("annotations") or {}
+        changed_pods = (world.find(PODS, at) for at in changed.refs(PODS))
+        for pod in world.objects(PODS) if changed.concern(ATTACHMENTS) else filter(None, changed_pods):
+            notes = annotations_of(pod)
             if NETWORKS_ANNOTATION in notes and STATUS_ANNOTATION not in notes and podlib.node(pod):
                 _join_networks(world, pod, notes[NETWORKS_ANNOTATION])
 
 
 def _join_networks(world: World, pod: Obj, requested: str) -> None:
     places = [_attachment_ref(pod, part.strip()) for part in requested.split(",") if part.strip()]
-    if all(world.find(ATTACHMENTS, place.name, place.namespace) is not None for place in places):
+    if all(world.find(ATTACHMENTS, place) is not None for place in places):
         status = msgspec.json.encode(list(_network_status(world, pod, places))).decode()
         world.patch_soon(PODS, pod, {"metadata": {"annotations": {STATUS_ANNOTATION: status}}})
 

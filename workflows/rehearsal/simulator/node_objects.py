@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from typing import Any
 
 from steps.stages.rke2.contract import parse_version
 from workflows.rehearsal.simulator import rke2_charts
-from workflows.rehearsal.simulator.api_kinds import DAEMON_SETS, LEASES, NODES, Obj, Ref
+from workflows.rehearsal.simulator.api_kinds import DAEMON_SETS, LEASES, NODES, Obj, Ref, has_condition
 from workflows.rehearsal.simulator.virtual_clock import stamp
 from workflows.rehearsal.simulator.world import Changes, World
 
@@ -24,9 +25,12 @@ LEASED = "kube-node-lease"
 CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 VOTER = ("True", "MemberNotLearner", "Node is a voting member of the etcd cluster")
 LOST = ("False", "MemberNotFound", "Node is not a member of the etcd cluster")
-NO_NETWORK = (
+READY_REPORT = ("True", "KubeletReady", "kubelet is posting ready status")
+NOT_READY_REPORT = (
+    "False",
+    "KubeletNotReady",
     "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady "
-    "message:Network plugin returns error: cni plugin not initialized"
+    "message:Network plugin returns error: cni plugin not initialized",
 )
 
 
@@ -51,7 +55,7 @@ class Nodes:
                 continue
             if world.find(NODES, name) is None:
                 low, high = REGISTER[state["server"]]
-                world.later(f"nodes/{name}/register", low, high, lambda name=name: _register(world, name))  # type: ignore[misc]
+                world.later(f"nodes/{name}/register", low, high, functools.partial(_register, world, name))
             else:
                 _look(world, name, state)
 
@@ -67,10 +71,9 @@ def address(world: World, name: str) -> str:
 
 def _register(world: World, name: str) -> None:
     state = world.hosts[name].get("rke2")
-    if state is None:
-        return
-    world.create_soon(NODES, _node(world, name, state))
-    world.patch_soon(NODES, Ref("", name), {"status": _status(world, name, state, ready=False)}, status=True)
+    if state is not None:
+        world.create_soon(NODES, _node(world, name, state))
+        world.patch_soon(NODES, Ref("", name), {"status": _status(world, name, state, ready=False)}, status=True)
 
 
 def _look(world: World, name: str, state: dict[str, Any]) -> None:
@@ -111,8 +114,7 @@ def _turn(world: World, name: str) -> None:
 
 def is_ready(node: Obj) -> bool:
     """Return True if a node's Ready condition is true."""
-    conditions = node.get("status", {}).get("conditions") or ()
-    return any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions)
+    return has_condition(node, "Ready")
 
 
 def _network(world: World, state: dict[str, Any]) -> bool:
@@ -194,15 +196,12 @@ def _node(world: World, name: str, state: dict[str, Any]) -> Obj:
         "node.alpha.kubernetes.io/ttl": "0",
     }
     taints = [_taint_of(text) for text in state["taints"]]
+    # A node with the fault registered before the labels of config.yaml were written.
+    own = {} if world.fault("node_labels_old", name) else state["labels"]
     return {
-        "metadata": {"name": name, "labels": labels | _own_labels(world, name, state), "annotations": annotations},
+        "metadata": {"name": name, "labels": labels | own, "annotations": annotations},
         "spec": {"providerID": f"rke2://{name}", "taints": [*taints, NOT_READY]},
     }
-
-
-def _own_labels(world: World, name: str, state: dict[str, Any]) -> dict[str, str]:
-    """Return the labels of config.yaml; with the fault `node_labels_old` the node registered before they were written."""
-    return {} if world.fault("node_labels_old", name) else dict(state["labels"])
 
 
 def _taint_of(text: str) -> Obj:
@@ -218,8 +217,9 @@ def _status(world: World, name: str, state: dict[str, Any], *, ready: bool) -> O
         "memory": f"{hardware.memory_gib}Gi",
         "pods": str(hardware.pods),
         "ephemeral-storage": "1700Gi",
+        "hugepages-1Gi": "0",
+        "hugepages-2Mi": "0",
     }
-    capacity |= {"hugepages-1Gi": "0", "hugepages-2Mi": "0"}
     reserved = {"cpu": str(hardware.cpus - 1), "memory": f"{hardware.memory_gib - 8}Gi"}
     return {
         "capacity": capacity,
@@ -254,24 +254,12 @@ def _conditions(world: World, name: str, state: dict[str, Any], ready: bool) -> 
         ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
         ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
         ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-        ("Ready", "True", "KubeletReady", "kubelet is posting ready status")
-        if ready
-        else ("Ready", "False", "KubeletNotReady", NO_NETWORK),
+        ("Ready", *(READY_REPORT if ready else NOT_READY_REPORT)),
     ]
     if state["server"]:
         rows.append(("EtcdIsVoter", *(LOST if world.fault("etcd_member_missing", name) else VOTER)))
-    stamp_now = world.stamp()
-    return [
-        {
-            "type": kind,
-            "status": status,
-            "reason": reason,
-            "message": text,
-            "lastHeartbeatTime": stamp_now,
-            "lastTransitionTime": stamp_now,
-        }
-        for kind, status, reason, text in rows
-    ]
+    times = {"lastHeartbeatTime": world.stamp(), "lastTransitionTime": world.stamp()}
+    return [{"type": kind, "status": status, "reason": reason, "message": text} | times for kind, status, reason, text in rows]
 
 
 def _version(world: World, name: str, state: dict[str, Any]) -> str:

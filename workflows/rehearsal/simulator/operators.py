@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from workflows.rehearsal.simulator.api_kinds import DAEMON_SETS, DEPLOYMENTS, Obj, ObjectKind
-from workflows.rehearsal.simulator.world import World
+from workflows.rehearsal.simulator.api_kinds import DAEMON_SETS, DEPLOYMENTS, NODES, Obj, ObjectKind
+from workflows.rehearsal.simulator.chart_installers import workload_spec
+from workflows.rehearsal.simulator.world import Changes, World
+
+
+def ensure_deployment(world: World, namespace: str, name: str, image: str) -> None:
+    """Create or update a Deployment with one replica, whose pods carry `app: NAME`."""
+    spec = {"replicas": 1} | workload_spec(name, {}, image, {})
+    world.ensure(DEPLOYMENTS, {"metadata": {"name": name, "namespace": namespace, "labels": {"app": name}}, "spec": spec})
 
 
 def ensure_daemon_set(
@@ -27,17 +34,22 @@ def ensure_daemon_set(
         "tolerations": [{"operator": "Exists"}],
         "containers": [{"name": name, "image": picture}],
     }
-    steps = [{"name": step, "image": picture} for step in init]
+    if steps := [{"name": step, "image": picture} for step in init]:
+        pod["initContainers"] = steps
     labels = {"app": name}
-    body = {
-        "metadata": {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [kind.owner(obj)]},
-        "spec": {
-            "selector": {"matchLabels": labels},
-            "updateStrategy": {"type": "OnDelete" if on_delete else "RollingUpdate"},
-            "template": {"metadata": {"labels": labels}, "spec": pod | ({"initContainers": steps} if steps else {})},
-        },
-    }
-    return world.ensure(DAEMON_SETS, body)
+    spec: Obj = {"selector": {"matchLabels": labels}, "updateStrategy": {"type": "OnDelete" if on_delete else "RollingUpdate"}}
+    spec["template"] = {"metadata": {"labels": labels}, "spec": pod}
+    meta = {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [kind.owner(obj)]}
+    return world.ensure(DAEMON_SETS, {"metadata": meta, "spec": spec})
+
+
+def fleet_nodes(world: World, changed: Changes, *kinds: ObjectKind) -> Iterator[Obj]:
+    """Yield the changed nodes of the fleet, or all of them if everything or an object of these kinds changed."""
+    names = [host.name for host in world.fleet] if changed.concern(*kinds) else [at.name for at in changed.refs(NODES)]
+    for name in names:
+        node = world.find(NODES, name)
+        if node is not None and name in world.fleet:
+            yield node
 
 
 def serves_every_node(daemon_set: Obj | None) -> bool:

@@ -6,11 +6,12 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from steps.contract.host_play import PlayHost, PlayRequest
 from workflows.rehearsal.simulator.gpu_operator_nodes import driver_of_operator
-from workflows.rehearsal.simulator.playbook_runs import TaskOutcome, TaskStatus, play
+from workflows.rehearsal.simulator.playbook_runs import TaskOutcome, TaskStatus, failed, play, unreachable
 from workflows.rehearsal.simulator.world import World
 
 CHANGE, REBOOT, READ, ASSERT = (
@@ -30,7 +31,6 @@ KEPT = {
 }
 """File that restores a part of the profile at boot, by the profile's key."""
 CHANGE_SECONDS, READ_SECONDS, REBOOT_SECONDS = 45.0, 4.0, 420.0
-UNREACHABLE = "Failed to connect to the host via ssh: ssh: connect to host {} port 22: No route to host"
 AWAY = "Timed out waiting for last boot time check (timeout=1380)"
 SKEW = 37.0
 FREE_MIB, SMALL_MIB = 1_600_000, 9_000
@@ -76,20 +76,15 @@ def os_prep(world: World, request: PlayRequest) -> Iterable[TaskOutcome]:
     changes = [_changed(machine) for machine in reached]
     for machine in machines:
         if machine.suffers("hosts_unreachable"):
-            result = {"unreachable": True, "msg": UNREACHABLE.format(machine.host.address)}
-            yield TaskOutcome(
-                host=machine.name, task=CHANGE, status=TaskStatus.UNREACHABLE, seconds=10, action=MODULE, result=result
-            )
+            yield unreachable(machine.host, CHANGE, MODULE)
     yield from changes
-    rebooted = [
-        machine
-        for machine in reached
-        if machine.pending_parameters and request.variables.get("os_prep_reboot") and not request.check
-    ]
+    may_reboot = request.variables.get("os_prep_reboot") and not request.check
+    rebooted = [machine for machine in reached if machine.pending_parameters and may_reboot]
     reboots = [_rebooted(machine) for machine in rebooted]
     yield from reboots
     later = sum(max((outcome.seconds for outcome in outcomes), default=0.0) for outcomes in (changes, reboots))
-    back = {machine.name: _once_booted(machine) for machine in rebooted if not machine.suffers("reboot_hangs")}
+    awake = (machine for machine in rebooted if not machine.suffers("reboot_hangs"))
+    back = {machine.name: msgspec.structs.replace(machine, fresh=False, booted=True) for machine in awake}
     for machine in back.values():
         yield TaskOutcome(host=machine.name, task=READ, seconds=READ_SECONDS, action=MODULE, result=_shown(machine, later))
     for machine in reached:
@@ -112,10 +107,6 @@ def _machine(world: World, host: PlayHost, request: PlayRequest) -> PreparedHost
     return PreparedHost(world=world, host=host, want=want, gpu=gpu, fresh=state is None, booted=booted)
 
 
-def _once_booted(machine: PreparedHost) -> PreparedHost:
-    return PreparedHost(world=machine.world, host=machine.host, want=machine.want, gpu=machine.gpu, fresh=False, booted=True)
-
-
 def _changed(machine: PreparedHost) -> TaskOutcome:
     seconds = CHANGE_SECONDS if machine.fresh else READ_SECONDS
     status = TaskStatus.CHANGED if machine.fresh else TaskStatus.OK
@@ -124,21 +115,21 @@ def _changed(machine: PreparedHost) -> TaskOutcome:
 
 
 def _rebooted(machine: PreparedHost) -> TaskOutcome:
-    if machine.suffers("reboot_hangs"):
-        result = {"msg": AWAY, "rebooted": True}
-        return TaskOutcome(
-            host=machine.name, task=REBOOT, status=TaskStatus.FAILED, seconds=1380, action="ansible.builtin.reboot", result=result
-        )
+    hangs = machine.suffers("reboot_hangs")
     return TaskOutcome(
-        host=machine.name, task=REBOOT, status=TaskStatus.CHANGED, seconds=REBOOT_SECONDS, action="ansible.builtin.reboot"
+        host=machine.name,
+        task=REBOOT,
+        status=TaskStatus.FAILED if hangs else TaskStatus.CHANGED,
+        seconds=1380 if hangs else REBOOT_SECONDS,
+        action="ansible.builtin.reboot",
+        result={"msg": AWAY, "rebooted": True} if hangs else {},
     )
 
 
 def _failing(machine: PreparedHost) -> Iterator[TaskOutcome]:
     failing = [f"{item['name']}: {item['why']}" for item in _items(machine) if item["status"] == "failed"]
     if failing:
-        result = {"msg": "; ".join(failing)}
-        yield TaskOutcome(host=machine.name, task=ASSERT, status=TaskStatus.FAILED, action="ansible.builtin.assert", result=result)
+        yield failed(machine.name, ASSERT, "; ".join(failing), seconds=1.0)
 
 
 def _shown(machine: PreparedHost, after: float) -> dict[str, Any]:
@@ -163,7 +154,8 @@ def _items(machine: PreparedHost) -> list[Item]:
         *((f"sysctl {key}", str(value), new) for key, value in sorted(want.get("sysctls", {}).items())),
         *((f"kernel parameter {name}", "on the command line", "ok") for name in want.get("kernel_parameters", ())),
         *((f"hugepages {size}", str(count), new) for size, count in want.get("hugepages", {}).items()),
-        *((f"file {path}", "as a whole", new) for path in _kept(want)),
+        *((f"file {path}", "as a whole", new) for key, path in KEPT.items() if want.get(key)),
+        *((f"file {file['path']}", "as a whole", new) for file in want.get("files", ()) if not file.get("needs")),
         *([("memlock", _memlock(want["memlock"]), new)] if want.get("memlock") else []),
         ("swap now", "off", new),
         ("swap /etc/fstab", "not listed", new),
@@ -185,12 +177,6 @@ def _items(machine: PreparedHost) -> list[Item]:
     items = [{"name": name, "want": wanted, "after": wanted, "status": status} for name, wanted, status in lines]
     items += [_disk(machine, path, least) for path, least in want.get("disks", {}).items()]
     return [_disturbed(machine, item) for item in items]
-
-
-def _kept(want: dict[str, Any]) -> list[str]:
-    """Return files that restore modules, sysctls and limits at boot, and files that every machine gets from the profile."""
-    ours = [path for key, path in KEPT.items() if want.get(key)]
-    return ours + [file["path"] for file in want.get("files", ()) if not file.get("needs")]
 
 
 def _memlock(limit: str) -> str:
@@ -232,21 +218,19 @@ def _facts(machine: PreparedHost, epoch: float) -> dict[str, Any]:
     host, hardware = world.host(name), world.hardware(name)
     digest = hashlib.sha256(name.encode()).hexdigest()
     rest = f"-{digest[8:12]}-4{digest[12:15]}-8{digest[15:18]}-{digest[18:30]}"
-    parameters = (
-        machine.want.get("kernel_parameters", []) if machine.booted and not machine.suffers("kernel_parameter_lost") else []
-    )
-    wants_reboot = bool(machine.want.get("kernel_parameters"))
+    parameters = machine.want.get("kernel_parameters", ())
+    applied = parameters if machine.booted and not machine.suffers("kernel_parameter_lost") else ()
     facts: dict[str, Any] = {
         "os_id": hardware.os_id,
         "os_version": hardware.os_version,
         "kernel": hardware.kernel,
-        "cmdline": " ".join([f"BOOT_IMAGE=/boot/vmlinuz-{hardware.kernel} ro", *parameters]),
+        "cmdline": " ".join([f"BOOT_IMAGE=/boot/vmlinuz-{hardware.kernel} ro", *applied]),
         "architecture": "x86_64",
         "python": "3.12.3",
         "init": "systemd",
         "hostname": name,
         "machine_id": digest[:32],
-        "boot_id": (digest[-8:] if machine.booted and wants_reboot else digest[:8]) + rest,
+        "boot_id": (digest[-8:] if machine.booted and parameters else digest[:8]) + rest,
         "gpu_machine": machine.gpu,
         "product": hardware.machine,
         "bios": "Simulated BIOS 1.0",

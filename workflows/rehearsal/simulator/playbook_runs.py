@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
@@ -37,6 +38,19 @@ class TaskOutcome(Struct, frozen=True, kw_only=True):
     seconds: float = 1.0
     action: str = "ansible.builtin.command"
     result: dict[str, Any] = {}
+
+
+def unreachable(host: PlayHost, task: str, action: str = "ansible.builtin.command") -> TaskOutcome:
+    """Return the outcome of a task on a host that does not answer to SSH."""
+    message = f"Failed to connect to the host via ssh: ssh: connect to host {host.address} port 22: No route to host"
+    result = {"unreachable": True, "msg": message}
+    return TaskOutcome(host=host.name, task=task, status=TaskStatus.UNREACHABLE, seconds=10, action=action, result=result)
+
+
+def failed(host: str, task: str, message: str, seconds: float, action: str = "ansible.builtin.assert") -> TaskOutcome:
+    """Return the outcome of a task that fails on a host with a message."""
+    result = {"msg": message}
+    return TaskOutcome(host=host, task=task, status=TaskStatus.FAILED, seconds=seconds, action=action, result=result)
 
 
 Answer = Callable[[World, PlayRequest], Iterable[TaskOutcome]]
@@ -125,47 +139,38 @@ _STATS = {
 }
 
 
-class _Counter:
-    """A numbering of events."""
-
-    def __init__(self, base: dict[str, Any]) -> None:
-        self._base = base
-        self._count = 0
-
-    def event(self, name: str, at: float, data: dict[str, Any]) -> dict[str, Any]:
-        self._count += 1
-        return {
-            "uuid": f"00000000-0000-4000-8000-{self._count:012d}",
-            "counter": self._count,
-            "stdout": "",
-            "event": name,
-            "created": _iso(at),
-            "event_data": self._base | data,
-        }
-
-
 def _events(world: World, request: PlayRequest, outcomes: Iterable[TaskOutcome]) -> Iterator[dict[str, Any]]:
     name = f"{request.playbook.removesuffix('.yml')}.yml"
-    counter = _Counter({"playbook": name, "play": name})
+    numbers = itertools.count(1)
+
+    def event(kind: str, at: float, data: dict[str, Any]) -> dict[str, Any]:
+        number = next(numbers)
+        return {
+            "uuid": f"00000000-0000-4000-8000-{number:012d}",
+            "counter": number,
+            "stdout": "",
+            "event": kind,
+            "created": _iso(at),
+            "event_data": {"playbook": name, "play": name} | data,
+        }
+
     stats: dict[str, dict[str, int]] = {
         key: defaultdict(int) for key in ("ok", "changed", "dark", "failures", "skipped", "rescued", "ignored")
     }
     at, longest, task = world.now, 0.0, ""
-    yield counter.event("playbook_on_start", at, {})
-    yield counter.event("playbook_on_play_start", at, {"name": name, "pattern": "all"})
+    yield event("playbook_on_start", at, {})
+    yield event("playbook_on_play_start", at, {"name": name, "pattern": "all"})
     addresses = {host.name: host for host in request.hosts}
     for outcome in outcomes:
         if outcome.task != task:
             at, longest, task = at + longest, 0.0, outcome.task
-            yield counter.event("playbook_on_task_start", at, {"task": task, "name": task, "task_action": outcome.action})
+            yield event("playbook_on_task_start", at, {"task": task, "name": task, "task_action": outcome.action})
         longest = max(longest, outcome.seconds)
-        yield counter.event(*_runner(outcome, at, addresses.get(outcome.host)))
+        yield event(*_runner(outcome, at, addresses.get(outcome.host)))
         for column in _STATS[outcome.status]:
             stats[column][outcome.host] += 1
     processed = {host.name: 1 for host in request.hosts}
-    yield counter.event(
-        "playbook_on_stats", at + longest, {key: dict(value) for key, value in stats.items()} | {"processed": processed}
-    )
+    yield event("playbook_on_stats", at + longest, {key: dict(value) for key, value in stats.items()} | {"processed": processed})
 
 
 def _runner(outcome: TaskOutcome, at: float, host: PlayHost | None) -> tuple[str, float, dict[str, Any]]:

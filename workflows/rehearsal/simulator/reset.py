@@ -8,8 +8,7 @@ from typing import Any
 from steps.contract.host_play import PlayRequest
 from workflows.rehearsal.simulator.api_kinds import NODES
 from workflows.rehearsal.simulator.gpu_operator_nodes import driver_of_operator
-from workflows.rehearsal.simulator.os_prep import UNREACHABLE
-from workflows.rehearsal.simulator.playbook_runs import TaskOutcome, TaskStatus, play
+from workflows.rehearsal.simulator.playbook_runs import TaskOutcome, TaskStatus, play, unreachable
 from workflows.rehearsal.simulator.world import World
 
 _LOOKED = {"processes": 180, "mounts": 40, "links": 3, "addresses": 5, "routes": 7, "rules": 2, "paths": 14, "units": 3}
@@ -25,8 +24,7 @@ def rke2_reset(world: World, request: PlayRequest) -> Iterator[TaskOutcome]:
     hosts = [host for host in request.hosts if host.name in world.fleet]
     for host in hosts:
         if world.fault("hosts_unreachable", host.name):
-            result_there = {"unreachable": True, "msg": UNREACHABLE.format(host.address)}
-            yield TaskOutcome(host=host.name, task="Connect", status=TaskStatus.UNREACHABLE, seconds=10, result=result_there)
+            yield unreachable(host, "Connect")
     drivers = {host.name for host in hosts if driver_of_operator(world, host.name)}
     for host in hosts if request.variables.get("rke2_reset_forget") else ():
         node = world.find(NODES, host.name)

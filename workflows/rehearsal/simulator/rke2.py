@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
 
 from workflows.rehearsal.simulator import rke2_charts
 from workflows.rehearsal.simulator.api_kinds import CRDS, DAEMON_SETS, HELM_CHARTS, NODES, PODS, Obj, definitions
 from workflows.rehearsal.simulator.node_objects import Nodes
 from workflows.rehearsal.simulator.scheduler import admits
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, Exit, LongRunning, check, pod_program
+from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, LongRunning, blocked_by, check, pod_program
 from workflows.rehearsal.simulator.world import Changes, World
 
 STATIC = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cloud-controller-manager")
@@ -24,7 +23,11 @@ class Rke2Servers:
 
     def reconcile(self, world: World, changed: Changes) -> None:
         """Create the packaged charts once a server has registered, and the static pods of each server."""
-        servers = [name for name, state in _installed(world) if state["server"] and world.find(NODES, name) is not None]
+        servers = [
+            name
+            for name, state in world.hosts.items()
+            if "rke2" in state and state["rke2"]["server"] and world.find(NODES, name) is not None
+        ]
         if not servers:
             return
         for definition in definitions("helm.cattle.io"):
@@ -32,33 +35,22 @@ class Rke2Servers:
         state = world.hosts[servers[0]]["rke2"]
         for chart in rke2_charts.packaged_charts(state["cni"], state["ingress"]):
             world.create(HELM_CHARTS, chart)
-        looked = {at.name for at in changed.refs(NODES)} | ({at.name for at in changed.refs(PODS)} & _static_names(servers))
-        for server in servers if looked or changed.everything else ():
-            for component in STATIC:
-                world.create(PODS, _static_pod(world, component, server))
-
-
-def _installed(world: World) -> Iterator[tuple[str, dict[str, Any]]]:
-    return ((name, state["rke2"]) for name, state in world.hosts.items() if "rke2" in state)
-
-
-def _static_names(servers: Iterable[str]) -> set[str]:
-    return {f"{component}-{server}" for server in servers for component in STATIC}
+        names = {f"{component}-{server}" for component in STATIC for server in servers}
+        if changed.concern(NODES) or not names.isdisjoint(at.name for at in changed.refs(PODS)):
+            for server in servers:
+                for component in STATIC:
+                    world.create(PODS, _static_pod(world, component, server))
 
 
 def _static_pod(world: World, component: str, server: str) -> Obj:
-    node = world.find(NODES, server)
-    owners = [NODES.owner(node, controller=True)] if node else []
+    node, name = world.find(NODES, server), f"{component}-{server}"
     return {
         "metadata": {
-            "name": f"{component}-{server}",
+            "name": name,
             "namespace": "kube-system",
             "labels": {"component": component, "tier": "control-plane"},
-            "annotations": {
-                "kubernetes.io/config.mirror": f"simulated-{component}-{server}",
-                "kubernetes.io/config.source": "file",
-            },
-            "ownerReferences": owners,
+            "annotations": {"kubernetes.io/config.mirror": f"simulated-{name}", "kubernetes.io/config.source": "file"},
+            "ownerReferences": [NODES.owner(node)] if node else [],
         },
         "spec": {
             "nodeName": server,
@@ -73,12 +65,7 @@ def _static_pod(world: World, component: str, server: str) -> Obj:
 # ---- pods --------------------------------------------------------------------------------------------------------------------
 
 
-@pod_program("component", "etcd")
-def etcd(world: World, _pod: Obj, node: str) -> Behaviour:
-    """Play the etcd member of a server."""
-    if world.fault("etcd_member_missing", node):
-        return BlockedStart(reason="CrashLoopBackOff", message="back-off 5m0s restarting failed container=etcd")
-    return LongRunning()
+blocked_by("etcd_member_missing", "component", "etcd", "back-off 5m0s restarting failed container=etcd")
 
 
 @pod_program("component", "kube-apiserver")
@@ -104,14 +91,9 @@ def _asked(world: World, pod: Obj, node: str) -> Obj:
     peer, before = (_beside(world, pod, names) for names in (world.fleet.after(node), world.fleet.before(node)))
     cut = {name for name in (node, peer, before) if name and world.fault("overlay_broken", name)}
     service, reached = world.hosts[node]["rke2"]["service"], bool(peer) and not cut & {node, peer}
-    report: Obj = {"node": node, "resolved": service, "service": service, "vip": peer if reached else node, "peer": peer}
-    report |= {
-        "named": report["vip"],
-        "before": "" if cut & {node, before} else before,
-        "reached": reached,
-        "large": reached,
-        "error": "",
-    }
+    vip = peer if reached else node
+    report: Obj = {"node": node, "resolved": service, "service": service, "vip": vip, "peer": peer, "named": vip}
+    report |= {"before": "" if cut & {node, before} else before, "reached": reached, "large": reached, "error": ""}
     if peer and not reached:
         report["error"] = f"dial tcp: connect to pod on {peer}: i/o timeout"
     if world.fault("kube_proxy_rules_missing", node):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 
 from steps.stages.rke2.contract import parse_version
 from workflows.rehearsal.simulator.api_kinds import NAMESPACES, RUNTIME_CLASSES, Obj
-from workflows.rehearsal.simulator.chart_installers import ChartRelease, Installer, chart
+from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
 from workflows.rehearsal.simulator.world import World
 
 SYSTEM = "kube-system"
@@ -46,21 +47,15 @@ def network_daemon_set(cni: Iterable[str]) -> tuple[str, str]:
     return namespace, name
 
 
-def _register(plugin: str) -> None:
-    namespace, name, label = CNI[plugin]
-
-    def install(world: World, release: ChartRelease) -> None:
-        world.create(NAMESPACES, {"metadata": {"name": namespace}})
-        release.namespace = namespace
-        release.daemon_set(name, {"k8s-app": label}, image=f"rancher/hardened-{plugin}:simulated")
-        release.namespace = SYSTEM
-
-    installer: Installer = install
-    chart(f"rke2-{plugin}")(installer)
+def _network_plugin(plugin: str, world: World, release: ChartRelease) -> None:
+    release.namespace, name, label = CNI[plugin]
+    world.create(NAMESPACES, {"metadata": {"name": release.namespace}})
+    release.daemon_set(name, {"k8s-app": label}, image=f"rancher/hardened-{plugin}:simulated")
+    release.namespace = SYSTEM
 
 
 for _plugin in CNI:
-    _register(_plugin)
+    chart(f"rke2-{_plugin}")(functools.partial(_network_plugin, _plugin))
 
 
 @chart("rke2-coredns")

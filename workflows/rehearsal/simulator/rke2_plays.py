@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import json
 from collections.abc import Iterable, Iterator, Set
@@ -13,37 +14,12 @@ from steps.contract.host_play import PlayHost, PlayRequest
 from steps.contract.run import PLAYBOOK, LeaseSpec, ServerIdentity, ServerState
 from workflows.rehearsal.simulator import node_objects, rke2_charts
 from workflows.rehearsal.simulator.api_kinds import LEASES, NAMESPACES, NODES, Obj
-from workflows.rehearsal.simulator.os_prep import UNREACHABLE
-from workflows.rehearsal.simulator.playbook_runs import TaskOutcome, TaskStatus, play
+from workflows.rehearsal.simulator.playbook_runs import TaskOutcome, TaskStatus, failed, play, unreachable
 from workflows.rehearsal.simulator.world import World
 
 DEFAULT_VERSION = "v1.35.7+rke2r1"
 TOKEN = "K10" + "5" * 64 + "::server:simulated"
 """A join token in RKE2's secure format: hash of the CA, user, password (https://docs.rke2.io/security/token)."""
-
-
-@play("rke2_server")
-def rke2_server(world: World, request: PlayRequest) -> Iterable[TaskOutcome]:
-    """Install and start servers; each returns the admin kubeconfig with its facts."""
-    return _play(world, request, server=True)
-
-
-@play("rke2_agent")
-def rke2_agent(world: World, request: PlayRequest) -> Iterable[TaskOutcome]:
-    """Install and start agents."""
-    return _play(world, request, server=False)
-
-
-@play("rke2_server_rollback")
-def rke2_server_rollback(world: World, request: PlayRequest) -> Iterable[TaskOutcome]:
-    """Restore the preceding release on servers. Objects stay, because the emulated API has no etcd snapshot."""
-    return _play(world, request, server=True, back=True)
-
-
-@play("rke2_agent_rollback")
-def rke2_agent_rollback(world: World, request: PlayRequest) -> Iterable[TaskOutcome]:
-    """Restore the preceding release on agents."""
-    return _play(world, request, server=False, back=True)
 
 
 @play(PLAYBOOK)
@@ -58,10 +34,7 @@ def identify(world: World, request: PlayRequest) -> Iterator[TaskOutcome]:
         if host.name not in world.fleet:
             continue
         if world.fault("hosts_unreachable", host.name):
-            failure = {"unreachable": True, "msg": UNREACHABLE.format(host.address)}
-            yield TaskOutcome(
-                host=host.name, task=_IDENTIFY, status=TaskStatus.UNREACHABLE, seconds=10, action=_MODULE, result=failure
-            )
+            yield unreachable(host, _IDENTIFY, _MODULE)
             continue
         shown = running if "rke2" in world.hosts[host.name] else ServerIdentity(state=ServerState.BARE)
         result = {"observation": msgspec.to_builtins(shown)}
@@ -71,10 +44,11 @@ def identify(world: World, request: PlayRequest) -> Iterator[TaskOutcome]:
 _IDENTIFY, _MODULE = "Read the identity of the cluster", "cluster_identity"
 
 
-def _play(world: World, request: PlayRequest, *, server: bool, back: bool = False) -> Iterator[TaskOutcome]:
+def _play(world: World, request: PlayRequest, *, server: bool, back: bool) -> Iterator[TaskOutcome]:
     """Play an installation, or with `back` a rollback to the release that an upgrade replaced.
 
-    It reads the variables of stage rke2; the others have no effect that the API shows.
+    Each server returns the admin kubeconfig with its facts. Variables that the API does not show have no effect. Objects survive a
+    rollback, because the emulated API has no etcd snapshot.
     """
     hosts = [host for host in request.hosts if host.name in world.fleet]
     service = "rke2-server" if server else "rke2-agent"
@@ -84,28 +58,21 @@ def _play(world: World, request: PlayRequest, *, server: bool, back: bool = Fals
     yield from _forget(world, [name for name in request.variables.get("rke2_replaced", ()) if name in new])
     strangers = sorted(name for name in new if "rke2" not in world.hosts[name] and world.find(NODES, name) is not None)
     for name in strangers:
-        result = {"msg": _NAMESAKE.format(name)}
-        yield TaskOutcome(
-            host=name, task=_TAKE, status=TaskStatus.FAILED, seconds=2, action="ansible.builtin.assert", result=result
-        )
+        yield failed(name, _TAKE, _NAMESAKE.format(name), seconds=2)
     open_ones = sorted(name for name in new if server and _leaves_ingress_open(world.hosts[name].get("rke2"), request.variables))
     for name in open_ones:
-        result = {"msg": _INGRESS.format(request.variables["rke2_version"], world.hosts[name]["rke2"]["version"])}
-        yield TaskOutcome(
-            host=name, task=_CHOOSE, status=TaskStatus.FAILED, seconds=1, action="ansible.builtin.assert", result=result
-        )
+        message = _INGRESS.format(request.variables["rke2_version"], world.hosts[name]["rke2"]["version"])
+        yield failed(name, _CHOOSE, message, seconds=1)
     wanted = {name: config for name, config in wanted.items() if name not in (*strangers, *open_ones)}
     new -= {*strangers, *open_ones}
     yield from _steps(wanted, new, ("Put the kept release back", "rke2_release", 20.0) if back else _INSTALL)
     yield from _steps(wanted, new, ("Write the configuration", "ansible.builtin.template", 2.0))
-    refused = {name: _REFUSED for name in new if world.fault("join_refused", name)}
+    refused = {name for name in new if world.fault("join_refused", name)}
     start = (f"Start {service}", "ansible.builtin.systemd_service", 60.0 if server else 20.0)
     yield from _steps({name: wanted[name] for name in wanted if name not in refused}, new, start)
     for name in sorted(refused):
-        yield TaskOutcome(
-            host=name, task=start[0], status=TaskStatus.FAILED, seconds=30, action=start[1], result={"msg": refused[name]}
-        )
-    for name in new - set(refused) if not request.check else ():
+        yield failed(name, start[0], _REFUSED, seconds=30, action=start[1])
+    for name in new - refused if not request.check else ():
         kept = wanted[name]["version"] if back else _kept(world.hosts[name].get("rke2"), wanted[name])
         world.hosts[name]["rke2"] = wanted[name] | {"since": world.now, "kept": kept}
     world.wake()
@@ -113,6 +80,12 @@ def _play(world: World, request: PlayRequest, *, server: bool, back: bool = Fals
     for name in wanted:
         facts = _facts(world, name, service, name in new) | ({"restored": _SNAPSHOT.format(name)} if name == holder else {})
         yield TaskOutcome(host=name, task="Read the service", action="rke2_facts", result={"observation": facts})
+
+
+for _server in (True, False):
+    _kind = "server" if _server else "agent"
+    play(f"rke2_{_kind}")(functools.partial(_play, server=_server, back=False))
+    play(f"rke2_{_kind}_rollback")(functools.partial(_play, server=_server, back=True))
 
 
 def _steps(hosts: Iterable[str], new: Set[str], task: tuple[str, str, float]) -> Iterator[TaskOutcome]:
@@ -164,7 +137,8 @@ def _configuration(world: World, host: PlayHost, variables: dict[str, Any], serv
         "version": str(variables.get("rke2_version", DEFAULT_VERSION)),
         "cni": list(variables.get("rke2_cni", ["canal"])),
         "ingress": variables.get("rke2_ingress_controller") or rke2_charts.ingress_of(str(variables.get("rke2_version", ""))),
-        "service": _first_address(str(variables.get("rke2_service_cidr", "10.43.0.0/16"))),
+        # The first address of the service network is that of the API's own Service.
+        "service": str(ipaddress.ip_network(str(variables.get("rke2_service_cidr", "10.43.0.0/16"))).network_address + 1),
         "labels": dict(label.split("=", 1) for label in node_labels),
         "taints": list(variables.get("rke2_node_taints", {}).get(group, ())),
     }
@@ -174,15 +148,8 @@ def _leaves_ingress_open(state: dict[str, Any] | None, variables: dict[str, Any]
     """Return True if an upgrade reaches the minor with another default ingress controller and the spec names none."""
     if state is None or variables.get("rke2_ingress_controller"):
         return False
-    before, after = (
-        rke2_charts.ingress_of(version) for version in (state["version"], str(variables.get("rke2_version", DEFAULT_VERSION)))
-    )
-    return (before, after) == ("ingress-nginx", "traefik")
-
-
-def _first_address(cidr: str) -> str:
-    """Return the first address of the service network, which is that of the API's own Service."""
-    return str(ipaddress.ip_network(cidr).network_address + 1)
+    versions = (state["version"], str(variables.get("rke2_version", DEFAULT_VERSION)))
+    return [rke2_charts.ingress_of(version) for version in versions] == ["ingress-nginx", "traefik"]
 
 
 def _without_time(state: dict[str, Any] | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from workflows.rehearsal.simulator import simulated_pods
-from workflows.rehearsal.simulator.api_kinds import NODES, PODS, Obj
+from workflows.rehearsal.simulator.api_kinds import NODES, PODS, Obj, Ref, labels_of, ref
 from workflows.rehearsal.simulator.world import Changes, World
 
 _SUFFIXES = {
@@ -95,12 +95,15 @@ def _affinity_term(term: Obj, node: Obj) -> bool:
     )
 
 
+def _node_terms(spec: Obj) -> list[Obj] | None:
+    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+    return required["nodeSelectorTerms"] if required else None
+
+
 def allowed_node_names(spec: Obj) -> frozenset[str] | None:
     """Return the names of the only nodes that a pod's affinity allows, or None if it names none."""
-    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
-    terms: list[Obj] = (required or {}).get("nodeSelectorTerms") or [{}]
     names: set[str] = set()
-    for term in terms:
+    for term in _node_terms(spec) or [{}]:
         fields = [entry for entry in term.get("matchFields") or () if entry["key"] == "metadata.name" and entry["operator"] == "In"]
         if not fields:
             return None
@@ -113,11 +116,11 @@ def admits(node: Obj, spec: Obj, *, daemon: bool = False) -> str:
 
     With `daemon`, taints that DaemonSets tolerate by default and cordons are ignored.
     """
-    labels = node["metadata"].get("labels") or {}
+    labels = labels_of(node)
     if not (spec.get("nodeSelector") or {}).items() <= labels.items():
         return ELSEWHERE
-    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
-    if required and not any(_affinity_term(term, node) for term in required["nodeSelectorTerms"]):
+    terms = _node_terms(spec)
+    if terms is not None and not any(_affinity_term(term, node) for term in terms):
         return ELSEWHERE
     if node["spec"].get("unschedulable") and not daemon:
         return "node(s) were unschedulable"
@@ -135,7 +138,8 @@ class Occupancy:
         self.nodes = {node["metadata"]["name"]: node for node in nodes}
         self.free = {name: _allocatable(node) for name, node in self.nodes.items()}
         self._pods: list[tuple[Obj, str]] = []
-        self._anti: list[tuple[Obj, str, str]] = []
+        self.anti_terms: list[tuple[Obj, str, str]] = []
+        """Required anti-affinity terms of running pods with namespace and node, which keep matching newcomers away."""
         for pod in running:
             if simulated_pods.node(pod) in self.nodes and not simulated_pods.finished(pod):
                 self.add(pod, simulated_pods.node(pod))
@@ -146,7 +150,7 @@ class Occupancy:
         for name, amount in requests(pod).items():
             free[name] = free.get(name, 0.0) - amount
         self._pods.append((pod, node))
-        self._anti += [(term, pod["metadata"]["namespace"], node) for term in pod_terms(pod, "podAntiAffinity")]
+        self.anti_terms += [(term, pod["metadata"]["namespace"], node) for term in pod_terms(pod, "podAntiAffinity")]
 
     def short(self, node: str, wanted: Mapping[str, float]) -> str:
         """Return the first resource of which a node has too little for a request, or an empty string if it fits."""
@@ -164,14 +168,10 @@ class Occupancy:
                 values.add(domain(self.nodes[node], key))
         return values
 
-    def anti_terms(self) -> list[tuple[Obj, str, str]]:
-        """Return required anti-affinity terms of running pods with namespace and node, which keep matching newcomers away."""
-        return list(self._anti)
-
 
 def domain(node: Obj, key: str) -> str:
     """Return a node's value of a topology key."""
-    return str((node["metadata"].get("labels") or {}).get(key, ""))
+    return str(labels_of(node).get(key, ""))
 
 
 def pod_terms(pod: Obj, kind: str) -> list[Any]:
@@ -195,18 +195,16 @@ class DefaultScheduler:
     kinds = (PODS, NODES)
 
     def __init__(self) -> None:
-        self._waiting: dict[tuple[str, str], None] = {}
+        self._waiting: dict[Ref, None] = {}
 
     def reconcile(self, world: World, changed: Changes) -> None:
         """Try every waiting pod. One that fits nowhere gets its PodScheduled condition and waits for the next change."""
         if changed.everything:
-            self._waiting = {(p["metadata"]["namespace"], p["metadata"]["name"]): None for p in world.objects(PODS) if pending(p)}
+            self._waiting = {ref(pod): None for pod in world.objects(PODS) if pending(pod)}
         for at in changed.refs(PODS):
             self._waiting[at] = None
-        queue = [
-            pod for pod in (world.find(PODS, name, space) for space, name in self._waiting) if pod is not None and pending(pod)
-        ]
-        self._waiting = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): None for pod in queue}
+        queue = [pod for at in self._waiting if (pod := world.find(PODS, at)) is not None and pending(pod)]
+        self._waiting = {ref(pod): None for pod in queue}
         if not queue:
             return
         occupancy = Occupancy(world.objects(NODES), world.objects(PODS))
@@ -218,8 +216,8 @@ class DefaultScheduler:
         for pod in group:
             node = candidates.take(pod)
             if node:
-                world.bind_pod(pod, node)
-                self._waiting.pop((pod["metadata"]["namespace"], pod["metadata"]["name"]), None)
+                world.bind(pod, node, world.stamp())
+                self._waiting.pop(ref(pod), None)
             else:
                 _unschedulable(world, pod, candidates.sentence())
 
@@ -243,7 +241,7 @@ class Candidates:
         self._occupancy = occupancy
         self._wanted = requests(pod)
         self._reasons: Counter[str] = Counter()
-        self._labels = pod["metadata"].get("labels") or {}
+        self._labels = labels_of(pod)
         self._anti = pod_terms(pod, "podAntiAffinity")
         self._near = pod_terms(pod, "podAffinity")
         self._open: list[str] = []
@@ -252,8 +250,7 @@ class Candidates:
         if len(named) < len(occupancy.nodes):
             self._reasons[ELSEWHERE] = len(occupancy.nodes) - len(named)
         for name, node in named.items():
-            reason = admits(node, pod["spec"])
-            if reason:
+            if reason := admits(node, pod["spec"]):
                 self._reasons[reason] += 1
             else:
                 self._open.append(name)
@@ -298,7 +295,7 @@ class Candidates:
     def _repelled_by_others(self, pod: Obj) -> dict[str, set[str]]:
         """Return domains by topology key from which the anti-affinity of running pods keeps this pod away."""
         domains: dict[str, set[str]] = {}
-        for term, namespace, node in self._occupancy.anti_terms():
+        for term, namespace, node in self._occupancy.anti_terms:
             spaces = term.get("namespaces") or (namespace,)
             if pod["metadata"]["namespace"] in spaces and selects(term.get("labelSelector"), self._labels):
                 domains.setdefault(term["topologyKey"], set()).add(domain(self._occupancy.nodes[node], term["topologyKey"]))
@@ -328,7 +325,7 @@ _AFFINITY = "node(s) didn't match pod affinity rules"
 def _groups(queue: list[Obj]) -> Iterator[list[Obj]]:
     """Yield pods of one owner with equal demands, sorted by name."""
     groups: dict[str, list[Obj]] = {}
-    for pod in sorted(queue, key=lambda pod: (pod["metadata"]["namespace"], pod["metadata"]["name"])):
+    for pod in sorted(queue, key=ref):
         spec = pod["spec"]
         demands = (spec.get("nodeSelector"), spec.get("affinity"), spec.get("tolerations"), requests(pod))
         groups.setdefault(repr((pod["metadata"]["namespace"], simulated_pods.owner_uid(pod), demands)), []).append(pod)
@@ -336,7 +333,7 @@ def _groups(queue: list[Obj]) -> Iterator[list[Obj]]:
 
 
 def _unschedulable(world: World, pod: Obj, message: str) -> None:
-    conditions = world.condition(pod, "PodScheduled", "False", "Unschedulable", message)
+    conditions = world.conditions(pod, ("PodScheduled", "False", "Unschedulable", message))
     if world.patch(PODS, pod, {"status": {"phase": "Pending", "conditions": conditions}}, status=True) is not None:
         world.event(PODS, pod, "FailedScheduling", message, warning=True)
 

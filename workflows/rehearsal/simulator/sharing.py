@@ -7,10 +7,21 @@ from typing import Any
 
 from workflows.rehearsal.simulator import gpu_shares, virtual_clock
 from workflows.rehearsal.simulator import simulated_pods as podlib
-from workflows.rehearsal.simulator.api_kinds import CONFIG_MAPS, DEVICE_CLASSES, NODES, PODS, RESOURCE_SLICES, Obj, ref
+from workflows.rehearsal.simulator.api_kinds import (
+    CONFIG_MAPS,
+    DEVICE_CLASSES,
+    NODES,
+    PODS,
+    RESOURCE_SLICES,
+    Obj,
+    annotations_of,
+    labels_of,
+    ref,
+)
 from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
 from workflows.rehearsal.simulator.gpu_operator_nodes import CLUSTER_POLICIES, DISCOVERED, GPU, resource_slice, visible_gpus
 from workflows.rehearsal.simulator.gpu_shares import SHARED, AdvertisedResources, mig_shape, parse_shares, share_shape, whole_shape
+from workflows.rehearsal.simulator.operators import fleet_nodes
 from workflows.rehearsal.simulator.scheduler import requests
 from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, check, environment
 from workflows.rehearsal.simulator.world import Changes, World
@@ -18,7 +29,6 @@ from workflows.rehearsal.simulator.world import Changes, World
 NAMESPACE = "gpu-operator"
 DONE = "simulated/sharing"
 """Annotation with a node's applied configuration, which survives a restart of the simulator."""
-STATE = "nvidia.com/mig.config.state"
 STRAY = "vendor-shares"
 HOLD_SECONDS = 60.0
 REFUSAL = "Allocate failed due to rpc error: request for {} too large: maximum request size for shared resources is 1; found 2"
@@ -44,17 +54,11 @@ class SharingController:
         policy = _policy(world)
         if policy is not None:
             _stray(world, policy)
-        every = changed.everything or bool(
-            changed.refs(CLUSTER_POLICIES) or changed.refs(DEVICE_CLASSES) or changed.refs(CONFIG_MAPS)
-        )
-        for name in [host.name for host in world.fleet if host.gpus] if every else [at.name for at in changed.refs(NODES)]:
-            node = world.find(NODES, name)
-            if node is not None and name in world.fleet and DISCOVERED in (node["metadata"].get("annotations") or {}):
+        for node in fleet_nodes(world, changed, CLUSTER_POLICIES, DEVICE_CLASSES, CONFIG_MAPS):
+            if DISCOVERED in annotations_of(node):
                 _look(world, policy, node)
-        for at in changed.refs(PODS):
-            pod = world.find(PODS, at.name, at.namespace)
-            if pod is not None:
-                _admit(world, policy, pod)
+        for pod in filter(None, (world.find(PODS, at) for at in changed.refs(PODS))):
+            _admit(world, policy, pod)
 
 
 def _policy(world: World) -> Obj | None:
@@ -74,19 +78,17 @@ def _stray(world: World, policy: Obj) -> None:
 
 
 def _look(world: World, policy: Obj | None, node: Obj) -> None:
-    name, labels = node["metadata"]["name"], node["metadata"].get("labels") or {}
-    if world.fault("sharing_labels_left", name) and labels.get("nvidia.com/gpu.replicas") == "1":
-        world.patch(
-            NODES,
-            node,
-            {"metadata": {"labels": {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.sharing-strategy": "time-slicing"}}},
-        )
+    name, labels = node["metadata"]["name"], labels_of(node)
+    if world.fault("sharing_labels_left", name) and labels.get(gpu_shares.REPLICAS) == "1":
+        left = {gpu_shares.REPLICAS: "4", gpu_shares.STRATEGY: "time-slicing"}
+        world.patch(NODES, node, {"metadata": {"labels": left}})
     wanted = _wanted(labels)
-    if wanted == (node["metadata"].get("annotations") or {}).get(DONE, "whole") or _ignored(world, name, wanted):
+    ignored = wanted.startswith("shares:") and world.fault("time_slicing_without_effect", name)
+    if ignored or wanted == annotations_of(node).get(DONE, "whole"):
         return
     slow = wanted.startswith("mig:") and policy is not None
-    if slow and labels.get(STATE) != "pending":
-        world.patch(NODES, node, {"metadata": {"labels": {STATE: "pending"}}})
+    if slow and labels.get(gpu_shares.MIG_STATE) != "pending":
+        world.patch(NODES, node, {"metadata": {"labels": {gpu_shares.MIG_STATE: "pending"}}})
     if slow and world.fault("mig_pending_for_ever", name):
         return
     low, high = (60.0, 180.0) if slow else (5.0, 20.0)
@@ -103,14 +105,10 @@ def _wanted(labels: dict[str, str]) -> str:
     return "whole" if key == "whole" else f"shares:{key}"
 
 
-def _ignored(world: World, name: str, wanted: str) -> bool:
-    return wanted.startswith("shares:") and world.fault("time_slicing_without_effect", name) is not None
-
-
 def _apply(world: World, name: str, wanted: str) -> None:
     """Show on the node what its labels ask for; a configuration that does not exist changes nothing."""
     node, policy = world.find(NODES, name), _policy(world)
-    if node is None or _wanted(node["metadata"].get("labels") or {}) != wanted:
+    if node is None or _wanted(labels_of(node)) != wanted:
         return
     if wanted == "dra":
         if world.find(DEVICE_CLASSES, "gpu.nvidia.com") is None:
@@ -137,11 +135,10 @@ def _shape(world: World, policy: Obj | None, name: str, wanted: str) -> Advertis
     if policy is None:
         return None
     if wanted.startswith("mig:"):
-        strategy = policy["spec"].get("mig", {}).get("strategy", "single")
-        shape = mig_shape(hardware.product, gpus, wanted.removeprefix("mig:"), strategy)
         if world.fault("mig_false_success", name):
             return whole_shape(hardware.product, gpus)
-        return shape
+        strategy = policy["spec"].get("mig", {}).get("strategy", "single")
+        return mig_shape(hardware.product, gpus, wanted.removeprefix("mig:"), strategy)
     config = parse_shares(_config(world, policy, wanted.removeprefix("shares:")))
     return share_shape(hardware.product, gpus, config) if config else None
 
@@ -164,7 +161,7 @@ def _admit(world: World, policy: Obj | None, pod: Obj) -> None:
     node = world.find(NODES, podlib.node(pod))
     if policy is None or node is None or podlib.phase(pod) != "Pending" or world.fault("two_shares_granted"):
         return
-    wanted = (node["metadata"].get("annotations") or {}).get(DONE, "whole")
+    wanted = annotations_of(node).get(DONE, "whole")
     config = parse_shares(_config(world, policy, wanted.removeprefix("shares:"))) if wanted.startswith("shares:") else None
     requested = {name: amount for name, amount in requests(pod).items() if name in (GPU, SHARED) and amount > 1}
     if config is not None and config.refuse_two and requested:
@@ -176,13 +173,12 @@ def _admit(world: World, policy: Obj | None, pod: Obj) -> None:
 @check("sharing")
 def hold(world: World, pod: Obj, node: str) -> Behaviour:
     """Report what `workflows/stages/scripts/sharing_hold.sh` reports: shares are on one GPU, other units are separate devices."""
-    node_object = world.find(NODES, node)
-    wanted = ((node_object or {}).get("metadata", {}).get("annotations") or {}).get(DONE, "whole")
+    wanted = world.node_annotations(node).get(DONE, "whole")
     number = environment(pod).get("NVIDIA_VISIBLE_DEVICES", "0" if pod["metadata"]["name"].endswith("first") else "1")
     place = 0 if wanted.startswith("shares:") else int(number)
     uuids = [gpu_shares.device_uuid(node, 0, place) if wanted.startswith("mig:") else gpu_shares.device_uuid(node, place)]
     if world.fault("pods_see_every_gpu"):
-        uuids = [gpu_shares.device_uuid(node, number) for number in range(visible_gpus(world, node))]
+        uuids = [gpu_shares.device_uuid(node, gpu) for gpu in range(visible_gpus(world, node))]
     started = podlib.started_at(pod)
     begin = int(virtual_clock.parse_stamp(started) if started else world.now)
     report = {"node": node, "uuids": uuids, "begin": begin, "end": begin + int(HOLD_SECONDS)}

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from workflows.rehearsal.simulator.api_kinds import Obj, ObjectKind
+from workflows.rehearsal.faults.fault_registry import find_fault
+from workflows.rehearsal.simulator.api_kinds import Obj, ObjectKind, has_condition, labels_of
 from workflows.rehearsal.simulator.world import World
 
 ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -61,8 +62,7 @@ def finished(pod: Obj) -> bool:
 
 def ready(pod: Obj) -> bool:
     """Return True if the pod's Ready condition is true."""
-    conditions = pod.get("status", {}).get("conditions") or ()
-    return any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions)
+    return has_condition(pod, "Ready")
 
 
 def restarts(pod: Obj) -> int:
@@ -150,9 +150,22 @@ def check(name: str) -> Callable[[Program], Program]:
     return pod_program(CHECK, name)
 
 
+def blocked_by(fault: str, label: str, value: str, message: str, reason: str = "CrashLoopBackOff") -> None:
+    """Register pods with this label: they run, or do not start while the fault hits them.
+
+    A fault with default victims is asked for about the pod's node, any other about the whole cluster.
+    """
+
+    def program(world: World, _pod: Obj, node: str) -> Behaviour:
+        hit = world.fault(fault, node if find_fault(fault).node else "")
+        return BlockedStart(reason=reason, message=message) if hit else LongRunning()
+
+    pod_program(label, value)(program)
+
+
 def behaviour(world: World, pod: Obj, node: str) -> Behaviour:
     """Return a pod's behaviour on a node. Without a program, a pod that may end succeeds and any other runs."""
-    labels: dict[str, str] = pod["metadata"].get("labels") or {}
+    labels = labels_of(pod)
     for pair in labels.items():
         if pair in _PROGRAMS:
             return _PROGRAMS[pair](world, pod, node)
@@ -164,7 +177,6 @@ def behaviour(world: World, pod: Obj, node: str) -> Behaviour:
 
 MAX_PACKED = 3800
 """Characters that check scripts pack at most, because a termination message holds 4,096 bytes."""
-
 
 LOG_CHUNK = 2_000_000
 """Characters of one log write: API servers take at most 3 MiB in a request."""
@@ -188,23 +200,22 @@ def environment(pod: Obj) -> dict[str, str]:
     return {entry["name"]: entry["value"] for entry in entries if "value" in entry}
 
 
-def running(pod: Obj, at: str, *, ready: bool = True, restarts: int = 0) -> Obj:
+def running(pod: Obj, at: str, *, ready: bool = True) -> Obj:
     """Return the status of a pod whose containers have run since `at`."""
-    state = {"running": {"startedAt": at}}
-    return _status(pod, "Running", at, state, ready=ready, restarts=restarts)
+    return _status(pod, "Running", at, {"running": {"startedAt": at}}, ready=ready, restarts=restarts(pod))
 
 
-def ended(pod: Obj, end: Exit, started: str, at: str, *, restarts: int = 0) -> Obj:
+def ended(pod: Obj, end: Exit, started: str, at: str) -> Obj:
     """Return the status of a pod whose containers ended for good: phase Succeeded or Failed, with the message."""
     phase = "Succeeded" if end.code == 0 else "Failed"
-    return _status(pod, phase, at, terminated(end, started, at), ready=False, restarts=restarts, done=True)
+    return _status(pod, phase, at, terminated(end, started, at), ready=False, restarts=restarts(pod))
 
 
-def crashed(pod: Obj, end: Exit, started: str, at: str, *, restarts: int) -> Obj:
-    """Return the status of a pod in CrashLoopBackOff, whose last state is the crash."""
+def crashed(pod: Obj, end: Exit, started: str, at: str) -> Obj:
+    """Return the status of a pod in CrashLoopBackOff after one more restart; its last state is the crash."""
     message = f"back-off restarting failed container in pod {pod['metadata']['name']}"
     state = {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
-    status = _status(pod, "Running", at, state, ready=False, restarts=restarts)
+    status = _status(pod, "Running", at, state, ready=False, restarts=restarts(pod) + 1)
     for entry in status["containerStatuses"]:
         entry["lastState"] = terminated(end, started, at)
     return status
@@ -223,7 +234,7 @@ def pending_status(pod: Obj, why: BlockedStart, at: str) -> Obj:
             entry.update(state=waits, ready=False, started=not why.reason)
         elif not done:
             entry.update(state={"waiting": {"reason": "PodInitializing"}}, ready=False, started=False)
-    status["conditions"] = _conditions(at, status["conditions"], initialized=False)
+    status["conditions"][0] = _condition("Initialized", "False", at)
     return status
 
 
@@ -242,7 +253,7 @@ def started_at(pod: Obj) -> str:
     return ""
 
 
-def _status(pod: Obj, phase: str, at: str, state: Obj, *, ready: bool, restarts: int = 0, done: bool = False) -> Obj:
+def _status(pod: Obj, phase: str, at: str, state: Obj, *, ready: bool, restarts: int = 0) -> Obj:
     spec = pod["spec"]
     status: Obj = {
         "phase": phase,
@@ -253,21 +264,15 @@ def _status(pod: Obj, phase: str, at: str, state: Obj, *, ready: bool, restarts:
         completed = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": at, "finishedAt": at}}
         status["initContainerStatuses"] = [_container(entry, completed, True, 0) for entry in spec["initContainers"]]
     flag = "True" if ready else "False"
-    reason = {} if ready else {"reason": "PodCompleted" if done and phase == "Succeeded" else "ContainersNotReady"}
+    reason = {} if ready else {"reason": "PodCompleted" if phase == "Succeeded" else "ContainersNotReady"}
     present = pod.get("status", {}).get("conditions") or [_condition("PodScheduled", "True", at)]
-    kept = [entry for entry in present if entry["type"] == "PodScheduled"]
     status["conditions"] = [
         _condition("Initialized", "True", at),
         _condition("Ready", flag, at) | reason,
         _condition("ContainersReady", flag, at) | reason,
-        *(entry | {"status": "True"} for entry in kept),
+        *(entry | {"status": "True"} for entry in present if entry["type"] == "PodScheduled"),
     ]
     return status
-
-
-def _conditions(at: str, present: list[Obj], *, initialized: bool) -> list[Obj]:
-    first = _condition("Initialized", "True" if initialized else "False", at)
-    return [first if entry["type"] == "Initialized" else entry for entry in present]
 
 
 def _condition(kind: str, status: str, at: str) -> Obj:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import yaml
 from msgspec import Struct
 
@@ -141,16 +140,6 @@ class Simulator:
             for role in self.roles:
                 if not role.kinds or kind in role.kinds:
                     self._waiting[role.name].setdefault(kind, set()).update(refs)
-
-
-def encode_state(state: SimulatorState) -> bytes:
-    """Encode a snapshot as JSON."""
-    return msgspec.json.encode(state)
-
-
-def decode_state(data: bytes) -> SimulatorState:
-    """Decode a snapshot. Raises msgspec.ValidationError."""
-    return msgspec.json.decode(data, type=SimulatorState)
 
 
 HOSTS_PER_QUANTUM = 200

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import Any
 
 from workflows.rehearsal.simulator import simulated_pods
 from workflows.rehearsal.simulator.api_kinds import (
@@ -17,22 +16,13 @@ from workflows.rehearsal.simulator.api_kinds import (
     ObjectKind,
     Ref,
     custom,
+    labels_of,
     ref,
 )
 from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, chart
 from workflows.rehearsal.simulator.operators import has_ready_pod
 from workflows.rehearsal.simulator.scheduler import admits
-from workflows.rehearsal.simulator.simulated_pods import (
-    Behaviour,
-    BlockedStart,
-    Exit,
-    LongRunning,
-    check,
-    environment,
-    keep_log,
-    pack,
-)
-from workflows.rehearsal.simulator.simulated_pods import pod_program as program
+from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, blocked_by, check, environment, keep_log, pack
 from workflows.rehearsal.simulator.world import Changes, World
 
 NODE_SETS = custom("slinky.slurm.net", "NodeSet")
@@ -51,18 +41,13 @@ def slurmctld_answers(world: World) -> bool:
 
 def register(world: World, at: Ref) -> None:
     """Register a ready slurmd after some seconds; a changed state of a known node is written at once."""
-    pod = world.find(PODS, at.name, at.namespace)
-    if pod is None or not is_slurmd(pod) or not simulated_pods.ready(pod) or not slurmctld_answers(world):
+    pod = world.find(PODS, at)
+    if pod is None or labels_of(pod).get(NAME) != "slurmd" or not simulated_pods.ready(pod) or not slurmctld_answers(world):
         return
     states = [entry["type"].removeprefix(STATE) for entry in node_conditions(pod)]
     if states != list(_states(world, pod)[0]):
         low, high = (0.0, 0.0) if states else (3.0, 15.0)
         world.later(f"slinky/{at.namespace}/{at.name}/register", low, high, functools.partial(_write_conditions, world, at))
-
-
-def is_slurmd(pod: Obj) -> bool:
-    """Return True if a pod runs slurmd."""
-    return (pod["metadata"].get("labels") or {}).get(NAME) == "slurmd"
 
 
 def node_conditions(pod: Obj) -> list[Obj]:
@@ -72,7 +57,7 @@ def node_conditions(pod: Obj) -> list[Obj]:
 
 def _write_conditions(world: World, at: Ref) -> None:
     """Write Slurm's node states as conditions of the pod, each with the node's reason, as slurm-operator does."""
-    pod = world.find(PODS, at.name, at.namespace)
+    pod = world.find(PODS, at)
     if pod is None or not simulated_pods.ready(pod):
         return
     states, reason = _states(world, pod)
@@ -87,27 +72,23 @@ def _write_conditions(world: World, at: Ref) -> None:
 
 
 def _states(world: World, pod: Obj) -> tuple[tuple[str, ...], str]:
-    node, configured = simulated_pods.node(pod), _gpus(world, pod)
+    node, count = simulated_pods.node(pod), gres(world, pod).rpartition(":")[2]
+    configured = int(count) if count.isdigit() else 0
     if world.fault("slurm_gres_lower_than_configured", node) and configured:
         return ("Idle", "Drain", "InvalidReg"), LOWER.format(seen=configured - 1, configured=configured)
     if world.fault("slurm_nodes_drained", node):
         return ("Idle", "Drain"), "Low RealMemory (reported:257000 < 100.00% of configured:2063830)"
-    node_object = world.find(NODES, node)
-    if node_object is not None and node_object["spec"].get("unschedulable"):
+    if (world.find(NODES, node) or {"spec": {}})["spec"].get("unschedulable"):
         return ("Idle", "Drain"), f"slurm-operator: node ({node}) was cordoned"
     if world.fault("slurm_nodes_down", node):
         return ("Down", "NotResponding"), "Not responding"
     return ("Idle",), ""
 
 
-def _gpus(world: World, pod: Obj) -> int:
-    count = gres(world, pod).rpartition(":")[2]
-    return int(count) if count.isdigit() else 0
-
-
 def gres(world: World, pod: Obj) -> str:
     """Return the Gres that the pod's NodeSet promises: `gpu:h200:8`."""
-    owner = next((entry["name"] for entry in pod["metadata"].get("ownerReferences") or () if entry["kind"] == "NodeSet"), "")
+    owners = pod["metadata"].get("ownerReferences") or ()
+    owner = next((entry["name"] for entry in owners if entry["kind"] == "NodeSet"), "")
     nodeset = world.find(NODE_SETS, owner, pod["metadata"]["namespace"])
     pairs = (pair.partition("=") for pair in (nodeset["spec"].get("extraConf") or "").split()) if nodeset else ()
     return next((value for key, _, value in pairs if key == "Gres"), "")
@@ -155,7 +136,8 @@ def cluster(world: World, release: ChartRelease) -> None:
 
 
 def _nodeset(world: World, name: str, values: Obj) -> Obj:
-    conf = {key: ",".join(map(str, value if isinstance(value, list) else [value])) for key, value in _conf(values).items()}
+    configured = values.get("extraConfMap") or {}
+    conf = {key: ",".join(map(str, value if isinstance(value, list) else [value])) for key, value in configured.items()}
     if world.fault("slurm_gres_lower_than_hardware") and "Gres" in conf:
         conf["Gres"] = f"{conf['Gres'].rpartition(':')[0]}:4"
     pod = values.get("podSpec", {})
@@ -166,11 +148,6 @@ def _nodeset(world: World, name: str, values: Obj) -> Obj:
         "slurmd": {"resources": values.get("slurmd", {}).get("resources", {})},
         "template": {"spec": {"nodeSelector": pod.get("nodeSelector", {}), "tolerations": pod.get("tolerations", [])}},
     }
-
-
-def _conf(values: Obj) -> dict[str, Any]:
-    conf = values.get("extraConfMap") or {}
-    return dict(conf)
 
 
 # ---- operator ------------------------------------------------------------------------------------------------------------------
@@ -188,13 +165,12 @@ class Slinky:
             return
         _parts(world)
         sets = list(world.objects(NODE_SETS))
-        every = changed.everything or bool(changed.refs(NODE_SETS) or changed.refs(DEPLOYMENTS))
+        every = changed.concern(NODE_SETS, DEPLOYMENTS)
         names = [node["metadata"]["name"] for node in world.objects(NODES)] if every else [at.name for at in changed.refs(NODES)]
         for nodeset in sets:
             for name in names:
                 _ensure_slurmd(world, nodeset, name)
-        looked = changed.everything or bool(changed.refs(STATEFUL_SETS))
-        candidates = [ref(pod) for pod in world.objects(PODS)] if looked else list(changed.refs(PODS))
+        candidates = [ref(pod) for pod in world.objects(PODS)] if changed.concern(STATEFUL_SETS) else list(changed.refs(PODS))
         candidates += [_place(nodeset, name) for nodeset in sets for name in names]
         for at in dict.fromkeys(candidates):
             register(world, at)
@@ -227,24 +203,19 @@ def _workload(world: World, kind: ObjectKind, owner: Obj, workload_kind: ObjectK
 
 def _ensure_slurmd(world: World, nodeset: Obj, node_name: str) -> None:
     """Create one pod on a node that the NodeSet selects and whose taints it tolerates (scaling mode DaemonSet)."""
-    at, node = ref(nodeset), world.find(NODES, node_name)
-    if node is None or not _wanted(nodeset, node):
-        return
-    name = _place(nodeset, node_name).name
-    if world.find(PODS, name, at.namespace) is not None:
+    at, node, place = ref(nodeset), world.find(NODES, node_name), _place(nodeset, node_name)
+    if node is None or not _wanted(nodeset, node) or world.find(PODS, place) is not None:
         return
     template = nodeset["spec"]["template"]["spec"]
     labels = {NAME: "slurmd", INSTANCE: at.name, HOSTNAME: node_name, "app.kubernetes.io/component": "worker"}
+    resources = nodeset["spec"]["slurmd"].get("resources") or {}
     spec = {
         "hostname": node_name,
         "tolerations": template.get("tolerations") or [],
         "affinity": _pinned(node_name),
-        "containers": [
-            {"name": "slurmd", "image": "simulated/slurmd:26.05", "resources": nodeset["spec"]["slurmd"].get("resources") or {}}
-        ],
+        "containers": [{"name": "slurmd", "image": "simulated/slurmd:26.05", "resources": resources}],
     }
-    owners = [NODE_SETS.owner(nodeset)]
-    meta = {"name": name, "namespace": at.namespace, "labels": labels, "ownerReferences": owners}
+    meta = {"name": place.name, "namespace": at.namespace, "labels": labels, "ownerReferences": [NODE_SETS.owner(nodeset)]}
     world.create_soon(PODS, {"metadata": meta, "spec": spec})
 
 
@@ -261,13 +232,12 @@ def _wanted(nodeset: Obj, node: Obj) -> bool:
 
 
 def _pinned(node: str) -> Obj:
-    fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
-    terms = [{"matchFields": fields}]
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
 def _status(world: World, at: Ref) -> None:
-    nodeset = world.find(NODE_SETS, at.name, at.namespace)
+    nodeset = world.find(NODE_SETS, at)
     if nodeset is None:
         return
     own = [pod for pod in world.objects(PODS) if simulated_pods.owner_uid(pod) == nodeset["metadata"]["uid"]]
@@ -292,30 +262,15 @@ def _status(world: World, at: Ref) -> None:
 ROLES = (Slinky,)
 
 
-@program(NAME, "slurmctld")
-def slurmctld(world: World, _pod: Obj, _node: str) -> Behaviour:
-    """Play the controller's pod."""
-    if world.fault("slurmctld_crashes"):
-        return BlockedStart(reason="CrashLoopBackOff", message="back-off 5m0s restarting failed container=slurmctld")
-    return LongRunning()
-
-
-@program("app", "slurm-operator-webhook")
-def webhook_pod(world: World, _pod: Obj, _node: str) -> Behaviour:
-    """Play the admission webhook's pod."""
-    if world.fault("slurm_webhook_down"):
-        return BlockedStart(reason="CreateContainerConfigError", message='secret "slurm-operator-webhook-cert" not found')
-    return LongRunning()
-
-
-@program(NAME, "slurmd")
-def slurmd(world: World, _pod: Obj, node: str) -> Behaviour:
-    """Play a node's pod."""
-    if world.fault("slurmd_crashes", node):
-        return BlockedStart(
-            reason="CrashLoopBackOff", message="fatal: can't stat gres.conf file /dev/nvidia0: No such file or directory"
-        )
-    return LongRunning()
+blocked_by("slurmctld_crashes", NAME, "slurmctld", "back-off 5m0s restarting failed container=slurmctld")
+blocked_by("slurmd_crashes", NAME, "slurmd", "fatal: can't stat gres.conf file /dev/nvidia0: No such file or directory")
+blocked_by(
+    "slurm_webhook_down",
+    "app",
+    "slurm-operator-webhook",
+    'secret "slurm-operator-webhook-cert" not found',
+    reason="CreateContainerConfigError",
+)
 
 
 @check("srun")

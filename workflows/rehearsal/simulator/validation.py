@@ -13,8 +13,19 @@ import msgspec
 from msgspec import Struct
 
 from workflows.rehearsal.simulator import simulated_pods
-from workflows.rehearsal.simulator.api_kinds import CRDS, DEPLOYMENTS, JOBS, NAMESPACES, PODS, Obj, Ref, custom, definitions, ref
-from workflows.rehearsal.simulator.operators import has_ready_pod
+from workflows.rehearsal.simulator.api_kinds import (
+    CRDS,
+    DEPLOYMENTS,
+    JOBS,
+    NAMESPACES,
+    PODS,
+    Obj,
+    custom,
+    definitions,
+    has_condition,
+    ref,
+)
+from workflows.rehearsal.simulator.operators import ensure_deployment, has_ready_pod
 from workflows.rehearsal.simulator.simulated_fleet import HardwareProfile
 from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, LongRunning, check, environment, keep_log, pack
 from workflows.rehearsal.simulator.simulated_pods import pod_program as program
@@ -43,14 +54,7 @@ def _apply(world: World, url: str) -> None:
     for definition in definitions("kubeflow.org"):
         world.ensure(CRDS, definition)
     world.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
-    labels = {"app": OPERATOR}
-    container = {"name": OPERATOR, "image": f"mpioperator/mpi-operator:{image}"}
-    spec = {
-        "replicas": 1,
-        "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
-    }
-    world.ensure(DEPLOYMENTS, {"metadata": {"name": OPERATOR, "namespace": NAMESPACE, "labels": labels}, "spec": spec})
+    ensure_deployment(world, NAMESPACE, OPERATOR, f"mpioperator/mpi-operator:{image}")
 
 
 class MpiOperator:
@@ -61,11 +65,11 @@ class MpiOperator:
 
     def reconcile(self, world: World, changed: Changes) -> None:
         """Take each unfinished MPIJob one step further."""
-        looked = changed.everything or any(changed.refs(kind) for kind in self.kinds)
-        if not looked or not world.served(MPI_JOBS) or not has_ready_pod(world, NAMESPACE, OPERATOR):
+        if not changed.concern(*self.kinds) or not world.served(MPI_JOBS) or not has_ready_pod(world, NAMESPACE, OPERATOR):
             return
         for job in world.objects(MPI_JOBS):
-            if "deletionTimestamp" not in job["metadata"] and not _is_finished(job):
+            over = has_condition(job, "Succeeded") or has_condition(job, "Failed")
+            if not over and "deletionTimestamp" not in job["metadata"]:
                 _step(world, job)
 
 
@@ -73,14 +77,6 @@ def workers(world: World, namespace: str, job: str) -> list[Obj]:
     """Return the workers of an MPIJob by index."""
     pods = world.select(PODS, namespace, {JOB_NAME: job, ROLE: "worker"})
     return sorted(pods, key=lambda pod: int(pod["metadata"]["labels"][INDEX]))
-
-
-def _is_finished(job: Obj) -> bool:
-    return any(entry["type"] in ("Succeeded", "Failed") and entry["status"] == "True" for entry in _conditions(job))
-
-
-def _conditions(job: Obj) -> list[Obj]:
-    return list(job.get("status", {}).get("conditions") or ())
 
 
 def _step(world: World, job: Obj) -> None:
@@ -96,12 +92,11 @@ def _step(world: World, job: Obj) -> None:
         _launcher(world, job)
     conditions = _operator_conditions(world, job, launcher, running=ready and launcher is not None)
     active = sum(simulated_pods.phase(pod) == "Running" for pod in own)
-    world.patch(
-        MPI_JOBS, job, {"status": {"conditions": conditions, "replicaStatuses": {"Worker": {"active": active}}}}, status=True
-    )
-    if launcher is not None and _ended(launcher) and job["spec"].get("runPolicy", {}).get("cleanPodPolicy", "Running") != "None":
+    status = {"conditions": conditions, "replicaStatuses": {"Worker": {"active": active}}}
+    world.patch(MPI_JOBS, job, {"status": status}, status=True)
+    if _ended(launcher) and job["spec"].get("runPolicy", {}).get("cleanPodPolicy", "Running") != "None":
         for pod in own:
-            world.delete_soon(PODS, Ref(at.namespace, pod["metadata"]["name"]))
+            world.delete_soon(PODS, pod)
 
 
 def _worker(world: World, job: Obj, index: int) -> None:
@@ -122,42 +117,31 @@ def _launcher(world: World, job: Obj) -> None:
     template = replica["template"]
     labels = (template.get("metadata", {}).get("labels") or {}) | {JOB_NAME: at.name, ROLE: "launcher"}
     policy = job["spec"].get("runPolicy", {})
-    spec = {
-        "backoffLimit": policy.get("backoffLimit", 6),
-        "template": {
-            "metadata": {"labels": labels},
-            "spec": template["spec"] | {"restartPolicy": replica.get("restartPolicy", "Never"), "hostname": f"{at.name}-launcher"},
-        },
-    }
+    pod = template["spec"] | {"restartPolicy": replica.get("restartPolicy", "Never"), "hostname": f"{at.name}-launcher"}
+    spec = {"backoffLimit": policy.get("backoffLimit", 6), "template": {"metadata": {"labels": labels}, "spec": pod}}
     if "activeDeadlineSeconds" in policy:
         spec["activeDeadlineSeconds"] = policy["activeDeadlineSeconds"]
     meta = {"name": f"{at.name}-launcher", "namespace": at.namespace, "ownerReferences": [MPI_JOBS.owner(job)]}
     world.create(JOBS, {"metadata": meta, "spec": spec})
 
 
-def _ended(job: Obj) -> str:
+def _ended(launcher: Obj | None) -> str:
     """Return `Complete`, `Failed`, or an empty string."""
-    conditions = job.get("status", {}).get("conditions") or ()
-    return next(
-        (entry["type"] for entry in conditions if entry["type"] in ("Complete", "Failed") and entry["status"] == "True"), ""
-    )
+    return next((kind for kind in ("Complete", "Failed") if launcher and has_condition(launcher, kind)), "")
 
 
 def _operator_conditions(world: World, job: Obj, launcher: Obj | None, *, running: bool) -> list[Obj]:
     """Return the MPIJob's conditions in the operator's words."""
     at = f"{job['metadata']['namespace']}/{job['metadata']['name']}"
-    kinds = [("Created", "MPIJobCreated", f"MPIJob {at} is created.")]
+    kinds = [("Created", f"MPIJob {at} is created.")]
     if running:
-        kinds.append(("Running", "MPIJobRunning", f"MPIJob {at} is running."))
-    match _ended(launcher) if launcher else "":
+        kinds.append(("Running", f"MPIJob {at} is running."))
+    match _ended(launcher):
         case "Complete":
-            kinds.append(("Succeeded", "MPIJobSucceeded", f"MPIJob {at} successfully completed."))
+            kinds.append(("Succeeded", f"MPIJob {at} successfully completed."))
         case "Failed":
-            kinds.append(("Failed", "MPIJobFailed", "Job has reached the specified backoff limit"))
-    holder = job
-    for kind, reason, message in kinds:
-        holder = {"status": {"conditions": world.condition(holder, kind, "True", reason, message)}}
-    return _conditions(holder)
+            kinds.append(("Failed", "Job has reached the specified backoff limit"))
+    return world.conditions(job, *((kind, "True", f"MPIJob{kind}", message) for kind, message in kinds))
 
 
 INTRA = {
@@ -282,10 +266,10 @@ def debug_info(shape: Communicator, adapters: Sequence[str], *, network: str, gd
         head = f"{shape.hosts[rank // shape.gpus]}:{4000 + device}:{4100 + device} [{device}] NCCL INFO"
         if not device:
             yield f"{head} NCCL version {NCCL}"
-        yield (
-            f"{head} NET/IB : Using {ports} [RO]; OOB eth0:10.42.0.9<0>" if network == "IB" else f"{head} NET/IB : No device found."
-        )
-        if network != "IB":
+        if network == "IB":
+            yield f"{head} NET/IB : Using {ports} [RO]; OOB eth0:10.42.0.9<0>"
+        else:
+            yield f"{head} NET/IB : No device found."
             yield f"{head} NET/Socket : Using [0]eth0:10.42.0.9<0>"
         yield f"{head} Using network {network}"
         if network == "IB" and device < len(adapters):
@@ -333,10 +317,8 @@ def nccl_intra(world: World, pod: Obj, node: str) -> Behaviour:
     first, last, runs = check_settings(environment(pod))
     host = str(pod["spec"].get("hostname") or pod["metadata"]["name"])
     if world.fault("nvswitch_not_initialised", node):
-        text, code = (
-            f"{host}: Test CUDA failure common.cu:941 'system not yet initialized'\n .. {host} pid 71: Test failure\n" * runs,
-            2,
-        )
+        failure = f"{host}: Test CUDA failure common.cu:941 'system not yet initialized'\n .. {host} pid 71: Test failure\n"
+        text, code = failure * runs, 2
     else:
         shape = _machine(world, node, host)
         lines = (line for run in range(runs) for line in table(shape, first, last, _jitter(world, node, run)))
@@ -443,10 +425,8 @@ def dcgm(world: World, pod: Obj, node: str) -> Behaviour:
         {"category": category, "tests": [test for group, test in tests if group == category]}
         for category in dict.fromkeys(group for group, _ in tests)
     ]
-    document = {
-        "DCGM Diagnostic": {"test_categories": categories},
-        "metadata": {"version": "4.6.0", "Driver Version Detected": world.hardware(node).driver},
-    }
+    metadata = {"version": "4.6.0", "Driver Version Detected": world.hardware(node).driver}
+    document = {"DCGM Diagnostic": {"test_categories": categories}, "metadata": metadata}
     text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
     failed = any(test["test_summary"]["status"] == "Fail" for _, test in tests)
     message = {"node": node, "exits": [226 if failed else 0], "packed": pack(text)}
@@ -460,8 +440,8 @@ def _test(world: World, node: str, category: str, name: str) -> Obj:
         status = "Skip"
     results: list[Obj] = [{"entity_group": "GPU", "entity_group_id": 1, "entity_id": gpu, "status": status} for gpu in range(gpus)]
     if name == "memory" and world.fault("dcgm_memory_fault", node):
-        message_text = "GPU 5 had uncorrectable memory errors (ECC, double bit): row remapping failed"
-        warning = {"warning": message_text, "error_id": 20, "error_category": 2, "error_severity": 4}
+        why = "GPU 5 had uncorrectable memory errors (ECC, double bit): row remapping failed"
+        warning = {"warning": why, "error_id": 20, "error_category": 2, "error_severity": 4}
         results[min(5, gpus - 1)] |= {"status": "Fail", "warnings": [warning]}
         status = "Fail"
     return {"name": name, "results": results, "test_summary": {"status": status}}

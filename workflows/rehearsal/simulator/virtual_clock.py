@@ -21,7 +21,7 @@ class VirtualClock:
         self.now = time.time() if start is None else start
         self.quantum = quantum
         self._heap: list[tuple[float, str]] = []
-        self._pending: dict[str, tuple[float, Action]] = {}
+        self._pending: dict[str, Action] = {}
 
     def schedule(self, key: str, delay: float, action: Action) -> bool:
         """Run `action` after `delay` virtual seconds and return True; return False if `key` is pending.
@@ -33,29 +33,13 @@ class VirtualClock:
         due = self.now + max(0.0, delay)
         if delay > 0:
             due = -(-due // self.quantum) * self.quantum
-        self._pending[key] = (due, action)
+        self._pending[key] = action
         heapq.heappush(self._heap, (due, key))
         return True
 
-    def cancel(self, key: str) -> None:
-        """Remove a pending event, if there is one."""
-        self._pending.pop(key, None)
-
-    def pending(self, key: str) -> bool:
-        """Return True if an event of this key waits."""
-        return key in self._pending
-
-    def __len__(self) -> int:
-        return len(self._pending)
-
     def next_due(self) -> float | None:
         """Return when the next event is due, or None for an empty queue."""
-        while self._heap:
-            due, key = self._heap[0]
-            if self._pending.get(key, (None,))[0] == due:
-                return due
-            heapq.heappop(self._heap)
-        return None
+        return self._heap[0][0] if self._heap else None
 
     def take(self, until: float) -> Iterator[Action]:
         """Yield the actions of the next instant not after `until`, and move time to that instant."""
@@ -65,7 +49,7 @@ class VirtualClock:
         self.now = max(self.now, due)
         while self.next_due() == due:
             _, key = heapq.heappop(self._heap)
-            yield self._pending.pop(key)[1]
+            yield self._pending.pop(key)
 
     def jump(self, to: float) -> None:
         """Move time forward, never back."""
@@ -76,10 +60,6 @@ class VirtualClock:
         self.now = now
         self._heap.clear()
         self._pending.clear()
-
-    def stamp(self, offset: float = 0.0) -> str:
-        """Return the time as Kubernetes writes it: `2026-11-21T13:00:00Z`."""
-        return stamp(self.now + offset)
 
 
 def stamp(seconds: float) -> str:

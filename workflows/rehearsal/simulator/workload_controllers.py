@@ -25,25 +25,22 @@ class WorkloadControllers:
         """Look at each workload that changed or whose pods changed."""
         for kind in (DEPLOYMENTS, STATEFUL_SETS):
             owners = _owners(world, changed, kind)
+            concerned = {*changed.refs(kind), *(owners or ())}
             for workload in world.objects(kind):
-                if changed.everything or owners is None or ref(workload) in changed.refs(kind) or _key(workload) in owners:
+                if changed.everything or owners is None or ref(workload) in concerned:
                     _look(world, kind, workload)
 
 
-def _owners(world: World, changed: Changes, kind: ObjectKind) -> set[tuple[str, str]] | None:
-    """Return namespace and name of workloads that own changed pods, or None if a pod is gone and its owner unknown."""
-    owners_found: set[tuple[str, str]] = set()
+def _owners(world: World, changed: Changes, kind: ObjectKind) -> set[Ref] | None:
+    """Return the workloads that own changed pods, or None if a pod is gone and its owner unknown."""
+    workloads: set[Ref] = set()
     for at in changed.refs(PODS):
-        pod = world.find(PODS, at.name, at.namespace)
+        pod = world.find(PODS, at)
         if pod is None:
             return None
         owners = pod["metadata"].get("ownerReferences") or ()
-        owners_found.update((at.namespace, entry["name"]) for entry in owners if entry["kind"] == kind.kind)
-    return owners_found
-
-
-def _key(workload: Obj) -> tuple[str, str]:
-    return workload["metadata"]["namespace"], workload["metadata"]["name"]
+        workloads.update(Ref(at.namespace, entry["name"]) for entry in owners if entry["kind"] == kind.kind)
+    return workloads
 
 
 def _look(world: World, kind: ObjectKind, workload: Obj) -> None:
@@ -66,12 +63,10 @@ def _wanted(kind: ObjectKind, workload: Obj) -> Iterator[tuple[str, Obj]]:
     replicas = spec.get("replicas")
     for number in range(1 if replicas is None else int(replicas)):
         if kind == STATEFUL_SETS:
-            pod_name, labels = (
-                f"{name}-{number}",
-                {"statefulset.kubernetes.io/pod-name": f"{name}-{number}", "apps.kubernetes.io/pod-index": str(number)},
-            )
+            pod_name = f"{name}-{number}"
+            labels = {"statefulset.kubernetes.io/pod-name": pod_name, "apps.kubernetes.io/pod-index": str(number)}
         else:
-            revision = simulated_pods.suffix(spec["template"]) + simulated_pods.suffix("revision", spec["template"])
+            revision = _revision(workload)
             pod_name, labels = f"{name}-{revision}-{simulated_pods.suffix(name, revision, number)}", {"pod-template-hash": revision}
         yield pod_name, simulated_pods.from_template(spec["template"], pod_name, kind, workload, labels=labels)
 
@@ -97,11 +92,8 @@ def _conditions(world: World, workload: Obj, up: bool) -> list[Obj]:
     name = workload["metadata"]["name"]
     available = ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
     lacking = ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
-    conditions = world.condition(workload, "Available", *(available if up else lacking))
-    reason = "NewReplicaSetAvailable" if up else "ReplicaSetUpdated"
-    return world.condition(
-        {"status": {"conditions": conditions}}, "Progressing", "True", reason, f'Deployment "{name}" progresses.'
-    )
+    progress = ("True", "NewReplicaSetAvailable" if up else "ReplicaSetUpdated", f'Deployment "{name}" progresses.')
+    return world.conditions(workload, ("Available", *(available if up else lacking)), ("Progressing", *progress))
 
 
 REVISION = "controller-revision-hash"
@@ -151,12 +143,11 @@ class DaemonSets:
                 self._leave(world, at, state, name)
             if new or nodes or gone or at in touched or at in changed.refs(DAEMON_SETS) or changed.everything:
                 _report(world, daemon_set, state, self._stale(world, at, state.revision))
-        for at in [at for at in self._sets if world.find(DAEMON_SETS, at.name, at.namespace) is None]:
+        for at in [at for at in self._sets if world.find(DAEMON_SETS, at) is None]:
             del self._sets[at]
 
     def _known(self, daemon_set: Obj) -> tuple[_Set, bool]:
-        meta = daemon_set["metadata"]
-        at = ref(daemon_set)
+        at, meta = ref(daemon_set), daemon_set["metadata"]
         state = self._sets.get(at)
         if state is not None and state.uid == meta["uid"] and state.generation == meta.get("generation", 1):
             return state, False
@@ -173,7 +164,7 @@ class DaemonSets:
             return
         at = ref(daemon_set)
         for pod_at in [pod_at for pod_at, (owner, _) in self._pods.items() if owner == at]:
-            pod = world.find(PODS, pod_at.name, pod_at.namespace)
+            pod = world.find(PODS, pod_at)
             if pod is not None and pod["metadata"]["labels"].get(REVISION) != revision:
                 key = f"daemon_sets/{at.namespace}/{at.name}/{pod_at.name}/roll/{revision}"
                 world.later(key, *START, functools.partial(world.delete_soon, PODS, pod_at))
@@ -182,7 +173,7 @@ class DaemonSets:
         """Update readiness from changed pods and return the DaemonSets concerned."""
         touched: set[Ref] = set()
         for at in [ref(pod) for pod in world.objects(PODS)] if changed.everything else changed.refs(PODS):
-            pod = world.find(PODS, at.name, at.namespace)
+            pod = world.find(PODS, at)
             if pod is None:
                 owner, node = self._pods.pop(at, (None, ""))
             else:
@@ -205,16 +196,14 @@ class DaemonSets:
         return touched
 
     def _adopt(self, world: World, owner: Ref) -> _Set | None:
-        daemon_set = world.find(DAEMON_SETS, owner.name, owner.namespace)
-        if daemon_set is None:
-            return None
-        state = _Set(daemon_set, -1)
-        self._sets[owner] = state
-        return state
+        daemon_set = world.find(DAEMON_SETS, owner)
+        if daemon_set is not None:
+            self._sets[owner] = _Set(daemon_set, -1)
+        return self._sets.get(owner)
 
     def _replace(self, world: World, owner: Ref, state: _Set, node: str) -> None:
         """Create a new pod on the node of a removed pod, if the node is still eligible."""
-        daemon_set, node_object = world.find(DAEMON_SETS, owner.name, owner.namespace), world.find(NODES, node)
+        daemon_set, node_object = world.find(DAEMON_SETS, owner), world.find(NODES, node)
         if daemon_set is not None and node_object is not None and "deletionTimestamp" not in daemon_set["metadata"]:
             self._node(world, daemon_set, state, node_object)
 
@@ -228,8 +217,8 @@ class DaemonSets:
         if name in state.real:
             return
         pod = _pod(daemon_set, name, state.revision)
-        behaviour_there = behaviour(world, pod, name)
-        if world.sampled(name) or not (isinstance(behaviour_there, LongRunning) and behaviour_there.ready):
+        program = behaviour(world, pod, name)
+        if world.sampled(name) or not (isinstance(program, LongRunning) and program.ready):
             state.real.add(name)
             state.ready.discard(name)
             world.create_soon(PODS, pod)
@@ -246,7 +235,7 @@ class DaemonSets:
 
     def _stale(self, world: World, at: Ref, revision: str) -> int:
         """Return how many pods of a DaemonSet have an older template."""
-        mine = (world.find(PODS, pod.name, pod.namespace) for pod, (owner, _) in self._pods.items() if owner == at)
+        mine = (world.find(PODS, pod) for pod, (owner, _) in self._pods.items() if owner == at)
         return sum(pod is not None and pod["metadata"]["labels"].get(REVISION) != revision for pod in mine)
 
     def _leave(self, world: World, at: Ref, state: _Set, node: str) -> None:
@@ -259,10 +248,9 @@ class DaemonSets:
 
 
 def _owner(pod: Obj) -> Ref | None:
-    for entry in pod["metadata"].get("ownerReferences") or ():
-        if entry.get("controller") and entry["kind"] == "DaemonSet":
-            return Ref(pod["metadata"]["namespace"], entry["name"])
-    return None
+    owners = pod["metadata"].get("ownerReferences") or ()
+    names = (entry["name"] for entry in owners if entry.get("controller") and entry["kind"] == "DaemonSet")
+    return next((Ref(pod["metadata"]["namespace"], name) for name in names), None)
 
 
 def _pod_name(daemon_set: str, node: str) -> str:
@@ -276,8 +264,9 @@ def _pod(daemon_set: Obj, node: str, revision: str) -> Obj:
     return simulated_pods.from_template(daemon_set["spec"]["template"], name, DAEMON_SETS, daemon_set, labels=labels, node=node)
 
 
-def _revision(daemon_set: Obj) -> str:
-    return simulated_pods.suffix(daemon_set["spec"]["template"]) + simulated_pods.suffix("revision", daemon_set["spec"]["template"])
+def _revision(workload: Obj) -> str:
+    template = workload["spec"]["template"]
+    return simulated_pods.suffix(template) + simulated_pods.suffix("revision", template)
 
 
 def _report(world: World, daemon_set: Obj, state: _Set, stale: int) -> None:

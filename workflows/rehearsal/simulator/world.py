@@ -14,11 +14,11 @@ from steps.contract.fleet import Host
 from workflows.rehearsal.faults import fault_registry
 from workflows.rehearsal.faults.fault_registry import STAGES
 from workflows.rehearsal.simulator.api_client import Api
-from workflows.rehearsal.simulator.api_kinds import EVENTS, Obj, ObjectKind, Ref, ref
+from workflows.rehearsal.simulator.api_kinds import EVENTS, NODES, Obj, ObjectKind, Ref, annotations_of, ref
 from workflows.rehearsal.simulator.cluster_view import ClusterView
 from workflows.rehearsal.simulator.kubelet_port import KubeletPort
 from workflows.rehearsal.simulator.simulated_fleet import HardwareProfile, SimulatedFleet
-from workflows.rehearsal.simulator.virtual_clock import VirtualClock
+from workflows.rehearsal.simulator.virtual_clock import VirtualClock, stamp
 
 SAMPLE_ABOVE = 300
 """Hosts above which a fleet gets DaemonSet pods only on sampled and on disturbed nodes (see `workload_controllers`)."""
@@ -71,9 +71,9 @@ class World(ClusterView):
         """Virtual seconds since the epoch."""
         return self.clock.now
 
-    def stamp(self, offset: float = 0.0) -> str:
+    def stamp(self) -> str:
         """Return virtual time as Kubernetes writes it."""
-        return self.clock.stamp(offset)
+        return stamp(self.now)
 
     def later(self, key: str, low: float, high: float, action: Callable[[], None]) -> None:
         """Run `action` once after `low` to `high` virtual seconds; a pending `key` is not scheduled twice.
@@ -143,17 +143,34 @@ class World(ClusterView):
 
     # ---- small things many roles do --------------------------------------------------------------------------------------------
 
-    def condition(self, obj: Obj, kind: str, status: str, reason: str, message: str = "", *, timed: bool = True) -> list[Obj]:
-        """Return the object's status conditions with one of them set; its transition time moves only with its status."""
-        present = list(obj.get("status", {}).get("conditions", ()))
-        previous = next((entry for entry in present if entry["type"] == kind), None)
-        condition = {"type": kind, "status": status, "reason": reason, "message": message}
-        if timed:
-            same = previous is not None and previous["status"] == status and "lastTransitionTime" in previous
-            condition["lastTransitionTime"] = previous["lastTransitionTime"] if previous is not None and same else self.stamp()
-        if previous is None:
-            return [*present, condition]
-        return [condition if entry is previous else entry for entry in present]
+    def conditions(self, obj: Obj, *changes: tuple[str, str, str, str], timed: bool = True) -> list[Obj]:
+        """Return the object's status conditions after `changes`: type, status, reason and message of those to set.
+
+        A transition time moves only with its condition's status.
+        """
+        conditions = {entry["type"]: entry for entry in obj.get("status", {}).get("conditions", ())}
+        for kind, status, reason, message in changes:
+            before = conditions.get(kind, {})
+            since = before.get("lastTransitionTime") if before.get("status") == status else None
+            conditions[kind] = {"type": kind, "status": status, "reason": reason, "message": message}
+            if timed:
+                conditions[kind]["lastTransitionTime"] = since or self.stamp()
+        return list(conditions.values())
+
+    def set_condition(self, kind: ObjectKind, obj: Obj, name: str, status: str, reason: str, message: str = "") -> Obj | None:
+        """Write one status condition of an object and return the object, or None if it is gone."""
+        conditions = self.conditions(obj, (name, status, reason, message))
+        return self.patch(kind, obj, {"status": {"conditions": conditions}}, status=True)
+
+    def patch_node(self, name: str, change: Obj, *, status: bool = False) -> None:
+        """Queue a JSON merge patch of a node, if it still exists."""
+        if self.find(NODES, name) is not None:
+            self.patch_soon(NODES, Ref("", name), change, status=status)
+
+    def node_annotations(self, name: str) -> dict[str, str]:
+        """Return the annotations of a node; empty if it does not exist."""
+        node = self.find(NODES, name)
+        return annotations_of(node) if node else {}
 
     def event(self, kind: ObjectKind, obj: Obj, reason: str, message: str, *, warning: bool = False) -> None:
         """Write a core/v1 Event about an object; equal reason and message are written once."""
@@ -162,12 +179,8 @@ class World(ClusterView):
         digest = f"{random.Random(f'{at}:{reason}:{message}').getrandbits(64):016x}"
         body = {
             "metadata": {"name": f"{at.name[:200]}.{digest}", "namespace": namespace},
-            "involvedObject": {
-                "kind": kind.kind,
-                "name": at.name,
-                "namespace": at.namespace,
-                "uid": obj["metadata"].get("uid", ""),
-            },
+            "involvedObject": {"kind": kind.kind, "name": at.name, "namespace": at.namespace}
+            | {"uid": obj["metadata"].get("uid", "")},
             "reason": reason,
             "message": message,
             "type": "Warning" if warning else "Normal",
@@ -178,16 +191,12 @@ class World(ClusterView):
         }
         self.create_soon(EVENTS, body)
 
-    def bind_pod(self, pod: Obj, node: str) -> None:
-        """Queue the binding of a pod to a node, as schedulers do."""
-        self.bind(pod, node, self.stamp())
-
     def log(self, pod: Obj, container: str, text: str) -> None:
         """Append to a container's log: at the kubelet port if there is one, else in the emulated API server."""
         if text and self.kubelets is not None:
             self.kubelets.write(pod, container, text)
         elif text:
-            self.api.write_log(Ref(pod["metadata"]["namespace"], pod["metadata"]["name"]), container, text)
+            self.api.write_log(ref(pod), container, text)
 
 
 class Changes:
@@ -200,6 +209,10 @@ class Changes:
     def refs(self, kind: ObjectKind) -> tuple[Ref, ...]:
         """Return created, changed and removed objects of a kind, sorted by name."""
         return tuple(sorted(self._refs.get(kind, ())))
+
+    def concern(self, *kinds: ObjectKind) -> bool:
+        """Return True if everything must be looked at again, or an object of one of these kinds changed."""
+        return self.everything or any(self._refs.get(kind) for kind in kinds)
 
 
 class SimulatorRole(Protocol):

@@ -8,12 +8,13 @@ import ssl
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.rehearsal.simulator.harness import Make
-from workflows.rehearsal.simulator import simulation
 from workflows.rehearsal.simulator.api_kinds import NODES
 from workflows.rehearsal.simulator.kubelet_port import KubeletPort, own_address
+from workflows.rehearsal.simulator.simulation import SimulatorState
 
 POD = {"metadata": {"namespace": "check", "name": "one", "uid": "a"}}
 
@@ -59,9 +60,9 @@ def test_nodes_name_it_and_snapshots_keep_its_logs(make: Make, port: KubeletPort
     node: Any = user.api.get(NODES, "gpu000")
     assert {key: node["status"][key] for key in port.status} == port.status
     user.world.log(POD, "main", "kept\n")
-    state = simulation.encode_state(user.simulator.state())
+    state = msgspec.json.encode(user.simulator.state())
     user.world.log(POD, "main", "later\n")
-    user.simulator.restore(simulation.decode_state(state))
+    user.simulator.restore(msgspec.json.decode(state, type=SimulatorState))
     assert ask(port, "/containerLogs/check/one/main") == (200, "kept\n")
 
 

@@ -1,7 +1,7 @@
-"""Generator of `data/kubernetes.json`, the built-in kinds, from the API files of a Kubernetes source tree.
+"""Generator of the emulated API server's `data/kubernetes.json`, the built-in kinds, from a Kubernetes source tree.
 
     go mod download -json k8s.io/kubernetes@v1.34.4
-    python -m workflows.rehearsal.apiserver.kinds_import DIR_OF_THAT_MODULE v1.34.4
+    python -m tests.unit.rehearsal.apiserver.kinds_import DIR_OF_THAT_MODULE v1.34.4
 
 The file holds the served resources (from `api/discovery`) and the types they reach (from `api/openapi-spec/swagger.json`) without
 descriptions. So types, list types, merge keys and required fields come from Kubernetes and not from a table of ours.
@@ -37,7 +37,7 @@ SUBRESOURCES = frozenset({"status", "scale", "binding", "eviction", "log", "fina
 EXTRA_TYPES = ("io.k8s.api.autoscaling.v1.Scale", "io.k8s.api.policy.v1.Eviction", "io.k8s.api.core.v1.Binding")
 KEPT = ("type", "format", "$ref", "required", "enum", "default", "additionalProperties", "items", "properties")
 PREFIX = "#/definitions/"
-DATA = Path(__file__).parent / "data" / "kubernetes.json"
+DATA = Path(__file__).parents[4] / "workflows" / "rehearsal" / "apiserver" / "data" / "kubernetes.json"
 
 
 def stripped(schema: dict[str, Any]) -> dict[str, Any]:
