@@ -22,7 +22,7 @@ def by_me(how: str = COMMAND) -> run.Cancelled:
     return run.Cancelled(who=_who(), how=how, when=time.time())
 
 
-def keep_on_argo(screen: Screen, keep: Callable[[], None]) -> None:
+def keep_on_argo(screen: Screen, keep: Callable[[], object]) -> None:
     """Let a run on Argo store who cancelled it, by the function that `cancellation.cancel` returned; if that fails, print a
     warning.
     """

@@ -61,14 +61,15 @@ class _Trailer(Struct, frozen=True):
 
 def pull(home: Home, workflow: Workflow, folder: RunFolder, limit: int = LIMIT) -> int:
     """Copy the run into this machine's store and return the number of files. Raises HelperPodFailed, Damaged, NeverThere."""
-    store, after, count, began = Store(folder.home.store), "", 0, time.time()
+    store, run, after, count, began = Store(folder.home.store), workflow.metadata.name, "", 0, time.time()
+    command = ("python", "-c", inspect.getsource(store_reader))
     while True:
-        output = helper_pods.run(home, workflow, _errand(workflow.metadata.name, after, limit))
+        environment = {"BRINGUP_STORE": "/bringup/store", "BRINGUP_RUN": run, "AFTER": after, "LIMIT": str(limit)}
+        output = helper_pods.run(home, workflow, helper_pods.HelperPod(purpose="read", command=command, environment=environment))
         archive, after = unpack_answer(output)
         count += _keep(store, folder.name, archive)
         if not after:
             if not count and workflow.status.phase == GONE:
-                run = workflow.metadata.name
                 place = f"namespace {home.namespace} of the home cluster"
                 raise NeverThere(f"{place} has no Workflow {run}, and its store no run of that name")
             run_memory.record_pull(folder, began, ended=workflow.finished)
@@ -93,11 +94,6 @@ def without_workflow(home: Home, gone: WorkflowGone, run: str) -> Workflow:
         spec=SubmittedSpec(workflow_template_ref=TemplateRef(name=template)),
         status=WorkflowStatus(phase=GONE),
     )
-
-
-def _errand(run: str, after: str, limit: int) -> helper_pods.HelperPod:
-    environment = {"BRINGUP_STORE": "/bringup/store", "BRINGUP_RUN": run, "AFTER": after, "LIMIT": str(limit)}
-    return helper_pods.HelperPod(purpose="read", command=("python", "-c", inspect.getsource(store_reader)), environment=environment)
 
 
 def unpack_answer(log: bytes) -> tuple[bytes, str]:
