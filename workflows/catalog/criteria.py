@@ -13,7 +13,6 @@ Facts = Mapping[str, str]
 def facts(spec: ClusterSpec) -> Facts:
     """Return the value of each dimension for a spec; `none` for an absent section."""
     gpu, fabric = spec.accelerator, spec.fabric
-    minor = kubernetes(spec.rke2.version)[1]
     return {
         "accelerator": gpu.product if gpu else "none",
         "gpu": "yes" if gpu else "no",
@@ -43,7 +42,7 @@ def facts(spec: ClusterSpec) -> Facts:
         "selinux": spec.os.selinux or "none",
         "firewall": spec.os.firewall,
         "cni": next((name for name in spec.rke2.cni if name != "multus"), "none"),
-        "kubernetes": f"1.{minor}",
+        "kubernetes": f"1.{kubernetes(spec.rke2.version)[1]}",
         "profile": spec.rke2.profile,
         "site": spec.site or "none",
     }

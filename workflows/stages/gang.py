@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
+from workflows.catalog.templating import toleration
 from workflows.spec.cluster_spec import (
     GPU,
     GROUP_LABEL,
@@ -138,18 +139,10 @@ def _pod(gang: Gang, spec: ClusterSpec) -> Object:
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": 0,
         "activeDeadlineSeconds": gang.seconds,
-        "tolerations": [*map(_toleration, taints), *({"key": key, "operator": "Exists"} for key in keys)],
+        "tolerations": [*map(toleration, taints), *({"key": key, "operator": "Exists"} for key in keys)],
         **(spread if apart else {}),
         "containers": [manifest_objects.container(spec.check_image, f"sleep {gang.seconds}", **resources)],
     }
-
-
-def _toleration(taint: str) -> Object:
-    """Return the toleration of a taint `key=value:effect` or `key:effect`."""
-    pair, _, effect = taint.rpartition(":")
-    key, _, value = pair.partition("=")
-    match = {"operator": "Equal", "value": value} if value else {"operator": "Exists"}
-    return {"key": key, "effect": effect, **match}
 
 
 CONTROL, NODES, OVERSIZE, FIT = "gang/control", "gang/nodes", "gang/oversize", "gang/functional"

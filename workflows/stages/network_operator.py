@@ -8,8 +8,8 @@ from typing import Any
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.catalog.criteria import multus_owner
-from workflows.catalog.templating import value_at
 from workflows.spec.cluster_spec import ib_write_bw_floor
+from workflows.spec.document import value_at
 from workflows.spec.fields import StageName
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
-from workflows.catalog.templating import value_at
 from workflows.spec.cluster_spec import (
     PRODUCT_LABEL,
     ClusterSpec,
@@ -18,6 +17,7 @@ from workflows.spec.cluster_spec import (
     product_label,
     sharing_label,
 )
+from workflows.spec.document import value_at
 from workflows.spec.fields import StageName
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task

@@ -15,14 +15,14 @@ from pydantic import BaseModel
 from steps.clients.kube.api import ApiError
 from steps.clients.kube.client import ResourceList
 from steps.errors import Refused
-from workflows.catalog.templating import value_at
 from workflows.engines import run_secrets
-from workflows.engines.argo.home import Home, NamedObject, Object
+from workflows.engines.argo.home import Home, NamedObject
 from workflows.engines.argo.workflow_objects import API, ResourceMeta
 from workflows.engines.run_secrets import SecretMissing
 from workflows.plan.model import Plan
 from workflows.render.bundle import Bundle
 from workflows.spec import ClusterSpec
+from workflows.spec.document import value_at
 from workflows.spec.fields import SecretKey
 from workflows.stages.host_access import SecretFile
 
