@@ -40,11 +40,6 @@ HOW = {
 """Sentence endings that say how machines get their release, by operation and role; other operations simply let them join."""
 
 
-def playbook(site: Site, role: str) -> str:
-    """Return the name of the playbook for machines of a role."""
-    return f"rke2_{role}_rollback" if site.operation.kind is OperationKind.ROLLBACK else f"rke2_{role}"
-
-
 def servers(site: Site) -> Object:
     """Return further arguments of the servers' play.
 
@@ -185,11 +180,9 @@ DNS = "Deployment rke2-coredns-rke2-coredns"
 
 def build(site: Site) -> Stage | None:
     """Return the stage: RKE2 on every machine. A cluster without agents has no task for them."""
-    spec, has_agents = site.spec, site.count("agent") > 0
+    spec, members = site.spec, "agent" if site.count("agent") else "server"
     plays = (_servers(site), *((_agents(site),) if site.touched("agent") else ()))
-    after = plays[-1].name
-    steps = (*plays, _control(site, after), _nodes(site, [play.name for play in plays]), _functional(site))
-    members = "agent" if has_agents else "server"
+    steps = (*plays, _control(site, plays[-1].name), _nodes(site, [play.name for play in plays]), _functional(site))
     gates = tuple(f"{ID}/{step.name}" for step in steps)
     return Stage(
         id=ID,
@@ -232,7 +225,7 @@ def _agents(site: Site) -> Step:
 def _play(site: Site, role: str) -> Object:
     spec = site.spec
     return {
-        "playbook": playbook(site, role),
+        "playbook": f"rke2_{role}_rollback" if site.operation.kind is OperationKind.ROLLBACK else f"rke2_{role}",
         "ssh": ssh_arguments(spec),
         "gate": f"{ID}/{role}s",
         "select": role,

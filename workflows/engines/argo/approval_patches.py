@@ -14,7 +14,7 @@ from steps.contract import approval
 from steps.errors import Temporary
 from workflows.engines import open_approvals
 from workflows.engines.approval_announcer import Claim
-from workflows.engines.argo import fetched_tasks, helper_pods, pull
+from workflows.engines.argo import helper_pods, pull
 from workflows.engines.argo.home import Home, NoWorkflow, decode_workflow
 from workflows.engines.argo.home_address import HomeAddress
 from workflows.engines.argo.workflow_objects import Workflow, compress_nodes, decompress_nodes, node_status, stamp
@@ -35,7 +35,7 @@ def waiting_approvals(home: Home, workflow: Workflow, folder: RunFolder, nodes: 
 
     Raises HelperPodFailed if the store cannot be read, Damaged if its copy arrives incomplete.
     """
-    fetched_tasks.fetch_tasks(home, workflow, folder)
+    pull.fetch_tasks(home, workflow, folder)
     if nodes:
         pull.pull(home, workflow, folder)
     return [open_approvals.read_approval(folder, node) for node in nodes]
