@@ -2,87 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from workflows.spec import ClusterSpec
 from workflows.spec.accelerators import kubernetes
 
 Facts = Mapping[str, str]
-
-
-def facts(spec: ClusterSpec) -> Facts:
-    """Return the value of each dimension for a spec; `none` for an absent section."""
-    gpu, fabric = spec.accelerator, spec.fabric
-    minor = kubernetes(spec.rke2.version)[1]
-    return {
-        "accelerator": gpu.product if gpu else "none",
-        "gpu": "yes" if gpu else "no",
-        "gpu_driver": gpu.driver if gpu else "none",
-        "driver_version": "given" if gpu and gpu.driver_version else "chart",
-        "operator_mode": gpu.operator_mode if gpu else "none",
-        "peer_to_peer": "yes" if wants_peer_to_peer(spec) else "no",
-        "fabric": fabric.kind,
-        "fabric_mode": fabric.mode if fabric.kind != "none" else "none",
-        "fabric_driver": fabric.driver if fabric.kind != "none" else "none",
-        "multus": multus_owner(spec),
-        "sharing": spec.sharing.mode,
-        "gang": spec.scheduler.gang,
-        "quota": spec.scheduler.quota,
-        "slurm": spec.slurm.kind,
-        "slurm_accounting": "yes" if spec.slurm.accounting else "no",
-        "slurm_login": "yes" if spec.slurm.login.replicas else "no",
-        "storage": spec.base_services.storage.provisioner,
-        "cert_manager": "yes" if spec.base_services.cert_manager else "no",
-        "monitoring_crds": "yes" if spec.base_services.monitoring_crds else "no",
-        "ha": "yes" if len(spec.servers) > 1 else "no",
-        "delivery": spec.delivery.mode,
-        "argo_cd": argo_cd_owner(spec),
-        "airgap": "yes" if spec.airgap else "no",
-        "os": spec.os.distribution,
-        "os_major": spec.os.version.partition(".")[0],
-        "selinux": spec.os.selinux or "none",
-        "firewall": spec.os.firewall,
-        "cni": next((name for name in spec.rke2.cni if name != "multus"), "none"),
-        "kubernetes": f"1.{minor}",
-        "profile": spec.rke2.profile,
-        "site": spec.site or "none",
-    }
-
-
-DIMENSIONS = (
-    "accelerator",
-    "gpu",
-    "gpu_driver",
-    "driver_version",
-    "operator_mode",
-    "peer_to_peer",
-    "fabric",
-    "fabric_mode",
-    "fabric_driver",
-    "multus",
-    "sharing",
-    "gang",
-    "quota",
-    "slurm",
-    "slurm_accounting",
-    "slurm_login",
-    "storage",
-    "cert_manager",
-    "monitoring_crds",
-    "ha",
-    "delivery",
-    "argo_cd",
-    "airgap",
-    "os",
-    "os_major",
-    "selinux",
-    "firewall",
-    "cni",
-    "kubernetes",
-    "profile",
-    "site",
-)
-"""The dimensions that criteria may name. Any other name is an error of the catalog."""
 
 
 def multus_owner(spec: ClusterSpec) -> str:
@@ -108,6 +33,52 @@ def wants_peer_to_peer(spec: ClusterSpec) -> bool:
     if spec.os.peer_to_peer is not None:
         return spec.os.peer_to_peer
     return spec.accelerator is not None and spec.fabric.kind != "none" and spec.accelerator.product != "GB200"
+
+
+def _yes(holds: object) -> str:
+    return "yes" if holds else "no"
+
+
+_FACTS: Mapping[str, Callable[[ClusterSpec], str]] = {
+    "accelerator": lambda spec: spec.accelerator.product if spec.accelerator else "none",
+    "gpu": lambda spec: _yes(spec.accelerator),
+    "gpu_driver": lambda spec: spec.accelerator.driver if spec.accelerator else "none",
+    "driver_version": lambda spec: "given" if spec.accelerator and spec.accelerator.driver_version else "chart",
+    "operator_mode": lambda spec: spec.accelerator.operator_mode if spec.accelerator else "none",
+    "peer_to_peer": lambda spec: _yes(wants_peer_to_peer(spec)),
+    "fabric": lambda spec: spec.fabric.kind,
+    "fabric_mode": lambda spec: spec.fabric.mode if spec.fabric.kind != "none" else "none",
+    "fabric_driver": lambda spec: spec.fabric.driver if spec.fabric.kind != "none" else "none",
+    "multus": multus_owner,
+    "sharing": lambda spec: spec.sharing.mode,
+    "gang": lambda spec: spec.scheduler.gang,
+    "quota": lambda spec: spec.scheduler.quota,
+    "slurm": lambda spec: spec.slurm.kind,
+    "slurm_accounting": lambda spec: _yes(spec.slurm.accounting),
+    "slurm_login": lambda spec: _yes(spec.slurm.login.replicas),
+    "storage": lambda spec: spec.base_services.storage.provisioner,
+    "cert_manager": lambda spec: _yes(spec.base_services.cert_manager),
+    "monitoring_crds": lambda spec: _yes(spec.base_services.monitoring_crds),
+    "ha": lambda spec: _yes(len(spec.servers) > 1),
+    "delivery": lambda spec: spec.delivery.mode,
+    "argo_cd": argo_cd_owner,
+    "airgap": lambda spec: _yes(spec.airgap),
+    "os": lambda spec: spec.os.distribution,
+    "os_major": lambda spec: spec.os.version.partition(".")[0],
+    "selinux": lambda spec: spec.os.selinux or "none",
+    "firewall": lambda spec: spec.os.firewall,
+    "cni": lambda spec: next((name for name in spec.rke2.cni if name != "multus"), "none"),
+    "kubernetes": lambda spec: f"1.{kubernetes(spec.rke2.version)[1]}",
+    "profile": lambda spec: spec.rke2.profile,
+    "site": lambda spec: spec.site or "none",
+}
+DIMENSIONS = tuple(_FACTS)
+"""The dimensions that criteria may name. Any other name is an error of the catalog."""
+
+
+def facts(spec: ClusterSpec) -> Facts:
+    """Return the value of each dimension for a spec; `none` for an absent section."""
+    return {dimension: read(spec) for dimension, read in _FACTS.items()}
 
 
 def matches(criteria: Mapping[str, tuple[str, ...]], known: Facts) -> bool:

@@ -16,6 +16,7 @@ from workflows.catalog.model import Component, Overlay, OverlayPart, PlannedRele
 from workflows.catalog.templating import scope
 from workflows.spec import ClusterSpec, Issue, SpecError, SpecErrors, compat
 from workflows.spec.accelerators import numbers
+from workflows.spec.document import value_at
 from workflows.spec.fields import is_floating
 from workflows.spec.governance import Override
 
@@ -33,7 +34,9 @@ def resolve(spec: ClusterSpec, catalog: Catalog) -> tuple[PlannedRelease, ...]:
     facts = criteria.facts(spec)
     work = _Work(spec, catalog, facts, tuple(_applied(catalog, facts)), scope(spec))
     planned = tuple(name for name in catalog.order() if work.plans(name))
-    releases, errors = [], list(_idle_overrides(spec, planned))
+    choices = f"choose from {', '.join(planned)}"
+    idle = (name for name in spec.overrides if name not in planned)
+    releases, errors = [], [SpecError(f"overrides.{name}", "this spec plans no such component", choices) for name in idle]
     for name in planned:
         try:
             release = work.release(name, planned)
@@ -46,12 +49,6 @@ def resolve(spec: ClusterSpec, catalog: Catalog) -> tuple[PlannedRelease, ...]:
         raise SpecErrors(f"releases of {spec.name}", errors)
     stages = spec.enabled_stages()
     return tuple(sorted(releases, key=lambda release: stages.index(release.stage)))
-
-
-def _idle_overrides(spec: ClusterSpec, planned: tuple[str, ...]) -> Iterator[SpecError]:
-    for name in spec.overrides:
-        if name not in planned:
-            yield SpecError(f"overrides.{name}", "this spec plans no such component", f"choose from {', '.join(planned)}")
 
 
 def _gaps(release: PlannedRelease) -> Iterator[SpecError]:
@@ -68,17 +65,12 @@ def _applied(catalog: Catalog, facts: criteria.Facts) -> list[tuple[str, Overlay
     """Return the matching overlays with their names: bases first, then fewest criteria first, then by name."""
     chosen = []
     for name, overlay in catalog.overlays.items():
-        lineage = list(_lineage(overlay, catalog))
-        if all(criteria.matches(one.criteria, facts) for one in lineage):
-            chosen.append((len(lineage), sum(len(one.criteria) for one in lineage), name))
+        lineage = [overlay]
+        while lineage[-1].base is not None:
+            lineage.append(catalog.overlays[lineage[-1].base])
+        if all(criteria.matches(part.criteria, facts) for part in lineage):
+            chosen.append((len(lineage), sum(len(part.criteria) for part in lineage), name))
     return [(name, catalog.overlays[name]) for *_, name in sorted(chosen)]
-
-
-def _lineage(overlay: Overlay, catalog: Catalog) -> Iterator[Overlay]:
-    yield overlay
-    while overlay.base is not None:
-        overlay = catalog.overlays[overlay.base]
-        yield overlay
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +144,7 @@ class _Work:
     def coordinate(self, name: str, which: str, override: str | None) -> str:
         """Return version or repo: from the override, else the spec's own field, else the last overlay, else the catalog."""
         component = self.catalog.components[name]
-        path = dict(component.from_spec).get("version" if which == "version" else "repo")
-        given = _optional(path, self.scope)
+        given = _optional(component.from_spec.get("version" if which == "version" else "repo"), self.scope)
         overlaid = [getattr(part, which) for _, part in self.parts(name) if getattr(part, which)]
         return override or given or (overlaid[-1] if overlaid else "") or getattr(component, which) or ""
 
@@ -194,12 +185,12 @@ class _Work:
 
 
 def _optional(path: str | None, values: Mapping[str, Any]) -> str:
-    return (templating.value_at(values, path) or "") if path else ""
+    return (value_at(values, path) or "") if path else ""
 
 
 def _provided(component: Component, values: Mapping[str, Any]) -> Iterator[str]:
     for provision in component.provides:
-        value = templating.value_at(values, provision.where) if provision.where else None
+        value = value_at(values, provision.where) if provision.where else None
         if provision.default if value is None else bool(value):
             yield provision.capability
 

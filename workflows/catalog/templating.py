@@ -85,9 +85,7 @@ def _slurm_group(spec: ClusterSpec, name: str, resources: tuple[str, ...]) -> di
     gpu = spec.accelerator if group.gpu else None
     limits: dict[str, Any] = {resources[0]: gpu.per_node} if gpu and resources else {}
     if gpu and spec.fabric.kind != "none":
-        limits[spec.fabric.resource_key] = (
-            1 if spec.fabric.mode in ("rdma_shared", "ipoib", "macvlan") else spec.fabric.nics_per_node
-        )
+        limits[spec.fabric.resource_key] = spec.fabric.attachments
     gres = f"gpu:{gpu.product.lower().replace('-', '_')}:{gpu.per_node}" if gpu else ""
     return {
         "name": label,
@@ -96,13 +94,14 @@ def _slurm_group(spec: ClusterSpec, name: str, resources: tuple[str, ...]) -> di
         "limits": limits,
         "conf": {"Gres": [gres]} if gres else {},
         "gres": gres,
-        "tolerations": [_toleration(taint) for taint in group.taints],
+        "tolerations": [toleration(taint) for taint in group.taints],
     }
 
 
-def _toleration(taint: str) -> dict[str, str]:
-    left, effect = taint.rsplit(":", 1)
-    key, _, value = left.partition("=")
+def toleration(taint: str) -> dict[str, str]:
+    """Return the toleration of a taint `key=value:effect` or `key:effect`."""
+    pair, effect = taint.rsplit(":", 1)
+    key, _, value = pair.partition("=")
     match = {"operator": "Equal", "value": value} if value else {"operator": "Exists"}
     return {"key": key, "effect": effect, **match}
 
@@ -154,7 +153,12 @@ def _fill(value: Any, scope: Mapping[str, Any], facts: Facts) -> Any:
     whole = _REFERENCE.fullmatch(value)
     if whole:
         return look_up(whole[1], scope)
-    return _REFERENCE.sub(lambda match: _printed(look_up(match[1], scope)), value)
+
+    def printed(match: re.Match[str]) -> str:
+        referred = look_up(match[1], scope)
+        return ("true" if referred else "false") if isinstance(referred, bool) else str(referred)
+
+    return _REFERENCE.sub(printed, value)
 
 
 def _fill_map(value: Mapping[str, Any], scope: Mapping[str, Any], facts: Facts) -> Any:
@@ -191,10 +195,6 @@ def look_up(path: str, scope: Mapping[str, Any]) -> Any:
     return here
 
 
-def _printed(value: Any) -> str:
-    return ("true" if value else "false") if isinstance(value, bool) else str(value)
-
-
 def merge(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
     """Return two layers of Helm values as one; neither is changed.
 
@@ -215,11 +215,3 @@ def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield from leaves(value, path)
         else:
             yield path
-
-
-def value_at(values: Mapping[str, Any], path: str) -> Any:
-    """Return the value at a dotted path, None if there is none."""
-    here: Any = values
-    for part in path.split("."):
-        here = here.get(part) if isinstance(here, Mapping) else None
-    return here

@@ -49,10 +49,6 @@ def announce_commands(spec: "ClusterSpec") -> dict[str, AnnounceCommand]:
     }
 
 
-def _nothing() -> str:
-    return ""
-
-
 class Announcer:
     """An observer of a run's news that announces approvals, each in its own thread; failures become warnings through `say`."""
 
@@ -63,7 +59,7 @@ class Announcer:
         claim: Claim,
         how: EvidenceLookup,
         say: Say,
-        about: ChangeSummary = _nothing,
+        about: ChangeSummary = lambda: "",
     ) -> None:
         self._run, self._told, self._claim, self._how, self._say, self._about = run, told, claim, how, say, about
         self._threads: list[threading.Thread] = []

@@ -41,14 +41,15 @@ def start(
         passing=_passing(extra),
         start=spawn,
     )
-    with _alone(folder, template, extra):
+    # a rehearsal has a cluster of its own and needs no lock
+    with nullcontext() if SIMULATOR in extra else _cluster_lock(folder, template):
         return engine.run()
 
 
-def resume(folder: RunFolder, extra: Mapping[str, str], observer: Observer | None) -> RunResult:
-    """Continue a run whose engine has died; a finished run is returned unchanged. Raises ClusterBusy."""
-    with _alone(folder, _document(folder)["template"], extra):
-        return LocalEngine.resume(folder.engine, environment(extra), observer, _passing(extra))
+def resume(folder: RunFolder, observer: Observer | None) -> RunResult:
+    """Continue a run on real hosts whose engine has died; a finished run is returned unchanged. Raises ClusterBusy."""
+    with _cluster_lock(folder, _document(folder)["template"]):
+        return LocalEngine.resume(folder.engine, environment({}), observer)
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
@@ -75,7 +76,5 @@ def _document(folder: RunFolder) -> dict[str, Any]:
     return document
 
 
-def _alone(folder: RunFolder, template: Mapping[str, Any], extra: Mapping[str, str]) -> AbstractContextManager[None]:
-    """Return the lock on the run's cluster; a rehearsal has a cluster of its own and needs no lock."""
-    simulated = SIMULATOR in extra
-    return nullcontext() if simulated else locks.cluster(folder.home, template["metadata"]["labels"]["bringup/cluster"])
+def _cluster_lock(folder: RunFolder, template: Mapping[str, Any]) -> AbstractContextManager[None]:
+    return locks.cluster(folder.home, template["metadata"]["labels"]["bringup/cluster"])

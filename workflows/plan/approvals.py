@@ -1,7 +1,7 @@
 """Approvals of a plan: the stages that wait, and the tasks that announce the wait and verify the answer."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from steps.contract import approval as contract
@@ -33,26 +33,32 @@ def _approval(approval: Any) -> Approval:
 
 def confirm_tasks(stages: tuple[Stage, ...]) -> dict[str, Task]:
     """Return the task that verifies each approval, by stage; the evidence of the stage before is what gets approved."""
-    # what gets approved is the evidence of the stage before; before the first stage, that of the run's opening
     tasks = {}
+    for before, stage, approval in _waiting(stages):
+        keys = {name: list(values) for name, values in approval.approvers.items()}
+        arguments = {"approved": before, "approvers": keys}
+        tasks[stage] = stage_task(stage, contract.CONFIRM, Verb.CONFIRM, deadline=120, arguments=arguments)
+    return tasks
+
+
+def _waiting(stages: tuple[Stage, ...]) -> Iterator[tuple[str, str, Approval]]:
+    """Yield what gets approved, the stage that waits, and its approval.
+
+    The evidence of the stage before gets approved; before the first stage, that of the run's opening.
+    """
     for before, stage in zip((RUN, *(stage.id for stage in stages)), stages, strict=False):
         if stage.approval is not None:
-            keys = {name: list(values) for name, values in stage.approval.approvers.items()}
-            arguments = {"approved": before, "approvers": keys}
-            tasks[stage.id] = Task(
-                stage=stage.id, name=contract.CONFIRM, verb=Verb.CONFIRM, arguments=arguments, deadline_seconds=120
-            )
-    return tasks
+            yield before, stage.id, stage.approval
 
 
 def announce_tasks(cluster: str, approvals: Iterable[Any], stages: tuple[Stage, ...]) -> dict[str, Task]:
     """Return the task that announces each approval by webhook, by stage."""
     tasks = {}
     private = {entry.before for entry in approvals if entry.announce is not None and entry.announce.ca is not None}
-    for before, stage in zip((RUN, *(stage.id for stage in stages)), stages, strict=False):
-        if stage.approval is not None and stage.approval.announced == WEBHOOK:
-            names, file = list(stage.approval.approvers), contract.webhook_file(stage.id)
+    for before, stage, approval in _waiting(stages):
+        if approval.announced == WEBHOOK:
+            names, file = list(approval.approvers), contract.webhook_file(stage)
             arguments = {"cluster": cluster, "approvers": names, "webhook": file, "approved": before}
-            arguments |= {"ca": contract.ca_file(stage.id)} if stage.id in private else {}
-            tasks[stage.id] = stage_task(stage.id, contract.ANNOUNCE, Verb.ANNOUNCE, deadline=ANNOUNCE_SECONDS, arguments=arguments)
+            arguments |= {"ca": contract.ca_file(stage)} if stage in private else {}
+            tasks[stage] = stage_task(stage, contract.ANNOUNCE, Verb.ANNOUNCE, deadline=ANNOUNCE_SECONDS, arguments=arguments)
     return tasks

@@ -21,7 +21,6 @@ from workflows.plan.model import Plan, PlanError, Starts
 from workflows.spec import announcement_rule
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.fields import StageName
-from workflows.spec.machines import expand_groups
 from workflows.stages import OPERATIONS, ORDER, site_roles
 from workflows.stages.host_access import api_arguments, secret_files, ssh_arguments
 from workflows.stages.stage import Site, Stage, Step
@@ -57,12 +56,11 @@ def compile_plan(
     known = catalog or catalogs.load()
     issues = catalogs.require(spec, known)
     releases = catalogs.resolve(spec, known)
-    machines = expand_groups(spec.hosts, spec.accelerator.per_node if spec.accelerator else 0)
-    site = Site(spec=spec, machines=machines, releases={release.id: release for release in releases}, operation=operation)
+    site = Site(spec=spec, machines=spec.machines, releases={release.id: release for release in releases}, operation=operation)
     _check_operation(site)
     all_stages = _stages(site)
     stages = approvals.attach_approvals(_narrowed(all_stages, only, until), spec.approvals)
-    hosts = run_folders.hosts(machines, operation)
+    hosts = run_folders.hosts(spec.machines, operation)
     used = {name for stage in stages for name in stage.releases}
     planned = tuple(release for release in releases if release.id in used)
     # everything that decides what a run does; times of starts and proxies are left out on purpose
@@ -73,7 +71,10 @@ def compile_plan(
         "releases": [_plain(release) for release in planned],
     } | _operation_header(site)
     announce_tasks = approvals.announce_tasks(spec.name, spec.approvals, stages)
-    whole = digest(parts | _announcement_inputs(announce_tasks))
+    # the pod of a webhook with a site's own CA has one more file, which no stage names
+    private = [stage for stage, task in announce_tasks.items() if "ca" in task.arguments]
+    whole = digest(parts | ({"announce_ca": private} if private else {}))
+    starts = Starts(schedule=spec.schedule, events=spec.events, issues=tuple(announcement_rule.cluster_issues(spec)))
     return Plan(
         name=spec.name,
         owner=spec.owner,
@@ -94,7 +95,7 @@ def compile_plan(
         tree=site.tree if any(step.task.verb is Verb.PUBLISH for stage in stages for step in stage.steps) else {},
         archives=site_roles.archives(spec.roles, stages),
         # a narrowed plan must not replace the schedule of the whole plan
-        starts=None if only or until or operation != BRINGUP else _starts(spec),
+        starts=None if only or until or operation != BRINGUP else starts,
     )
 
 
@@ -132,16 +133,6 @@ def _operation_header(site: Site) -> dict[str, str]:
         return {}
     hosts = f" {fold(site.touched('all'))}" if operation.is_partial else ""
     return {"operation": f"{operation.kind.value}{hosts}"}
-
-
-def _starts(spec: ClusterSpec) -> Starts:
-    return Starts(schedule=spec.schedule, events=spec.events, issues=tuple(announcement_rule.cluster_issues(spec)))
-
-
-def _announcement_inputs(announce_tasks: dict[str, Task]) -> dict[str, Any]:
-    """Return the part of the digest for webhooks with a site's own CA: their pods have one more file, which no stage names."""
-    stages = [stage for stage, task in announce_tasks.items() if "ca" in task.arguments]
-    return {"announce_ca": stages} if stages else {}
 
 
 def _stages(site: Site) -> tuple[Stage, ...]:

@@ -14,7 +14,6 @@ from steps.contract.host_ranges import fold
 from steps.contract.operation import RELEASES
 from steps.contract.task import Verb
 from steps.stages.rke2.contract import parse_version
-from workflows.catalog import PlannedRelease
 from workflows.catalog.resolve import may_upgrade
 from workflows.plan import show
 from workflows.plan.model import Plan, PlanError
@@ -23,10 +22,11 @@ from workflows.stages.stage import Approval, Stage
 MOST = 6
 """Largest number of changed values that is printed for one thing; scripts get all of them."""
 
-_RELEASE_FIELDS = ("version", "digest", "source", "namespace", "release_name", "timeout_seconds", "rollout", "health", "rollback")
+_RELEASE_FIELDS = (
+    *("version", "digest", "source", "namespace", "release_name", "timeout_seconds", "rollout", "health", "rollback"),
+    *("objects", "values"),
+)
 _REPEATED = re.compile(r"^(arguments\.)?((gate_)?expectations\.)?")
-_TOO_LARGE = ("objects", "values")
-"""Parts of a release that are compared leaf by leaf."""
 ABSENT = "(none)"
 """Text shown for a path that only one of the two values has."""
 
@@ -66,7 +66,8 @@ def changes(before: Plan, after: Plan) -> tuple[PlanDifference, ...]:
 
     Raises PlanError if a release cannot be upgraded to its new version in one step (rule P14).
     """
-    started = tuple(_starts(before, after))
+    # schedule and events are outside the digest
+    started = tuple(_changed("cluster", after.name, differing_leaves(show.starts(before), show.starts(after))))
     if before.digest == after.digest:
         return started
     refused = tuple(_refused_upgrades(before, after))
@@ -115,19 +116,11 @@ def _identity(before: Plan, after: Plan) -> Iterator[PlanDifference]:
             yield PlanDifference(what="cluster", name=after.name, path=name, before=old or None, after=new or None)
 
 
-def _starts(before: Plan, after: Plan) -> Iterator[PlanDifference]:
-    """Yield the differences in schedule and events, which are outside the digest."""
-    yield from _changed("cluster", after.name, differing_leaves(show.starts(before), show.starts(after)))
-
-
 def _hosts(before: Plan, after: Plan) -> Iterator[PlanDifference]:
     """Yield removed and added hosts as ranges, and changed hosts grouped by the change."""
     old, new = ({host.name: msgspec.to_builtins(host) for host in plan.hosts} for plan in (before, after))
-    for how, names in (
-        ("removed", [name for name in old if name not in new]),
-        ("added", [name for name in new if name not in old]),
-    ):
-        if names:
+    for how, these, others in (("removed", old, new), ("added", new, old)):
+        if names := [name for name in these if name not in others]:
             yield PlanDifference(what="hosts", name=fold(names), how=how)
     alike: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for name in (name for name in new if name in old):
@@ -148,7 +141,8 @@ def _releases(before: Plan, after: Plan) -> Iterator[PlanDifference]:
             note = f" at {old_value.version} from {old_value.source} into namespace {old_value.namespace}"
             yield PlanDifference(what="release", name=name, how="added", after=old_value.version, note=note)
         else:
-            yield from _changed("release", name, differing_leaves(_release(old[name]), _release(new[name])))
+            fields = [{part: getattr(releases[name], part) for part in _RELEASE_FIELDS} for releases in (old, new)]
+            yield from _changed("release", name, differing_leaves(fields[0], fields[1]))
 
 
 def _rke2(before: Plan, after: Plan) -> Iterator[PlanDifference]:
@@ -170,10 +164,6 @@ def _rke2_version(plan: Plan) -> str:
     """Return the RKE2 version that servers get; empty for a plan without that task."""
     played = (task.arguments for task in plan.tasks if (task.stage, task.name) == ("rke2", "servers"))
     return next((str(arguments.get("variables", {}).get("rke2_version", "")) for arguments in played), "")
-
-
-def _release(release: PlannedRelease) -> dict[str, Any]:
-    return {name: getattr(release, name) for name in (*_RELEASE_FIELDS, *_TOO_LARGE)}
 
 
 def _stages(before: Plan, after: Plan) -> Iterator[PlanDifference]:
@@ -238,15 +228,12 @@ def _without_repeats(leaves: Iterable[Leaf]) -> Iterator[Leaf]:
             yield path, old_value, new_value
 
 
-def _published(plan: Plan) -> Publication:
-    return next(msgspec.convert(task.arguments, Publication) for task in plan.tasks if task.verb is Verb.PUBLISH)
-
-
 def _files(before: Plan, after: Plan) -> Iterator[PlanDifference]:
     """Yield the changed files that verb `publish` would commit, if both plans publish."""
     if not before.tree or not after.tree or before.tree == after.tree:
         return
-    old, new = map(_published, (before, after))
+    publishing = (next(task.arguments for task in plan.tasks if task.verb is Verb.PUBLISH) for plan in (before, after))
+    old, new = (msgspec.convert(arguments, Publication) for arguments in publishing)
     if (old.repo, old.revision) == (new.repo, new.revision) and not new.is_commit:
         note = ", though its files are: a tag is never moved, so write a new revision"
         yield PlanDifference(what="revision", name=new.revision, how="not changed", note=note)

@@ -6,7 +6,8 @@ from steps.contract import plain
 from steps.contract.host_ranges import fold
 from workflows.catalog import PlannedRelease
 from workflows.plan.model import Plan
-from workflows.spec.git_schedule import GitSchedule, GitSource
+from workflows.spec import Issue
+from workflows.spec.git_schedule import GitSchedule
 from workflows.stages.stage import COMMAND, WEBHOOK, Approval, Stage
 
 COLUMNS = ("stage", "changes", "where", "gates", "rollback")
@@ -54,16 +55,12 @@ def starts(plan: Plan) -> dict[str, Any]:
             "timezone": schedule.timezone,
             "startingDeadlineSeconds": int(schedule.starting_deadline.total_seconds()),
             "suspend": schedule.suspend,
-            **({"source": _source(schedule.source)} if isinstance(schedule, GitSchedule) else {}),
+            **({"source": _fields(schedule.source, "repository", "branch", "path")} if isinstance(schedule, GitSchedule) else {}),
         }
         if schedule
         else None
     )
     return {"schedule": timed, "events": [{"name": event.name, "selector": event.selector} for event in events]}
-
-
-def _source(source: GitSource) -> dict[str, str]:
-    return {"repository": source.repository, "branch": source.branch, "path": source.path}
 
 
 def issues(plan: Plan) -> list[dict[str, Any]]:
@@ -98,7 +95,8 @@ def outline(plan: Plan) -> list[str]:
         if stage.approval:
             lines.append(f"├─ approval before {stage.id}: {approval_text(stage.approval)}")
         lines.append(f"├─ {stage.id}: {stage.title}")
-        lines += [f"│   ├─ {step.name}: {step.task.verb.value}{_gate(step.task.arguments)}" for step in stage.steps]
+        gates = ((step, step.task.arguments.get("gate")) for step in stage.steps)
+        lines += [f"│   ├─ {step.name}: {step.task.verb.value}{f' → gate {gate}' if gate else ''}" for step, gate in gates]
         lines += [
             f"│   ├─ changes {change.what} on {change.where}{' (reboots)' if change.reboots else ''}" for change in stage.changes
         ]
@@ -171,7 +169,7 @@ def _stage(plan: Plan, stage: Stage) -> dict[str, Any]:
         "approvalBefore": sorted(stage.approval.approvers) if stage.approval else None,
         "gates": list(stage.gates),
         "releases": list(stage.releases),
-        "changes": [{"what": change.what, "where": change.where, "reboots": change.reboots} for change in stage.changes],
+        "changes": [_fields(change, "what", "where", "reboots") for change in stage.changes],
         "rollback": stage.rollback,
         "tasks": [
             {"name": task.name, "verb": task.verb.value, "deadlineSeconds": task.deadline_seconds, "inputDigest": task.input_digest}
@@ -181,16 +179,13 @@ def _stage(plan: Plan, stage: Stage) -> dict[str, Any]:
 
 
 def _release(release: PlannedRelease) -> dict[str, Any]:
-    names = ("id", "stage", "source", "version", "digest", "namespace", "rollout", "health", "rollback")
-    return {name: getattr(release, name) for name in names} | {
-        "values": [f"{layer.origin}: {', '.join(layer.keys)}" for layer in release.provenance]
-    }
+    fields = _fields(release, "id", "stage", "source", "version", "digest", "namespace", "rollout", "health", "rollback")
+    return fields | {"values": [f"{layer.origin}: {', '.join(layer.keys)}" for layer in release.provenance]}
 
 
-def _issue(issue: Any) -> dict[str, Any]:
-    names = ("rule", "severity", "path", "problem", "fix", "source", "checked_later")
-    return {name: getattr(issue, name) for name in names}
+def _issue(issue: Issue) -> dict[str, Any]:
+    return _fields(issue, "rule", "severity", "path", "problem", "fix", "source", "checked_later")
 
 
-def _gate(arguments: dict[str, Any]) -> str:
-    return f" → gate {arguments['gate']}" if arguments.get("gate") else ""
+def _fields(value: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in names}

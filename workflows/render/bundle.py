@@ -85,12 +85,13 @@ def _config_maps(plan: Plan, settings: Settings) -> tuple[Object, ...]:
     tasks = {name: data.decode() for name, data in run_folders.tasks_folder(plan).items()}
     packed = run_folders.fleet_folder(plan.digest, plan.hosts)
     binary = {name: base64.b64encode(data).decode() for name, data in packed.items()}
-    return (
-        _config_map(f"bringup-tasks-{short}", settings, {"data": tasks}),
-        _config_map(f"bringup-fleet-{short}", settings, {"binaryData": binary}),
+    return tuple(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": f"bringup-{name}-{short}", "namespace": settings.namespace},
+            "immutable": True,
+            field: content,
+        }
+        for name, field, content in (("tasks", "data", tasks), ("fleet", "binaryData", binary))
     )
-
-
-def _config_map(name: str, settings: Settings, content: Object) -> Object:
-    meta = {"name": name, "namespace": settings.namespace}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "immutable": True, **content}

@@ -51,9 +51,7 @@ def _walk(value: Any, kind: Any, path: str) -> Iterator[str]:
 
 
 def _fields(value: dict[str, Any], kind: type[BaseModel], path: str) -> Iterator[str]:
-    known = {}
-    for name, field in kind.model_fields.items():
-        known[field.alias or name] = field.annotation
+    known = {field.alias or name: field.annotation for name, field in kind.model_fields.items()}
     newer = NEWER.get(kind.__name__, frozenset())
     for key, item in value.items():
         field_path = f"{path}.{key}".lstrip(".")

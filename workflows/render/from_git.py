@@ -7,14 +7,13 @@ installed spec names, and its approvers, are arguments of the pod, so that no co
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hera.workflows import Container, Env, Workflow
+from hera.workflows import Container, Workflow
 from hera.workflows import models as m
 
 from steps.contract import paths
 from workflows.plan.model import Plan
 from workflows.render import rbac, steps
 from workflows.render.grammar.field_rules import ARGOS_CONTAINERS
-from workflows.spec.fields import SecretKey
 from workflows.spec.git_schedule import GitSource
 
 Object = dict[str, Any]
@@ -66,6 +65,12 @@ def workflow_spec(plan: Plan, source: GitSource, settings: steps.Settings) -> Ob
     A mutex admits one at a time, also beside one that a person starts.
     """
     name = plan.name
+    scratch = m.Volume(name="out", empty_dir=m.EmptyDirVolumeSource(size_limit=m.Quantity(root=SCRATCH_SIZE)))
+    mounts = [m.VolumeMount(name="out", mount_path=f"{paths.ROOT}/out")]
+    mounts += [m.VolumeMount(name="secrets", mount_path=f"{paths.ROOT}/secrets", read_only=True)] if source.secrets else []
+    # the folder for the command's state, and the pull secret for the runs that it starts
+    environment = {"BRINGUP_HOME": f"{paths.ROOT}/out"}
+    environment |= {"BRINGUP_PULL_SECRET": settings.pull_secret} if settings.pull_secret else {}
     with Workflow(
         generate_name=f"{name}-",
         entrypoint=ENTRYPOINT,
@@ -77,10 +82,7 @@ def workflow_spec(plan: Plan, source: GitSource, settings: steps.Settings) -> Ob
         image_pull_secrets=[m.LocalObjectReference(name=settings.pull_secret)] if settings.pull_secret else None,
         affinity=steps.placement(),
         synchronization=m.Synchronization(mutexes=[m.Mutex(name=f"starts-{name}")]),
-        volumes=[
-            m.Volume(name="out", empty_dir=m.EmptyDirVolumeSource(size_limit=m.Quantity(root=SCRATCH_SIZE))),
-            *_volumes(source),
-        ],
+        volumes=[scratch, *([_credentials(source)] if source.secrets else [])],
     ) as workflow:
         Container(
             name=ENTRYPOINT,
@@ -88,8 +90,8 @@ def workflow_spec(plan: Plan, source: GitSource, settings: steps.Settings) -> Ob
             image_pull_policy="IfNotPresent",
             command=list(COMMAND),
             args=_arguments(plan, source, settings),
-            env=[*_environment(settings), *steps.variables(plan.proxies)],
-            volume_mounts=_mounts(source),
+            env=steps.variables({**environment, **plan.proxies}),
+            volume_mounts=mounts,
             active_deadline_seconds=POD_SECONDS,
             retry_strategy=steps.retry(),
             resources=steps.resources(),
@@ -111,27 +113,10 @@ def _arguments(plan: Plan, source: GitSource, settings: steps.Settings) -> list[
     return [*VERB, *options, *images, *folder, *secrets, *approvers, *owner, "--", source.repository, source.path]
 
 
-def _environment(settings: steps.Settings) -> list[Env]:
-    """Return the environment: the folder for the command's state, and the pull secret for the runs that it starts."""
-    values = {
-        "BRINGUP_HOME": f"{paths.ROOT}/out",
-        **({"BRINGUP_PULL_SECRET": settings.pull_secret} if settings.pull_secret else {}),
-    }
-    return [Env(name=key, value=value) for key, value in values.items()]
-
-
-def _mounts(source: GitSource) -> list[m.VolumeMount]:
-    secrets = [m.VolumeMount(name="secrets", mount_path=f"{paths.ROOT}/secrets", read_only=True)] if source.secrets else []
-    return [m.VolumeMount(name="out", mount_path=f"{paths.ROOT}/out"), *secrets]
-
-
-def _volumes(source: GitSource) -> list[m.Volume]:
+def _credentials(source: GitSource) -> m.Volume:
     """Return the volume with the repository's credentials, each under the name of its key in the spec."""
-    if not source.secrets:
-        return []
-    projections = [m.VolumeProjection(secret=_secret_projection(name, key)) for name, key in source.secrets.items()]
-    return [m.Volume(name="secrets", projected=m.ProjectedVolumeSource(sources=projections, default_mode=0o400))]
-
-
-def _secret_projection(name: str, key: SecretKey) -> m.SecretProjection:
-    return m.SecretProjection(name=key.name, items=[m.KeyToPath(key=key.key, path=name)])
+    secrets = (
+        m.SecretProjection(name=key.name, items=[m.KeyToPath(key=key.key, path=name)]) for name, key in source.secrets.items()
+    )
+    projections = [m.VolumeProjection(secret=secret) for secret in secrets]
+    return m.Volume(name="secrets", projected=m.ProjectedVolumeSource(sources=projections, default_mode=0o400))

@@ -35,7 +35,7 @@ _ALLOWED_ABSOLUTE = f"{paths.ROOT}/"
 def breaches(template: Object) -> tuple[str, ...]:
     """Return every breach of these rules in a WorkflowTemplate or Workflow, with its place."""
     spec = template.get("spec", {})
-    result = [*_exit_handler(spec), *_executor(spec)]
+    result = list(_whole(spec))
     for number, entry in enumerate(spec.get("templates", ())):
         place = f"spec.templates[{number}] ({entry.get('name')})"
         result += [f"{place}: {problem}" for problem in _template(entry)]
@@ -60,17 +60,13 @@ def starter_breaches(workflow: Object) -> tuple[str, ...]:
     return (*result, *(f"spec.templates[0]: {problem}" for problem in problems))
 
 
-def _exit_handler(spec: Object) -> Iterator[str]:
+def _whole(spec: Object) -> Iterator[str]:
+    """Yield the breaches of a spec as a whole."""
     if not spec.get("onExit"):
         yield "spec.onExit is missing: every run ends with report and seal; name the template that holds them"
     if not (spec.get("synchronization") or {}).get("mutexes"):
         yield "spec.synchronization.mutexes: two runs must not change one cluster at a time; add a workflow-level mutex"
-
-
-def _executor(spec: Object) -> Iterator[str]:
-    """Yield breaches about tokens, only where pods are made: a Workflow with `workflowTemplateRef` takes these fields from
-    there.
-    """
+    # pods are made only here: a Workflow with `workflowTemplateRef` takes the fields about tokens from there
     if spec.get("templates") and spec.get("automountServiceAccountToken") is not False:
         yield "spec.automountServiceAccountToken must be false: a step needs no token of home"
     elif spec.get("templates") and not (spec.get("executor") or {}).get("serviceAccountName"):
@@ -82,8 +78,11 @@ def _template(template: Object) -> Iterator[str]:
         yield from _container(template)
     if "suspend" in template:
         yield from _suspend(template)
-    if "dag" in template:
-        yield from _dag(template)
+    tasks = {str(entry.get("name")): entry for entry in template.get("dag", {}).get("tasks") or ()}
+    for name, entry in tasks.items():
+        for read in _OUTPUT_OF.findall(str(entry)):
+            if tasks.get(read, {}).get("when"):
+                yield f"task {name} reads an output of {read}, which has `when` and may leave none; use `depends` instead"
     if "script" in template:
         yield "script templates are not allowed in a manifest of bringup; use a container that runs `python -m steps VERB`"
     yield from _outputs(template)
@@ -140,14 +139,6 @@ def _suspend(template: Object) -> Iterator[str]:
             yield f"approval output {name} must be supplied with default {default}: a time-out must approve nothing"
     if not template["suspend"].get("duration"):
         yield "suspend.duration is missing: a forgotten approval must end"
-
-
-def _dag(template: Object) -> Iterator[str]:
-    tasks = {str(entry.get("name")): entry for entry in template["dag"].get("tasks") or ()}
-    for name, entry in tasks.items():
-        for read in _OUTPUT_OF.findall(str(entry)):
-            if tasks.get(read, {}).get("when"):
-                yield f"task {name} reads an output of {read}, which has `when` and may leave none; use `depends` instead"
 
 
 def _outputs(template: Object) -> Iterator[str]:

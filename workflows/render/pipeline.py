@@ -9,7 +9,6 @@ from hera.workflows import DAG, Container, Parameter, Suspend, Task
 from hera.workflows import models as m
 
 from steps.contract import approval
-from steps.contract.stage_contracts import Shortcut
 from workflows.plan.model import Plan
 from workflows.render import names, steps
 from workflows.render.bundle import RenderError
@@ -112,7 +111,11 @@ class PipelineTasks:
         first, ready = self._approval(stage) if stage.approval is not None else ((), None)
         shards = [Parameter(name=entry, value=f"{{{{tasks.open.outputs.parameters.{entry}}}}}") for entry in lists]
         task = Task(name=name, template=name, depends=ready, arguments=shards)
-        return self._node(stage.id, task, first, proceed=_proceed_condition(stage.shortcut) if stage.shortcut else None)
+        proceed, shortcut = None, stage.shortcut
+        if shortcut is not None:  # all later stages are omitted with the next one
+            output = f"tasks.{names.dashed(shortcut.stage)}.outputs.parameters.{shortcut.output}"
+            proceed = f"{{{{{output}}}}} == {shortcut.proceed}"
+        return self._node(stage.id, task, first, proceed=proceed)
 
     def report(self) -> PipelineNode:
         """Return the task that writes the report. The task after it starts even if the report failed."""
@@ -156,8 +159,8 @@ class PipelineTasks:
         return PipelineNode(id=node_id, first=first, last=last, done=done, proceed=proceed, edges=self._edges)
 
 
-def _stage_dag(stage: Stage, settings: steps.Settings, secrets: SecretVolumes) -> DAG:
-    """Return the DAG of one stage. Its judge is its only leaf, so the judge alone decides the stage's phase."""
+def _stage_dag(stage: Stage, settings: steps.Settings, secrets: SecretVolumes) -> None:
+    """Add the DAG of one stage. Its judge is its only leaf, so the judge alone decides the stage's phase."""
     templates = {step.name: steps.step_container(stage, step, settings, secrets) for step in stage.steps}
     with DAG(
         name=names.dashed(stage.id),
@@ -166,10 +169,9 @@ def _stage_dag(stage: Stage, settings: steps.Settings, secrets: SecretVolumes) -
         # the judge must still run after a task has failed
         fail_fast=False,
         parallelism=stage.parallelism or None,
-    ) as dag:
+    ):
         for step in stage.steps:
             _task(step, templates[step.name])
-    return dag
 
 
 def _outputs(stage: Stage) -> list[Parameter]:
@@ -181,22 +183,13 @@ def _outputs(stage: Stage) -> list[Parameter]:
     return [Parameter(name=stage.shortcut.output, value_from=source)]
 
 
-def _proceed_condition(shortcut: Shortcut) -> str:
-    """Return the condition under which the stage after one with a shortcut starts; all later stages are omitted with it."""
-    output = f"tasks.{names.dashed(shortcut.stage)}.outputs.parameters.{shortcut.output}"
-    return f"{{{{{output}}}}} == {shortcut.proceed}"
-
-
 def _task(step: Step, template: Container) -> None:
-    task = Task(name=names.dashed(step.name), template=str(template.name), depends=_depends(step) or None)
+    after = (names.dashed(name) for name in step.after)
+    depends = " && ".join(f"{name}.Succeeded" if step.when is When.PASSED else _ended_condition(name) for name in after)
+    task = Task(name=names.dashed(step.name), template=str(template.name), depends=depends or None)
     if step.fan_out:
         task.with_param = f"{{{{inputs.parameters.{step.fan_out}}}}}"
         task.arguments = [Parameter(name="shard", value="{{item}}")]
-
-
-def _depends(step: Step) -> str:
-    after = [names.dashed(name) for name in step.after]
-    return " && ".join(f"{name}.Succeeded" if step.when is When.PASSED else _ended_condition(name) for name in after)
 
 
 def _ended_condition(name: str) -> str:

@@ -55,7 +55,9 @@ def starts(plan: Plan, template: Object, settings: steps.Settings) -> tuple[Obje
             _git_cron(plan, template, schedule, settings),
         ]
     elif schedule is not None:
-        objects.append(_cron(plan, template, schedule))
+        marks = {"labels": _labels(template), "annotations": dict(template["metadata"]["annotations"])}
+        started = {"workflowMetadata": marks, "workflowSpec": _submission(template)}
+        objects.append(_cron_workflow(plan, template, schedule, started))
     return (*objects, *(_binding(plan, template, event) for event in plan.starts.events))
 
 
@@ -85,21 +87,12 @@ def _meta(name: str, template: Object) -> Object:
     return {"name": name, "namespace": template["metadata"]["namespace"], "labels": _labels(template)}
 
 
-def _cron(plan: Plan, template: Object, schedule: Schedule) -> Object:
-    annotations = dict(template["metadata"]["annotations"])
-    started = {
-        "workflowMetadata": {"labels": _labels(template), "annotations": dict(annotations)},
-        "workflowSpec": _submission(template),
-    }
-    return _cron_workflow(plan, template, schedule, started)
-
-
 def _git_cron(plan: Plan, template: Object, schedule: GitSchedule, settings: steps.Settings) -> Object:
     """Return the CronWorkflow of a node image. Its Workflows get another label than runs: otherwise one would supersede itself."""
     annotations = {key: value for key, value in template["metadata"]["annotations"].items() if key != "bringup/plan"}
     labels = _labels(template)
     started = {
-        "workflowMetadata": {"labels": {STARTS: labels.pop("bringup/pipeline"), **labels}, "annotations": dict(annotations)},
+        "workflowMetadata": {"labels": {STARTS: labels.pop("bringup/pipeline"), **labels}, "annotations": annotations},
         "workflowSpec": from_git.workflow_spec(plan, schedule.source, settings),
     }
     return _cron_workflow(plan, template, schedule, started)

@@ -69,10 +69,20 @@ def container(
     `inputs` are workflow inputs handed on by `--input`. `outputs` are its output parameters with their defaults, by default those
     of its verb. `fanned` adds the shard, `downloads` the proxies of the spec.
     """
+    folders = [
+        m.VolumeMount(name=folder, mount_path=f"{paths.ROOT}/{folder}", read_only=folder in ("tasks", "fleet") or None)
+        for folder in paths.FOLDERS
+        if folder != FOLDER
+    ]
     parameters = [Parameter(name="shard")] if fanned else []
     parameters += [Parameter(name=name) for name in inputs]
     arguments = [planned.verb.value, "--task", f"{paths.ROOT}/tasks/{task.file_name(planned.stage, planned.name)}"]
     arguments += ["--shard", "{{inputs.parameters.shard}}"] if fanned else []
+    defaults = OUTPUTS.get(planned.verb.value, {}) if outputs is None else outputs
+    results = [
+        Parameter(name=name, value_from=m.ValueFrom(path=f"{paths.ROOT}/out/{name}", default=default))
+        for name, default in defaults.items()
+    ]
     for name in inputs:
         arguments += ["--input", f"{name}={{{{inputs.parameters.{name}}}}}"]
     return Container(
@@ -82,14 +92,10 @@ def container(
         command=["python", "-m", "steps"],
         args=arguments,
         inputs=parameters or None,
-        outputs=[
-            _output(name, default)
-            for name, default in (OUTPUTS.get(planned.verb.value, {}) if outputs is None else outputs).items()
-        ]
-        or None,
+        outputs=results or None,
         # a webhook may lie outside of the site, so announcements get the proxies too
         env=_environment(planned.verb) + (variables(settings.proxies) if downloads or planned.verb is task.Verb.ANNOUNCE else []),
-        volume_mounts=_mounts(secrets.mounts(planned)),
+        volume_mounts=[*folders, *secrets.mounts(planned)],
         active_deadline_seconds=planned.deadline_seconds
         + (ANNOUNCE_MARGIN if planned.verb is task.Verb.ANNOUNCE else DEADLINE_MARGIN),
         retry_strategy=retry(),
@@ -184,10 +190,6 @@ def volumes(inputs: str, settings: Settings, secrets: SecretVolumes) -> list[m.V
     ]
 
 
-def _output(name: str, default: str) -> Parameter:
-    return Parameter(name=name, value_from=m.ValueFrom(path=f"{paths.ROOT}/out/{name}", default=default))
-
-
 def _environment(verb: task.Verb) -> list[Env]:
     """Return the environment of a task: `open` alone gets the spec's source, which it records; `announce` alone gets the
     namespace.
@@ -198,15 +200,3 @@ def _environment(verb: task.Verb) -> list[Env]:
         task.Verb.ANNOUNCE: {paths.NAMESPACE: "{{workflow.namespace}}"},
     }
     return environment + variables(own.get(verb, {}))
-
-
-def _mounts(secrets: list[m.VolumeMount]) -> list[m.VolumeMount]:
-    read_only = {"tasks", "fleet"}
-    return [
-        *(
-            m.VolumeMount(name=folder, mount_path=f"{paths.ROOT}/{folder}", read_only=True if folder in read_only else None)
-            for folder in paths.FOLDERS
-            if folder != FOLDER
-        ),
-        *secrets,
-    ]

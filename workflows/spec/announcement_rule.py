@@ -13,26 +13,21 @@ SOURCE = "https://argo-workflows.readthedocs.io/en/latest/cron-workflows/"
 def cluster_issues(spec: ClusterSpec) -> Iterator[Issue]:
     """Yield a warning for each approval that only the user who follows a run announces, if a schedule or an event starts runs."""
     starts = [*(["the schedule"] if spec.schedule else []), *(["an event"] if spec.events else [])]
-    for index, one in enumerate(spec.approvals if starts else ()):
-        yield from _issue(f"approvals[{index}].announce", one, " or ".join(starts))
+    for index, approval in enumerate(spec.approvals if starts else ()):
+        yield from _issue(f"approvals[{index}].announce", approval, " or ".join(starts))
 
 
 def scheduled_issues(approvals: Iterable[ApprovalPoint]) -> Iterator[Issue]:
     """Yield a warning for each approval of a scheduled build of which nobody hears; the spec of a build has one approval."""
-    for one in approvals:
-        yield from _issue("approval.announce", one, "the schedule")
+    for approval in approvals:
+        yield from _issue("approval.announce", approval, "the schedule")
 
 
-def _issue(path: str, one: ApprovalPoint, starts: str) -> Iterator[Issue]:
-    if why := _untold(one):
-        problem = f"a run that {starts} starts waits before {one.before}, and no approver hears of it: {why}"
-        fix = "write announce: {webhook: {secret: {name: NAME, key: KEY}}}, which the run itself calls"
-        yield Issue(RULE, "warning", path, problem, fix, SOURCE)
-
-
-def _untold(one: ApprovalPoint) -> str:
-    if one.announce is None:
-        return "the approval is not announced"
-    if one.announce.webhook is None:
-        return "its command runs on the machine of the user who follows the run, and such a run has none"
-    return ""
+def _issue(path: str, approval: ApprovalPoint, starts: str) -> Iterator[Issue]:
+    if approval.announce is not None and approval.announce.webhook is not None:
+        return
+    why = "its command runs on the machine of the user who follows the run, and such a run has none"
+    why = why if approval.announce else "the approval is not announced"
+    problem = f"a run that {starts} starts waits before {approval.before}, and no approver hears of it: {why}"
+    fix = "write announce: {webhook: {secret: {name: NAME, key: KEY}}}, which the run itself calls"
+    yield Issue(RULE, "warning", path, problem, fix, SOURCE)

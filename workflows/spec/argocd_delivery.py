@@ -72,11 +72,6 @@ class ArgoCdDelivery(Section):
         """True if the revision is a commit. Then nothing is pushed, and the commit is only compared."""
         return delivery.is_commit(self.revision)
 
-    @property
-    def over_ssh(self) -> bool:
-        """True if the repository is reached by SSH."""
-        return fields.over_ssh(self.repo)
-
     @model_validator(mode="after")
     def _plain_address(self) -> "ArgoCdDelivery":
         fields.require_plain("repo", self.repo)
@@ -105,7 +100,7 @@ class ArgoCdDelivery(Section):
                 "ca needs a server with a host name: Argo CD keeps certificates in a ConfigMap, whose keys take no IPv6 address",
                 "write repo: https://HOST/PATH with the server's name",
             )
-        if self.known_hosts is None and self.over_ssh:
+        if self.known_hosts is None and fields.over_ssh(self.repo):
             raise problem(
                 "a repository reached by SSH needs known_hosts: neither pods nor Argo CD trust a server whose key they do not know",
                 "ssh-keyscan HOST > git_known_hosts, compare its fingerprints with those its operator gives, "

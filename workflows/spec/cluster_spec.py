@@ -166,6 +166,11 @@ def advertised(spec: ClusterSpec) -> tuple[str, ...]:
     return tuple(name for name, count in allocatable(spec).items() if count)
 
 
+def has_gpu_cluster(spec: ClusterSpec) -> bool:
+    """Return True if the GPU Operator runs by a GPUCluster, without a device plugin: all GPUs are DRA devices."""
+    return spec.accelerator is not None and spec.accelerator.operator_mode == "gpu_cluster"
+
+
 def product_label(spec: ClusterSpec) -> str:
     """Return the label `nvidia.com/gpu.product` after sharing: shares without rename and MIG strategy `single` change it."""
     if spec.accelerator is None:

@@ -8,7 +8,9 @@ schema: `no` and `1:30` are text, and so is `012`, which is a zero-padded name.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import yaml
 
@@ -51,6 +53,14 @@ def join(path: str, key: object) -> str:
     if isinstance(key, int):
         return f"{path}[{key}]"
     return f"{path}.{key}" if path else str(key)
+
+
+def value_at(values: Mapping[str, Any], path: str) -> Any:
+    """Return the value at a dotted path of maps, None if there is none."""
+    here: Any = values
+    for part in path.split("."):
+        here = here.get(part) if isinstance(here, Mapping) else None
+    return here
 
 
 def parse(text: str) -> YamlDocument:
@@ -107,7 +117,8 @@ class _Builder:
                 self._stack.pop()
             case yaml.AliasEvent():
                 self._refuse(line, "aliases (*name) are not accepted", "write the value out")
-                self._skip_value()
+                if self._stack:
+                    self._stack[-1].key = None
             case yaml.DocumentStartEvent():
                 self._documents += 1
                 if self._documents > 1:
@@ -176,10 +187,6 @@ class _Builder:
     def _refuse(self, line: int, problem: str, fix: str) -> None:
         path = self._stack[-1].path if self._stack else ""
         self.errors.append(SpecError(path, problem, fix, line=line))
-
-    def _skip_value(self) -> None:
-        if self._stack:
-            self._stack[-1].key = None
 
 
 def _resolve(text: str) -> object:

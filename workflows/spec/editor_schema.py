@@ -22,14 +22,9 @@ KINDS = {
 """Models of the four specs and of the node-image recipe by their `kind`. Names, not imports: products import this package."""
 
 
-def model_of(kind: str) -> type[BaseModel]:
-    """Return the model of a kind of file; `kind` is one of `KINDS`."""
-    module, _, name = KINDS[kind].rpartition(".")
-    model: type[BaseModel] = getattr(importlib.import_module(module), name)
-    return model
-
-
 def json_schema(kind: str = "Cluster") -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a spec; `kind` is one of `KINDS`."""
-    schema = model_of(kind).model_json_schema(by_alias=True)
+    module, _, name = KINDS[kind].rpartition(".")
+    model: type[BaseModel] = getattr(importlib.import_module(module), name)
+    schema = model.model_json_schema(by_alias=True)
     return {"$schema": DIALECT, "title": f"bringup/v1 {kind}", **{key: value for key, value in schema.items() if key != "title"}}

@@ -49,11 +49,7 @@ def as_tuple(value: Any) -> Any:
     return value if isinstance(value, tuple) or value is None else (value,)
 
 
-def _listed(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-Listed = BeforeValidator(_listed)
+Listed = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
 """Marker of a `tuple[...]` field that YAML writes as a list."""
 
 

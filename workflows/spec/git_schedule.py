@@ -38,15 +38,10 @@ class GitSource(Section):
     )
 
     @property
-    def over_ssh(self) -> bool:
-        """True if the repository is reached by SSH."""
-        return fields.over_ssh(self.repository)
-
-    @property
     def secrets(self) -> dict[str, SecretKey]:
         """The credentials of the repository by field name."""
-        found = {"credentials": self.credentials, "known_hosts": self.known_hosts, "ca": self.ca}
-        return {name: key for name, key in found.items() if key is not None}
+        keys = {"credentials": self.credentials, "known_hosts": self.known_hosts, "ca": self.ca}
+        return {name: key for name, key in keys.items() if key is not None}
 
     @model_validator(mode="after")
     def _address(self) -> "GitSource":
@@ -58,7 +53,7 @@ class GitSource(Section):
     def _secrets_fit(self) -> "GitSource":
         held = {name: getattr(self, name) is not None for name in ("credentials", "ca", "known_hosts")}
         fields.require_fitting("repository", self.repository, **held)
-        if self.over_ssh and (self.known_hosts is None or self.credentials is None):
+        if fields.over_ssh(self.repository) and (self.known_hosts is None or self.credentials is None):
             raise problem(
                 "a repository reached by SSH needs credentials and known_hosts: no pod trusts a server that it was not told of",
                 "add both, as in known_hosts: {name: git, key: known_hosts}",

@@ -44,9 +44,11 @@ def load(source: Path | str) -> ClusterSpec:
     errors, spec = _validate(ClusterSpec, document)
     sound = spec if spec is not None else _sound_sections(document, errors)
     if sound is not None:
-        found = structure.check(sound, _broken(errors))
-        found += roles.attach(sound.roles, _folder(source))
-        errors.extend(replace(error, line=line_of(error.path, document)) for error in found)
+        # relative paths start from the spec's folder; from the current one for text without a file
+        is_text = isinstance(source, str) and "\n" in source
+        folder = Path() if is_text or not Path(source).is_file() else Path(source).parent
+        further = [*structure.check(sound, _broken(errors)), *roles.attach(sound.roles, folder)]
+        errors.extend(replace(error, line=line_of(error.path, document)) for error in further)
     if errors or spec is None:
         raise SpecErrors(name, _cut(errors))
     return spec
@@ -78,11 +80,6 @@ def read(source: Path | str) -> tuple[str, YamlDocument]:
     return name, document
 
 
-def _folder(source: Path | str) -> Path:
-    """Return the folder that relative paths of a spec start from; the current one for text without a file."""
-    return Path() if (isinstance(source, str) and "\n" in source) or not Path(source).is_file() else Path(source).parent
-
-
 def _text(source: Path | str) -> tuple[str, str]:
     if isinstance(source, str) and "\n" in source:
         return "spec", source
@@ -106,8 +103,8 @@ def _validate(model: type[Model], document: YamlDocument) -> tuple[list[SpecErro
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=True)
         details += validation_errors.findings(model, document.data, details)
-        known = {found.path for found in errors}
-        return [*errors, *(one for one in translate(model, details, document) if one.path not in known)], None
+        known = {literal.path for literal in errors}
+        return [*errors, *(error for error in translate(model, details, document) if error.path not in known)], None
 
 
 def _sound_sections(document: YamlDocument, errors: list[SpecError]) -> ClusterSpec | None:
@@ -123,12 +120,8 @@ def _sound_sections(document: YamlDocument, errors: list[SpecError]) -> ClusterS
 
 def _broken(errors: list[SpecError]) -> set[str]:
     """Return the sections with errors and those whose names were misspelt, since nothing follows from their absence."""
-    named = {_top(error.path) for error in errors}
+    named = {error.path.split(".", 1)[0].split("[", 1)[0] for error in errors}
     return named | {similar_key(ClusterSpec, (name,)) for name in named}
-
-
-def _top(path: str) -> str:
-    return path.split(".", 1)[0].split("[", 1)[0]
 
 
 def _cut(errors: list[SpecError]) -> list[SpecError]:

@@ -69,16 +69,8 @@ class UserAccount(Section):
     sudo: bool = Field(default=False, description="Whether the account may use sudo without a password.", examples=[True])
 
 
-def _network(text: str) -> str:
-    """Return a network in the form that the kernel prints, so that it can be compared with what a machine shows."""
-    return str(ipaddress.ip_network(text))
-
-
-Network = Annotated[Cidr, AfterValidator(_network)]
-
-
-def _address(text: str) -> str:
-    return str(ipaddress.ip_address(text))
+Network = Annotated[Cidr, AfterValidator(lambda text: str(ipaddress.ip_network(text)))]
+"""A network in the form that the kernel prints, so that it can be compared with what a machine shows."""
 
 
 class Route(Section):
@@ -89,7 +81,7 @@ class Route(Section):
     """
 
     to: Network = Field(description="Destination network.", examples=["192.168.0.0/16"])
-    via: Annotated[IpAddress, AfterValidator(_address)] | None = Field(
+    via: Annotated[IpAddress, AfterValidator(lambda text: str(ipaddress.ip_address(text)))] | None = Field(
         default=None, description="Gateway; at least one of via and device is needed.", examples=["192.168.1.254"]
     )
     device: Interface | None = Field(
@@ -99,13 +91,11 @@ class Route(Section):
     @model_validator(mode="after")
     def _leads_somewhere(self) -> "Route":
         if self.via is None and self.device is None:
-            raise problem(
-                f"the route to {self.to} names neither gateway nor interface", "add via: 192.168.1.254 or device: ens1np0"
-            )
+            why = f"the route to {self.to} names neither gateway nor interface"
+            raise problem(why, "add via: 192.168.1.254 or device: ens1np0")
         if self.via is not None and (":" in self.via) != (":" in self.to):
-            raise problem(
-                f"{self.via} and {self.to} have different IP versions", "give a gateway of the same IP version as the network"
-            )
+            why = f"{self.via} and {self.to} have different IP versions"
+            raise problem(why, "give a gateway of the same IP version as the network")
         return self
 
 

@@ -72,13 +72,9 @@ class IpPool(Section):
         return self
 
 
-def _hex_id(value: object) -> object:
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
 DeviceId = Annotated[
     str,
-    BeforeValidator(_hex_id),
+    BeforeValidator(lambda value: str(value) if isinstance(value, int) and not isinstance(value, bool) else value),
     StringConstraints(pattern=r"^[0-9a-f]{4}$"),
     WithJsonSchema(
         {"anyOf": [{"type": "string", "pattern": "^[0-9a-f]{4}$"}, {"type": "integer", "minimum": 1000, "maximum": 9999}]}

@@ -101,11 +101,11 @@ class RegistryAccess(Section):
         return tuple(key for key in ("username", "ca", "cert", "insecure") if getattr(self, key))
 
 
-def _schedule(text: str) -> str:
-    return cron.check(text, "it counts in the time zone of the servers")
-
-
-Schedule = Annotated[str, StringConstraints(max_length=100), AfterValidator(_schedule)]
+Schedule = Annotated[
+    str,
+    StringConstraints(max_length=100),
+    AfterValidator(lambda text: cron.check(text, "it counts in the time zone of the servers")),
+]
 """Five cron fields. RKE2 ignores a line that it cannot read without a message, and then makes no snapshot."""
 
 

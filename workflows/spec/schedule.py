@@ -46,16 +46,14 @@ def check(text: str, zone: str) -> str:
     fields = text.split()
     if len(fields) != len(_PARTS):
         raise problem(f"cron has five fields, this has {len(fields)}", f"{_FIX}; {zone}")
-    taken = [_field(part, field) for part, field in zip(_PARTS, fields, strict=True)]
+    # a field is a list of `*`, numbers and ranges, each with an optional step
+    taken = [
+        {number for item in field.split(",") for number in _item(part, item)} for part, field in zip(_PARTS, fields, strict=True)
+    ]
     every_weekday = fields[4][0] in "*?"  # otherwise either of the two kinds of days will do
     if every_weekday and min(taken[2]) > max(_DAYS[month - 1] for month in taken[3]):
         raise problem("no month that it names has such a day, so it never comes", "give a day that one of the months has")
     return " ".join(fields)
-
-
-def _field(part: _Part, text: str) -> frozenset[int]:
-    """Return the numbers that a field stands for: a list of `*`, numbers and ranges, each with an optional step."""
-    return frozenset(number for item in text.split(",") for number in _item(part, item))
 
 
 def _item(part: _Part, item: str) -> range:
@@ -82,11 +80,9 @@ def _number(part: _Part, text: str) -> int:
     raise problem(f"{text or 'nothing'} is no {part.name}", f"write * or {part.low} to {part.high}{named}")
 
 
-def _cron(text: str) -> str:
-    return check(text, "the time zone is a key of its own")
-
-
-Cron = Annotated[str, StringConstraints(max_length=100), AfterValidator(_cron)]
+Cron = Annotated[
+    str, StringConstraints(max_length=100), AfterValidator(lambda text: check(text, "the time zone is a key of its own"))
+]
 """Five cron fields: minute, hour, day of month, month, day of week (0 is Sunday)."""
 
 

@@ -53,9 +53,7 @@ def literals(data: object, lines: dict[str, int]) -> list[SpecError]:
     """Return an error for each secret that is written out in the data."""
     of_image = isinstance(data, dict) and data.get("kind") == "Image"
     return [
-        SpecError(
-            path, f"{what} is written out in the spec", _fix(path, of_image=of_image), value=REDACTED, line=_line(lines, path)
-        )
+        SpecError(path, f"{what} is written out in the spec", _fix(path, of_image=of_image), REDACTED, lines.get(path, 0))
         for path, what in _walk("", "", data)
     ]
 
@@ -67,10 +65,6 @@ def _fix(path: str, *, of_image: bool) -> str:
     if path not in ("proxy.http", "proxy.https"):
         return FIX
     return IMAGE_PROXY_FIX if of_image else PROXY_FIX
-
-
-def _line(lines: dict[str, int], path: str) -> int:
-    return lines.get(path, 0)
 
 
 def _walk(path: str, key: str, value: object) -> Iterator[tuple[str, str]]:

@@ -11,23 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from workflows.spec.cluster_spec import ClusterSpec
+from workflows.spec.cluster_spec import ClusterSpec, has_gpu_cluster
 from workflows.spec.errors import SpecError
-from workflows.spec.fields import STAGES, StageName, is_address
+from workflows.spec.fields import STAGES, is_address
 
 Findings = Iterator[SpecError]
-
-
-def sizes(spec: ClusterSpec) -> Findings:
-    """Check that the networks of pods and Services do not overlap, and that every node gets a part of the former."""
-    pods, services = ipaddress.IPv4Network(spec.rke2.cluster_cidr), ipaddress.IPv4Network(spec.rke2.service_cidr)
-    if pods.overlaps(services):
-        yield SpecError("rke2.service_cidr", "overlaps cluster_cidr", "give the two networks apart", spec.rke2.service_cidr)
-    nodes = len(spec.machines)
-    if nodes > 1 << max(24 - pods.prefixlen, 0):
-        prefix = 24 - (nodes - 1).bit_length()
-        problem = f"{nodes} nodes need a /24 each, more than this network holds"
-        yield SpecError("rke2.cluster_cidr", problem, f"use a /{prefix} or larger", spec.rke2.cluster_cidr)
 
 
 _GPU_STAGES = frozenset({"gpu_operator", "network_operator", "sharing", "gang", "slurm", "validation"})
@@ -164,7 +152,16 @@ def _one_primary_cni(spec: ClusterSpec) -> Findings:
         yield SpecError("rke2.cni", "multus must come first", f"write [multus, {primary[0]}]", ", ".join(cni))
 
 
-_rule("hosts", "rke2")(sizes)
+@_rule("hosts", "rke2")
+def _networks_fit(spec: ClusterSpec) -> Findings:
+    pods, services = ipaddress.IPv4Network(spec.rke2.cluster_cidr), ipaddress.IPv4Network(spec.rke2.service_cidr)
+    if pods.overlaps(services):
+        yield SpecError("rke2.service_cidr", "overlaps cluster_cidr", "give the two networks apart", spec.rke2.service_cidr)
+    nodes = len(spec.machines)
+    if nodes > 1 << max(24 - pods.prefixlen, 0):
+        prefix = 24 - (nodes - 1).bit_length()
+        problem = f"{nodes} nodes need a /24 each, more than this network holds"
+        yield SpecError("rke2.cluster_cidr", problem, f"use a /{prefix} or larger", spec.rke2.cluster_cidr)
 
 
 @_rule("hosts", "accelerator")
@@ -188,8 +185,7 @@ def _parts_need_the_accelerator(spec: ClusterSpec) -> Findings:
 
 @_rule("accelerator", "sharing")
 def _gpu_cluster_shares_by_dra(spec: ClusterSpec) -> Findings:
-    mode = spec.accelerator.operator_mode if spec.accelerator else "cluster_policy"
-    if mode == "gpu_cluster" and spec.sharing.mode != "dra":
+    if has_gpu_cluster(spec) and spec.sharing.mode != "dra":
         problem = "operator_mode gpu_cluster allocates GPUs by DRA only"
         yield SpecError("sharing.mode", problem, "write sharing: {mode: dra}, or operator_mode: cluster_policy", spec.sharing.mode)
 
@@ -237,10 +233,12 @@ def _approvals_stand_before_stages(spec: ClusterSpec) -> Findings:
 
 @_rule("hosts", "accelerator", "quorum")
 def _quorum_can_be_met(spec: ClusterSpec) -> Findings:
+    gpus = len(spec.gpu_machines)
     for stage in STAGES:
         share = spec.quorum.stages.get(stage)
-        if share is not None and share.text.isdigit() and int(share.text) > expected_nodes(spec, stage):
-            problem = f"only {expected_nodes(spec, stage)} nodes take part in {stage}"
+        nodes = gpus if stage in _GPU_STAGES and gpus else len(spec.machines)
+        if share is not None and share.text.isdigit() and int(share.text) > nodes:
+            problem = f"only {nodes} nodes take part in {stage}"
             yield SpecError(f"quorum.stages.{stage}", problem, "lower the count, or write a fraction as in 15/16", share.text)
     largest = len(spec.machines)
     if spec.quorum.default.text.isdigit() and int(spec.quorum.default.text) > largest:
@@ -266,12 +264,6 @@ def _roles_have_their_place(spec: ClusterSpec) -> Findings:
         if role.name in seen:
             yield SpecError(f"{path}.name", "two roles have this name", "give each a name of its own", role.name)
         seen.add(role.name)
-
-
-def expected_nodes(spec: ClusterSpec, stage: StageName) -> int:
-    """Return how many nodes take part in a stage: GPU machines in GPU stages, all machines in others."""
-    gpus = len(spec.gpu_machines)
-    return gpus if stage in _GPU_STAGES and gpus else len(spec.machines)
 
 
 @_rule("hosts", "accelerator", "fabric", "sharing", "scheduler", "slurm", "stages", "validation")

@@ -113,16 +113,12 @@ def _unknown_key(model: type[BaseModel], location: Sequence[int | str], path: st
         return SpecError(path, refused.sentence, f"remove {key}", line=line)
     owner = _model_at(model, location[:-1])
     known = _keys(owner) if owner else []
-    near, place = similar_key(model, location), _place_below(owner, key) if owner else ""
+    # the key may be valid below exactly one key of this section
+    fits = [name for name, below in _sections(owner).items() if key in below] if owner else []
+    near, place = similar_key(model, location), fits[0] if len(fits) == 1 else ""
     fix = f"put it below {place}, as in {place}: {{{key}: …}}" if place else f"known keys here: {', '.join(known)}"
     fix = f"did you mean {near}?" if near else fix
     return SpecError(path, f"{key} is not a key of this section", fix, line=line)
-
-
-def _place_below(owner: type[BaseModel], key: str) -> str:
-    """Return the only key of a section below which `key` would be valid; empty if there is none or more than one."""
-    fits = [name for name, below in _sections(owner).items() if key in below]
-    return fits[0] if len(fits) == 1 else ""
 
 
 @functools.cache
@@ -313,12 +309,12 @@ def _below(annotation: Any, data: object, place: _Place, broken: Collection[_Pla
 
 def _asked(model: type[BaseModel], data: Mapping[str, object], place: _Place) -> Iterator[ErrorDetails]:
     """Run the rules of one section on its valid fields and yield their errors."""
-    made = _taken(model, data)
+    section = _taken(model, data)
     for rule in model.__pydantic_decorators__.model_validators.values():
         if rule.info.mode != "after":
             continue
         try:
-            rule.func(made)
+            rule.func(section)
         except PydanticCustomError as error:
             context = error.context or {}
             yield {"type": "spec", "loc": place, "msg": error.message(), "input": dict(data), "ctx": dict(context)}
@@ -344,7 +340,7 @@ def _taken(model: type[BaseModel], data: Mapping[str, object]) -> Any:
     for key, value in data.items():
         field = find_field(model, key) or find_field(model, similar_key(model, (key,)))
         if field is not None:
-            name = next(name for name, one in model.model_fields.items() if one is field)
+            name = next(name for name, known in model.model_fields.items() if known is field)
             values[name] = _sound(field.rebuild_annotation(), value)
     return model.model_construct(**values)
 
@@ -353,7 +349,7 @@ def _sound(annotation: Any, value: object) -> Any:
     """Return a value as its field parses it; lists and maps keep their valid items only, and sections their valid fields."""
     model, inner = as_model(annotation), item(annotation)
     if inner is not None and isinstance(value, list):
-        return tuple(found for one in value if (found := _sound(inner, one)) is not _BROKEN)
+        return tuple(part for entry in value if (part := _sound(inner, entry)) is not _BROKEN)
     try:
         return TypeAdapter(annotation).validate_python(value)
     except ValidationError:
@@ -361,5 +357,5 @@ def _sound(annotation: Any, value: object) -> Any:
     if model is not None and isinstance(value, Mapping):
         return _taken(model, value)
     if inner is not None and isinstance(value, Mapping):
-        return {key: found for key, one in value.items() if (found := _sound(inner, one)) is not _BROKEN}
+        return {key: part for key, entry in value.items() if (part := _sound(inner, entry)) is not _BROKEN}
     return _BROKEN

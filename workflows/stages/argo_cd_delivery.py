@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 
 from steps.contract.delivery import TREE_FILE, server, ssh_host, text_digest
 from steps.contract.task import Verb
@@ -36,12 +37,14 @@ def steps(site: Site) -> tuple[Step, ...]:
     argo = site.spec.delivery.argo_cd
     if argo is None:
         return ()
-    unordered = [*(_install(site, release) for release in installed_argo_cd(site)), _argo_cd(site, argo)]
-    unordered += [_settings(site, argo), _publish(site, argo), _delivery(site, argo)]
-    ordered = [unordered[0]]
-    for step in unordered[1:]:
-        ordered.append(dataclasses.replace(step, after=(ordered[-1].name,)))
-    return tuple(ordered)
+    expectations, rules = _argo_cd_expectations(site, argo), _argo_cd_rules(site, argo)
+    steps = [
+        manifest_objects.apply_step(site, STAGE, (release,), ARGO_CD, expectations, rules, name="argo_cd_install")
+        for release in installed_argo_cd(site)
+    ]
+    steps += [_argo_cd(site, argo), _settings(site, argo), _publish(site, argo), _delivery(site, argo)]
+    chained = (dataclasses.replace(step, after=(before.name,)) for before, step in itertools.pairwise(steps))
+    return (steps[0], *chained)
 
 
 def gates(site: Site) -> dict[str, str]:
@@ -66,10 +69,7 @@ def changes(site: Site) -> tuple[Change, ...]:
     argo = site.spec.delivery.argo_cd
     if argo is None:
         return ()
-    result = [
-        Change(what=f"install {release.release_name} {release.version}", where=release.namespace)
-        for release in installed_argo_cd(site)
-    ]
+    result = list(manifest_objects.installs(installed_argo_cd(site)))
     result.append(Change(what=f"apply AppProject {argo.project} and {projects.roots_project(argo)}", where=argo.namespace))
     if not argo.install:
         result.append(Change(what="set keys of argocd-cm", where=argo.namespace))
@@ -79,8 +79,6 @@ def changes(site: Site) -> tuple[Change, ...]:
 
 
 # ---- Argo CD itself ------------------------------------------------------------------------------------------------------------
-
-_CRD_READS = Rule(groups=("apiextensions.k8s.io",), resources=("customresourcedefinitions",), verbs=("get",))
 
 
 def _argo_cd_expectations(site: Site, argo: ArgoCdDelivery) -> Object:
@@ -93,20 +91,7 @@ def _argo_cd_rules(site: Site, argo: ArgoCdDelivery) -> tuple[Rule, ...]:
     workloads = Rule(
         groups=("apps",), resources=("deployments", "statefulsets", "daemonsets"), verbs=("list",), namespaces=(argo.namespace,)
     )
-    return (*rights.gate_rules(site, installed_argo_cd(site)), workloads, _CRD_READS)
-
-
-def _install(site: Site, release: PlannedRelease) -> Step:
-    argo = layout.delivery(site.spec)
-    arguments = {
-        "objects": manifest_objects.release_objects(site, (release,)),
-        "gate": ARGO_CD,
-        "gate_expectations": _argo_cd_expectations(site, argo),
-    }
-    return Step(
-        task=task(STAGE, "argo_cd_install", Verb.APPLY, deadline=SECONDS, arguments=arguments),
-        rules=(*rights.release_rules(site, (release,)), *_argo_cd_rules(site, argo)),
-    )
+    return (*rights.gate_rules(site, installed_argo_cd(site)), workloads, rights.CRDS)
 
 
 def _argo_cd(site: Site, argo: ArgoCdDelivery) -> Step:
@@ -120,23 +105,7 @@ def _argo_cd(site: Site, argo: ArgoCdDelivery) -> Step:
     )
 
 
-# ---- what it is told -----------------------------------------------------------------------------------------------------------
-
-
-def _made_projects(site: Site) -> list[Object]:
-    return projects.projects(site.spec, site.releases.values())
-
-
-def _delivery_expectations(site: Site, argo: ArgoCdDelivery) -> Object:
-    return {
-        "namespace": argo.namespace,
-        "repo": argo.repo,
-        "keys": _keys(site),
-        "projects": [{"name": project["metadata"]["name"], "spec": project["spec"]} for project in _made_projects(site)],
-        **({"credentials": True} if argo.credentials else {}),
-        **({"host_keys": True} if argo.known_hosts else {}),
-        **({"certificates": True} if argo.ca else {}),
-    }
+# ---- its settings and its tree -------------------------------------------------------------------------------------------------
 
 
 def _keys(site: Site) -> dict[str, str]:
@@ -154,23 +123,13 @@ def _trusted(argo: ArgoCdDelivery) -> Object:
     return trusted
 
 
-def _delivery_rules(argo: ArgoCdDelivery) -> tuple[Rule, ...]:
-    space = (argo.namespace,)
-    return (
-        Rule(groups=("argoproj.io",), resources=("appprojects",), verbs=("get",), namespaces=space),
-        Rule(groups=("",), resources=("configmaps",), verbs=("get",), namespaces=space),
-        *((Rule(groups=("",), resources=("secrets",), verbs=("list",), namespaces=space),) if argo.credentials else ()),
-        *rights.DIAGNOSE,
-    )
-
-
 def _settings(site: Site, argo: ArgoCdDelivery) -> Step:
     """Return the task that applies AppProjects, keys of argocd-cm, trusted Git servers, and the repository's Secret.
 
     The task names no gate for reuse: gate `delivery` reads all of it back in any case.
     """
     space = (argo.namespace,)
-    arguments: Object = {"objects": _made_projects(site)}
+    arguments: Object = {"objects": projects.projects(site.spec, site.releases.values())}
     rules = [Rule(groups=("argoproj.io",), resources=("appprojects",), verbs=("get", "create", "patch"), namespaces=space)]
     if not argo.install:
         keys, place = _keys(site), layout.Layout.of(site.spec)
@@ -215,7 +174,17 @@ def _publish(site: Site, argo: ArgoCdDelivery) -> Step:
 
 
 def _delivery(site: Site, argo: ArgoCdDelivery) -> Step:
-    expectations = _delivery_expectations(site, argo)
+    space = (argo.namespace,)
+    applied = projects.projects(site.spec, site.releases.values())
+    expectations: Object = {
+        "namespace": argo.namespace,
+        "repo": argo.repo,
+        "keys": _keys(site),
+        "projects": [{"name": project["metadata"]["name"], "spec": project["spec"]} for project in applied],
+        **({"credentials": True} if argo.credentials else {}),
+        **({"host_keys": True} if argo.known_hosts else {}),
+        **({"certificates": True} if argo.ca else {}),
+    }
     arguments: Object = {
         "gate": DELIVERY,
         "stable_seconds": 10,
@@ -228,5 +197,10 @@ def _delivery(site: Site, argo: ArgoCdDelivery) -> Step:
     }
     return Step(
         task=task(STAGE, "delivery", Verb.WAIT, deadline=SECONDS, arguments=arguments, expectations=expectations),
-        rules=_delivery_rules(argo),
+        rules=(
+            Rule(groups=("argoproj.io",), resources=("appprojects",), verbs=("get",), namespaces=space),
+            Rule(groups=("",), resources=("configmaps",), verbs=("get",), namespaces=space),
+            *((Rule(groups=("",), resources=("secrets",), verbs=("list",), namespaces=space),) if argo.credentials else ()),
+            *rights.DIAGNOSE,
+        ),
     )

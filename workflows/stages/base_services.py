@@ -6,7 +6,7 @@ from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.spec.fields import StageName
 from workflows.stages import argo_cd_delivery, manifest_objects, rights
-from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
+from workflows.stages.stage import Object, Rule, Site, Stage, Step, task
 
 STAGE: StageName = "base_services"
 CHECK = "pvc"
@@ -25,13 +25,16 @@ _READ = (
 def build(site: Site) -> Stage | None:
     """Return the stage, or None if the spec asks for no base service."""
     chosen = manifest_objects.releases(site, STAGE)
-    storage_class = _storage_class(site)
+    storage = site.spec.base_services.storage
+    storage_class = "" if storage.provisioner == "none" else storage.storage_class
     certificates = CERT_MANAGER in {release.id for release in chosen}
     steps, gates = list(argo_cd_delivery.steps(site)), argo_cd_delivery.gates(site)
     if not chosen and not storage_class and not steps:
         return None
     before = (steps[-1].name,) if steps else ()
-    steps += [_apply(site, chosen, storage_class, before)] if chosen else []
+    if chosen:
+        expectations = _expectations(site, chosen, storage_class)
+        steps.append(manifest_objects.apply_step(site, STAGE, chosen, CONTROL, expectations, _READS, after=before))
     if chosen or storage_class:
         steps.append(_control(site, chosen, storage_class, ("apply",) if chosen else before))
         gates["control"] = CONTROL
@@ -45,18 +48,10 @@ def build(site: Site) -> Stage | None:
         title="Base services",
         steps=tuple(steps),
         gates=tuple(gates.values()),
-        changes=(
-            *argo_cd_delivery.changes(site),
-            *(Change(what=f"install {release.release_name} {release.version}", where=release.namespace) for release in chosen),
-        ),
-        rollback="; ".join(f"{release.release_name}: {release.rollback}" for release in installed) or "nothing is changed",
+        changes=(*argo_cd_delivery.changes(site), *manifest_objects.installs(chosen)),
+        rollback=manifest_objects.rollback(installed) or "nothing is changed",
         releases=tuple(release.id for release in installed),
     )
-
-
-def _storage_class(site: Site) -> str:
-    storage = site.spec.base_services.storage
-    return "" if storage.provisioner == "none" else storage.storage_class
 
 
 def _expectations(site: Site, chosen: tuple[PlannedRelease, ...], storage_class: str) -> Object:
@@ -70,50 +65,25 @@ def _expectations(site: Site, chosen: tuple[PlannedRelease, ...], storage_class:
     return {key: value for key, value in expectations.items() if value}
 
 
-def _apply(site: Site, chosen: tuple[PlannedRelease, ...], storage_class: str, after: tuple[str, ...]) -> Step:
-    return Step(
-        task=task(
-            STAGE,
-            "apply",
-            Verb.APPLY,
-            deadline=300,
-            arguments={
-                "objects": manifest_objects.release_objects(site, chosen),
-                "gate": CONTROL,
-                "gate_expectations": _expectations(site, chosen, storage_class),
-            },
-        ),
-        after=after,
-        rules=(*rights.release_rules(site, chosen), *_READS),
-    )
-
-
 def _control(site: Site, chosen: tuple[PlannedRelease, ...], storage_class: str, after: tuple[str, ...]) -> Step:
     expectations = _expectations(site, chosen, storage_class)
-    compared: Object = {
-        key: expectations[key] for key in ("releases", "root_app", "crds", "webhook_namespaces") if key in expectations
+    compared = ("releases", "root_app", "crds", "webhook_namespaces")
+    arguments: Object = {
+        "gate": CONTROL,
+        "stable_seconds": 10,
+        "namespaces": list(dict.fromkeys(release.namespace for release in chosen)),
+        **{key: expectations[key] for key in compared if key in expectations},
     }
+    deadline = sum(release.timeout_seconds for release in chosen) + MARGIN_SECONDS
     return Step(
-        task=task(
-            STAGE,
-            "control",
-            Verb.WAIT,
-            deadline=sum(release.timeout_seconds for release in chosen) + MARGIN_SECONDS,
-            arguments={
-                "gate": CONTROL,
-                "stable_seconds": 10,
-                "namespaces": list(dict.fromkeys(release.namespace for release in chosen)),
-                **compared,
-            },
-            expectations=expectations,
-        ),
+        task=task(STAGE, "control", Verb.WAIT, deadline=deadline, arguments=arguments, expectations=expectations),
         after=after,
         rules=(*rights.gate_rules(site, chosen), *_READS),
     )
 
 
 _READS = (
-    Rule(groups=("apiextensions.k8s.io",), resources=("customresourcedefinitions",), verbs=("get",)),
+    rights.CRDS,
     Rule(groups=("storage.k8s.io",), resources=("storageclasses",), verbs=("list",)),
     Rule(
         groups=("admissionregistration.k8s.io",),
@@ -125,25 +95,24 @@ _READS = (
 
 
 def _functional(site: Site, storage_class: str, certificates: bool) -> Step:
-    check_objects = [manifest_objects.check_namespace()]
-    check_objects += _volume_check(storage_class, site.spec.check_image) if storage_class else []
+    check_objects = _volume_check(storage_class, site.spec.check_image) if storage_class else []
     check_objects += _certificate_check() if certificates else []
     space = (manifest_objects.CHECK_NAMESPACE,)
     claims = Rule(groups=("",), resources=("persistentvolumeclaims",), verbs=("get", "create", "delete"), namespaces=space)
     kinds = Rule(
         groups=("cert-manager.io",), resources=("issuers", "certificates"), verbs=("get", "create", "delete"), namespaces=space
     )
-    return Step(
-        task=task(
-            STAGE,
-            "functional",
-            Verb.JOB,
-            deadline=600,
-            arguments={"gate": FUNCTIONAL, "objects": check_objects, "checks": [CHECK], "select": "all"},
-            expectations={"storage_class": storage_class, "certificate": certificates},
-        ),
-        after=("control",),
-        rules=rights.check_rules(claims, kinds),
+    return manifest_objects.check_step(
+        STAGE,
+        FUNCTIONAL,
+        CHECK,
+        check_objects,
+        deadline=600,
+        expectations={"storage_class": storage_class, "certificate": certificates},
+        waits_for=("control",),
+        passed=(),
+        rules=(claims, kinds),
+        select="all",
     )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
+from workflows.catalog.templating import toleration
 from workflows.spec.cluster_spec import (
     GPU,
     GROUP_LABEL,
@@ -44,33 +45,32 @@ RULES: dict[str, tuple[Rule, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Gang:
-    """A gang of `count` pods with `units` of a resource each.
-
-    Members that are spread one a node (`apart`) request nothing. The gang ends by itself after `seconds` if nobody deletes it.
-    """
+    """A gang of `count` pods, each as `sizes` says. It ends by itself after `seconds` if nobody deletes it."""
 
     check: str
-    scheduler: str
     count: int
-    resource: str
-    units: int
     seconds: int
-    apart: bool = False
+    sizes: Sizes
 
 
 def check_objects(gang: Gang, spec: ClusterSpec) -> list[Object]:
     """Return the objects of a gang, in the order in which they must be created."""
-    if gang.scheduler == "volcano":
+    if scheduler(spec) == "volcano":
         return [_volcano(gang, spec)]
-    if gang.scheduler == "kai":
+    if scheduler(spec) == "kai":
         labels = {"kai.scheduler/queue": "default-queue"}
         notes = {"kai.scheduler/batch-min-member": str(gang.count)}
         return [_batch(gang, spec, labels, notes, {"schedulerName": "kai-scheduler"})]
-    queue = {"kueue.x-k8s.io/queue-name": gang.check}
-    job = _batch(gang, spec, queue, {}, {})
+    local_queue = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "LocalQueue",
+        "metadata": manifest_objects.check_metadata(STAGE, gang.check),
+        "spec": {"clusterQueue": gang.check},
+    }
+    job = _batch(gang, spec, {"kueue.x-k8s.io/queue-name": gang.check}, {}, {})
     # Kueue's webhook suspends Jobs too, but while the webhook is down a pod could slip through
     job["spec"]["suspend"] = True
-    return [_cluster_queue(gang, spec), _local_queue(gang), job]
+    return [_cluster_queue(gang, spec), local_queue, job]
 
 
 def _volcano(gang: Gang, spec: ClusterSpec) -> Object:
@@ -115,62 +115,41 @@ def _cluster_queue(gang: Gang, spec: ClusterSpec) -> Object:
 
     Members that request nothing count as pods.
     """
-    quota = gang.count * (1 if gang.apart else gang.units) - (1 if gang.check == "gang-oversize" else 0)
-    resources = [{"name": gang.resource, "nominalQuota": quota}]
-    flavors = [{"name": spec.scheduler.flavor.name, "resources": resources}]
+    sizes = gang.sizes
+    quota = gang.count * (1 if sizes.apart else sizes.units) - (1 if gang.check == "gang-oversize" else 0)
+    flavors = [{"name": spec.scheduler.flavor.name, "resources": [{"name": sizes.resource, "nominalQuota": quota}]}]
     return {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "ClusterQueue",
         "metadata": {"name": gang.check, "labels": manifest_objects.check_labels(STAGE, gang.check)},
-        "spec": {"namespaceSelector": {}, "resourceGroups": [{"coveredResources": [gang.resource], "flavors": flavors}]},
-    }
-
-
-def _local_queue(gang: Gang) -> Object:
-    return {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "LocalQueue",
-        "metadata": manifest_objects.check_metadata(STAGE, gang.check),
-        "spec": {"clusterQueue": gang.check},
+        "spec": {"namespaceSelector": {}, "resourceGroups": [{"coveredResources": [sizes.resource], "flavors": flavors}]},
     }
 
 
 def _pod(gang: Gang, spec: ClusterSpec) -> Object:
     """Return a pod that sleeps on a node of the GPU groups and holds its units of the resource, or its place."""
     groups = sorted(name.replace("_", "-") for name, group in spec.hosts.items() if group.gpu)
-    resources: Object = {} if gang.apart else {"resources": {"limits": {gang.resource: gang.units}}}
+    apart, limits = gang.sizes.apart, {gang.sizes.resource: gang.sizes.units}
+    spread = {"affinity": manifest_objects.one_a_node({manifest_objects.CHECK_LABEL: gang.check}, GROUP_LABEL, groups)}
+    resources: Object = {} if apart else {"resources": {"limits": limits}}
     taints = sorted({taint for group in spec.hosts.values() if group.gpu for taint in group.taints})
     keys = [*own_taints(spec), "nvidia.com/gpu"]
-    sleep = f"sleep {gang.seconds}"
     return {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": 0,
         "activeDeadlineSeconds": gang.seconds,
-        "tolerations": [*map(_toleration, taints), *({"key": key, "operator": "Exists"} for key in keys)],
-        **(
-            {"affinity": manifest_objects.one_a_node({manifest_objects.CHECK_LABEL: gang.check}, GROUP_LABEL, groups)}
-            if gang.apart
-            else {}
-        ),
-        "containers": [manifest_objects.container(spec.check_image, sleep, **resources)],
+        "tolerations": [*map(toleration, taints), *({"key": key, "operator": "Exists"} for key in keys)],
+        **(spread if apart else {}),
+        "containers": [manifest_objects.container(spec.check_image, f"sleep {gang.seconds}", **resources)],
     }
-
-
-def _toleration(taint: str) -> Object:
-    """Return the toleration of a taint `key=value:effect` or `key:effect`."""
-    pair, _, effect = taint.rpartition(":")
-    key, _, value = pair.partition("=")
-    match = {"operator": "Equal", "value": value} if value else {"operator": "Exists"}
-    return {"key": key, "effect": effect, **match}
 
 
 CONTROL, NODES, OVERSIZE, FIT = "gang/control", "gang/nodes", "gang/oversize", "gang/functional"
 MARGIN_SECONDS = 300
 NODES_SECONDS = 300
-OVERSIZE_SECONDS = 420
-"""Time for 60 s of watching, and for controllers to create thousands of pods."""
-FIT_SECONDS = 420
+CHECK_SECONDS = 420
+"""Time limit of a gang: 60 s of watching the one that must not start, and time for controllers to create thousands of pods."""
 PODS = "pods"
 """The resource that spread members are counted by: each counts for all pods that its node takes."""
 MOST_PODS = 1024
@@ -218,9 +197,18 @@ def build(site: Site) -> Stage | None:
     quota_objects = _quota_objects(spec, chosen)
     # quota objects need a task of their own between the charts and the gate on everything
     gates = {"charts": CONTROL, "control": CONTROL} if quota_objects else {"control": CONTROL}
-    steps = [_apply(site, chosen), *_configure(site, chosen, quota_objects), _control(site, chosen, quota_objects)]
+    steps = [
+        # the gate for reuse leaves out the objects that a later task applies
+        manifest_objects.apply_step(site, STAGE, chosen, CONTROL, _expectations(site, chosen, []), _READS),
+        *_configure(site, chosen, quota_objects),
+        _wait(site, chosen, "control", "configure" if quota_objects else "apply", _expectations(site, chosen, quota_objects)),
+    ]
     sizes = gang_sizes(site)
-    steps += [_nodes(spec, sizes), _oversize(spec, sizes), _fit(spec, sizes)]
+    oversize = Gang(check="gang-oversize", count=sizes.oversize, seconds=CHECK_SECONDS + MARGIN_SECONDS, sizes=sizes)
+    fit = Gang(check="gang-fit", count=sizes.fit, seconds=CHECK_SECONDS + MARGIN_SECONDS, sizes=sizes)
+    # one after the other: the second gang needs the room that a failing first one would hold
+    steps += [_nodes(spec, sizes), _check(spec, oversize, "oversize", OVERSIZE, "nodes")]
+    steps += [_check(spec, fit, "functional", FIT, "oversize")]
     gates |= {"nodes": NODES, "oversize": OVERSIZE, "functional": FIT}
     return Stage(
         id=STAGE,
@@ -228,7 +216,7 @@ def build(site: Site) -> Stage | None:
         steps=(*steps, manifest_objects.judge(site, STAGE, gates)),
         gates=tuple(dict.fromkeys(gates.values())),
         changes=_changes(chosen, quota_objects),
-        rollback="; ".join(f"{release.release_name}: {release.rollback}" for release in chosen),
+        rollback=manifest_objects.rollback(chosen),
         releases=tuple(release.id for release in chosen),
     )
 
@@ -239,30 +227,24 @@ def scheduler(spec: ClusterSpec) -> str:
 
 
 def gang_sizes(site: Site) -> Sizes:
-    """Return the sizes of the gangs: one member more than all GPUs hold, and one a node of the quorum (two at least)."""
+    """Return the sizes of the gangs: one member more than all GPUs (or all nodes) hold, and one a node of the quorum (two at
+    least).
+    """
     spec, machines = site.spec, [machine for machine in site.machines if machine.gpu]
+    needed = max(site.needed(STAGE, "gpu"), 2)
     if spec.slurm.kind != "none" or not advertised(spec):
-        return _apart(site)
+        fit = min(needed, site.count("gpu"))
+        return Sizes(oversize=len(site.machines) + 1, fit=fit, units=max_pods(spec), resource=PODS, apart=True)
     per_gpu = max(allocatable(spec, 1).values(), default=1)
     total = sum(machine.gpus for machine in machines) * per_gpu
     units = 1
     if total >= MOST_PODS and spec.accelerator is not None:
         units = spec.accelerator.per_node * per_gpu
-    needed = site.needed(STAGE, "gpu")
-    fit = min(max(needed, 2), total // units)
-    return Sizes(oversize=total // units + 1, fit=fit, units=units, resource=advertised(spec)[0])
-
-
-def _apart(site: Site) -> Sizes:
-    """Return the sizes of gangs with one member a node: one more than there are machines, and one a node of the quorum."""
-    fit = min(max(site.needed(STAGE, "gpu"), 2), site.count("gpu"))
-    return Sizes(oversize=len(site.machines) + 1, fit=fit, units=max_pods(site.spec), resource=PODS, apart=True)
+    return Sizes(oversize=total // units + 1, fit=min(needed, total // units), units=units, resource=advertised(spec)[0])
 
 
 def _changes(chosen: tuple[PlannedRelease, ...], made: list[Object]) -> tuple[Change, ...]:
-    installs = tuple(
-        Change(what=f"install {release.release_name} {release.version}", where=release.namespace) for release in chosen
-    )
+    installs = manifest_objects.installs(chosen)
     names = ", ".join(f"{item['kind']} {item['metadata']['name']}" for item in made if item["kind"] != "Namespace")
     return (*installs, Change(what=f"apply {names}", where="cluster")) if made else installs
 
@@ -283,14 +265,11 @@ def _expectations(site: Site, chosen: tuple[PlannedRelease, ...], made: list[Obj
         **manifest_objects.root_app(site, chosen),
     }
     if made:
-        expectations["queues"] += [_queue_name(item) for item in made if item["kind"] in ("ClusterQueue", "LocalQueue")]
+        for queue in (item for item in made if item["kind"] in ("ClusterQueue", "LocalQueue")):
+            space, name = queue["metadata"].get("namespace"), queue["metadata"]["name"]
+            expectations["queues"].append(f"{queue['kind']} {f'{space}/{name}' if space else name}")
         expectations |= {"flavors": _flavors(spec), "covered": list(advertised(spec) or (GPU,))}
     return expectations
-
-
-def _queue_name(queue: Object) -> str:
-    meta = queue["metadata"]
-    return f"{queue['kind']} {meta['namespace']}/{meta['name']}" if "namespace" in meta else f"{queue['kind']} {meta['name']}"
 
 
 def _flavors(spec: ClusterSpec) -> dict[str, dict[str, str]]:
@@ -299,19 +278,6 @@ def _flavors(spec: ClusterSpec) -> dict[str, dict[str, str]]:
         return {}
     flavor = spec.scheduler.flavor
     return {flavor.name: dict(flavor.node_labels) if flavor.node_labels is not None else {PRODUCT_LABEL: product_label(spec)}}
-
-
-def _apply(site: Site, chosen: tuple[PlannedRelease, ...]) -> Step:
-    """Return the task that applies the charts; its gate for reuse leaves out the objects that a later task applies."""
-    arguments = {
-        "objects": manifest_objects.release_objects(site, chosen),
-        "gate": CONTROL,
-        "gate_expectations": _expectations(site, chosen, []),
-    }
-    return Step(
-        task=task(STAGE, "apply", Verb.APPLY, deadline=300, arguments=arguments),
-        rules=(*rights.release_rules(site, chosen), *_READS),
-    )
 
 
 def _wait(site: Site, chosen: tuple[PlannedRelease, ...], name: str, after: str, expectations: Object) -> Step:
@@ -353,10 +319,6 @@ def _configure(site: Site, chosen: tuple[PlannedRelease, ...], made: list[Object
     return charts, configure
 
 
-def _control(site: Site, chosen: tuple[PlannedRelease, ...], made: list[Object]) -> Step:
-    return _wait(site, chosen, "control", "configure" if made else "apply", _expectations(site, chosen, made))
-
-
 _READS = (
     Rule(groups=("scheduling.volcano.sh", "scheduling.run.ai"), resources=("queues", "podgroups"), verbs=("list",)),
     Rule(groups=("kueue.x-k8s.io",), resources=("clusterqueues", "localqueues", "resourceflavors", "workloads"), verbs=("list",)),
@@ -369,55 +331,26 @@ def _nodes(spec: ClusterSpec, sizes: Sizes) -> Step:
     flavors, resource = _flavors(spec), sizes.resource
     labels = sorted({key for node_labels in flavors.values() for key in node_labels})
     arguments = {"gate": NODES, "select": "gpu", "decides": False, "resource": resource, "labels": labels}
+    expectations = {"resource": resource, "flavors": flavors}
     return Step(
-        task=task(
-            STAGE,
-            "nodes",
-            Verb.WAIT,
-            deadline=NODES_SECONDS,
-            arguments=arguments,
-            expectations={"resource": resource, "flavors": flavors},
-        ),
+        task=task(STAGE, "nodes", Verb.WAIT, deadline=NODES_SECONDS, arguments=arguments, expectations=expectations),
         after=("control",),
         rules=(*_WORLD, *rights.DIAGNOSE),
     )
 
 
-def _oversize(spec: ClusterSpec, sizes: Sizes) -> Step:
-    return _check(spec, sizes, sizes.oversize, ("oversize", OVERSIZE, "gang-oversize", "nodes"), OVERSIZE_SECONDS)
-
-
-def _fit(spec: ClusterSpec, sizes: Sizes) -> Step:
-    return _check(spec, sizes, sizes.fit, ("functional", FIT, "gang-fit", "oversize"), FIT_SECONDS)
-
-
-def _check(spec: ClusterSpec, sizes: Sizes, count: int, names: tuple[str, str, str, str], deadline: int) -> Step:
-    """Return one gang as a step, after the step before it: the second gang needs the room that a failing first one would hold.
-
-    `names` are those of the task, of its gate, of its check, and of the task before it.
-    """
-    scheduler_name, (name, gate, check, after) = scheduler(spec), names
-    gang = Gang(
-        check=check,
-        scheduler=scheduler_name,
-        count=count,
-        resource=sizes.resource,
-        units=sizes.units,
-        apart=sizes.apart,
-        seconds=deadline + MARGIN_SECONDS,
-    )
-    arguments: Object = {
-        "gate": gate,
-        "objects": [manifest_objects.check_namespace(), *check_objects(gang, spec)],
-        "checks": [check],
-        "select": "gpu",
-        "after": ["nodes"],
-        "scheduler": scheduler_name,
-        "resource": sizes.resource,
-    }
-    expectations = {"scheduler": scheduler_name, "count": count, "units": sizes.units}
-    return Step(
-        task=task(STAGE, name, Verb.JOB, deadline=deadline, arguments=arguments, expectations=expectations),
-        after=(after,),
-        rules=(*rights.check_rules(*RULES[scheduler_name]), *_WORLD, *_READS),
+def _check(spec: ClusterSpec, gang: Gang, name: str, gate: str, after: str) -> Step:
+    return manifest_objects.check_step(
+        STAGE,
+        gate,
+        gang.check,
+        check_objects(gang, spec),
+        deadline=CHECK_SECONDS,
+        expectations={"scheduler": scheduler(spec), "count": gang.count, "units": gang.sizes.units},
+        name=name,
+        waits_for=(after,),
+        rules=(*RULES[scheduler(spec)], *_WORLD, *_READS),
+        select="gpu",
+        scheduler=scheduler(spec),
+        resource=gang.sizes.resource,
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
-from workflows.catalog.templating import value_at
 from workflows.spec.accelerators import numbers
-from workflows.spec.cluster_spec import GPU, ClusterSpec, allocatable, product_label
+from workflows.spec.cluster_spec import GPU, ClusterSpec, allocatable, has_gpu_cluster, product_label
+from workflows.spec.document import value_at
 from workflows.spec.fields import StageName
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
@@ -34,12 +34,14 @@ def build(site: Site) -> Stage | None:
     if release is None or site.spec.accelerator is None:
         return None
     gates = {"control": CONTROL, "nodes": NODES, "functional": FUNCTIONAL}
+    expectations = _expectations(site, release)
+    further = {"select": "gpu", **manifest_objects.upgrades(site, (release,))}
     return Stage(
         id=STAGE,
         title="GPU Operator",
         steps=(
-            _apply(site, release),
-            _control(site, release),
+            manifest_objects.apply_step(site, STAGE, (release,), CONTROL, expectations, _READS, **further),
+            _control(site, release, expectations),
             _nodes(site),
             _functional(site),
             manifest_objects.judge(site, STAGE, gates),
@@ -52,15 +54,11 @@ def build(site: Site) -> Stage | None:
 
 
 def _changes(site: Site, release: PlannedRelease) -> tuple[Change, ...]:
-    changes = [Change(what=f"install {release.release_name} {release.version}", where=release.namespace)]
+    changes = list(manifest_objects.installs((release,)))
     if value_at(release.values, "driver.enabled") is not False:
         changes.append(Change(what="load the NVIDIA driver", where=f"{site.count('gpu')} GPU nodes"))
     changes.append(Change(what="add the NVIDIA runtime to containerd, which restarts RKE2", where=f"{site.count('gpu')} GPU nodes"))
     return tuple(changes)
-
-
-def _mode(spec: ClusterSpec) -> str:
-    return spec.accelerator.operator_mode if spec.accelerator else "cluster_policy"
 
 
 def _operands(spec: ClusterSpec, release: PlannedRelease) -> list[str]:
@@ -68,7 +66,7 @@ def _operands(spec: ClusterSpec, release: PlannedRelease) -> list[str]:
     Operator).
     """
     driver = value_at(release.values, "driver.enabled") is not False
-    if _mode(spec) == "gpu_cluster":
+    if has_gpu_cluster(spec):
         return [*(["nvidia-gpu-driver-"] if driver else []), "nvidia-dra-driver-kubelet-plugin"]
     plugin = value_at(release.values, "devicePlugin.enabled") is not False
     return [
@@ -88,29 +86,14 @@ def _expectations(site: Site, release: PlannedRelease) -> Object:
         "operands": _operands(site.spec, release),
         **manifest_objects.root_app(site, (release,)),
     }
-    if _mode(site.spec) == "gpu_cluster":
+    if has_gpu_cluster(site.spec):
         expectations["mode"] = "gpu_cluster"
     if accelerator and accelerator.driver == "operator" and accelerator.driver_version:
         expectations["driver"] = accelerator.driver_version
     return expectations
 
 
-def _apply(site: Site, release: PlannedRelease) -> Step:
-    arguments = {
-        "objects": manifest_objects.release_objects(site, (release,)),
-        "gate": CONTROL,
-        "select": "gpu",
-        "gate_expectations": _expectations(site, release),
-        **manifest_objects.upgrades(site, (release,)),
-    }
-    return Step(
-        task=task(STAGE, "apply", Verb.APPLY, deadline=300, arguments=arguments),
-        rules=(*rights.release_rules(site, (release,)), *_READS),
-    )
-
-
-def _control(site: Site, release: PlannedRelease) -> Step:
-    expectations = _expectations(site, release)
+def _control(site: Site, release: PlannedRelease, expectations: Object) -> Step:
     arguments = {
         "gate": CONTROL,
         "select": "gpu",
@@ -136,7 +119,7 @@ _READS = (
 
 def _nodes(site: Site) -> Step:
     spec = site.spec
-    mode = {"mode": "gpu_cluster"} if _mode(spec) == "gpu_cluster" else {}
+    mode = {"mode": "gpu_cluster"} if has_gpu_cluster(spec) else {}
     arguments: Object = {
         "gate": NODES,
         "select": "gpu",
@@ -146,9 +129,10 @@ def _nodes(site: Site) -> Step:
         "namespaces": ["gpu-operator"],
         **mode,
     }
-    expectations: Object = {**manifest_objects.gpu_counts(site), **mode, "shapes": _shapes(spec), "products": _products(spec)}
-    if spec.accelerator and spec.accelerator.driver_version:
-        expectations["driver"] = spec.accelerator.driver_version
+    expectations: Object = {**manifest_objects.gpu_counts(site), **mode, "shapes": _shapes(spec), "products": []}
+    if spec.accelerator:
+        expectations["products"] = list(dict.fromkeys((spec.accelerator.label, product_label(spec))))
+        expectations |= {"driver": spec.accelerator.driver_version} if spec.accelerator.driver_version else {}
     return Step(
         task=task(STAGE, "nodes", Verb.WAIT, deadline=NODES_SECONDS, arguments=arguments, expectations=expectations),
         after=("control",),
@@ -158,55 +142,24 @@ def _nodes(site: Site) -> Step:
 
 def _shapes(spec: ClusterSpec) -> list[dict[str, int]]:
     """Return the resources that a node may advertise per GPU: whole GPUs, or on a second run those of the sharing stage."""
-    if spec.sharing.mode == "dra" or _mode(spec) == "gpu_cluster":
+    if spec.sharing.mode == "dra" or has_gpu_cluster(spec):
         return []
     whole, shared = {GPU: 1}, allocatable(spec, 1)
     return [whole] if shared == whole else [whole, shared]
 
 
-def _products(spec: ClusterSpec) -> list[str]:
-    return list(dict.fromkeys((spec.accelerator.label, product_label(spec)))) if spec.accelerator else []
-
-
 def _functional(site: Site) -> Step:
-    arguments = {
-        "gate": FUNCTIONAL,
-        "objects": [
-            manifest_objects.check_namespace(),
-            *_claims(site.spec),
-            manifest_objects.per_node_job(STAGE, CHECK, _pod(site), seconds=840),
-        ],
-        "checks": [CHECK],
-        "select": "gpu",
-        "after": ["nodes"],
-        "namespaces": ["gpu-operator"],
-    }
-    return Step(
-        task=task(STAGE, "functional", Verb.JOB, deadline=900, arguments=arguments, expectations=manifest_objects.gpu_counts(site)),
-        after=("nodes",),
-        rules=rights.check_rules(*((rights.GPU_CLAIMS,) if _claims(site.spec) else ())),
+    smoke, env = manifest_objects.script("cuda_smoke.sh"), [manifest_objects.node_name()]
+    pod = manifest_objects.gpu_pod(site, manifest_objects.container(site.spec.validation.image, smoke, env=env), CHECK)
+    claims = manifest_objects.node_claims(site.spec, STAGE, CHECK)
+    return manifest_objects.check_step(
+        STAGE,
+        FUNCTIONAL,
+        CHECK,
+        [*claims, manifest_objects.per_node_job(STAGE, CHECK, pod, seconds=840)],
+        deadline=900,
+        expectations=manifest_objects.gpu_counts(site),
+        rules=(rights.GPU_CLAIMS,) if claims else (),
+        select="gpu",
+        namespaces=["gpu-operator"],
     )
-
-
-def _claims(spec: ClusterSpec) -> list[Object]:
-    """Return the template of a claim for all GPUs of a node, for DRA; empty otherwise."""
-    return [manifest_objects.gpu_claims(STAGE, CHECK, every=True)] if _mode(spec) == "gpu_cluster" else []
-
-
-def _pod(site: Site) -> Object:
-    """Return a pod whose container sees all GPUs of its node.
-
-    The pod requests GPUs if they are whole, free, and equally many on every node. If sharing or Slurm has taken them (on a second
-    run), or machines differ, it gets them by the runtime class instead.
-    """
-    spec, env = site.spec, [manifest_objects.node_name()]
-    image, smoke = spec.validation.image, manifest_objects.script("cuda_smoke.sh")
-    if _mode(spec) == "gpu_cluster":
-        return manifest_objects.pod_with_claim(CHECK, manifest_objects.container(image, smoke, env=env))
-    gpus = manifest_objects.gpu_counts(site)
-    # one Job has one request: machines with another number of GPUs would not fit it
-    if spec.sharing.mode == "none" and spec.slurm.kind == "none" and "others" not in gpus:
-        return {"containers": [manifest_objects.container(image, smoke, env=env, resources={"limits": {GPU: gpus["gpus"]}})]}
-    all_gpus = [*env, {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
-    opened = manifest_objects.container(image, smoke, env=all_gpus, securityContext={"privileged": True})
-    return {"runtimeClassName": "nvidia", "containers": [opened]}

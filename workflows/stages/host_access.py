@@ -74,12 +74,6 @@ def api_arguments(spec: ClusterSpec) -> dict[str, str]:
     return {"server": spec.target.server, "server_name": spec.target.tls_server_name or spec.registration_address}
 
 
-def _known_hosts(spec: ClusterSpec) -> SecretFile:
-    """Return the file that the spec names, else the user's own, which may be missing where the spec accepts new host keys."""
-    path = spec.ssh.known_hosts or USERS_KNOWN_HOSTS
-    return SecretFile(name=KNOWN_HOSTS, path=path, optional=spec.ssh.host_key_policy == "accept_new" and not spec.ssh.known_hosts)
-
-
 def _proxy(spec: ClusterSpec) -> dict[str, str]:
     if spec.proxy is None:
         return {}
@@ -111,7 +105,10 @@ def secret_files(spec: ClusterSpec) -> tuple[SecretFile, ...]:
             certificates[ca] = f"approvals[{index}].announce.ca"
     defined = {name: reference for name, reference in references.items() if reference is not None}
     files = [secret_file(name, reference, certificates.get(name, "")) for name, reference in defined.items()]
-    files.append(_known_hosts(spec))
+    # the user's own file may be missing where the spec accepts new host keys
+    ssh = spec.ssh
+    optional = ssh.host_key_policy == "accept_new" and not ssh.known_hosts
+    files.append(SecretFile(name=KNOWN_HOSTS, path=ssh.known_hosts or USERS_KNOWN_HOSTS, optional=optional))
     if argo and argo.known_hosts:
         files.append(SecretFile(name=GIT_KNOWN_HOSTS, path=argo.known_hosts))
     return tuple(sorted(files, key=lambda file: file.name))

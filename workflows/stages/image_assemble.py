@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from steps.contract.task import Verb
-from workflows.stages.image_site import ImageSite, arguments, judge
-from workflows.stages.stage import Change, Stage, Step, task
+from workflows.stages.image_site import ImageSite, image_stage, part_step
+from workflows.stages.stage import Change, Stage
 
 ID: Final = "image_assemble"
 GATE: Final = "image_assemble/outputs"
@@ -18,15 +17,11 @@ def build(site: ImageSite) -> Stage:
     """Return the stage: one task that packs the image."""
     expectations: dict[str, Any] = {"key": site.key}
     expectations |= {"budget_mib": site.recipe.budget_mib} if site.recipe.budget_mib else {}
-    task_arguments = arguments(site, GATE, part="assemble")
-    return Stage(
-        id=ID,
-        title="Image files",
-        steps=(
-            Step(task=task(ID, "outputs", Verb.BUILD, deadline=SECONDS, arguments=task_arguments, expectations=expectations)),
-            judge(ID, {"outputs": GATE}),
-        ),
-        gates=(GATE,),
+    return image_stage(
+        ID,
+        "Image files",
+        GATE,
+        part_step(site, ID, "outputs", GATE, "assemble", deadline=SECONDS, expectations=expectations),
         changes=(Change(what=f"pack {site.recipe.name}", where="the store"),),
         rollback="nothing to undo: images that nothing refers to go with `bringup image gc`",
     )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from steps.contract.task import Verb
 from steps.nodeimage.contract.boot_tests import Firmware
-from workflows.stages.image_site import ImageSite, arguments, judge
-from workflows.stages.stage import Stage, Step, task
+from workflows.stages.image_site import ImageSite, image_stage, part_step
+from workflows.stages.stage import Stage, Step
 
 ID: Final = "image_boot"
 GATE: Final = "image_boot/boots"
@@ -17,27 +16,20 @@ MARGIN_SECONDS = 300
 
 def build(site: ImageSite) -> Stage:
     """Return the stage: one task a firmware, side by side."""
-    steps = tuple(_boot(site, firmware) for firmware in site.firmware)
-    return Stage(
-        id=ID,
-        title="PXE boots",
-        steps=(*steps, judge(ID, {step.name: GATE for step in steps})),
-        gates=(GATE,),
-        changes=(),
-        rollback="nothing is changed",
-    )
+    return image_stage(ID, "PXE boots", GATE, *(_boot(site, firmware) for firmware in site.firmware))
 
 
 def _boot(site: ImageSite, firmware: Firmware) -> Step:
-    boot_arguments = {
-        "firmware": firmware.value,
-        "machines": site.machines,
-        "memory_mib": site.memory_mib,
-        "seconds": site.boot_seconds,
-    }
-    expectations = {"key": site.key, "firmware": firmware.value, "machines": site.machines, "seconds": float(site.boot_seconds)}
-    task_arguments = arguments(site, GATE, part="boot", **boot_arguments)
-    deadline = site.boot_seconds + MARGIN_SECONDS
-    return Step(
-        task=task(ID, f"boot_{firmware.value}", Verb.BUILD, deadline=deadline, arguments=task_arguments, expectations=expectations)
+    return part_step(
+        site,
+        ID,
+        f"boot_{firmware.value}",
+        GATE,
+        "boot",
+        deadline=site.boot_seconds + MARGIN_SECONDS,
+        expectations={"key": site.key, "firmware": firmware.value, "machines": site.machines, "seconds": float(site.boot_seconds)},
+        firmware=firmware.value,
+        machines=site.machines,
+        memory_mib=site.memory_mib,
+        seconds=site.boot_seconds,
     )

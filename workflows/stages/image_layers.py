@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from steps.contract.task import Verb
 from steps.nodeimage.contract import build_keys
-from workflows.stages.image_site import ImageSite, arguments, judge
-from workflows.stages.stage import Change, Stage, Step, task
+from workflows.stages.image_site import ImageSite, image_stage, part_step
+from workflows.stages.stage import Change, Stage, Step
 
 ID: Final = "image_layers"
 GATE: Final = "image_layers/layer"
@@ -22,19 +21,16 @@ def build(site: ImageSite) -> Stage:
     for layer in site.recipe.layers:
         packages += len(layer.packages)
         secret_names = sorted({name for command in layer.commands for name in command.secrets})
-        task_arguments = arguments(site, GATE, part="layer", layer=layer.name) | ({"secrets": secret_names} if secret_names else {})
+        further = {"layer": layer.name, **({"secrets": secret_names} if secret_names else {})}
         expectations = {"layer": layer.name, "key": keys[layer.name], "packages": packages}
         expectations |= {"budget_mib": layer.budget_mib} if layer.budget_mib else {}
-        layer_task = task(
-            ID, f"layer_{layer.name}", Verb.BUILD, deadline=SECONDS, arguments=task_arguments, expectations=expectations
-        )
-        steps.append(Step(task=layer_task, after=(steps[-1].name,) if steps else ()))
-    gates = {step.name: GATE for step in steps}
-    return Stage(
-        id=ID,
-        title="Layers",
-        steps=(*steps, judge(ID, gates)),
-        gates=(GATE,),
+        name, after = f"layer_{layer.name}", (steps[-1].name,) if steps else ()
+        steps.append(part_step(site, ID, name, GATE, "layer", deadline=SECONDS, expectations=expectations, after=after, **further))
+    return image_stage(
+        ID,
+        "Layers",
+        GATE,
+        *steps,
         changes=(Change(what=f"layers {', '.join(site.recipe.names)}", where="the layer cache of the store"),),
         rollback="nothing to undo: layers that no image needs go with `bringup image gc`",
     )

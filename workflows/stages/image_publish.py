@@ -6,7 +6,7 @@ import shlex
 from typing import Any, Final
 
 from steps.contract.task import Verb
-from workflows.stages.image_site import ImageSite, arguments, judge, publish_arguments
+from workflows.stages.image_site import ImageSite, arguments, image_stage, publish_arguments
 from workflows.stages.stage import Change, Stage, Step, task
 
 ID: Final = "image_publish"
@@ -22,21 +22,14 @@ def build(site: ImageSite) -> Stage:
     expectations |= {"signed": True} if place.key else {}
     task_arguments = arguments(site, GATE, **publish_arguments(place)) | ({"again": True} if site.again else {})
     location = f"{place.host}:{place.root}" if place.host else place.root
-    return Stage(
-        id=ID,
-        title="Publication",
-        steps=(
-            Step(task=task(ID, "tree", Verb.PUBLISH, deadline=SECONDS, arguments=task_arguments, expectations=expectations)),
-            judge(ID, {"tree": GATE}),
-        ),
-        gates=(GATE,),
-        changes=(Change(what=f"a new version of {site.recipe.name}, if it is another than the published one", where=location),),
-        rollback=f"{_back(site)}: the pointer goes back by one rename; versions are never overwritten",
-    )
-
-
-def _back(site: ImageSite) -> str:
-    """Return the rollback command. Only image.yaml holds a remote host's login and the trusted signers, so those need the file."""
-    place = site.place
+    # only image.yaml holds a remote host's login and the trusted signers, so those need the file
     tree = "image.yaml" if place.host or place.signers else shlex.quote(place.root)
-    return f"bringup image rollback --tree {tree} --image {site.recipe.name}"
+    back = f"bringup image rollback --tree {tree} --image {site.recipe.name}"
+    return image_stage(
+        ID,
+        "Publication",
+        GATE,
+        Step(task=task(ID, "tree", Verb.PUBLISH, deadline=SECONDS, arguments=task_arguments, expectations=expectations)),
+        changes=(Change(what=f"a new version of {site.recipe.name}, if it is another than the published one", where=location),),
+        rollback=f"{back}: the pointer goes back by one rename; versions are never overwritten",
+    )

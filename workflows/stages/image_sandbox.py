@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from steps.contract.task import Verb
-from workflows.stages.image_site import ImageSite, arguments, judge
-from workflows.stages.stage import Stage, Step, task
+from workflows.stages.image_site import ImageSite, image_stage, part_step
+from workflows.stages.stage import Stage
 
 ID: Final = "image_sandbox"
 GATE: Final = "image_sandbox/tests"
@@ -20,15 +19,5 @@ def build(site: ImageSite) -> Stage:
     The task reads the gate's expectation from the recipe where it runs: many tests would not fit into a task file.
     """
     deadline = MARGIN_SECONDS + int(sum(test.seconds for test in site.recipe.tests))
-    task_arguments = arguments(site, GATE, part="sandbox")
-    return Stage(
-        id=ID,
-        title="Tests without booting",
-        steps=(
-            Step(task=task(ID, "tests", Verb.BUILD, deadline=deadline, arguments=task_arguments, expectations={"key": site.key})),
-            judge(ID, {"tests": GATE}),
-        ),
-        gates=(GATE,),
-        changes=(),
-        rollback="nothing is changed",
-    )
+    step = part_step(site, ID, "tests", GATE, "sandbox", deadline=deadline, expectations={"key": site.key})
+    return image_stage(ID, "Tests without booting", GATE, step)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -12,7 +12,7 @@ from steps.nodeimage.contract import boot_tree, build_keys
 from steps.nodeimage.contract.boot_tests import Firmware
 from steps.nodeimage.contract.boot_tree import PublishTarget
 from steps.nodeimage.contract.resolved_recipe import Recipe
-from workflows.stages.stage import Object, Step, When, task
+from workflows.stages.stage import Change, Object, Stage, Step, judge_step, task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +54,33 @@ def publish_arguments(place: PublishTarget) -> Object:
     return {"place": target, "groups": boot_tree.groups_digest(place.groups)}
 
 
-def judge(stage: str, gates: Mapping[str, str]) -> Step:
-    """Return the step that decides a stage. `gates` maps task names to gate ids; no machine of a fleet is judged here."""
-    checks = [{"task": name, "gate": gate} for name, gate in gates.items()]
-    judge_arguments = {"checks": checks, "needed": 0, "members": "all", "cordon": False}
-    return Step(
-        task=task(stage, "judge", Verb.JUDGE, deadline=300, arguments=judge_arguments), after=tuple(gates), when=When.ANYHOW
-    )
+def part_step(
+    site: ImageSite,
+    stage: str,
+    name: str,
+    gate: str,
+    part: str,
+    *,
+    deadline: int,
+    expectations: Object,
+    after: tuple[str, ...] = (),
+    **more: object,
+) -> Step:
+    """Return the task that does one part of a build."""
+    own = arguments(site, gate, part=part, **more)
+    return Step(task=task(stage, name, Verb.BUILD, deadline=deadline, arguments=own, expectations=expectations), after=after)
+
+
+def image_stage(
+    stage: str,
+    title: str,
+    gate: str,
+    *steps: Step,
+    changes: tuple[Change, ...] = (),
+    rollback: str = "nothing is changed",
+    **more: Any,
+) -> Stage:
+    """Return a stage of the image pipeline: tasks with one gate each, and a judge that judges no machine of a fleet."""
+    checks = [{"task": step.name, "gate": gate} for step in steps]
+    judge = judge_step(stage, checks, deadline=300, needed=0, members="all")
+    return Stage(id=stage, title=title, steps=(*steps, judge), gates=(gate,), changes=changes, rollback=rollback, **more)

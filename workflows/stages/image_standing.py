@@ -8,7 +8,7 @@ import msgspec
 
 from steps.contract.task import Verb
 from steps.stages.image_standing.contract import ID, SHORTCUT, TASK
-from workflows.stages.image_site import ImageSite, arguments, judge, publish_arguments
+from workflows.stages.image_site import ImageSite, arguments, image_stage, publish_arguments
 from workflows.stages.stage import Stage, Step, task
 
 GATE: Final = "image_standing/tree"
@@ -26,14 +26,7 @@ def build(site: ImageSite) -> Stage | None:
     # reading needs no signing key, so the task gets none
     place = msgspec.structs.replace(site.place, key="")
     task_arguments = arguments(site, GATE, image=site.recipe.name, key=site.key, **publish_arguments(place))
-    task_arguments |= {"firmware": [one.value for one in site.firmware]} | ({"signed": True} if site.place.key else {})
-    one = task(ID, TASK, Verb.PUBLISH, deadline=SECONDS, arguments=task_arguments, expectations={"key": site.key})
-    return Stage(
-        id=ID,
-        title="Published image",
-        steps=(Step(task=one), judge(ID, {TASK: GATE})),
-        gates=(GATE,),
-        changes=(),
-        rollback="nothing is changed",
-        shortcut=SHORTCUT,
-    )
+    task_arguments |= {"firmware": [firmware.value for firmware in site.firmware]}
+    task_arguments |= {"signed": True} if site.place.key else {}
+    read = task(ID, TASK, Verb.PUBLISH, deadline=SECONDS, arguments=task_arguments, expectations={"key": site.key})
+    return image_stage(ID, "Published image", GATE, Step(task=read), shortcut=SHORTCUT)

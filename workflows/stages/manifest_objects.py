@@ -10,9 +10,10 @@ from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.catalog.yaml_text import values_text
 from workflows.gitops import argo_applications, layout, projects
+from workflows.spec.cluster_spec import GPU, ClusterSpec, has_gpu_cluster
 from workflows.spec.fields import StageName
 from workflows.stages import rights
-from workflows.stages.stage import Object, Rule, Site, Step, When, task
+from workflows.stages.stage import Change, Object, Rule, Site, Step, judge_step, task
 
 CHECK_NAMESPACE = rights.CHECK_NAMESPACE
 CHECK_LABEL = "bringup/check"
@@ -34,6 +35,16 @@ def namespace(name: str, *, privileged: bool = False) -> Object:
 def releases(site: Site, stage: str) -> tuple[PlannedRelease, ...]:
     """Return the charts of a stage, in catalog order, without upstream manifests and without Argo CD itself."""
     return tuple(release for release in layout.delivered_releases(site.releases.values()) if release.stage == stage)
+
+
+def installs(chosen: Iterable[PlannedRelease]) -> tuple[Change, ...]:
+    """Return the changes that installing releases makes, for the plan."""
+    return tuple(Change(what=f"install {release.release_name} {release.version}", where=release.namespace) for release in chosen)
+
+
+def rollback(chosen: Iterable[PlannedRelease]) -> str:
+    """Return how a person undoes the releases of a stage."""
+    return "; ".join(f"{release.release_name}: {release.rollback}" for release in chosen)
 
 
 def release_objects(site: Site, chosen: Iterable[PlannedRelease]) -> list[Object]:
@@ -105,17 +116,10 @@ def helm_chart(release: PlannedRelease) -> Object:
         spec["repo"] = release.repo
     if release.values:
         spec["valuesContent"] = values_text(release.values)
-    return {
-        "apiVersion": "helm.cattle.io/v1",
-        "kind": "HelmChart",
-        "metadata": {"name": release.release_name, "namespace": "kube-system", **_marked(release)},
-        "spec": spec,
-    }
-
-
-def _marked(release: PlannedRelease) -> Object:
-    """Return an annotation with the chart's digest, where one is given. Neither owner verifies it: it is there to compare."""
-    return {"annotations": {argo_applications.CHART_DIGEST: release.digest}} if release.digest else {}
+    meta: Object = {"name": release.release_name, "namespace": "kube-system"}
+    if release.digest:  # neither owner verifies it: it is there to compare
+        meta["annotations"] = {argo_applications.CHART_DIGEST: release.digest}
+    return {"apiVersion": "helm.cattle.io/v1", "kind": "HelmChart", "metadata": meta, "spec": spec}
 
 
 def upgrades(site: Site, chosen: Sequence[PlannedRelease]) -> Object:
@@ -205,10 +209,45 @@ def gpu_claims(stage: str, check: str, *, every: bool) -> Object:
     }
 
 
+def node_claims(spec: ClusterSpec, stage: str, check: str) -> list[Object]:
+    """Return the template of a claim for all GPUs of a node, in the GPU Operator's DRA mode; empty otherwise."""
+    return [gpu_claims(stage, check, every=True)] if has_gpu_cluster(spec) else []
+
+
 def pod_with_claim(check: str, container: Object) -> Object:
     """Return a pod whose one container uses the GPU claim template of this check."""
     claimed = {**container, "resources": {**container.get("resources", {}), "claims": [{"name": CLAIM}]}}
     return {"containers": [claimed], "resourceClaims": [{"name": CLAIM, "resourceClaimTemplateName": check}]}
+
+
+def gpu_pod(site: Site, container: Object, check: str, *, fabric: bool = False) -> Object:
+    """Return a pod whose one container has all GPUs of its node, and with `fabric` the RDMA devices.
+
+    The pod requests GPUs if they are whole, free, and equally many on every node. If sharing or Slurm's node pods have taken them
+    (on a second run), or machines differ, it gets them by the runtime class: nothing else runs on the GPUs during a check.
+    """
+    spec, counts = site.spec, gpu_counts(site)
+    limits = _fabric_limits(spec) if fabric else {}
+    requested = {"resources": {"limits": limits}} if limits else {}
+    # RDMA registers locked memory: without IPC_LOCK ibv_reg_mr fails
+    secured = {"securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}} if fabric and spec.fabric.kind != "none" else {}
+    if has_gpu_cluster(spec):
+        return pod_with_claim(check, {**container, **secured, **requested})
+    # one Job has one request: machines with another number of GPUs would not fit it
+    if spec.sharing.mode == "none" and spec.slurm.kind == "none" and "others" not in counts:
+        return {"containers": [{**container, **secured, "resources": {"limits": {**limits, GPU: counts["gpus"]}}}]}
+    env = [*container.get("env", ()), {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+    opened = {**container, "env": env, "securityContext": {"privileged": True}, **requested}
+    return {"runtimeClassName": "nvidia", "containers": [opened]}
+
+
+def _fabric_limits(spec: ClusterSpec) -> dict[str, int]:
+    """Return the RDMA devices that a pod requests; a privileged pod reaches whole devices that Slurm's node pods hold without a
+    request.
+    """
+    fabric = spec.fabric
+    taken = spec.slurm.kind != "none" and fabric.mode in ("sriov", "host_device")
+    return {fabric.resource_key: fabric.attachments} if fabric.kind != "none" and not taken else {}
 
 
 def script(name: str) -> str:
@@ -217,14 +256,28 @@ def script(name: str) -> str:
     return "\n".join(line for line in lines if not line.startswith("# "))
 
 
+SERVICE_RIGHTS = Rule(groups=("",), resources=("services",), verbs=("get", "create", "delete"), namespaces=(CHECK_NAMESPACE,))
+"""Rights to create the Services of a check."""
+
+
+def ring_service(stage: str, check: str, name: str, spec: Object) -> Object:
+    """Return a Service of a check's pods. They look each other up before they are ready."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": check_metadata(stage, check) | {"name": name},
+        "spec": {"publishNotReadyAddresses": True, "selector": {CHECK_LABEL: check}, **spec},
+    }
+
+
 def node_name() -> Object:
     """Return the environment variable NODE_NAME with the pod's node."""
     return {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
 
 
-def single_job(stage: str, check: str, pod: Object, *, seconds: int, annotations: Mapping[str, str] | None = None) -> Object:
+def single_job(stage: str, check: str, pod: Object, *, seconds: int) -> Object:
     """Return a Job of one pod that is tried once, and deleted by Kubernetes an hour after it ended."""
-    return _job(stage, check, pod, {"backoffLimit": 0}, seconds, annotations)
+    return _job(stage, check, pod, {"backoffLimit": 0}, seconds)
 
 
 def per_node_job(stage: str, check: str, pod: Object, *, seconds: int, annotations: Mapping[str, str] | None = None) -> Object:
@@ -249,9 +302,8 @@ def one_a_node(own: Mapping[str, str], key: str, values: str | list[str]) -> Obj
 
 
 def _job(stage: str, check: str, pod: Object, shape: Object, seconds: int, annotations: Mapping[str, str] | None = None) -> Object:
-    template: Object = {"labels": check_labels(stage, check)}
-    if annotations:
-        template["annotations"] = dict(annotations)
+    meta: Object = {"labels": check_labels(stage, check), **({"annotations": dict(annotations)} if annotations else {})}
+    own = {"restartPolicy": "Never", "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 5}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -260,15 +312,7 @@ def _job(stage: str, check: str, pod: Object, shape: Object, seconds: int, annot
             **shape,
             "activeDeadlineSeconds": seconds,
             "ttlSecondsAfterFinished": 3600,
-            "template": {
-                "metadata": template,
-                "spec": {
-                    "restartPolicy": "Never",
-                    "automountServiceAccountToken": False,
-                    "terminationGracePeriodSeconds": 5,
-                    **pod,
-                },
-            },
+            "template": {"metadata": meta, "spec": {**own, **pod}},
         },
     }
 
@@ -276,22 +320,57 @@ def _job(stage: str, check: str, pod: Object, shape: Object, seconds: int, annot
 # ---- steps ---------------------------------------------------------------------------------------------------------------------
 
 
+def apply_step(
+    site: Site,
+    stage: str,
+    chosen: Sequence[PlannedRelease],
+    gate: str,
+    expectations: Object,
+    rules: Iterable[Rule] = (),
+    *,
+    name: str = "apply",
+    after: tuple[str, ...] = (),
+    **arguments: object,
+) -> Step:
+    """Return the task that applies releases of a stage, unless its gate finds what it expects; `rules` are those of the gate."""
+    objects = {"objects": release_objects(site, chosen), "gate": gate, "gate_expectations": expectations}
+    return Step(
+        task=task(stage, name, Verb.APPLY, deadline=300, arguments={**objects, **arguments}),
+        after=after,
+        rules=(*rights.release_rules(site, chosen), *rules),
+    )
+
+
+def check_step(
+    stage: str,
+    gate: str,
+    check: str,
+    objects: Iterable[Object],
+    *,
+    deadline: int,
+    expectations: Object,
+    name: str = "functional",
+    waits_for: tuple[str, ...] = ("nodes",),
+    passed: Sequence[str] = ("nodes",),
+    rules: Iterable[Rule] = (),
+    **arguments: object,
+) -> Step:
+    """Return the task that creates a check's objects in the namespace of checks, and reads what its pods report.
+
+    It comes after the tasks `waits_for`, on the nodes that passed the tasks `passed` (all of them if that is empty). `rules` are
+    the rights on objects other than Jobs and pods.
+    """
+    created: Object = {"gate": gate, "objects": [check_namespace(), *objects], "checks": [check], **arguments}
+    created |= {"after": list(passed)} if passed else {}
+    return Step(
+        task=task(stage, name, Verb.JOB, deadline=deadline, arguments=created, expectations=expectations),
+        after=waits_for,
+        rules=rights.check_rules(*rules),
+    )
+
+
 def judge(site: Site, stage: StageName, gates: Mapping[str, str], *, members: str = "gpu", cordon: bool = True) -> Step:
     """Return the step that decides the stage. `gates` maps task names to gate ids, in running order."""
-    return Step(
-        task=task(
-            stage,
-            "judge",
-            Verb.JUDGE,
-            deadline=600,
-            arguments={
-                "checks": [{"task": name, "gate": gate} for name, gate in gates.items()],
-                "needed": site.needed(stage, members),
-                "members": members,
-                "cordon": cordon,
-            },
-        ),
-        after=tuple(gates),
-        when=When.ANYHOW,
-        rules=(Rule(groups=("",), resources=("nodes",), verbs=("get", "patch")), *rights.CLAIM) if cordon else (),
-    )
+    checks = [{"task": name, "gate": gate} for name, gate in gates.items()]
+    rules = rights.CORDON if cordon else ()
+    return judge_step(stage, checks, rules=rules, needed=site.needed(stage, members), members=members)

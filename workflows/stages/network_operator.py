@@ -9,8 +9,8 @@ from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.catalog.criteria import multus_owner
 from workflows.spec.cluster_spec import ib_write_bw_floor
+from workflows.spec.document import value_at
 from workflows.spec.fields import StageName
-from workflows.spec.platform import Fabric
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
 
@@ -49,12 +49,14 @@ def build(site: Site) -> Stage | None:
     if release is None or site.spec.fabric.kind == "none":
         return None
     gates = {"charts": CHARTS, "control": CONTROL, "nodes": NODES, "functional": FUNCTIONAL}
+    charts: Object = {"releases": [manifest_objects.expected_release(site, release)], "crds": list(release.crds)}
+    charts |= manifest_objects.root_app(site, (release,))
     return Stage(
         id=STAGE,
         title="Network Operator",
         steps=(
-            _apply(site, release),
-            _charts(site, release),
+            manifest_objects.apply_step(site, STAGE, (release,), CHARTS, charts, (rights.CRDS,)),
+            _charts(site, release, charts),
             _configure(site, release),
             _control(site, release),
             _nodes(site),
@@ -69,50 +71,21 @@ def build(site: Site) -> Stage | None:
 
 
 def _changes(site: Site, release: PlannedRelease) -> tuple[Change, ...]:
-    changes = [Change(what=f"install {release.release_name} {release.version}", where=release.namespace)]
+    changes = list(manifest_objects.installs((release,)))
     if site.spec.fabric.driver == "operator":
-        changes.append(
-            Change(what="replace the NIC driver, which resets the fabric's links", where=f"{site.count('gpu')} GPU nodes")
-        )
+        where = f"{site.count('gpu')} GPU nodes"
+        changes.append(Change(what="replace the NIC driver, which resets the fabric's links", where=where))
     applied = ", ".join(f"{item['kind']} {item['metadata']['name']}" for item in release.objects)
     return (*changes, Change(what=f"apply {applied}", where="cluster"))
 
 
-# ---- chart ---------------------------------------------------------------------------------------------------------------------
-
-_CRDS = Rule(groups=("apiextensions.k8s.io",), resources=("customresourcedefinitions",), verbs=("get",))
-
-
-def _chart_expectations(site: Site, release: PlannedRelease) -> Object:
-    expectations: Object = {"releases": [manifest_objects.expected_release(site, release)], "crds": list(release.crds)}
-    return expectations | manifest_objects.root_app(site, (release,))
-
-
-def _apply(site: Site, release: PlannedRelease) -> Step:
-    arguments = {
-        "objects": manifest_objects.release_objects(site, (release,)),
-        "gate": CHARTS,
-        "gate_expectations": _chart_expectations(site, release),
-    }
+def _charts(site: Site, release: PlannedRelease, expectations: Object) -> Step:
+    arguments = {"gate": CHARTS, "namespaces": [release.namespace], **expectations}
+    deadline = release.timeout_seconds + 300
     return Step(
-        task=task(STAGE, "apply", Verb.APPLY, deadline=300, arguments=arguments),
-        rules=(*rights.release_rules(site, (release,)), _CRDS),
-    )
-
-
-def _charts(site: Site, release: PlannedRelease) -> Step:
-    expectations = _chart_expectations(site, release)
-    return Step(
-        task=task(
-            STAGE,
-            "charts",
-            Verb.WAIT,
-            deadline=release.timeout_seconds + 300,
-            arguments={"gate": CHARTS, "namespaces": [release.namespace], **expectations},
-            expectations=expectations,
-        ),
+        task=task(STAGE, "charts", Verb.WAIT, deadline=deadline, arguments=arguments, expectations=expectations),
         after=("apply",),
-        rules=(*rights.gate_rules(site, (release,)), _CRDS),
+        rules=(*rights.gate_rules(site, (release,)), rights.CRDS),
     )
 
 
@@ -122,9 +95,7 @@ def _charts(site: Site, release: PlannedRelease) -> Step:
 def required_states(policy: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the states that a NicClusterPolicy's spec asks for, each with the image tag of its part."""
     for path, state in _STATES.items():
-        value: Any = policy.get("spec", {})
-        for part in path.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
+        value = value_at(policy.get("spec", {}), path)
         if value is not None:
             yield state, str(value.get("version", ""))
 
@@ -188,39 +159,23 @@ def _control(site: Site, release: PlannedRelease) -> Step:
 # ---- nodes ---------------------------------------------------------------------------------------------------------------------
 
 
-def _per_node(fabric: Fabric) -> int:
-    """Return the fewest units of the fabric's resource that a node must advertise; a shared device says nothing about the number of
-    NICs.
-    """
-    match fabric.mode:
-        case "sriov":
-            return fabric.nics_per_node * fabric.virtual_functions
-        case "host_device":
-            return fabric.nics_per_node
-        case _:
-            return 1
-
-
 def _nodes(site: Site) -> Step:
     fabric = site.spec.fabric
     resource: Object = {"resource": fabric.resource_key, "sriov": fabric.mode == "sriov"}
+    # the fewest units that a node must advertise; a shared device says nothing about the number of NICs
+    count = fabric.attachments * (fabric.virtual_functions if fabric.mode == "sriov" else 1)
+    arguments: Object = {
+        "gate": NODES,
+        "select": "gpu",
+        # verdicts about nodes are only recorded here: the judge applies the quorum
+        "decides": False,
+        "stable_seconds": 10,
+        "namespaces": ["nvidia-network-operator"],
+        **resource,
+    }
+    expectations = {"count": count, "mofed": fabric.driver == "operator", **resource}
     return Step(
-        task=task(
-            STAGE,
-            "nodes",
-            Verb.WAIT,
-            deadline=NODES_SECONDS,
-            arguments={
-                "gate": NODES,
-                "select": "gpu",
-                # verdicts about nodes are only recorded here: the judge applies the quorum
-                "decides": False,
-                "stable_seconds": 10,
-                "namespaces": ["nvidia-network-operator"],
-                **resource,
-            },
-            expectations={"count": _per_node(fabric), "mofed": fabric.driver == "operator", **resource},
-        ),
+        task=task(STAGE, "nodes", Verb.WAIT, deadline=NODES_SECONDS, arguments=arguments, expectations=expectations),
         after=("control",),
         rules=_READS,
     )
@@ -234,44 +189,21 @@ def _functional(site: Site) -> Step:
     networks = ["default/fabric"] if fabric.has_network else []
     annotations = {"k8s.v1.cni.cncf.io/networks": ",".join(networks * fabric.attachments)} if networks else None
     job = manifest_objects.per_node_job(STAGE, CHECK, _pod(site), seconds=FUNCTIONAL_SECONDS - 60, annotations=annotations)
-    services = Rule(
-        groups=("",), resources=("services",), verbs=("get", "create", "delete"), namespaces=(manifest_objects.CHECK_NAMESPACE,)
+    expectations: Object = {"rails": fabric.nics_per_node, "floor": ib_write_bw_floor(site.spec) or 0.0}
+    return manifest_objects.check_step(
+        STAGE,
+        FUNCTIONAL,
+        CHECK,
+        # a headless Service, by which the pods of the ring find each other by index
+        [manifest_objects.ring_service(STAGE, CHECK, CHECK, {"clusterIP": "None"}), job],
+        deadline=FUNCTIONAL_SECONDS,
+        expectations=expectations | ({"networks": networks} if networks else {}),
+        rules=(manifest_objects.SERVICE_RIGHTS,),
+        select="gpu",
+        # bandwidth is measured between neighbours, so one node alone proves nothing
+        least=2,
+        namespaces=["nvidia-network-operator"],
     )
-    return Step(
-        task=task(
-            STAGE,
-            "functional",
-            Verb.JOB,
-            deadline=FUNCTIONAL_SECONDS,
-            arguments={
-                "gate": FUNCTIONAL,
-                "objects": [manifest_objects.check_namespace(), _service(), job],
-                "checks": [CHECK],
-                "select": "gpu",
-                "after": ["nodes"],
-                # bandwidth is measured between neighbours, so one node alone proves nothing
-                "least": 2,
-                "namespaces": ["nvidia-network-operator"],
-            },
-            expectations={
-                "rails": fabric.nics_per_node,
-                "floor": ib_write_bw_floor(site.spec) or 0.0,
-                **({"networks": networks} if networks else {}),
-            },
-        ),
-        after=("nodes",),
-        rules=rights.check_rules(services),
-    )
-
-
-def _service() -> Object:
-    """Return a headless Service, so that the pods of the ring find each other by index."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": manifest_objects.check_metadata(STAGE, CHECK),
-        "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {manifest_objects.CHECK_LABEL: CHECK}},
-    }
 
 
 def _pod(site: Site) -> Object:

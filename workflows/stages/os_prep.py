@@ -14,7 +14,7 @@ from workflows.spec.accelerators import kubernetes
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.stages import rights
 from workflows.stages.host_access import ssh_arguments
-from workflows.stages.stage import Change, Object, Site, Stage, Step, When, task
+from workflows.stages.stage import Change, Object, Site, Stage, Step, judge_step, task
 
 _FURTHER = {
     "kernel_parameters": "kernel command line",
@@ -184,11 +184,12 @@ does not exist on a machine that is reached by name.
 def build(site: Site) -> Stage | None:
     """Return the stage for every machine: all servers must pass, agents by quorum."""
     members = "agent" if site.count("agent") else "server"
-    names = fold(site.touched("all"))
+    names, needed = fold(site.touched("all")), site.needed(ID, members)
+    checks = [{"task": name, "gate": gate} for name, gate in GATES.items()]
     return Stage(
         id=ID,
         title="Operating system",
-        steps=(_play(site.spec), _judge(site, members)),
+        steps=(_play(site.spec), judge_step(ID, checks, needed=needed, members=members, required="server")),
         gates=tuple(GATES.values()),
         changes=(Change(what=describe_changes(node_profile(site.spec)), where=names, reboots=site.spec.os.reboot),),
         rollback=describe_rollback(node_profile(site.spec)),
@@ -202,19 +203,18 @@ def _play(spec: ClusterSpec) -> Step:
         "gate": "os_prep/nodes",
         "select": "all",
         "fanned": True,
-        "variables": _variables(spec),
+        # the variables of the role (`playbooks/roles/os_prep/meta/argument_specs.yml`)
+        "variables": {
+            "os_prep_profile": node_profile(spec),
+            "os_prep_reboot": spec.os.reboot,
+            **({} if _asks_for_time(spec) else {"os_prep_clock_seconds": 0}),
+        },
     }
     return Step(
         task=task(ID, "play", Verb.PLAY, deadline=PLAY_SECONDS, arguments=arguments, expectations=_expectations(spec)),
         fan_out="shards",
         rules=rights.CLAIM,  # the machines may belong to a cluster whose lease another run holds
     )
-
-
-def _variables(spec: ClusterSpec) -> Object:
-    """Return the variables of the role (`playbooks/roles/os_prep/meta/argument_specs.yml`)."""
-    variables: Object = {"os_prep_profile": node_profile(spec), "os_prep_reboot": spec.os.reboot}
-    return variables if _asks_for_time(spec) else variables | {"os_prep_clock_seconds": 0}
 
 
 def _asks_for_time(spec: ClusterSpec) -> bool:
@@ -247,8 +247,10 @@ def _of_all(spec: ClusterSpec) -> Object:
         "users": [user.model_dump(mode="json", exclude_defaults=True) for user in os.users],
         "selinux": os.selinux or "",
         "apparmor": os.apparmor or "",
-        "firewall": _let_in(spec) if os.firewall == "keep" else {},
     }
+    if os.firewall == "keep":  # the networks to let in; the catalog has the ports
+        pods = [str(ipaddress.ip_network(text)) for text in (spec.rke2.cluster_cidr, spec.rke2.service_cidr)]
+        settings["firewall"] = {"pods": pods, "networks": list(os.firewall_networks)}
     return {key: value for key, value in settings.items() if value}
 
 
@@ -261,12 +263,6 @@ def _of_policy(spec: ClusterSpec, general: Object) -> Object:
         return {"repositories": {POLICY: None}}
     keys = {"baseurl": repository.baseurl, "gpgkey": repository.gpgkey, "repo_gpgcheck": "" if repository.repo_gpgcheck else "0"}
     return {"repositories": {POLICY: {"keys": {key: value for key, value in keys.items() if value}}}}
-
-
-def _let_in(spec: ClusterSpec) -> Object:
-    """Return the networks that a firewall which stays on must let in; the catalog has the ports."""
-    pods = [str(ipaddress.ip_network(text)) for text in (spec.rke2.cluster_cidr, spec.rke2.service_cidr)]
-    return {"pods": pods, "networks": list(spec.os.firewall_networks)}
 
 
 def _of_fast(spec: ClusterSpec) -> Object:
@@ -344,14 +340,3 @@ def proving_items(part: Object) -> list[str]:
     names += [f"name of {address}" for address in part.get("interface_names", {}).values()]
     names += [f"link {name}" for name in links.get("names", ())] + (["MTU of *"] if links.get("mtu") else [])
     return names + [name for key, name in (SINGLE | profile.CONFINEMENT).items() if part.get(key)]
-
-
-def _judge(site: Site, members: str) -> Step:
-    arguments: Object = {
-        "checks": [{"task": name, "gate": gate} for name, gate in GATES.items()],
-        "needed": site.needed(ID, members),
-        "members": members,
-        "required": "server",
-        "cordon": False,
-    }
-    return Step(task=task(ID, "judge", Verb.JUDGE, deadline=600, arguments=arguments), after=tuple(GATES), when=When.ANYHOW)

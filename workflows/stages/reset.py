@@ -8,7 +8,7 @@ from steps.contract.host_ranges import fold
 from steps.contract.task import Verb
 from workflows.stages import rights
 from workflows.stages.host_access import ssh_arguments
-from workflows.stages.stage import Change, Object, Site, Stage, Step, When, task
+from workflows.stages.stage import Change, Object, Site, Stage, Step, judge_step, task
 
 ID: Final = "reset"
 PLAYBOOK = "rke2_reset"
@@ -22,10 +22,8 @@ SECONDS = 1200
 
 def build(site: Site) -> Stage | None:
     """Return the stage; agents go first, while the servers still run and can delete the agents' Nodes."""
-    has = {role: bool(site.touched(role)) for role in ("agent", "server")}
-    agents = (_play(site, "agent", fan_out="agents"),) if has["agent"] else ()
-    after = tuple(step.name for step in agents)
-    servers = (_play(site, "server", after=after),) if has["server"] else ()
+    agents = (_play(site, "agent", fan_out="agents"),) if site.touched("agent") else ()
+    servers = (_play(site, "server", after=tuple(step.name for step in agents)),) if site.touched("server") else ()
     steps = (*agents, *servers)
     names, before = site.touched("all"), "drained, its Node deleted; " if _is_survived(site) else ""
     return Stage(
@@ -79,17 +77,6 @@ def _is_survived(site: Site) -> bool:
 
 def _judge(site: Site, steps: tuple[Step, ...]) -> Step:
     members = "agent" if site.touched("agent") else "server"
-    arguments: Object = {
-        "checks": [
-            {"task": step.name, "gate": f"{ID}/{step.name}", "select": str(step.task.arguments["select"])} for step in steps
-        ],
-        "needed": len(site.touched(members)),
-        "members": members,
-        "required": "server" if site.touched("server") else "",
-        "cordon": False,
-    }
-    return Step(
-        task=task(ID, "judge", Verb.JUDGE, deadline=600, arguments=arguments),
-        after=tuple(step.name for step in steps),
-        when=When.ANYHOW,
-    )
+    checks = [{"task": step.name, "gate": f"{ID}/{step.name}", "select": str(step.task.arguments["select"])} for step in steps]
+    required = "server" if site.touched("server") else ""
+    return judge_step(ID, checks, needed=len(site.touched(members)), members=members, required=required)

@@ -18,6 +18,12 @@ CLAIM = (
 )
 """Rights to identify the target and to hold its lease; every writing task needs them."""
 
+CORDON = (Rule(groups=("",), resources=("nodes",), verbs=("get", "patch")), *CLAIM)
+"""Rights of a judge that cordons nodes."""
+
+CRDS = Rule(groups=("apiextensions.k8s.io",), resources=("customresourcedefinitions",), verbs=("get",))
+"""Right to read whether the API server serves the CRDs of a chart."""
+
 GPU_CLAIMS = Rule(
     groups=("resource.k8s.io",),
     resources=("resourceclaimtemplates",),
@@ -101,9 +107,6 @@ def kind_rules(release: PlannedRelease) -> tuple[Rule, ...]:
     """Return the rights on the kinds of the release's own objects."""
     kinds = sorted({(str(item["apiVersion"]).partition("/")[0], str(item["kind"]).lower()) for item in release.objects})
     verbs = ("get", "list", "create", "patch")
-    return tuple(Rule(groups=(group,), resources=(_plural(kind),), verbs=verbs) for group, kind in kinds)
-
-
-def _plural(kind: str) -> str:
-    """Return the resource name of a kind as these operators build it: `nicclusterpolicy` → `nicclusterpolicies`."""
-    return f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+    # these operators name their resources so: `nicclusterpolicy` → `nicclusterpolicies`
+    plurals = ((group, f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s") for group, kind in kinds)
+    return tuple(Rule(groups=(group,), resources=(resource,), verbs=verbs) for group, resource in plurals)

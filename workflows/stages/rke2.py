@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from steps.contract.fleet import SHARD_SIZE
 from steps.contract.host_ranges import fold
@@ -14,10 +14,10 @@ from steps.contract.task import Verb
 from workflows.spec.cluster_spec import GROUP_LABEL, ClusterSpec, max_pods, node_labels, own_taints
 from workflows.spec.infrastructure import Rke2Settings
 from workflows.spec.rke2_parts import MAX_PODS, registry_secrets
-from workflows.stages import rights, rke2_check
+from workflows.stages import manifest_objects, rights, rke2_check
 from workflows.stages.host_access import JOIN_TOKEN, api_arguments, ssh_arguments
 from workflows.stages.os_prep import node_profile
-from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, When, task
+from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, judge_step, task
 
 DATA, STORE = "/var/lib/rancher/rke2/server/db", "/var/lib/rancher/download"
 RESET = "`bringup reset SPEC`; data of the cluster is lost"
@@ -38,11 +38,6 @@ HOW = {
     },
 }
 """Sentence endings that say how machines get their release, by operation and role; other operations simply let them join."""
-
-
-def playbook(site: Site, role: str) -> str:
-    """Return the name of the playbook for machines of a role."""
-    return f"rke2_{role}_rollback" if site.operation.kind is OperationKind.ROLLBACK else f"rke2_{role}"
 
 
 def servers(site: Site) -> Object:
@@ -138,21 +133,19 @@ def secret_variables(rke2: Rke2Settings) -> dict[str, str]:
 def _registries(rke2: Rke2Settings) -> Object:
     """Return registries as the role takes them: `secrets` names the variable that holds each part, never its content."""
     secrets: dict[str, dict[str, str]] = {}
-    for file, registry, part, _ in registry_secrets(rke2.registries):
-        secrets.setdefault(registry, {})[part] = f"rke2_{file}"
-    return {name: _registry(name, rke2, secrets.get(name, {})) for name in sorted(rke2.registries)}
-
-
-def _registry(name: str, rke2: Rke2Settings, secrets: dict[str, str]) -> Object:
-    registry = rke2.registries[name]
-    settings: dict[str, Any] = {
-        "endpoints": list(registry.endpoints),
-        "rewrite": dict(registry.rewrite),
-        "username": registry.username,
-        "insecure": registry.insecure,
-        "secrets": secrets,
-    }
-    return {key: value for key, value in settings.items() if value}
+    for file, name, part, _ in registry_secrets(rke2.registries):
+        secrets.setdefault(name, {})[part] = f"rke2_{file}"
+    settings: dict[str, Object] = {}
+    for name, registry in sorted(rke2.registries.items()):
+        entry: Object = {
+            "endpoints": list(registry.endpoints),
+            "rewrite": dict(registry.rewrite),
+            "username": registry.username,
+            "insecure": registry.insecure,
+            "secrets": secrets.get(name),
+        }
+        settings[name] = {key: value for key, value in entry.items() if value}
+    return settings
 
 
 def play_seconds(rke2: Rke2Settings, batches: int) -> int:
@@ -187,11 +180,9 @@ DNS = "Deployment rke2-coredns-rke2-coredns"
 
 def build(site: Site) -> Stage | None:
     """Return the stage: RKE2 on every machine. A cluster without agents has no task for them."""
-    spec, has_agents = site.spec, site.count("agent") > 0
+    spec, members = site.spec, "agent" if site.count("agent") else "server"
     plays = (_servers(site), *((_agents(site),) if site.touched("agent") else ()))
-    after = plays[-1].name
-    steps = (*plays, _control(site, after), _nodes(site, [play.name for play in plays]), _functional(site))
-    members = "agent" if has_agents else "server"
+    steps = (*plays, _control(site, plays[-1].name), _nodes(site, [play.name for play in plays]), _functional(site))
     gates = tuple(f"{ID}/{step.name}" for step in steps)
     return Stage(
         id=ID,
@@ -210,15 +201,9 @@ def _servers(site: Site) -> Step:
     arguments = _play(site, "server") | operation_arguments | {"kubeconfig_from": "kubeconfig", "keep": {"token": JOIN_TOKEN}}
     arguments |= api_arguments(spec)
     expectations = {"version": spec.rke2.version, "service": "rke2-server", "etcd": {"fsync_p99": spec.rke2.etcd_fsync_ms / 1000}}
+    deadline = play_seconds(spec.rke2, site.count("server"))
     return Step(
-        task=task(
-            ID,
-            "servers",
-            Verb.PLAY,
-            deadline=play_seconds(spec.rke2, site.count("server")),
-            arguments=arguments,
-            expectations=expectations,
-        ),
+        task=task(ID, "servers", Verb.PLAY, deadline=deadline, arguments=arguments, expectations=expectations),
         rules=rights.CLAIM,
     )
 
@@ -228,16 +213,9 @@ def _agents(site: Site) -> Step:
     arguments = _play(site, "agent") | {"fanned": True, "after": "servers"}
     expectations = {"version": spec.rke2.version, "service": "rke2-agent"}
     # the plan cannot know which agents upgrade and which join, so the smaller batch bounds the time
-    least = min(spec.rke2.upgrade_batch, spec.rke2.join_batch)
+    deadline = play_seconds(spec.rke2, math.ceil(SHARD_SIZE / min(spec.rke2.upgrade_batch, spec.rke2.join_batch)))
     return Step(
-        task=task(
-            ID,
-            "agents",
-            Verb.PLAY,
-            deadline=play_seconds(spec.rke2, math.ceil(SHARD_SIZE / least)),
-            arguments=arguments,
-            expectations=expectations,
-        ),
+        task=task(ID, "agents", Verb.PLAY, deadline=deadline, arguments=arguments, expectations=expectations),
         after=("servers",),
         fan_out="agents",
         rules=rights.CLAIM,
@@ -247,7 +225,7 @@ def _agents(site: Site) -> Step:
 def _play(site: Site, role: str) -> Object:
     spec = site.spec
     return {
-        "playbook": playbook(site, role),
+        "playbook": f"rke2_{role}_rollback" if site.operation.kind is OperationKind.ROLLBACK else f"rke2_{role}",
         "ssh": ssh_arguments(spec),
         "gate": f"{ID}/{role}s",
         "select": role,
@@ -298,33 +276,17 @@ def _pairs(labels: Mapping[str, str]) -> list[str]:
 
 
 def _control(site: Site, after: str) -> Step:
-    ingress = rke2_check.controller(site)
+    ingress, spaces = rke2_check.controller(site), ("kube-system", "calico-system")
     workloads = [DNS, *(NETWORK[plugin] for plugin in site.spec.rke2.cni), *([ingress.workload] if ingress else [])]
-    spare = site.count("agent") - site.needed(ID, "agent")
+    expectations = {"workloads": workloads, "spare": site.count("agent") - site.needed(ID, "agent")}
+    arguments: Object = {"gate": f"{ID}/control", "select": "server", "stable_seconds": 10, "namespaces": ["kube-system"]}
+    arguments["passed"] = ["servers"]
     return Step(
-        task=task(
-            ID,
-            "control",
-            Verb.WAIT,
-            deadline=CONTROL_SECONDS,
-            arguments={
-                "gate": f"{ID}/control",
-                "select": "server",
-                "stable_seconds": 10,
-                "namespaces": ["kube-system"],
-                "passed": ["servers"],
-            },
-            expectations={"workloads": workloads, "spare": spare},
-        ),
+        task=task(ID, "control", Verb.WAIT, deadline=CONTROL_SECONDS, arguments=arguments, expectations=expectations),
         after=(after,),
         rules=(
             Rule(groups=("",), resources=("nodes",), verbs=("list",)),
-            Rule(
-                groups=("apps",),
-                resources=("deployments", "daemonsets"),
-                verbs=("list",),
-                namespaces=("kube-system", "calico-system"),
-            ),
+            Rule(groups=("apps",), resources=("deployments", "daemonsets"), verbs=("list",), namespaces=spaces),
             Rule(groups=("batch",), resources=("jobs",), verbs=("list",), namespaces=("kube-system",)),
             *rights.DIAGNOSE,
         ),
@@ -374,41 +336,23 @@ def _groups(spec: ClusterSpec) -> Object:
 
 def _functional(site: Site) -> Step:
     ingress = rke2_check.controller(site)
-    arguments: Object = {
-        "gate": f"{ID}/functional",
-        "objects": rke2_check.check_objects(site),
-        "checks": [rke2_check.CHECK],
-        "select": "all",
-        "after": ["nodes"],
-        "namespaces": ["kube-system"],
-    }
-    return Step(
-        task=task(
-            ID,
-            "functional",
-            Verb.JOB,
-            deadline=rke2_check.JOB_SECONDS,
-            arguments=arguments | ({"ingress_pods": ingress.pods} if ingress else {}),
-            expectations={"ingress": True} if ingress else {},
-        ),
-        after=("nodes",),
-        rules=rights.check_rules(*rke2_check.rules(site)),
+    further: Object = {"ingress_pods": ingress.pods} if ingress else {}
+    return manifest_objects.check_step(
+        ID,
+        f"{ID}/functional",
+        rke2_check.CHECK,
+        rke2_check.check_objects(site),
+        deadline=rke2_check.JOB_SECONDS,
+        expectations={"ingress": True} if ingress else {},
+        rules=rke2_check.rules(site),
+        select="all",
+        namespaces=["kube-system"],
+        **further,
     )
 
 
 def _judge(site: Site, members: str, names: list[str]) -> Step:
     about = {"servers": "server", "agents": "agent"}
     checks = [{"task": name, "gate": f"{ID}/{name}"} | ({"select": about[name]} if name in about else {}) for name in names]
-    arguments: Object = {
-        "checks": checks,
-        "needed": site.needed(ID, members),
-        "members": members,
-        "required": "server",
-        "cordon": True,
-    }
-    return Step(
-        task=task(ID, "judge", Verb.JUDGE, deadline=600, arguments=arguments),
-        after=tuple(names),
-        when=When.ANYHOW,
-        rules=(Rule(groups=("",), resources=("nodes",), verbs=("get", "patch")), *rights.CLAIM),
-    )
+    needed = site.needed(ID, members)
+    return judge_step(ID, checks, rules=rights.CORDON, needed=needed, members=members, required="server")

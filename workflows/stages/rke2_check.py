@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from workflows.spec.accelerators import kubernetes
-from workflows.spec.cluster_spec import ClusterSpec, ingress_groups
+from workflows.spec.cluster_spec import ingress_groups
 from workflows.spec.compat.kubernetes import TRAEFIK_SINCE
 from workflows.stages import manifest_objects
 from workflows.stages.stage import Object, Rule, Site
@@ -43,7 +43,8 @@ Traefik's pods.
 
 def controller(site: Site) -> Controller | None:
     """Return the cluster's ingress controller, or None where the spec wants none or taints keep it from every node."""
-    name = site.spec.rke2.ingress_controller or _of_release(site.spec)
+    since_traefik = kubernetes(site.spec.rke2.version)[:2] >= TRAEFIK_SINCE
+    name = site.spec.rke2.ingress_controller or ("traefik" if since_traefik else "ingress-nginx")
     return CONTROLLERS.get(name) if entries(site) else None
 
 
@@ -53,46 +54,22 @@ def entries(site: Site) -> tuple[str, ...]:
     return tuple(machine.address for machine in site.machines if machine.group in groups)[:MOST_ENTRIES]
 
 
-def _of_release(spec: ClusterSpec) -> str:
-    return "traefik" if kubernetes(spec.rke2.version)[:2] >= TRAEFIK_SINCE else "ingress-nginx"
-
-
 def check_objects(site: Site) -> list[Object]:
-    """Return the check's objects in order: Services come first, because a pod's environment lists only Services that exist before
-    it.
-    """
+    """Return the objects in order: Services come first, because a pod's environment lists only Services that exist before it."""
     ingress = controller(site)
-    ingress_objects = [_ingress(ingress)] if ingress else []
-    return [manifest_objects.check_namespace(), _names(), _address(), *ingress_objects, _ring(site, ingress)]
+    # the headless Service gives each pod of the ring a DNS name, even before the pod is ready; the other one has a new cluster
+    # address, so that the check proves that nodes keep their Service rules up to date
+    names = {"clusterIP": "None", "ports": [{"name": "http", "port": 8080}]}
+    address = {"ports": [{"name": "http", "port": 80, "targetPort": 8080}]}
+    services = [manifest_objects.ring_service(STAGE, CHECK, name, spec) for name, spec in ((CHECK, names), (SERVICE, address))]
+    return [*services, *([_ingress(ingress)] if ingress else []), _ring(site, ingress)]
 
 
 def rules(site: Site) -> tuple[Rule, ...]:
     """Return the rights to create the check's Services and Ingress."""
     verbs, space = ("get", "create", "delete"), (manifest_objects.CHECK_NAMESPACE,)
-    services = Rule(groups=("",), resources=("services",), verbs=verbs, namespaces=space)
     ingresses = Rule(groups=("networking.k8s.io",), resources=("ingresses",), verbs=verbs, namespaces=space)
-    return (services, ingresses) if controller(site) else (services,)
-
-
-def _names() -> Object:
-    """Return a headless Service that gives each pod of the ring a DNS name, even before the pod is ready."""
-    spec = {"clusterIP": "None", "ports": [{"name": "http", "port": 8080}]}
-    return _service(CHECK, spec)
-
-
-def _address() -> Object:
-    """Return a Service with a new cluster address, so that the check proves that nodes keep their Service rules up to date."""
-    return _service(SERVICE, {"ports": [{"name": "http", "port": 80, "targetPort": 8080}]})
-
-
-def _service(name: str, spec: Object) -> Object:
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": manifest_objects.check_metadata(STAGE, CHECK) | {"name": name},
-        # pods of the ring look each other up before they are ready
-        "spec": {"publishNotReadyAddresses": True, "selector": {manifest_objects.CHECK_LABEL: CHECK}, **spec},
-    }
+    return (manifest_objects.SERVICE_RIGHTS, ingresses) if controller(site) else (manifest_objects.SERVICE_RIGHTS,)
 
 
 def _ingress(ingress: Controller) -> Object:

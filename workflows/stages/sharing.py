@@ -8,8 +8,16 @@ from __future__ import annotations
 
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
-from workflows.catalog.templating import value_at
-from workflows.spec.cluster_spec import PRODUCT_LABEL, ClusterSpec, advertised, allocatable, product_label, sharing_label
+from workflows.spec.cluster_spec import (
+    PRODUCT_LABEL,
+    ClusterSpec,
+    advertised,
+    allocatable,
+    has_gpu_cluster,
+    product_label,
+    sharing_label,
+)
+from workflows.spec.document import value_at
 from workflows.spec.fields import StageName
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
@@ -68,19 +76,19 @@ def _labels(spec: ClusterSpec) -> dict[str, str]:
 
 def _changes(site: Site, chosen: tuple[PlannedRelease, ...]) -> tuple[Change, ...]:
     where = f"{site.count('gpu')} GPU nodes"
-    installs = [Change(what=f"install {release.release_name} {release.version}", where=release.namespace) for release in chosen]
-    labels = [Change(what=f"label {key}={value}", where=where) for key, value in _labels(site.spec).items()]
-    return (*installs, *labels)
+    labels = (Change(what=f"label {key}={value}", where=where) for key, value in _labels(site.spec).items())
+    return (*manifest_objects.installs(chosen), *labels)
 
 
 def _rollback(spec: ClusterSpec, chosen: tuple[PlannedRelease, ...]) -> str:
+    removal = "remove the label nvidia.com/device-plugin.config from every GPU node, after its pods are gone"
     undo = {
         "mig": "set the label nvidia.com/mig.config to all-disabled on every GPU node, after its pods are gone",
-        "time_slicing": "remove the label nvidia.com/device-plugin.config from every GPU node, after its pods are gone",
-        "mps": "remove the label nvidia.com/device-plugin.config from every GPU node, after its pods are gone",
+        "time_slicing": removal,
+        "mps": removal,
     }
-    parts = [undo[spec.sharing.mode]] if spec.sharing.mode in undo else []
-    return "; ".join([*parts, *(f"{release.release_name}: {release.rollback}" for release in chosen)]) or "nothing is changed"
+    parts = (undo.get(spec.sharing.mode), manifest_objects.rollback(chosen))
+    return "; ".join(filter(None, parts)) or "nothing is changed"
 
 
 def _apply(site: Site, chosen: tuple[PlannedRelease, ...]) -> tuple[Step, ...]:
@@ -109,12 +117,11 @@ def _apply(site: Site, chosen: tuple[PlannedRelease, ...]) -> tuple[Step, ...]:
 def _control_expectations(site: Site, chosen: tuple[PlannedRelease, ...]) -> Object:
     spec = site.spec
     mode = _effective_mode(spec)
-    expectations: Object = {"mode": mode, "spare": site.count("gpu") - site.needed(STAGE, "gpu")}
+    expectations: Object = {"mode": mode, "spare": manifest_objects.spare_nodes(site, STAGE)}
     if chosen:
         expectations["releases"] = [manifest_objects.expected_release(site, release) for release in chosen]
         expectations |= manifest_objects.root_app(site, chosen)
-    gpu_cluster = spec.accelerator is not None and spec.accelerator.operator_mode == "gpu_cluster"
-    if gpu_cluster:
+    if has_gpu_cluster(spec):
         expectations["root"] = "GPUCluster"
     if mode in ("time_slicing", "mps"):
         expectations |= {"key": _labels(spec)["nvidia.com/device-plugin.config"], "shares": _shares(spec)}
@@ -123,7 +130,7 @@ def _control_expectations(site: Site, chosen: tuple[PlannedRelease, ...]) -> Obj
     if mode == "dra":
         expectations["device_classes"] = ["gpu.nvidia.com"]
     daemons = _daemons(site, mode)
-    return expectations | ({"daemons": daemons} if daemons and not gpu_cluster else {})
+    return expectations | ({"daemons": daemons} if daemons and not has_gpu_cluster(spec) else {})
 
 
 def _shares(spec: ClusterSpec) -> Object:
@@ -175,10 +182,8 @@ def _nodes(site: Site) -> Step:
 
 def _nodes_expectations(site: Site) -> Object:
     spec = site.spec
-    usual = spec.accelerator.per_node if spec.accelerator else 0
-    others = {machine.name: machine.gpus for machine in site.machines if machine.gpu and machine.gpus != usual}
     mode = _effective_mode(spec)
-    expectations: Object = {"mode": mode, "gpus": usual, **({"others": others} if others else {})}
+    expectations: Object = {"mode": mode, **manifest_objects.gpu_counts(site)}
     names = advertised(spec)
     if mode == "dra":
         return expectations | {"labels": _labels(spec)}
@@ -187,11 +192,8 @@ def _nodes_expectations(site: Site) -> Object:
 
 
 def _effective_mode(spec: ClusterSpec) -> str:
-    """Return the sharing mode that nodes show. With a GPUCluster there is no device plugin, so GPUs are DRA devices in
-    every mode.
-    """
-    gpu_cluster = spec.accelerator is not None and spec.accelerator.operator_mode == "gpu_cluster"
-    return "dra" if gpu_cluster else spec.sharing.mode
+    """Return the sharing mode that nodes show."""
+    return "dra" if has_gpu_cluster(spec) else spec.sharing.mode
 
 
 def _expected_labels(spec: ClusterSpec) -> dict[str, str]:
@@ -210,35 +212,26 @@ def _functional(spec: ClusterSpec) -> Step:
     sharing = spec.sharing
     refuse_two = sharing.mode == "time_slicing" and sharing.fail_requests_greater_than_one
     names = ["sharing-first", "sharing-second", *(["sharing-two"] if refuse_two else [])]
-    pods = [_pod(spec, name) for name in names]
-    arguments: Object = {
-        "gate": FUNCTIONAL,
-        "objects": [manifest_objects.check_namespace(), *_claims(spec), *pods],
-        "checks": [CHECK],
-        "select": "gpu",
-        "after": ["nodes"],
-        "namespaces": ["gpu-operator"],
-    }
     expectations: Object = {"mode": _effective_mode(spec), "exclusive": sharing.mode not in ("time_slicing", "mps")}
     expectations |= {"refuse_two": True} if refuse_two else {}
     space = (manifest_objects.CHECK_NAMESPACE,)
-    extra_rules = [Rule(groups=("",), resources=("pods",), verbs=("create", "delete"), namespaces=space)]
-    extra_rules += [rights.GPU_CLAIMS] if _claims(spec) else []
-    return Step(
-        task=task(STAGE, "functional", Verb.JOB, deadline=CHECK_SECONDS, arguments=arguments, expectations=expectations),
-        after=("nodes",),
-        rules=rights.check_rules(*extra_rules),
+    pods = Rule(groups=("",), resources=("pods",), verbs=("create", "delete"), namespaces=space)
+    return manifest_objects.check_step(
+        STAGE,
+        FUNCTIONAL,
+        CHECK,
+        [*_claims(spec), *(_pod(spec, name) for name in names)],
+        deadline=CHECK_SECONDS,
+        expectations=expectations,
+        rules=(pods, rights.GPU_CLAIMS) if _claims(spec) else (pods,),
+        select="gpu",
+        namespaces=["gpu-operator"],
     )
 
 
 def _claims(spec: ClusterSpec) -> list[Object]:
     """Return the template from which each pod gets a claim for one GPU, for DRA; empty otherwise."""
     return [manifest_objects.gpu_claims(STAGE, CHECK, every=False)] if _effective_mode(spec) == "dra" else []
-
-
-def _held(spec: ClusterSpec) -> bool:
-    """Return True if Slurm's node pods hold every unit once Slurm's stage has run: a second run finds none free to request."""
-    return spec.slurm.kind != "none" and spec.sharing.mode == "none" and not _claims(spec)
 
 
 def _pod(spec: ClusterSpec, name: str) -> Object:
@@ -276,7 +269,8 @@ def _with_device(spec: ClusterSpec, name: str, container: Object) -> Object:
     """
     if _claims(spec):
         return manifest_objects.pod_with_claim(CHECK, container)
-    if _held(spec):
+    # Slurm's node pods hold every unit once Slurm's stage has run: a second run finds none free to request
+    if spec.slurm.kind != "none" and spec.sharing.mode == "none":
         number = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "1" if name == "sharing-second" else "0"}
         return {"runtimeClassName": "nvidia", "containers": [{**container, "env": [*container["env"], number]}]}
     units = 2 if name == "sharing-two" else 1

@@ -33,8 +33,11 @@ def add_site_roles(stage: Stage, site: Site) -> Stage:
     before = _chain([role for role in roles if role.before], stage, site, ())
     inner = [_behind(step, before) for step in own_steps]
     plays = tuple(step.name for step in (*before, *inner) if step.task.verb is Verb.PLAY)
-    after = _chain([role for role in roles if role.after], stage, site, _leaves(inner), plays)
-    judge = dataclasses.replace(judge, task=_counted(judge, roles), after=_last(judge, before, after))
+    awaited = {name for step in inner for name in step.after}
+    leaves = tuple(step.name for step in inner if step.name not in awaited)
+    after = _chain([role for role in roles if role.after], stage, site, leaves, plays)
+    last = (*judge.after, *(step.name for step in (*before, *after)))
+    judge = dataclasses.replace(judge, task=_counted(judge, roles), after=last)
     return dataclasses.replace(
         stage,
         steps=(*before, *inner, *after, judge),
@@ -78,7 +81,9 @@ def _chain(roles: list[SiteRole], stage: Stage, site: Site, after: tuple[str, ..
 
 def _step(role: SiteRole, stage: Stage, site: Site, after: tuple[str, ...], passed: list[str]) -> Step:
     archive = RoleArchive(name=role.name, file=site_roles.file_name(role.name), digest=role.digest)
-    fan_out = _fan_out(role, site)
+    # servers are few and are played together
+    agents = "agents" if role.hosts != "all" and site.spec.hosts[role.hosts].role == "agent" else ""
+    fan_out = "shards" if role.hosts == "all" else agents
     arguments: dict[str, Any] = {
         "playbook": site_roles.PLAYBOOK,
         "ssh": ssh_arguments(site.spec),
@@ -87,49 +92,26 @@ def _step(role: SiteRole, stage: Stage, site: Site, after: tuple[str, ...], pass
         "variables": {**role.variables, "bringup_role": {"name": role.name, "digest": role.digest}},
         "role": msgspec.to_builtins(archive),
     }
+    arguments |= {"fanned": True} if fan_out else {}
+    arguments |= {"passed": passed} if passed else {}
+    arguments |= {"secret_variables": dict(role.secrets)} if role.secrets else {}
+    deadline, expectations = int(role.timeout.total_seconds()), {"role": role.name, "digest": role.digest}
     return Step(
-        task=task(
-            stage.id,
-            step_name(role),
-            Verb.PLAY,
-            deadline=int(role.timeout.total_seconds()),
-            arguments=arguments
-            | ({"fanned": True} if fan_out else {})
-            | ({"passed": passed} if passed else {})
-            | ({"secret_variables": dict(role.secrets)} if role.secrets else {}),
-            expectations={"role": role.name, "digest": role.digest},
-        ),
+        task=task(stage.id, step_name(role), Verb.PLAY, deadline=deadline, arguments=arguments, expectations=expectations),
         after=after,
         fan_out=fan_out,
         rules=rights.CLAIM,
     )
 
 
-def _fan_out(role: SiteRole, site: Site) -> str:
-    """Return the list of shards that may hold the role's hosts; servers are few and are played together."""
-    if role.hosts == "all":
-        return "shards"
-    return "agents" if site.spec.hosts[role.hosts].role == "agent" else ""
-
-
 def _select(role: SiteRole) -> str:
     return "all" if role.hosts == "all" else f"{fleet.GROUP}{role.hosts}"
-
-
-def _leaves(steps: list[Step]) -> tuple[str, ...]:
-    """Return the tasks that no other task comes after."""
-    awaited = {name for step in steps for name in step.after}
-    return tuple(step.name for step in steps if step.name not in awaited)
 
 
 def _counted(judge: Step, roles: list[SiteRole]) -> Any:
     checks = [{"task": step_name(role), "gate": site_roles.gate(role.name), "select": _select(role)} for role in roles]
     arguments = {**judge.task.arguments, "checks": [*judge.task.arguments["checks"], *checks]}
     return msgspec.structs.replace(judge.task, arguments=arguments)
-
-
-def _last(judge: Step, before: list[Step], after: list[Step]) -> tuple[str, ...]:
-    return (*judge.after, *(step.name for step in (*before, *after)))
 
 
 def _change(role: SiteRole, site: Site) -> Change:

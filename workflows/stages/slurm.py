@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
-from workflows.spec.cluster_spec import ClusterSpec, slurm_groups
+from workflows.spec.cluster_spec import slurm_groups
 from workflows.spec.fields import StageName
 from workflows.spec.machines import Machine
 from workflows.stages import manifest_objects, rights
@@ -43,29 +43,42 @@ def build(site: Site) -> Stage | None:
     cluster = next(release for release in releases if release.id in _CLUSTER)
     slinky = site.spec.slurm.kind == "slinky"
     gates = {"charts": CHARTS, "control": CONTROL, "nodes": NODES} | ({"functional": FUNCTIONAL} if slinky else {})
-    steps = [
-        *(_by_root(site, releases, cluster) if manifest_objects.by_argo_cd(site, releases) else (_apply(site, operator),)),
-        _charts(site, operator),
-        *(() if manifest_objects.by_argo_cd(site, releases) else (_configure(site, cluster),)),
-        _control(site, releases, cluster),
-        _nodes(site, cluster),
-        *([_functional(site, cluster)] if slinky else []),
-        manifest_objects.judge(site, STAGE, gates, members=node_selector(site)),
-    ]
+    crds = [name for release in operator for name in release.crds]
+    charts: Object = {"releases": _expected(site, operator), **({"crds": crds} if crds else {})}
+    control = _control_expectations(site, releases)
+    reads = _reads(cluster.namespace)
+    further: Object = {"select": node_selector(site), "slurm_namespace": cluster.namespace}
+    if manifest_objects.by_argo_cd(site, releases):
+        # one root Application over all charts, which syncs the cluster once the operator is healthy
+        rules = (*reads, rights.CRDS)
+        steps = [
+            manifest_objects.apply_step(site, STAGE, releases, CONTROL, control, rules, **further),
+            _charts(site, operator, charts),
+        ]
+    else:
+        rules = (*rights.gate_rules(site, releases), *reads)
+        steps = [
+            manifest_objects.apply_step(site, STAGE, operator, CHARTS, charts, (rights.CRDS,)),
+            _charts(site, operator, charts),
+            manifest_objects.apply_step(
+                site, STAGE, (cluster,), CONTROL, control, rules, name="configure", after=("charts",), **further
+            ),
+        ]
+    steps += [_control(site, releases, cluster, control, steps[-1].name), _nodes(site, cluster)]
+    steps += [_functional(site, cluster)] if slinky else []
+    steps.append(manifest_objects.judge(site, STAGE, gates, members=node_selector(site)))
     return Stage(
         id=STAGE,
         title="Slurm on Kubernetes",
         steps=tuple(steps),
         gates=tuple(gates.values()),
-        changes=_changes(site, releases),
+        changes=(
+            *manifest_objects.installs(releases),
+            Change(what="run slurmd, which holds the node's GPUs", where=f"{len(machines(site))} nodes"),
+        ),
         rollback=cluster.rollback,
         releases=tuple(release.id for release in releases),
     )
-
-
-def _changes(site: Site, releases: Iterable[PlannedRelease]) -> tuple[Change, ...]:
-    installs = [Change(what=f"install {release.release_name} {release.version}", where=release.namespace) for release in releases]
-    return (*installs, Change(what="run slurmd, which holds the node's GPUs", where=f"{len(machines(site))} nodes"))
 
 
 # ---- who takes part ------------------------------------------------------------------------------------------------------------
@@ -96,65 +109,29 @@ def gpus(site: Site) -> int:
 
 # ---- operator ------------------------------------------------------------------------------------------------------------------
 
-_CRDS = Rule(groups=("apiextensions.k8s.io",), resources=("customresourcedefinitions",), verbs=("get",))
-
 
 def _expected(site: Site, releases: Iterable[PlannedRelease]) -> list[Object]:
     return [manifest_objects.expected_release(site, release, workloads=_WORKLOADS.get(release.id, 1)) for release in releases]
 
 
-def _chart_expectations(site: Site, operator: tuple[PlannedRelease, ...]) -> Object:
-    crds = [name for release in operator for name in release.crds]
-    return {"releases": _expected(site, operator), **({"crds": crds} if crds else {})}
-
-
-def _apply(site: Site, operator: tuple[PlannedRelease, ...]) -> Step:
-    arguments = {
-        "objects": manifest_objects.release_objects(site, operator),
-        "gate": CHARTS,
-        "gate_expectations": _chart_expectations(site, operator),
-    }
-    return Step(
-        task=task(STAGE, "apply", Verb.APPLY, deadline=300, arguments=arguments),
-        rules=(*rights.release_rules(site, operator), _CRDS),
-    )
-
-
-def _by_root(site: Site, releases: tuple[PlannedRelease, ...], cluster: PlannedRelease) -> tuple[Step, ...]:
-    """Return the task for Argo CD: one root Application over all charts, which syncs the cluster once the operator is healthy."""
-    arguments = {
-        "objects": manifest_objects.release_objects(site, releases),
-        "gate": CONTROL,
-        "select": node_selector(site),
-        "slurm_namespace": cluster.namespace,
-        "gate_expectations": _control_expectations(site, releases),
-    }
-    rules = (*rights.release_rules(site, releases), *_reads(cluster.namespace), _CRDS)
-    return (Step(task=task(STAGE, "apply", Verb.APPLY, deadline=300, arguments=arguments), rules=rules),)
-
-
-def _charts(site: Site, operator: tuple[PlannedRelease, ...]) -> Step:
-    expectations = _chart_expectations(site, operator)
+def _charts(site: Site, operator: tuple[PlannedRelease, ...], expectations: Object) -> Step:
     seconds = max(release.timeout_seconds for release in operator) + 300
     arguments = {"gate": CHARTS, "namespaces": sorted({release.namespace for release in operator}), **expectations}
     return Step(
         task=task(STAGE, "charts", Verb.WAIT, deadline=seconds, arguments=arguments, expectations=expectations),
         after=("apply",),
-        rules=(*rights.gate_rules(site, operator), _CRDS),
+        rules=(*rights.gate_rules(site, operator), rights.CRDS),
     )
 
 
 # ---- the cluster ---------------------------------------------------------------------------------------------------------------
 
 
-def _parts(spec: ClusterSpec) -> list[str]:
-    return ["Controller", "RestApi", *(["LoginSet"] if spec.slurm.login.replicas else [])]
-
-
 def _control_expectations(site: Site, releases: tuple[PlannedRelease, ...]) -> Object:
     expectations: Object = {"releases": _expected(site, releases), **manifest_objects.root_app(site, releases)}
     if site.spec.slurm.kind == "slinky":
-        parts, members = _parts(site.spec), machines(site)
+        parts, members = ["Controller", "RestApi"], machines(site)
+        parts += ["LoginSet"] if site.spec.slurm.login.replicas else []
         expectations |= {
             "parts": parts,
             "workloads": len(parts),
@@ -175,24 +152,7 @@ def _reads(namespace: str) -> tuple[Rule, ...]:
     )
 
 
-def _configure(site: Site, cluster: PlannedRelease) -> Step:
-    releases = (*(release for release in manifest_objects.releases(site, STAGE) if release.id not in _CLUSTER), cluster)
-    arguments = {
-        "objects": manifest_objects.release_objects(site, (cluster,)),
-        "gate": CONTROL,
-        "select": node_selector(site),
-        "slurm_namespace": cluster.namespace,
-        "gate_expectations": _control_expectations(site, releases),
-    }
-    return Step(
-        task=task(STAGE, "configure", Verb.APPLY, deadline=300, arguments=arguments),
-        after=("charts",),
-        rules=(*rights.release_rules(site, (cluster,)), *rights.gate_rules(site, releases), *_reads(cluster.namespace)),
-    )
-
-
-def _control(site: Site, releases: tuple[PlannedRelease, ...], cluster: PlannedRelease) -> Step:
-    expectations = _control_expectations(site, releases)
+def _control(site: Site, releases: tuple[PlannedRelease, ...], cluster: PlannedRelease, expectations: Object, after: str) -> Step:
     arguments = {
         "gate": CONTROL,
         "select": node_selector(site),
@@ -204,8 +164,7 @@ def _control(site: Site, releases: tuple[PlannedRelease, ...], cluster: PlannedR
     }
     return Step(
         task=task(STAGE, "control", Verb.WAIT, deadline=CONTROL_SECONDS, arguments=arguments, expectations=expectations),
-        # with Argo CD the root Application already holds the cluster's chart, so there is no task `configure`
-        after=("charts",) if manifest_objects.by_argo_cd(site, releases) else ("configure",),
+        after=(after,),
         rules=(*rights.gate_rules(site, releases), *_reads(cluster.namespace)),
     )
 
@@ -221,15 +180,9 @@ def _nodes(site: Site, cluster: PlannedRelease) -> Step:
         "namespaces": [cluster.namespace],
         "slurm_namespace": cluster.namespace,
     }
+    expectations = {"gpus": gpus(site), "states": slinky, "promised": slinky}
     return Step(
-        task=task(
-            STAGE,
-            "nodes",
-            Verb.WAIT,
-            deadline=NODES_SECONDS,
-            arguments=arguments,
-            expectations={"gpus": gpus(site), "states": slinky, "promised": slinky},
-        ),
+        task=task(STAGE, "nodes", Verb.WAIT, deadline=NODES_SECONDS, arguments=arguments, expectations=expectations),
         after=("control",),
         rules=_reads(cluster.namespace),
     )

@@ -1,6 +1,6 @@
 """The types of a stage as plain data: tasks and their order, gates, changes, rollback; and the input of a stage's builder."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from functools import cached_property
@@ -155,6 +155,23 @@ WEBHOOK, COMMAND = "webhook", "command"
 
 Builder = Callable[..., Stage | None]
 """Type of a stage module's `build(site)`, which returns None when the spec leaves the stage out."""
+
+
+def judge_step(
+    stage: str, checks: Iterable[Object], *, deadline: int = 600, rules: tuple[Rule, ...] = (), **arguments: object
+) -> Step:
+    """Return the step that decides a stage, whatever came of its tasks.
+
+    Each of `checks` names a task with its gate, in running order. `rules` are those of cordons: without them no node is cordoned.
+    """
+    listed = list(checks)
+    judged: Object = {"checks": listed, "cordon": bool(rules), **arguments}
+    return Step(
+        task=task(stage, "judge", Verb.JUDGE, deadline=deadline, arguments=judged),
+        after=tuple(check["task"] for check in listed),
+        when=When.ANYHOW,
+        rules=rules,
+    )
 
 
 def task(

@@ -9,7 +9,7 @@ import re
 
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
-from workflows.spec.cluster_spec import GPU, ClusterSpec, intra_node_floor
+from workflows.spec.cluster_spec import ClusterSpec, intra_node_floor
 from workflows.spec.fields import StageName
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
@@ -43,8 +43,7 @@ def apply(site: Site, release: PlannedRelease) -> Step:
     }
     arguments = {
         "objects": [manifest_objects.namespace(NAMESPACE), account, binding, _install_job(site, release)],
-        "gate": GATE,
-        **_asked(release),
+        **_observed(release),
         "gate_expectations": _control_expectations(release),
     }
     verbs = ("get", "create", "patch")
@@ -86,15 +85,15 @@ def _install_job(site: Site, release: PlannedRelease) -> Object:
 
 
 _READS = (
-    Rule(groups=("apiextensions.k8s.io",), resources=("customresourcedefinitions",), verbs=("get",)),
+    rights.CRDS,
     Rule(groups=("apps",), resources=("deployments",), verbs=("list",), namespaces=(NAMESPACE,)),
     Rule(groups=("batch",), resources=("jobs",), verbs=("get",), namespaces=(NAMESPACE,)),
     *rights.DIAGNOSE,
 )
 
 
-def _asked(release: PlannedRelease) -> Object:
-    return {"install": install_name(release), "crds": list(release.crds)}
+def _observed(release: PlannedRelease) -> Object:
+    return {"gate": GATE, "install": install_name(release), "crds": list(release.crds)}
 
 
 def _control_expectations(release: PlannedRelease) -> Object:
@@ -103,7 +102,7 @@ def _control_expectations(release: PlannedRelease) -> Object:
 
 def control(release: PlannedRelease) -> Step:
     """Return the task that waits until the operator runs and its CRD is served."""
-    arguments = {"gate": GATE, "stable_seconds": 10, "namespaces": [NAMESPACE], **_asked(release)}
+    arguments = {**_observed(release), "stable_seconds": 10, "namespaces": [NAMESPACE]}
     return Step(
         task=task(STAGE, "control", Verb.WAIT, deadline=SECONDS, arguments=arguments, expectations=_control_expectations(release)),
         after=("apply",),
@@ -142,7 +141,7 @@ def mpi_job(site: Site, seconds: int) -> Object:
     env = [*sizes(site, spec.validation.runs, seconds), {"name": "PER_NODE", "value": str(slots(site))}]
     launch = manifest_objects.container(spec.validation.image, manifest_objects.script("nccl_inter.sh"), name="launcher", env=env)
     worker = {"name": "worker", "image": spec.validation.image, "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}]}
-    pod = gpu_pod(site, worker, INTER_CHECK, fabric=True)
+    pod = manifest_objects.gpu_pod(site, worker, INTER_CHECK, fabric=True)
     networks = {"k8s.v1.cni.cncf.io/networks": ",".join(["default/fabric"] * spec.fabric.attachments)}
     meta: Object = {"labels": labels, **({"annotations": networks} if spec.fabric.has_network else {})}
     workers = {
@@ -180,48 +179,6 @@ def mpi_job(site: Site, seconds: int) -> Object:
     }
 
 
-def device_claims(spec: ClusterSpec, check: str) -> list[Object]:
-    """Return the template of a claim for all GPUs of a node, in the GPU Operator's DRA mode; empty otherwise."""
-    dra = spec.accelerator is not None and spec.accelerator.operator_mode == "gpu_cluster"
-    return [manifest_objects.gpu_claims(STAGE, check, every=True)] if dra else []
-
-
-def gpu_pod(site: Site, container: Object, check: str, *, fabric: bool = False) -> Object:
-    """Return a pod whose one container has all GPUs of its node, and with `fabric` the RDMA devices.
-
-    The pod requests GPUs if they are whole, free, and equally many on every node. If sharing or Slurm's node pods have taken them,
-    or machines differ, it gets them by the runtime class: nothing else runs on the GPUs during validation.
-    """
-    spec, counts = site.spec, manifest_objects.gpu_counts(site)
-    limits = _fabric_limits(spec) if fabric else {}
-    # RDMA registers locked memory: without IPC_LOCK ibv_reg_mr fails
-    secured = {"securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}} if fabric and spec.fabric.kind != "none" else {}
-    if device_claims(spec, check):
-        return manifest_objects.pod_with_claim(
-            check, {**container, **secured, **({"resources": {"limits": limits}} if limits else {})}
-        )
-    # one Job has one request: machines with another number of GPUs would not fit it
-    if spec.sharing.mode == "none" and spec.slurm.kind == "none" and "others" not in counts:
-        whole = {"limits": {**limits, GPU: counts["gpus"]}}
-        return {"containers": [{**container, **secured, "resources": whole}]}
-    opened = {
-        **container,
-        "env": [*container.get("env", ()), {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}],
-        "securityContext": {"privileged": True},
-        **({"resources": {"limits": limits}} if limits else {}),
-    }
-    return {"runtimeClassName": "nvidia", "containers": [opened]}
-
-
-def _fabric_limits(spec: ClusterSpec) -> dict[str, int]:
-    """Return the RDMA devices that a pod requests; a privileged pod reaches whole devices that Slurm's node pods hold without a
-    request.
-    """
-    fabric = spec.fabric
-    taken = spec.slurm.kind != "none" and fabric.mode in ("sriov", "host_device")
-    return {fabric.resource_key: fabric.attachments} if fabric.kind != "none" and not taken else {}
-
-
 INTRA_CHECK, DCGM_CHECK = "nccl-intra", "dcgm"
 INTRA, DCGM, FUNCTIONAL = "validation/intra", "validation/dcgm", "validation/functional"
 
@@ -240,7 +197,7 @@ def build(site: Site) -> Stage | None:
     release = site.releases.get(RELEASE)
     if release is None or site.spec.accelerator is None or not site.count("gpu"):
         return None
-    between = _between(site)
+    between = _whole(site.spec) and site.count("gpu") > 1
     steps = [*([apply(site, release), control(release)] if between else []), *_checks(site, between)]
     gates = {step.name: str(step.task.arguments["gate"]) for step in steps if step.name != "apply"}
     return Stage(
@@ -248,24 +205,18 @@ def build(site: Site) -> Stage | None:
         title="Validation",
         steps=(*steps, manifest_objects.judge(site, STAGE, gates)),
         gates=tuple(gates.values()),
-        changes=_changes(site, release, between),
+        changes=(
+            *([Change(what=f"install mpi-operator {release.version}", where=release.namespace)] if between else []),
+            Change(what="load every GPU and fabric port for some minutes", where=f"{site.count('gpu')} GPU nodes"),
+        ),
         rollback=release.rollback,
         releases=(release.id,) if between else (),
     )
 
 
-def _changes(site: Site, release: PlannedRelease, between: bool) -> tuple[Change, ...]:
-    installs = [Change(what=f"install mpi-operator {release.version}", where=release.namespace)] if between else []
-    return (*installs, Change(what="load every GPU and fabric port for some minutes", where=f"{site.count('gpu')} GPU nodes"))
-
-
 def _whole(spec: ClusterSpec) -> bool:
     """Return True if pods can have whole GPUs: NCCL cannot join MIG instances of several GPUs."""
     return spec.sharing.mode != "mig"
-
-
-def _between(site: Site) -> bool:
-    return _whole(site.spec) and site.count("gpu") > 1
 
 
 def _checks(site: Site, between: bool) -> list[Step]:
@@ -301,20 +252,20 @@ def _check(
     rules: tuple[Rule, ...] = (),
 ) -> Step:
     """Return one check as a step; only nodes that passed the earlier checks take part."""
-    claims = device_claims(site.spec, check)
-    before = [step for step in after if step != "control"]
-    arguments = {
-        "gate": gate,
-        "objects": [manifest_objects.check_namespace(), *claims, *items],
-        "checks": [check],
-        "select": "gpu",
-        **({"after": before} if before else {}),
+    claims = manifest_objects.node_claims(site.spec, STAGE, check)
+    return manifest_objects.check_step(
+        STAGE,
+        gate,
+        check,
+        [*claims, *items],
+        deadline=seconds,
+        expectations=expectations,
+        name=name,
+        waits_for=after[-1:],
+        passed=[step for step in after if step != "control"],
+        rules=(*rules, *((rights.GPU_CLAIMS,) if claims else ())),
+        select="gpu",
         **({"least": 2} if gate == FUNCTIONAL else {}),
-    }
-    return Step(
-        task=task(STAGE, name, Verb.JOB, deadline=seconds, arguments=arguments, expectations=expectations),
-        after=after[-1:],
-        rules=rights.check_rules(*rules, *((rights.GPU_CLAIMS,) if claims else ())),
     )
 
 
@@ -325,10 +276,8 @@ def _want(site: Site, *, floor: float | None, spread: float, **more: bool | int)
 
 def _intra(site: Site, after: tuple[str, ...]) -> Step:
     spec, seconds = site.spec, _seconds(site)
-    env = sizes(site, spec.validation.runs, seconds)
-    pod = gpu_pod(
-        site, manifest_objects.container(spec.validation.image, manifest_objects.script("nccl_intra.sh"), env=env), INTRA_CHECK
-    )
+    script, env = manifest_objects.script("nccl_intra.sh"), sizes(site, spec.validation.runs, seconds)
+    pod = manifest_objects.gpu_pod(site, manifest_objects.container(spec.validation.image, script, env=env), INTRA_CHECK)
     return _check(
         site,
         "nccl_intra",
@@ -346,9 +295,13 @@ def _dcgm(site: Site, after: tuple[str, ...]) -> Step:
     # with MIG, pods hold no whole GPU, which the hardware tests of higher levels need
     level = spec.validation.dcgm_level if _whole(spec) else 1
     seconds = DCGM_SECONDS[level]
-    settings = {"LEVEL": str(level), "SECONDS_TO_RUN": str(seconds - 120)}
-    env = [manifest_objects.node_name(), *({"name": name, "value": value} for name, value in settings.items())]
-    pod = gpu_pod(site, manifest_objects.container(DCGM_IMAGE, manifest_objects.script("dcgm.sh"), env=env), DCGM_CHECK)
+    env = [
+        manifest_objects.node_name(),
+        {"name": "LEVEL", "value": str(level)},
+        {"name": "SECONDS_TO_RUN", "value": str(seconds - 120)},
+    ]
+    container = manifest_objects.container(DCGM_IMAGE, manifest_objects.script("dcgm.sh"), env=env)
+    pod = manifest_objects.gpu_pod(site, container, DCGM_CHECK)
     return _check(
         site,
         "dcgm",

@@ -139,7 +139,7 @@ def test_killed_at_every_record_the_evidence_is_the_same_and_the_target_counts_e
         child.start()
         child.join()
         assert child.exitcode in (-signal.SIGKILL, 0), number
-        resumed = launch.resume(folder, {}, None)
+        resumed = launch.resume(folder, None)
         assert resumed.exit_code == 0, (number, resumed.message)
         assert evidence(folder) == expected, number
         if child.exitcode == 0:

@@ -113,7 +113,7 @@ def test_a_schedule_says_what_it_builds_and_has_what_a_pod_needs() -> None:
     assert image.schedule is not None
     source = image.schedule.source
     assert (source.repository, source.branch, source.path) == ("https://git.example.org/site.git", "main", "image.yaml")
-    assert (source.secrets, source.over_ssh) == ({}, False)
+    assert source.secrets == {}
     ssh = "git@git.example.org:site.git, credentials: {name: git, key: key}, known_hosts: {name: git, key: known_hosts}"
     image = image_spec.load_image(SCHEDULED.replace("https://git.example.org/site.git", ssh))
     assert image.schedule is not None

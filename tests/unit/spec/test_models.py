@@ -267,10 +267,10 @@ def test_the_folder_lies_below_the_repositorys_root(path: str) -> None:
 def test_delivery_fills_in_what_follows() -> None:
     argo = load(**argo_cd()).delivery.argo_cd
     assert argo is not None
-    assert (argo.branch, argo.path, argo.install, argo.is_commit, argo.over_ssh) == ("main", "apps", True, False, False)
+    assert (argo.branch, argo.path, argo.install, argo.is_commit) == ("main", "apps", True, False)
     commit = load(**argo_cd(revision="0" * 40, repo="git@g.org:a", known_hosts="./hosts")).delivery.argo_cd
     assert commit is not None
-    assert (commit.is_commit, commit.over_ssh) == (True, True)
+    assert commit.is_commit
 
 
 @pytest.mark.parametrize(

@@ -91,16 +91,16 @@ def test_no_accelerator_no_stage() -> None:
 def test_gpus_are_requested_or_taken() -> None:
     """Slurm's node pods hold the GPUs, so that nothing could be scheduled beside them."""
     container = {"name": "check", "image": "i"}
-    asked = validation.gpu_pod(site(**NO_SLURM), container, "c", fabric=True)
+    asked = manifest_objects.gpu_pod(site(**NO_SLURM), container, "c", fabric=True)
     limits = asked["containers"][0]["resources"]["limits"]
     assert limits == {"rdma/rdma_shared_device_a": 1, "nvidia.com/gpu": 8}
-    taken = validation.gpu_pod(site(), container, "c", fabric=True)
+    taken = manifest_objects.gpu_pod(site(), container, "c", fabric=True)
     assert taken["runtimeClassName"] == "nvidia"
     assert taken["containers"][0]["securityContext"] == {"privileged": True}
     assert taken["containers"][0]["resources"] == {"limits": {"rdma/rdma_shared_device_a": 1}}
-    claimed = validation.gpu_pod(site(**DRA), container, "c")
+    claimed = manifest_objects.gpu_pod(site(**DRA), container, "c")
     assert claimed["resourceClaims"] == [{"name": "gpus", "resourceClaimTemplateName": "c"}]
-    assert "resources" not in validation.gpu_pod(site(**SRIOV), container, "c", fabric=True)["containers"][0]
+    assert "resources" not in manifest_objects.gpu_pod(site(**SRIOV), container, "c", fabric=True)["containers"][0]
 
 
 @pytest.mark.skipif(not CRD.is_dir(), reason="published CRDs are not here ($BRINGUP_TEST_DATA)")

@@ -17,7 +17,7 @@ from workflows.app.run_options import LOCAL, RunLocation, UsageError
 from workflows.app.runs import cancel_records, run_progress
 from workflows.app.runs.screen import Screen
 from workflows.engines import open_approvals
-from workflows.engines.argo import approval_patches, cancellation, fetched_tasks, follower, logs, pull, run_memory, waits
+from workflows.engines.argo import approval_patches, cancellation, follower, logs, pull, run_memory, waits
 from workflows.engines.argo.home import Home, NoWorkflow, StarterWorkflow, WorkflowGone
 from workflows.engines.argo.workflow_objects import PIPELINE, Workflow, node_status
 from workflows.engines.folders import RunFolder
@@ -76,7 +76,7 @@ def locate(run: str, place: RunLocation) -> ArgoRun | None:
 def known(home: Home, folder: RunFolder) -> ArgoRun:
     """Return a run that exists on Argo, and record on this machine where it is. Raises NoWorkflow."""
     away = ArgoRun(home, folder)
-    fetched_tasks.fetch_tasks(home, away.workflow(), folder)
+    pull.fetch_tasks(home, away.workflow(), folder)
     memory = run_memory.read(folder)
     if memory is None:
         run_memory.write(folder, run_memory.RunMemory(where=home.where))

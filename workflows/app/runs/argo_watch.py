@@ -17,7 +17,7 @@ import tenacity
 
 from steps import timeouts
 from steps.clients.store import Store
-from steps.contract import approval, run_seal
+from steps.contract import approval, last_word, run_seal
 from steps.contract.exit import ExitCode
 from steps.contract.last_word import Said
 from steps.contract.verdict import Status
@@ -65,11 +65,11 @@ class AwayProgress(Progress):
 
     def of_opening(self, node: RunNodeStatus) -> Said | None:
         """Return the last word of the task `open`, from its pod or from a record that was read before."""
-        return run_pods.of_node(node) or super().of_opening(node)
+        return last_word.of_node(node.message) or super().of_opening(node)
 
     def take(self, node: RunNodeStatus) -> list[str]:
         """Take one node's news and return the plain lines for it."""
-        word = run_pods.of_node(node) or self.words.get(node.path)
+        word = last_word.of_node(node.message) or self.words.get(node.path)
         if word and node.template in self.templates:
             self._heard.setdefault(self.templates[node.template], {})[int(node.inputs.get("shard") or 0)] = word
         lines = super().take(node)

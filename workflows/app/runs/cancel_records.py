@@ -26,7 +26,7 @@ def by_me(how: str = COMMAND) -> run.Cancelled:
     return run.Cancelled(who=who, how=how, when=time.time())
 
 
-def keep_on_argo(screen: Screen, keep: Callable[[], None]) -> None:
+def keep_on_argo(screen: Screen, keep: Callable[[], object]) -> None:
     """Store who cancelled a run on Argo, by the function that `cancellation.cancel` returned; print a warning if that fails."""
     try:
         keep()

@@ -97,7 +97,7 @@ def resume(screen: Screen, folder: RunFolder) -> int:
     if engine.finished:
         return _start_anew(screen, folder)
     with announced(screen, folder, engine.gates) as announcing, _resumed_view(screen, folder) as view:
-        result = launch.resume(folder, {}, announcing(view.observe))
+        result = launch.resume(folder, announcing(view.observe))
     return conclude(screen, folder, result)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -68,7 +68,10 @@ def _packaged() -> Mapping[str, ProfileLayer]:
 
 def resolve(facts: Facts, known: Mapping[str, ProfileLayer] | None = None) -> tuple[Profile, Profile]:
     """Return two profiles for the facts of a spec (`criteria.facts`): that of all machines, and the additions for GPU machines."""
-    chosen = list(_chosen(_packaged() if known is None else known, facts))
+    every = _packaged() if known is None else known
+    # the base, then general before specific, then by name
+    order = sorted(every, key=lambda name: (name != BASE, len(every[name].criteria), name))
+    chosen = [every[name] for name in order if matches(every[name].criteria, facts)]
     return _merged(chosen, "all"), _merged(chosen, "gpu")
 
 
@@ -76,12 +79,6 @@ def of_system(distribution: str) -> Profile:
     """Return the profile of a plain machine by the id of its distribution, for plays that run without a plan."""
     facts = dict.fromkeys(DIMENSIONS, "none") | {"os": distribution}
     return resolve(facts)[0]
-
-
-def _chosen(known: Mapping[str, ProfileLayer], facts: Facts) -> Iterator[ProfileLayer]:
-    """Return the matching layers: the base, then general before specific, then by name."""
-    order = sorted(known, key=lambda name: (name != BASE, len(known[name].criteria), name))
-    return (known[name] for name in order if matches(known[name].criteria, facts))
 
 
 def _merged(chosen: Iterable[ProfileLayer], machines: str) -> Profile:

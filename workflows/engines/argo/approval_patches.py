@@ -3,8 +3,6 @@
 Each patch carries the Workflow's resource version, so that two machines cannot both succeed.
 """
 
-import base64
-import inspect
 import time
 from typing import Any
 
@@ -16,7 +14,7 @@ from steps.contract import approval
 from steps.errors import Temporary
 from workflows.engines import open_approvals
 from workflows.engines.approval_announcer import Claim
-from workflows.engines.argo import fetched_tasks, helper_pods, pull, store_writer
+from workflows.engines.argo import helper_pods, pull
 from workflows.engines.argo.home import Home, NoWorkflow, decode_workflow
 from workflows.engines.argo.home_address import HomeAddress
 from workflows.engines.argo.workflow_objects import Workflow, compress_nodes, decompress_nodes, node_status, stamp
@@ -37,7 +35,7 @@ def waiting_approvals(home: Home, workflow: Workflow, folder: RunFolder, nodes: 
 
     Raises HelperPodFailed if the store cannot be read, Damaged if its copy arrives incomplete.
     """
-    fetched_tasks.fetch_tasks(home, workflow, folder)
+    pull.fetch_tasks(home, workflow, folder)
     if nodes:
         pull.pull(home, workflow, folder)
     return [open_approvals.read_approval(folder, node) for node in nodes]
@@ -47,10 +45,8 @@ def store_signature(home: Home, workflow: Workflow, folder: RunFolder, pending: 
     """Sign the approval with a private key of this machine and put the signature into the run store of the home cluster."""
     open_approvals.sign(folder, pending, approver, key)
     key_in_store = approval.signature_key(pending.run, pending.approved, approver)
-    content = base64.b64encode(Store(folder.home.store).read(key_in_store) or b"").decode()
-    environment = {"BRINGUP_STORE": "/bringup/store", "KEY": key_in_store, "CONTENT": content}
-    command = ("python", "-c", inspect.getsource(store_writer))
-    helper_pods.run(home, workflow, helper_pods.HelperPod(purpose="sign", command=command, environment=environment, writes=True))
+    content = Store(folder.home.store).read(key_in_store) or b""
+    helper_pods.run(home, workflow, helper_pods.store_file("sign", key_in_store, content))
 
 
 def answer(home: Home, run: str, node: str, values: dict[str, str], message: str) -> None:
@@ -75,25 +71,19 @@ def answer(home: Home, run: str, node: str, values: dict[str, str], message: str
 
 def _is_answered(workflow: Workflow, node: str, values: dict[str, str], message: str) -> bool:
     nodes = workflow.nodes()
-    statuses = [
-        node_status(candidate, nodes)
-        for candidate in nodes.values()
-        if candidate.type == "Suspend" and candidate.display_name == node
-    ]
-    return any(
-        candidate.phase == "Succeeded" and candidate.message == message and candidate.outputs == values for candidate in statuses
-    )
+    gates = (gate for gate in nodes.values() if gate.type == "Suspend" and gate.display_name == node)
+    statuses = (node_status(gate, nodes) for gate in gates)
+    return any((gate.phase, gate.message, gate.outputs) == ("Succeeded", message, values) for gate in statuses)
 
 
 def answer_patch(workflow: Workflow, raw: dict[str, Any], node: str, values: dict[str, str], message: str) -> dict[str, Any]:
     """Return the merge patch that answers one open suspend node and changes nothing else. Raises NotWaiting if it is not open."""
-    node_ids = [
-        candidate.id for candidate in workflow.nodes().values() if candidate.is_open_gate and candidate.display_name == node
-    ]
+    node_ids = [gate.id for gate in workflow.nodes().values() if gate.is_open_gate and gate.display_name == node]
     if len(node_ids) != 1:
         raise open_approvals.NotWaiting(f"run {workflow.metadata.name} does not wait at {node} (any more)")
     compressed = raw["status"].get("compressedNodes")
-    node_data = (msgspec.json.decode(decompress_nodes(compressed)) if compressed else raw["status"]["nodes"])[node_ids[0]]
+    all_nodes = msgspec.json.decode(decompress_nodes(compressed)) if compressed else raw["status"]["nodes"]
+    node_data = all_nodes[node_ids[0]]
     rows = (node_data.get("outputs") or {}).get("parameters") or []
     names = {row["name"] for row in rows}
     if names != set(values):
@@ -106,7 +96,6 @@ def answer_patch(workflow: Workflow, raw: dict[str, Any], node: str, values: dic
     if not compressed:
         return {"metadata": meta, "status": {"nodes": {node_ids[0]: changes}}}
     # compressed nodes can only be replaced as a whole
-    all_nodes = msgspec.json.decode(decompress_nodes(compressed))
     all_nodes[node_ids[0]] = {**node_data, **changes}
     return {"metadata": meta, "status": {"compressedNodes": compress_nodes(msgspec.json.encode(all_nodes))}}
 

@@ -1,7 +1,5 @@
 """Cancellation of a run, and the sweep that replaces an exit handler that did not run: report, seal, release the target's lease."""
 
-import base64
-import inspect
 from collections.abc import Callable
 from functools import partial
 
@@ -11,7 +9,7 @@ from steps.contract import run_seal
 from steps.contract.canonical import canonical
 from steps.contract.run import Cancelled
 from steps.errors import StepError
-from workflows.engines.argo import approval_patches, helper_pods, store_writer
+from workflows.engines.argo import approval_patches, helper_pods
 from workflows.engines.argo.home import Home, NoWorkflow, Object
 from workflows.engines.argo.workflow_objects import CANCELLED, Workflow
 from workflows.render import names
@@ -33,7 +31,7 @@ class StillRunning(ValueError):
     hint = "cancel it first: bringup cancel RUN"
 
 
-def cancel(home: Home, run: str, cancelled_by: Cancelled, *, now: bool = False, stored: bool = True) -> Callable[[], None]:
+def cancel(home: Home, run: str, cancelled_by: Cancelled, *, now: bool = False, stored: bool = True) -> Callable[[], object]:
     """Ask the controller to end the run, with the name of who asked on the Workflow; the first who asks is kept.
 
     With `now` the run is terminated at once. Returns a function that waits until the name is in the run store, for the report; it
@@ -88,22 +86,16 @@ def send_patch(home: Home, workflow: Workflow, patch: Object) -> bool:
     return True
 
 
-def _kept(home: Home, workflow: Workflow, cancelled_by: Cancelled) -> Callable[[], None]:
+def _kept(home: Home, workflow: Workflow, cancelled_by: Cancelled) -> Callable[[], object]:
     """Start the pod that writes who cancelled into the store, before the run is told to end, so that its report can name them."""
     run = workflow.metadata.name
-    key, content = stored_run.cancellation_key(run), base64.b64encode(canonical(cancelled_by)).decode()
-    environment = {"BRINGUP_STORE": "/bringup/store", "KEY": key, "CONTENT": content, "UNLESS": f"{key} runs/{run}/{run_seal.FILE}"}
-    command = ("python", "-c", inspect.getsource(store_writer))
-    errand = helper_pods.HelperPod(purpose="cancel", command=command, environment=environment, writes=True)
+    key = stored_run.cancellation_key(run)
+    errand = helper_pods.store_file("cancel", key, canonical(cancelled_by), unless=f"{key} runs/{run}/{run_seal.FILE}")
     try:
         name = helper_pods.begin(home, workflow, errand)
     except (StepError, NoWorkflow) as error:
         return partial(_raise, error)
-
-    def finish() -> None:
-        helper_pods.finish(home, errand, name)
-
-    return finish
+    return partial(helper_pods.finish, home, errand, name)
 
 
 def _raise(error: Exception) -> None:

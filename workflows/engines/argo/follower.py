@@ -9,7 +9,6 @@ import msgspec
 from steps.contract import last_word, stage_contracts
 from steps.contract import run as contract
 from steps.contract.exit import ExitCode
-from steps.contract.stage_contracts import Shortcut
 from workflows.engines.argo import waits
 from workflows.engines.argo.home import Home, NoWorkflow, decode_workflow
 from workflows.engines.argo.resource_watch import ObjectGone, ObjectState, ResourceWatch, RoundEnded, WatchPace
@@ -130,16 +129,11 @@ def stages(ids: Iterable[str], nodes: Iterable[RunNodeStatus], run: str) -> list
     opening = _opening(by_template.get(names.template(contract.STAGE, contract.OPEN), ()), run)
     stage_ids = tuple(ids)
     rows = [_stage(stage, by_template, run, opened=not opening) for stage in stage_ids]
-    for shortcut_taken in (
-        candidate for candidate in stage_contracts.declared_shortcuts(stage_ids) if _is_taken(candidate, by_template)
-    ):
-        rows = [_row(row["stage"], SKIPPED, shortcut_taken.reason) if row["status"] == NOT_RUN else row for row in rows]
+    for shortcut in stage_contracts.declared_shortcuts(stage_ids):
+        deciding = by_template.get(names.template(shortcut.stage, shortcut.task), ())
+        if any(node.outputs.get(shortcut.output) == shortcut.done for node in deciding):
+            rows = [_row(row["stage"], SKIPPED, shortcut.reason) if row["status"] == NOT_RUN else row for row in rows]
     return [*opening, *rows]
-
-
-def _is_taken(declared: Shortcut, nodes: Mapping[str, list[RunNodeStatus]]) -> bool:
-    deciding = nodes.get(names.template(declared.stage, declared.task), ())
-    return any(node.outputs.get(declared.output) == declared.done for node in deciding)
 
 
 def _opening(nodes: Sequence[RunNodeStatus], run: str) -> list[dict[str, str]]:
@@ -163,20 +157,16 @@ def _stage(stage: str, nodes: Mapping[str, list[RunNodeStatus]], run: str, *, op
     whole = nodes.get(names.dashed(stage), [])
     if judged:
         last = _last(judged)
-        status = last.outputs.get(VERDICT) or UNTOLD
-        return _row(stage, status, _reason(last.message, run) if status in _BAD else "")
+        status, word = last.outputs.get(VERDICT) or UNTOLD, last_word.of_node(last.message)
+        # a pod that left no last word leaves at least the command that shows the reason
+        reason = word.reason if word else f"{last.message}; why: bringup report {run}".removeprefix("; ")
+        return _row(stage, status, reason if status in _BAD else "")
     if any(node.phase == "Running" for node in whole):
         return _row(stage, "running", "")
     ended = [node for node in whole if node.finished is not None]
     if ended and not opened:
         return _row(stage, NOT_RUN, f"{contract.OPEN} did not pass")
     return _row(stage, NOT_RUN, ended[-1].message) if ended else _row(stage, TO_COME, "")
-
-
-def _reason(message: str, run: str) -> str:
-    """Return why a judge failed: its last word, or the command that shows the reason if its pod left none."""
-    word = last_word.of_node(message)
-    return word.reason if word else f"{message}; why: bringup report {run}".removeprefix("; ")
 
 
 def ended_rows(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:

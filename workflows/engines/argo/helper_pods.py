@@ -3,6 +3,7 @@
 The pod that releases quarantined nodes is made from the judge's template of the stage that set them aside.
 """
 
+import base64
 import inspect
 import secrets
 import time
@@ -18,7 +19,7 @@ from steps.clients.kube.api import ApiError
 from steps.contract.exit import ExitCode
 from steps.errors import StepError, Temporary
 from workflows.engines import node_release as releasing
-from workflows.engines.argo import run_pods
+from workflows.engines.argo import run_pods, store_writer
 from workflows.engines.argo.home import Home, NotOurs, Object
 from workflows.engines.argo.resource_watch import ObjectGone, ObjectState, ResourceWatch, WatchPace
 from workflows.engines.argo.run_pods import RunPod
@@ -47,6 +48,13 @@ class HelperPod:
     writes: bool = False
 
 
+def store_file(purpose: str, key: str, content: bytes, *, unless: str = "") -> HelperPod:
+    """Return the work of a pod that writes one file into the run store, unless the store has one of the keys listed in `unless`."""
+    environment = {"BRINGUP_STORE": "/bringup/store", "KEY": key, "CONTENT": base64.b64encode(content).decode(), "UNLESS": unless}
+    command = ("python", "-c", inspect.getsource(store_writer))
+    return HelperPod(purpose=purpose, command=command, environment=environment, writes=True)
+
+
 def run(home: Home, workflow: Workflow, errand: HelperPod) -> bytes:
     """Run the pod to its end and return its log. Raises HelperPodFailed, NotOurs, NoTemplate."""
     return finish(home, errand, begin(home, workflow, errand))
@@ -73,7 +81,7 @@ def finish(home: Home, errand: HelperPod, name: str) -> bytes:
             raise HelperPodFailed(f"pod {name} ({errand.purpose}) ended as {ended.status.phase}: {tail}")
         return log
     finally:
-        home.ask(lambda kube: kube.delete(home.core("pods", name)))
+        home.delete(home.core("pods", name))
 
 
 _RIGHTS = "this account needs the right to create pods, read their logs and delete them in the namespace of the runs"

@@ -130,9 +130,17 @@ class Home:
         """Return the path of core objects in the namespace of the runs, as in `core("pods", NAME)`."""
         return f"/api/v1/namespaces/{namespace or self.namespace}/{kind}{f'/{name}' if name else ''}"
 
+    def argo(self, kind: str, name: str = "") -> str:
+        """Return the path of Argo's objects in the namespace of the runs, as in `argo("cronworkflows", NAME)`."""
+        return f"/apis/{API}/namespaces/{self.namespace}/{kind}{f'/{name}' if name else ''}"
+
     def workflows(self, name: str = "") -> str:
         """Return the path of the Workflows in the namespace of the runs, or of one of them."""
-        return f"/apis/{API}/namespaces/{self.namespace}/workflows{f'/{name}' if name else ''}"
+        return self.argo("workflows", name)
+
+    def delete(self, path: str) -> None:
+        """Delete an object unless it is gone already."""
+        self.ask(lambda kube: kube.delete(path))
 
     def workflow(self, name: str) -> Workflow:
         """Return a Workflow. Raises WorkflowGone, Garbled, NotUnderstood."""
@@ -168,17 +176,14 @@ class Home:
 
     def template(self, name: str) -> Object:
         """Return a WorkflowTemplate as plain data. Raises NoTemplate."""
-        template = self.ask(
-            lambda kube: kube.get(f"/apis/{API}/namespaces/{self.namespace}/workflowtemplates/{name}", dict[str, Any])
-        )
+        template = self.ask(lambda kube: kube.get(self.argo("workflowtemplates", name), dict[str, Any]))
         if template is None:
             raise NoTemplate(f"namespace {self.namespace} of the home cluster has no WorkflowTemplate {name} any more")
         return template
 
     def templates(self) -> list[ResourceMeta]:
         """Return the metadata of bringup's WorkflowTemplates, the oldest first. Raises Refused."""
-        path = f"/apis/{API}/namespaces/{self.namespace}/workflowtemplates"
-        templates = self.ask(lambda kube: kube.list(path, NamedObject, labels=PIPELINE)) or ()
+        templates = self.ask(lambda kube: kube.list(self.argo("workflowtemplates"), NamedObject, labels=PIPELINE)) or ()
         return sorted((template.metadata for template in templates), key=lambda meta: (meta.creation_timestamp, meta.name))
 
     def newest_template(self) -> str:

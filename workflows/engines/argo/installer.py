@@ -13,10 +13,9 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients.kube.api import ApiError
-from steps.clients.kube.client import Kube
 from workflows.engines.argo import schedules
 from workflows.engines.argo.home import Home, NamedObject, Object
-from workflows.engines.argo.workflow_objects import API, CLUSTER, PIPELINE, PLAN, OwnerReference, ResourceMeta, TemplateRef
+from workflows.engines.argo.workflow_objects import CLUSTER, PIPELINE, PLAN, OwnerReference, ResourceMeta, TemplateRef
 from workflows.plan.model import Plan
 from workflows.render import names
 from workflows.render.bundle import Bundle
@@ -99,7 +98,11 @@ def _owned(home: Home, manifest: Object, owner: OwnerReference | None) -> Object
 
 
 def _apply(home: Home, manifest: Object) -> None:
-    _written(home, manifest, lambda kube: kube.apply(manifest))
+    try:
+        home.ask(lambda kube: kube.apply(manifest))
+    except ApiError as error:
+        what = f"{manifest['kind']} {manifest['metadata']['name']}"
+        raise NotReady(f"the home cluster refused {what} in namespace {home.namespace}: {error}") from error
 
 
 def _keep(home: Home, manifest: Object) -> None:
@@ -107,27 +110,15 @@ def _keep(home: Home, manifest: Object) -> None:
 
     Its name is a digest of its content, so other content under the same name raises NotReady.
     """
-    path = home.core("configmaps", manifest["metadata"]["name"])
-    existing = home.ask(lambda kube: kube.get(path, dict[str, Any]))
+    name = manifest["metadata"]["name"]
+    existing = home.ask(lambda kube: kube.get(home.core("configmaps", name), dict[str, Any]))
     if existing is not None and any(existing.get(part) != manifest.get(part) for part in ("data", "binaryData")):
-        name = manifest["metadata"]["name"]
         raise NotReady(
             f"ConfigMap {name} of the home cluster differs from this plan, although its name is a digest of its content",
             hint="delete it, then try again",
         )
     if existing is None or existing["metadata"].get("ownerReferences") != manifest["metadata"].get("ownerReferences"):
         _apply(home, manifest)
-
-
-def _written(home: Home, manifest: Object, write: Any) -> None:
-    def once(kube: Kube) -> None:
-        write(kube)
-
-    try:
-        home.ask(once)
-    except ApiError as error:
-        what = f"{manifest['kind']} {manifest['metadata']['name']}"
-        raise NotReady(f"the home cluster refused {what} in namespace {home.namespace}: {error}") from error
 
 
 OF_A_PLAN = (
@@ -165,15 +156,17 @@ def remove(home: Home, now: datetime) -> list[str]:
     template, while it is younger than a day, and while it is the newest of its cluster and pipeline. The template goes last, so
     that an interrupted removal is completed by the next one.
     """
-    path = f"/apis/{API}/namespaces/{home.namespace}"
     templates = [meta for meta in home.templates() if PLAN in meta.annotations]
-    kept_names = {name for kind in STARTERS for name in _named(home, f"{path}/{kind}")} | _newest(templates)
-    old = [meta for meta in templates if meta.name not in kept_names and now - _made(meta) > YOUNG]
+    # they are ordered by age, so the last one of a cluster and pipeline is its newest
+    newest = {(meta.labels.get(CLUSTER), meta.labels.get(PIPELINE)): meta.name for meta in templates}
+    kept_names = {name for kind in STARTERS for name in _named(home, home.argo(kind))} | set(newest.values())
+    aged = (meta for meta in templates if now - datetime.fromisoformat(meta.creation_timestamp) > YOUNG)
+    old = [meta for meta in aged if meta.name not in kept_names]
     living = {_digest(meta) for meta in templates} - {_digest(meta) for meta in old}
     for meta in old:
         for kind, prefix in OF_A_PLAN if _digest(meta) not in living else ():
-            _delete(home, home.core(kind, prefix + _digest(meta)))
-        _delete(home, f"{path}/workflowtemplates/{meta.name}")
+            home.delete(home.core(kind, prefix + _digest(meta)))
+        home.delete(home.argo("workflowtemplates", meta.name))
     return [meta.name for meta in old]
 
 
@@ -183,19 +176,6 @@ def _named(home: Home, path: str) -> set[str]:
     return {ref.workflow_template_ref.name for ref in refs}
 
 
-def _newest(templates: list[ResourceMeta]) -> set[str]:
-    """Return the newest template of each cluster and pipeline; `found` is ordered by age."""
-    return set({(meta.labels.get(CLUSTER), meta.labels.get(PIPELINE)): meta.name for meta in templates}.values())
-
-
-def _made(meta: ResourceMeta) -> datetime:
-    return datetime.fromisoformat(meta.creation_timestamp)
-
-
 def _digest(meta: ResourceMeta) -> str:
     """Return the digest at the end of the template's name, which is part of all names of the installation."""
     return meta.name.rpartition("-")[2]
-
-
-def _delete(home: Home, path: str) -> None:
-    home.ask(lambda kube: kube.delete(path))

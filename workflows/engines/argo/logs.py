@@ -12,6 +12,7 @@ from workflows.engines.argo.home import Home
 from workflows.engines.argo.run_pods import MAIN, RunPod
 from workflows.engines.argo.workflow_objects import Workflow, node_status
 from workflows.engines.folders import RunFolder
+from workflows.engines.local.result import RunNodeStatus
 
 
 def logs(home: Home, workflow: Workflow, folder: RunFolder, wanted: str) -> list[tuple[str, str]]:
@@ -20,14 +21,9 @@ def logs(home: Home, workflow: Workflow, folder: RunFolder, wanted: str) -> list
     `wanted` is a part of STAGE.TASK. The store is read only if a task's pod is gone or its log cannot be read now. Raises
     HelperPodFailed, Damaged or Unreachable if nothing at all can be read.
     """
-    nodes, reader = workflow.nodes(), _Reader(home)
-    pods_by_node = run_pods.pods(home, workflow.metadata.name)
+    reader, pods_by_node = _Reader(home), run_pods.pods(home, workflow.metadata.name)
     texts, stored, gone = list[tuple[str, str]](), set[str](), workflow.status.phase == pull.GONE
-    for node in sorted(
-        (node_status(candidate, nodes) for candidate in nodes.values() if candidate.type == "Pod"), key=lambda node: node.started
-    ):
-        if not is_wanted(node.template, wanted):
-            continue
+    for node in (node for node in _pod_nodes(workflow) if is_wanted(node.template, wanted)):
         pod = pods_by_node.get(node.path)
         text = reader.text(pod) if pod else None
         if text is None:
@@ -44,13 +40,15 @@ def logs(home: Home, workflow: Workflow, folder: RunFolder, wanted: str) -> list
 
 def starter_logs(home: Home, workflow: Workflow) -> list[tuple[str, str]]:
     """Return the logs of a Workflow that only starts a run; for a pod that is gone, how it ended (nothing is in the store)."""
-    nodes, reader = workflow.nodes(), _Reader(home)
-    pods_by_node = run_pods.pods(home, workflow.metadata.name)
-    pod_nodes = sorted(
-        (node_status(candidate, nodes) for candidate in nodes.values() if candidate.type == "Pod"), key=lambda node: node.started
-    )
-    texts = [(node, reader.text(pods_by_node[node.path]) if node.path in pods_by_node else None) for node in pod_nodes]
+    reader, pods_by_node = _Reader(home), run_pods.pods(home, workflow.metadata.name)
+    nodes = _pod_nodes(workflow)
+    texts = [(node, reader.text(pods_by_node[node.path]) if node.path in pods_by_node else None) for node in nodes]
     return [(node.path, text or f"(its log is gone; it ended as {node.phase} {node.message})") for node, text in texts]
+
+
+def _pod_nodes(workflow: Workflow) -> list[RunNodeStatus]:
+    nodes = workflow.nodes()
+    return sorted((node_status(node, nodes) for node in nodes.values() if node.type == "Pod"), key=lambda node: node.started)
 
 
 def _from_store(
@@ -63,7 +61,10 @@ def _from_store(
         if alone:
             raise
         return [("the run store", f"(it cannot be read now: {error})")]
-    return _stored(Store(folder.home.store), workflow.metadata.name, wanted, shown)
+    store = Store(folder.home.store)
+    hidden = (key for key in store.keys(log_keys.folder(workflow.metadata.name)) if key not in shown)
+    keys = [key for key in hidden if is_wanted("_".join(key.split("/")[3:5]), wanted)]
+    return [(key, (store.read(key) or b"").decode(errors="replace").rstrip()) for key in keys]
 
 
 ARGOS = re.compile(r"^time=\S+ level=\w+ msg=.* argo=true(?: .*)?(?:\n|\Z)|^Error: exit status \d+\n?\Z", re.MULTILINE)
@@ -100,10 +101,3 @@ class _Reader:
 def is_wanted(named: str, wanted: str) -> bool:
     """Return True if `wanted`, a part of STAGE.TASK, matches a template or a `STAGE_TASK`."""
     return wanted.replace(".", "_").replace("-", "_") in named.replace("-", "_")
-
-
-def _stored(store: Store, run: str, wanted: str, shown: set[str]) -> list[tuple[str, str]]:
-    keys = [
-        key for key in store.keys(log_keys.folder(run)) if key not in shown and is_wanted("_".join(key.split("/")[3:5]), wanted)
-    ]
-    return [(key, (store.read(key) or b"").decode(errors="replace").rstrip()) for key in keys]

@@ -13,15 +13,16 @@ from msgspec import Struct
 from pydantic import BaseModel
 
 from steps.clients.kube.api import ApiError
-from steps.clients.kube.client import Resource, ResourceList
+from steps.clients.kube.client import ResourceList
 from steps.errors import Refused
 from workflows.engines import run_secrets
-from workflows.engines.argo.home import Home, NamedObject, Object
-from workflows.engines.argo.workflow_objects import API
+from workflows.engines.argo.home import Home, NamedObject
+from workflows.engines.argo.workflow_objects import API, ResourceMeta
 from workflows.engines.run_secrets import SecretMissing
 from workflows.plan.model import Plan
 from workflows.render.bundle import Bundle
 from workflows.spec import ClusterSpec
+from workflows.spec.document import value_at
 from workflows.spec.fields import SecretKey
 from workflows.stages.host_access import SecretFile
 
@@ -37,42 +38,16 @@ class PrerequisiteMissing(ValueError):
     hint = HINT
 
 
-class _ClaimSpec(Struct, frozen=True, rename="camel"):
+class _ClaimPart(Struct, frozen=True, rename="camel"):
+    """Spec or status of a volume claim."""
+
     access_modes: tuple[str, ...] = ()
     volume_name: str = ""
 
 
-class _ClaimStatus(Struct, frozen=True, rename="camel"):
-    access_modes: tuple[str, ...] = ()
-
-
 class _Claim(Struct, frozen=True):
-    spec: _ClaimSpec = _ClaimSpec()
-    status: _ClaimStatus = _ClaimStatus()
-
-
-class _Match(Struct, frozen=True):
-    key: str = ""
-
-
-class _Term(Struct, frozen=True, rename="camel"):
-    match_expressions: tuple[_Match, ...] = ()
-
-
-class _Required(Struct, frozen=True, rename="camel"):
-    node_selector_terms: tuple[_Term, ...] = ()
-
-
-class _Affinity(Struct, frozen=True):
-    required: _Required = _Required()
-
-
-class _VolumeSpec(Struct, frozen=True, rename="camel"):
-    node_affinity: _Affinity = _Affinity()
-
-
-class _Volume(Struct, frozen=True):
-    spec: _VolumeSpec = _VolumeSpec()
+    spec: _ClaimPart = _ClaimPart()
+    status: _ClaimPart = _ClaimPart()
 
 
 def check_prerequisites(home: Home, bundle: Bundle) -> tuple[str, ...]:
@@ -80,15 +55,12 @@ def check_prerequisites(home: Home, bundle: Bundle) -> tuple[str, ...]:
 
     Objects that this account may not read are not checked; the pods of the run then show the problem.
     """
-    if any(_is_root(template) for template in bundle.template["spec"]["templates"]):
+    spec = bundle.template["spec"]
+    contexts = (template.get("container", {}).get("securityContext", {}) for template in spec["templates"])
+    if any(context.get("runAsUser") == 0 for context in contexts):
         _check_level(home)
-    claims = [volume["persistentVolumeClaim"]["claimName"] for volume in _volumes(bundle) if "persistentVolumeClaim" in volume]
+    claims = [volume["persistentVolumeClaim"]["claimName"] for volume in spec["volumes"] if "persistentVolumeClaim" in volume]
     return tuple(warning for claim in claims for warning in _claim(home, claim))
-
-
-def _is_root(template: Object) -> bool:
-    context: Object = template.get("container", {}).get("securityContext", {})
-    return context.get("runAsUser") == 0
 
 
 def _check_level(home: Home) -> None:
@@ -106,11 +78,6 @@ def _check_level(home: Home) -> None:
             f"namespace {home.namespace} of the home cluster is at level {level} of Pod Security, and some pods of this run "
             f"run as root: name another namespace with --namespace, or label this one {LEVEL}={PRIVILEGED}"
         )
-
-
-def _volumes(bundle: Bundle) -> list[Object]:
-    volumes: list[Object] = bundle.template["spec"]["volumes"]
-    return volumes
 
 
 def _claim(home: Home, claim: str) -> tuple[str, ...]:
@@ -160,9 +127,9 @@ def _on_one_node(home: Home, what: str, volume: str) -> tuple[str, ...]:
 
 
 def _lies_on_a_node(home: Home, volume: str) -> bool:
-    persistent_volume = home.ask(lambda kube: kube.get(f"/api/v1/persistentvolumes/{volume}", _Volume)) or _Volume()
-    terms = persistent_volume.spec.node_affinity.required.node_selector_terms
-    return any(expression.key == HOSTNAME for term in terms for expression in term.match_expressions)
+    persistent_volume = home.ask(lambda kube: kube.get(f"/api/v1/persistentvolumes/{volume}", dict[str, Any])) or {}
+    terms = value_at(persistent_volume, "spec.nodeAffinity.required.nodeSelectorTerms") or ()
+    return any(expression.get("key") == HOSTNAME for term in terms for expression in term.get("matchExpressions", ()))
 
 
 OLDEST = (4, 1, 2)
@@ -197,22 +164,9 @@ class _DeploymentSpec(Struct, frozen=True):
     template: _Template = _Template()
 
 
-class _Meta(Struct, frozen=True):
-    name: str = ""
-    namespace: str = ""
-
-
 class _Deployment(Struct, frozen=True):
-    metadata: _Meta = _Meta()
+    metadata: ResourceMeta = ResourceMeta()
     spec: _DeploymentSpec = _DeploymentSpec()
-
-
-class _Controller(Struct, frozen=True, kw_only=True):
-    """A workflow-controller: its namespace, its image, and the version in the image's tag (None if the tag is no version)."""
-
-    namespace: str
-    image: str
-    version: tuple[int, int, int] | None
 
 
 def check_argo_version(home: Home, told: str = "") -> str:
@@ -221,20 +175,27 @@ def check_argo_version(home: Home, told: str = "") -> str:
     `told` is the version given with --argo-version, used where the controller's Deployment may not be read. Raises NoArgo if the
     CRDs are missing or the version is too old or unknown, Refused if the home cluster rejects the credentials.
     """
-    lacking = [name for name in NEEDED if name not in _served(home)]
+    try:
+        served: ResourceList | None = home.ask(lambda kube: kube.get(f"/apis/{API}", ResourceList))
+    except ApiError as error:
+        raise NoArgo(f"the API resources of the home cluster cannot be listed: {error}") from error
+    names = {resource.name for resource in served.resources} if served else set()
+    lacking = [name for name in NEEDED if name not in names]
     if lacking:
         raise NoArgo(f"the home cluster does not serve {', '.join(lacking)} of {API}: its CRDs are not installed")
     if told:
         return _new_enough(parse_version(told), f"--argo-version {told}")
-    controllers = list(_controllers(home))
+    places = tuple(dict.fromkeys((home.namespace, *USUAL_NAMESPACES)))
+    # the runs' namespace (a namespaced installation), else the usual namespaces, else all of them
+    paths = (*(f"/apis/apps/v1/namespaces/{place}/deployments" for place in places), "/apis/apps/v1/deployments")
+    controllers = next(filter(None, (_controllers(home, path) for path in paths)), [])
     if not controllers:
-        places = ", ".join(_places(home))
-        raise NoArgo(f"no {CONTROLLER} was found in the namespaces {places} (or they may not be read), so its version is unknown")
-    for controller in controllers:
-        version = _new_enough(
-            controller.version, f"the {CONTROLLER} in namespace {controller.namespace} has image {controller.image}"
-        )
-    return version
+        named = ", ".join(places)
+        raise NoArgo(f"no {CONTROLLER} was found in the namespaces {named} (or they may not be read), so its version is unknown")
+    for namespace, image in controllers:
+        version = parse_version(_repository_and_tag(image)[1])
+        text = _new_enough(version, f"the {CONTROLLER} in namespace {namespace} has image {image}")
+    return text
 
 
 def parse_version(text: str) -> tuple[int, int, int] | None:
@@ -252,49 +213,24 @@ def _new_enough(version: tuple[int, int, int] | None, where: str) -> str:
     return ".".join(map(str, version))
 
 
-def _served(home: Home) -> set[str]:
+def _controllers(home: Home, path: str) -> list[tuple[str, str]]:
+    """Return namespace and image of each workflow-controller among the Deployments at a path."""
     try:
-        resources: tuple[Resource, ...] = home.ask(lambda kube: kube.get(f"/apis/{API}", ResourceList) or ResourceList()).resources
-    except ApiError as error:
-        raise NoArgo(f"the API resources of the home cluster cannot be listed: {error}") from error
-    return {resource.name for resource in resources}
-
-
-def _places(home: Home) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((home.namespace, *USUAL_NAMESPACES)))
-
-
-def _controllers(home: Home) -> Iterator[_Controller]:
-    """Find controllers in the runs' namespace (a namespaced installation), else in the usual namespaces, else in all of them."""
-    for path in (*(f"/apis/apps/v1/namespaces/{place}/deployments" for place in _places(home)), "/apis/apps/v1/deployments"):
-        controllers = [controller for controller in _deployments(home, path) if controller is not None]
-        if controllers:
-            yield from controllers
-            return
-
-
-def _deployments(home: Home, path: str) -> Iterator[_Controller | None]:
-    try:
-        rows: Any = home.ask(lambda kube: kube.list(path, _Deployment)) or ()
+        deployments = home.ask(lambda kube: kube.list(path, _Deployment)) or ()
     except Refused:
-        return  # this account may not list Deployments there; cluster-wide rights are not required
-    for row in rows:
-        for container in row.spec.template.spec.containers:
-            if CONTROLLER in (container.name, _repository(container.image).rsplit("/", 1)[-1]):
-                yield _Controller(
-                    namespace=row.metadata.namespace, image=container.image, version=parse_version(_tag(container.image))
-                )
+        return []  # this account may not list Deployments there; cluster-wide rights are not required
+    return [
+        (deployment.metadata.namespace, container.image)
+        for deployment in deployments
+        for container in deployment.spec.template.spec.containers
+        if CONTROLLER in (container.name, _repository_and_tag(container.image)[0].rsplit("/", 1)[-1])
+    ]
 
 
-def _repository(image: str) -> str:
+def _repository_and_tag(image: str) -> tuple[str, str]:
     name = image.partition("@")[0]
     head, _, tail = name.rpartition(":")
-    return head if head and "/" not in tail else name
-
-
-def _tag(image: str) -> str:
-    name = image.partition("@")[0]
-    return name.removeprefix(_repository(image)).removeprefix(":")
+    return (head, tail) if head and "/" not in tail else (name, "")
 
 
 class SecretOutOfNamespace(ValueError):
@@ -334,7 +270,8 @@ def collect_secrets(home: Home, plan: Plan, spec_folder: Path, environ: Mapping[
 
     Raises SecretMissing, which names all that are missing or unusable. Secrets that this account may not read are not checked.
     """
-    missing, hint, contents = list(_missing(home, plan)), "", dict[str, bytes]()
+    in_home = (_unusable(home, file) for file in plan.secrets if file.secret)
+    missing, hint, contents = list(filter(None, in_home)), "", dict[str, bytes]()
     try:
         contents = run_secrets.read_secrets([file for file in plan.secrets if not file.secret], spec_folder, environ)
     except SecretMissing as error:
@@ -348,46 +285,32 @@ def collect_secrets(home: Home, plan: Plan, spec_folder: Path, environ: Mapping[
 def fetch_secret(home: Home, file: SecretFile) -> bytes:
     """Return the content of a secret that the home cluster holds. Raises SecretMissing if it is missing or may not be read."""
     try:
-        kube_secret = _read(home, file.secret)
+        return run_secrets.check_secret(file, _content(home, file))
     except Refused as error:
         sentence = f"secret {file.name}: Secret {file.secret} in namespace {home.namespace} of the home cluster: {error}"
         raise SecretMissing(sentence) from error
-    if lacking := _lacking(home, file, kube_secret):
-        raise SecretMissing(lacking)
-    return run_secrets.check_secret(file, base64.b64decode(kube_secret.data[file.key] if kube_secret else ""))
 
 
-def _missing(home: Home, plan: Plan) -> Iterator[str]:
-    """Yield a sentence for each secret that the home cluster lacks or holds in an unusable form."""
-    for file in plan.secrets:
-        if not file.secret:
-            continue
-        try:
-            kube_secret = _read(home, file.secret)
-        except Refused:
-            continue  # accounts that submit runs need no right to read Secrets
-        if lacking := _lacking(home, file, kube_secret):
-            yield lacking
-        elif kube_secret is not None:
-            yield from _unusable(file, kube_secret.data[file.key])
-
-
-def _lacking(home: Home, file: SecretFile, kube_secret: _Secret | None) -> str:
-    """Return a sentence if the Secret or its key is missing in the home cluster, else ""."""
-    if kube_secret is None:
-        return f"secret {file.name}: namespace {home.namespace} of the home cluster has no Secret {file.secret}"
-    if file.key not in kube_secret.data:
-        return f"secret {file.name}: Secret {file.secret} of the home cluster has no key {file.key}"
+def _unusable(home: Home, file: SecretFile) -> str:
+    """Return a sentence if the home cluster lacks a secret or holds it in an unusable form, else ""."""
+    try:
+        content = _content(home, file)
+    except Refused:
+        return ""  # accounts that submit runs need no right to read Secrets
+    except SecretMissing as error:
+        return str(error)
+    try:
+        run_secrets.check_secret(file, content)
+    except SecretMissing as error:
+        return f"Secret {file.secret} of the home cluster, key {file.key}: {error}"
     return ""
 
 
-def _unusable(file: SecretFile, data: str) -> Iterator[str]:
-    """Yield a sentence if the run could not use this content (`data`, in base64)."""
-    try:
-        run_secrets.check_secret(file, base64.b64decode(data))
-    except SecretMissing as error:
-        yield f"Secret {file.secret} of the home cluster, key {file.key}: {error}"
-
-
-def _read(home: Home, name: str) -> _Secret | None:
-    return home.ask(lambda kube: kube.get(home.core("secrets", name), _Secret))
+def _content(home: Home, file: SecretFile) -> bytes:
+    """Return the content of a secret. Raises SecretMissing if the Secret or its key is missing in the home cluster, Refused."""
+    kube_secret = home.ask(lambda kube: kube.get(home.core("secrets", file.secret), _Secret))
+    if kube_secret is None:
+        raise SecretMissing(f"secret {file.name}: namespace {home.namespace} of the home cluster has no Secret {file.secret}")
+    if file.key not in kube_secret.data:
+        raise SecretMissing(f"secret {file.name}: Secret {file.secret} of the home cluster has no key {file.key}")
+    return base64.b64decode(kube_secret.data[file.key])

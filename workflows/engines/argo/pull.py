@@ -1,13 +1,20 @@
-"""Copy a run from the store of the home cluster to this machine by short reader pods; a digest proves that every byte arrived."""
+"""Copies of a run on Argo on this machine: its tasks, and its part of the store.
+
+Short reader pods print the store, and a digest proves that every byte arrived.
+"""
 
 import base64
 import binascii
 import hashlib
 import inspect
 import io
+import os
 import re
+import shutil
 import tarfile
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -15,7 +22,7 @@ from msgspec import Struct
 from steps.clients.store import Store
 from steps.errors import Refused, Temporary
 from workflows.engines.argo import helper_pods, run_memory, store_reader
-from workflows.engines.argo.home import Home, WorkflowGone
+from workflows.engines.argo.home import Home, NoTemplate, NotOurs, WorkflowGone
 from workflows.engines.argo.workflow_objects import ResourceMeta, SubmittedSpec, TemplateRef, Workflow, WorkflowStatus
 from workflows.engines.folders import RunFolder
 
@@ -61,14 +68,15 @@ class _Trailer(Struct, frozen=True):
 
 def pull(home: Home, workflow: Workflow, folder: RunFolder, limit: int = LIMIT) -> int:
     """Copy the run into this machine's store and return the number of files. Raises HelperPodFailed, Damaged, NeverThere."""
-    store, after, count, began = Store(folder.home.store), "", 0, time.time()
+    store, run, after, count, began = Store(folder.home.store), workflow.metadata.name, "", 0, time.time()
+    command = ("python", "-c", inspect.getsource(store_reader))
     while True:
-        output = helper_pods.run(home, workflow, _errand(workflow.metadata.name, after, limit))
+        environment = {"BRINGUP_STORE": "/bringup/store", "BRINGUP_RUN": run, "AFTER": after, "LIMIT": str(limit)}
+        output = helper_pods.run(home, workflow, helper_pods.HelperPod(purpose="read", command=command, environment=environment))
         archive, after = unpack_answer(output)
         count += _keep(store, folder.name, archive)
         if not after:
             if not count and workflow.status.phase == GONE:
-                run = workflow.metadata.name
                 place = f"namespace {home.namespace} of the home cluster"
                 raise NeverThere(f"{place} has no Workflow {run}, and its store no run of that name")
             run_memory.record_pull(folder, began, ended=workflow.finished)
@@ -93,11 +101,6 @@ def without_workflow(home: Home, gone: WorkflowGone, run: str) -> Workflow:
         spec=SubmittedSpec(workflow_template_ref=TemplateRef(name=template)),
         status=WorkflowStatus(phase=GONE),
     )
-
-
-def _errand(run: str, after: str, limit: int) -> helper_pods.HelperPod:
-    environment = {"BRINGUP_STORE": "/bringup/store", "BRINGUP_RUN": run, "AFTER": after, "LIMIT": str(limit)}
-    return helper_pods.HelperPod(purpose="read", command=("python", "-c", inspect.getsource(store_reader)), environment=environment)
 
 
 def unpack_answer(log: bytes) -> tuple[bytes, str]:
@@ -135,3 +138,37 @@ def _keep(store: Store, run: str, archive: bytes) -> int:
                 store.replace(key, data)
             count += 1
     return count
+
+
+def fetch_tasks(home: Home, workflow: Workflow, folder: RunFolder) -> None:
+    """Copy the run's tasks (what was planned, who may approve) from the home cluster unless this machine has them.
+
+    Raises NotOurs if the template mounts no tasks, NoTemplate if the template or its ConfigMap was deleted.
+    """
+    if run_memory.knows_tasks(folder):
+        return
+    volumes = home.made_from(workflow).get("volumes") or ()
+    name = next((volume["configMap"]["name"] for volume in volumes if volume["name"] == "tasks" and "configMap" in volume), "")
+    if not name:
+        raise NotOurs(f"WorkflowTemplate {workflow.template} mounts no tasks: it belongs to another version of bringup")
+    config_map = home.ask(lambda kube: kube.get(home.core("configmaps", name), dict[str, Any]))
+    if config_map is None:
+        raise NoTemplate(f"namespace {home.namespace} of the home cluster has no ConfigMap {name}, which holds the run's tasks")
+    _keep_tasks(folder, config_map.get("data") or {})
+
+
+def _keep_tasks(folder: RunFolder, tasks: Mapping[str, str]) -> None:
+    """Write all tasks or none: a process that is killed half-way leaves only a hidden temporary folder."""
+    place, fresh = folder.inputs / "tasks", folder.inputs / f".tasks.{os.getpid()}.new"
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    for file, text in tasks.items():
+        (fresh / file).write_text(text)
+    if place.exists() and not run_memory.knows_tasks(folder):
+        shutil.rmtree(place, ignore_errors=True)
+    try:
+        fresh.rename(place)
+    except OSError:
+        shutil.rmtree(fresh, ignore_errors=True)
+        if not run_memory.knows_tasks(folder):
+            raise  # otherwise another command has fetched the tasks meanwhile

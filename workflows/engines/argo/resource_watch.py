@@ -1,7 +1,7 @@
 """LIST and WATCH of an object or collection, through cut watches, expired revisions (410), restarts and renewed credentials."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -109,8 +109,9 @@ class ResourceWatch:
                 trouble, self._refused_since = "", None
             yield RoundEnded(trouble)
             # a watch that ends early without any event counts as failed, so that retries back off
-            cut = not self._heard and time.monotonic() - began < self.pace.round / 2
-            self._wait(cut or trouble != "")
+            failed = trouble != "" or (not self._heard and time.monotonic() - began < self.pace.round / 2)
+            self._pause = min(self.pace.most, self._pause * 2 or self.pace.first) if failed else 0.0
+            time.sleep(self._pause)
 
     def _list(self) -> Iterator[ObjectState | ObjectGone]:
         listing = client.decode(f"GET {self.path}", self.home.fetch(self.path, self._selection() or None), _List)
@@ -131,7 +132,7 @@ class ResourceWatch:
             "resourceVersion": self.version,
             "timeoutSeconds": str(max(1, round(self.pace.round))),
         }
-        for line in _lines(self.home, self.path, query, self.pace.round + timeouts.API_READ, self._accepted):
+        for line in self._lines(query):
             event = client.decode(f"watch of {self.path}", line, _Event)
             if event.type == "ERROR":
                 error = msgspec.json.decode(event.object, type=_Error)
@@ -145,9 +146,6 @@ class ResourceWatch:
             elif event.type in ("ADDED", "MODIFIED"):
                 yield ObjectState(bytes(event.object))
 
-    def _accepted(self) -> None:
-        self._refused_since = None
-
     def _refused(self, error: Refused) -> str:
         """Renew the credentials and return what to report; raise `error` once they were refused for too long.
 
@@ -159,36 +157,27 @@ class ResourceWatch:
             raise error
         return "" if self.home.renew() and first else str(error)
 
-    def _wait(self, failed: bool) -> None:
-        self._pause = min(self.pace.most, self._pause * 2 or self.pace.first) if failed else 0.0
-        if self._pause:
-            time.sleep(self._pause)
+    def _lines(self, query: dict[str, str]) -> Iterator[bytes]:
+        """Yield the lines of a streamed response. Raises Unreachable, Refused, _Expired."""
+        import urllib3
 
-
-def _lines(home: Home, path: str, query: dict[str, str], patience: float, accepted: Callable[[], None]) -> Iterator[bytes]:
-    """Yield the lines of a streamed response and call `accepted` once the server has accepted the request.
-
-    Raises Unreachable, Refused, _Expired.
-    """
-    import urllib3
-
-    access = home.access
-    headers = {"Accept": "application/json", "User-Agent": FIELD_MANAGER}
-    headers |= {"Authorization": f"Bearer {access.token}"} if access.token else {}
-    timeout = urllib3.Timeout(connect=timeouts.API_CONNECT, read=patience)
-    with urllib3.PoolManager(
-        1, headers=headers, timeout=timeout, retries=False, ssl_context=kubeconfig.tls_context(access)
-    ) as pool:
-        try:
-            answer = pool.request("GET", access.server + path, fields=query, preload_content=False)
+        access = self.home.access
+        headers = {"Accept": "application/json", "User-Agent": FIELD_MANAGER}
+        headers |= {"Authorization": f"Bearer {access.token}"} if access.token else {}
+        timeout = urllib3.Timeout(connect=timeouts.API_CONNECT, read=self.pace.round + timeouts.API_READ)
+        context = kubeconfig.tls_context(access)
+        with urllib3.PoolManager(1, headers=headers, timeout=timeout, retries=False, ssl_context=context) as pool:
             try:
-                _check(answer, path)
-                accepted()
-                yield from _split(answer)
-            finally:
-                answer.close()
-        except urllib3.exceptions.HTTPError as error:
-            raise Unreachable(f"watch of {path}: {error}", hint=f"is {access.server} up and reachable from here?") from error
+                answer = pool.request("GET", access.server + self.path, fields=query, preload_content=False)
+                try:
+                    _check(answer, self.path)
+                    self._refused_since = None
+                    yield from _split(answer)
+                finally:
+                    answer.close()
+            except urllib3.exceptions.HTTPError as error:
+                hint = f"is {access.server} up and reachable from here?"
+                raise Unreachable(f"watch of {self.path}: {error}", hint=hint) from error
 
 
 def _check(answer: "urllib3.BaseHTTPResponse", path: str) -> None:

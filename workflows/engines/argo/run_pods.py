@@ -6,7 +6,6 @@ from steps.contract import last_word
 from steps.contract.last_word import Said
 from workflows.engines.argo.home import Home
 from workflows.engines.argo.workflow_objects import NODE_NAME, WORKFLOW_LABEL, ResourceMeta, Workflow, WorkflowNode, seconds
-from workflows.engines.local.result import RunNodeStatus
 
 MAIN = "main"
 """Argo's name for the container that runs the task."""
@@ -116,15 +115,11 @@ def last_words(home: Home, run: str) -> dict[str, Said]:
 
     Argo deletes such pods after a minute. Failed nodes repeat the words of their pod in their message (see `of_node`).
     """
-    words = {node: _of(pod) for node, pod in pods(home, run, "status.phase=Succeeded").items()}
+    containers = (
+        (node, container.state.terminated)
+        for node, pod in pods(home, run, "status.phase=Succeeded").items()
+        for container in pod.status.container_statuses
+        if container.name == MAIN
+    )
+    words = {node: last_word.read(end.message) for node, end in containers if end is not None}
     return {node: word for node, word in words.items() if word is not None}
-
-
-def of_node(node: RunNodeStatus) -> Said | None:
-    """Return the last words that a failed node repeats in its message, or None."""
-    return last_word.of_node(node.message)
-
-
-def _of(pod: RunPod) -> Said | None:
-    ends = (container.state.terminated for container in pod.status.container_statuses if container.name == MAIN)
-    return next((last_word.read(end.message) for end in ends if end is not None), None)

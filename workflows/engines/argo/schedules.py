@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from msgspec import Struct, field
 
 from steps.clients.kube.api import ApiError
-from steps.clients.kube.client import Kube
 from steps.errors import Refused
 from workflows import image
 from workflows.engines.argo.home import Home
-from workflows.engines.argo.workflow_objects import API, CLUSTER, PIPELINE, STARTS, Workflow
+from workflows.engines.argo.workflow_objects import CLUSTER, PIPELINE, STARTS, Workflow
 from workflows.render import from_git, starts
 from workflows.render.bundle import Bundle
 
@@ -82,10 +81,6 @@ class RunTrigger(Struct, frozen=True):
     status: ScheduleStatus = field(default_factory=ScheduleStatus)
 
 
-def _path(home: Home, kind: str, name: str = "") -> str:
-    return f"/apis/{API}/namespaces/{home.namespace}/{kind}{f'/{name}' if name else ''}"
-
-
 def delete_dropped(home: Home, cluster: str, bundle: Bundle) -> None:
     """Delete the cluster's schedules and event bindings that the spec no longer has.
 
@@ -100,38 +95,32 @@ def delete_dropped(home: Home, cluster: str, bundle: Bundle) -> None:
         owners["cronworkflows"] = from_git.account_name(cluster)
     for kind, owner in owners.items():
         if gone[kind] and owner not in kept:
-            _delete(home, home.core("serviceaccounts", owner))  # first, as this revokes its token
+            home.delete(home.core("serviceaccounts", owner))  # first, as this revokes its token
     for kind, stale in gone.items():
         for name in stale:
-            _delete(home, _path(home, kind, name))
+            home.delete(home.argo(kind, name))
 
 
 def _ours(home: Home, kind: str, labels: dict[str, str]) -> list[str]:
     selector = ",".join(f"{key}={labels[key]}" for key in (CLUSTER, PIPELINE))
-
-    def listed(kube: Kube) -> tuple[RunTrigger, ...] | None:
-        return kube.list(_path(home, kind), RunTrigger, labels=selector)
-
     try:
-        return [trigger.metadata.name for trigger in home.ask(listed) or ()]
+        triggers = home.ask(lambda kube: kube.list(home.argo(kind), RunTrigger, labels=selector))
     except Refused:
         return []
-
-
-def _delete(home: Home, path: str) -> None:
-    def once(kube: Kube) -> bool:
-        return kube.delete(path)
-
-    home.ask(once)
+    return [trigger.metadata.name for trigger in triggers or ()]
 
 
 def schedule(home: Home, cluster: str, kind: str) -> RunTrigger:
     """Return a cluster's schedule. Raises NoSchedule if there is none, Refused if it may not be read."""
-    path = _path(home, "cronworkflows", starts.cron_name(kind, cluster))
-    found_schedule = home.ask(lambda kube: kube.get(path, RunTrigger))
-    if found_schedule is None:
+    trigger = _find(home, cluster, kind)
+    if trigger is None:
         raise NoSchedule(f"namespace {home.namespace} of the home cluster has no schedule of {cluster}")
-    return found_schedule
+    return trigger
+
+
+def _find(home: Home, cluster: str, kind: str) -> RunTrigger | None:
+    path = home.argo("cronworkflows", starts.cron_name(kind, cluster))
+    return home.ask(lambda kube: kube.get(path, RunTrigger))
 
 
 def last_start(home: Home, name: str, kind: str) -> Workflow | None:
@@ -142,12 +131,7 @@ def last_start(home: Home, name: str, kind: str) -> Workflow | None:
 
 def pipeline_of(home: Home, name: str, kinds: Sequence[str]) -> str:
     """Return the pipeline, one of `kinds`, that has a schedule of that name. Raises NoSchedule, AmbiguousSchedule, Refused."""
-
-    def there(kind: str) -> RunTrigger | None:
-        path = _path(home, "cronworkflows", starts.cron_name(kind, name))
-        return home.ask(lambda kube: kube.get(path, RunTrigger))
-
-    pipelines = [kind for kind in kinds if there(kind) is not None]
+    pipelines = [kind for kind in kinds if _find(home, name, kind) is not None]
     if not pipelines:
         raise NoSchedule(f"namespace {home.namespace} of the home cluster has no schedule of {name}")
     if len(pipelines) > 1:
@@ -161,7 +145,7 @@ def suspend(home: Home, cluster: str, kind: str, *, wanted: bool) -> bool:
     Resuming removes the field instead of writing false, so that no field manager owns it and a spec with `suspend: true` can be
     installed again. Raises NoSchedule, ScheduleChanged, Refused.
     """
-    path, current = _path(home, "cronworkflows", starts.cron_name(kind, cluster)), schedule(home, cluster, kind)
+    path, current = home.argo("cronworkflows", starts.cron_name(kind, cluster)), schedule(home, cluster, kind)
     if current.spec.suspend == wanted:
         return False
     patch = {"metadata": {"resourceVersion": current.metadata.resource_version}, "spec": {"suspend": True if wanted else None}}

@@ -120,10 +120,8 @@ def unfinished_runs(home: Home, name: str, pipeline: str) -> tuple[Workflow, ...
 
 def run_of_plan(workflows: tuple[Workflow, ...], digest: str) -> Workflow | None:
     """Return the first of these Workflows that runs exactly this plan and is not being cancelled, or None."""
-    candidates = (
-        candidate for candidate in workflows if candidate.metadata.annotations.get(PLAN) == digest and not candidate.spec.shutdown
-    )
-    return next((candidate for candidate in candidates if CANCELLED not in candidate.metadata.annotations), None)
+    going_on = (run for run in workflows if not run.spec.shutdown and CANCELLED not in run.metadata.annotations)
+    return next((run for run in going_on if run.metadata.annotations.get(PLAN) == digest), None)
 
 
 def change_owner(home: Home, run: Workflow, owner: OwnerReference) -> None:

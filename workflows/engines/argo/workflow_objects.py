@@ -165,9 +165,8 @@ class Workflow(Struct, frozen=True):
 
     def argument(self, name: str) -> str:
         """Return a parameter that the run was submitted with, or `none` if it has no such parameter."""
-        return next(
-            (_text(parameter.value) or "none" for parameter in self.spec.arguments.parameters if parameter.name == name), "none"
-        )
+        values = (parameter.value for parameter in self.spec.arguments.parameters if parameter.name == name)
+        return _text(next(values, None)) or "none"
 
     @property
     def as_owner(self) -> OwnerReference:
@@ -183,16 +182,12 @@ class Workflow(Struct, frozen=True):
         """Return all nodes by id. Raises UnreadableStatus."""
         status = self.status
         if status.compressed_nodes:
-            return _nodes(decompress_nodes(status.compressed_nodes))
+            return msgspec.json.decode(decompress_nodes(status.compressed_nodes), type=dict[str, WorkflowNode])
         if status.offload_node_status_version and not status.nodes:
             raise UnreadableStatus(
                 f"Argo keeps the nodes of {self.metadata.name} in its database (nodeStatusOffLoad); turn that off"
             )
         return status.nodes or {}
-
-
-def _nodes(data: bytes) -> dict[str, WorkflowNode]:
-    return msgspec.json.decode(data, type=dict[str, WorkflowNode])
 
 
 def decompress_nodes(text: str) -> bytes:

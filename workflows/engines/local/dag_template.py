@@ -50,8 +50,17 @@ def execute_dag(run: WorkingRun, path: str, template: TemplateModel, call: Templ
     if path not in run.nodes:
         run.create(path, "DAG", RUNNING, call, options, template=template)
     here = _Pass(run, path, template, template.shape, options, {task.name: task for task in template.tasks})
-    _sweep(here)
-    _check_scopes(here)
+    moves_before = -1
+    # visit the tasks in manifest order until nothing changes, since a task may be listed before one that it depends on
+    while run.moves != moves_before:
+        moves_before, here.held = run.moves, False
+        for name in here.shape.needed:
+            _visit(here, here.tasks[name])
+    for name in here.shape.targets:
+        target = here.node(name)
+        # raises CallError for an aggregate that is not JSON: it breaks the whole DAG, not only the target
+        if target is not None and target.type == "Skipped" and target.phase == ERROR:
+            task_scope(run, path, template, here.tasks[name])
     phase = RUNNING if here.held else assess(run, path, template, options.on_exit)
     if phase == RUNNING:
         return run.nodes[path]
@@ -61,21 +70,10 @@ def execute_dag(run: WorkingRun, path: str, template: TemplateModel, call: Templ
     return run.mark(path, phase, outbound=tuple(ends))
 
 
-def _sweep(here: _Pass) -> None:
-    """Visit the tasks in manifest order until nothing changes, since a task may be listed before one that it depends on."""
-    while True:
-        moves_before = here.run.moves
-        here.held = False
-        for name in here.shape.needed:
-            _visit(here, here.tasks[name])
-        if here.run.moves == moves_before:
-            return
-
-
 def _visit(here: _Pass, task: TaskModel) -> None:
     node = here.node(task.name)
     if node is not None and node.fulfilled:
-        _run_exit_hook(here, task, node, list(_members(here, node)))
+        _run_exit_hook(here, task, node, [here.run.nodes[f"{here.path}.{branch.name}"] for branch in node.branches])
         return
     if node is not None:
         _continue(here, task, node)
@@ -85,7 +83,7 @@ def _visit(here: _Pass, task: TaskModel) -> None:
         if ready is None:
             return
         if not ready:
-            _make(here, task, OMITTED, "omitted: depends condition not met")
+            _skip(here, task, task.name, OMITTED, "omitted: depends condition not met")
             return
     _begin(here, task)
 
@@ -108,20 +106,14 @@ def _may_start(here: _Pass, task: TaskModel) -> bool | None:
     return task.depends.holds(results)
 
 
-def _make(here: _Pass, task: TaskModel, phase: str, message: str) -> None:
-    path = f"{here.path}.{task.name}"
-    here.run.create(path, "Skipped", phase, task.call, _options(here, task, task.name), message)
-    _connect(here, task, path)
-
-
 def _options(here: _Pass, task: TaskModel, name: str, group: str | None = None) -> CallOptions:
     return CallOptions(here.path, group or here.path, (("tasks.name", name),), task.name, here.options.on_exit)
 
 
-def _connect(here: _Pass, task: TaskModel, path: str) -> None:
-    parents = here.shape.dependencies[task.name]
+def _connect(here: _Pass, task: TaskModel, path: str, group: str | None = None) -> None:
+    parents = here.shape.dependencies[task.name] if group is None else ()
     if not parents:
-        here.run.connect(here.path, path)
+        here.run.connect(group or here.path, path)
     for parent in parents:
         node = here.node(parent)
         if node is not None:
@@ -135,13 +127,13 @@ def _begin(here: _Pass, task: TaskModel) -> None:
         resolved = resolve(task, scope)
         calls = branches(resolved, scope)
     except CallError as err:
-        _make(here, task, ERROR, str(err))
+        _skip(here, task, task.name, ERROR, str(err))
         return
     path = f"{here.path}.{task.name}"
     if not task.expands:
         _branch(here, task, calls[0], None)
     elif not calls:
-        _make(here, task, SKIPPED, "Skipped, empty params")
+        _skip(here, task, task.name, SKIPPED, "Skipped, empty params")
     else:
         here.run.create(path, "TaskGroup", RUNNING, task.call, _options(here, task, task.name))
         here.run.change(path, branches=tuple(calls))
@@ -168,30 +160,21 @@ def _branch(here: _Pass, task: TaskModel, branch: FanOutBranch, group: str | Non
     path = f"{here.path}.{branch.name}"
     node = here.run.nodes.get(path)
     if node is None:
-        return _first_call(here, task, branch, group)
-    if not node.fulfilled and node.type not in ("Pod", "Suspend") and here.run.is_due(path):
+        try:
+            proceed = should_execute(branch.when)
+        except WhenError as err:
+            _skip(here, task, branch.name, ERROR, str(err), group)
+            return True
+        if not proceed:
+            _skip(here, task, branch.name, SKIPPED, f"when '{branch.when}' evaluated false", group)
+            return True
+        node = _call(here, task, branch, group)
+        if node is None:
+            here.held = True
+            return False
+        _connect(here, task, node.path, group)
+    elif not node.fulfilled and node.type not in ("Pod", "Suspend") and here.run.is_due(path):
         node = _call(here, task, branch, group) or node
-    if not node.fulfilled:
-        here.held = True
-    else:
-        _run_exit_hook(here, task, node, [])
-    return True
-
-
-def _first_call(here: _Pass, task: TaskModel, branch: FanOutBranch, group: str | None) -> bool:
-    try:
-        proceed = should_execute(branch.when)
-    except WhenError as err:
-        _skip(here, task, branch, group, ERROR, str(err))
-        return True
-    if not proceed:
-        _skip(here, task, branch, group, SKIPPED, f"when '{branch.when}' evaluated false")
-        return True
-    node = _call(here, task, branch, group)
-    if node is None:
-        here.held = True
-        return False
-    _join(here, task, node.path, group)
     if not node.fulfilled:
         here.held = True
     else:
@@ -208,17 +191,10 @@ def _call(here: _Pass, task: TaskModel, branch: FanOutBranch, group: str | None)
         return here.run.mark(path, ERROR, f"task '{path}' errored: {err}")
 
 
-def _join(here: _Pass, task: TaskModel, path: str, group: str | None) -> None:
-    if group is None:
-        _connect(here, task, path)
-    else:
-        here.run.connect(group, path)
-
-
-def _skip(here: _Pass, task: TaskModel, branch: FanOutBranch, group: str | None, phase: str, message: str) -> None:
-    path = f"{here.path}.{branch.name}"
-    here.run.create(path, "Skipped", phase, task.call, _options(here, task, branch.name, group), message)
-    _join(here, task, path, group)
+def _skip(here: _Pass, task: TaskModel, name: str, phase: str, message: str, group: str | None = None) -> None:
+    path = f"{here.path}.{name}"
+    here.run.create(path, "Skipped", phase, task.call, _options(here, task, name, group), message)
+    _connect(here, task, path, group)
 
 
 def _close_group(here: _Pass, path: str) -> None:
@@ -230,10 +206,6 @@ def _close_group(here: _Pass, path: str) -> None:
             return
         phase = node.phase if node.unsuccessful else phase
     here.run.mark(path, phase)
-
-
-def _members(here: _Pass, node: RunNode) -> list[RunNode]:
-    return [here.run.nodes[f"{here.path}.{branch.name}"] for branch in node.branches]
 
 
 def _run_exit_hook(here: _Pass, task: TaskModel, node: RunNode, members: list[RunNode]) -> None:
@@ -250,14 +222,6 @@ def _run_exit_hook(here: _Pass, task: TaskModel, node: RunNode, members: list[Ru
             lambda: dag_scope(here.run, here.path, here.template),
         ):
             here.held = True
-
-
-def _check_scopes(here: _Pass) -> None:
-    """Raise CallError for a target whose aggregate is not JSON: such an aggregate breaks the whole DAG, not only the target."""
-    for name in here.shape.targets:
-        node = here.node(name)
-        if node is not None and node.type == "Skipped" and node.phase == ERROR:
-            task_scope(here.run, here.path, here.template, here.tasks[name])
 
 
 def outbound(run: WorkingRun, node: RunNode) -> list[str]:
@@ -277,7 +241,7 @@ def assess(run: WorkingRun, path: str, template: TemplateModel, on_exit: bool) -
     An omitted target inherits the phase of its branch; a failure outweighs a success.
     """
     if run.shutdown and not on_exit:
-        return RUNNING if _has_open(run, path) else FAILED
+        return RUNNING if any(node.boundary == path and not node.fulfilled for node in run.nodes.values()) else FAILED
     reached: dict[str, str] = {}
     queue = deque((child, SUCCEEDED) for child in run.nodes[path].children)
     # a node can be reached by several branches with different phases, so the pair is what must not repeat
@@ -324,7 +288,3 @@ def _verdict(path: str, template: TemplateModel, reached: dict[str, str]) -> str
             if template.fail_fast:
                 break
     return result
-
-
-def _has_open(run: WorkingRun, path: str) -> bool:
-    return any(node.boundary == path and not node.fulfilled for node in run.nodes.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import secrets
 import signal
@@ -93,9 +94,7 @@ class Driver:
         """Replay the journal, end the processes that the previous engine left behind, and continue the run."""
         for event in self.journal.events():
             self.state, actions = step(self.plan, self.state, event)
-            self.answered.update(
-                {action.ticket: action.error for action in actions if isinstance(action, Answer) and action.ticket}
-            )
+            self.answered |= {action.ticket: action.error for action in actions if isinstance(action, Answer) and action.ticket}
         clock = self.journal.last_clock()
         if self.state.finished:
             return RunResult(self.run_dir, self.plan, self.state, 0)
@@ -107,12 +106,9 @@ class Driver:
         return self.drive([EngineReturned(at=self.now())])
 
     def _end_orphans(self) -> None:
-        recorded = [
-            process.pid
-            for process in self.journal.processes()
-            if process.start and process.start == process_control.start_time(process.pid)
-        ]
-        alive = {*recorded, *process_control.find_marked_processes(self.settings.token)}
+        processes = (process for process in self.journal.processes() if process.start)
+        recorded = {process.pid for process in processes if process.start == process_control.start_time(process.pid)}
+        alive = recorded | set(process_control.find_marked_processes(self.settings.token))
         while alive:  # a process that is asked to end may start another one first
             process_control.end_all(sorted(alive), self.settings.grace)
             alive = set(process_control.find_marked_processes(self.settings.token))
@@ -221,15 +217,7 @@ class Driver:
         return self._happen(events, tuple(started)) if events else []
 
     def _ended(self, ended: PodEnd) -> PodEnded:
-        return PodEnded(
-            at=self.now(),
-            node=ended.node,
-            exit_code=ended.exit_code,
-            parameters=dict(ended.parameters),
-            undelivered=ended.undelivered,
-            result=ended.result,
-            refused=ended.refused,
-        )
+        return PodEnded(at=self.now(), **dataclasses.asdict(ended))
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
@@ -270,16 +258,7 @@ class Driver:
             elif ticket in self.answered:  # the previous engine did this and died before it could reply
                 self.inbox.answer(ticket, self.answered[ticket])
             else:
-                events.append(
-                    Operator(
-                        at=self.now(),
-                        verb=request.verb,
-                        node=request.node,
-                        parameters=request.parameters,
-                        message=request.message,
-                        ticket=ticket,
-                    )
-                )
+                events.append(Operator(at=self.now(), ticket=ticket, **msgspec.structs.asdict(request)))
         return events
 
     def _signalled(self) -> list[AnyEvent]:
@@ -352,13 +331,7 @@ class LocalEngine:
             return driver.drive([RunBegan(at=0.0)])
 
     @classmethod
-    def resume(
-        cls,
-        run_dir: Path,
-        environment: Mapping[str, str] | None = None,
-        observer: Observer | None = None,
-        passing: TimePassing | None = None,
-    ) -> RunResult:
+    def resume(cls, run_dir: Path, environment: Mapping[str, str] | None = None, observer: Observer | None = None) -> RunResult:
         """Continue a run whose engine has died: its processes are killed, and tasks that had started start again.
 
         A finished run is returned unchanged. Raises RunDirectoryError, RunBusyError, JournalForeignError, StorageError.
@@ -366,7 +339,7 @@ class LocalEngine:
         run_dir = run_dir.absolute()
         with Journal.open(run_dir) as journal:
             settings = msgspec.json.decode(journal.meta["settings"], type=RunSettings)
-            return Driver(run_dir, journal, settings, environment, observer, passing).take_over()
+            return Driver(run_dir, journal, settings, environment, observer).take_over()
 
 
 def _named(manifest: Mapping[str, Any]) -> dict[str, Any]:

@@ -46,22 +46,20 @@ def read_actions(path: Path) -> tuple[ScriptedAction, ...]:
 
 
 def _actions(raw: Any) -> tuple[ScriptedAction, ...]:
-    entries = []
-    for entry in raw:
-        when = entry.get("when") or {}
-        entries.append(
-            ScriptedAction(
-                entry["do"],
-                str(entry.get("node") or ""),
-                float(entry.get("wait") or 0),
-                str(when.get("node") or ""),
-                str(when.get("phase") or ""),
-                bool(when.get("suspended")),
-                {key: str(value) for key, value in (entry.get("parameters") or {}).items()},
-                str(entry.get("message") or ""),
-            )
+    pairs = ((entry, entry.get("when") or {}) for entry in raw)
+    return tuple(
+        ScriptedAction(
+            entry["do"],
+            str(entry.get("node") or ""),
+            float(entry.get("wait") or 0),
+            str(when.get("node") or ""),
+            str(when.get("phase") or ""),
+            bool(when.get("suspended")),
+            {key: str(value) for key, value in (entry.get("parameters") or {}).items()},
+            str(entry.get("message") or ""),
         )
-    return tuple(entries)
+        for entry, when in pairs
+    )
 
 
 @dataclass

@@ -113,12 +113,6 @@ def _exit_hook(raw: Mapping[str, Any]) -> Hook | None:
     return Hook(TemplateCall(raw["onExit"]), ()) if raw.get("onExit") else None
 
 
-def _sequence(raw: Mapping[str, Any] | None) -> NumberSequence | None:
-    if raw is None:
-        return None
-    return NumberSequence(*(text(raw.get(key)) for key in ("start", "end", "count", "format")))
-
-
 def _task(raw: Mapping[str, Any], continues: Mapping[str, frozenset[str]]) -> TaskModel:
     depends = None
     if raw.get("depends"):
@@ -126,7 +120,7 @@ def _task(raw: Mapping[str, Any], continues: Mapping[str, frozenset[str]]) -> Ta
     elif raw.get("dependencies"):
         results = {"Failed": "Failed", "Error": "Errored"}
         depends = classic({name: frozenset(results[phase] for phase in continues[name]) for name in raw["dependencies"]})
-    items = raw.get("withItems")
+    items, sequence = raw.get("withItems"), raw.get("withSequence")
     return TaskModel(
         raw["name"],
         _call(raw),
@@ -134,20 +128,16 @@ def _task(raw: Mapping[str, Any], continues: Mapping[str, frozenset[str]]) -> Ta
         text(raw.get("when")),
         None if items is None else tuple(items),
         text(raw.get("withParam")),
-        _sequence(raw.get("withSequence")),
+        None if sequence is None else NumberSequence(*(text(sequence.get(key)) for key in ("start", "end", "count", "format"))),
         depends,
         continues[raw["name"]],
         _exit_hook(raw),
     )
 
 
-def _continue_on(raw: Mapping[str, Any]) -> frozenset[str]:
-    flags = raw.get("continueOn") or {}
-    return frozenset(phase for key, phase in (("failed", "Failed"), ("error", "Error")) if flags.get(key))
-
-
 def _tasks(raws: list[Mapping[str, Any]]) -> tuple[TaskModel, ...]:
-    continues = {raw["name"]: _continue_on(raw) for raw in raws}
+    phases = (("failed", "Failed"), ("error", "Error"))
+    continues = {raw["name"]: frozenset(phase for key, phase in phases if (raw.get("continueOn") or {}).get(key)) for raw in raws}
     return tuple(_task(raw, continues) for raw in raws)
 
 

@@ -21,11 +21,15 @@ _EXECVE_SECONDS = 1.0
 def start_time(pid: int) -> int:
     """Return when the process began, in clock ticks since boot (field 22 of /proc/PID/stat); 0 if it is gone."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        return int(_stat(pid)[19])
     except OSError:
         return 0
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat from the third on. Raises OSError."""
     # field 2, the command's name in parentheses, may contain spaces and parentheses itself
-    return int(stat.rsplit(")", 1)[1].split()[19])
+    return Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()
 
 
 def mark_of(pid: int) -> str:
@@ -34,7 +38,9 @@ def mark_of(pid: int) -> str:
     try:
         environment = place.read_bytes()
         if not environment:  # between execve and the new program's start
-            _wait_for_program(pid)
+            end = time.monotonic() + _EXECVE_SECONDS
+            while _is_starting(pid) and time.monotonic() < end:
+                os.sched_yield()
             environment = place.read_bytes()
     except OSError:
         return ""
@@ -43,15 +49,9 @@ def mark_of(pid: int) -> str:
     return marks[0][len(start) :].decode(errors="replace") if marks else ""
 
 
-def _wait_for_program(pid: int) -> None:
-    end = time.monotonic() + _EXECVE_SECONDS
-    while _is_starting(pid) and time.monotonic() < end:
-        os.sched_yield()
-
-
 def _is_starting(pid: int) -> bool:
     """Return True inside execve, where a process has no environment until the new program starts (field env_end)."""
-    fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()
+    fields = _stat(pid)
     state, has_memory, env_end = fields[0], fields[20] != "0", fields[48]
     return has_memory and env_end == "0" and state not in "ZX"
 
@@ -59,7 +59,7 @@ def _is_starting(pid: int) -> bool:
 def is_ending(pid: int) -> bool:
     """Return True if a process is gone or has released its memory, and with it its mark."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()[20] == "0"
+        return _stat(pid)[20] == "0"
     except OSError:
         return True
 

@@ -51,11 +51,6 @@ class RunResult:
         return max(ends) - min(starts) if starts and ends else 0.0
 
 
-def record(result: RunResult) -> dict[str, Any]:
-    """Return the record of a run in the form of the conformance corpus."""
-    return state_record(result.plan, result.state, result.most_pods, result.span)
-
-
 class RunNodeStatus(msgspec.Struct, frozen=True):
     """A node as other programs see it; times are seconds since the epoch, for display only."""
 
@@ -211,23 +206,11 @@ def read_status(run_dir: Path) -> RunStatus:
     )
 
 
-def _ranks(state: RunState) -> dict[str, int]:
-    starts = sorted({math.floor(node.started) for node in state.nodes.values()})
-    rank = {second: index for index, second in enumerate(starts)}
-    return {path: rank[math.floor(node.started)] for path, node in state.nodes.items()}
-
-
-def _outputs(node: RunNode) -> dict[str, Any]:
-    row: dict[str, Any] = {"parameters": dict(node.outputs.parameters)}
-    if node.outputs.exit_code is not None:
-        row["exitCode"] = str(node.outputs.exit_code)
-    if node.outputs.result is not None:
-        row["result"] = node.outputs.result
-    return row
-
-
 def _node(state: RunState, node: RunNode, rank: int) -> dict[str, Any]:
     children = [state.nodes[path] for path in node.children]
+    outputs: dict[str, Any] = {"parameters": dict(node.outputs.parameters)}
+    outputs |= {} if node.outputs.exit_code is None else {"exitCode": str(node.outputs.exit_code)}
+    outputs |= {} if node.outputs.result is None else {"result": node.outputs.result}
     row: dict[str, Any] = {
         "name": node.name,
         "path": node.path,
@@ -236,7 +219,7 @@ def _node(state: RunState, node: RunNode, rank: int) -> dict[str, Any]:
         "message": node.message,
         "templateName": node.template_name,
         "inputs": {"parameters": dict(node.inputs)},
-        "outputs": _outputs(node),
+        "outputs": outputs,
         "rank": rank,
         "boundary": state.nodes[node.boundary].name if node.boundary else "",
         "children": sorted(child.name for child in children),
@@ -246,20 +229,22 @@ def _node(state: RunState, node: RunNode, rank: int) -> dict[str, Any]:
     return {**row, "nodeFlag": flags} if flags else row
 
 
-def state_record(plan: WorkflowPlan, state: RunState, most_pods: int, span: float) -> dict[str, Any]:
-    """Return the record of a state: all nodes, sorted by display name, with phases, inputs, outputs and children.
-
-    `most_pods` is the most pods that ran at one time, `span` the seconds from the first start to the last end.
+def record(result: RunResult) -> dict[str, Any]:
+    """Return the record of a run in the form of the conformance corpus: all nodes, sorted by display name, with phases, inputs,
+    outputs and children.
     """
-    ranks = _ranks(state)
+    state = result.state
+    starts = sorted({math.floor(node.started) for node in state.nodes.values()})
+    rows = [
+        _node(state, node, starts.index(math.floor(node.started)))
+        for node in sorted(state.nodes.values(), key=lambda node: (node.name, node.path))
+    ]
     return {
-        "case": plan.name,
+        "case": result.plan.name,
         "phase": state.phase or RUNNING,
         "message": state.message,
         "outputs": {"parameters": dict(state.outputs)},
-        "nodes": [
-            _node(state, node, ranks[node.path]) for node in sorted(state.nodes.values(), key=lambda node: (node.name, node.path))
-        ],
-        "maxRunningPods": most_pods,
-        "spanSeconds": round(span, 3),
+        "nodes": rows,
+        "maxRunningPods": result.most_pods,
+        "spanSeconds": round(result.span, 3),
     }

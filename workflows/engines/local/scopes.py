@@ -50,14 +50,9 @@ def input_scope(template: TemplateModel) -> MutableScope:
 
 def add_node(run: WorkingRun, scope: MutableScope, word: str, name: str, node: RunNode) -> None:
     """Add `tasks.NAME.*` (or `steps.NAME.*`) of a finished node; of a retried node, those of its last attempt."""
-    attempt = run.last_attempt(node) or node
-    start = f"{word}.{name}"
+    attempt = [node, *run.attempts(node)][-1]
+    start, outputs = f"{word}.{name}", attempt.outputs
     scope[f"{start}.status"] = attempt.phase
-    add_outputs(scope, start, attempt.outputs)
-
-
-def add_outputs(scope: MutableScope, start: str, outputs: Outputs) -> None:
-    """Add exit code, result and parameters below the prefix `start`."""
     if outputs.result is not None:
         scope[f"{start}.outputs.result"] = outputs.result
     if outputs.exit_code is not None:

@@ -56,14 +56,14 @@ def step(plan: WorkflowPlan, state: RunState, event: AnyEvent) -> tuple[RunState
     if run.phase == RUNNING and not isinstance(event, PodStarted):
         run.everything = run.everything or not isinstance(event, PodEnded) or bool(run.shutdown or run.broken)
         _settle(run)
-        _launch(run)
-    actions = [*run.actions, *(NodeChanged(run.nodes[path]) for path in run.touched), *_run_changed(run, state)]
+        while run.queue and run.live < run.plan.slots:  # pods start in the order in which they became ready
+            node = run.change(run.queue.pop(0), launched=True)
+            run.live += 1
+            run.actions.append(start_action(run, node))
+    actions = [*run.actions, *(NodeChanged(run.nodes[path]) for path in run.touched)]
+    if (run.phase, run.message, run.suspended, run.shutdown) != (state.phase, state.message, state.suspended, state.shutdown):
+        actions.append(RunChanged(run.phase, run.message, run.suspended, run.shutdown))
     return run.state(), tuple(actions)
-
-
-def _run_changed(run: WorkingRun, before: RunState) -> list[Action]:
-    now = (run.phase, run.message, run.suspended, run.shutdown)
-    return [] if now == (before.phase, before.message, before.suspended, before.shutdown) else [RunChanged(*now)]
 
 
 def _take(run: WorkingRun, event: AnyEvent) -> None:
@@ -124,23 +124,12 @@ def _engine_returned(run: WorkingRun) -> None:
             run.live -= 1
             run.mark(node.path, FAILED, node.kill)
         else:
-            _restart_clock(run, run.mark(node.path, PENDING))
+            run.mark(node.path, PENDING)
+            # `activeDeadlineSeconds` counts from the new start, `timeout` still from the node's creation
+            run.timers.pop(node.path, None)
+            if node.template is not None and node.template.timeout:
+                run.timers[node.path] = node.started + seconds(node.template.timeout)
             run.actions.append(start_action(run, node))
-
-
-def _restart_clock(run: WorkingRun, node: RunNode) -> None:
-    """Restart `activeDeadlineSeconds`, which counts from the new start; `timeout` still counts from the node's creation."""
-    run.timers.pop(node.path, None)
-    if node.template is not None and node.template.timeout:
-        run.timers[node.path] = node.started + seconds(node.template.timeout)
-
-
-def _launch(run: WorkingRun) -> None:
-    """Hand pods to the executor while slots are free, in the order in which they became ready."""
-    while run.queue and run.live < run.plan.slots:
-        node = run.change(run.queue.pop(0), launched=True)
-        run.live += 1
-        run.actions.append(start_action(run, node))
 
 
 def _settle(run: WorkingRun) -> None:
@@ -176,19 +165,14 @@ def _walk(run: WorkingRun) -> None:
         return
     handler: RunNode | None = None
     if run.plan.exit_hook is not None and (f"{name}.onExit" in run.nodes or run.shutdown != "Terminate"):
-        handler = _exit_handler(run)
+        try:
+            handler = workflow_exit_runs(run, run.plan.exit_hook)
+        except CallError as err:
+            raise CallError(f"error in exit template execution : {err}") from None
         if handler is None or not handler.fulfilled:
             return
     if run.live == 0:
         _conclude(run, entry, handler)
-
-
-def _exit_handler(run: WorkingRun) -> RunNode | None:
-    assert run.plan.exit_hook is not None
-    try:
-        return workflow_exit_runs(run, run.plan.exit_hook)
-    except CallError as err:
-        raise CallError(f"error in exit template execution : {err}") from None
 
 
 def _conclude(run: WorkingRun, entry: RunNode, handler: RunNode | None) -> None:

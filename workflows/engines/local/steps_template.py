@@ -91,9 +91,8 @@ def _extend(group: _Group) -> None:
 
 
 def _members(group: _Group, task: TaskModel) -> list[RunNode]:
-    branch_names = {branch.name for branch in group.run.nodes[group.path].branches if branch.name.startswith(f"{task.name}(")}
-    paths = [f"{group.path}.{branch.name}" for branch in group.run.nodes[group.path].branches if branch.name in branch_names]
-    return [group.run.nodes[path] for path in paths if path in group.run.nodes]
+    names = [branch.name for branch in group.run.nodes[group.path].branches if branch.name.startswith(f"{task.name}(")]
+    return [group.run.nodes[path] for name in names if (path := f"{group.path}.{name}") in group.run.nodes]
 
 
 def _execute_group(group: _Group) -> RunNode:
@@ -178,11 +177,6 @@ def _hooks_run(group: _Group, planned: list[tuple[TaskModel, FanOutBranch]]) -> 
         node = group.run.nodes.get(f"{group.path}.{branch.name}")
         if task.exit_hook is None or node is None or node.phase not in COMPLETED:
             continue
-        waiting = _hook_runs(group, task, node) or waiting
+        scope = group.template.scope
+        waiting |= exit_hook_runs(group.run, node, task.exit_hook, scope, "steps", task.name, lambda: dict(group.scope))
     return waiting
-
-
-def _hook_runs(group: _Group, task: TaskModel, node: RunNode) -> bool:
-    assert task.exit_hook is not None
-    scope = group.template.scope
-    return exit_hook_runs(group.run, node, task.exit_hook, scope, "steps", task.name, lambda: dict(group.scope))

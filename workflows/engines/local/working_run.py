@@ -186,11 +186,6 @@ class WorkingRun:
                     self.outputs[declared.global_name] = value
         return node
 
-    def last_attempt(self, node: RunNode) -> RunNode | None:
-        """Return the latest attempt below a Retry node, or None."""
-        attempts = self.attempts(node)
-        return attempts[-1] if attempts else None
-
     def attempts(self, node: RunNode) -> list[RunNode]:
         """Return the attempts below a Retry node in order, without exit handlers."""
         if node.type != "Retry":

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 RESULTS = ("Succeeded", "Failed", "Errored", "Skipped", "Omitted", "Daemoned", "AnySucceeded", "AllFailed")
 BARE = ("Succeeded", "Skipped", "Daemoned")
@@ -100,6 +101,11 @@ def read(text: str) -> Depends:
     if reader.position < len(reader.tokens):
         raise DependsError(f"unexpected '{reader.tokens[reader.position][1]}' after a complete expression")
     return Depends(tuple(reader.tasks), test)
+
+
+def parents(task: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the tasks that a task of a manifest names in `depends` or `dependencies`. Raises DependsError."""
+    return read(str(task["depends"])).tasks if task.get("depends") else tuple(task.get("dependencies") or ())
 
 
 def classic(dependencies: Mapping[str, frozenset[str]]) -> Depends:

@@ -27,7 +27,9 @@ def evaluate(node: nodes.ExprNode, scope: Scope, element: Any = None) -> Any:
     """Return the value of an expression: str, bool, int, float, None, list or dict. Raises ExprError."""
     name = nodes.dotted(node)
     if name is not None and name != "#" and not name.startswith("#."):
-        return _lookup(name, scope)
+        if name not in scope:
+            raise MissingNameError(f"{name} is missing")
+        return scope[name]
     if isinstance(node, nodes.Literal):
         return node.value
     if isinstance(node, nodes.Identifier):
@@ -48,12 +50,6 @@ def evaluate(node: nodes.ExprNode, scope: Scope, element: Any = None) -> Any:
     if isinstance(node, nodes.FunctionCall):
         return _call(node, scope, element)
     raise ExprError("a closure has no value of its own")
-
-
-def _lookup(name: str, scope: Scope) -> str | None:
-    if name not in scope:
-        raise MissingNameError(f"{name} is missing")
-    return scope[name]
 
 
 def _unary(symbol: str, value: Any) -> Any:

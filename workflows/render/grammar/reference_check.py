@@ -142,10 +142,7 @@ def _ancestors(place: TemplateLocation, task: Mapping[str, Any], by_name: Mappin
     names: set[str] = set()
     waiting = [task]
     while waiting:
-        current = waiting.pop()
-        parents = (
-            depends.read(str(current["depends"])).tasks if current.get("depends") else tuple(current.get("dependencies") or ())
-        )
+        parents = depends.parents(waiting.pop())
         waiting += [by_name[name] for name in parents if name not in names]
         names |= set(parents)
     return names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from workflows.render.grammar import depends, expr
 from workflows.render.grammar.findings import LintFinding
@@ -16,6 +16,7 @@ from workflows.render.grammar.when import WhenError, compile_when
 _NAME = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9]*")
 _POLICIES = ("Always", "OnFailure", "OnError", "OnTransientError")
 _FANS = ("withItems", "withParam", "withSequence")
+_Key = TypeVar("_Key", int, str)
 
 
 def check_structure(library: TemplateLibrary) -> Iterator[LintFinding]:
@@ -34,13 +35,16 @@ def check_structure(library: TemplateLibrary) -> Iterator[LintFinding]:
 def _endless(library: TemplateLibrary) -> Iterator[LintFinding]:
     """Yield findings about templates that always call themselves again; a call with a condition may end."""
     places = {id(place.raw): place for place in library.places}
-    unresolved = {key: {id(callee.raw) for callee in library.sure_calls(place)} for key, place in places.items()}
-    # remove templates whose certain calls all end, until none is left; the others call each other forever
-    while ending := [key for key, calls in unresolved.items() if not calls & unresolved.keys()]:
-        for key in ending:
-            del unresolved[key]
-    for key in unresolved:
+    for key in _in_circles({key: {id(callee.raw) for callee in library.sure_calls(place)} for key, place in places.items()}):
         yield LintFinding(places[key].path, "calls itself without end, directly or through others", "give the call a `when`")
+
+
+def _in_circles(edges: dict[_Key, set[_Key]]) -> list[_Key]:
+    """Return the nodes of a graph that lie in a circle or lead into one: what is left once nodes that lead nowhere are removed."""
+    while ends := [key for key, targets in edges.items() if not targets & edges.keys()]:
+        for key in ends:
+            del edges[key]
+    return list(edges)
 
 
 def _workflow(library: TemplateLibrary) -> Iterator[LintFinding]:
@@ -242,7 +246,7 @@ def _graph(place: TemplateLocation, tasks: list[Mapping[str, Any]]) -> Iterator[
     for index, task in enumerate(tasks):
         path = f"{place.path}.dag.tasks[{index}]"
         try:
-            parents[task["name"]] = _parents(task)
+            parents[task["name"]] = depends.parents(task)
         except depends.DependsError as err:
             yield LintFinding(f"{path}.depends", f"'{task['depends']}' does not parse: {err}")
             continue
@@ -251,12 +255,6 @@ def _graph(place: TemplateLocation, tasks: list[Mapping[str, Any]]) -> Iterator[
         if target not in parents:
             yield LintFinding(f"{place.path}.dag.target", f"target '{target}' is not a task of this DAG")
     yield from _cycle(place, parents)
-
-
-def _parents(task: Mapping[str, Any]) -> tuple[str, ...]:
-    if task.get("depends"):
-        return depends.read(str(task["depends"])).tasks
-    return tuple(task.get("dependencies") or ())
 
 
 def _parents_fit(
@@ -277,10 +275,5 @@ def _parents_fit(
 
 
 def _cycle(place: TemplateLocation, parents: Mapping[str, tuple[str, ...]]) -> Iterator[LintFinding]:
-    unresolved = {name: {parent for parent in names if parent in parents} for name, names in parents.items()}
-    # remove tasks without open dependencies, until none is left; the others form cycles
-    while ready := [name for name, waits in unresolved.items() if not waits & unresolved.keys()]:
-        for name in ready:
-            del unresolved[name]
-    if unresolved:
-        yield LintFinding(f"{place.path}.dag", f"graph with cycle: {', '.join(sorted(unresolved))}")
+    if circles := _in_circles({name: set(names) for name, names in parents.items()}):
+        yield LintFinding(f"{place.path}.dag", f"graph with cycle: {', '.join(sorted(circles))}")

@@ -86,7 +86,7 @@ def _token(text: str, position: int, kind_before: str) -> tuple[Token, int]:
     if char == "[":
         raise WhenError("names in brackets are not supported by both engines", parse=True)
     if number := _NUMBER.match(text, position):
-        return _number(number), number.end()
+        return _number(number[0]), number.end()
     if word := _WORD.match(text, position):
         return _word(word[0]), word.end()
     symbol = _SYMBOL.match(text, position)
@@ -113,8 +113,7 @@ def _quoted(text: str, position: int) -> tuple[Token, int]:
     raise WhenError("Unclosed string literal", parse=True)
 
 
-def _number(match: re.Match[str]) -> Token:
-    text = match[0]
+def _number(text: str) -> Token:
     try:
         return Token("NUMERIC", float(int(text, 16)) if text.startswith("0x") else float(text))
     except ValueError:

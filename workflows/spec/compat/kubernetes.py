@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from workflows.spec.accelerators import has_containerd_2_1, numbers
-from workflows.spec.cluster_spec import SUNK_LOCK, ingress_groups
+from workflows.spec.cluster_spec import SUNK_LOCK, has_gpu_cluster, ingress_groups
 from workflows.spec.compat.rule_table import Platform, RuleFinding, releases_outside_range, rule
 from workflows.spec.infrastructure import Rke2Settings
 
@@ -73,8 +73,8 @@ def network_operator_range(platform: Platform) -> Iterator[RuleFinding]:
 
 
 def _uses_dra(platform: Platform) -> bool:
-    gpu = platform.spec.accelerator
-    return gpu is not None and (platform.spec.sharing.mode == "dra" or gpu.operator_mode == "gpu_cluster")
+    spec = platform.spec
+    return spec.accelerator is not None and (spec.sharing.mode == "dra" or has_gpu_cluster(spec))
 
 
 @rule(
@@ -269,13 +269,12 @@ def _lock_is_tolerated(platform: Platform) -> Iterator[RuleFinding]:
             problem = f"SUNK's lock taint would evict these DaemonSets: {path} lacks the toleration {SUNK_LOCK}"
             yield RuleFinding(f"overrides.{name}.values.{path}", problem, _TOLERATION)
     network = platform.releases.get("network_operator")
-    policies = (one for one in (network.objects if network else ()) if one.get("kind") == "NicClusterPolicy")
-    for policy in policies:
-        if not _tolerates(policy.get("spec", {}).get("tolerations")):
+    for item in network.objects if network else ():
+        if item.get("kind") == "NicClusterPolicy" and not _tolerates(item.get("spec", {}).get("tolerations")):
             problem = f"SUNK's lock taint would evict the NIC DaemonSets: NicClusterPolicy lacks the toleration {SUNK_LOCK}"
             yield RuleFinding("catalog.network_operator.objects", problem, _TOLERATION)
 
 
 def _tolerates(tolerations: Any) -> bool:
-    found = [one for one in tolerations or () if isinstance(one, Mapping)]
-    return any(one.get("key") in (SUNK_LOCK, None) and one.get("effect") in ("NoExecute", None) for one in found)
+    listed = [toleration for toleration in tolerations or () if isinstance(toleration, Mapping)]
+    return any(entry.get("key") in (SUNK_LOCK, None) and entry.get("effect") in ("NoExecute", None) for entry in listed)

@@ -12,6 +12,7 @@ from typing import Any
 
 from workflows.spec.accelerators import kubernetes
 from workflows.spec.cluster_spec import ClusterSpec
+from workflows.spec.document import value_at
 from workflows.spec.errors import Issue, Severity
 
 
@@ -37,10 +38,7 @@ class ReleaseFacts:
 
     def value(self, path: str) -> Any:
         """Return the Helm value at a dotted path, or None."""
-        here: Any = self.values
-        for part in path.split("."):
-            here = here.get(part) if isinstance(here, Mapping) else None
-        return here
+        return value_at(self.values, path)
 
 
 @dataclass(frozen=True, slots=True)
