@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients.releases import release_lease
+from steps.clients.releases.publication import PublishRequest
 from steps.contract import release_layout
 from steps.contract.canonical import canonical, digest
 from steps.contract.exit import ExitCode
@@ -20,7 +21,7 @@ from steps.nodeimage import image_parts
 from steps.nodeimage.contract import build_keys
 from steps.nodeimage.contract.boot_tree import PublishTarget
 from steps.nodeimage.contract.image_tests import ImageTestResult
-from steps.nodeimage.publishing import image_publication, publication_status
+from steps.nodeimage.publishing import image_kind, image_publication, publication_status
 from steps.nodeimage.store import store_entries
 from steps.runtime import gating
 from steps.runtime.context import Context
@@ -59,9 +60,10 @@ def find_status(context: Context) -> ExitCode:
     place = image_parts.read_target(context, wanted.place, wanted.groups)
     place = msgspec.structs.replace(place, key=_SIGNED) if wanted.signed else place
     recipe = image_parts.recipe(context, wanted.recipe)
-    packages = {one.name: one.version for layer in recipe.layers for one in layer.packages}
+    packages = {package.name: package.version for layer in recipe.layers for package in layer.packages}
     known = known_versions(context, place)
-    seen = publication_status.query(place, context.environment.secrets, wanted.image, wanted.key, wanted.firmware, packages, known)
+    with image_kind.connect(place, context.environment.secrets) as transport:
+        seen = publication_status.query(transport, place, wanted.image, wanted.key, wanted.firmware, packages, known)
     if seen.version:
         remember_version(context, place, wanted.image, seen.version)
     gate = gating.find(wanted.gate)
@@ -102,9 +104,9 @@ def publish_image(context: Context) -> ExitCode:
         results = _results(context, key, image_parts.packed_root(context, recipe))
 
         def publish() -> Published:
-            return image_publication.publish(
-                place, assembled, results, secrets, by, context.say, again=wanted.again, origin=recipe.origin, known=known
-            )
+            release = image_publication.stage(assembled, place, results, origin=recipe.origin)
+            request = PublishRequest(release=release, target=place, secrets=secrets, by=by, again=wanted.again, known=dict(known))
+            return image_publication.publish(request, context.say)
 
         seen = release_lease.retry_while_locked(publish, context.clock, context.task.deadline_seconds, context.say)
     if seen.version:

@@ -85,10 +85,10 @@ def words(texts: Iterable[str], members: Mapping[str, int], there: Iterable[str]
     paths: set[str] = set()
     beginnings: set[str] = set()
     for text in texts:
-        told = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
-        names |= set(_WORD.findall(told))
-        paths |= {merged_path(path.strip("/.")) for path in _PATH.findall(told)}
-        beginnings |= {merged_path(path.lstrip("/")) for path in _BEGINNING.findall(told)}
+        code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+        names |= set(_WORD.findall(code))
+        paths |= {merged_path(path.strip("/.")) for path in _PATH.findall(code)}
+        beginnings |= {merged_path(path.lstrip("/")) for path in _BEGINNING.findall(code)}
     known, there = {merged_path(path): count for path, count in members.items()}, set(there)
     copied = known.keys() & there
     names |= {path.rpartition("/")[2] for path, count in known.items() if count == 1 or path in copied}
@@ -108,8 +108,8 @@ def _is_narrow(beginning: str) -> bool:
 
 def _whole(copied: AbstractSet[str], there: AbstractSet[str]) -> AbstractSet[str]:
     """Return the folders that the initrd has whole, without those whose names or contents matter anyway."""
-    found = {_folder(path) for path in copied} - {_folder(path) for path in there - copied}
-    return {folder for folder in found if folder and not _LARGE.fullmatch(folder) and not _below(folder, (*_NAMES, *_CONTENT))}
+    whole = {_folder(path) for path in copied} - {_folder(path) for path in there - copied}
+    return {folder for folder in whole if folder and not _LARGE.fullmatch(folder) and not _below(folder, (*_NAMES, *_CONTENT))}
 
 
 def relevant(paths: Iterable[tuple[str, bool]], found: Words) -> Iterator[tuple[str, bool]]:

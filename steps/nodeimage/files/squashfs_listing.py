@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
+from msgspec.structs import replace
+
 from steps import timeouts
 from steps.clients import process
 from steps.errors import BadTask
@@ -24,6 +26,7 @@ _ESCAPED: Final = re.compile(r"\\(.)")
 _SPLIT: Final = re.compile(r"(?<!\\) ")
 _CHUNK: Final = 1 << 20
 _MOST_HEADER: Final = 256 << 20
+_HINT: Final = "`bringup image verify` says what is wrong"
 
 
 class Squashed:
@@ -66,9 +69,7 @@ def _listing(stream: IO[bytes], found: Squashed, name: str) -> list[tuple[int, i
         if kind == "R":
             sources.append((int(words[5]), int(words[4]), path))
     if not found.files:
-        raise BadTask(
-            f"{name} is no whole squashfs: unsquashfs lists nothing of it", hint="`bringup image verify` says what is wrong"
-        )
+        raise BadTask(f"{name} is no whole squashfs: unsquashfs lists nothing of it", hint=_HINT)
     return sorted(sources)
 
 
@@ -84,7 +85,9 @@ def _contents(stream: IO[bytes], sources: list[tuple[int, int, str]], found: Squ
     at = 0
     stream.readline()
     for begin, size, path in sources:
-        _skip(stream, begin - at)
+        gap = begin - at
+        while gap > 0:
+            gap -= len(stream.read(min(gap, _CHUNK))) or gap
         note = debian.note(path)
         digest, text = hashlib.sha256(), []
         for chunk in _chunks(stream, size, name):
@@ -92,25 +95,17 @@ def _contents(stream: IO[bytes], sources: list[tuple[int, int, str]], found: Squ
             if note and note.lists:
                 text.append(chunk)
         at = begin + size
-        before = found.files[path]
-        found.files[path] = FileOf(before.kind, before.mode, before.owner, before.time, size, digest.hexdigest())
+        found.files[path] = replace(found.files[path], size=size, digest=digest.hexdigest())
         if note:
             paths = debian.listed_paths(b"".join(text).decode(errors="surrogateescape"))
             found.owners.update(dict.fromkeys([*paths, path], note.package))
-
-
-def _skip(stream: IO[bytes], size: int) -> None:
-    while size > 0:
-        size -= len(stream.read(min(size, _CHUNK))) or size
 
 
 def _chunks(stream: IO[bytes], size: int, name: str) -> Iterator[bytes]:
     while size > 0:
         chunk = stream.read(min(size, _CHUNK))
         if not chunk:
-            raise BadTask(
-                f"{name} is cut off: {size} bytes of a file are missing", hint="`bringup image verify` says what is wrong"
-            )
+            raise BadTask(f"{name} is cut off: {size} bytes of a file are missing", hint=_HINT)
         size -= len(chunk)
         yield chunk
 
