@@ -1,7 +1,5 @@
 #!/usr/bin/python
-"""Ansible module that reads, with a server's own kubectl, which cluster the server belongs to and which run holds it. It changes
-nothing.
-"""
+"""Ansible module that reads with a server's kubectl which cluster the server belongs to and which run holds it; changes nothing."""
 
 from __future__ import annotations
 
@@ -56,8 +54,8 @@ def answer(module: AnsibleModule, kubeconfig: str, commands: tuple) -> dict:
     _, output, error = module.run_command([*command, "--kubeconfig", kubeconfig, *QUESTION])
     if not UID.fullmatch(output.strip()):
         return {"state": "unreadable", "message": (error.strip() or output.strip())[-300:]}
-    asked = module.run_command([*command, "--kubeconfig", kubeconfig, *LEASE])
-    return {"state": "running", "uid": output.strip(), **lease_spec(asked[1]), **secret(kubeconfig, module.params["address"])}
+    _, lease, _ = module.run_command([*command, "--kubeconfig", kubeconfig, *LEASE])
+    return {"state": "running", "uid": output.strip(), **lease_spec(lease), **secret(kubeconfig, module.params["address"])}
 
 
 def lease_spec(answer: str) -> dict:

@@ -94,9 +94,7 @@ def _item(node: NodeAccess, one: str, runs: bool, kept: "bool | None", lacked: b
 
 
 def _has_parameter(line: str, parameter: str, wanted: list) -> bool:
-    """Return True if a command line gives the kernel this parameter. Several words must follow each other; of a repeated key the
-    last value counts, unless every value does.
-    """
+    """Return True if a command line has this parameter, its words in a row. Of a repeated key the last value counts, or all do."""
     words, ours = line.split(), parameter.split()
     key = _key(parameter)
     if key == SIZE and ours[0] in words:
@@ -162,9 +160,7 @@ def _without_page_counts(line: str, wanted: list) -> str:
 
 
 def with_parameters(text: str, wanted: list) -> str:
-    """Return the text of /etc/default/grub with the missing parameters added to its last GRUB_CMDLINE_LINUX, the one the shell
-    keeps. Raises CannotChange for an unclosed quote.
-    """
+    """Return the text of /etc/default/grub with missing parameters in its last GRUB_CMDLINE_LINUX. Raises CannotChange."""
     assignments = list(ASSIGNMENT.finditer(text))
     if not assignments:
         return text.rstrip("\n") + '\nGRUB_CMDLINE_LINUX="%s"\n' % " ".join(wanted)
@@ -187,9 +183,7 @@ def with_parameters(text: str, wanted: list) -> str:
 
 
 def hugepages(wanted: dict, waiting: list, shown: str = HUGE) -> list:
-    """Return an item for the huge pages of each size (2M, 1G). `waiting` names parameters that the next boot brings; `shown` is the
-    counter file's path for a size in KiB.
-    """
+    """Return an item for the huge pages of each size. `waiting` names parameters of the next boot, `shown` is a counter's path."""
     waits = any("hugepages" in one for one in waiting)
     return [_pages(size, least, waits, read_text(shown % KIB[size]).strip()) for size, least in sorted(wanted.items())]
 

@@ -21,8 +21,7 @@ OURS = "made by bringup"
 
 
 class Firewalld:
-    """firewalld's zones. Ports are opened in the zones by which machines of the cluster come in; trusted networks become sources of
-    a zone that accepts everything.
+    """firewalld's zones. Ports are opened where machines of the cluster come in; networks of pods become sources of zone trusted.
 
     The running and the permanent configuration are changed separately, so that no reload is needed.
     """
@@ -89,9 +88,7 @@ class Firewalld:
         return list(dict.fromkeys([*by_link, *by_source]))
 
     def _links(self) -> set:
-        """Return the interface with the address that SSH dials, or those of default routes, and all with an address in the
-        cluster's networks. SSH's address need not be the node's.
-        """
+        """Return the interfaces of the address that SSH dials (else of default routes), and those in the cluster's networks."""
         held = reachability.addresses(self._node)
         dialled = {link for link, local in held if local == self._address} - {"lo"} or set(reachability.default_routes(self._root))
         return dialled | {link for link, local in held if link != "lo" and self._is_near(local)}

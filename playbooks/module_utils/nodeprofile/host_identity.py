@@ -80,16 +80,13 @@ def cloud_init_hosts(address: str, name: str, root: str = "") -> list:
     if not name or not _is_of_a_network(address) or os.path.exists(root + CLOUD_INIT_OFF):
         return []
     try:
-        values = [match.group(1) for text in _cloud_configs(root) if (match := _MANAGE_ETC_HOSTS.search(text))]
+        texts = [read_text("%s/var/lib/cloud/instance/%s" % (root, name)) for name in CLOUD_CONFIGS]
+        values = [match.group(1) for text in texts if (match := _MANAGE_ETC_HOSTS.search(text))]
     except OSError:
         return []  # root alone may read them, and that we are not is an item of its own
     if not values or values[0].lower() not in ("true", "yes", "on", "1", "template", "localhost"):
         return []
     return [item("hosts over a boot", OK, want="kept", why=WRITTEN_ANEW)]
-
-
-def _cloud_configs(root: str) -> list:
-    return [read_text("%s/var/lib/cloud/instance/%s" % (root, one)) for one in CLOUD_CONFIGS]
 
 
 def _is_of_a_network(address: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from typing import Dict, Optional
+from typing import Dict
 
 from ansible.module_utils import polling
 from ansible.module_utils.nodeprofile import profile_files
@@ -231,34 +231,27 @@ def _run_tool(node: NodeAccess, adapter: Adapter, command: list) -> None:
     except CannotChange as error:
         if not adapter["repair"] or not INTERRUPTED.search(str(error)):
             raise classify(error) from error
-        _repair_and_retry(node, adapter, command)
+        try:
+            for words in (adapter["repair"], command):
+                node.must(*words, **_environment(adapter))
+        except CannotChange as again:
+            raise classify(again) from again
 
 
 def _run_unlocked(node: NodeAccess, adapter: Adapter, command: list) -> None:
     """Run a command, and retry while another package manager holds the lock, until time is up."""
-    problem = None
+    problem = CannotChange()
     for _ in polling.attempts(float(adapter["seconds"][0]), adapter["pause"][0]):
-        problem = _problem(node, adapter, command)
-        if problem is None or not LOCK_HELD.search(str(problem)):
+        try:
+            node.must(*command, **_environment(adapter))
+            return
+        except CannotChange as error:
+            problem = error
+        if SOME_REFRESHED in str(problem) and INSTALLED_WITH_SKIPS in str(problem):
+            return
+        if not LOCK_HELD.search(str(problem)):
             break
-    if problem is not None:
-        raise problem
-
-
-def _problem(node: NodeAccess, adapter: Adapter, command: list) -> Optional[CannotChange]:
-    try:
-        node.must(*command, **_environment(adapter))
-    except CannotChange as error:
-        return None if SOME_REFRESHED in str(error) and INSTALLED_WITH_SKIPS in str(error) else error
-    return None
-
-
-def _repair_and_retry(node: NodeAccess, adapter: Adapter, command: list) -> None:
-    try:
-        node.must(*adapter["repair"], **_environment(adapter))
-        node.must(*command, **_environment(adapter))
-    except CannotChange as error:
-        raise classify(error) from error
+    raise problem
 
 
 def _environment(adapter: Adapter) -> dict:
@@ -290,9 +283,6 @@ def _repository(node: NodeAccess, package: str, entry: dict) -> Item:
             return item(name, OK, want=THERE, after="not needed: the package is installed")
     if not entry["keys"].get("baseurl"):
         return item(name, FAILED, want=THERE, before="absent", after="absent", why=NO_BASEURL)
-    return profile_files.whole_file(node, name, entry["path"], _repository_file(entry))
-
-
-def _repository_file(entry: dict) -> str:
     rows = ["%s=%s" % pair for pair in sorted(entry["keys"].items())]
-    return "".join(row + "\n" for row in [profile_files.OURS, "[%s]" % entry["id"], *rows])
+    text = "\n".join([profile_files.OURS, "[%s]" % entry["id"], *rows, ""])
+    return profile_files.whole_file(node, name, entry["path"], text)

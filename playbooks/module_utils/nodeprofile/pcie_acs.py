@@ -89,9 +89,9 @@ def turn_off(node: NodeAccess, lockdown: str = LOCKDOWN) -> None:
     node.must(SCRIPT)
 
 
-def _read(found: dict) -> str:
-    on = sorted(address for address, control in found.items() if control)
-    rows = ["%s 0x%02x" % (address, found[address]) for address in on[:3]]
+def _read(controls: dict) -> str:
+    on = sorted(address for address, control in controls.items() if control)
+    rows = ["%s 0x%02x" % (address, controls[address]) for address in on[:3]]
     return "on: %s%s" % (", ".join(rows), " and %d more" % (len(on) - 3) if len(on) > 3 else "") if on else "off"
 
 

@@ -62,10 +62,9 @@ class PodInterfaces:
 
     def _on_bus(self) -> list:
         """Return our devices that have a driver; without a driver a device has no interface to give."""
-        folders = sorted(glob.glob(self._root + pcie_acs.DEVICES + "/*"))
-        return [
-            os.path.basename(path) for path in folders if device_ids(path) in self._devices and os.path.exists(path + "/driver")
-        ]
+        drivers = sorted(glob.glob(self._root + pcie_acs.DEVICES + "/*/driver"))
+        folders = map(os.path.dirname, drivers)
+        return [os.path.basename(folder) for folder in folders if device_ids(folder) in self._devices]
 
     def _shows(self, name: str) -> bool:
         return os.path.exists("%s/%s" % (self._root + CLASS, name))
@@ -82,9 +81,7 @@ def interfaces_at(slot: str, shown: str) -> list:
 
 
 def _is_at(path: str, slot: str) -> bool:
-    """Return True if an interface belongs to the device at a PCI address, or to its child as with virtio. Children of IPoIB
-    interfaces and representors of virtual functions do not count.
-    """
+    """Return True if an interface is of the device at a PCI address or its child (virtio), not for IPoIB children, representors."""
     real, folder = os.path.realpath(path), os.path.dirname(path)
     if os.path.exists(folder + "/parent") or re.match(r"pf\d+vf\d+", _port_name(folder)):
         return False

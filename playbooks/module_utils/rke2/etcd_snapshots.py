@@ -13,8 +13,6 @@ from ansible.module_utils.rke2 import release_backup
 FOLDER = "/var/lib/rancher/rke2/server/db/snapshots"
 PART_SUFFIX = ".part"
 """Suffix of a snapshot that etcd is writing, or was writing when it was killed."""
-
-
 _SAVED = "saved-"
 
 
@@ -37,9 +35,8 @@ def save(name: str, run: Callable[[], tuple], folder: str = FOLDER, store: str =
     code, message = run()
     fresh = [one for one, stamp in _file_stamps(name, folder).items() if before.get(one) != stamp]
     if code != 0 or not fresh:
-        raise SnapshotFailed(
-            message.strip()[-400:] or "rke2 etcd-snapshot save ended with %d and left no snapshot in %s" % (code, folder)
-        )
+        silent = "rke2 etcd-snapshot save ended with %d and left no snapshot in %s" % (code, folder)
+        raise SnapshotFailed(message.strip()[-400:] or silent)
     atomic_files.write(_mark(name, store), json.dumps(fresh).encode(), 0o600)
     return fresh
 

@@ -29,9 +29,7 @@ BEGUN, DONE = "begun", "done"
 
 
 def read_mark(to: str, installed: str, path: str = MARK) -> dict:
-    """Return what this server has done of the rollback to `to`: `step` is empty, begun or done. Marks of another rollback, or done
-    marks from before a new install, are ignored.
-    """
+    """Return this server's mark of the rollback to `to`: `step` is empty, begun or done. Marks of another rollback are ignored."""
     recorded = _read(path)
     if recorded.get("to") != to or (recorded.get("step") == DONE and installed != to):
         recorded = {}
@@ -39,11 +37,8 @@ def read_mark(to: str, installed: str, path: str = MARK) -> dict:
 
 
 def _read(path: str) -> dict:
-    try:
-        with open(path) as source:
-            return dict(json.load(source))
-    except (OSError, ValueError, TypeError):
-        return {}
+    recorded = atomic_files.read_json(path)
+    return recorded if isinstance(recorded, dict) else {}
 
 
 def is_under_way(installed: str, path: str = MARK) -> bool:
@@ -145,11 +140,8 @@ def join_nobody(config: str = CONFIG) -> bool:
 def clear(database: str = DATABASE) -> list:
     """Remove the database except its snapshots and return the removed names. Disks and links of the site stay. Raises OSError."""
     names: list = sorted(os.listdir(database)) if os.path.isdir(database) else []
-    paths = [
-        os.path.join(database, name)
-        for name in names
-        if name not in (os.path.basename(etcd_snapshots.FOLDER), rke2_mounts.LOST_FOUND)
-    ]
+    spared = (os.path.basename(etcd_snapshots.FOLDER), rke2_mounts.LOST_FOUND)
+    paths = [os.path.join(database, name) for name in names if name not in spared]
     stay = rke2_mounts.targets() + [path for path in paths if os.path.islink(path) and os.path.isdir(path)]
     gone = [path for path in paths if rke2_mounts.has_content(path, stay)]
     for path in gone:

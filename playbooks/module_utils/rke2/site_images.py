@@ -30,7 +30,8 @@ def archive_names(folder: str, architecture: str) -> set:
 
     Archives of a release for other architectures are left out, as are those that only another architecture's list names.
     """
-    archives = {one for one in _names(folder) if is_archive(one) and os.path.isfile(os.path.join(folder, one))}
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    archives = {name for name in names if is_archive(name) and os.path.isfile(os.path.join(folder, name))}
     pattern = os.path.join(glob.escape(folder), list_name("*"))
     lists = {os.path.basename(path): set(checksums(path)) for path in glob.glob(pattern)}
     mine = lists.pop(list_name(architecture), set())
@@ -55,7 +56,3 @@ def checksums(path: str) -> dict:
             raise ValueError(message % (path, number, ", ".join(ENDINGS)))
         sums[name] = match.group(1)
     return sums
-
-
-def _names(folder: str) -> list:
-    return os.listdir(folder) if os.path.isdir(folder) else []

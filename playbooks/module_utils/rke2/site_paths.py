@@ -82,9 +82,8 @@ def begin_reset(path: str = MARK, repositories: str = REPOSITORIES) -> None:
     """Record that a reset has begun, with the present links and repository files."""
     before = _remembered(path)
     repository_files = {one: [_text(one), os.stat(one).st_mode & 0o777] for one in glob.glob(repositories)}
-    atomic_files.write(
-        path, json.dumps({**before, **links(), _FILES: {**before.get(_FILES, {}), **repository_files}}).encode(), 0o600
-    )
+    mark = {**before, **links(), _FILES: {**before.get(_FILES, {}), **repository_files}}
+    atomic_files.write(path, json.dumps(mark).encode(), 0o600)
 
 
 def restore(path: str = MARK) -> None:

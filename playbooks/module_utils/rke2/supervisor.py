@@ -85,9 +85,9 @@ def state(address: str, token: str) -> tuple:
         return STARTING, "%s answers %d" % (where, error.code)
     except (OSError, ValueError) as error:
         return SILENT, "%s: %s" % (where, getattr(error, "reason", error))
-    return (
-        (PONG, "") if answer == b"ok" else (STARTING, "%s/v1-rke2/readyz says %s" % (where, answer[:80].decode(errors="replace")))
-    )
+    if answer == b"ok":
+        return PONG, ""
+    return STARTING, "%s/v1-rke2/readyz says %s" % (where, answer[:80].decode(errors="replace"))
 
 
 def trusted_ca(certificates: bytes, wanted: str) -> str:

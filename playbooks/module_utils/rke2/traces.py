@@ -1,5 +1,4 @@
-"""Traces that RKE2 leaves on a host, and their removal: processes, mounts, links, addresses, routes, packet filter rules, paths and
-units.
+"""Traces that RKE2 leaves on a host, and their removal: processes, mounts, links, addresses, routes, filter rules, paths, units.
 
 RKE2's own scripts rke2-killall.sh and rke2-uninstall.sh know the same things, but a half-installed host may lack both.
 """
@@ -174,9 +173,7 @@ def has_no_filters(root: str = "") -> bool:
 
 
 def addresses(virtual: str) -> tuple:
-    """Return the virtual address if this host has it, and how many addresses were examined. A killed kube-vip leaves it, and two
-    hosts would answer there after a new bring-up.
-    """
+    """Return the virtual address if this host has it (a killed kube-vip leaves it), and how many addresses were examined."""
     if not virtual:
         return [], 1  # there is none to look for
     wanted = str(ipaddress.ip_address(virtual))
@@ -215,10 +212,10 @@ def remove_addresses(held: list) -> None:
 
 def find_units() -> tuple:
     """Return RKE2's unit files, and how many unit files there are in all."""
-    count = sum(len(os.listdir(folder)) for folder in UNIT_FOLDERS if os.path.isdir(folder))
+    number = sum(len(os.listdir(folder)) for folder in UNIT_FOLDERS if os.path.isdir(folder))
     places = [os.path.join(folder, unit) for folder in UNIT_FOLDERS[:2] for unit in UNITS]
     links = [path for unit in UNITS for path in glob.glob("/etc/systemd/system/*.wants/" + unit)]
-    return sorted(path for path in places + links if os.path.lexists(path)), count
+    return sorted(path for path in places + links if os.path.lexists(path)), number
 
 
 def remove(left: dict) -> None:
@@ -226,8 +223,8 @@ def remove(left: dict) -> None:
     for unit in left["units"]:
         run(["systemctl", "disable", "--now", os.path.basename(unit)])
     stop_and_unmount(left)
-    for name in netns():
-        run(["ip", "netns", "delete", name])
+    for path in glob.glob("/run/netns/cni-*"):
+        run(["ip", "netns", "delete", os.path.basename(path)])
     for link in left["links"]:
         run(["ip", "link", "delete", link])
     remove_addresses(left["addresses"])
@@ -252,17 +249,11 @@ def stop_and_unmount(left: dict) -> None:
 
 
 def unmount(target: str) -> None:
-    """Unmount a target. Below a driver container's root the mount is made private first: its shared folders are the host's, which
-    would otherwise be unmounted too.
-    """
+    """Unmount a target."""
+    # below a driver container's root shared folders are the host's, which would be unmounted too unless the root is made private
     root = rke2_mounts.driver_root(target)
     if not root or run(["mount", "--make-rprivate", root])[0] == 0:
         run(["umount", "--lazy", target])
-
-
-def netns() -> list:
-    """Return the network namespaces of pods."""
-    return [os.path.basename(path) for path in glob.glob("/run/netns/cni-*")]
 
 
 def kill(lines: list) -> None:
