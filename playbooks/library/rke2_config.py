@@ -148,9 +148,7 @@ def check_etcd_user() -> None:
 
 
 def check_drop_ins(config: dict, paths: list, folder: str = rke2_settings.DROP_INS) -> None:
-    """Raise ConfigConflict for a drop-in that overrides a key of ours, sets a forbidden key, or hides a file of ours from RKE2.
-    RKE2 reads drop-ins after config.yaml, and they win.
-    """
+    """Raise ConfigConflict for a drop-in (RKE2 reads it last) that overrides our keys, sets a forbidden one, or hides our file."""
     for path in rke2_settings.drop_ins(folder):
         try:
             keys = rke2_settings.load(path)

@@ -19,9 +19,7 @@ ITEM = "interfaces of pods"
 
 
 class PodInterfaces:
-    """The interfaces that pods hold. `devices` are vendor:device pairs that the platform gives to pods, `names` the profile's
-    interfaces, `places` the PCI addresses of some of them.
-    """
+    """Interfaces that pods hold. Pods may have `devices` (vendor:device); `places` are PCI addresses of the profile's `names`."""
 
     def __init__(self, node: NodeAccess, devices: list, names: list, places: dict, root: str = "") -> None:
         self._node, self._devices, self._names, self._places, self._root = node, devices, names, places, root

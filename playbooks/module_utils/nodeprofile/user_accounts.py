@@ -125,7 +125,7 @@ def _open_folder(folder: str) -> Iterator[int]:
 
 
 def read_keys(held: int) -> str:
-    """Return the text of authorized_keys in an open folder; empty if it is missing. A link, which may lead to root's, is refused."""
+    """Return the text of authorized_keys in an open folder; empty if it is missing. A link, perhaps to root's file, is refused."""
     try:
         handle = os.open(_KEYS, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=held)
     except FileNotFoundError:

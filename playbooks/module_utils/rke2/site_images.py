@@ -7,9 +7,7 @@ import os
 import re
 
 ENDINGS = (".tar", ".tar.gz", ".tar.zst", ".tar.bz2", ".tar.lz4")
-"""Endings of the archives that RKE2 imports from its image folder (k3s, pkg/agent/containerd). RKE2 takes .tgz too, but folders
-hold charts with that ending.
-"""
+"""Endings of archives that RKE2 imports from its image folder (k3s, pkg/agent/containerd), without .tgz, which charts have too."""
 CHECKSUM_LINE = re.compile(r"([0-9a-f]{64})[ *]+(\S+)")
 RELEASE_ARCHIVE = re.compile(r"rke2(-images[a-z0-9-]*)?\.(linux|windows)-[a-z0-9]+\.|rke2-windows-")
 """Names of a release's archives, for any architecture and system."""

@@ -19,9 +19,7 @@ from ansible.module_utils import atomic_files, selinux_labels
 from ansible.module_utils.rke2 import rke2_mounts
 
 MARK = "/var/lib/.rke2-reset-begun"
-"""The mark of a reset that has begun; an interrupted reset continues. It lies outside /var/lib/rancher, which may be a link that
-RKE2's script removes.
-"""
+"""The mark of a reset that has begun, outside /var/lib/rancher, which may be a link that RKE2's script removes."""
 REPOSITORIES = "/etc/yum.repos.d/rancher-rke2*.repo"
 """Repository files that RKE2's script removes."""
 _FILES = "files"

@@ -54,9 +54,7 @@ SHARED = (
     "/var/log/containers",
     "/run/nvidia/validations",
 )
-"""Paths that any Kubernetes may have, like most mounts, links and rules. They count as RKE2's only if an RKE2 is, or was when the
-reset began, on the host.
-"""
+"""Paths that any Kubernetes may have. They count as RKE2's only if an RKE2 is on the host, or was when the reset began."""
 UNIT_FOLDERS = ("/usr/local/lib/systemd/system", "/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 UNITS = ("rke2-server.service", "rke2-agent.service")
 LINKS = re.compile(r"cni0|flannel[.-].*|kube-ipvs0|kube-bridge|vxlan\.calico|vxlan-v6\.calico|cilium_.*|cali[0-9a-f]+|lxc[0-9a-f]+")

@@ -44,9 +44,7 @@ class ImageContent(Struct, frozen=True, kw_only=True):
 
 
 class FileDifference(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Path that differs: `how` (added, removed, changed), for a change `what` (content, mode, owner, time, link, kind, attributes),
-    the bytes that it grew by, and the package that owns it.
-    """
+    """Path that differs: `how` (added, removed, changed), `what` of it changed, bytes that it `grew` by, package that owns it."""
 
     path: str
     how: str

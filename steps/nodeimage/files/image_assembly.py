@@ -59,9 +59,7 @@ def _tools() -> Versions | None:
 
 
 def _is_ours(place: Path, have: Versions | None) -> bool:
-    """Return True if the tool versions of this machine packed an image, or if this cannot be told: `readback` reports an unreadable
-    image, and a machine without the tools takes what exists.
-    """
+    """Return True if this machine's tool versions packed an image, or if nobody can tell (`readback` reports unreadable ones)."""
     with contextlib.suppress(ManifestError, OSError):
         return have is None or image_manifest.decode((place / MANIFEST).read_bytes()).tools == have
     return True
@@ -94,9 +92,7 @@ def _fill(images: Path, recipe: Recipe, work: Path, have: Versions | None, say: 
 
 
 def _twin(images: Path, recipe: Recipe, work: Path, versions: Versions) -> Manifest | None:
-    """Return another image of the same layers, packed alike, whose files are whole. This image gets them too: other tests, budgets
-    or kernel arguments change no byte of them.
-    """
+    """Return another whole image of the same layers, packed alike: other tests, budgets or arguments change none of its files."""
     alike = (recipe.name, recipe.epoch, tuple(build_keys.layers(recipe).values()), versions)
     for path in sorted((images / FOLDER).glob(f"*/{MANIFEST}")):
         with contextlib.suppress(ManifestError, OSError):

@@ -64,9 +64,7 @@ _MERGED: Final = re.compile(r"(bin|sbin|lib\w*)(/|$)")
 
 
 class Words(Struct, frozen=True):
-    """Words of the scripts and of the initrd: names, paths that scripts name, beginnings of their patterns, paths in both root and
-    initrd, and the folders that the initrd has whole.
-    """
+    """Names and paths in scripts, beginnings of patterns, paths in both root and initrd, folders that the initrd has whole."""
 
     names: tuple[str, ...]
     paths: tuple[str, ...]

@@ -41,9 +41,7 @@ class Pack(Struct, frozen=True, kw_only=True):
 
 
 class Packed(Struct, frozen=True, kw_only=True):
-    """Result of the packing: version of the kernel, reuse of a kept initrd, packages of the root with their states in the words of
-    the package manager, and seconds of each part.
-    """
+    """Result of the packing. `installed` are the packages of the root with their states, `seconds` those of each part."""
 
     kernel: str
     initrd_kept: bool

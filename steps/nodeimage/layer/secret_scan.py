@@ -33,9 +33,7 @@ def strip_space(data: bytes) -> bytes:
 
 
 def forms(secret: bytes) -> list[bytes]:
-    """Return the forms in which a secret may occur: plain, base64 at each of its three offsets, hex, URL-encoded, and each line
-    alone, all without white space.
-    """
+    """Return the forms of a secret without white space: plain, base64 at all offsets, hex, URL-encoded, and each line alone."""
     whole = secret.strip()
     texts = {whole, whole.hex().encode(), whole.hex().upper().encode(), quote_from_bytes(whole).encode()}
     for encode in (base64.b64encode, base64.urlsafe_b64encode):

@@ -85,9 +85,7 @@ def stage_release(image: PackedImage, target: PublishTarget, tested: Tested) -> 
 
 
 def load(folder: Path, tested: Tested = Tested()) -> PackedImage:
-    """Return the packed image in a folder, with the origin and the outcomes of `tested` in its manifest. Raises BadTask if a file
-    is missing or has another size than the manifest says.
-    """
+    """Return the packed image in a folder, with what `tested` adds to its manifest. Raises BadTask if it is not whole by sizes."""
     hint = "build the image again"
     try:
         manifest = manifests.decode((folder / manifests.MANIFEST).read_bytes())

@@ -23,9 +23,7 @@ def script_problems(tree: ReleaseTree, version: str) -> Iterator[TreeProblem]:
 
 
 def entry_problems(tree: ReleaseTree, url: str) -> Iterator[TreeProblem]:
-    """Yield what is wrong with boot entries and the start script, which no list of digests covers: each must have the very bytes
-    that bringup writes. `url` is the address of the tree.
-    """
+    """Yield what is wrong with boot entries and start script of a tree at `url`: each must have the bytes that bringup writes."""
     scripts = set(image_versions.scripts(tree, tree.current)) if tree.current else set()
     images = external_links.entry_images(tree)
     moved = {name for name, image in images.items() if boot_tree.is_machine(name) and image in tree.products}
