@@ -48,7 +48,7 @@ def identity(module: AnsibleModule) -> dict:
 
 def answer(module: AnsibleModule, kubeconfig: str, commands: tuple) -> dict:
     """Return the cluster's UID, its Lease and kubeconfig, or the reason why the UID cannot be read."""
-    command = next((one for one in commands if os.path.exists(one[0])), None)
+    command = next((words for words in commands if os.path.exists(words[0])), None)
     if command is None:
         return {"state": "unreadable", "message": "%s is there, but no kubectl" % kubeconfig}
     _, output, error = module.run_command([*command, "--kubeconfig", kubeconfig, *QUESTION])

@@ -181,6 +181,6 @@ def packages_need_reboot(node: NodeAccess, want: dict) -> tuple:
 
 def reboot_reasons(node: NodeAccess, want: dict, asking: bool) -> list:
     """Return why the machine needs a reboot: kernel parameters, a newer kernel's modules, blacklisted modules in use, packages."""
-    asked = ["a package asks for it"] if asking else []
+    packages = ["a package asks for it"] if asking else []
     loaded = ["%s is loaded" % name for name in want["blacklist"] if kernel_settings.is_loaded(name)]
-    return [*dict.fromkeys(node.reboots), *asked, *loaded]
+    return [*dict.fromkeys(node.reboots), *packages, *loaded]

@@ -82,7 +82,7 @@ def openings(wanted: dict, server: bool) -> list:
 def describe(needed: list) -> str:
     """Return openings as text, grouped by source network."""
     sources = dict.fromkeys(source for _, source in needed)
-    ports = {source: ", ".join(port or "all" for port, one in needed if one == source) for source in sources}
+    ports = {source: ", ".join(port or "all" for port, origin in needed if origin == source) for source in sources}
     return "; ".join(text + (" from " + source if source else "") for source, text in ports.items())
 
 

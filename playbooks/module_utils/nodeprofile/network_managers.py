@@ -43,7 +43,8 @@ class Networkd:
     def keep_route(self, to: str, via: str) -> None:
         """Write the drop-in with this route in place of an older one to the same network."""
         others = [pair for pair in ROUTE.findall(read_text(self._routes)) if pair[0] != to]
-        sections = ["[Route]\nDestination=%s\n%s" % (one, "Gateway=%s\n" % way if way else "") for one, way in [*others, (to, via)]]
+        pairs = [*others, (to, via)]
+        sections = ["[Route]\nDestination=%s\n%s" % (target, "Gateway=%s\n" % way if way else "") for target, way in pairs]
         self._node.write(self._routes, OURS + "".join(sections), 0o644)
 
     def require_for_none_but(self, ours: list) -> None:

@@ -140,7 +140,7 @@ def asks_for_reboot(node: NodeAccess, manager: str, root: str = "", pause: float
 def _choices(name: str, adapter: Adapter) -> list:
     """Return what may be installed for a name, best first. Modules must fit the running kernel: dnf would install a newer one."""
     names = name.split(ALTERNATIVE)
-    return [*("%s-%s" % (one, os.uname().release) for one in names if one in adapter["of_kernel"]), *names]
+    return [*("%s-%s" % (package, os.uname().release) for package in names if package in adapter["of_kernel"]), *names]
 
 
 def _item(node: NodeAccess, name: str, before: str, after: str, error: str) -> Item:
@@ -157,11 +157,11 @@ def _item(node: NodeAccess, name: str, before: str, after: str, error: str) -> I
 def _versions(node: NodeAccess, names: list, adapter: Adapter) -> dict:
     """Return the installed version of each package, or of an alternative of it."""
     each = {name: name.split(ALTERNATIVE) for name in names}
-    _, output, _ = node.run(*adapter["query"], *(one for ones in each.values() for one in ones))
+    _, output, _ = node.run(*adapter["query"], *(package for packages in each.values() for package in packages))
     rows = [line.split("\t") for line in output.splitlines()]
     # dpkg also knows half-installed, and says `install reinstreq half-installed` of what was killed while it was unpacked
     installed = {row[0]: row[2] for row in rows if len(row) == 3 and row[1].split()[-1:] == ["installed"]}
-    return {name: installed[one] for name, ones in each.items() for one in reversed(ones) if one in installed}
+    return {name: installed[package] for name, packages in each.items() for package in reversed(packages) if package in installed}
 
 
 def _refresh_and_install(node: NodeAccess, choices: list, adapter: Adapter) -> tuple:
@@ -220,7 +220,7 @@ def _install(node: NodeAccess, names: list, adapter: Adapter) -> dict:
             raise RepositoryAway(str(error)) from error
         if len(names) == 1:
             return {names[0]: str(error)}
-        return {name: text for one in names for name, text in _install(node, [one], adapter).items()}
+        return {name: text for package in names for name, text in _install(node, [package], adapter).items()}
     return {}
 
 

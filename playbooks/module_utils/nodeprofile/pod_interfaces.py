@@ -40,7 +40,7 @@ class PodInterfaces:
             return self._places[name] in self.slots()
         if self._names and name not in self._names:
             return False  # a bond, or another network's
-        absent = {one for one in (name, *self._names) if one not in self._places and not self._shows(one)}
+        absent = {each for each in (name, *self._names) if each not in self._places and not self._shows(each)}
         return len(absent) <= len(set(self.slots()) - set(self._places.values()))
 
     def leave_alone(self, name: str, want: str) -> Item:

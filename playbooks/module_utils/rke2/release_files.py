@@ -120,22 +120,23 @@ class HostRelease:
     def install(self, replaces: str, check_mode: bool) -> list:
         """Unpack the archive over the installed release after a backup; return what differed. Raises InvalidRelease, OSError."""
         with tarfile.open(os.path.join(self.folder, self.archive), "r:gz") as archive:
-            members = [one for one in archive.getmembers() if one.isfile()]
-            odd = [one.name for one in members if not _name(one).startswith(PARTS) or ".." in one.name.split("/")]
+            members = [member for member in archive.getmembers() if member.isfile()]
+            odd = [member.name for member in members if not _name(member).startswith(PARTS) or ".." in member.name.split("/")]
             if odd:
                 raise InvalidRelease("%s holds %s, which belongs into no release" % (self.archive, odd[0]))
-            differing = [one for one in members if _differs(archive, one)]
+            differing = [member for member in members if _differs(archive, member)]
             if check_mode:
-                return [_name(one) for one in differing]
+                return [_name(member) for member in differing]
             if not differing:
                 release_backup.finish()
                 return []
-            with release_backup.replacement_of([install_prefix.target_path(_name(one)) for one in members], replaces):
-                for one in sorted(differing, key=lambda one: install_prefix.target_path(_name(one)) == release_backup.PROGRAM):
-                    source = archive.extractfile(one)
+            with release_backup.replacement_of([install_prefix.target_path(_name(member)) for member in members], replaces):
+                targets = [(install_prefix.target_path(_name(member)), member) for member in differing]
+                for path, member in sorted(targets, key=lambda pair: pair[0] == release_backup.PROGRAM):
+                    source = archive.extractfile(member)
                     if source is not None:
-                        atomic_files.copy(install_prefix.target_path(_name(one)), source, 0o755 if one.mode & 0o100 else 0o644)
-        return [_name(one) for one in differing]
+                        atomic_files.copy(path, source, 0o755 if member.mode & 0o100 else 0o644)
+        return [_name(member) for member in differing]
 
     def _found(self) -> set:
         """Return all archives in the artifacts folder and all that the site's list names. None is skipped silently."""

@@ -81,8 +81,8 @@ def forget(path: str = MARK, store: str = release_backup.STORE, reset: str = RES
 def offered_snapshots(left: str, folder: str = etcd_snapshots.FOLDER, store: str = release_backup.STORE) -> list:
     """Return the complete snapshots from before release `left`, each `{path, at}` (seconds since the epoch), newest first."""
     names = etcd_snapshots.recorded_names(_snapshot_prefix(left), store)
-    paths = [os.path.join(folder, one) for name in names for one in etcd_snapshots.complete_files(name, folder, store)]
-    return sorted(({"path": path, "at": os.stat(path).st_mtime} for path in paths), key=lambda one: -one["at"]) if left else []
+    paths = [os.path.join(folder, entry) for name in names for entry in etcd_snapshots.complete_files(name, folder, store)]
+    return sorted(({"path": path, "at": os.stat(path).st_mtime} for path in paths), key=lambda entry: -entry["at"]) if left else []
 
 
 def _snapshot_prefix(left: str) -> str:

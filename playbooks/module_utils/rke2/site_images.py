@@ -34,7 +34,7 @@ def archive_names(folder: str, architecture: str) -> set:
     lists = {os.path.basename(path): set(checksums(path)) for path in glob.glob(pattern)}
     mine = lists.pop(list_name(architecture), set())
     others = set().union(*lists.values()) - mine
-    return {one for one in (archives - others) | mine if not RELEASE_ARCHIVE.match(one) or ".linux-%s." % architecture in one}
+    return {name for name in (archives - others) | mine if not RELEASE_ARCHIVE.match(name) or ".linux-%s." % architecture in name}
 
 
 def checksums(path: str) -> dict:

@@ -100,7 +100,7 @@ def trusted_ca(certificates: bytes, wanted: str) -> str:
     if hashlib.sha256(certificates).hexdigest() == wanted:
         return certificates.decode()
     ders = [ssl.PEM_cert_to_DER_cert(text) for text in CERTIFICATE.findall(certificates.decode())]
-    roots = [one for one in ders if hashlib.sha256(one).hexdigest() == wanted]
+    roots = [certificate for certificate in ders if hashlib.sha256(certificate).hexdigest() == wanted]
     return ssl.DER_cert_to_PEM_cert(roots[0]) if roots and len(ders) > 1 else ""
 
 

@@ -101,7 +101,7 @@ def find(force: bool, virtual: str = "", pods: str = "") -> tuple:
     known = force or ours or units or os.path.exists(site_paths.MARK) or any(name.startswith(PROGRAMS) for name in started.values())
     left = {
         "processes": ["%d %s" % (pid, name) for pid, name in sorted(started.items())],
-        "mounts": sorted(one for one in targets if rke2_mounts.is_of_pods(one) and one not in kept),
+        "mounts": sorted(target for target in targets if rke2_mounts.is_of_pods(target) and target not in kept),
         "links": [link for link in links if LINKS.fullmatch(link)],
         "addresses": held,
         "routes": dropping,
@@ -148,7 +148,7 @@ def packet_rules() -> tuple:
     code, output = run(["nft", "list", "tables"])
     if code == 0:
         ways += 1
-        rules += ["nft %s %s" % one for one in TABLES.findall(output)]
+        rules += ["nft %s %s" % table for table in TABLES.findall(output)]
     if ways == 0 and has_no_filters():
         ways = 1  # a kernel without packet filters has no rules
     return rules, ways
@@ -192,19 +192,19 @@ def routes(pods: str) -> tuple:
     code, output = run(["ip", "-oneline", "-4", "route", "show"])[:2]
     rows = [line.split() for line in output.splitlines()]
     dropped = [ipaddress.IPv4Network(row[1]) for row in rows if row[0] == "blackhole" and row[1] != "default"]
-    return [str(one) for one in dropped if one != network and one.subnet_of(network)], len(rows) + (code == 0)
+    return [str(part) for part in dropped if part != network and part.subnet_of(network)], len(rows) + (code == 0)
 
 
-def remove_routes(found: list) -> None:
+def remove_routes(blackholes: list) -> None:
     """Remove routes that `routes` returned."""
-    for route in found:
+    for route in blackholes:
         run(["ip", "-4", "route", "delete", "blackhole", route])
 
 
 def remove_addresses(held: list) -> None:
     """Remove addresses that `addresses` returned."""
-    for one in held:
-        address, _, link = one.partition(" on ")
+    for entry in held:
+        address, _, link = entry.partition(" on ")
         run(["ip", "address", "delete", address, "dev", link])
 
 

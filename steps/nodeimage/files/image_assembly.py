@@ -159,8 +159,8 @@ def _manifest(images: Path, recipe: Recipe, kernel: str, work: Path, versions: V
         parts=readback.parts_of(work),
         layers=tuple(_layer(images, name, key) for name, key in build_keys.layers(recipe).items()),
         packages=tuple(
-            PackageOf(name=one.name, version=one.version, architecture=one.architecture, sha256=one.sha256, layer=layer)
-            for _, (one, layer) in sorted(_latest(recipe).items())
+            PackageOf(name=each.name, version=each.version, architecture=each.architecture, sha256=each.sha256, layer=layer)
+            for _, (each, layer) in sorted(_latest(recipe).items())
         ),
         tools=versions,
         tests=tuple(test.name for test in recipe.tests),
@@ -176,7 +176,7 @@ def _layer(images: Path, name: str, key: str) -> LayerOf:
 
 def _latest(recipe: Recipe) -> dict[tuple[str, str], tuple[Package, str]]:
     """Return the packages of the root by name and architecture, with the layer that brought this version."""
-    return {(one.name, one.architecture): (one, layer.name) for layer in recipe.layers for one in layer.packages}
+    return {(package.name, package.architecture): (package, layer.name) for layer in recipe.layers for package in layer.packages}
 
 
 def _require_installed(recipe: Recipe, installed: Mapping[str, str]) -> None:

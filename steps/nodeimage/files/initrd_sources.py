@@ -110,16 +110,16 @@ def _whole(copied: AbstractSet[str], there: AbstractSet[str]) -> AbstractSet[str
     return {folder for folder in whole if folder and not _LARGE.fullmatch(folder) and not _below(folder, (*_NAMES, *_CONTENT))}
 
 
-def relevant(paths: Iterable[tuple[str, bool]], found: Words) -> Iterator[tuple[str, bool]]:
+def relevant(paths: Iterable[tuple[str, bool]], sources: Words) -> Iterator[tuple[str, bool]]:
     """Yield the paths that could change the initrd, each with True if its content matters, else its existence and size.
 
     `paths` come with True for folders, whose names tell nothing: folders are looked up by their whole path.
     """
-    names, named, copied = set(found.names), set(found.paths), set(found.copied) - {*_MADE}
-    read = {path for path in named if not _LARGE.fullmatch(path)} | set(found.whole)
+    names, named, copied = set(sources.names), set(sources.paths), set(sources.copied) - {*_MADE}
+    read = {path for path in named if not _LARGE.fullmatch(path)} | set(sources.whole)
     for path, folder in paths:
         known = path in copied or path in named or _below(path, _CONTENT)
-        if known or path.startswith(found.beginnings) or _is_in(path, read):
+        if known or path.startswith(sources.beginnings) or _is_in(path, read):
             yield path, True
         elif _below(path, _NAMES):
             yield path, False

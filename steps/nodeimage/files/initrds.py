@@ -150,12 +150,12 @@ def _whole(path: Path, epoch: int) -> str:
         return f"{REGULAR} {about} {min(int(facts.st_mtime), epoch)} {hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
-def _words(root: Path, listing: RootListing, paths: Iterable[str], made: Path) -> Words:
+def _words(root: Path, listing: RootListing, paths: Iterable[str], initrd: Path) -> Words:
     there = list(paths)
     places = [listing.resolve(path) or "" for path in there if path.startswith(initrd_sources.PROGRAMS)]
     scripts = [path for path in places if path in listing.entries and listing.entries[path].kind == REGULAR]
     texts = [(root / path).read_text(errors="replace") for path in scripts]
-    members = {member.path: member.links if stat.S_ISREG(member.mode) else 1 for member in initrd_archive.read(made)}
+    members = {member.path: member.links if stat.S_ISREG(member.mode) else 1 for member in initrd_archive.read(initrd)}
     return initrd_sources.words(texts, members, there)
 
 
@@ -164,8 +164,8 @@ def _make(root: Path, listing: RootListing, kernel: str, out: Path, epoch: int) 
     if listing.resolve(program) is None:
         raise BadTask(f"the root has no {program}", hint="let a layer of the recipe install initramfs-tools and live-boot")
     work = out.with_name(".initrd")
-    settings, made = work / "settings", work / "made"
-    made.mkdir(parents=True)
+    settings, result = work / "settings", work / "made"
+    result.mkdir(parents=True)
     shutil.copytree(root_scan.path_in_root(root, _SETTINGS[1:]), settings, symlinks=True)
     settle(settings, kernel, listing)
     words = [program, "-d", _OURS, "-c", _compression(listing), "-o", f"/run/made/{FILE}", kernel]
@@ -173,14 +173,14 @@ def _make(root: Path, listing: RootListing, kernel: str, out: Path, epoch: int) 
         root,
         words,
         readable={_OURS: settings},
-        writable={"/run/made": made},
+        writable={"/run/made": result},
         environment={"SOURCE_DATE_EPOCH": str(epoch), "TMPDIR": "/tmp"},
     )
     done = process.run(line, seconds=timeouts.IMAGE_INITRD)
-    if done.code != 0 or not (made / FILE).is_file():
+    if done.code != 0 or not (result / FILE).is_file():
         output = " | ".join(done.err.split("\n")[-6:]).strip(" |")
         raise BadTask(f"mkinitramfs of the root ended with {done.code}: {output or 'it said nothing'}")
-    shutil.move(made / FILE, out)
+    shutil.move(result / FILE, out)
     shutil.rmtree(work)
 
 

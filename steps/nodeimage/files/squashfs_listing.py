@@ -39,16 +39,16 @@ class Squashed:
 
 def read(path: Path) -> Squashed:
     """Read a whole squashfs in one pass. Raises BadTask if it is none, or unsquashfs is not installed."""
-    found = Squashed()
+    squashed = Squashed()
     with tempfile.TemporaryDirectory(prefix="bringup-squashfs-") as scratch:
         words = ["unsquashfs", "-no-progress", "-quiet", "-pf", "/dev/stdout", str(path)]
         with programs.open_output(words, Path(scratch) / "errors") as stream:
-            sources = _listing(stream, found, path.name)
-            _contents(stream, sources, found, path.name)
-    return found
+            sources = _listing(stream, squashed, path.name)
+            _contents(stream, sources, squashed, path.name)
+    return squashed
 
 
-def _listing(stream: IO[bytes], found: Squashed, name: str) -> list[tuple[int, int, str]]:
+def _listing(stream: IO[bytes], squashed: Squashed, name: str) -> list[tuple[int, int, str]]:
     """Read the paths, and return for each file the position, size and path of its bytes."""
     sources, size = [], 0
     for raw in stream:
@@ -63,12 +63,12 @@ def _listing(stream: IO[bytes], found: Squashed, name: str) -> list[tuple[int, i
         if kind == _ATTRIBUTE:
             continue
         if kind == "L":
-            found.files[path] = FileOf(_KINDS[kind], 0, "", 0, link=_ESCAPED.sub(r"\1", " ".join(words)))
+            squashed.files[path] = FileOf(_KINDS[kind], 0, "", 0, link=_ESCAPED.sub(r"\1", " ".join(words)))
             continue
-        found.files[path] = _file(kind, words)
+        squashed.files[path] = _file(kind, words)
         if kind == "R":
             sources.append((int(words[5]), int(words[4]), path))
-    if not found.files:
+    if not squashed.files:
         raise BadTask(f"{name} is no whole squashfs: unsquashfs lists nothing of it", hint=_HINT)
     return sorted(sources)
 
@@ -80,7 +80,7 @@ def _file(kind: str, words: list[str]) -> FileOf:
     return FileOf(_KINDS.get(kind, kind), int(mode, 8), f"{uid}:{gid}", int(time), size, link=link)
 
 
-def _contents(stream: IO[bytes], sources: list[tuple[int, int, str]], found: Squashed, name: str) -> None:
+def _contents(stream: IO[bytes], sources: list[tuple[int, int, str]], squashed: Squashed, name: str) -> None:
     """Compute the digests; the bytes of the files come in the order of `sources`, after one more comment line."""
     at = 0
     stream.readline()
@@ -95,10 +95,10 @@ def _contents(stream: IO[bytes], sources: list[tuple[int, int, str]], found: Squ
             if note and note.lists:
                 text.append(chunk)
         at = begin + size
-        found.files[path] = replace(found.files[path], size=size, digest=digest.hexdigest())
+        squashed.files[path] = replace(squashed.files[path], size=size, digest=digest.hexdigest())
         if note:
             paths = debian.listed_paths(b"".join(text).decode(errors="surrogateescape"))
-            found.owners.update(dict.fromkeys([*paths, path], note.package))
+            squashed.owners.update(dict.fromkeys([*paths, path], note.package))
 
 
 def _chunks(stream: IO[bytes], size: int, name: str) -> Iterator[bytes]:

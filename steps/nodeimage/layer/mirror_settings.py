@@ -27,8 +27,8 @@ class AptSettings(Struct, frozen=True, kw_only=True):
 
     def proxy(self, url: str) -> str:
         """Return the proxy for a URL; empty for none."""
-        found = self._of_host("proxy", url) or self._detected(url) or self._of_all("proxy", url)
-        return "" if found == DIRECT else found
+        address = self._of_host("proxy", url) or self._detected(url) or self._of_all("proxy", url)
+        return "" if address == DIRECT else address
 
     def authorities(self, url: str) -> str:
         """Return the file of certificate authorities for a mirror; empty for those of the system."""

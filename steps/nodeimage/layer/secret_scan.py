@@ -106,13 +106,13 @@ def _holding(path: Path, needles: Iterable[tuple[str, bytes]]) -> set[str]:
 
 def _in_stream(stream: IO[bytes], needles: Iterable[tuple[str, bytes]]) -> set[str]:
     overlap = max(len(form) for _, form in needles) - 1
-    found: set[str] = set()
+    names: set[str] = set()
     before = b""
     while chunk := stream.read(_CHUNK):
         window = before + strip_space(chunk)
-        found |= {name for name, form in needles if form in window}
+        names |= {name for name, form in needles if form in window}
         before = window[-overlap:]
-    return found
+    return names
 
 
 def redact(text: str, secrets: Mapping[str, bytes]) -> str:

@@ -27,9 +27,9 @@ def tests(seen: Sandboxed, want: SandboxExpectation) -> Verdict:
     if seen.problem:
         return unknown(FailureClass.RUNTIME, seen.problem, "a sandbox to test the root in", "see the hint in the log").verdict(GATE)
     if seen.key != want.key:
-        said = f"the image of {seen.key[:12] or 'no key'} was tested"
+        sentence = f"the image of {seen.key[:12] or 'no key'} was tested"
         step = "build with the recipe that was planned"
-        return fail(FailureClass.COMPARISON, said, f"that of {want.key[:12]}", step).verdict(GATE, final=True)
+        return fail(FailureClass.COMPARISON, sentence, f"that of {want.key[:12]}", step).verdict(GATE, final=True)
     if not want.tests:
         no_tests = unknown(FailureClass.INPUT, "no test is asked for", "at least one test", "give the recipe tests")
         return no_tests.verdict(GATE)
@@ -57,11 +57,11 @@ def _findings(seen: Sandboxed, want: SandboxExpectation) -> Iterator[tuple[str, 
 
 
 def _of(case: ExpectedTest, result: ImageTestResult) -> Finding:
-    said = f"{case.name} {_ENDED.get(result.outcome, result.outcome.value)}"
-    said += f": {result.output}" if result.output else ""
+    sentence = f"{case.name} {_ENDED.get(result.outcome, result.outcome.value)}"
+    sentence += f": {result.output}" if result.output else ""
     expected = f"a pass, since {case.incident.rstrip('.')}" if case.incident else "a pass"
     kind = FailureClass.RUNTIME if result.outcome is ImageTestOutcome.ERROR else FailureClass.HEALTH
-    return fail(kind, said, expected, case.next_step or _STEP)
+    return fail(kind, sentence, expected, case.next_step or _STEP)
 
 
 def _summed(findings: list[tuple[str, Finding]], tests_wanted: int) -> Verdict:
