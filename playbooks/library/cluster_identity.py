@@ -1,7 +1,5 @@
 #!/usr/bin/python
-"""Ansible module that reads, with a server's own kubectl, which cluster the server belongs to and which run holds it. It changes
-nothing.
-"""
+"""Ansible module that reads with a server's kubectl which cluster the server belongs to and which run holds it; changes nothing."""
 
 from __future__ import annotations
 
@@ -50,14 +48,14 @@ def identity(module: AnsibleModule) -> dict:
 
 def answer(module: AnsibleModule, kubeconfig: str, commands: tuple) -> dict:
     """Return the cluster's UID, its Lease and kubeconfig, or the reason why the UID cannot be read."""
-    command = next((one for one in commands if os.path.exists(one[0])), None)
+    command = next((words for words in commands if os.path.exists(words[0])), None)
     if command is None:
         return {"state": "unreadable", "message": "%s is there, but no kubectl" % kubeconfig}
     _, output, error = module.run_command([*command, "--kubeconfig", kubeconfig, *QUESTION])
     if not UID.fullmatch(output.strip()):
         return {"state": "unreadable", "message": (error.strip() or output.strip())[-300:]}
-    asked = module.run_command([*command, "--kubeconfig", kubeconfig, *LEASE])
-    return {"state": "running", "uid": output.strip(), **lease_spec(asked[1]), **secret(kubeconfig, module.params["address"])}
+    _, lease, _ = module.run_command([*command, "--kubeconfig", kubeconfig, *LEASE])
+    return {"state": "running", "uid": output.strip(), **lease_spec(lease), **secret(kubeconfig, module.params["address"])}
 
 
 def lease_spec(answer: str) -> dict:

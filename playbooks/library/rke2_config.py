@@ -125,10 +125,8 @@ def check_fixed(config: dict, there: str) -> None:
         match = re.search(r"^%s:[ \t]*(\S.*?)[ \t]*$" % key, there, re.MULTILINE)
         present = match.group(1).strip("'\"") if match else ""
         if present and key in config and present.lower() != str(config[key]).lower():
-            message = (
-                "config.yaml: %s: the cluster was founded with %s; with %s this server would not start: take the old value back"
-            )
-            raise ConfigConflict(message % (key, present, config[key]))
+            why = "the cluster was founded with %s; with %s this server would not start: take the old value back"
+            raise ConfigConflict("config.yaml: %s: %s" % (key, why % (present, config[key])))
     match = PLUGINS.search(there)
     present, wanted = _primary(re.findall(r"[a-z]+", match.group(1)) if match else []), _primary(config.get("cni", []))
     if present and wanted and present != wanted:
@@ -150,16 +148,13 @@ def check_etcd_user() -> None:
 
 
 def check_drop_ins(config: dict, paths: list, folder: str = rke2_settings.DROP_INS) -> None:
-    """Raise ConfigConflict for a drop-in that overrides a key of ours, sets a forbidden key, or hides a file of ours from RKE2.
-    RKE2 reads drop-ins after config.yaml, and they win.
-    """
+    """Raise ConfigConflict for a drop-in (RKE2 reads it last) that overrides our keys, sets a forbidden one, or hides our file."""
     for path in rke2_settings.drop_ins(folder):
         try:
             keys = rke2_settings.load(path)
         except rke2_settings.SettingsUnreadable as error:
-            raise ConfigConflict(
-                "%s cannot be read (%s), and may win over config.yaml: write one key a line there" % (path, error)
-            ) from error
+            message = "%s cannot be read (%s), and may win over config.yaml: write one key a line there"
+            raise ConfigConflict(message % (path, error)) from error
         for key, value in keys.items():
             _check_drop_in(path, key, value, config)
             if key.rstrip("+") == PRIVATE and value != REGISTRIES and REGISTRIES in paths:
@@ -183,7 +178,7 @@ def check_environment(entries: list, root: str = "") -> None:
         if entry["path"].startswith(DEFAULTS) and not entry["absent"]:
             later = LATER + entry["path"][len(DEFAULTS) :]
             ours = dict(ASSIGNED.findall(entry["content"]))
-            for name, value in ASSIGNED.findall(read(root + later)):
+            for name, value in ASSIGNED.findall(atomic_files.read(root + later)):
                 if name in ours and ours[name] != value.strip("'\""):
                     raise ConfigConflict("%s sets %s, and is read after %s: remove it there" % (later, name, entry["path"]))
 
@@ -191,14 +186,15 @@ def check_environment(entries: list, root: str = "") -> None:
 def check_kubelet(config: dict, entries: list) -> None:
     """Raise ConfigConflict if kubelet checkpoints on this host contradict the wanted CPU or memory policy."""
     fields = "".join(entry["content"] for entry in entries if entry["path"] == KUBELET and not entry["absent"])
-    why = kubelet_policies.refusal(config.get("kubelet-arg", []), fields, read(CONFIG) + "\n" + read(KUBELET))
+    before = atomic_files.read(CONFIG) + "\n" + atomic_files.read(KUBELET)
+    why = kubelet_policies.refusal(config.get("kubelet-arg", []), fields, before)
     if why:
         raise ConfigConflict(why)
 
 
 def token_text(given: str, joined: str) -> str:
     """Return the content for the token file; a file with the same secret stays as it is. Raises ConfigConflict."""
-    there = read(TOKEN)
+    there = atomic_files.read(TOKEN).rstrip("\n")
     why = supervisor.token_refusal(there, given, joined)
     if why:
         raise ConfigConflict("%s: %s" % (TOKEN, why))
@@ -206,23 +202,14 @@ def token_text(given: str, joined: str) -> str:
     return there if same else given or secrets.token_hex(32)
 
 
-def read(path: str) -> str:
-    """Return a file's content without its last newline; empty if the file cannot be read."""
-    try:
-        with open(path, errors="replace") as source:
-            return source.read().rstrip("\n")
-    except OSError:
-        return ""
-
-
 def differing_files(entries: list) -> list:
     """Return the entries whose content or mode differs on the host, and files of ours that are to be removed."""
     changed = []
     for entry in entries:
-        path = entry["path"]
+        path, text = entry["path"], atomic_files.read(entry["path"]).rstrip("\n")
         if entry["absent"]:
-            changed += [entry] if read(path).startswith(OURS) else []
-        elif read(path) != entry["content"].rstrip("\n") or os.stat(path).st_mode & 0o777 != int(entry["mode"], 8):
+            changed += [entry] if text.startswith(OURS) else []
+        elif text != entry["content"].rstrip("\n") or os.stat(path).st_mode & 0o777 != int(entry["mode"], 8):
             changed.append(entry)
     return changed
 
@@ -230,7 +217,7 @@ def differing_files(entries: list) -> list:
 def of_the_site(entries: list, root: str = "") -> list:
     """Return the paths where the host has a file of the site's that ours would replace."""
     signed = [entry["path"] for entry in entries if not entry["absent"] and entry["content"].startswith(OURS)]
-    texts = {path: read(root + path) for path in signed}
+    texts = {path: atomic_files.read(root + path) for path in signed}
     return [path for path, text in texts.items() if text.strip() and not text.startswith(OURS)]
 
 
@@ -262,7 +249,7 @@ def main() -> None:
         check_environment(wanted["files"])
         check_kubelet(wanted["config"], wanted["files"])
         if wanted["joined"] == "server" and is_of_a_cluster():
-            check_fixed(wanted["config"], read(CONFIG))
+            check_fixed(wanted["config"], atomic_files.read(CONFIG))
         if wanted["etcd_user"]:
             check_etcd_user()
         changed = differing_files(files)

@@ -62,9 +62,7 @@ def read(kubectl: kube.Kubectl, wanted: dict) -> dict:
 
 
 def read_when_spared(kubectl: kube.Kubectl, wanted: dict) -> dict:
-    """Return `read`'s result as soon as etcd can spare the leaving server, or after `patience` seconds. A server that has just
-    restarted is soon Ready.
-    """
+    """Return `read`'s result as soon as etcd can spare the leaving server, or after `patience` seconds."""
     cluster: dict = {}
     for _ in polling.attempts(wanted["patience"]):
         cluster = read(kubectl, wanted)
@@ -84,19 +82,12 @@ def change(kubectl: kube.Kubectl, wanted: dict, check_mode: bool) -> dict:
         todo = ours = [name for name in nodes if nodes[name]["marked"]]
     else:
         todo = ours = list(nodes)
-
-    def act(name: str) -> None:
-        if wanted["state"] == "free":
-            kubectl.free(name)
-        else:
-            kubectl.remove(name)
-
     if check_mode:
         refused = {}
     elif wanted["state"] == "drained":
         refused = kube.drain(kubectl, todo, wanted["mark"], ours, wanted["seconds"])
     else:
-        refused = kube.each(todo, act)
+        refused = kube.each(todo, kubectl.free if wanted["state"] == "free" else kubectl.remove)
     return {"nodes": nodes, "refused": refused, "lone": lone, "changed": bool(todo)}
 
 

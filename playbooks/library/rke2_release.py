@@ -55,17 +55,17 @@ def act(module: AnsibleModule) -> list:
     wanted: dict[str, Any] = module.params
     if wanted["state"] == "restored":
         return [] if module.check_mode else _made(module, release_backup.restore(wanted["version"]))
-    one = release_files.HostRelease(
+    release = release_files.HostRelease(
         wanted["version"], platform.machine(), wanted["source"], wanted["artifacts"], wanted["checksum"], open_url
     )
     if wanted["state"] == "fetched":
-        return one.fetch(wanted["images"], module.check_mode)
+        return release.fetch(wanted["images"], module.check_mode)
     if wanted["state"] == "supplied":
-        return one.supply(wanted["images"], module.check_mode)
+        return release.supply(wanted["images"], module.check_mode)
     if module.check_mode:
-        return one.install(wanted["replaces"], True)
+        return release.install(wanted["replaces"], True)
     restart_mark.mark()
-    return _made(module, one.install(wanted["replaces"], False))
+    return _made(module, release.install(wanted["replaces"], False))
 
 
 def _made(module: AnsibleModule, files: list) -> list:

@@ -61,11 +61,11 @@ class StepFailed(Exception):
     """Error: a step was not done; the text gives the reason or RKE2's own words."""
 
 
-def look(asked: dict) -> dict:
+def look(wanted: dict) -> dict:
     """Return how far this server's rollback is and which snapshots it can offer."""
-    newer = rollback.is_newer(asked["installed"], asked["to"])
-    mark = rollback.read_mark(asked["to"], asked["installed"])
-    left = asked["installed"] if newer else mark["left"]
+    newer = rollback.is_newer(wanted["installed"], wanted["to"])
+    mark = rollback.read_mark(wanted["to"], wanted["installed"])
+    left = wanted["installed"] if newer else mark["left"]
     return {
         "changed": False,
         "step": mark["step"],
@@ -73,23 +73,20 @@ def look(asked: dict) -> dict:
         "kept": release_backup.version_kept() or "",
         "newer": newer,
         "apart": rollback.etcd_obstacle(),
-        "snapshots": rollback.offered_snapshots(asked["left"] or left),
+        "snapshots": rollback.offered_snapshots(wanted["left"] or left),
     }
 
 
-def act(asked: dict) -> bool:
+def act(wanted: dict) -> bool:
     """Do one step and return True if it changed something."""
-    if asked["state"] in (rollback.BEGUN, rollback.DONE):
-        rollback.write({"to": asked["to"], "left": asked["left"], "snapshot": asked["snapshot"], "step": asked["state"]})
-    elif asked["state"] == "silenced":
-        return silence(asked["virtual_address"])
-    elif asked["state"] == "restored":
-        return rollback.set_back(asked["snapshot"], lambda: restore(asked["snapshot"], asked["seconds"]))
-    elif asked["state"] == "cleared":
-        return bool(rollback.clear())
-    else:
-        return rollback.forget()
-    return True
+    if wanted["state"] in (rollback.BEGUN, rollback.DONE):
+        rollback.write({**{name: wanted[name] for name in ("to", "left", "snapshot")}, "step": wanted["state"]})
+        return True
+    if wanted["state"] == "silenced":
+        return silence(wanted["virtual_address"])
+    if wanted["state"] == "restored":
+        return rollback.set_back(wanted["snapshot"], lambda: restore(wanted["snapshot"], wanted["seconds"]))
+    return bool(rollback.clear()) if wanted["state"] == "cleared" else rollback.forget()
 
 
 def silence(virtual: str) -> bool:
@@ -130,12 +127,12 @@ def reset(snapshot: str, seconds: int, program: str = release_backup.PROGRAM) ->
 def main() -> None:
     """Run one step."""
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
-    asked: dict[str, Any] = module.params
-    if asked["state"] == "looked":
-        module.exit_json(**look(asked))
+    wanted: dict[str, Any] = module.params
+    if wanted["state"] == "looked":
+        module.exit_json(**look(wanted))
     host_lock.hold_or_fail(module, "rke2_rollback")
     try:
-        changed = module.check_mode or act(asked)
+        changed = module.check_mode or act(wanted)
     except (StepFailed, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=changed)

@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any, Callable, Optional
 
-from ansible.module_utils import direct_http, host_lock, polling
+from ansible.module_utils import atomic_files, direct_http, host_lock, polling
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.rke2 import (
     etcd_metrics,
@@ -146,7 +146,8 @@ def find_binary() -> str:
 
 def is_supervisor_ready() -> bool:
     """Return True if the host's own supervisor answers and is ready. One with another token, given by hand, counts too."""
-    return supervisor.state(LOCAL, read(TOKEN))[0] in (supervisor.PONG, supervisor.REFUSED, supervisor.STRANGER)
+    token = atomic_files.read(TOKEN).rstrip("\n")
+    return supervisor.state(LOCAL, token)[0] in (supervisor.PONG, supervisor.REFUSED, supervisor.STRANGER)
 
 
 def etcd_health() -> bool:
@@ -177,19 +178,11 @@ def encryption(module: AnsibleModule) -> str:
     return match.group(1) if match else ""
 
 
-def read(path: str) -> str:
-    """Return a file's content without its last newline; empty if the file cannot be read."""
-    try:
-        with open(path) as source:
-            return source.read().rstrip("\n")
-    except OSError:
-        return ""
-
-
 def secrets(address: str) -> dict:
     """Return the admin kubeconfig with a reachable address, and the token in its secure form."""
-    shown = read(KUBECONFIG).replace("https://127.0.0.1:6443", "https://%s:6443" % supervisor.host(address))
-    return {name: text for name, text in (("kubeconfig", shown + "\n"), ("token", read(TOKEN))) if text.strip()}
+    kubeconfig, token = (atomic_files.read(path).rstrip("\n") for path in (KUBECONFIG, TOKEN))
+    kubeconfig = kubeconfig.replace("https://127.0.0.1:6443", "https://%s:6443" % supervisor.host(address)) + "\n"
+    return {name: text for name, text in (("kubeconfig", kubeconfig), ("token", token)) if text.strip()}
 
 
 def member(name: str) -> list:

@@ -45,13 +45,13 @@ def main() -> None:
         "pods": {"type": "str", "default": ""},
     }
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
-    state, asked = module.params["state"], [module.params[name] for name in ("force", "virtual_address", "pods")]
+    state, arguments = module.params["state"], [module.params[name] for name in ("force", "virtual_address", "pods")]
     if state != "looked":
         host_lock.hold_or_fail(module, "rke2_traces")
     acts = not module.check_mode
     if state in ("begun", "gone") and acts:
         site_paths.restore()
-    left, looked = traces.find(*asked)
+    left, looked = traces.find(*arguments)
     there = any(left.values())
     refused = site_paths.refusal() if there and state in ("looked", "begun") else ""
     if state == "begun" and refused:
@@ -60,13 +60,13 @@ def main() -> None:
         site_paths.begin_reset()
     if state == "apart" and there and acts:
         traces.stop_and_unmount(left)
-        left, looked = traces.find(*asked)
+        left, looked = traces.find(*arguments)
         if left["mounts"]:
             first = left["mounts"][0]
             module.fail_json(msg="%s cannot be unmounted, and what is in it would be removed: unmount it by hand" % first)
     if state == "gone" and there and acts:
         traces.remove(left)
-        left, looked = traces.find(*asked)
+        left, looked = traces.find(*arguments)
     if state == "gone" and not any(left.values()) and os.path.exists(site_paths.MARK) and acts:
         os.unlink(site_paths.MARK)
     kernel = {"foreign_driver": nvidia_driver.is_of_container(), "cilium_programs": traces.has_cilium_programs()}

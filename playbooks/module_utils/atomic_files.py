@@ -9,10 +9,11 @@ import os
 import shutil
 import tempfile
 from contextlib import contextmanager
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator
 
 from ansible.module_utils import selinux_labels
 
+BLOCK = 1 << 20
 FRESH = ".bringup-"
 """Prefix of files that are still being written. Files that are to be kept must not use it."""
 
@@ -42,9 +43,6 @@ def replacement(path: str, mode: int) -> Iterator[Any]:
             os.unlink(fresh)
 
 
-BLOCK = 1 << 20
-
-
 def write(path: str, data: bytes, mode: int) -> None:
     """Replace a file by `data` in one step and create its folder if it is missing."""
     with replacement(path, mode) as out:
@@ -63,7 +61,16 @@ def touch(path: str) -> None:
         pass
 
 
-def read_json(path: str) -> Optional[list]:
+def read(path: str) -> str:
+    """Return a file's text; empty if it cannot be read."""
+    try:
+        with open(path, errors="replace") as source:
+            return source.read()
+    except OSError:
+        return ""
+
+
+def read_json(path: str) -> Any:
     """Return the parsed JSON of a file, or None if the file is missing or is not JSON."""
     try:
         with open(path) as source:

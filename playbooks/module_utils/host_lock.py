@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from contextlib import suppress
 from typing import Any
 
 from ansible.module_utils import polling
@@ -47,22 +48,12 @@ def hold(name: str, path: str = LOCK, seconds: float = SECONDS) -> None:
     except OSError:
         return  # not root, or /run is not writable
     for _ in polling.attempts(seconds, FIRST, MOST):
-        if _taken(handle):
+        with suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             os.ftruncate(handle, 0)
-            os.pwrite(handle, ("%s (pid %d) since %s" % (name, os.getpid(), _now())).encode(), 0)
+            os.pwrite(handle, ("%s (pid %d) since %s" % (name, os.getpid(), now)).encode(), 0)
             return
     holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "somebody"
     os.close(handle)
     raise HostBusy("%s of an earlier play is still at work on this host: waited %d s for it" % (holder, seconds))
-
-
-def _taken(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -10,7 +10,7 @@ OCTAL = re.compile(r"\\([0-7]{3})")
 
 def decode_path(text: str) -> str:
     """Return a path of the mount table with its octal escapes decoded."""
-    return OCTAL.sub(lambda found: chr(int(found.group(1), 8)), text)
+    return OCTAL.sub(lambda match: chr(int(match.group(1), 8)), text)
 
 
 def mount_of(path: str, mounts: str) -> tuple:
@@ -18,9 +18,5 @@ def mount_of(path: str, mounts: str) -> tuple:
     rows = [line.split() for line in mounts.splitlines()]
     real = os.path.realpath(path)
     shown = [(decode_path(row[1]), row[2], "ro" in row[3].split(",")) for row in rows if len(row) > 3]
-    held = [one for one in shown if (real + "/").startswith(_folder(one[0]))]
-    return max(reversed(held), key=lambda found: len(found[0])) if held else ("/", "", False)
-
-
-def _folder(path: str) -> str:
-    return path.rstrip("/") + "/"
+    above = [mount for mount in shown if (real + "/").startswith(mount[0].rstrip("/") + "/")]
+    return max(reversed(above), key=lambda mount: len(mount[0])) if above else ("/", "", False)

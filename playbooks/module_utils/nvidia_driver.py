@@ -15,8 +15,7 @@ renames the file, so `modinfo nvidia` does not find it there.
 
 
 def is_installed(root: str = "") -> Optional[bool]:
-    """Return True if the host has the driver module for its running kernel, loaded or not. None if the kernel's modules are not
-    listed.
+    """Return True if the host has the driver module for its running kernel, loaded or not; None without a list of modules.
 
     A driver container loads its module from folders of its own, which end with the container; the host cannot load that module.
     """

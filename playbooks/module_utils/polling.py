@@ -10,9 +10,7 @@ FIRST, LONGEST, GROWTH = 0.5, 5.0, 1.5
 
 
 def attempts(seconds: float, first: float = FIRST, most: float = LONGEST) -> Iterator[float]:
-    """Yield the seconds since the first attempt, once for each attempt, until `seconds` have passed. The caller leaves the loop
-    when done. With 0 there is one attempt.
-    """
+    """Yield the seconds since the first attempt, once an attempt, until `seconds` have passed. With 0 there is one attempt."""
     began = time.monotonic()
     pause = first
     yield 0.0

@@ -20,9 +20,11 @@ REDACTED = "[redacted]"
 
 def log_in(params: dict) -> None:
     """Add the login to the proxy URLs of the environment, if the module was given one."""
-    login = _login(params)
-    for name in [name for name in os.environ if NAMES.fullmatch(name)] if login else ():
-        os.environ[name] = re.sub(r"^(https?://)(?:[^@/]*@)?", lambda found: "%s%s@" % (found.group(1), login), os.environ[name])
+    if not params.get("proxy_user"):
+        return
+    login = "%s:%s" % (_quoted(params["proxy_user"]), _quoted(params["proxy_password"]))
+    for name in filter(NAMES.fullmatch, list(os.environ)):
+        os.environ[name] = re.sub(r"^(https?://)(?:[^@/]*@)?", lambda match: "%s%s@" % (match.group(1), login), os.environ[name])
 
 
 def login_refusal(code: int) -> str:
@@ -38,10 +40,6 @@ def redact_login(text: str, params: dict) -> str:
     for form in sorted({password, _quoted(password)} - {""}, key=len, reverse=True):
         text = text.replace(form, REDACTED)
     return text
-
-
-def _login(params: dict) -> str:
-    return "%s:%s" % (_quoted(params["proxy_user"]), _quoted(params["proxy_password"])) if params.get("proxy_user") else ""
 
 
 def _quoted(text: str) -> str:

@@ -50,6 +50,6 @@ def make_folders(path: str, mode: int = 0o755) -> None:
         fresh.append(at)
         at = os.path.dirname(at)
     os.makedirs(path, mode=mode, exist_ok=True)
-    for one in fresh:
-        os.chmod(one, mode if one == path else 0o755)
-        set_label(one, policy_label(one, stat.S_IFDIR))
+    for folder in fresh:
+        os.chmod(folder, mode if folder == path else 0o755)
+        set_label(folder, policy_label(folder, stat.S_IFDIR))

@@ -4,6 +4,7 @@ Messages of modules, last words of containers and answers of APIs end up in verd
 """
 
 import re
+from collections.abc import Sequence
 
 MARK = "\N{REPLACEMENT CHARACTER}"
 """Replacement for removed characters, so that a reader sees that something was there."""
@@ -42,6 +43,11 @@ def names(text: str, name: str) -> bool:
 def escape_json(text: str) -> str:
     """Return JSON text with control characters escaped; its meaning stays the same."""
     return text if text.isprintable() else _COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def some(names: Sequence[str], most: int) -> str:
+    """Return the first `most` names, separated by commas, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def count(number: int, thing: str) -> str:

@@ -9,7 +9,7 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -70,8 +70,8 @@ def of_manifest(manifest: Manifest) -> Roots:
 
 def of_pins(pins: Iterable[str]) -> Roots:
     """Return keys or digests that a user wants to keep, whatever their kind."""
-    found = frozenset(pins)
-    return Roots(layers=found, images=found, packages=found)
+    names = frozenset(pins)
+    return Roots(layers=names, images=names, packages=names)
 
 
 def collect(images: Path, roots: Roots, *, recent: float, dry_run: bool, packages: bool = False) -> Collected:
@@ -87,15 +87,18 @@ def collect(images: Path, roots: Roots, *, recent: float, dry_run: bool, package
         if (kind == ARCHIVE and not packages) or _reached(kind, path, roots) or _used(path) >= before:
             kept += 1
             continue
-        found = Garbage(kind=kind, name=path.name.removesuffix(debian.SUFFIX), size=_size(path))
+        garbage = Garbage(kind=kind, name=path.name.removesuffix(debian.SUFFIX), size=_size(path))
         with _alone(images, kind, path, create=not dry_run) as free:
             if _used(path) >= before:  # between the first look and the lock
                 kept += 1
                 continue
-            (removed if free else in_use).append(found)
-            if free and not dry_run:
-                _take(path)
-    for path in _half_made(images):
+            (removed if free else in_use).append(garbage)
+            if free and not dry_run and path.is_dir():
+                store_entries.remove_entry(path, namespace.remove_folder)
+            elif free and not dry_run:
+                path.unlink(missing_ok=True)
+    half_made = (*(f"{kind}/.*.part*" for kind in (LAYERS, IMAGES, BLOBS)), f"{INITRDS}/*/.*.part*")
+    for path in (path for pattern in half_made for path in sorted(images.glob(pattern))):
         with _locked(path.with_name(f".{path.name.split('.')[1]}.lock"), create=not dry_run) as free:
             if free and os.path.lexists(path):  # whoever made it may have come to its end meanwhile
                 removed.append(Garbage(kind="half made", name=path.name, size=_size(path)))
@@ -128,34 +131,24 @@ def _used(path: Path) -> float:
 
 def _size(path: Path) -> int:
     """Return the bytes on disk, as far as this user may read; files that vanish meanwhile count 0."""
-    seen: dict[tuple[int, int], int] = {}
+    sizes: dict[tuple[int, int], int] = {}
     with contextlib.suppress(FileNotFoundError):
         if not path.is_dir():
             return path.stat().st_size
         for folder, _, names in os.walk(path):
             for name in names:
                 status = Path(folder, name).lstat()
-                seen[status.st_dev, status.st_ino] = status.st_blocks * 512
-    return sum(seen.values())
-
-
-def _half_made(images: Path) -> Iterator[Path]:
-    for pattern in (*(f"{kind}/.*.part*" for kind in (LAYERS, IMAGES, BLOBS)), f"{INITRDS}/*/.*.part*"):
-        yield from sorted(images.glob(pattern))
+                sizes[status.st_dev, status.st_ino] = status.st_blocks * 512
+    return sum(sizes.values())
 
 
 @contextlib.contextmanager
 def _alone(images: Path, kind: str, path: Path, *, create: bool) -> Iterator[bool]:
     """Yield True if nobody uses an entry or can while this block lasts."""
     with contextlib.ExitStack() as locks:
-        wanted: list[Callable[[], contextlib.AbstractContextManager[bool]]] = []
-        if kind == LAYERS:
-            wanted.append(lambda: _locked(path / "tree"))
-        if kind == ARCHIVE:
-            wanted.append(lambda: _locked(images / ARCHIVE))
-        else:
-            wanted.append(lambda: _locked(store_entries.lock_of(path), create=create))
-        yield all(locks.enter_context(lock()) for lock in wanted)
+        is_unmounted = kind != LAYERS or locks.enter_context(_locked(path / "tree"))
+        lock = _locked(images / ARCHIVE) if kind == ARCHIVE else _locked(store_entries.lock_of(path), create=create)
+        yield is_unmounted and locks.enter_context(lock)
 
 
 @contextlib.contextmanager
@@ -175,10 +168,3 @@ def _locked(path: Path, *, create: bool = False) -> Iterator[bool]:
         yield free
     finally:
         os.close(handle)
-
-
-def _take(path: Path) -> None:
-    if path.is_dir():
-        store_entries.remove_entry(path, namespace.remove_folder)
-    else:
-        path.unlink(missing_ok=True)

@@ -1,6 +1,4 @@
-"""Parts of a node image that verb `build` makes, one function each, and their inputs; boots that an earlier run has shown are
-reused.
-"""
+"""Parts of a node image that verb `build` makes, one function each, and their inputs; boots of an earlier run are reused."""
 
 import base64
 import binascii
@@ -21,7 +19,7 @@ from steps.nodeimage.contract import image_manifest as manifests
 from steps.nodeimage.contract import resolved_recipe as contract
 from steps.nodeimage.contract.boot_tests import Firmware
 from steps.nodeimage.contract.boot_tree import PublishTarget
-from steps.nodeimage.contract.image_tests import ExpectedTest, ImageTest, Where
+from steps.nodeimage.contract.image_tests import ExpectedTest, Where
 from steps.nodeimage.files import image_assembly
 from steps.nodeimage.layer import layer_cache, package_archive
 from steps.nodeimage.netboot import machine_boots
@@ -75,21 +73,21 @@ def read_recipe(context: Context, wanted: BuildArguments) -> ImageInput:
 def recipe(context: Context, digest: str) -> contract.Recipe:
     """Read the resolved recipe of the tasks folder. Raises BadTask unless it has this digest."""
     try:
-        found = contract.decode((context.environment.tasks / contract.FILE).read_bytes())
+        resolved = contract.decode((context.environment.tasks / contract.FILE).read_bytes())
     except (OSError, contract.RecipeError) as error:
         raise BadTask(str(error), hint=_AGAIN) from error
-    if found.digest != digest:
-        raise BadTask(f"{contract.FILE} is recipe {found.digest}, the task was made for {digest}", hint=_AGAIN)
-    return found
+    if resolved.digest != digest:
+        raise BadTask(f"{contract.FILE} is recipe {resolved.digest}, the task was made for {digest}", hint=_AGAIN)
+    return resolved
 
 
 def read_target(context: Context, place: PublishTarget, groups: str) -> PublishTarget:
     """Return the place with its groups, from the file beside the task. Raises BadTask unless the file has the digest `groups`."""
     try:
-        found = boot_tree.decode_groups((context.environment.tasks / boot_tree.GROUPS).read_bytes(), groups)
+        decoded = boot_tree.decode_groups((context.environment.tasks / boot_tree.GROUPS).read_bytes(), groups)
     except (OSError, boot_tree.GroupsError) as error:
         raise BadTask(str(error), hint=_AGAIN) from error
-    return msgspec.structs.replace(place, groups=found)
+    return msgspec.structs.replace(place, groups=decoded)
 
 
 _AGAIN = "render again and submit both together"
@@ -119,14 +117,13 @@ def _files(context: Context) -> dict[str, bytes]:
 
 
 def _lock(context: Context, image: ImageInput) -> Archive:
-    """Fill the archive. Raises Unreachable if only silent mirrors are in the way; packages that a mirror dropped are left to the
-    gate.
-    """
-    seen = package_archive.fill(context.environment.store / IMAGES, image.recipe, context.say)
-    if seen.is_only_away:
-        lacking, said = f"{len(seen.missing)} of {seen.packages} locked packages are not in the archive", seen.problems[0]
-        raise Unreachable(f"{lacking}, and their mirror is away ({said})", hint="run again when the mirror answers")
-    return seen
+    """Fill the archive. Raises Unreachable if only silent mirrors are in the way; the gate judges packages that were dropped."""
+    archive = package_archive.fill(context.environment.store / IMAGES, image.recipe, context.say)
+    if archive.is_only_away:
+        lacking = f"{len(archive.missing)} of {archive.packages} locked packages are not in the archive"
+        hint = "run again when the mirror answers"
+        raise Unreachable(f"{lacking}, and their mirror is away ({archive.problems[0]})", hint=hint)
+    return archive
 
 
 def _layer(context: Context, image: ImageInput) -> Built:
@@ -135,8 +132,8 @@ def _layer(context: Context, image: ImageInput) -> Built:
 
 
 def _assemble(context: Context, image: ImageInput) -> Assembled:
-    found = image_assembly.assemble(context.environment.store / IMAGES, image.recipe, context.say)
-    return msgspec.structs.replace(found, origin=image.recipe.origin)
+    assembled = image_assembly.assemble(context.environment.store / IMAGES, image.recipe, context.say)
+    return msgspec.structs.replace(assembled, origin=image.recipe.origin)
 
 
 def _sandbox(context: Context, image: ImageInput) -> Sandboxed:
@@ -163,15 +160,12 @@ _TESTED: Final = {SANDBOX: (Where.SANDBOX, Where.BOTH), BOOT: (Where.BOOT, Where
 
 def gate_expectation(context: Context, image: ImageInput) -> dict[str, Any]:
     """Return the expectation of the gate: that of the task, plus the recipe's tests if this part runs them."""
-    told = dict(context.task.expectations)
-    if image.wanted.part in _TESTED:
-        places = _TESTED[image.wanted.part]
-        told["tests"] = [msgspec.to_builtins(_case(one)) for one in image.recipe.tests if one.where in places]
-    return told
-
-
-def _case(one: ImageTest) -> ExpectedTest:
-    return ExpectedTest(name=one.name, incident=one.incident, next_step=one.next_step)
+    expectation = dict(context.task.expectations)
+    if places := _TESTED.get(image.wanted.part):
+        tests = (test for test in image.recipe.tests if test.where in places)
+        cases = (ExpectedTest(name=test.name, incident=test.incident, next_step=test.next_step) for test in tests)
+        expectation["tests"] = [msgspec.to_builtins(case) for case in cases]
+    return expectation
 
 
 def changes(seen: Seen) -> Iterator[str]:

@@ -100,7 +100,7 @@ class ImageReport(Struct, frozen=True, kw_only=True):
     @property
     def longest(self) -> float:
         """Seconds of the longest boot, which is the width of all timelines."""
-        return max((one.seconds for one in self.machines), default=0.0)
+        return max((machine.seconds for machine in self.machines), default=0.0)
 
 
 def details(latest: Sequence[Evidence]) -> ImageReport | None:
@@ -112,8 +112,9 @@ def details(latest: Sequence[Evidence]) -> ImageReport | None:
     published = next(_observed(latest, "image_publish", Published), None)
     standing = next(_observed(latest, "image_standing", Standing), None)
     sandboxed = next(_observed(latest, "image_sandbox", Sandboxed), None)
-    boots = [boot for booted in _observed(latest, "image_boot", Booted) for boot in booted.boots]
-    made = ImageReport(
+    boots = [boot for observed in _observed(latest, "image_boot", Booted) for boot in observed.boots]
+    booted = [row for boot in boots for row in _tests(boot.name, boot.report.results if boot.report else ())]
+    built = ImageReport(
         packages=archive.packages if archive else 0,
         fetched=archive.fetched if archive else 0,
         key=assembled.key if assembled else "",
@@ -121,19 +122,19 @@ def details(latest: Sequence[Evidence]) -> ImageReport | None:
         origin=assembled.origin if assembled else "",
         files=assembled.found if assembled else (),
         layers=tuple(_layers(latest)),
-        tests=(*_tests(_SANDBOX, sandboxed.results if sandboxed else ()), *(test for boot in boots for test in _of_boot(boot))),
+        tests=(*_tests(_SANDBOX, sandboxed.results if sandboxed else ()), *booted),
         machines=tuple(_machine(boot, good=boot.name in _passed(latest)) for boot in boots),
     )
     if published is None and standing is not None and standing.is_current:
-        return msgspec.structs.replace(made, key=standing.key, version=standing.version, unchanged=True)
+        return msgspec.structs.replace(built, key=standing.key, version=standing.version, unchanged=True)
     if published is None and standing is not None:
         added, gone, changed = standing.packages_added, standing.packages_removed, standing.packages_changed
-        return msgspec.structs.replace(made, before=standing.version, added=added, removed=gone, changed=changed)
+        return msgspec.structs.replace(built, before=standing.version, added=added, removed=gone, changed=changed)
     if published is None:
-        return made
+        return built
     return msgspec.structs.replace(
-        made,
-        manifest=published.manifest or made.manifest,
+        built,
+        manifest=published.manifest or built.manifest,
         version=published.version,
         before=published.before,
         first=published.origin,
@@ -161,8 +162,8 @@ def template() -> str:
 
 def _observed(latest: Iterable[Evidence], stage: str, kind: type[T]) -> Iterator[T]:
     for record in latest:
-        if record.stage == stage and (found := read_observation(record.observation, kind)) is not None:
-            yield found
+        if record.stage == stage and (observation := read_observation(record.observation, kind)) is not None:
+            yield observation
 
 
 def _layers(latest: Iterable[Evidence]) -> Iterator[LayerRow]:
@@ -179,12 +180,8 @@ def _layers(latest: Iterable[Evidence]) -> Iterator[LayerRow]:
 
 
 def _tests(where: str, results: Iterable[ImageTestResult]) -> Iterator[ResultRow]:
-    for one in results:
-        yield ResultRow(name=one.name, where=where, outcome=one.outcome.value, seconds=one.seconds, output=one.output)
-
-
-def _of_boot(boot: MachineBoot) -> Iterator[ResultRow]:
-    yield from _tests(boot.name, boot.report.results if boot.report else ())
+    for test in results:
+        yield ResultRow(name=test.name, where=where, outcome=test.outcome.value, seconds=test.seconds, output=test.output)
 
 
 def _passed(latest: Iterable[Evidence]) -> set[str]:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients.releases import release_lease
+from steps.clients.releases.publication import PublishRequest
 from steps.contract import release_layout
 from steps.contract.canonical import canonical, digest
 from steps.contract.exit import ExitCode
@@ -20,7 +21,7 @@ from steps.nodeimage import image_parts
 from steps.nodeimage.contract import build_keys
 from steps.nodeimage.contract.boot_tree import PublishTarget
 from steps.nodeimage.contract.image_tests import ImageTestResult
-from steps.nodeimage.publishing import image_publication, publication_status
+from steps.nodeimage.publishing import image_kind, image_publication, publication_status
 from steps.nodeimage.store import store_entries
 from steps.runtime import gating
 from steps.runtime.context import Context
@@ -59,9 +60,10 @@ def find_status(context: Context) -> ExitCode:
     place = image_parts.read_target(context, wanted.place, wanted.groups)
     place = msgspec.structs.replace(place, key=_SIGNED) if wanted.signed else place
     recipe = image_parts.recipe(context, wanted.recipe)
-    packages = {one.name: one.version for layer in recipe.layers for one in layer.packages}
+    packages = {package.name: package.version for layer in recipe.layers for package in layer.packages}
     known = known_versions(context, place)
-    seen = publication_status.query(place, context.environment.secrets, wanted.image, wanted.key, wanted.firmware, packages, known)
+    with image_kind.connect(place, context.environment.secrets) as transport:
+        seen = publication_status.query(transport, place, wanted.image, wanted.key, wanted.firmware, packages, known)
     if seen.version:
         remember_version(context, place, wanted.image, seen.version)
     gate = gating.find(wanted.gate)
@@ -102,9 +104,9 @@ def publish_image(context: Context) -> ExitCode:
         results = _results(context, key, image_parts.packed_root(context, recipe))
 
         def publish() -> Published:
-            return image_publication.publish(
-                place, assembled, results, secrets, by, context.say, again=wanted.again, origin=recipe.origin, known=known
-            )
+            release = image_publication.stage(assembled, place, results, origin=recipe.origin)
+            request = PublishRequest(release=release, target=place, secrets=secrets, by=by, again=wanted.again, known=dict(known))
+            return image_publication.publish(request, context.say)
 
         seen = release_lease.retry_while_locked(publish, context.clock, context.task.deadline_seconds, context.say)
     if seen.version:
@@ -124,7 +126,7 @@ def _results(context: Context, key: str, root: str) -> dict[str, list[ImageTestR
     Raises Refused if a stage did not pass, tested another image, or booted another root: the order of an engine alone is no proof,
     and other tool versions make other bytes of the same key.
     """
-    found: dict[str, list[ImageTestResult]] = {}
+    results: dict[str, list[ImageTestResult]] = {}
     for stage in _TESTED:
         judged = context.store.records(context.environment.run, stage, "judge")
         if not judged or not all(record.verdict is not None and record.verdict.status is Status.PASS for record in judged):
@@ -132,17 +134,17 @@ def _results(context: Context, key: str, root: str) -> dict[str, list[ImageTestR
         for task in _tasks(context, stage):
             record = context.store.records(context.environment.run, stage, task)[-1]
             if record.verdict is None or not record.verdict.is_pass:
-                said = f"{stage}.{task}: {record.verdict.reason if record.verdict else 'no verdict'}"
-                raise Refused(said, hint="an image is published only where each of its tests has passed")
+                message = f"{stage}.{task}: {record.verdict.reason if record.verdict else 'no verdict'}"
+                raise Refused(message, hint="an image is published only where each of its tests has passed")
             seen: Sandboxed | Booted = msgspec.convert(record.observation, _TESTED[stage])
             if seen.key != key:
-                said = f"{stage}.{task} tested image {seen.key[:12]}, this is {key[:12]}"
-                raise Refused(said, hint="run the whole pipeline again")
+                message = f"{stage}.{task} tested image {seen.key[:12]}, this is {key[:12]}"
+                raise Refused(message, hint="run the whole pipeline again")
             if isinstance(seen, Booted) and root and seen.root_digest not in ("", root):
-                said = f"{stage}.{task} booted a root of {seen.root_digest[:19]}, that of the image is {root[:19]}"
-                raise Refused(said, hint="it was packed anew since, by other versions of tools: run the whole pipeline again")
-            found[f"{stage}.{task}"] = _of(seen)
-    return found
+                message = f"{stage}.{task} booted a root of {seen.root_digest[:19]}, that of the image is {root[:19]}"
+                raise Refused(message, hint="it was packed anew since, by other versions of tools: run the whole pipeline again")
+            results[f"{stage}.{task}"] = _of(seen)
+    return results
 
 
 def _of(seen: Sandboxed | Booted) -> list[ImageTestResult]:
@@ -173,14 +175,14 @@ class KnownVersion(Struct, frozen=True, kw_only=True):
 
 def known_versions(context: Context, place: PublishTarget) -> Mapping[str, str]:
     """Return the known versions of a tree by image; empty for a tree that no run here has seen. Unreadable files are skipped."""
-    found = {}
+    versions = {}
     for key in context.store.keys(_folder(place)):
         try:
-            one = msgspec.json.decode(context.store.read(key) or b"", type=KnownVersion)
+            known = msgspec.json.decode(context.store.read(key) or b"", type=KnownVersion)
         except msgspec.MsgspecError:
             continue
-        found[one.image] = one.version
-    return found
+        versions[known.image] = known.version
+    return versions
 
 
 def remember_version(context: Context, place: PublishTarget, image: str, version: str, *, again: bool = False) -> None:
@@ -188,8 +190,8 @@ def remember_version(context: Context, place: PublishTarget, image: str, version
     before = known_versions(context, place).get(image, "")
     if version == before or not (again or release_layout.number_of(version) > release_layout.number_of(before)):
         return
-    one = KnownVersion(image=image, version=version, root=place.root, host=place.host)
-    context.store.replace(f"{_folder(place)}/{image}.json", canonical(one))
+    known = KnownVersion(image=image, version=version, root=place.root, host=place.host)
+    context.store.replace(f"{_folder(place)}/{image}.json", canonical(known))
 
 
 def _folder(place: PublishTarget) -> str:

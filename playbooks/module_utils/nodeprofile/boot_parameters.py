@@ -58,20 +58,20 @@ def parameters(node: NodeAccess, wanted: list, adapter: str, rebooted: bool) -> 
     error = ""
     try:
         kept = _boot_entries(node, adapter)
-        lacking = [one for one in wanted if kept and not all(_has_parameter(line, one, wanted) for line in kept)]
+        lacking = [parameter for parameter in wanted if kept and not all(_has_parameter(line, parameter, wanted) for line in kept)]
         if lacking and not node.check_mode:
             _write_parameters(node, adapter, wanted, kept, lacking)
             kept = _boot_entries(node, adapter)
     except (OSError, CannotChange) as reason:
         error, kept, lacking = str(reason), [], []
-    in_menu = {one: all(_has_parameter(line, one, wanted) for line in kept) for one in wanted} if kept else {}
-    runs = {one: _has_parameter(running, one, wanted) for one in wanted}
-    return [_item(node, one, runs[one], in_menu.get(one), one in lacking, rebooted, error) for one in wanted]
+    in_menu = {parameter: all(_has_parameter(line, parameter, wanted) for line in kept) for parameter in wanted} if kept else {}
+    runs = {parameter: _has_parameter(running, parameter, wanted) for parameter in wanted}
+    return [_item(node, name, runs[name], in_menu.get(name), name in lacking, rebooted, error) for name in wanted]
 
 
-def _item(node: NodeAccess, one: str, runs: bool, kept: "bool | None", lacked: bool, rebooted: bool, error: str) -> Item:
+def _item(node: NodeAccess, parameter: str, runs: bool, kept: "bool | None", lacked: bool, rebooted: bool, error: str) -> Item:
     """Return the item of one parameter. `kept` says whether all boot entries have it, and is None if no boot loader is known."""
-    name = "kernel parameter " + one
+    name = "kernel parameter " + parameter
     before = "lacks" if lacked else ""
     if error:
         return item(name, FAILED, want=ON, before=before, why=error)
@@ -88,20 +88,18 @@ def _item(node: NodeAccess, one: str, runs: bool, kept: "bool | None", lacked: b
     if rebooted:
         why = "the reboot did not bring it: the machine boots with another menu than the one we wrote"
         return item(name, FAILED, want=ON, before="kept for the next boot", after="absent", why=why)
-    node.reboots.append("kernel parameter %s" % one)
+    node.reboots.append("kernel parameter %s" % parameter)
     why = "the next boot brings it"
     return item(name, CHANGED if lacked else DIFFERS, want=ON, before="absent", after="kept for the next boot", why=why)
 
 
 def _has_parameter(line: str, parameter: str, wanted: list) -> bool:
-    """Return True if a command line gives the kernel this parameter. Several words must follow each other; of a repeated key the
-    last value counts, unless every value does.
-    """
+    """Return True if a command line has this parameter, its words in a row. Of a repeated key the last value counts, or all do."""
     words, ours = line.split(), parameter.split()
     key = _key(parameter)
     if key == SIZE and ours[0] in words:
         return words[words.index(ours[0]) :][: len(ours)] == ours
-    if len(ours) > 1 or key in REPEATABLE or [_key(one) for one in wanted].count(key) > 1:
+    if len(ours) > 1 or key in REPEATABLE or [_key(other) for other in wanted].count(key) > 1:
         return " %s " % " ".join(ours) in " %s " % " ".join(words)
     return [word for word in words if _key(word) == key][-1:] == [parameter]
 
@@ -125,7 +123,8 @@ def _boot_entries(node: NodeAccess, adapter: str) -> list:
 def _write_parameters(node: NodeAccess, adapter: str, wanted: list, kept: list, lacking: list) -> None:
     if adapter == "grubby":
         keys = _keys(lacking)
-        added = [one for one in wanted if _keys([one]) & keys]  # others stay where they are: the last console= is /dev/console
+        # others stay where they are: the last console= is /dev/console
+        added = [parameter for parameter in wanted if _keys([parameter]) & keys]
         node.must("grubby", "--update-kernel=ALL", "--args=" + " ".join(_other_values(kept, added) + added))
         return
     if adapter == "update_grub":
@@ -142,8 +141,8 @@ def _other_values(kept: list, wanted: list) -> list:
     values: list = []
     for line in kept:
         text = " %s " % " ".join(word for word in _without_page_counts(line, wanted).split() if _key(word) in keys)
-        for one in wanted:
-            text = text.replace(" %s " % " ".join(one.split()), " ", 1)
+        for parameter in wanted:
+            text = text.replace(" %s " % " ".join(parameter.split()), " ", 1)
         own = text.split()
         values = values or own
         values += [word for word in own if word not in values]
@@ -151,20 +150,18 @@ def _other_values(kept: list, wanted: list) -> list:
 
 
 def _keys(parameters: list) -> set:
-    return {_key(word) for one in parameters for word in one.split()}
+    return {_key(word) for parameter in parameters for word in parameter.split()}
 
 
 def _without_page_counts(line: str, wanted: list) -> str:
     """Return a command line without the page counts that ours replace."""
-    for size in [word for one in wanted for word in one.split() if _key(word) == SIZE]:
+    for size in [word for parameter in wanted for word in parameter.split() if _key(word) == SIZE]:
         line = re.sub(r"(?<![^\s\"'])%s\s+hugepages=[^\s\"']*[ \t]*" % re.escape(size), "", line)
     return line
 
 
 def with_parameters(text: str, wanted: list) -> str:
-    """Return the text of /etc/default/grub with the missing parameters added to its last GRUB_CMDLINE_LINUX, the one the shell
-    keeps. Raises CannotChange for an unclosed quote.
-    """
+    """Return the text of /etc/default/grub with missing parameters in its last GRUB_CMDLINE_LINUX. Raises CannotChange."""
     assignments = list(ASSIGNMENT.finditer(text))
     if not assignments:
         return text.rstrip("\n") + '\nGRUB_CMDLINE_LINUX="%s"\n' % " ".join(wanted)
@@ -172,7 +169,7 @@ def with_parameters(text: str, wanted: list) -> str:
     if text[end : end + 1] not in ("", " ", "\t", "\n", ";", "#"):
         raise CannotChange("%s: GRUB_CMDLINE_LINUX has a quote that nothing ends: correct it" % DEFAULTS)
     have = " ".join(shlex.split(word))
-    lack = [one for one in wanted if not _has_parameter(have, one, wanted)]
+    lack = [parameter for parameter in wanted if not _has_parameter(have, parameter, wanted)]
     if not lack:
         return text
     word, lacking = _without_page_counts(word, lack), " ".join(lack)
@@ -187,10 +184,8 @@ def with_parameters(text: str, wanted: list) -> str:
 
 
 def hugepages(wanted: dict, waiting: list, shown: str = HUGE) -> list:
-    """Return an item for the huge pages of each size (2M, 1G). `waiting` names parameters that the next boot brings; `shown` is the
-    counter file's path for a size in KiB.
-    """
-    waits = any("hugepages" in one for one in waiting)
+    """Return an item for the huge pages of each size. `waiting` names parameters of the next boot, `shown` is a counter's path."""
+    waits = any("hugepages" in parameter for parameter in waiting)
     return [_pages(size, least, waits, read_text(shown % KIB[size]).strip()) for size, least in sorted(wanted.items())]
 
 

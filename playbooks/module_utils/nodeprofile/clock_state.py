@@ -42,9 +42,8 @@ def wait_for_sync(node: NodeAccess, seconds: float, pause: float = polling.FIRST
 
 
 def chrony(node: NodeAccess) -> Optional[dict]:
-    """Return chrony's state from `chronyc -c tracking`: field 0 is the reference, 4 the offset in seconds, the last one the leap
-    status. None if chrony does not answer.
-    """
+    """Return chrony's state; None if chrony does not answer."""
+    # of `chronyc -c tracking` field 0 is the reference, 4 the offset in seconds, 13 the leap status
     code, output, _ = node.run("chronyc", "-c", "-n", "tracking")
     fields = output.strip().split(",")
     if code != 0 or len(fields) < 14:

@@ -58,7 +58,7 @@ def apparmor(node: NodeAccess, wanted: str, waiting: list, rebooted: bool, root:
         if not now:
             raise Unavailable("this kernel has no AppArmor")
         if now != (wanted or now):
-            if any("apparmor" in one for one in waiting) and not rebooted:
+            if any("apparmor" in parameter for parameter in waiting) and not rebooted:
                 raise RebootPending("the next boot brings it", now)
             raise CannotChange("it is %s: see `apparmor` and `lsm` on the kernel's command line" % now)
         return now if now != "enabled" or node.has(PARSER) else "enabled, without %s" % PARSER

@@ -57,18 +57,16 @@ def machine_profile(parameters: dict) -> dict:
     return profile
 
 
-def _combined(all_of_them: object, more: object) -> object:
-    if isinstance(all_of_them, dict) and isinstance(more, dict):
-        return dict(all_of_them, **more)
-    if isinstance(all_of_them, list) and isinstance(more, list):
-        return all_of_them + [one for one in more if one not in all_of_them]
-    return more or all_of_them
+def _combined(common: object, more: object) -> object:
+    if isinstance(common, dict) and isinstance(more, dict):
+        return dict(common, **more)
+    if isinstance(common, list) and isinstance(more, list):
+        return common + [entry for entry in more if entry not in common]
+    return more or common
 
 
 def settle_all(node: NodeAccess, want: dict) -> list:
-    """Bring every item of the profile to its wanted state, in this order, and return the items. Packages come before the services
-    they bring, modules before their sysctls, reloads last.
-    """
+    """Bring every item to its wanted state, packages before their services, modules before their sysctls; return the items."""
     system, rebooted = want["system"], bool(want["rebooted_from"])
     boot_loader, manager = _adapter(system, "boot_loader"), _adapter(system, "package_manager")
     # repositories before their packages; a machine of another distribution than the profile's gets none
@@ -183,6 +181,6 @@ def packages_need_reboot(node: NodeAccess, want: dict) -> tuple:
 
 def reboot_reasons(node: NodeAccess, want: dict, asking: bool) -> list:
     """Return why the machine needs a reboot: kernel parameters, a newer kernel's modules, blacklisted modules in use, packages."""
-    asked = ["a package asks for it"] if asking else []
+    packages = ["a package asks for it"] if asking else []
     loaded = ["%s is loaded" % name for name in want["blacklist"] if kernel_settings.is_loaded(name)]
-    return [*dict.fromkeys(node.reboots), *asked, *loaded]
+    return [*dict.fromkeys(node.reboots), *packages, *loaded]

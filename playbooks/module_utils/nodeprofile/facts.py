@@ -31,11 +31,10 @@ def os_release() -> dict:
 
 
 def gather(node: NodeAccess, paths: list, began: float, clock_seconds: float) -> dict:
-    """Return the facts of the os_prep contract. `began` is the module's start by the monotonic clock, `clock_seconds` the longest
-    wait for an unsynchronized clock.
-    """
+    """Return the facts of the os_prep contract (see `clock_state.read` for `began` and `clock_seconds`)."""
     release = os_release()
-    memory = _fields("/proc/meminfo")
+    memory = re.search(r"^MemTotal:\s+(\d+)", read_text("/proc/meminfo"), re.MULTILINE)
+    memlock = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
     gpus, switches = nvidia_devices()
     installed = nvidia_driver.is_installed()
     return {
@@ -53,9 +52,9 @@ def gather(node: NodeAccess, paths: list, began: float, clock_seconds: float) ->
         "bios": " ".join(read_text(DMI + part).strip() for part in ("bios_vendor", "bios_version")).strip(),
         "cpu_model": _cpu_model(),
         "cpus": os.cpu_count() or 0,
-        "memory_mib": memory.get("MemTotal", 0) // 1024,
-        "swap_mib": _swap_mib(),
-        "memlock": _memlock(),
+        "memory_mib": int(memory.group(1)) // 1024 if memory else 0,
+        "swap_mib": sum(int(line.split()[2]) for line in read_text("/proc/swaps").splitlines()[1:]) // 1024,
+        "memlock": "unlimited" if memlock == resource.RLIM_INFINITY else str(memlock),
         "gpus": gpus,
         "nvswitches": switches,
         "nic_firmware": nic_firmware(),
@@ -68,11 +67,6 @@ def gather(node: NodeAccess, paths: list, began: float, clock_seconds: float) ->
         **driver(node),
         **({} if installed is None else {"driver_installed": installed}),
     }
-
-
-def _fields(path: str) -> dict:
-    rows = [line.split() for line in read_text(path).splitlines()]
-    return {row[0].rstrip(":"): int(row[1]) for row in rows if len(row) > 1 and row[1].isdigit()}
 
 
 def _cpu_model() -> str:
@@ -94,16 +88,6 @@ def nic_firmware(root: str = "") -> list:
 def cgroup(root: str = "") -> str:
     """Return `v2` if control groups are one hierarchy, else `v1`, also for systemd's hybrid layout."""
     return "v2" if os.path.exists(root + "/sys/fs/cgroup/cgroup.controllers") else "v1"
-
-
-def _swap_mib() -> int:
-    rows = [line.split() for line in read_text("/proc/swaps").splitlines()[1:]]
-    return sum(int(row[2]) for row in rows) // 1024
-
-
-def _memlock() -> str:
-    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
-    return "unlimited" if limit == resource.RLIM_INFINITY else str(limit)
 
 
 def _disk(path: str) -> dict:
@@ -137,12 +121,12 @@ def driver(node: NodeAccess, root: str = "", seconds: float = ANSWER_SECONDS) ->
         "nvidia_driver": match.group(1),
         "fabric_manager": manager.group(1) if manager else "",
         "fabric_manager_active": any(unit["ActiveState"] == "active" for unit in units.values()),
-        "fabric_states": sorted(set(_fabric_states(output or ""))),
+        "fabric_states": _fabric_states(output or ""),
         "nvidia_smi_hangs": output is None,
     }
 
 
-def _fabric_states(said: str) -> list:
-    """Return each GPU's state in the NVLink fabric. A GPU with state Completed may still have failed, which its status says."""
-    rows = re.findall(r"^\s+Fabric\s*\n\s+State\s*:\s*(.+?)\s*\n(?:\s+Status\s*:\s*(.+?)\s*$)?", said, re.MULTILINE)
-    return ["%s: %s" % row if row[0] == "Completed" and row[1] not in ("", "Success") else row[0] for row in rows]
+def _fabric_states(output: str) -> list:
+    """Return the states of GPUs in the NVLink fabric. A GPU with state Completed may still have failed, which its status says."""
+    rows = re.findall(r"^\s+Fabric\s*\n\s+State\s*:\s*(.+?)\s*\n(?:\s+Status\s*:\s*(.+?)\s*$)?", output, re.MULTILINE)
+    return sorted({"%s: %s" % row if row[0] == "Completed" and row[1] not in ("", "Success") else row[0] for row in rows})

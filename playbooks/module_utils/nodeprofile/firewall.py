@@ -82,11 +82,8 @@ def openings(wanted: dict, server: bool) -> list:
 def describe(needed: list) -> str:
     """Return openings as text, grouped by source network."""
     sources = dict.fromkeys(source for _, source in needed)
-    return "; ".join(", ".join(port or "all" for port, one in needed if one == source) + _from(source) for source in sources)
-
-
-def _from(source: str) -> str:
-    return " from " + source if source else ""
+    ports = {source: ", ".join(port or "all" for port, origin in needed if origin == source) for source in sources}
+    return "; ".join(text + (" from " + source if source else "") for source, text in ports.items())
 
 
 def _open_firewalls(node: NodeAccess, want: str, needed: list, running: list) -> Item:

@@ -21,8 +21,7 @@ OURS = "made by bringup"
 
 
 class Firewalld:
-    """firewalld's zones. Ports are opened in the zones by which machines of the cluster come in; trusted networks become sources of
-    a zone that accepts everything.
+    """firewalld's zones. Ports are opened where machines of the cluster come in; networks of pods become sources of zone trusted.
 
     The running and the permanent configuration are changed separately, so that no reload is needed.
     """
@@ -31,12 +30,12 @@ class Firewalld:
 
     def __init__(self, node: NodeAccess, near: list, address: str, root: str = "") -> None:
         self._node, self._address, self._root = node, address, root
-        self._near = [one for one in map(_network, near) if one is not None and not one.is_loopback]
+        self._near = [near for near in map(_network, near) if near is not None and not near.is_loopback]
 
     def closed(self, needed: list) -> list:
         """Return the openings that are missing in the running or in the permanent configuration."""
-        lacking = {one for one, *_ in self._lacking(needed)}
-        return [one for one in needed if one in lacking]
+        lacking = {opening for opening, *_ in self._lacking(needed)}
+        return [opening for opening in needed if opening in lacking]
 
     def open(self, needed: list) -> None:
         """Add the missing openings, with one call for all of a kind in a zone. Raises CannotChange."""
@@ -56,7 +55,7 @@ class Firewalld:
         running = self._zones(RUNNING)
         names = self._names(running)
         every = ((RUNNING, running), (PERMANENT, self._zones(PERMANENT)))
-        return [(one, place, *step) for place, zones in every for one in needed for step in _missing_steps(one, zones, names)]
+        return [(row, place, *step) for place, zones in every for row in needed for step in _missing_steps(row, zones, names)]
 
     def _zones(self, place: tuple) -> dict:
         """Return the settings of each zone by key; a rich rule is one value."""
@@ -89,24 +88,22 @@ class Firewalld:
         return list(dict.fromkeys([*by_link, *by_source]))
 
     def _links(self) -> set:
-        """Return the interface with the address that SSH dials, or those of default routes, and all with an address in the
-        cluster's networks. SSH's address need not be the node's.
-        """
+        """Return the interfaces of the address that SSH dials (else of default routes), and those in the cluster's networks."""
         held = reachability.addresses(self._node)
         dialled = {link for link, local in held if local == self._address} - {"lo"} or set(reachability.default_routes(self._root))
         return dialled | {link for link, local in held if link != "lo" and self._is_near(local)}
 
     def _is_near(self, source: str) -> bool:
         network = _network(source)
-        return network is not None and any(network.version == one.version and network.overlaps(one) for one in self._near)
+        return network is not None and any(network.version == near.version and network.overlaps(near) for near in self._near)
 
 
 def _missing_steps(opening: tuple, zones: dict, names: list) -> list:
     """Return zone, option and value of each step that firewalld lacks for an opening."""
     port, source = opening
     if not port:
-        trusted = [one for zone in zones.values() if zone.get("target") == ACCEPT for one in zone.get("sources", [])]
-        return [] if any(_is_within(source, one) for one in trusted) else [(TRUSTED, "--add-source", source)]
+        trusted = [network for zone in zones.values() if zone.get("target") == ACCEPT for network in zone.get("sources", [])]
+        return [] if any(_is_within(source, network) for network in trusted) else [(TRUSTED, "--add-source", source)]
     number, _, kind = port.partition("/")
     family = "ipv6" if ":" in source else "ipv4"
     option, value = ("--add-rich-rule", RULE % (family, source, number, kind)) if source else ("--add-port", port)
@@ -127,14 +124,14 @@ def _network(text: str) -> "ipaddress.IPv4Network | ipaddress.IPv6Network | None
 
 
 def _is_within(inner: str, outer: str) -> bool:
-    one, other = ipaddress.ip_network(inner), _network(outer)
-    return isinstance(other, type(one)) and one.subnet_of(other)
+    network, other = ipaddress.ip_network(inner), _network(outer)
+    return isinstance(other, type(network)) and network.subnet_of(other)
 
 
 def _covers(there: list, wanted: str) -> bool:
     """Return True if the ports are open already. firewalld joins adjacent ranges."""
     low, high, kind = _range(wanted)
-    return any(first <= low and high <= last and one == kind for first, last, one in map(_range, there))
+    return any(first <= low and high <= last and protocol == kind for first, last, protocol in map(_range, there))
 
 
 def _range(port: str) -> tuple:
@@ -166,13 +163,13 @@ class Ufw:
     def closed(self, needed: list) -> list:
         """Return the openings that are missing in the running rules or in ufw's files."""
         there = self._kept() & self._running(needed)
-        return [one for one in needed if not set(_rules(one)) <= there]
+        return [opening for opening in needed if not set(_rules(opening)) <= there]
 
     def open(self, needed: list) -> None:
         """Add the missing rules, which ufw writes to its files and to the kernel. Rules that only it lacks come with a reload."""
         kept = self._kept()
-        for one in needed:
-            for rule, command in zip(_rules(one), _commands(one)):
+        for opening in needed:
+            for rule, command in zip(_rules(opening), _commands(opening)):
                 if rule not in kept:
                     self._node.must("ufw", *command, "comment", OURS)
         if self.closed(needed):

@@ -32,13 +32,15 @@ def _is_ours(folder: str) -> bool:
     """Return True if a folder holds only our files, or folders of such files."""
     try:
         with os.scandir(folder) as entries:
-            inside = sorted(entries, key=lambda one: one.is_dir(follow_symlinks=False))  # files first: one of others ends it
-        return bool(inside) and all(_is_ours(one.path) if one.is_dir(follow_symlinks=False) else _is_made(one) for one in inside)
+            inside = sorted(entries, key=lambda entry: entry.is_dir(follow_symlinks=False))  # files first: one of others ends it
+        return bool(inside) and all(map(_is_made, inside))
     except OSError:
         return False  # not there yet, or not for us to read
 
 
 def _is_made(entry: os.DirEntry) -> bool:
+    if entry.is_dir(follow_symlinks=False):
+        return _is_ours(entry.path)
     if not entry.is_file(follow_symlinks=False):
         return False
     with open(entry.path, errors="replace") as source:

@@ -69,7 +69,7 @@ def hosts(node: NodeAccess, address: str, name: str, root: str = "") -> list:
     def change() -> None:
         text = read_text(path)
         looped, others = set(_loopback_lines(text, name)), _foreign_lines(text)
-        kept = [one for row in others for one in (_commented_out(row, others) if row in looped else [row])]
+        kept = [entry for row in others for entry in (_commented_out(row, others) if row in looped else [row])]
         node.write(path, "".join(row + "\n" for row in kept) + BEGIN + line + "\n" + END, 0o644)
 
     return [settle(node, "hosts", line, read, change)]
@@ -80,16 +80,13 @@ def cloud_init_hosts(address: str, name: str, root: str = "") -> list:
     if not name or not _is_of_a_network(address) or os.path.exists(root + CLOUD_INIT_OFF):
         return []
     try:
-        values = [match.group(1) for text in _cloud_configs(root) if (match := _MANAGE_ETC_HOSTS.search(text))]
+        texts = [read_text("%s/var/lib/cloud/instance/%s" % (root, name)) for name in CLOUD_CONFIGS]
+        values = [match.group(1) for text in texts if (match := _MANAGE_ETC_HOSTS.search(text))]
     except OSError:
         return []  # root alone may read them, and that we are not is an item of its own
     if not values or values[0].lower() not in ("true", "yes", "on", "1", "template", "localhost"):
         return []
     return [item("hosts over a boot", OK, want="kept", why=WRITTEN_ANEW)]
-
-
-def _cloud_configs(root: str) -> list:
-    return [read_text("%s/var/lib/cloud/instance/%s" % (root, one)) for one in CLOUD_CONFIGS]
 
 
 def _is_of_a_network(address: str) -> bool:
@@ -105,7 +102,7 @@ def _foreign_lines(text: str) -> list:
 
 def _loopback_lines(text: str, name: str) -> list:
     """Return the lines of others that give this host's name a loopback address."""
-    return [line for line in _foreign_lines(text) if any(_host(one) == _host(name) for one in _split(line)[1])]
+    return [line for line in _foreign_lines(text) if any(_host(alias) == _host(name) for alias in _split(line)[1])]
 
 
 def _host(name: str) -> str:
@@ -116,9 +113,9 @@ def _host(name: str) -> str:
 def _names(text: str, name: str) -> list:
     """Return the names that such lines give, also commented out. Those with a domain come first: the first is canonical."""
     lines = [line[len(PUT_ASIDE) :] if line.startswith(PUT_ASIDE) else line for line in _foreign_lines(text)]
-    names = [one for line in _loopback_lines("\n".join(lines), name) for one in _split(line)[1]]
-    every = [name if one.lower() == name.lower() else one for one in [*names, name]]
-    return sorted(dict.fromkeys(every), key=lambda one: "." not in one)
+    names = [alias for line in _loopback_lines("\n".join(lines), name) for alias in _split(line)[1]]
+    every = [name if alias.lower() == name.lower() else alias for alias in [*names, name]]
+    return sorted(dict.fromkeys(every), key=lambda alias: "." not in alias)
 
 
 def _commented_out(line: str, others: list) -> list:

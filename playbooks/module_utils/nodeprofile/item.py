@@ -67,8 +67,7 @@ class NodeAccess:
             self.reloads.append(name)
 
     def run(self, *command: str, **environment: str) -> tuple:
-        """Return exit code, standard output and standard error of a command, which never goes through a shell. 127 if the tool is
-        missing.
+        """Return exit code (127: no such tool), standard output and standard error of a command, which runs without a shell.
 
         The command runs in the root folder with / as home, like a service. SELinux policies that confine a tool (Debian's for dpkg
         and update-initramfs) deny it the login's home, and `find` fails if it cannot return to its working directory.
@@ -142,7 +141,7 @@ def item(name: str, status: str, **words: str) -> Item:
 
 
 def settle(
-    node: NodeAccess, name: str, want: str, read: Callable[[], str], change: Callable[[], None], *, seen_later: bool = False
+    node: NodeAccess, name: str, want: str, read: Callable[[], str], change: Callable[[], object], *, seen_later: bool = False
 ) -> Item:
     """Bring one item to `want` and return it. A second run finds it there and changes nothing.
 
@@ -167,9 +166,8 @@ def settle(
         return item(name, FAILED, want=want, before=before, why=str(reason))
     if after == want:
         return item(name, CHANGED, want=want, before=before, after=after)
-    return item(
-        name, FAILED, want=want, before=before, after=after, why="changed, but it reads the same as before or another value"
-    )
+    why = "changed, but it reads the same as before or another value"
+    return item(name, FAILED, want=want, before=before, after=after, why=why)
 
 
 def measured(name: str, good: bool, want: str, seen: str, why: str) -> Item:

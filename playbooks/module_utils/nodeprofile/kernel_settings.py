@@ -13,8 +13,7 @@ MINIMUM_KEYS = ("fs.inotify.", "vm.max_map_count")
 
 
 def modules(node: NodeAccess, wanted: dict, root: str = "", *, rebooted: bool = False) -> list:
-    """Return an item for each kernel module that must be loaded. The path beside a name shows a module that is built in without a
-    trace.
+    """Return an item for each kernel module that must be loaded. The path beside a name exists if the module is built in.
 
     `rebooted` says that the machine was booted for a newer kernel, so that a missing module has failed.
     """
@@ -34,7 +33,7 @@ def _module(node: NodeAccess, name: str, evidence: str, root: str, rebooted: boo
             raise RebootPending("the next boot brings it, with kernel %s" % newer, "absent")
         raise Unavailable("this kernel has no module %s: install its modules package" % name)
 
-    return settle(node, "module " + name, "loaded", read, lambda: _must(node, "modprobe", name))
+    return settle(node, "module " + name, "loaded", read, lambda: node.must("modprobe", name))
 
 
 def blacklist(node: NodeAccess, wanted: list, root: str = "") -> list:
@@ -46,7 +45,7 @@ def _blacklisted_module(node: NodeAccess, name: str, root: str) -> Item:
     def read() -> str:
         return "loaded" if is_loaded(name, root) else "not loaded"
 
-    return settle(node, "module " + name, "not loaded", read, lambda: _must(node, "modprobe", "--remove", name))
+    return settle(node, "module " + name, "not loaded", read, lambda: node.must("modprobe", "--remove", name))
 
 
 def at_least_running(wanted: dict, root: str = "") -> dict:
@@ -106,7 +105,3 @@ def _numbers(release: str) -> list:
 def _built_in(name: str, root: str) -> bool:
     listed = read_text(root + "/lib/modules/%s/modules.builtin" % os.uname().release)
     return any(line.endswith("/%s.ko" % name) for line in listed.splitlines())
-
-
-def _must(node: NodeAccess, *command: str) -> None:
-    node.must(*command)

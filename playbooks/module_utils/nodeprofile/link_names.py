@@ -40,24 +40,14 @@ def named_links(
 
 
 def _pod_link(node: NodeAccess, name: str, slot: str, mtu: int, pods: "pod_interfaces.PodInterfaces", root: str) -> list:
-    """Return the items of an interface that a pod holds. Only a file of an earlier run is kept: without the interface nobody can
-    tell whether a new file would be the first to match.
-    """
+    """Return the items of an interface that a pod holds. Only a file of an earlier run is kept: nobody can tell whether a new file
+    would be the first to match."""
     label, path = "name of " + slot, FILE % name
     if not os.path.exists(root + path):
-        return [
-            item(
-                label,
-                FAILED,
-                want=name,
-                before=pod_interfaces.IN_A_POD,
-                why="run again while no pod has it: it has no file of ours",
-            )
-        ]
-    return [
-        profile_files.whole_file(node, "file " + path, root + path, link_file(slot, name, mtu), reload="initramfs"),
-        pods.leave_alone(label, name),
-    ]
+        why = "run again while no pod has it: it has no file of ours"
+        return [item(label, FAILED, want=name, before=pod_interfaces.IN_A_POD, why=why)]
+    file = profile_files.whole_file(node, "file " + path, root + path, link_file(slot, name, mtu), reload="initramfs")
+    return [file, pods.leave_alone(label, name)]
 
 
 def _link(node: NodeAccess, name: str, slot: str, mtu: int, address: str, rebooted: bool, root: str) -> list:
@@ -81,7 +71,8 @@ def _link(node: NodeAccess, name: str, slot: str, mtu: int, address: str, reboot
 def _link_name(node: NodeAccess, label: str, name: str, slot: str, booted: bool, root: str) -> Item:
     def read() -> str:
         now = _now(slot, root + CLASS)
-        if now == name or not _is_up(now, root + CLASS):
+        flags = int(read_text("%s/%s/flags" % (root + CLASS, now)).strip() or "0", 16)
+        if now == name or not flags & UP:
             return now
         if booted:
             raise CannotChange("the boot did not bring the name, it is %s: see `udevadm info /sys/class/net/%s`" % (now, now))
@@ -104,9 +95,7 @@ def names_after_boot(rows: list) -> list:
 
 
 def link_file(slot: str, name: str, mtu: int) -> str:
-    """Return the text of the .link file. ID_PATH of a PCI device is its address. Only the first matching file applies, so systemd's
-    default policies are repeated in it.
-    """
+    """Return the text of the .link file, with systemd's default policies, as only the first matching file applies."""
     lines = ["# Made by bringup.", "[Match]", "Path=pci-" + slot, "", "[Link]", "Name=" + name]
     lines += ["AlternativeNamesPolicy=database onboard slot path", "MACAddressPolicy=persistent"]
     return "\n".join([*lines, *["MTUBytes=%d" % mtu] * bool(mtu)]) + "\n"
@@ -146,7 +135,3 @@ def _now(slot: str, shown: str) -> str:
     if len(interfaces) > 1:
         raise CannotChange("several interfaces are at %s: %s" % (slot, ", ".join(interfaces)))
     return interfaces[0]
-
-
-def _is_up(name: str, shown: str) -> bool:
-    return bool(int(read_text("%s/%s/flags" % (shown, name)).strip() or "0", 16) & UP)

@@ -33,9 +33,8 @@ def links(node: NodeAccess, wanted: dict, pending: list, pods: "pod_interfaces.P
     if not wanted:
         return []
     names = list(wanted.get("names") or [])
-    present = [name for name in names if not pods.has(name)] or links_of_devices(
-        [] if names else wanted.get("devices") or [], shown
-    )
+    devices = [] if names else wanted.get("devices") or []
+    present = [name for name in names if not pods.has(name)] or links_of_devices(devices, shown)
     away = [name for name in names if pods.has(name)] if names else pods.slots()
     mtu = int(wanted.get("mtu") or 0)
     if not present and not away:
@@ -44,10 +43,10 @@ def links(node: NodeAccess, wanted: dict, pending: list, pods: "pod_interfaces.P
     rows = [
         pods.leave_alone("link " + name, "present") if name in away else _presence(name, name in pending, shown) for name in names
     ]
-    if not mtu:
-        return rows
-    rows += [_mtu(node, name, mtu, present, name in pending, shown) for name in present]
-    return rows + [pods.leave_alone("MTU of " + name, str(mtu)) for name in away]
+    if mtu:
+        rows += [_mtu(node, name, mtu, present, name in pending, shown) for name in present]
+        rows += [pods.leave_alone("MTU of " + name, str(mtu)) for name in away]
+    return rows
 
 
 def links_of_devices(wanted: list, shown: str = CLASS) -> list:

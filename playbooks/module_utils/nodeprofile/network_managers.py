@@ -43,7 +43,8 @@ class Networkd:
     def keep_route(self, to: str, via: str) -> None:
         """Write the drop-in with this route in place of an older one to the same network."""
         others = [pair for pair in ROUTE.findall(read_text(self._routes)) if pair[0] != to]
-        sections = ["[Route]\nDestination=%s\n%s" % (one, "Gateway=%s\n" % way if way else "") for one, way in [*others, (to, via)]]
+        pairs = [*others, (to, via)]
+        sections = ["[Route]\nDestination=%s\n%s" % (target, "Gateway=%s\n" % way if way else "") for target, way in pairs]
         self._node.write(self._routes, OURS + "".join(sections), 0o644)
 
     def require_for_none_but(self, ours: list) -> None:
@@ -60,11 +61,11 @@ class Networkd:
 class NetworkManager:
     """NetworkManager: an MTU goes into our section of its configuration, as a default; a route into the connection."""
 
-    def __init__(self, node: NodeAccess, name: str, connection: str = "", said: str = "") -> None:
-        own = re.search(r"^((?:802-3-ethernet|infiniband)\.mtu):(\d+)$", said, re.MULTILINE)
+    def __init__(self, node: NodeAccess, name: str, connection: str = "", settings: str = "") -> None:
+        own = re.search(r"^((?:802-3-ethernet|infiniband)\.mtu):(\d+)$", settings, re.MULTILINE)
         self._node, self._name, self._connection = node, name, connection
         self._setting, self._own = own.groups() if own else ("", "")
-        self._said = " ".join(re.findall(r"^ipv[46]\.routes:(.*)$", said, re.MULTILINE)).replace("\\:", ":")
+        self._routes = " ".join(re.findall(r"^ipv[46]\.routes:(.*)$", settings, re.MULTILINE)).replace("\\:", ":")
 
     def has(self, mtu: int) -> bool:
         """Return True if the connection has this MTU itself, or leaves it to our section, which has it."""
@@ -81,7 +82,7 @@ class NetworkManager:
 
     def has_route(self, to: str, via: str) -> bool:
         """Return True if the connection has this route, written `{ ip = TO, nh = VIA }` or `TO VIA`."""
-        entries = [re.findall(r"[0-9a-fA-F.:/]+", entry) for entry in re.split(r"[;},]\s*(?=$|\{|[0-9a-f.:]+/)", self._said)]
+        entries = [re.findall(r"[0-9a-fA-F.:/]+", entry) for entry in re.split(r"[;},]\s*(?=$|\{|[0-9a-f.:]+/)", self._routes)]
         return any(to in words and (not via or via in words) for words in entries)
 
     def keep_route(self, to: str, via: str) -> None:
@@ -108,8 +109,8 @@ def manager_of(node: NodeAccess, name: str) -> "Networkd | NetworkManager | None
     if not re.search(r"GENERAL.STATE:(?!10\b)\d+", output):
         return None
     connection = "".join(re.findall(r"^GENERAL.CON-UUID:([0-9a-f-]+)$", output, re.MULTILINE))
-    said = node.run("nmcli", "--terse", "connection", "show", connection)[1] if connection else ""
-    return NetworkManager(node, name, connection, said)
+    settings = node.run("nmcli", "--terse", "connection", "show", connection)[1] if connection else ""
+    return NetworkManager(node, name, connection, settings)
 
 
 def _network_of(node: NodeAccess, name: str) -> str:

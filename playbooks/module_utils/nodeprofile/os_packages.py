@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from typing import Dict, Optional
+from typing import Dict
 
 from ansible.module_utils import polling
 from ansible.module_utils.nodeprofile import profile_files
@@ -140,7 +140,7 @@ def asks_for_reboot(node: NodeAccess, manager: str, root: str = "", pause: float
 def _choices(name: str, adapter: Adapter) -> list:
     """Return what may be installed for a name, best first. Modules must fit the running kernel: dnf would install a newer one."""
     names = name.split(ALTERNATIVE)
-    return [*("%s-%s" % (one, os.uname().release) for one in names if one in adapter["of_kernel"]), *names]
+    return [*("%s-%s" % (package, os.uname().release) for package in names if package in adapter["of_kernel"]), *names]
 
 
 def _item(node: NodeAccess, name: str, before: str, after: str, error: str) -> Item:
@@ -157,11 +157,11 @@ def _item(node: NodeAccess, name: str, before: str, after: str, error: str) -> I
 def _versions(node: NodeAccess, names: list, adapter: Adapter) -> dict:
     """Return the installed version of each package, or of an alternative of it."""
     each = {name: name.split(ALTERNATIVE) for name in names}
-    _, output, _ = node.run(*adapter["query"], *(one for ones in each.values() for one in ones))
+    _, output, _ = node.run(*adapter["query"], *(package for packages in each.values() for package in packages))
     rows = [line.split("\t") for line in output.splitlines()]
     # dpkg also knows half-installed, and says `install reinstreq half-installed` of what was killed while it was unpacked
     installed = {row[0]: row[2] for row in rows if len(row) == 3 and row[1].split()[-1:] == ["installed"]}
-    return {name: installed[one] for name, ones in each.items() for one in reversed(ones) if one in installed}
+    return {name: installed[package] for name, packages in each.items() for package in reversed(packages) if package in installed}
 
 
 def _refresh_and_install(node: NodeAccess, choices: list, adapter: Adapter) -> tuple:
@@ -220,7 +220,7 @@ def _install(node: NodeAccess, names: list, adapter: Adapter) -> dict:
             raise RepositoryAway(str(error)) from error
         if len(names) == 1:
             return {names[0]: str(error)}
-        return {name: text for one in names for name, text in _install(node, [one], adapter).items()}
+        return {name: text for package in names for name, text in _install(node, [package], adapter).items()}
     return {}
 
 
@@ -231,34 +231,27 @@ def _run_tool(node: NodeAccess, adapter: Adapter, command: list) -> None:
     except CannotChange as error:
         if not adapter["repair"] or not INTERRUPTED.search(str(error)):
             raise classify(error) from error
-        _repair_and_retry(node, adapter, command)
+        try:
+            for words in (adapter["repair"], command):
+                node.must(*words, **_environment(adapter))
+        except CannotChange as again:
+            raise classify(again) from again
 
 
 def _run_unlocked(node: NodeAccess, adapter: Adapter, command: list) -> None:
     """Run a command, and retry while another package manager holds the lock, until time is up."""
-    problem = None
+    problem = CannotChange()
     for _ in polling.attempts(float(adapter["seconds"][0]), adapter["pause"][0]):
-        problem = _problem(node, adapter, command)
-        if problem is None or not LOCK_HELD.search(str(problem)):
+        try:
+            node.must(*command, **_environment(adapter))
+            return
+        except CannotChange as error:
+            problem = error
+        if SOME_REFRESHED in str(problem) and INSTALLED_WITH_SKIPS in str(problem):
+            return
+        if not LOCK_HELD.search(str(problem)):
             break
-    if problem is not None:
-        raise problem
-
-
-def _problem(node: NodeAccess, adapter: Adapter, command: list) -> Optional[CannotChange]:
-    try:
-        node.must(*command, **_environment(adapter))
-    except CannotChange as error:
-        return None if SOME_REFRESHED in str(error) and INSTALLED_WITH_SKIPS in str(error) else error
-    return None
-
-
-def _repair_and_retry(node: NodeAccess, adapter: Adapter, command: list) -> None:
-    try:
-        node.must(*adapter["repair"], **_environment(adapter))
-        node.must(*command, **_environment(adapter))
-    except CannotChange as error:
-        raise classify(error) from error
+    raise problem
 
 
 def _environment(adapter: Adapter) -> dict:
@@ -290,9 +283,6 @@ def _repository(node: NodeAccess, package: str, entry: dict) -> Item:
             return item(name, OK, want=THERE, after="not needed: the package is installed")
     if not entry["keys"].get("baseurl"):
         return item(name, FAILED, want=THERE, before="absent", after="absent", why=NO_BASEURL)
-    return profile_files.whole_file(node, name, entry["path"], _repository_file(entry))
-
-
-def _repository_file(entry: dict) -> str:
     rows = ["%s=%s" % pair for pair in sorted(entry["keys"].items())]
-    return "".join(row + "\n" for row in [profile_files.OURS, "[%s]" % entry["id"], *rows])
+    text = "\n".join([profile_files.OURS, "[%s]" % entry["id"], *rows, ""])
+    return profile_files.whole_file(node, name, entry["path"], text)

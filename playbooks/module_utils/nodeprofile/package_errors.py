@@ -53,19 +53,13 @@ class PackageManagerBroken(Exception):
 
 
 class RepositoryAway(PackageManagerBroken):
-    """Error: a repository does not answer. A missing installation medium, or one that this site cannot reach, must not block a
-    working mirror.
-
-    `said` is the tool's own message.
-    """
+    """Error: a repository does not answer, which must not block others that do. `said` is the tool's own message."""
 
     said = ""
 
 
 def classify(error: CannotChange) -> Exception:
-    """Return the error that a tool's message stands for: PackageManagerBroken, RepositoryAway, or the error itself if it is about
-    packages alone or zypper goes on with other repositories.
-    """
+    """Return PackageManagerBroken or RepositoryAway by a tool's message, or the error itself if it is about packages alone."""
     message = str(error)
     answer = ANSWER.search(message)
     refused = proxy_login.login_refusal(int(answer.group(1) or answer.group(2))) if answer else ""

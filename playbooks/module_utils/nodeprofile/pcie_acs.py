@@ -17,9 +17,7 @@ BRIDGE = "0x0604"
 EXTENDED = 0x100
 """Offset of a device's extended capabilities in its configuration space (PCIe base specification 7.6)."""
 STATUS, HAS_LIST, LIST, EXPRESS = 0x06, 0x10, 0x34, 0x10
-"""Offset of the status, its bit for a list of capabilities, the list's offset, and the id of PCI Express (PCI specification 3.0,
-6.7).
-"""
+"""Offset of the status, its bit for a list of capabilities, the list's offset, PCI Express's id (PCI specification 3.0, 6.7)."""
 ACS, CONTROL = 0x000D, 6
 """Id of the capability Access Control Services, and the offset of its control register."""
 NO_DEVICE = b"\xff\xff"
@@ -89,9 +87,9 @@ def turn_off(node: NodeAccess, lockdown: str = LOCKDOWN) -> None:
     node.must(SCRIPT)
 
 
-def _read(found: dict) -> str:
-    on = sorted(address for address, control in found.items() if control)
-    rows = ["%s 0x%02x" % (address, found[address]) for address in on[:3]]
+def _read(controls: dict) -> str:
+    on = sorted(address for address, control in controls.items() if control)
+    rows = ["%s 0x%02x" % (address, controls[address]) for address in on[:3]]
     return "on: %s%s" % (", ".join(rows), " and %d more" % (len(on) - 3) if len(on) > 3 else "") if on else "off"
 
 

@@ -19,9 +19,7 @@ ITEM = "interfaces of pods"
 
 
 class PodInterfaces:
-    """The interfaces that pods hold. `devices` are vendor:device pairs that the platform gives to pods, `names` the profile's
-    interfaces, `places` the PCI addresses of some of them.
-    """
+    """Interfaces that pods hold. Pods may have `devices` (vendor:device); `places` are PCI addresses of the profile's `names`."""
 
     def __init__(self, node: NodeAccess, devices: list, names: list, places: dict, root: str = "") -> None:
         self._node, self._devices, self._names, self._places, self._root = node, devices, names, places, root
@@ -42,7 +40,7 @@ class PodInterfaces:
             return self._places[name] in self.slots()
         if self._names and name not in self._names:
             return False  # a bond, or another network's
-        absent = {one for one in (name, *self._names) if one not in self._places and not self._shows(one)}
+        absent = {each for each in (name, *self._names) if each not in self._places and not self._shows(each)}
         return len(absent) <= len(set(self.slots()) - set(self._places.values()))
 
     def leave_alone(self, name: str, want: str) -> Item:
@@ -62,10 +60,9 @@ class PodInterfaces:
 
     def _on_bus(self) -> list:
         """Return our devices that have a driver; without a driver a device has no interface to give."""
-        folders = sorted(glob.glob(self._root + pcie_acs.DEVICES + "/*"))
-        return [
-            os.path.basename(path) for path in folders if device_ids(path) in self._devices and os.path.exists(path + "/driver")
-        ]
+        drivers = sorted(glob.glob(self._root + pcie_acs.DEVICES + "/*/driver"))
+        folders = map(os.path.dirname, drivers)
+        return [os.path.basename(folder) for folder in folders if device_ids(folder) in self._devices]
 
     def _shows(self, name: str) -> bool:
         return os.path.exists("%s/%s" % (self._root + CLASS, name))
@@ -82,9 +79,7 @@ def interfaces_at(slot: str, shown: str) -> list:
 
 
 def _is_at(path: str, slot: str) -> bool:
-    """Return True if an interface belongs to the device at a PCI address, or to its child as with virtio. Children of IPoIB
-    interfaces and representors of virtual functions do not count.
-    """
+    """Return True if an interface is of the device at a PCI address or its child (virtio), not for IPoIB children, representors."""
     real, folder = os.path.realpath(path), os.path.dirname(path)
     if os.path.exists(folder + "/parent") or re.match(r"pf\d+vf\d+", _port_name(folder)):
         return False

@@ -26,11 +26,8 @@ def ports(node: NodeAccess, wanted: list, root: str = "") -> list:
         return []
     listeners = ", ".join("%d by %s" % (port, _owner(inode)) for port, inode in taken)
     want = "nobody listens on %s" % ", ".join(map(str, sorted(numbers)))
-    return [
-        measured(
-            "ports", not taken, want, listeners or "free", "RKE2 needs these ports here: stop what holds them, or give it others"
-        )
-    ]
+    why = "RKE2 needs these ports here: stop what holds them, or give it others"
+    return [measured("ports", not taken, want, listeners or "free", why)]
 
 
 def _listeners(root: str) -> Iterator[tuple]:

@@ -12,6 +12,7 @@ from ansible.module_utils.nodeprofile.item import Item, NodeAccess, read_text, s
 OURS = folder_modes.OURS
 BLACKLIST = "/etc/modprobe.d/90-bringup.conf"
 DRACUT = "/etc/dracut.conf.d/90-bringup.conf"
+SYSTEMD = "/etc/systemd/system.conf.d/90-bringup.conf"
 IN_INITRAMFS = 'install_optional_items+=" %s "' % BLACKLIST
 BACKUP_SUFFIX = ".before-bringup"
 """Suffix of a site's file that one of ours has replaced."""
@@ -21,9 +22,11 @@ def boot_files(want: dict) -> list:
     """Return the files that set modules, sysctls and limits again at the next boot, and those of the profile."""
     memlock = want["memlock"]
     rows = ["%s %s memlock %s" % (user, kind, memlock) for user in ("*", "root") for kind in ("soft", "hard")]
+    limits = ["[Manager]", "%s=%s" % (systemd_services.MEMLOCK, systemd_services.limit(memlock))]
+    blacklist = [line for name in want["blacklist"] for line in ("blacklist " + name, "options %s modeset=0" % name)]
     return [
         _own_file("/etc/modules-load.d/90-bringup.conf", sorted(want["modules"])),
-        _own_file(BLACKLIST, _blacklist_lines(want["blacklist"]), reload="initramfs"),
+        _own_file(BLACKLIST, blacklist, reload="initramfs"),
         # an initramfs for any machine (dracut-config-generic, as in cloud images) has nothing of /etc/modprobe.d else
         _own_file(DRACUT, [IN_INITRAMFS] if want["blacklist"] else [], needs="/etc/dracut.conf.d", reload="initramfs"),
         # last of all: of two assignments a boot takes the later, and hardened images have theirs in 99-sysctl.conf and net_*.conf
@@ -31,7 +34,7 @@ def boot_files(want: dict) -> list:
         # root is not among the users that * stands for
         _own_file("/etc/security/limits.d/90-bringup.conf", rows if memlock else []),
         # services do not pass pam_limits
-        _own_file("/etc/systemd/system.conf.d/90-bringup.conf", _systemd_limits(memlock), needs="/etc/systemd", reload="systemd"),
+        _own_file(SYSTEMD, limits if memlock else [], needs="/etc/systemd", reload="systemd"),
         *want["files"],
     ]
 
@@ -39,14 +42,6 @@ def boot_files(want: dict) -> list:
 def _own_file(path: str, lines: list, needs: str = "", reload: str = "") -> dict:
     content = "".join(line + "\n" for line in [OURS, *lines]) if lines else ""
     return {"path": path, "content": content, "needs": needs, "reload": reload}
-
-
-def _blacklist_lines(names: list) -> list:
-    return [line for name in names for line in ("blacklist " + name, "options %s modeset=0" % name)]
-
-
-def _systemd_limits(memlock: str) -> list:
-    return ["[Manager]", "%s=%s" % (systemd_services.MEMLOCK, systemd_services.limit(memlock))] if memlock else []
 
 
 def files(node: NodeAccess, wanted: list) -> list:
@@ -122,17 +117,13 @@ def swap(node: NodeAccess, off: bool, root: str = "") -> list:
     if not off:
         return []
     return [
-        settle(node, "swap now", "off", lambda: _swap_now(root), lambda: _swapoff(node)),
+        settle(node, "swap now", "off", lambda: _swap_now(root), lambda: node.must("swapoff", "--all")),
         settle(node, "swap /etc/fstab", "not listed", lambda: _swap_listed(root), lambda: _unlist_swap(node, root)),
     ]
 
 
 def _swap_now(root: str) -> str:
     return "on" if len(read_text(root + "/proc/swaps").splitlines()) > 1 else "off"
-
-
-def _swapoff(node: NodeAccess) -> None:
-    node.must("swapoff", "--all")
 
 
 def _is_swap(line: str) -> bool:

@@ -23,7 +23,8 @@ def access_links(node: NodeAccess, address: str, root: str = "") -> set:
     links.update(link for link, local in addresses(node) if local == address)
     below = set(links)
     while below:
-        below = {_lower_link(path) for name in below for path in glob.glob("%s/%s/lower_*" % (root + CLASS, name))} - links
+        lowers = [path for name in below for path in glob.glob("%s/%s/lower_*" % (root + CLASS, name))]
+        below = {os.path.basename(path)[len("lower_") :] for path in lowers} - links
         links |= below
     return links - {"lo"}
 
@@ -31,7 +32,7 @@ def access_links(node: NodeAccess, address: str, root: str = "") -> set:
 def addresses(node: NodeAccess) -> list:
     """Return (interface, address) for all addresses of this machine."""
     every = json.loads(node.run("ip", "-json", "address")[1] or "[]")
-    return [(one["ifname"], row.get("local", "")) for one in every for row in one.get("addr_info", [])]
+    return [(link["ifname"], row.get("local", "")) for link in every for row in link.get("addr_info", [])]
 
 
 def default_routes(root: str = "") -> list:
@@ -41,10 +42,6 @@ def default_routes(root: str = "") -> list:
     rows = [line.split() for line in read_text(root + "/proc/net/ipv6_route").splitlines()]
     links += [row[9] for row in rows if len(row) > 9 and row[0] == "0" * 32 and row[1] == "00" and row[9] != "lo"]
     return list(dict.fromkeys(links))
-
-
-def _lower_link(path: str) -> str:
-    return os.path.basename(path)[len("lower_") :]
 
 
 def client_addresses(root: str = "") -> set:

@@ -14,14 +14,14 @@ FOLDERS = {"initramfs": KEPT, "networkmanager": UNTIL_BOOT, "time": UNTIL_BOOT}
 """Folder of each reload's mark. Marks that a boot makes up for lie below /run. systemd reports unread files itself."""
 
 
-def mark(name: str, said: str = "", root: str = "") -> None:
-    """Record that a reload is due; `said` is why an earlier one failed."""
+def mark(name: str, why: str = "", root: str = "") -> None:
+    """Record that a reload is due; `why` an earlier one failed."""
     if name not in FOLDERS:
         return
     os.makedirs(root + FOLDERS[name], mode=0o700, exist_ok=True)
     os.close(os.open(_path(name, root), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600))
     with suppress(OSError), open(_path(name, root), "w") as out:  # on a full disk the mark alone stays
-        out.write(said)
+        out.write(why)
 
 
 def due_reloads(root: str = "") -> list:

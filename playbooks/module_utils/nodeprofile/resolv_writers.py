@@ -61,8 +61,8 @@ def advice(node: NodeAccess, servers: list, search: list, root: str = "") -> str
         return ""
     file, for_servers, for_search, between, learn = WRITER_SETTINGS[client or keeper]
     quoted = ", ".join('"%s"' % domain for domain in search)
-    said = {"servers": between.join(servers), "search": " ".join(search), "first": "".join(search[:1]), "quoted": quoted}
-    lines = [line.format(**said) for line, wanted in ((for_servers, servers), (for_search, search)) if wanted]
+    words = {"servers": between.join(servers), "search": " ".join(search), "first": "".join(search[:1]), "quoted": quoted}
+    lines = [line.format(**words) for line, wanted in ((for_servers, servers), (for_search, search)) if wanted]
     writer = "%s, told by %s," % ("resolvconf", client) if keeper and client else client or "resolvconf"
     return "%s writes %s anew: write %s in %s, and %s" % (writer, RESOLV, " and ".join(lines), file, learn)
 

@@ -8,6 +8,7 @@ changed (`resolv_writers`).
 from __future__ import annotations
 
 import os
+import re
 
 from ansible.module_utils.nodeprofile.item import FAILED, CannotChange, NodeAccess, item, read_text, settle
 from ansible.module_utils.nodeprofile.resolv_writers import RESOLV, advice
@@ -70,15 +71,10 @@ def _current(node: NodeAccess, root: str) -> tuple:
     return _global_words(node.must("resolvectl", "dns")), [word for word in domains if word[0] != "~"], ALL_NAMES in domains
 
 
-def _global_words(said: str) -> list:
+def _global_words(output: str) -> list:
     """Return the words after `Global:` in resolvectl's output, including continuation lines."""
-    words, ours = [], False
-    for line in said.splitlines():
-        if not line[:1].isspace():
-            ours = line.startswith("Global:")
-            line = line.partition(":")[2]
-        words += line.split() if ours else []
-    return words
+    match = re.search(r"^Global:(.*(?:\n[ \t].*)*)", output, re.MULTILINE)
+    return match.group(1).split() if match else []
 
 
 def _is_below(folder: str, root: str) -> bool:

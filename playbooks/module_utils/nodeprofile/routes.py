@@ -70,7 +70,9 @@ def _route(node: NodeAccess, to: str, via: str, device: str, pending: list, pods
             raise CannotChange("its link is down: see the cable, the transceiver and the port of the switch")
         name = device or _on_link(node, family, via)
         kept = network_managers.manager_of(node, name)
-        if not all(way.leads(via, device) or _is_own_route(way, kept, to, name) for way in hops):
+        # the gateway of an earlier run; NetworkManager does not tell whose routes are
+        own = kept.kept_via(to) if isinstance(kept, network_managers.Networkd) else None
+        if not all(way.leads(via, device) or (way.device, way.gateway) == (name, own) for way in hops):
             raise CannotChange("it leads another way, which may have its reason: take that route away, or ask for it")
         if kept is None:
             raise CannotChange(_unmanaged(name))
@@ -97,13 +99,6 @@ def _is_pod_route(node: NodeAccess, family: list, to: str, via: str, device: str
     return False
 
 
-def _is_own_route(
-    way: NextHop, kept: "network_managers.Networkd | network_managers.NetworkManager | None", to: str, name: str
-) -> bool:
-    """Return True if an earlier run set the route, with its gateway of then. NetworkManager does not tell whose routes are."""
-    return isinstance(kept, network_managers.Networkd) and way.device == name and way.gateway == kept.kept_via(to)
-
-
 def _unmanaged(name: str) -> str:
     if not os.path.exists("%s/%s" % (reachability.CLASS, name)):
         return "the machine has no interface %s" % name
@@ -111,13 +106,11 @@ def _unmanaged(name: str) -> str:
 
 
 def _survives_boot(node: NodeAccess, ways: list, to: str, via: str) -> bool:
-    """Return True if the route will exist after a boot. One set by hand does so only if it is also kept. Where neither manager has
-    the interface, scripts of the site may set routes at each boot.
-    """
+    """Return True if the route will exist after a boot. One set by hand does so only if it is also kept."""
     if not all(way.by_hand for way in ways):
         return True
     kept = network_managers.manager_of(node, ways[0].device)
-    return kept is None or kept.has_route(to, via)
+    return kept is None or kept.has_route(to, via)  # without a manager, scripts of the site may set routes at each boot
 
 
 def _require_no_cut_off(node: NodeAccess, family: list, to: str, via: str, name: str) -> None:

@@ -19,9 +19,7 @@ _KEYS, _FRESH = "authorized_keys", ".bringup-authorized_keys"
 
 
 def system_users(node: NodeAccess, wanted: dict) -> list:
-    """Return an item for each system user without a login, given by name and comment. Each gets a group of its name; RKE2's CIS
-    profile needs `etcd`.
-    """
+    """Return an item for each system user (name → comment), who has a group of that name and no login, as RKE2's `etcd`."""
     return [_system(node, name, comment) for name, comment in sorted(wanted.items())]
 
 
@@ -54,28 +52,23 @@ def users(node: NodeAccess, wanted: list) -> list:
 
 def _user(node: NodeAccess, entry: dict) -> list:
     name = entry["name"]
-    rows = [settle(node, "user " + name, "present", lambda: _present(name), lambda: add_user(node, name))]
+
+    def read() -> str:
+        return "present" if _exists(pwd.getpwnam, name) else "absent"
+
+    rows = [settle(node, "user " + name, "present", read, lambda: add_user(node, name))]
     if entry.get("groups"):
         groups = sorted(entry["groups"])
-        rows.append(
-            settle(node, "groups of " + name, ", ".join(groups), lambda: _groups(name, groups), lambda: _join(node, name, groups))
-        )
+        want = ", ".join(groups)
+        rows.append(settle(node, "groups of " + name, want, lambda: _groups(name, groups), lambda: _join(node, name, groups)))
     if entry.get("keys"):
         keys = list(entry["keys"])
         want = "%d of %d" % (len(keys), len(keys))
         rows.append(settle(node, "keys of " + name, want, lambda: _keys(name, keys), lambda: _authorize(name, keys)))
     if entry.get("sudo"):
-        path = "/etc/sudoers.d/90-bringup-" + name
-        rows.append(
-            profile_files.whole_file(
-                node, "sudo of " + name, path, "# Made by bringup.\n%s ALL=(ALL) NOPASSWD: ALL\n" % name, "0440"
-            )
-        )
+        path, rule = "/etc/sudoers.d/90-bringup-" + name, "# Made by bringup.\n%s ALL=(ALL) NOPASSWD: ALL\n" % name
+        rows.append(profile_files.whole_file(node, "sudo of " + name, path, rule, "0440"))
     return rows
-
-
-def _present(name: str) -> str:
-    return "present" if _exists(pwd.getpwnam, name) else "absent"
 
 
 def add_user(node: NodeAccess, name: str) -> None:
@@ -86,15 +79,8 @@ def add_user(node: NodeAccess, name: str) -> None:
 
 def _groups(name: str, wanted: list) -> str:
     primary = {pwd.getpwnam(name).pw_gid} if _exists(pwd.getpwnam, name) else set()
-    return ", ".join(group.gr_name for group in _sorted_groups() if group.gr_name in wanted and _in(group, name, primary)) or "none"
-
-
-def _sorted_groups() -> list:
-    return sorted(grp.getgrall(), key=lambda group: group.gr_name)
-
-
-def _in(group: grp.struct_group, name: str, primary: set) -> bool:
-    return name in group.gr_mem or group.gr_gid in primary
+    own = [group.gr_name for group in grp.getgrall() if name in group.gr_mem or group.gr_gid in primary]
+    return ", ".join(sorted(group for group in own if group in wanted)) or "none"
 
 
 def _join(node: NodeAccess, name: str, groups: list) -> None:
@@ -139,9 +125,7 @@ def _open_folder(folder: str) -> Iterator[int]:
 
 
 def read_keys(held: int) -> str:
-    """Return the text of authorized_keys in an open folder; empty if it is missing. A link is refused: it may lead to a file of
-    root's, whose text would then be given to the user.
-    """
+    """Return the text of authorized_keys in an open folder; empty if it is missing. A link, perhaps to root's file, is refused."""
     try:
         handle = os.open(_KEYS, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=held)
     except FileNotFoundError:
@@ -161,12 +145,10 @@ def _authorize(name: str, wanted: list) -> None:
         if fresh:
             selinux_labels.set_label(held, selinux_labels.policy_label(folder, stat.S_IFDIR))
         text = read_keys(held)
-        content = (
-            text + ("" if text.endswith("\n") or not text else "\n") + "".join(key + "\n" for key in missing_keys(text, wanted))
-        )
+        added = "".join(key + "\n" for key in missing_keys(text, wanted))
         os.fchown(held, user.pw_uid, user.pw_gid)
         handle = os.open(_FRESH, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600, dir_fd=held)
         with os.fdopen(handle, "w") as out:
-            out.write(content)
+            out.write(text + ("" if text.endswith("\n") or not text else "\n") + added)
             os.fchown(out.fileno(), user.pw_uid, user.pw_gid)
         os.replace(_FRESH, _KEYS, src_dir_fd=held, dst_dir_fd=held)

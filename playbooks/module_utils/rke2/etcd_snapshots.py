@@ -13,8 +13,6 @@ from ansible.module_utils.rke2 import release_backup
 FOLDER = "/var/lib/rancher/rke2/server/db/snapshots"
 PART_SUFFIX = ".part"
 """Suffix of a snapshot that etcd is writing, or was writing when it was killed."""
-
-
 _SAVED = "saved-"
 
 
@@ -25,7 +23,7 @@ class SnapshotFailed(Exception):
 def complete_files(name: str, folder: str = FOLDER, store: str = release_backup.STORE) -> list:
     """Return the files of a complete snapshot of this name; empty if there is none, it was interrupted, or its files are gone."""
     names = atomic_files.read_json(_mark(name, store)) or []
-    return names if names and all(os.path.exists(os.path.join(folder, one)) for one in names) else []
+    return names if names and all(os.path.exists(os.path.join(folder, file)) for file in names) else []
 
 
 def save(name: str, run: Callable[[], tuple], folder: str = FOLDER, store: str = release_backup.STORE) -> list:
@@ -35,11 +33,10 @@ def save(name: str, run: Callable[[], tuple], folder: str = FOLDER, store: str =
     # RKE2 may overwrite a file of the same second: compare stamps, not names
     before = _file_stamps(name, folder)
     code, message = run()
-    fresh = [one for one, stamp in _file_stamps(name, folder).items() if before.get(one) != stamp]
+    fresh = [file for file, stamp in _file_stamps(name, folder).items() if before.get(file) != stamp]
     if code != 0 or not fresh:
-        raise SnapshotFailed(
-            message.strip()[-400:] or "rke2 etcd-snapshot save ended with %d and left no snapshot in %s" % (code, folder)
-        )
+        silent = "rke2 etcd-snapshot save ended with %d and left no snapshot in %s" % (code, folder)
+        raise SnapshotFailed(message.strip()[-400:] or silent)
     atomic_files.write(_mark(name, store), json.dumps(fresh).encode(), 0o600)
     return fresh
 
@@ -68,5 +65,5 @@ def _files_named(name: str, folder: str, half: bool = False) -> list:
 
 def _file_stamps(name: str, folder: str) -> dict:
     """Return the files of a snapshot name with time, size and inode, which change when a file is written again."""
-    stats = {one: os.stat(os.path.join(folder, one)) for one in _files_named(name, folder)}
-    return {one: (stat.st_mtime_ns, stat.st_size, stat.st_ino) for one, stat in stats.items()}
+    stats = {file: os.stat(os.path.join(folder, file)) for file in _files_named(name, folder)}
+    return {file: (stat.st_mtime_ns, stat.st_size, stat.st_ino) for file, stat in stats.items()}

@@ -24,10 +24,8 @@ def refusal(root: str = "") -> str:
         message = "%s is on a share (%s, mounted at %s): each host needs an RKE2 of its own there; mount the share at another place"
         return message % (PREFIX, kind, at)
     if read_only and at != "/":
-        message = (
-            "%s cannot be written: %s is mounted read-only, and RKE2's program goes there: have it mounted read-write (/etc/fstab)"
-        )
-        return message % (PREFIX, at)
+        why = "%s is mounted read-only, and RKE2's program goes there: have it mounted read-write (/etc/fstab)" % at
+        return "%s cannot be written: %s" % (PREFIX, why)
     return ""
 
 

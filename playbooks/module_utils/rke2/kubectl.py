@@ -128,9 +128,7 @@ def drain(kubectl: Kubectl, names: list, mark: str, ours: list, seconds: int) ->
 
 
 def facts(node: dict) -> dict:
-    """Return the fields we read of a Node: version, ready, cordoned, marked (by us), taints that keep pods away
-    (`key=value:effect`), server, and voter (None if unknown).
-    """
+    """Return what we read of a Node. `taints` are those that keep pods away, as `key=value:effect`; `voter` is None if unknown."""
     meta, status = node.get("metadata", {}), node.get("status", {})
     conditions = {one.get("type"): one.get("status") for one in status.get("conditions", [])}
     return {
@@ -172,13 +170,8 @@ def majority_refusal(servers: dict, leaving: str) -> str:
     needed = len(members) // 2 + 1
     if len(healthy) >= needed:
         return ""
-    return "etcd needs %d of %d members and would have %d without %s (%s): bring the other servers back first" % (
-        needed,
-        len(members),
-        len(healthy),
-        leaving,
-        ", ".join(healthy) or "none",
-    )
+    message = "etcd needs %d of %d members and would have %d without %s (%s): bring the other servers back first"
+    return message % (needed, len(members), len(healthy), leaving, ", ".join(healthy) or "none")
 
 
 def _items(text: str) -> list:
@@ -196,8 +189,7 @@ CORDON_TAINT = STATE_TAINT + "unschedulable="
 
 
 def stranded_nodes(nodes: dict, pages: Iterable) -> list:
-    """Return those of the given Nodes (name → facts) whose pods fit on no other Node. `pages` yields all Nodes and is read only as
-    far as needed.
+    """Return those of the given Nodes (name → facts) whose pods fit on no other Node. `pages` yields all Nodes.
 
     Draining such a Node does no good: evicted pods wait for the Node itself, and a budget that needs a running pod is never met
     again. RKE2 can restart in place with its containers running. Nodes drained together count for each other, as they return one

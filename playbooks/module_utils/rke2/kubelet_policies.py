@@ -5,9 +5,10 @@ A change of policy takes a drained node, a stopped kubelet and no checkpoint (ku
 
 from __future__ import annotations
 
-import json
 import os
 import re
+
+from ansible.module_utils import atomic_files
 
 FOLDER = "/var/lib/kubelet"
 POLICIES = (
@@ -24,24 +25,16 @@ def refusal(arguments: list, fields: str, before: str, folder: str = FOLDER) -> 
     """
     for flag, field, default, name in POLICIES:
         path = os.path.join(folder, name)
-        wanted = _said(flag, field, "\n".join(arguments), fields) or (default if _said(flag, field, before, before) else "")
-        present = _policy(path)
+        wanted = _policy(flag, field, "\n".join(arguments), fields) or (default if _policy(flag, field, before, before) else "")
+        checkpoint = atomic_files.read_json(path)
+        present = str(checkpoint.get("policyName", "")) if isinstance(checkpoint, dict) else ""
         if wanted and present and wanted != present:
             message = "kubelet: %s was %s here, and with %s it would not start: drain the node, stop RKE2 there and remove %s first"
             return message % (field, present, wanted, path)
     return ""
 
 
-def _policy(checkpoint: str) -> str:
-    """Return the policy in a checkpoint; empty if there is none."""
-    try:
-        with open(checkpoint) as source:
-            return str(json.load(source).get("policyName", ""))
-    except (OSError, ValueError, AttributeError):
-        return ""
-
-
-def _said(flag: str, field: str, arguments: str, fields: str) -> str:
+def _policy(flag: str, field: str, arguments: str, fields: str) -> str:
     """Return a policy's value from flags or KubeletConfiguration; a flag wins."""
     match = re.search(r"^[ \t-]*['\"]?%s=(\w+)" % flag, arguments, re.MULTILINE)
     match = match or re.search(r"^%s:[ \t]*['\"]?(\w+)" % field, fields, re.MULTILINE)

@@ -54,4 +54,4 @@ def _addresses(run: Run) -> set:
     if links is None:
         raise AddressesUnreadable("%s ended with %d: %s" % (" ".join(command), code, (error or output).strip()[:200]))
     addresses = {entry.get("local", "") for link in links for entry in link.get("addr_info", [])}
-    return {ipaddress.ip_address(one) for one in addresses if one}
+    return {ipaddress.ip_address(address) for address in addresses if address}

@@ -61,10 +61,8 @@ def back_up(paths: list, version: str, root: str = "") -> None:
         if os.path.exists(root + path):
             _folders(os.path.dirname(path), root, fresh)
             shutil.copy(root + path, fresh + path)  # without its label: what lies here is no program to run
-    for name, text in (
-        (MARK, version),
-        (ABSENT_FILES, "\n".join(path for path in CONFIGURATION if not os.path.exists(root + path))),
-    ):
+    absent = "\n".join(path for path in CONFIGURATION if not os.path.exists(root + path))
+    for name, text in ((MARK, version), (ABSENT_FILES, absent)):
         with open(fresh + name, "w") as out:
             out.write(text)
     shutil.rmtree(place, ignore_errors=True)
@@ -84,8 +82,8 @@ def restore(version: str, root: str = "") -> list:
     if version_kept(root) != version:
         raise WrongBackup("%s was to be put back, and %s is kept in %s" % (version, version_kept(root) or "none", PLACE))
     place = root + PLACE
-    found = [os.path.join(folder, name)[len(place) :] for folder, _, names in os.walk(place) for name in names]
-    places = sorted(path for path in found if path not in (MARK, ABSENT_FILES))
+    kept = [os.path.join(folder, name)[len(place) :] for folder, _, names in os.walk(place) for name in names]
+    places = sorted(path for path in kept if path not in (MARK, ABSENT_FILES))
     restart_mark.mark(root + restart_mark.PATH)
     begin(root)
     for path in sorted(places, key=lambda path: path != PROGRAM):
@@ -104,21 +102,13 @@ def files_added_since(root: str = "") -> list:
             absent = source.read().splitlines()
     except FileNotFoundError:
         return []
-    ours = [path for path in absent if path in CONFIGURATION and _is_ours(root + path)]
+    ours = [path for path in absent if path in CONFIGURATION and atomic_files.read(root + path).startswith(OURS)]
     return ours + [path for path in registry_files(root) if not os.path.exists(root + PLACE + path)]
 
 
 def registry_files(root: str = "") -> list:
     """Return the certificates and keys of registries on this host."""
     return sorted(path[len(root) :] for path in glob.glob(glob.escape(root) + REGISTRY_FILES))
-
-
-def _is_ours(path: str) -> bool:
-    try:
-        with open(path, errors="replace") as source:
-            return source.read(len(OURS)) == OURS
-    except FileNotFoundError:
-        return False
 
 
 def begin(root: str = "") -> None:

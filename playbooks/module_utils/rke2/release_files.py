@@ -65,22 +65,20 @@ class HostRelease:
         self._open = opener
 
     def fetch(self, images: list, check_mode: bool) -> list:
-        """Fetch and verify the archive and image archives and put the images in place; return what was missing. Raises
-        InvalidRelease, DownloadInterrupted and OSError.
-        """
+        """Fetch and verify all archives, put the images in place, return what was missing. Raises this module's errors, OSError."""
         if install_prefix.refusal():
             raise InvalidRelease(install_prefix.refusal())
         for binary in OTHER_BINARIES:
             if os.path.exists(binary):
-                raise InvalidRelease(
-                    "%s is there, which packages or another installer brought: remove it, or upgrade it the same way" % binary
-                )
+                message = "%s is there, which packages or another installer brought: remove it, or upgrade it the same way"
+                raise InvalidRelease(message % binary)
         self._own = self._own_sums()
         named = [self._image(name) for name in images]
         wanted = named + sorted(self._found() - {*named, self.archive})
         if not check_mode:
             selinux_labels.make_folders(self.folder, 0o700)
-        if check_mode and not self._has_sums():
+        has_sums = self._checksum or os.path.exists(os.path.join(self._artifacts or self.folder, self.sums))
+        if check_mode and not has_sums:
             return [self.archive, *wanted]
         sums = {} if self._checksum and self._own.keys() >= set(wanted) else self._checksums()
         self._own = {name: digest for name, digest in self._own.items() if name not in sums}
@@ -120,26 +118,25 @@ class HostRelease:
         atomic_files.touch(os.path.join(self._images, ".cache.json"))  # imports only what is new, not all at every start
 
     def install(self, replaces: str, check_mode: bool) -> list:
-        """Unpack the archive over the installed release, which is backed up, and return the files that differed. Raises
-        InvalidRelease and OSError.
-        """
+        """Unpack the archive over the installed release after a backup; return what differed. Raises InvalidRelease, OSError."""
         with tarfile.open(os.path.join(self.folder, self.archive), "r:gz") as archive:
-            members = [one for one in archive.getmembers() if one.isfile()]
-            odd = [one.name for one in members if not _name(one).startswith(PARTS) or ".." in one.name.split("/")]
+            members = [member for member in archive.getmembers() if member.isfile()]
+            odd = [member.name for member in members if not _name(member).startswith(PARTS) or ".." in member.name.split("/")]
             if odd:
                 raise InvalidRelease("%s holds %s, which belongs into no release" % (self.archive, odd[0]))
-            differing = [one for one in members if _differs(archive, one)]
+            differing = [member for member in members if _differs(archive, member)]
             if check_mode:
-                return [_name(one) for one in differing]
+                return [_name(member) for member in differing]
             if not differing:
                 release_backup.finish()
                 return []
-            with release_backup.replacement_of([install_prefix.target_path(_name(one)) for one in members], replaces):
-                for one in sorted(differing, key=lambda one: install_prefix.target_path(_name(one)) == release_backup.PROGRAM):
-                    source = archive.extractfile(one)
+            with release_backup.replacement_of([install_prefix.target_path(_name(member)) for member in members], replaces):
+                targets = [(install_prefix.target_path(_name(member)), member) for member in differing]
+                for path, member in sorted(targets, key=lambda pair: pair[0] == release_backup.PROGRAM):
+                    source = archive.extractfile(member)
                     if source is not None:
-                        atomic_files.copy(install_prefix.target_path(_name(one)), source, 0o755 if one.mode & 0o100 else 0o644)
-        return [_name(one) for one in differing]
+                        atomic_files.copy(path, source, 0o755 if member.mode & 0o100 else 0o644)
+        return [_name(member) for member in differing]
 
     def _found(self) -> set:
         """Return all archives in the artifacts folder and all that the site's list names. None is skipped silently."""
@@ -163,15 +160,10 @@ class HostRelease:
             raise InvalidRelease(str(error)) from error
 
     def _image(self, name: str) -> str:
-        """Return an archive's file name: `core` → `rke2-images-core.linux-amd64.tar.zst`; `all` is the one without a part name. A
-        site's archive keeps its name.
-        """
+        """Return an archive's file name: `core` → `rke2-images-core.linux-amd64.tar.zst`, `all` → without a part name."""
         if site_images.is_archive(name):
             return name
         return "rke2-images%s.linux-%s.tar.zst" % ("" if name == "all" else "-" + name, self.architecture)
-
-    def _has_sums(self) -> bool:
-        return bool(self._checksum) or os.path.exists(os.path.join(self._artifacts or self.folder, self.sums))
 
     def _checksums(self) -> dict:
         """Return file → SHA-256 from the release's list, which is downloaded once and kept."""
@@ -218,10 +210,9 @@ class HostRelease:
             actual = self._copy(name, out)
             if digest and actual != digest:
                 self._forget_sums()
+                source = self._own_list if name in self._own else self.sums
                 message = "%s: its sha256 is %s and %s says %s; nothing was changed"
-                raise InvalidRelease(
-                    message % (self._where(name), actual, self._own_list if name in self._own else self.sums, digest)
-                )
+                raise InvalidRelease(message % (self._where(name), actual, source, digest))
         if digest:
             self._keep(path, digest, os.stat(path))
 

@@ -25,13 +25,9 @@ Unmounting such a disk would keep old data for the next boot. Any other mount be
 as etcd's snapshots) and must never be entered.
 """
 DRIVER_ROOTS = ("/run/nvidia/driver", "/run/mellanox/drivers")
-"""Mount points at which NVIDIA's driver containers mount their whole root once more. They unmount it when they end by themselves,
-not when they are killed; rke2-killall.sh does not know it.
-"""
+"""Second mounts of the root of NVIDIA's driver containers, left if those are killed; rke2-killall.sh does not know them."""
 POD_MOUNTS = ("/run/k3s/", "/var/lib/kubelet/", "/run/netns/cni-", "/run/flannel/", "/run/calico/", "/run/cilium/", DATA + "/")
-"""Prefixes of mounts by Kubernetes and its network plugin. Calico and Cilium mount a cgroup2 for BPF programs that outlives their
-containers; rke2-killall.sh does not know those.
-"""
+"""Prefixes of mounts by Kubernetes and its network plugin, with the cgroup2 that Calico and Cilium leave behind."""
 LOST_FOUND = "lost+found"
 """The folder that belongs to the file system itself."""
 

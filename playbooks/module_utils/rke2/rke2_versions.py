@@ -29,17 +29,13 @@ def refusal(installed: str, wanted: str) -> str:
     if old is None:
         return "%s is installed, which is no version of RKE2: reset the host first" % installed
     if new < old:
-        return (
-            "%s is installed and %s is older: RKE2 is not downgraded in place; write rke2.version: %s, or go back by "
-            "etcd's snapshot from before the upgrade: `bringup rollback SPEC`"
-        ) % (installed, wanted, installed)
+        way_back = "go back by etcd's snapshot from before the upgrade: `bringup rollback SPEC`"
+        message = "%s is installed and %s is older: RKE2 is not downgraded in place; write rke2.version: %s, or %s"
+        return message % (installed, wanted, installed, way_back)
     if new[0] != old[0] or new[1] > old[1] + 1:
         step = "v%d.%d" % (old[0], old[1] + 1)
-        return "from %s to %s skips a minor, which Kubernetes does not support: upgrade to a %s release first" % (
-            installed,
-            wanted,
-            step,
-        )
+        message = "from %s to %s skips a minor, which Kubernetes does not support: upgrade to a %s release first"
+        return message % (installed, wanted, step)
     return ""
 
 
@@ -59,10 +55,6 @@ def server_refusal(wanted: str, kubelets: dict) -> str:
     for name, version in sorted(kubelets.items()):
         have = parse(version)
         if new is not None and have is not None and (have[0] != new[0] or have[1] < new[1] - OLDEST_AGENT):
-            return "node %s runs %s, too old for servers with %s (at most %d minors behind): upgrade or remove it first" % (
-                name,
-                version,
-                wanted,
-                OLDEST_AGENT,
-            )
+            message = "node %s runs %s, too old for servers with %s (at most %d minors behind): upgrade or remove it first"
+            return message % (name, version, wanted, OLDEST_AGENT)
     return ""

@@ -29,9 +29,7 @@ BEGUN, DONE = "begun", "done"
 
 
 def read_mark(to: str, installed: str, path: str = MARK) -> dict:
-    """Return what this server has done of the rollback to `to`: `step` is empty, begun or done. Marks of another rollback, or done
-    marks from before a new install, are ignored.
-    """
+    """Return this server's mark of the rollback to `to`: `step` is empty, begun or done. Marks of another rollback are ignored."""
     recorded = _read(path)
     if recorded.get("to") != to or (recorded.get("step") == DONE and installed != to):
         recorded = {}
@@ -39,11 +37,8 @@ def read_mark(to: str, installed: str, path: str = MARK) -> dict:
 
 
 def _read(path: str) -> dict:
-    try:
-        with open(path) as source:
-            return dict(json.load(source))
-    except (OSError, ValueError, TypeError):
-        return {}
+    recorded = atomic_files.read_json(path)
+    return recorded if isinstance(recorded, dict) else {}
 
 
 def is_under_way(installed: str, path: str = MARK) -> bool:
@@ -86,8 +81,8 @@ def forget(path: str = MARK, store: str = release_backup.STORE, reset: str = RES
 def offered_snapshots(left: str, folder: str = etcd_snapshots.FOLDER, store: str = release_backup.STORE) -> list:
     """Return the complete snapshots from before release `left`, each `{path, at}` (seconds since the epoch), newest first."""
     names = etcd_snapshots.recorded_names(_snapshot_prefix(left), store)
-    paths = [os.path.join(folder, one) for name in names for one in etcd_snapshots.complete_files(name, folder, store)]
-    return sorted(({"path": path, "at": os.stat(path).st_mtime} for path in paths), key=lambda one: -one["at"]) if left else []
+    paths = [os.path.join(folder, entry) for name in names for entry in etcd_snapshots.complete_files(name, folder, store)]
+    return sorted(({"path": path, "at": os.stat(path).st_mtime} for path in paths), key=lambda entry: -entry["at"]) if left else []
 
 
 def _snapshot_prefix(left: str) -> str:
@@ -145,11 +140,8 @@ def join_nobody(config: str = CONFIG) -> bool:
 def clear(database: str = DATABASE) -> list:
     """Remove the database except its snapshots and return the removed names. Disks and links of the site stay. Raises OSError."""
     names: list = sorted(os.listdir(database)) if os.path.isdir(database) else []
-    paths = [
-        os.path.join(database, name)
-        for name in names
-        if name not in (os.path.basename(etcd_snapshots.FOLDER), rke2_mounts.LOST_FOUND)
-    ]
+    spared = (os.path.basename(etcd_snapshots.FOLDER), rke2_mounts.LOST_FOUND)
+    paths = [os.path.join(database, name) for name in names if name not in spared]
     stay = rke2_mounts.targets() + [path for path in paths if os.path.islink(path) and os.path.isdir(path)]
     gone = [path for path in paths if rke2_mounts.has_content(path, stay)]
     for path in gone:

@@ -28,7 +28,7 @@ def register_files(paths: list, run: Callable[[list], tuple], root: str = "") ->
     if not os.path.isdir(os.path.dirname(root + RULES)) or run(["systemctl", "is-active", "fapolicyd"])[0] != 0:
         return
     text = "".join("allow perm=any all : dir=%s\n" % place for place in PLACES)
-    if _read(root + RULES) != text:
+    if atomic_files.read(root + RULES) != text:
         atomic_files.write(root + RULES, text.encode(), 0o644)
         try:
             _must(run, ["fagenrules", "--load"])
@@ -42,11 +42,3 @@ def _must(run: Callable[[list], tuple], command: list) -> None:
     code, output, error = run(command)
     if code != 0:
         raise GuardRefusal("%s ended with %d: %s" % (" ".join(command[:2]), code, (error or output).strip()[-300:]))
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path) as source:
-            return source.read()
-    except OSError:
-        return ""

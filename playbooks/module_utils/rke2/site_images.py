@@ -7,9 +7,7 @@ import os
 import re
 
 ENDINGS = (".tar", ".tar.gz", ".tar.zst", ".tar.bz2", ".tar.lz4")
-"""Endings of the archives that RKE2 imports from its image folder (k3s, pkg/agent/containerd). RKE2 takes .tgz too, but folders
-hold charts with that ending.
-"""
+"""Endings of archives that RKE2 imports from its image folder (k3s, pkg/agent/containerd), without .tgz, which charts have too."""
 CHECKSUM_LINE = re.compile(r"([0-9a-f]{64})[ *]+(\S+)")
 RELEASE_ARCHIVE = re.compile(r"rke2(-images[a-z0-9-]*)?\.(linux|windows)-[a-z0-9]+\.|rke2-windows-")
 """Names of a release's archives, for any architecture and system."""
@@ -30,12 +28,13 @@ def archive_names(folder: str, architecture: str) -> set:
 
     Archives of a release for other architectures are left out, as are those that only another architecture's list names.
     """
-    archives = {one for one in _names(folder) if is_archive(one) and os.path.isfile(os.path.join(folder, one))}
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    archives = {name for name in names if is_archive(name) and os.path.isfile(os.path.join(folder, name))}
     pattern = os.path.join(glob.escape(folder), list_name("*"))
     lists = {os.path.basename(path): set(checksums(path)) for path in glob.glob(pattern)}
     mine = lists.pop(list_name(architecture), set())
     others = set().union(*lists.values()) - mine
-    return {one for one in (archives - others) | mine if not RELEASE_ARCHIVE.match(one) or ".linux-%s." % architecture in one}
+    return {name for name in (archives - others) | mine if not RELEASE_ARCHIVE.match(name) or ".linux-%s." % architecture in name}
 
 
 def checksums(path: str) -> dict:
@@ -55,7 +54,3 @@ def checksums(path: str) -> dict:
             raise ValueError(message % (path, number, ", ".join(ENDINGS)))
         sums[name] = match.group(1)
     return sums
-
-
-def _names(folder: str) -> list:
-    return os.listdir(folder) if os.path.isdir(folder) else []

@@ -19,9 +19,7 @@ from ansible.module_utils import atomic_files, selinux_labels
 from ansible.module_utils.rke2 import rke2_mounts
 
 MARK = "/var/lib/.rke2-reset-begun"
-"""The mark of a reset that has begun; an interrupted reset continues. It lies outside /var/lib/rancher, which may be a link that
-RKE2's script removes.
-"""
+"""The mark of a reset that has begun, outside /var/lib/rancher, which may be a link that RKE2's script removes."""
 REPOSITORIES = "/etc/yum.repos.d/rancher-rke2*.repo"
 """Repository files that RKE2's script removes."""
 _FILES = "files"
@@ -75,16 +73,15 @@ def refusal() -> str:
 def foreign_names(place: str, names: list) -> list:
     """Return, sorted, the names in a folder that RKE2 has not created; empty for an unknown folder."""
     known = (*RKE2_NAMES.get(place, ("*",)), rke2_mounts.LOST_FOUND)
-    return [name for name in sorted(names) if not any(fnmatch.fnmatch(name, one) for one in known)]
+    return [name for name in sorted(names) if not any(fnmatch.fnmatch(name, pattern) for pattern in known)]
 
 
 def begin_reset(path: str = MARK, repositories: str = REPOSITORIES) -> None:
     """Record that a reset has begun, with the present links and repository files."""
     before = _remembered(path)
-    repository_files = {one: [_text(one), os.stat(one).st_mode & 0o777] for one in glob.glob(repositories)}
-    atomic_files.write(
-        path, json.dumps({**before, **links(), _FILES: {**before.get(_FILES, {}), **repository_files}}).encode(), 0o600
-    )
+    repository_files = {file: [_text(file), os.stat(file).st_mode & 0o777] for file in glob.glob(repositories)}
+    mark = {**before, **links(), _FILES: {**before.get(_FILES, {}), **repository_files}}
+    atomic_files.write(path, json.dumps(mark).encode(), 0o600)
 
 
 def restore(path: str = MARK) -> None:

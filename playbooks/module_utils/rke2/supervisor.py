@@ -85,9 +85,9 @@ def state(address: str, token: str) -> tuple:
         return STARTING, "%s answers %d" % (where, error.code)
     except (OSError, ValueError) as error:
         return SILENT, "%s: %s" % (where, getattr(error, "reason", error))
-    return (
-        (PONG, "") if answer == b"ok" else (STARTING, "%s/v1-rke2/readyz says %s" % (where, answer[:80].decode(errors="replace")))
-    )
+    if answer == b"ok":
+        return PONG, ""
+    return STARTING, "%s/v1-rke2/readyz says %s" % (where, answer[:80].decode(errors="replace"))
 
 
 def trusted_ca(certificates: bytes, wanted: str) -> str:
@@ -100,7 +100,7 @@ def trusted_ca(certificates: bytes, wanted: str) -> str:
     if hashlib.sha256(certificates).hexdigest() == wanted:
         return certificates.decode()
     ders = [ssl.PEM_cert_to_DER_cert(text) for text in CERTIFICATE.findall(certificates.decode())]
-    roots = [one for one in ders if hashlib.sha256(one).hexdigest() == wanted]
+    roots = [certificate for certificate in ders if hashlib.sha256(certificate).hexdigest() == wanted]
     return ssl.DER_cert_to_PEM_cert(roots[0]) if roots and len(ders) > 1 else ""
 
 

@@ -1,5 +1,4 @@
-"""Traces that RKE2 leaves on a host, and their removal: processes, mounts, links, addresses, routes, packet filter rules, paths and
-units.
+"""Traces that RKE2 leaves on a host, and their removal: processes, mounts, links, addresses, routes, filter rules, paths, units.
 
 RKE2's own scripts rke2-killall.sh and rke2-uninstall.sh know the same things, but a half-installed host may lack both.
 """
@@ -55,9 +54,7 @@ SHARED = (
     "/var/log/containers",
     "/run/nvidia/validations",
 )
-"""Paths that any Kubernetes may have, like most mounts, links and rules. They count as RKE2's only if an RKE2 is, or was when the
-reset began, on the host.
-"""
+"""Paths that any Kubernetes may have. They count as RKE2's only if an RKE2 is on the host, or was when the reset began."""
 UNIT_FOLDERS = ("/usr/local/lib/systemd/system", "/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 UNITS = ("rke2-server.service", "rke2-agent.service")
 LINKS = re.compile(r"cni0|flannel[.-].*|kube-ipvs0|kube-bridge|vxlan\.calico|vxlan-v6\.calico|cilium_.*|cali[0-9a-f]+|lxc[0-9a-f]+")
@@ -104,7 +101,7 @@ def find(force: bool, virtual: str = "", pods: str = "") -> tuple:
     known = force or ours or units or os.path.exists(site_paths.MARK) or any(name.startswith(PROGRAMS) for name in started.values())
     left = {
         "processes": ["%d %s" % (pid, name) for pid, name in sorted(started.items())],
-        "mounts": sorted(one for one in targets if rke2_mounts.is_of_pods(one) and one not in kept),
+        "mounts": sorted(target for target in targets if rke2_mounts.is_of_pods(target) and target not in kept),
         "links": [link for link in links if LINKS.fullmatch(link)],
         "addresses": held,
         "routes": dropping,
@@ -151,7 +148,7 @@ def packet_rules() -> tuple:
     code, output = run(["nft", "list", "tables"])
     if code == 0:
         ways += 1
-        rules += ["nft %s %s" % one for one in TABLES.findall(output)]
+        rules += ["nft %s %s" % table for table in TABLES.findall(output)]
     if ways == 0 and has_no_filters():
         ways = 1  # a kernel without packet filters has no rules
     return rules, ways
@@ -174,9 +171,7 @@ def has_no_filters(root: str = "") -> bool:
 
 
 def addresses(virtual: str) -> tuple:
-    """Return the virtual address if this host has it, and how many addresses were examined. A killed kube-vip leaves it, and two
-    hosts would answer there after a new bring-up.
-    """
+    """Return the virtual address if this host has it (a killed kube-vip leaves it), and how many addresses were examined."""
     if not virtual:
         return [], 1  # there is none to look for
     wanted = str(ipaddress.ip_address(virtual))
@@ -197,28 +192,28 @@ def routes(pods: str) -> tuple:
     code, output = run(["ip", "-oneline", "-4", "route", "show"])[:2]
     rows = [line.split() for line in output.splitlines()]
     dropped = [ipaddress.IPv4Network(row[1]) for row in rows if row[0] == "blackhole" and row[1] != "default"]
-    return [str(one) for one in dropped if one != network and one.subnet_of(network)], len(rows) + (code == 0)
+    return [str(part) for part in dropped if part != network and part.subnet_of(network)], len(rows) + (code == 0)
 
 
-def remove_routes(found: list) -> None:
+def remove_routes(blackholes: list) -> None:
     """Remove routes that `routes` returned."""
-    for route in found:
+    for route in blackholes:
         run(["ip", "-4", "route", "delete", "blackhole", route])
 
 
 def remove_addresses(held: list) -> None:
     """Remove addresses that `addresses` returned."""
-    for one in held:
-        address, _, link = one.partition(" on ")
+    for entry in held:
+        address, _, link = entry.partition(" on ")
         run(["ip", "address", "delete", address, "dev", link])
 
 
 def find_units() -> tuple:
     """Return RKE2's unit files, and how many unit files there are in all."""
-    count = sum(len(os.listdir(folder)) for folder in UNIT_FOLDERS if os.path.isdir(folder))
+    number = sum(len(os.listdir(folder)) for folder in UNIT_FOLDERS if os.path.isdir(folder))
     places = [os.path.join(folder, unit) for folder in UNIT_FOLDERS[:2] for unit in UNITS]
     links = [path for unit in UNITS for path in glob.glob("/etc/systemd/system/*.wants/" + unit)]
-    return sorted(path for path in places + links if os.path.lexists(path)), count
+    return sorted(path for path in places + links if os.path.lexists(path)), number
 
 
 def remove(left: dict) -> None:
@@ -226,8 +221,8 @@ def remove(left: dict) -> None:
     for unit in left["units"]:
         run(["systemctl", "disable", "--now", os.path.basename(unit)])
     stop_and_unmount(left)
-    for name in netns():
-        run(["ip", "netns", "delete", name])
+    for path in glob.glob("/run/netns/cni-*"):
+        run(["ip", "netns", "delete", os.path.basename(path)])
     for link in left["links"]:
         run(["ip", "link", "delete", link])
     remove_addresses(left["addresses"])
@@ -252,17 +247,11 @@ def stop_and_unmount(left: dict) -> None:
 
 
 def unmount(target: str) -> None:
-    """Unmount a target. Below a driver container's root the mount is made private first: its shared folders are the host's, which
-    would otherwise be unmounted too.
-    """
+    """Unmount a target."""
+    # below a driver container's root shared folders are the host's, which would be unmounted too unless the root is made private
     root = rke2_mounts.driver_root(target)
     if not root or run(["mount", "--make-rprivate", root])[0] == 0:
         run(["umount", "--lazy", target])
-
-
-def netns() -> list:
-    """Return the network namespaces of pods."""
-    return [os.path.basename(path) for path in glob.glob("/run/netns/cni-*")]
 
 
 def kill(lines: list) -> None:

@@ -128,12 +128,12 @@ class SettingsReader:
         self.at = match.end()
         return value
 
-    def _escaped(self, found: Any) -> str:
-        joined, two, four, eight, one, breaks = found.groups()
+    def _escaped(self, match: Any) -> str:
+        joined, two, four, eight, one, breaks = match.groups()
         if joined is not None:
             return "\n" * joined.count("\n")
         if breaks is not None:
-            return _folded(found)
+            return _folded(match)
         try:
             return ESCAPED[one] if one else chr(int(two or four or eight, 16))
         except (KeyError, ValueError, OverflowError):
@@ -216,6 +216,6 @@ class SettingsReader:
         return "" if value in NOTHING else value
 
 
-def _folded(found: Any) -> str:
+def _folded(match: Any) -> str:
     """Return a folded line end: a space, or the empty lines that follow."""
-    return "\n" * found.groups()[-1].count("\n") or " "
+    return "\n" * match.groups()[-1].count("\n") or " "

@@ -34,29 +34,29 @@ def command(
     environment: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Return the command line; `readable` and `writable` are places below /run or /tmp that show a folder of ours."""
-    made = [PROGRAM, "--ro-bind", str(root), "/", *_SPACES, "--die-with-parent", "--new-session", "--hostname", "image"]
-    made += ["--cap-drop", "ALL", *(word for one in _CAPABILITIES for word in ("--cap-add", f"CAP_{one}"))]
-    made += ["--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm"]
+    line = [PROGRAM, "--ro-bind", str(root), "/", *_SPACES, "--die-with-parent", "--new-session", "--hostname", "image"]
+    line += ["--cap-drop", "ALL", *(word for name in _CAPABILITIES for word in ("--cap-add", f"CAP_{name}"))]
+    line += ["--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm"]
     for place in _EMPTY:
-        made += ["--perms", "0755" if place == "/run" else "1777", "--tmpfs", place]
+        line += ["--perms", "0755" if place == "/run" else "1777", "--tmpfs", place]
     for place, folder in (readable or {}).items():
-        made += ["--ro-bind", str(folder), place]
+        line += ["--ro-bind", str(folder), place]
     for place, folder in (writable or {}).items():
-        made += ["--bind", str(folder), place]
-    made += ["--clearenv"]
+        line += ["--bind", str(folder), place]
+    line += ["--clearenv"]
     for name, value in {**_ENVIRONMENT, **(environment or {})}.items():
-        made += ["--setenv", name, value]
-    return [*made, "--chdir", "/", *words]
+        line += ["--setenv", name, value]
+    return [*line, "--chdir", "/", *words]
 
 
 def require(root: Path, seconds: float) -> None:
     """Try the sandbox once. Raises BadTask with what is missing on this machine or in the root."""
     if shutil.which(PROGRAM) is None:
         raise BadTask("tests of an image run in bubblewrap, which is not installed", hint="install package bubblewrap")
-    tried = process.run(command(root, ["/bin/sh", "-c", ":"]), seconds=seconds)
-    if tried.code == 0:
+    done = process.run(command(root, ["/bin/sh", "-c", ":"]), seconds=seconds)
+    if done.code == 0:
         return
-    said = tried.err.strip().splitlines()[-1] if tried.err.strip() else f"it ended with {tried.code}"
-    if "execvp" in said:
-        raise BadTask(f"nothing runs in this root: {said}", hint="see which layer should have brought /bin/sh, and build it anew")
-    raise BadTask(f"bubblewrap refuses to run here: {said}", hint="give the container SYS_ADMIN (privileged), or build as root")
+    reason = done.err.strip().splitlines()[-1] if done.err.strip() else f"it ended with {done.code}"
+    if "execvp" in reason:
+        raise BadTask(f"nothing runs in this root: {reason}", hint="see which layer should have brought /bin/sh, and build it anew")
+    raise BadTask(f"bubblewrap refuses to run here: {reason}", hint="give the container SYS_ADMIN (privileged), or build as root")

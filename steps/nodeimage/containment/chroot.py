@@ -55,19 +55,15 @@ def environment(epoch: int) -> dict[str, str]:
 def prepare(root: Path) -> None:
     """Mount the folders that programs in the root need."""
     for name, mode in (("dev", 0o755), ("proc", 0o555), ("run", 0o755), ("sys", 0o555), ("tmp", 0o1777)):
-        _folder(root / name, mode)
+        if not (root / name).is_dir():
+            (root / name).mkdir(parents=True)
+            (root / name).chmod(mode)
     for name, options in (("dev", "mode=0755"), ("run", "mode=0755"), ("tmp", "mode=1777")):
         kernel_calls.mount("tmpfs", root / name, "tmpfs", kernel_calls.NOSUID, options)
     _devices(root / "dev")
     kernel_calls.mount("/proc", root / "proc", "", kernel_calls.BIND | kernel_calls.REC)
     _script(root / OURS / "bin" / "update-initramfs", _STAND_IN)
     (root / "run" / "lock").mkdir()
-
-
-def _folder(path: Path, mode: int) -> None:
-    if not path.is_dir():
-        path.mkdir(parents=True)
-        path.chmod(mode)
 
 
 def _devices(folder: Path) -> None:
@@ -115,21 +111,21 @@ def run(root: Path, command: Sequence[str], settings: Mapping[str, str], redact:
 
 def outside(command: Sequence[str], settings: Mapping[str, str], redact: Callable[[bytes], bytes] = bytes) -> ProgramEnd:
     """Run a program of this machine on the root; processes that it leaves running are killed."""
-    with tempfile.TemporaryFile() as said:  # no pipe: what a script left running would hold it open
+    with tempfile.TemporaryFile() as output:  # no pipe: what a script left running would hold it open
         done = subprocess.run(
-            list(command), stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, env=dict(settings), check=False
+            list(command), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=dict(settings), check=False
         )
         end_others()
-        return ProgramEnd(code=done.returncode, output=_end(said, redact) if done.returncode else "")
+        return ProgramEnd(code=done.returncode, output=_end(output, redact) if done.returncode else "")
 
 
-def _end(said: IO[bytes], redact: Callable[[bytes], bytes]) -> str:
+def _end(output: IO[bytes], redact: Callable[[bytes], bytes]) -> str:
     """Return the end of an output. Only the last part of a long one is read, without its first half, where a secret may be cut."""
-    size = said.seek(0, os.SEEK_END)
-    said.seek(max(0, size - _READ))
-    data = said.read()
-    left_out = len(redact(data[: _READ // 2])) if size > _READ else 0
-    return redact(data)[left_out:].decode(errors="replace")[-TAIL:]
+    size = output.seek(0, os.SEEK_END)
+    output.seek(max(0, size - _READ))
+    data = output.read()
+    skipped = len(redact(data[: _READ // 2])) if size > _READ else 0
+    return redact(data)[skipped:].decode(errors="replace")[-TAIL:]
 
 
 def end_others() -> None:

@@ -50,7 +50,10 @@ def choose() -> Identities | None:
             "this root may not mount (no capability SYS_ADMIN), and node images are built in mount namespaces",
             hint="give the container SYS_ADMIN (privileged), or build as a user with user namespaces",
         )
-    user = pwd.getpwuid(os.geteuid()).pw_name if _known(os.geteuid()) else str(os.geteuid())
+    try:
+        user = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        user = str(os.geteuid())
     for path, off, fix in _SWITCHES:
         if _value(path) == off:
             raise BadTask(f"user {user} cannot build images here: {path} is {off}", hint=f"build as root, or set {fix}")
@@ -72,14 +75,6 @@ def _range(file: Path, user: str, own: int) -> IdRange:
         f"user {user} cannot build images here: {file} gives it no {LEAST} subordinate ids",
         hint=f"build as root, or add a line {user}:FIRST:{LEAST} to {file} (usermod --add-subuids, --add-subgids)",
     )
-
-
-def _known(uid: int) -> bool:
-    try:
-        pwd.getpwuid(uid)
-    except KeyError:
-        return False
-    return True
 
 
 def _value(path: str) -> str:

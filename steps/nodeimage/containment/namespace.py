@@ -88,8 +88,8 @@ def call(
         ids=id_ranges.choose(),
     )
     with _held(stack):
-        answer, said = _converse(msgspec.json.encode(request), function, seconds, say)
-    return msgspec.json.decode(_value(answer, said, function), type=kind)
+        answer, output = _converse(msgspec.json.encode(request), function, seconds, say)
+    return msgspec.json.decode(_value(answer, output, function), type=kind)
 
 
 def tell(line: str) -> None:
@@ -98,15 +98,14 @@ def tell(line: str) -> None:
     sys.stderr.flush()
 
 
-def _value(answer: bytes, said: deque[str], function: str) -> msgspec.Raw:
+def _value(answer: bytes, output: deque[str], function: str) -> msgspec.Raw:
     try:
         reply = msgspec.json.decode(answer, type=Reply)
     except msgspec.MsgspecError as error:
-        raise StepError(f"{function} ended without an answer: {' | '.join(said) or 'it said nothing'}") from error
+        raise StepError(f"{function} ended without an answer: {' | '.join(output) or 'it said nothing'}") from error
     if reply.problem is None:
         return reply.value
-    found = getattr(errors, reply.problem.kind, StepError)
-    raise found(reply.problem.message, hint=reply.problem.hint)
+    raise getattr(errors, reply.problem.kind, StepError)(reply.problem.message, hint=reply.problem.hint)
 
 
 @contextlib.contextmanager
@@ -118,19 +117,19 @@ def _held(stack: Iterable[Path]) -> Iterator[None]:
                 handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
                 handles.callback(os.close, handle)
                 fcntl.flock(handle, fcntl.LOCK_SH)
-                there = os.path.samestat(os.fstat(handle), folder.stat())
+                is_gone = not os.path.samestat(os.fstat(handle), folder.stat())
             except FileNotFoundError:
-                there = False
-            if not there:
+                is_gone = True
+            if is_gone:
                 raise BadTask(f"layer {folder} is gone", hint="build the image's layers again")
         yield
 
 
 def _converse(request: bytes, function: str, seconds: float, say: Callable[[str], None] | None) -> tuple[bytes, deque[str]]:
     """Start the child, send the request, and return its answer (stdout) and its output (stderr)."""
-    said: deque[str] = deque(maxlen=TAIL)
+    output: deque[str] = deque(maxlen=TAIL)
     with _child() as (child, stdin, stdout, stderr):
-        reader = threading.Thread(target=_listen, args=(stderr, said, say), daemon=True)
+        reader = threading.Thread(target=_listen, args=(stderr, output, say), daemon=True)
         late = threading.Timer(seconds, child.kill)
         reader.start()
         late.start()
@@ -145,8 +144,8 @@ def _converse(request: bytes, function: str, seconds: float, say: Callable[[str]
             late.cancel()
         reader.join()
     if over and not answer:
-        raise Temporary(f"{function} took longer than {seconds:.0f} s: {' | '.join(list(said)[-3:]) or 'it said nothing'}")
-    return answer, said
+        raise Temporary(f"{function} took longer than {seconds:.0f} s: {' | '.join(list(output)[-3:]) or 'it said nothing'}")
+    return answer, output
 
 
 @contextlib.contextmanager
@@ -182,16 +181,16 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _listen(stream: IO[bytes], said: deque[str], say: Callable[[str], None] | None) -> None:
+def _listen(stream: IO[bytes], output: deque[str], say: Callable[[str], None] | None) -> None:
     for raw in stream:
         line = raw.decode(errors="replace").rstrip()
-        said.append(line)
+        output.append(line)
         if say is not None:
             say(line)
 
 
-class FolderToRemove(Struct, frozen=True, kw_only=True):
-    """Folder to remove."""
+class FolderArgument(Struct, frozen=True):
+    """Argument of a function that works on one folder of this machine, given by its absolute path."""
 
     folder: str
 
@@ -203,10 +202,10 @@ def remove_folder(folder: Path) -> None:
     if kernel_calls.may_mount():
         shutil.rmtree(folder)
     else:
-        call((), f"{__name__}:remove_inside", FolderToRemove(folder=str(folder.absolute())), bool, seconds=timeouts.IMAGE_READ)
+        call((), f"{__name__}:remove_inside", FolderArgument(str(folder.absolute())), bool, seconds=timeouts.IMAGE_READ)
 
 
-def remove_inside(root: Path, doomed: FolderToRemove) -> bool:
+def remove_inside(root: Path, doomed: FolderArgument) -> bool:
     """Remove a folder as root of a user namespace; called by `call`."""
     shutil.rmtree(root / doomed.folder)
     return True

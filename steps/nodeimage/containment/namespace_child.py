@@ -117,8 +117,8 @@ def _called(request: Request) -> Reply:
         function, kind = _function(request.function)
         arguments = msgspec.json.decode(request.arguments, type=kind)
         with store_entries.guard_writes():
-            found = function(_mounted(request), arguments)
-        return Reply(value=msgspec.Raw(msgspec.json.encode(found)))
+            value = function(_mounted(request), arguments)
+        return Reply(value=msgspec.Raw(msgspec.json.encode(value)))
     except StepError as error:
         return Reply(problem=_problem(error))
     except OSError as error:
@@ -139,18 +139,19 @@ def _place(error: BaseException) -> str:
 def _function(name: str) -> tuple[Callable[[Path, Any], Any], Any]:
     module, _, attribute = name.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        function = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise BadTask(f"no function {name}: {error}") from error
-    kinds = [kind for parameter, kind in typing.get_type_hints(found).items() if parameter != "return"]
-    return found, kinds[1]
+    kinds = [kind for parameter, kind in typing.get_type_hints(function).items() if parameter != "return"]
+    return function, kinds[1]
 
 
 def _mounted(request: Request) -> Path:
     """Mount the layers, invisible to other processes, and return the folder with the merged root."""
     kernel_calls.mount("none", Path("/"), "", kernel_calls.REC | kernel_calls.PRIVATE)
     _own_processes()
-    _named()
+    kernel_calls.host_name(HOST_NAME)
+    kernel_calls.loopback_up()
     if not request.stack and not request.upper:
         return Path("/")
     return _overlay([Path(folder) for folder in request.stack], Path(request.upper) if request.upper else None)
@@ -164,14 +165,8 @@ def _own_processes() -> None:
         namespace.tell("note: this machine's /proc is not whole: programs see that of the builder")
 
 
-def _named() -> None:
-    kernel_calls.host_name(HOST_NAME)
-    kernel_calls.loopback_up()
-
-
 def _overlay(stack: list[Path], upper: Path | None) -> Path:
-    """Mount the merged root in a tmpfs that covers the uppermost folder, so that no folder of the machine is needed as a mount
-    point.
+    """Mount the merged root in a tmpfs over the uppermost folder, so that the machine needs no folder as a mount point.
 
     Layers are named by open folders, because names may hold characters that mount options cannot. `userxattr`: root and user
     namespaces mark hidden entries alike. `volatile`: fsync is ignored; the builder flushes a layer once.

@@ -66,9 +66,7 @@ def machine_script(target: PublishTarget, version: str, image: str, group: str) 
 
 
 def entry_script(url: str, image: str, name: str) -> bytes:
-    """Return the boot entry of a group or machine: it chains to the script of that name in whatever version the pointer names.
-    Raises BootScriptError.
-    """
+    """Return a group's or machine's boot entry, which chains to its script in the current version. Raises BootScriptError."""
     below = f"{name_of(image, 'an image')}/{release_layout.CURRENT}/{boot_tree.BOOT}/{name_of(name, 'a group')}{boot_tree.SCRIPT}"
     return ipxe.chain(f"{base(url)}/{below}", start_url(url) if boot_tree.is_machine(name) else "").encode()
 

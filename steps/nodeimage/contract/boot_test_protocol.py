@@ -58,7 +58,7 @@ class ReportError(ValueError):
 
 def on_node(tests: Iterable[ImageTest]) -> tuple[ImageTest, ...]:
     """Return the tests that run on a booted node."""
-    return tuple(one for one in tests if one.where is not Where.SANDBOX)
+    return tuple(test for test in tests if test.where is not Where.SANDBOX)
 
 
 def can_run(test: ImageTest) -> bool:
@@ -71,7 +71,10 @@ def render(tests: Iterable[ImageTest], factor: float = 1.0) -> bytes:
 
     Raises ValueError for a test that cannot run on a node.
     """
-    rows = [f"test {quote(one.name, safe='')} {max(1, math.ceil(one.seconds * factor))} {_coded(_script(one))}" for one in tests]
+    rows = []
+    for test in tests:
+        script = base64.b64encode(_script(test).encode()).decode()
+        rows.append(f"test {quote(test.name, safe='')} {max(1, math.ceil(test.seconds * factor))} {script}")
     return "\n".join([TESTS_FORM, *rows, f"end {len(rows)}", ""]).encode()
 
 
@@ -80,16 +83,12 @@ def _script(test: ImageTest) -> str:
         return test.run
     if not can_run(test):
         raise ValueError(f"test {test.name}: check {test.check} needs the packed root; set its `where` to sandbox")
-    return _SCRIPTS[test.check].format(" ".join(_argument(test.check, one) for one in test.arguments)) + "\n"
+    return _SCRIPTS[test.check].format(" ".join(_argument(test.check, value) for value in test.arguments)) + "\n"
 
 
 def _argument(check: str, value: str) -> str:
     """Quote one shell word; `*` of a path stays a pattern."""
     return "*".join(shlex.quote(part) if part else "" for part in value.split("*")) if check in _GLOBBED else shlex.quote(value)
-
-
-def _coded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
 
 
 def read(data: bytes) -> NodeReport:
@@ -98,8 +97,8 @@ def read(data: bytes) -> NodeReport:
         raise ReportError(f"the report has {len(data)} bytes, limit {MAX_REPORT}")
     lines = data.decode("ascii", errors="replace").split("\n")
     if lines[0] != REPORT_FORM or lines[-1]:
-        began = plain.line(lines[0][:40])
-        raise ReportError(f"no whole report: it begins with {began!r}, not with {REPORT_FORM!r}, or has no last line end")
+        start = plain.line(lines[0][:40])
+        raise ReportError(f"no whole report: it begins with {start!r}, not with {REPORT_FORM!r}, or has no last line end")
     if len(lines) > MAX_ROWS:
         raise ReportError(f"the report has {len(lines)} lines, limit {MAX_ROWS}")
     fields: dict[str, Any] = {}
@@ -161,7 +160,5 @@ def _result(text: str) -> ImageTestResult:
         output = base64.b64decode(words[3], validate=True).decode(errors="replace")
     except binascii.Error as error:
         raise ReportError(f"the output of test {plain.line(words[0][:40])} is no base64") from error
-    name = _word(unquote(words[0]))
-    return ImageTestResult(
-        name=name, outcome=ImageTestOutcome(words[1]), seconds=_number(words[2]), output=plain.line(output)[-MAX_OUTPUT:]
-    )
+    name, outcome = _word(unquote(words[0])), ImageTestOutcome(words[1])
+    return ImageTestResult(name=name, outcome=outcome, seconds=_number(words[2]), output=plain.line(output)[-MAX_OUTPUT:])

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from steps.nodeimage.contract.image_tests import ImageTest, ImageTestResult
+from steps.nodeimage.contract.image_tests import ImageTestResult
 
 REPORT_PATH: Final = "/report"
 """Path to which a node posts its report."""
@@ -120,9 +120,3 @@ class BootedMachine(Struct, frozen=True, kw_only=True, omit_defaults=True):
     mac: str
     memory_mib: int = 3072
     processors: int = 2
-
-
-class BootTestList(Struct, frozen=True, kw_only=True):
-    """Tests that a node is asked to run."""
-
-    tests: tuple[ImageTest, ...]

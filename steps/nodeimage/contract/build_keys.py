@@ -18,20 +18,23 @@ def layers(recipe: Recipe) -> dict[str, str]:
     A key covers all that the root of the layer is made of: the parent, its packages, files, commands, users and services, the time
     of its files and the version of the builder.
     """
-    found: dict[str, str] = {}
+    keys: dict[str, str] = {}
     parent = ""
     for layer in recipe.layers:
         where = {"distribution": recipe.distribution, "release": recipe.release, "architecture": recipe.architecture}
         content = {
-            "packages": [[one.name, one.version, one.architecture, one.sha256, one.asked, one.essential] for one in layer.packages],
+            "packages": [
+                [package.name, package.version, package.architecture, package.sha256, package.asked, package.essential]
+                for package in layer.packages
+            ],
             "users": layer.users,
             "files": layer.files,
             "commands": layer.commands,
             "services": layer.services,
         }
         parent = _hex({"builder": BUILDER, "parent": parent, "epoch": recipe.epoch, **where, **content})
-        found[layer.name] = parent
-    return found
+        keys[layer.name] = parent
+    return keys
 
 
 def top(recipe: Recipe) -> str:

@@ -232,10 +232,10 @@ def read(text: str) -> Reading:
     clean = plain_text(text)
     started = list(KERNEL_LINE.finditer(clean))
     # a firmware's screen ends lines at 80 signs, wherever that is
-    signs, said = (KERNEL_SIGNS, clean[started[-1].start() :]) if started else (LOADER_SIGNS, clean.replace("\n", ""))
+    signs, lines = (KERNEL_SIGNS, clean[started[-1].start() :]) if started else (LOADER_SIGNS, clean.replace("\n", ""))
     kernel = started[-1].group(1) if started else ""
-    causes = [sign for sign in signs if _holds(sign, said)]
-    over = any(0 < sign.times <= _count(sign, said) for sign in causes)
+    causes = [sign for sign in signs if _holds(sign, lines)]
+    over = any(0 < sign.times <= len(re.findall(sign.pattern, lines)) for sign in causes)
     if causes:
         return Reading(name=causes[0].name, over=over, kernel=kernel)
     life = next((life for life in reversed(LIVES_IN_ORDER) if re.search(life.pattern, clean)), None)
@@ -244,11 +244,7 @@ def read(text: str) -> Reading:
 
 def _holds(sign: Sign, text: str) -> bool:
     """Return True if a sign was seen and the machine did not get over it: a failed try is no cause if the next one went on."""
-    last = max((found.end() for found in re.finditer(sign.pattern, text)), default=None)
-    if last is None:
+    ends = [match.end() for match in re.finditer(sign.pattern, text)]
+    if not ends:
         return False
-    return sign.times <= _count(sign, text) or not any(re.search(life.pattern, text[last:]) for life in LIVES_IN_ORDER)
-
-
-def _count(sign: Sign, text: str) -> int:
-    return sum(1 for _ in re.finditer(sign.pattern, text))
+    return sign.times <= len(ends) or not any(re.search(life.pattern, text[ends[-1] :]) for life in LIVES_IN_ORDER)

@@ -55,8 +55,7 @@ class PackageFile(Struct, frozen=True):
 
 def cached_name(package: Package) -> str:
     """Return the file name of a package in one of CACHES."""
-    named = f"{package.name}_{quote(package.version, safe='+~')}_{package.architecture}{SUFFIX}"
-    return named.replace("%3A", "%3a")
+    return f"{package.name}_{quote(package.version, safe='+~')}_{package.architecture}{SUFFIX}".replace("%3A", "%3a")
 
 
 def in_archive(archive: Path, sha256: str) -> Path:
@@ -94,8 +93,8 @@ def digests(notes: Iterable[str]) -> dict[str, str]:
 
 def note(path: str) -> PackageFile | None:
     """Return the note that a path of a root is; None if the path is no note about a package."""
-    found = _NOTE.fullmatch(path)
-    return PackageFile(found[1], found[2] == "list") if found else None
+    match = _NOTE.fullmatch(path)
+    return PackageFile(match[1], match[2] == "list") if match else None
 
 
 def listed_paths(text: str) -> list[str]:

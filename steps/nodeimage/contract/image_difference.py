@@ -44,9 +44,7 @@ class ImageContent(Struct, frozen=True, kw_only=True):
 
 
 class FileDifference(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Path that differs: `how` (added, removed, changed), for a change `what` (content, mode, owner, time, link, kind, attributes),
-    the bytes that it grew by, and the package that owns it.
-    """
+    """Path that differs: `how` (added, removed, changed), `what` of it changed, bytes that it `grew` by, package that owns it."""
 
     path: str
     how: str
@@ -87,7 +85,7 @@ class ImageDifference(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def grew(self) -> int:
         """Bytes that the files of the root grew by."""
-        return sum(one.grew for one in self.root)
+        return sum(file.grew for file in self.root)
 
 
 def unequal_parts(before: Manifest, after: Manifest) -> tuple[str, ...]:
@@ -97,18 +95,16 @@ def unequal_parts(before: Manifest, after: Manifest) -> tuple[str, ...]:
 
 def compare(before: ImageContent, after: ImageContent) -> ImageDifference:
     """Compare the contents of two images."""
-    one, other = before.manifest, after.manifest
-    parts = tuple(Value(name=name, before=_digest(one, name), after=_digest(other, name)) for name in unequal_parts(one, other))
-    owners = {**before.owners, **after.owners}
+    old, new = before.manifest, after.manifest
+    parts = tuple(Value(name=name, before=_digest(old, name), after=_digest(new, name)) for name in unequal_parts(old, new))
+    layers = ({layer.name: layer.digest for layer in manifest.layers} for manifest in (old, new))
     return ImageDifference(
-        same=_built(one) == _built(other),
+        same=_built(old) == _built(new),
         parts=parts,
-        values=tuple(_values(one, other)),
-        packages=tuple(_packages(one, other)),
-        layers=tuple(
-            _valued({layer.name: layer.digest for layer in one.layers}, {layer.name: layer.digest for layer in other.layers})
-        ),
-        root=tuple(_files(before.root, after.root, owners)),
+        values=tuple(_values(old, new)),
+        packages=tuple(_packages(old, new)),
+        layers=tuple(_valued(*layers)),
+        root=tuple(_files(before.root, after.root, {**before.owners, **after.owners})),
         initrd=tuple(_files(before.initrd, after.initrd, {})),
     )
 
@@ -124,13 +120,16 @@ def _digest(manifest: Manifest, name: str) -> str:
 
 
 def _values(before: Manifest, after: Manifest) -> Iterable[Value]:
+    yield from _valued(_properties(before), _properties(after))
+
+
+def _properties(manifest: Manifest) -> dict[str, str]:
     words = ("name", "distribution", "release", "architecture", "epoch", "kernel", "recipe")
-    one = {name: str(getattr(before, name)) for name in words}
-    other = {name: str(getattr(after, name)) for name in words}
-    one["kernel arguments"], other["kernel arguments"] = (" ".join(each.kernel_arguments) for each in (before, after))
-    yield from _valued(one, other)
-    tools = ({f"tool {name}": version for name, version in each.tools.items()} for each in (before, after))
-    yield from _valued(*tools)
+    return {
+        **{word: str(getattr(manifest, word)) for word in words},
+        "kernel arguments": " ".join(manifest.kernel_arguments),
+        **{f"tool {name}": version for name, version in manifest.tools.items()},
+    }
 
 
 def _valued(before: Mapping[str, str], after: Mapping[str, str]) -> Iterable[Value]:
@@ -140,13 +139,13 @@ def _valued(before: Mapping[str, str], after: Mapping[str, str]) -> Iterable[Val
 
 
 def _packages(before: Manifest, after: Manifest) -> Iterable[PackageDifference]:
-    one = {(package.name, package.architecture): package for package in before.packages}
-    other = {(package.name, package.architecture): package for package in after.packages}
-    for name in sorted({*one, *other}):
-        old, new = one.get(name), other.get(name)
+    olds = {(package.name, package.architecture): package for package in before.packages}
+    news = {(package.name, package.architecture): package for package in after.packages}
+    for key in sorted({*olds, *news}):
+        old, new = olds.get(key), news.get(key)
         if old is None or new is None or (old.version, old.sha256) != (new.version, new.sha256):
             yield PackageDifference(
-                name=name[0],
+                name=key[0],
                 before=old.version if old else "",
                 after=new.version if new else "",
                 layer=new.layer if new else old.layer if old else "",
@@ -177,22 +176,22 @@ def _what(old: FileOf, new: FileOf) -> Iterable[str]:
 
 def by_package(files: Iterable[FileDifference]) -> dict[str, list[FileDifference]]:
     """Group files by the package that owns them, sorted by name; files without a package come last."""
-    found: dict[str, list[FileDifference]] = {}
-    for one in files:
-        found.setdefault(one.package, []).append(one)
-    return dict(sorted(found.items(), key=lambda item: (item[0] == NO_PACKAGE, item[0])))
+    groups: dict[str, list[FileDifference]] = {}
+    for file in files:
+        groups.setdefault(file.package, []).append(file)
+    return dict(sorted(groups.items(), key=lambda item: (item[0] == NO_PACKAGE, item[0])))
 
 
-def sentence(found: ImageDifference) -> str:
+def sentence(difference: ImageDifference) -> str:
     """Return the difference in one line."""
-    if found.same:
+    if difference.same:
         return "the images are bit for bit the same"
-    if not found.parts:
-        names = ", ".join(one.name for one in (*found.values, *found.layers)) or "names of tests"
+    if not difference.parts:
+        names = ", ".join(value.name for value in (*difference.values, *difference.layers)) or "names of tests"
         return f"root, kernel and initrd are bit for bit the same; what differs: {names}"
-    unequal = {one.name for one in found.parts}
-    counts = [count(len(found.packages), "package"), f"{count(len(found.root), 'file')} of the root"]
-    counts += [f"{len(found.initrd)} of the initrd"] if INITRD in unequal else []
+    unequal = {part.name for part in difference.parts}
+    counts = [count(len(difference.packages), "package"), f"{count(len(difference.root), 'file')} of the root"]
+    counts += [f"{len(difference.initrd)} of the initrd"] if INITRD in unequal else []
     counts += ["the kernel"] if KERNEL in unequal else []
     same = "; the initrd is the same" if INITRD not in unequal else ""
-    return f"what differs: {', '.join(counts)}{same}; the root's files have {found.grew / 1e6:+.2f} MB"
+    return f"what differs: {', '.join(counts)}{same}; the root's files have {difference.grew / 1e6:+.2f} MB"

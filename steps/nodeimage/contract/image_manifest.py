@@ -4,6 +4,7 @@ The manifest of a published version also says where its recipe came from and how
 because two commits may give the same bytes. Durations and output of tests are in `tests.json` beside it.
 """
 
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -75,15 +76,12 @@ class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def part(self, name: str) -> ImageFile | None:
         """Return the file of this name; None if the manifest does not list it."""
-        return next((one for one in self.parts if one.name == name), None)
+        return next((part for part in self.parts if part.name == name), None)
 
     def is_same(self, other: "Manifest") -> bool:
         """Return True if both manifests have the same key and the same files: they describe one image, whatever else they say."""
-        return (self.name, self.key, sorted(self.parts, key=_name)) == (other.name, other.key, sorted(other.parts, key=_name))
-
-
-def _name(part: ImageFile) -> str:
-    return part.name
+        mine, theirs = (sorted(manifest.parts, key=attrgetter("name")) for manifest in (self, other))
+        return (self.name, self.key, mine) == (other.name, other.key, theirs)
 
 
 class ManifestError(ValueError):
@@ -98,9 +96,9 @@ def encode(manifest: Manifest) -> bytes:
 def decode(data: bytes) -> Manifest:
     """Read a manifest. Raises ManifestError."""
     try:
-        found = msgspec.json.decode(data, type=Manifest)
+        manifest = msgspec.json.decode(data, type=Manifest)
     except msgspec.MsgspecError as error:
         raise ManifestError(f"{MANIFEST}: {error}") from error
-    if found.schema != SCHEMA:
-        raise ManifestError(f"{MANIFEST} has schema {found.schema}, this version reads {SCHEMA}")
-    return found
+    if manifest.schema != SCHEMA:
+        raise ManifestError(f"{MANIFEST} has schema {manifest.schema}, this version reads {SCHEMA}")
+    return manifest

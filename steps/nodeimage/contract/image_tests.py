@@ -6,9 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 SANDBOX_SECONDS: Final = 1.0
-"""Seconds that a test in the sandbox should take at most. A longer test is reported but passes, because a busy machine is slower;
-the test's own `seconds` end one that hangs.
-"""
+"""Seconds that a test in the sandbox should take. A longer one is reported but passes, because a busy machine is slower."""
 
 
 class Where(StrEnum):

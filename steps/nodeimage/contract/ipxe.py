@@ -79,11 +79,11 @@ def arguments(loaded: Loaded) -> tuple[str, ...]:
     live-boot fetches the root into memory and mounts an overlay over it; nothing is written to a disk. `nonetworking` makes
     live-boot leave /etc/network/interfaces of the image alone.
     """
-    told = [f"{_IMAGE}{loaded.image}"]
+    own = [f"{_IMAGE}{loaded.image}"]
     if loaded.report:
-        told += [f"{REPORT_ARGUMENT}={loaded.report}", *([f"{TESTS_ARGUMENT}=yes"] if loaded.tests else [])]
+        own += [f"{REPORT_ARGUMENT}={loaded.report}", *([f"{TESTS_ARGUMENT}=yes"] if loaded.tests else [])]
     fetched = (f"fetch={loaded.root}", f"ethdevice-timeout={FORWARDING}", "nonetworking")
-    return ("boot=live", "nopersistence", *fetched, f"panic={RESTART}", *told, *loaded.arguments)
+    return ("boot=live", "nopersistence", *fetched, f"panic={RESTART}", *own, *loaded.arguments)
 
 
 def image_arguments(script: str) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ def script(loaded: Loaded) -> str:
         f"initrd --name initrd.img {loaded.initrd} || goto failed",
         f"echo {SAID} starts the kernel",
         "boot || goto failed",
-        *_again("failed", "could not load or start it: ${errno}", "load", loaded.again),
+        *_again("could not load or start it: ${errno}", "load", loaded.again),
     ]
     return "\n".join(lines) + "\n"
 
@@ -139,7 +139,7 @@ def chain(url: str, start: str = "") -> str:
         "isset ${netX/ip} || dhcp || goto failed",
         f"echo {SAID} asks {url}",
         f"chain {_PLACED} {url} || goto failed",
-        *_again("failed", f"could not go on with {url}: ${{errno}}", "next", start),
+        *_again(f"could not go on with {url}: ${{errno}}", "next", start),
     ]
     return "\n".join(lines) + "\n"
 
@@ -151,8 +151,8 @@ def first(machines: str, known: Iterable[str], default: str, start: str) -> str:
     long that cannot be loaded: a short failure of the server must not boot it as another kind of machine. All other machines
     continue with the default (empty: none). A machine that cannot continue starts over, and may be known then. Raises ScriptError.
     """
-    for one in (machines, *((default,) if default else ())):
-        _loadable(one)
+    for url in (machines, *((default,) if default else ())):
+        _loadable(url)
     own, others = f"{machines}${{netX/mac:hexhyp}}.ipxe", [f"echo {SAID} there is no script for ${{netX/mac}}"]
     if default:
         others = [f"echo {SAID} no script for ${{netX/mac}} alone, asks {default}", f"chain {_PLACED} {default} ||"]
@@ -166,7 +166,7 @@ def first(machines: str, known: Iterable[str], default: str, start: str) -> str:
         ":own",
         f"echo {SAID} asks {own}",
         f"chain {_PLACED} {own} || goto failed",
-        *_again("failed", "could not go on with a script for ${netX/mac}: ${errno}", "next", start),
+        *_again("could not go on with a script for ${netX/mac}: ${errno}", "next", start),
     ]
     return "\n".join(lines) + "\n"
 
@@ -177,9 +177,7 @@ def is_guarded(script: str) -> bool:
 
 
 def _sent_on(others: Sequence[str], start: str) -> Sequence[str]:
-    """Return lines that send machines with an own script away: a script that failed to load for a moment must not boot its machine
-    as another kind of machine.
-    """
+    """Return lines that send machines with an own script away: after a failed load such a machine must not boot as another kind."""
     _loadable(start)
     return [
         *(f"iseq ${{netX/mac}} {mac} && goto elsewhere ||" for mac in _macs(others)),
@@ -214,15 +212,16 @@ def _guard(machines: Mapping[str, str], entry: str) -> Sequence[str]:
     ]
 
 
-def _macs(found: Iterable[str]) -> Sequence[str]:
-    ordered = sorted(found)
+def _macs(addresses: Iterable[str]) -> Sequence[str]:
+    ordered = sorted(addresses)
     if odd := [mac for mac in ordered if not _MAC.fullmatch(mac)]:
         raise ScriptError(f"{odd[0]!r} is no MAC address in lower case with colons, as 52:54:00:12:34:56")
     return ordered
 
 
-def _again(label: str, said: str, back: str, start: str = "") -> Sequence[str]:
-    lines = [f":{label}", f"echo {SAID} {said}", f"echo {SAID} tries again in {WAIT} s", f"sleep {WAIT}"]
+def _again(problem: str, back: str, start: str = "") -> Sequence[str]:
+    """Return the lines at label `failed`, which say what failed, wait, and go back or start another script."""
+    lines = [":failed", f"echo {SAID} {problem}", f"echo {SAID} tries again in {WAIT} s", f"sleep {WAIT}"]
     return [*lines, *_anew(start), f"goto {back}"]
 
 
@@ -235,7 +234,6 @@ def _anew(start: str) -> Sequence[str]:
 
 
 def _loadable(url: str) -> None:
-    """Return a URL that a script may contain as it is."""
     _absolute(url)
     _plain(url)
 
@@ -246,7 +244,7 @@ def _absolute(url: str) -> None:
 
 
 def _plain(word: str) -> None:
-    """Return True if iPXE would not split or expand this word or take it for its own `||`."""
+    """Raise ScriptError if iPXE would split or expand this word, or take it for its own `||`."""
     if not _WORD.fullmatch(word) or "${" in word or word in {"||", "&&"}:
         raise ScriptError(f"{word!r} cannot stand in an iPXE script: printable ASCII without spaces and ${{…}} only")
 

@@ -131,17 +131,17 @@ class Recipe(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def digest(self) -> str:
         """Digest by which tasks name the recipe. It covers neither origin nor mirrors, because package bytes are locked."""
-        plain = msgspec.structs.replace(self, origin="", sources=())
-        return digest(decode(encode(plain)))  # as it is read: 5 seconds are 5.0 then
+        # as it is read: 5 seconds are 5.0 then
+        return digest(decode(encode(msgspec.structs.replace(self, origin="", sources=()))))
 
     def layer(self, name: str) -> ResolvedLayer:
         """Return the layer of this name. Raises KeyError."""
-        return {one.name: one for one in self.layers}[name]
+        return {layer.name: layer for layer in self.layers}[name]
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the layers, lowest first."""
-        return tuple(one.name for one in self.layers)
+        return tuple(layer.name for layer in self.layers)
 
 
 class RecipeError(ValueError):
@@ -158,9 +158,9 @@ def decode(data: bytes) -> Recipe:
     if len(data) > MAX_BYTES:
         raise RecipeError(f"{FILE} has {len(data)} bytes, limit {MAX_BYTES}")
     try:
-        found = msgspec.json.decode(data, type=Recipe)
+        recipe = msgspec.json.decode(data, type=Recipe)
     except msgspec.MsgspecError as error:
         raise RecipeError(f"{FILE}: {error}") from error
-    if found.schema != SCHEMA:
-        raise RecipeError(f"{FILE} has schema {found.schema}, this version reads {SCHEMA}: render again with this version")
-    return found
+    if recipe.schema != SCHEMA:
+        raise RecipeError(f"{FILE} has schema {recipe.schema}, this version reads {SCHEMA}: render again with this version")
+    return recipe

@@ -36,11 +36,10 @@ class UnknownCheck(ValueError):
 def judge(check: str, arguments: Sequence[str], root: RootListing) -> tuple[str, ...]:
     """Return the problems that a check finds in a root, one clause each; none: it passes. Raises UnknownCheck."""
     try:
-        found = _CHECKS[BuiltinCheck(check)]
+        function = _CHECKS[BuiltinCheck(check)]
     except ValueError as error:
-        known = ", ".join(one.value for one in BuiltinCheck)
-        raise UnknownCheck(f"there is no check {check!r}; this version has {known}") from error
-    return tuple(found(arguments, root))
+        raise UnknownCheck(f"there is no check {check!r}; this version has {', '.join(BuiltinCheck)}") from error
+    return tuple(function(arguments, root))
 
 
 def summarise_problems(problems: Sequence[str]) -> str:
@@ -66,11 +65,11 @@ def _template(unit: str) -> str:
 
 def _paths_present(patterns: Sequence[str], root: RootListing) -> Iterable[str]:
     for pattern in patterns:
-        found = root.expand(pattern)
-        if not found:
+        paths = root.expand(pattern)
+        if not paths:
             yield f"{pattern} is missing"
-        elif not any(root.resolve(path) for path in found):
-            yield f"{pattern} is a link to {root.link_of(found[0])}, which is missing"
+        elif not any(root.resolve(path) for path in paths):
+            yield f"{pattern} is a link to {root.link_of(paths[0])}, which is missing"
 
 
 def _paths_absent(patterns: Sequence[str], root: RootListing) -> Iterable[str]:
@@ -98,19 +97,18 @@ def _states(root: RootListing) -> dict[str, str]:
 
 def _links_resolve(arguments: Sequence[str], root: RootListing) -> Iterable[str]:
     folders, tolerated = _split(arguments)
-    bearable = {plain_path(path) for pattern in tolerated for path in root.expand(pattern)}
+    exempt = {plain_path(path) for pattern in tolerated for path in root.expand(pattern)}
     for path, entry in root.below(folders or ("/",)):
-        if entry.kind == LINK and path not in bearable and not root.resolve(f"/{path}"):
+        if entry.kind == LINK and path not in exempt and not root.resolve(f"/{path}"):
             yield f"/{path} is a link to {entry.link}, which is missing"
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split arguments into folders and tolerated paths, which follow `!` or begin with it."""
-    given = list(arguments)
-    cut = given.index(_SEPARATOR) if _SEPARATOR in given else len(given)
-    folders = [one for one in given[:cut] if not one.startswith(_SEPARATOR)]
-    marked = [one.removeprefix(_SEPARATOR) for one in given[:cut] if one.startswith(_SEPARATOR)]
-    return folders, marked + given[cut + 1 :]
+    cut = arguments.index(_SEPARATOR) if _SEPARATOR in arguments else len(arguments)
+    folders = [word for word in arguments[:cut] if not word.startswith(_SEPARATOR)]
+    marked = [word.removeprefix(_SEPARATOR) for word in arguments[:cut] if word.startswith(_SEPARATOR)]
+    return folders, [*marked, *arguments[cut + 1 :]]
 
 
 def _not_world_writable(folders: Sequence[str], root: RootListing) -> Iterable[str]:
@@ -140,21 +138,21 @@ def _size_budget(arguments: Sequence[str], root: RootListing) -> Iterable[str]:
 
 
 def _modules_present(names: Sequence[str], root: RootListing) -> Iterable[str]:
-    found = {_module(line) for path, text in root.texts.items() if path.endswith(MODULE_LISTS) for line in text.splitlines()}
-    return (f"the kernel has no module {name}" for name in names if _module(name) not in found)
+    listed = {module_name(line) for path, text in root.texts.items() if path.endswith(MODULE_LISTS) for line in text.splitlines()}
+    return (f"the kernel has no module {name}" for name in names if module_name(name) not in listed)
 
 
-def _module(line: str) -> str:
+def module_name(line: str) -> str:
     """Return the name of a module: `kernel/drivers/net/e1000e.ko.xz: …` → `e1000e`; `-` and `_` are equal in such a name."""
     return line.partition(":")[0].rpartition("/")[2].partition(".ko")[0].replace("-", "_")
 
 
 def _setuid(patterns: Sequence[str], root: RootListing) -> Iterable[str]:
-    allowed = {path for pattern in patterns for one in root.expand(pattern) if (path := root.resolve(one))}
+    allowed = {path for pattern in patterns for match in root.expand(pattern) if (path := root.resolve(match))}
     for path, entry in root.below(("/",)):
         if entry.kind == REGULAR and entry.mode & _SET_ID and path not in allowed:
             yield f"/{path} is setuid or setgid (mode {entry.mode:04o}) and is not among the allowed ones"
-    named = {path for one in patterns if "*" not in one and (path := root.resolve(one))}
+    named = {path for pattern in patterns if "*" not in pattern and (path := root.resolve(pattern))}
     for path in sorted(named):
         entry = root.entries[path]
         if entry.kind == REGULAR and not entry.mode & _SET_ID:

@@ -38,11 +38,11 @@ class RootListing(Struct, frozen=True, dict=True):
     @cached_property
     def children(self) -> dict[str, list[str]]:
         """Names in each folder."""
-        found: dict[str, list[str]] = {}
+        children: dict[str, list[str]] = {}
         for path in self.entries:
             folder, _, name = path.rpartition("/")
-            found.setdefault(folder, []).append(name)
-        return found
+            children.setdefault(folder, []).append(name)
+        return children
 
     @property
     def size(self) -> int:
@@ -71,18 +71,19 @@ class RootListing(Struct, frozen=True, dict=True):
 
     def expand(self, pattern: str) -> list[str]:
         """Return the paths that match a pattern (`*` and `?` within one name), each with a leading slash; dangling links too."""
-        found = [""]
+        paths = [""]
         for name in plain_path(pattern).split("/"):
-            found = [path for folder in found for path in self._matching(folder, name)]
-        return [f"/{path}" for path in sorted(found)]
+            paths = [path for folder in paths for path in self._matching(folder, name)]
+        return [f"/{path}" for path in sorted(paths)]
 
     def _matching(self, folder: str, name: str) -> Iterator[str]:
         place = self._walk(folder.split("/") if folder else [], last=True)
         names = self.children.get(place, []) if place is not None else []
         if not any(sign in name for sign in "*?["):
             names = [name] if name in names else []
-        expression = re.compile(_expression(name))
-        yield from (posixpath.join(place or "", one) for one in names if expression.fullmatch(one))
+        special = {"*": "[^/]*", "?": "[^/]"}
+        expression = "".join(special.get(sign) or re.escape(sign) for sign in name)
+        yield from (posixpath.join(place or "", child) for child in names if re.fullmatch(expression, child))
 
     def _walk(self, names: list[str], *, last: bool) -> str | None:
         ahead, place, links = [name for name in reversed(names) if name], "", 0
@@ -101,15 +102,10 @@ class RootListing(Struct, frozen=True, dict=True):
             if links > _MOST_LINKS:
                 return None
             place = "" if entry.link.startswith("/") else posixpath.dirname(place)
-            ahead += [one for one in reversed(entry.link.split("/")) if one]
+            ahead += [part for part in reversed(entry.link.split("/")) if part]
         return place
 
 
 def plain_path(path: str) -> str:
     """Return a path in the form that the listing uses."""
     return posixpath.normpath("/" + path).strip("/")
-
-
-def _expression(name: str) -> str:
-    special = {"*": "[^/]*", "?": "[^/]"}
-    return "".join(special.get(sign) or re.escape(sign) for sign in name)

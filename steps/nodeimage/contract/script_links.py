@@ -47,15 +47,15 @@ def fetched_elsewhere(arguments: Iterable[str], url: str) -> tuple[str, ...]:
 def addresses(text: str) -> tuple[str, ...]:
     """Return the addresses that a boot script loads, in order, each once: the operands of iPXE's commands, and addresses in kernel
     arguments. The address that nodes report to is not among them."""
-    found: dict[str, None] = {}
+    loaded: list[str] = []
     for line in text.splitlines():
         words = line.split()
         if not words or words[0].startswith("#") or words[0] == "echo":
             continue
         if words[0] in _LOADERS:
-            found.update(dict.fromkeys(_operand(words[1:])))
-        found.update(dict.fromkeys(fetched_addresses(words)))
-    return tuple(found)
+            loaded += _operand(words[1:])
+        loaded += fetched_addresses(words)
+    return tuple(dict.fromkeys(loaded))
 
 
 def report_addresses(text: str) -> tuple[str, ...]:
@@ -68,8 +68,8 @@ def tree_urls(texts: Iterable[str], image: str) -> tuple[str, ...]:
     """Return the URLs of the trees that boot scripts of an image lead to; a sound tree has exactly one."""
     marks = [f"/{image}/{below}/" for below in (release_layout.VERSIONS, release_layout.CURRENT)]
     # The last mark counts: the tree's own URL may have the image's name in it.
-    found = {address[:cut] for text in texts for address in addresses(text) if (cut := max(map(address.rfind, marks))) >= 0}
-    return tuple(sorted(found))
+    urls = {address[:cut] for text in texts for address in addresses(text) if (cut := max(map(address.rfind, marks))) >= 0}
+    return tuple(sorted(urls))
 
 
 def _operand(words: list[str]) -> Iterator[str]:

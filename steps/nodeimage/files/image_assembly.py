@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -17,7 +16,7 @@ from steps.contract import oci
 from steps.errors import BadTask
 from steps.nodeimage.containment import namespace
 from steps.nodeimage.contract import build_keys, debian, image_manifest
-from steps.nodeimage.contract.image_manifest import MANIFEST, OCI, PARTS, ImageFile, LayerOf, Manifest, ManifestError, PackageOf
+from steps.nodeimage.contract.image_manifest import MANIFEST, OCI, PARTS, LayerOf, Manifest, ManifestError, PackageOf
 from steps.nodeimage.contract.resolved_recipe import Package, Recipe
 from steps.nodeimage.files import oci_layers, readback, root_packing
 from steps.nodeimage.layer import layer_cache, layer_integrity
@@ -26,7 +25,6 @@ from steps.stages.image_assemble.contract import Assembled
 
 FOLDER, INITRDS, BLOBS = "assembled", "initrds", "oci"
 """Folders of the image store that this module fills."""
-_ARCHITECTURES: Final = {"amd64": "amd64", "arm64": "arm64"}
 Say = Callable[[str], None]
 Versions = dict[str, str]
 """Versions of the packing tools by name; they are asked once for an image."""
@@ -41,13 +39,16 @@ def assemble(images: Path, recipe: Recipe, say: Say) -> Assembled:
     begun, key, have = time.monotonic(), build_keys.image(recipe), _tools()
     place = images / FOLDER / key
     cached = place.is_dir() and _is_ours(place, have)
-    if not cached:
-        with store_entries.guard_writes():
-            cached = not _made(images, recipe, have, say)
-    else:
+    if cached:
         store_entries.note_use(place / MANIFEST)
-    found = readback.read(place, key)
-    return msgspec.structs.replace(found, cached=cached, seconds=round(time.monotonic() - begun, 3))
+    else:
+        new = store_entries.make_entry(images / FOLDER, key, good=lambda place: _is_ours(place, have))
+        with store_entries.guard_writes(), new as work:
+            cached = work is None  # another build has made it meanwhile
+            if work is not None:
+                _fill(images, recipe, work, have, say)
+    assembled = readback.read(place, key)
+    return msgspec.structs.replace(assembled, cached=cached, seconds=round(time.monotonic() - begun, 3))
 
 
 def _tools() -> Versions | None:
@@ -57,18 +58,8 @@ def _tools() -> Versions | None:
     return None
 
 
-def _made(images: Path, recipe: Recipe, have: Versions | None, say: Say) -> bool:
-    """Make the entry; False if another build had made it meanwhile."""
-    with store_entries.make_entry(images / FOLDER, build_keys.image(recipe), good=lambda place: _is_ours(place, have)) as work:
-        if work is not None:
-            _fill(images, recipe, work, have, say)
-        return work is not None
-
-
 def _is_ours(place: Path, have: Versions | None) -> bool:
-    """Return True if the tool versions of this machine packed an image, or if this cannot be told: `readback` reports an unreadable
-    image, and a machine without the tools takes what exists.
-    """
+    """Return True if this machine's tool versions packed an image, or if nobody can tell (`readback` reports unreadable ones)."""
     with contextlib.suppress(ManifestError, OSError):
         return have is None or image_manifest.decode((place / MANIFEST).read_bytes()).tools == have
     return True
@@ -86,13 +77,13 @@ def _fill(images: Path, recipe: Recipe, work: Path, have: Versions | None, say: 
         say(f"{recipe.name}: root, kernel and initrd are those of image {twin.key[:12]}")
         (work / MANIFEST).write_bytes(image_manifest.encode(_manifest(images, recipe, twin.kernel, work, versions)))
         return
-    told = root_packing.Pack(out=str(work), epoch=recipe.epoch, initrds=str(images / INITRDS))
+    order = root_packing.Pack(out=str(work), epoch=recipe.epoch, initrds=str(images / INITRDS))
     with ThreadPoolExecutor(max_workers=2) as beside:
-        archived = beside.submit(_archive, images, recipe, stack, work, versions)
+        archiving = beside.submit(_archive, images, recipe, stack, work, versions)
         pack = "steps.nodeimage.files.root_packing:pack"
-        packing_it = beside.submit(namespace.call, stack, pack, told, root_packing.Packed, seconds=timeouts.IMAGE_SQUASH, say=say)
-        archived.result()  # first: a layer that has changed is why anything else fails
-        packed = packing_it.result()
+        packing = beside.submit(namespace.call, stack, pack, order, root_packing.Packed, seconds=timeouts.IMAGE_SQUASH, say=say)
+        archiving.result()  # first: a layer that has changed is why anything else fails
+        packed = packing.result()
     parts = ", ".join(f"{part} {seconds:.1f} s" for part, seconds in sorted(packed.seconds.items()))
     say(f"packed {recipe.name}: {parts}{', initrd as before' if packed.initrd_kept else ''}")
     shutil.rmtree(work / ".initrd", ignore_errors=True)
@@ -101,36 +92,29 @@ def _fill(images: Path, recipe: Recipe, work: Path, have: Versions | None, say: 
 
 
 def _twin(images: Path, recipe: Recipe, work: Path, versions: Versions) -> Manifest | None:
-    """Return another image of the same layers, packed alike, whose files are whole. This image gets them too: other tests, budgets
-    or kernel arguments change no byte of them.
-    """
+    """Return another whole image of the same layers, packed alike: other tests, budgets or arguments change none of its files."""
     alike = (recipe.name, recipe.epoch, tuple(build_keys.layers(recipe).values()), versions)
     for path in sorted((images / FOLDER).glob(f"*/{MANIFEST}")):
         with contextlib.suppress(ManifestError, OSError):
-            found = image_manifest.decode(path.read_bytes())
-            if alike == (found.name, found.epoch, tuple(layer.key for layer in found.layers), found.tools) and _lent(
-                path.parent, found, work
-            ):
-                return found
+            other = image_manifest.decode(path.read_bytes())
+            same = alike == (other.name, other.epoch, tuple(layer.key for layer in other.layers), other.tools)
+            if same and _link_parts(path.parent, other, work):
+                return other
     return None
 
 
-def _lent(lender: Path, found: Manifest, work: Path) -> bool:
-    if tuple(_parts(lender)) != found.parts:
+def _link_parts(lender: Path, manifest: Manifest, work: Path) -> bool:
+    """Link the files of another image into this one; return False if they are not whole, or cannot be linked."""
+    if readback.parts_of(lender) != manifest.parts:
         return False
     try:
-        for part in found.parts:
+        for part in manifest.parts:
             os.link(lender / part.name, work / part.name)
     except OSError:  # a file system without hard links, or files of another user: nothing may be written through half of them
         for name in PARTS:
             (work / name).unlink(missing_ok=True)
         return False
     return True
-
-
-def _parts(folder: Path) -> list[ImageFile]:
-    with ThreadPoolExecutor(max_workers=len(PARTS)) as beside:
-        return [part for part in beside.map(lambda name: readback.part_of(folder, name), PARTS) if part]
 
 
 def _archive(images: Path, recipe: Recipe, stack: tuple[Path, ...], work: Path, versions: Versions) -> None:
@@ -143,10 +127,10 @@ def _archive(images: Path, recipe: Recipe, stack: tuple[Path, ...], work: Path, 
     named = {name: programs.mark(key, versions) for name, key in build_keys.layers(recipe).items()}
     for (name, key), tree in zip(named.items(), reversed(stack), strict=True):
         made_by = f"bringup image layer {name}"
-        told = oci_layers.OciLayer(tree=str(tree), key=key, kept=str(images / BLOBS), epoch=recipe.epoch, made_by=made_by)
+        layer = oci_layers.OciLayer(tree=str(tree), key=key, kept=str(images / BLOBS), epoch=recipe.epoch, made_by=made_by)
         blobs.append(
             oci_layers.find(images / BLOBS, key)
-            or namespace.call((), "steps.nodeimage.files.oci_layers:pack", told, oci.Blob, seconds=timeouts.IMAGE_SQUASH)
+            or namespace.call((), "steps.nodeimage.files.oci_layers:pack", layer, oci.Blob, seconds=timeouts.IMAGE_SQUASH)
         )
     places = {blob.digest: images / BLOBS / key / oci_layers.FILE for blob, key in zip(blobs, named.values(), strict=True)}
     created = datetime.fromtimestamp(recipe.epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -155,7 +139,7 @@ def _archive(images: Path, recipe: Recipe, stack: tuple[Path, ...], work: Path, 
         "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
         "WorkingDir": "/",
     }
-    config = oci.config(settings, blobs, _ARCHITECTURES.get(recipe.architecture, recipe.architecture), created)
+    config = oci.config(settings, blobs, recipe.architecture, created)
     with (work / OCI).open("wb") as file:
         name = f"bringup.local/node/{recipe.name}:{build_keys.top(recipe)[:12]}"
         oci.write(file, config, blobs, lambda blob: places[blob.digest].open("rb"), name=name, epoch=recipe.epoch)
@@ -172,9 +156,12 @@ def _manifest(images: Path, recipe: Recipe, kernel: str, work: Path, versions: V
         epoch=recipe.epoch,
         kernel=kernel,
         kernel_arguments=recipe.kernel_arguments,
-        parts=tuple(_parts(work)),
+        parts=readback.parts_of(work),
         layers=tuple(_layer(images, name, key) for name, key in build_keys.layers(recipe).items()),
-        packages=_packages(recipe),
+        packages=tuple(
+            PackageOf(name=each.name, version=each.version, architecture=each.architecture, sha256=each.sha256, layer=layer)
+            for _, (each, layer) in sorted(_latest(recipe).items())
+        ),
         tools=versions,
         tests=tuple(test.name for test in recipe.tests),
     )
@@ -189,14 +176,7 @@ def _layer(images: Path, name: str, key: str) -> LayerOf:
 
 def _latest(recipe: Recipe) -> dict[tuple[str, str], tuple[Package, str]]:
     """Return the packages of the root by name and architecture, with the layer that brought this version."""
-    return {(one.name, one.architecture): (one, layer.name) for layer in recipe.layers for one in layer.packages}
-
-
-def _packages(recipe: Recipe) -> tuple[PackageOf, ...]:
-    return tuple(
-        PackageOf(name=one.name, version=one.version, architecture=one.architecture, sha256=one.sha256, layer=layer)
-        for _, (one, layer) in sorted(_latest(recipe).items())
-    )
+    return {(package.name, package.architecture): (package, layer.name) for layer in recipe.layers for package in layer.packages}
 
 
 def _require_installed(recipe: Recipe, installed: Mapping[str, str]) -> None:

@@ -33,17 +33,16 @@ def find(named: str, images: Path, tree: Path | None) -> Path:
     for place in places:
         if (place / MANIFEST).is_file():
             return place
-    plain = named.replace("-", "").isalnum() and len(named) >= _SHORTEST
-    found = sorted(images.glob(f"assembled/{named}*/{MANIFEST}")) if plain else []
-    if len(found) > 1:
-        raise BadTask(f"{len(found)} images of {images} have a key that begins with {named}", hint="give more digits of it")
-    if not found:
+    may_be_key = named.replace("-", "").isalnum() and len(named) >= _SHORTEST
+    manifests = sorted(images.glob(f"assembled/{named}*/{MANIFEST}")) if may_be_key else []
+    if len(manifests) > 1:
+        raise BadTask(f"{len(manifests)} images of {images} have a key that begins with {named}", hint="give more digits of it")
+    if not manifests:
         looked = [f"no folder {named} with {MANIFEST}", f"no key in {images} that begins so"]
         looked += [f"no version of {tree}"] if tree is not None else []
-        raise BadTask(
-            f"no image {named}: {', '.join(looked)}", hint="`bringup image build` tells keys and versions as it makes them"
-        )
-    return found[0].parent
+        hint = "`bringup image build` tells keys and versions as it makes them"
+        raise BadTask(f"no image {named}: {', '.join(looked)}", hint=hint)
+    return manifests[0].parent
 
 
 def _numbered(versions: Path, number: str) -> list[Path]:
@@ -53,48 +52,45 @@ def _numbered(versions: Path, number: str) -> list[Path]:
 
 def compare(before: Path, after: Path) -> ImageDifference:
     """Compare two images; files that are equal in both are not read. Raises BadTask if one is damaged."""
-    one, other = _whole(before), _whole(after)
-    unequal = image_difference.unequal_parts(one, other)
+    manifests = _whole(before), _whole(after)
+    unequal = image_difference.unequal_parts(*manifests)
     with ThreadPoolExecutor(max_workers=2) as beside:
-        old, new = beside.submit(_content, before, one, unequal), beside.submit(_content, after, other, unequal)
-        return image_difference.compare(old.result(), new.result())
+        contents = beside.map(lambda folder, manifest: _content(folder, manifest, unequal), (before, after), manifests)
+        return image_difference.compare(*contents)
 
 
 def _whole(folder: Path) -> Manifest:
     """Return the manifest of an image after comparing its files with it. Raises BadTask."""
     try:
-        found = image_manifest.decode((folder / MANIFEST).read_bytes())
+        manifest = image_manifest.decode((folder / MANIFEST).read_bytes())
     except (ManifestError, OSError) as error:
         raise BadTask(f"{folder}: {error}") from error
-    with ThreadPoolExecutor(max_workers=len(PARTS)) as beside:
-        parts = beside.map(lambda name: readback.part_of(folder, name), PARTS)
-    damaged = [name for name, part in zip(PARTS, parts, strict=True) if part != found.part(name)]
-    if damaged:
-        raise BadTask(
-            f"{folder}: {', '.join(damaged)} not as the manifest says", hint="an image that is damaged cannot be explained"
-        )
-    return found
+    parts = {part.name: part for part in readback.parts_of(folder)}
+    if damaged := [name for name in PARTS if parts.get(name) != manifest.part(name)]:
+        hint = "an image that is damaged cannot be explained"
+        raise BadTask(f"{folder}: {', '.join(damaged)} not as the manifest says", hint=hint)
+    return manifest
 
 
 def _content(folder: Path, of: Manifest, unequal: tuple[str, ...]) -> ImageContent:
     root = _root(folder) if ROOT in unequal else squashfs_listing.Squashed()
-    initrd = {one.path: _member(one) for one in initrd_archive.read(folder / INITRD)} if INITRD in unequal else {}
+    initrd = {member.path: _file(member) for member in initrd_archive.read(folder / INITRD)} if INITRD in unequal else {}
     return ImageContent(manifest=of, root=root.files, initrd=initrd, owners=root.owners)
 
 
 def _root(folder: Path) -> squashfs_listing.Squashed:
     """Return every path of the root. A file with several names has its attributes at the first that its squashfs lists."""
-    found = squashfs_listing.read(folder / ROOT)
-    for path, told in oci_attributes.read(folder / OCI).items():
-        entry = found.files.get(path)
+    root = squashfs_listing.read(folder / ROOT)
+    for path, attributes in oci_attributes.read(folder / OCI).items():
+        entry = root.files.get(path)
         while entry is not None and entry.kind == squashfs_listing.SAME:
-            path, entry = entry.link, found.files.get(entry.link)
+            path, entry = entry.link, root.files.get(entry.link)
         if entry is not None:
-            found.files[path] = replace(entry, attributes=told)
-    return found
+            root.files[path] = replace(entry, attributes=attributes)
+    return root
 
 
-def _member(one: initrd_archive.ArchiveMember) -> FileOf:
-    kind = _KINDS.get(stat.S_IFMT(one.mode), "device")
-    digest, link = ("", one.digest) if kind == "link" else (one.digest, "")
-    return FileOf(kind, stat.S_IMODE(one.mode), f"{one.uid}:{one.gid}", one.time, one.size, digest, link)
+def _file(member: initrd_archive.ArchiveMember) -> FileOf:
+    kind = _KINDS.get(stat.S_IFMT(member.mode), "device")
+    digest, link = ("", member.digest) if kind == "link" else (member.digest, "")
+    return FileOf(kind, stat.S_IMODE(member.mode), f"{member.uid}:{member.gid}", member.time, member.size, digest, link)

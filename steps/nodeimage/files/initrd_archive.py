@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -39,18 +40,18 @@ class ArchiveMember(Struct, frozen=True):
 
 def read(path: Path) -> list[ArchiveMember]:
     """Return all members of an initrd in order. Raises BadTask if it is none."""
-    data, found = path.read_bytes(), []
+    data, members = path.read_bytes(), []
     while data := data.lstrip(b"\0"):
         if data.startswith(_MAGIC):
             end = 0
             for at, member in _members(data, path.name):
                 end = at
                 if member:
-                    found.append(member)
+                    members.append(member)
             data = data[end:]
         else:
             data, _ = _plain(data, path.name)
-    return found
+    return members
 
 
 def without(path: Path, unwanted: str) -> bytes:
@@ -58,8 +59,7 @@ def without(path: Path, unwanted: str) -> bytes:
 
     Raises BadTask if no member matches: the boot that should differ would be the same.
     """
-    data = path.read_bytes()
-    kept, taken = _without(data, path.name, re.compile(unwanted))
+    kept, taken = _without(path.read_bytes(), path.name, re.compile(unwanted))
     if not taken:
         raise BadTask(f"{path.name} has nothing like {unwanted} that could be taken out")
     return kept
@@ -71,8 +71,8 @@ def _without(data: bytes, name: str, unwanted: re.Pattern[str]) -> tuple[bytes, 
         kept += data[: len(data) - len(rest)]
         if not rest.startswith(_MAGIC):
             plain, pack = _plain(rest, name)
-            inner, found = _without(plain, name, unwanted)
-            return kept + programs.through(pack, inner, timeouts.IMAGE_TOOL), taken + found
+            inner, more = _without(plain, name, unwanted)
+            return kept + programs.through(pack, inner, timeouts.IMAGE_TOOL), taken + more
         begin, parts = 0, []
         for end, member in _members(rest, name):
             if member and unwanted.fullmatch(member.path):
@@ -112,9 +112,8 @@ def _members(data: bytes, name: str) -> Iterator[tuple[int, ArchiveMember | None
             yield at, None
             return
         content = data[body : body + size]
-        linked = mode & 0o170000 == 0o120000
-        said = content.decode(errors="replace") if linked else hashlib.sha256(content).hexdigest()
-        yield at, ArchiveMember(path, mode, links, uid, gid, time, size, said if size else "")
+        digest = content.decode(errors="replace") if stat.S_ISLNK(mode) else hashlib.sha256(content).hexdigest()
+        yield at, ArchiveMember(path, mode, links, uid, gid, time, size, digest if size else "")
     raise BadTask(f"{name} is cut off: its archive has no end", hint="build the image anew")
 
 

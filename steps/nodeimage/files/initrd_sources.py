@@ -64,9 +64,7 @@ _MERGED: Final = re.compile(r"(bin|sbin|lib\w*)(/|$)")
 
 
 class Words(Struct, frozen=True):
-    """Words of the scripts and of the initrd: names, paths that scripts name, beginnings of their patterns, paths in both root and
-    initrd, and the folders that the initrd has whole.
-    """
+    """Names and paths in scripts, beginnings of patterns, paths in both root and initrd, folders that the initrd has whole."""
 
     names: tuple[str, ...]
     paths: tuple[str, ...]
@@ -85,10 +83,10 @@ def words(texts: Iterable[str], members: Mapping[str, int], there: Iterable[str]
     paths: set[str] = set()
     beginnings: set[str] = set()
     for text in texts:
-        told = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
-        names |= set(_WORD.findall(told))
-        paths |= {merged_path(path.strip("/.")) for path in _PATH.findall(told)}
-        beginnings |= {merged_path(path.lstrip("/")) for path in _BEGINNING.findall(told)}
+        code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+        names |= set(_WORD.findall(code))
+        paths |= {merged_path(path.strip("/.")) for path in _PATH.findall(code)}
+        beginnings |= {merged_path(path.lstrip("/")) for path in _BEGINNING.findall(code)}
     known, there = {merged_path(path): count for path, count in members.items()}, set(there)
     copied = known.keys() & there
     names |= {path.rpartition("/")[2] for path, count in known.items() if count == 1 or path in copied}
@@ -108,20 +106,20 @@ def _is_narrow(beginning: str) -> bool:
 
 def _whole(copied: AbstractSet[str], there: AbstractSet[str]) -> AbstractSet[str]:
     """Return the folders that the initrd has whole, without those whose names or contents matter anyway."""
-    found = {_folder(path) for path in copied} - {_folder(path) for path in there - copied}
-    return {folder for folder in found if folder and not _LARGE.fullmatch(folder) and not _below(folder, (*_NAMES, *_CONTENT))}
+    whole = {_folder(path) for path in copied} - {_folder(path) for path in there - copied}
+    return {folder for folder in whole if folder and not _LARGE.fullmatch(folder) and not _below(folder, (*_NAMES, *_CONTENT))}
 
 
-def relevant(paths: Iterable[tuple[str, bool]], found: Words) -> Iterator[tuple[str, bool]]:
+def relevant(paths: Iterable[tuple[str, bool]], sources: Words) -> Iterator[tuple[str, bool]]:
     """Yield the paths that could change the initrd, each with True if its content matters, else its existence and size.
 
     `paths` come with True for folders, whose names tell nothing: folders are looked up by their whole path.
     """
-    names, named, copied = set(found.names), set(found.paths), set(found.copied) - {*_MADE}
-    read = {path for path in named if not _LARGE.fullmatch(path)} | set(found.whole)
+    names, named, copied = set(sources.names), set(sources.paths), set(sources.copied) - {*_MADE}
+    read = {path for path in named if not _LARGE.fullmatch(path)} | set(sources.whole)
     for path, folder in paths:
         known = path in copied or path in named or _below(path, _CONTENT)
-        if known or path.startswith(found.beginnings) or _is_in(path, read):
+        if known or path.startswith(sources.beginnings) or _is_in(path, read):
             yield path, True
         elif _below(path, _NAMES):
             yield path, False

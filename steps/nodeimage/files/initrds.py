@@ -17,6 +17,7 @@ from steps.clients import process
 from steps.contract.canonical import canonical, digest
 from steps.errors import BadTask
 from steps.nodeimage.containment import bubblewrap
+from steps.nodeimage.contract import root_checks
 from steps.nodeimage.contract.build_keys import PACKER
 from steps.nodeimage.contract.root_listing import FOLDER, LINK, REGULAR, RootListing
 from steps.nodeimage.files import initrd_archive, initrd_sources
@@ -70,13 +71,13 @@ class InitrdResult(Struct, frozen=True, kw_only=True):
 
 def kernel_of(root: Path) -> str:
     """Return the version of the root's one kernel. Raises BadTask if it has none or several."""
-    found = sorted(path.name.removeprefix("vmlinuz-") for path in root_scan.path_in_root(root, "boot").glob("vmlinuz-*"))
-    if len(found) != 1:
-        there = f"{len(found)} kernels ({', '.join(found)})" if found else "no kernel"
+    kernels = sorted(path.name.removeprefix("vmlinuz-") for path in root_scan.path_in_root(root, "boot").glob("vmlinuz-*"))
+    if len(kernels) != 1:
+        there = f"{len(kernels)} kernels ({', '.join(kernels)})" if kernels else "no kernel"
         raise BadTask(f"the root has {there} in /boot, and an image has one", hint="see `kernel` and the packages of the recipe")
-    if not root_scan.path_in_root(root, f"{_MODULES}/{found[0]}/modules.dep").is_file():
-        raise BadTask(f"the root has no modules of its kernel {found[0]} (/{_MODULES}/{found[0]}/modules.dep is missing)")
-    return found[0]
+    if not root_scan.path_in_root(root, f"{_MODULES}/{kernels[0]}/modules.dep").is_file():
+        raise BadTask(f"the root has no modules of its kernel {kernels[0]} (/{_MODULES}/{kernels[0]}/modules.dep is missing)")
+    return kernels[0]
 
 
 def put(root: Path, listing: RootListing, kept: Path, out: Path, epoch: int) -> InitrdResult:
@@ -93,10 +94,14 @@ def put(root: Path, listing: RootListing, kept: Path, out: Path, epoch: int) -> 
             store_entries.note_use(record_file)
             return InitrdResult(kernel=kernel, cached=True, sources=len(record.seen))
     _make(root, listing, kernel, out, epoch)
-    found = _words(root, listing, paths, out)
-    made = InitrdRecord(found, observe(root, listing, paths, found, looked, epoch), _digest(out))
-    _keep(group, made, out)
-    return InitrdResult(kernel=kernel, cached=False, sources=len(made.seen))
+    words = _words(root, listing, paths, out)
+    record = InitrdRecord(words, observe(root, listing, paths, words, looked, epoch), _digest(out))
+    data = canonical(record)
+    with store_entries.make_entry(group, hashlib.sha256(data).hexdigest()[:32], good=_is_whole) as work:
+        if work is not None:
+            shutil.copyfile(out, work / FILE)
+            (work / RECORD).write_bytes(data)
+    return InitrdResult(kernel=kernel, cached=False, sources=len(record.seen))
 
 
 def observe(
@@ -127,8 +132,8 @@ def observe(
 def _leads(listing: RootListing, path: str) -> str:
     """Return the file that a link leads to; empty if it leads to none."""
     place = listing.resolve(path) or ""
-    found = listing.entries.get(place)
-    return place if found and found.kind == REGULAR else ""
+    entry = listing.entries.get(place)
+    return place if entry and entry.kind == REGULAR else ""
 
 
 def _whole(path: Path, epoch: int) -> str:
@@ -145,12 +150,12 @@ def _whole(path: Path, epoch: int) -> str:
         return f"{REGULAR} {about} {min(int(facts.st_mtime), epoch)} {hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
-def _words(root: Path, listing: RootListing, paths: Iterable[str], made: Path) -> Words:
+def _words(root: Path, listing: RootListing, paths: Iterable[str], initrd: Path) -> Words:
     there = list(paths)
     places = [listing.resolve(path) or "" for path in there if path.startswith(initrd_sources.PROGRAMS)]
     scripts = [path for path in places if path in listing.entries and listing.entries[path].kind == REGULAR]
     texts = [(root / path).read_text(errors="replace") for path in scripts]
-    members = {member.path: member.links if stat.S_ISREG(member.mode) else 1 for member in initrd_archive.read(made)}
+    members = {member.path: member.links if stat.S_ISREG(member.mode) else 1 for member in initrd_archive.read(initrd)}
     return initrd_sources.words(texts, members, there)
 
 
@@ -159,8 +164,8 @@ def _make(root: Path, listing: RootListing, kernel: str, out: Path, epoch: int) 
     if listing.resolve(program) is None:
         raise BadTask(f"the root has no {program}", hint="let a layer of the recipe install initramfs-tools and live-boot")
     work = out.with_name(".initrd")
-    settings, made = work / "settings", work / "made"
-    made.mkdir(parents=True)
+    settings, result = work / "settings", work / "made"
+    result.mkdir(parents=True)
     shutil.copytree(root_scan.path_in_root(root, _SETTINGS[1:]), settings, symlinks=True)
     settle(settings, kernel, listing)
     words = [program, "-d", _OURS, "-c", _compression(listing), "-o", f"/run/made/{FILE}", kernel]
@@ -168,14 +173,14 @@ def _make(root: Path, listing: RootListing, kernel: str, out: Path, epoch: int) 
         root,
         words,
         readable={_OURS: settings},
-        writable={"/run/made": made},
+        writable={"/run/made": result},
         environment={"SOURCE_DATE_EPOCH": str(epoch), "TMPDIR": "/tmp"},
     )
     done = process.run(line, seconds=timeouts.IMAGE_INITRD)
-    if done.code != 0 or not (made / FILE).is_file():
-        said = " | ".join(done.err.split("\n")[-6:]).strip(" |")
-        raise BadTask(f"mkinitramfs of the root ended with {done.code}: {said or 'it said nothing'}")
-    shutil.move(made / FILE, out)
+    if done.code != 0 or not (result / FILE).is_file():
+        output = " | ".join(done.err.split("\n")[-6:]).strip(" |")
+        raise BadTask(f"mkinitramfs of the root ended with {done.code}: {output or 'it said nothing'}")
+    shutil.move(result / FILE, out)
     shutil.rmtree(work)
 
 
@@ -191,15 +196,10 @@ def settle(settings: Path, kernel: str, listing: RootListing) -> None:
     """
     for name in ("modules", "conf.d", "conf.d/node-image"):
         if (settings / name).is_symlink():
-            raise BadTask(
-                f"the root's {_SETTINGS}/{name} is a link", hint="have the layer that makes it put a file or folder there"
-            )
+            hint = "have the layer that makes it put a file or folder there"
+            raise BadTask(f"the root's {_SETTINGS}/{name} is a link", hint=hint)
     lists = [text for path, text in listing.texts.items() if path.startswith(f"{_MODULES}/{kernel}/modules.dep")]
-    names = {
-        line.partition(":")[0].rpartition("/")[2].partition(".ko")[0].replace("-", "_")
-        for text in lists
-        for line in text.splitlines()
-    }
+    names = {root_checks.module_name(line) for text in lists for line in text.splitlines()}
     with (settings / "modules").open("a") as file:
         file.writelines(f"{name}\n" for name in DRIVERS if name in names)
     (settings / "conf.d").mkdir(exist_ok=True)
@@ -208,11 +208,11 @@ def settle(settings: Path, kernel: str, listing: RootListing) -> None:
 
 
 def _newest(group: Path) -> list[Path]:
-    found = []
+    records = []
     for path in group.glob(f"*/{RECORD}"):
         with contextlib.suppress(FileNotFoundError):  # a collector takes it away now
-            found.append((path.stat().st_mtime_ns, path))
-    return [path for _, path in sorted(found, reverse=True)[:MOST_LOOKED_AT]]
+            records.append((path.stat().st_mtime_ns, path))
+    return [path for _, path in sorted(records, reverse=True)[:MOST_LOOKED_AT]]
 
 
 def _record(folder: Path) -> InitrdRecord | None:
@@ -238,11 +238,3 @@ def _digest(path: Path) -> str:
 def _is_whole(folder: Path) -> bool:
     record = _record(folder)
     return record is not None and (folder / FILE).is_file() and _digest(folder / FILE) == record.digest
-
-
-def _keep(group: Path, record: InitrdRecord, made: Path) -> None:
-    data = canonical(record)
-    with store_entries.make_entry(group, hashlib.sha256(data).hexdigest()[:32], good=_is_whole) as work:
-        if work is not None:
-            shutil.copyfile(made, work / FILE)
-            (work / RECORD).write_bytes(data)

@@ -7,34 +7,28 @@ import json
 import os
 import tarfile
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO
 
 from steps.errors import BadTask
 from steps.nodeimage.files.oci_layers import ATTRIBUTE, HIDDEN, OPAQUE
 from steps.nodeimage.store import programs
 
-_INDEX: Final = "index.json"
-_UNPACK: Final = ("zstd", "-dcq")
-
 
 def read(archive: Path) -> dict[str, str]:
     """Return path → its attributes in one text, for paths that have any. Raises BadTask if the file is no archive of ours."""
-    found: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     try:
         with tarfile.open(archive) as whole:
-            for layer in _manifest(whole)["layers"]:
-                with programs.feed(_UNPACK, _blob(whole, layer["digest"])) as plain:
-                    _lay(plain, found)
+            index = json.load(_member(whole, "index.json"))
+            manifest = json.load(_blob(whole, index["manifests"][0]["digest"]))
+            for layer in manifest["layers"]:
+                with programs.feed(("zstd", "-dcq"), _blob(whole, layer["digest"])) as plain:
+                    _lay(plain, attributes)
     except (tarfile.TarError, KeyError, ValueError, IndexError, TypeError, OSError) as error:
         raise BadTask(
             f"{archive.name} is no whole archive of layers: {error}", hint="`bringup image verify` says what is wrong"
         ) from error
-    return found
-
-
-def _manifest(whole: tarfile.TarFile) -> Any:
-    index = json.load(_member(whole, _INDEX))
-    return json.load(_blob(whole, index["manifests"][0]["digest"]))
+    return attributes
 
 
 def _blob(whole: tarfile.TarFile, digest: str) -> IO[bytes]:
@@ -42,35 +36,30 @@ def _blob(whole: tarfile.TarFile, digest: str) -> IO[bytes]:
 
 
 def _member(whole: tarfile.TarFile, name: str) -> IO[bytes]:
-    found = whole.extractfile(name)
-    if found is None:
+    member = whole.extractfile(name)
+    if member is None:
         raise KeyError(name)
-    return found
+    return member
 
 
-def _lay(layer: IO[bytes], found: dict[str, str]) -> None:
+def _lay(layer: IO[bytes], attributes: dict[str, str]) -> None:
     """Apply a layer: entries that it brings or hides lose the attributes of the layers below."""
     with tarfile.open(fileobj=layer, mode="r|") as members:
         for member in members:
             folder, _, name = member.name.rpartition("/")
             if name == OPAQUE:
-                _forget(found, f"{folder}/")
+                _forget(attributes, f"{folder}/")
             elif name.startswith(HIDDEN):
                 gone = os.path.join(folder, name.removeprefix(HIDDEN))
-                found.pop(gone, None)
-                _forget(found, f"{gone}/")
-            elif told := _told(member):
-                found[member.name] = told
+                attributes.pop(gone, None)
+                _forget(attributes, f"{gone}/")
+            elif marks := sorted((name, text) for name, text in member.pax_headers.items() if name.startswith(ATTRIBUTE)):
+                words = (f"{name.removeprefix(ATTRIBUTE)}={os.fsencode(text).hex()}" for name, text in marks)
+                attributes[member.name] = " ".join(words)
             else:
-                found.pop(member.name, None)
+                attributes.pop(member.name, None)
 
 
-def _forget(found: dict[str, str], below: str) -> None:
-    for path in [path for path in found if path.startswith(below)]:
-        del found[path]
-
-
-def _told(member: tarfile.TarInfo) -> str:
-    """Return the names of its attributes with their bytes in hex."""
-    marks = ((name, text) for name, text in member.pax_headers.items() if name.startswith(ATTRIBUTE))
-    return " ".join(f"{name.removeprefix(ATTRIBUTE)}={os.fsencode(text).hex()}" for name, text in sorted(marks))
+def _forget(attributes: dict[str, str], below: str) -> None:
+    for path in [path for path in attributes if path.startswith(below)]:
+        del attributes[path]

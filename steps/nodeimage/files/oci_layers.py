@@ -52,8 +52,8 @@ def find(kept: Path, key: str) -> Blob | None:
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         blob = msgspec.json.decode((kept / key / NOTE).read_bytes(), type=Blob)
         with (kept / key / FILE).open("rb") as file:
-            found = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
-            return blob if (found, file.tell()) == (blob.digest, blob.size) else None
+            digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+            return blob if (digest, file.tell()) == (blob.digest, blob.size) else None
     return None
 
 
@@ -70,10 +70,10 @@ def pack(_: Path, layer: OciLayer) -> Blob:
                 digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
             blob = Blob(digest, (work / FILE).stat().st_size, diff_id, layer.made_by, ZSTD)
             (work / NOTE).write_bytes(msgspec.json.encode(blob))
-    found = find(kept, layer.key)
-    if found is None:
+    packed = find(kept, layer.key)
+    if packed is None:
         raise BadTask(f"{layer.kept}/{layer.key} has no {NOTE}", hint="remove that folder: it is made anew")
-    return found
+    return packed
 
 
 def _squeeze(tree: Path, out: Path, epoch: int) -> str:
@@ -102,7 +102,8 @@ def _add(
 ) -> None:
     marks = _attributes(tree / path, facts)
     if hides(facts, marks):
-        archive.addfile(_member(_beside(path, HIDDEN + path.rpartition("/")[2]), facts, epoch, empty=True))
+        folder, slash, name = path.rpartition("/")
+        archive.addfile(_member(f"{folder}{slash}{HIDDEN}{name}", facts, epoch, empty=True))
         return
     kind = _KINDS.get(stat.S_IFMT(facts.st_mode))
     if kind is None:  # a socket means nothing without its program
@@ -160,17 +161,12 @@ def _attributes(place: Path, facts: os.stat_result) -> dict[str, bytes]:
         return {}
     try:
         names = os.listxattr(place, follow_symlinks=False)
-        found = {name: os.getxattr(place, name, follow_symlinks=False) for name in names if name.startswith((*_OVERLAY, *_KEPT))}
+        marks = {name: os.getxattr(place, name, follow_symlinks=False) for name in names if name.startswith((*_OVERLAY, *_KEPT))}
     except OSError as error:
         if error.errno == errno.ENOTSUP:
             return {}
         raise
     for prefix in _OVERLAY:
-        if f"{prefix}redirect" in found or f"{prefix}metacopy" in found:
+        if f"{prefix}redirect" in marks or f"{prefix}metacopy" in marks:
             raise BadTask(f"{place} lies in another layer under another name", hint="build the layer anew with this version")
-    return found
-
-
-def _beside(path: str, name: str) -> str:
-    folder = path.rpartition("/")[0]
-    return f"{folder}/{name}" if folder else name
+    return marks

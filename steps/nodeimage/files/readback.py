@@ -12,7 +12,7 @@ from steps import timeouts
 from steps.clients import process
 from steps.contract.canonical import digest_bytes
 from steps.errors import BadTask, StepError
-from steps.nodeimage.contract import image_manifest
+from steps.nodeimage.contract import image_manifest, root_checks
 from steps.nodeimage.contract.image_manifest import INITRD, KERNEL, MANIFEST, PARTS, ROOT, ImageFile, ManifestError
 from steps.nodeimage.files import initrd_archive
 from steps.stages.image_assemble.contract import Assembled
@@ -24,22 +24,20 @@ _MAGIC_AT: Final = 0x202
 _GZIP: Final = b"\x1f\x8b"
 _LINUX: Final = re.compile(rb"Linux version ([0-9][\w.+~-]*)")
 _IN_ROOT: Final = re.compile(r"(?:usr/)?lib/modules/([^/]+)/modules\.dep$", re.MULTILINE)
-_THREADS: Final = 4
 RACKED: Final = ("ice", "i40e", "ixgbe", "igb", "bnxt_en", "tg3")
 """Drivers among `initrds.DRIVERS` for network cards that racked machines have and virtual ones do not."""
 
 
 def read(folder: Path, key: str) -> Assembled:
-    """Read a packed image. An error is told in `problem`; missing files are missing in the result."""
+    """Read a packed image. `problem` of the result names an error; missing files are missing in the result."""
     try:
         listed = image_manifest.decode((folder / MANIFEST).read_bytes())
-        with ThreadPoolExecutor(max_workers=_THREADS) as beside:
+        with ThreadPoolExecutor(max_workers=2) as beside:
             root, initrd = beside.submit(_of_root, folder / ROOT), beside.submit(_of_initrd, folder / INITRD)
-            found = tuple(part for part in beside.map(lambda name: part_of(folder, name), PARTS) if part)
             return Assembled(
                 key=key,
                 manifest=digest_bytes((folder / MANIFEST).read_bytes()),
-                found=found,
+                found=parts_of(folder),
                 listed=listed.parts,
                 kernel=kernel_version(folder / KERNEL),
                 root_modules=root.result(),
@@ -50,12 +48,17 @@ def read(folder: Path, key: str) -> Assembled:
         return Assembled(key=key, problem=f"{folder.name}: {error}")
 
 
-def part_of(folder: Path, name: str) -> ImageFile | None:
-    """Return one file with its digest and size; None if it is missing."""
+def parts_of(folder: Path) -> tuple[ImageFile, ...]:
+    """Return the files of an image that exist, with digests and sizes, read in parallel."""
+    with ThreadPoolExecutor(max_workers=len(PARTS)) as beside:
+        return tuple(part for part in beside.map(lambda name: _part_of(folder, name), PARTS) if part)
+
+
+def _part_of(folder: Path, name: str) -> ImageFile | None:
     try:
         with (folder / name).open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-            return ImageFile(name=name, digest=f"sha256:{found}", size=file.tell())
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return ImageFile(name=name, digest=f"sha256:{digest}", size=file.tell())
     except FileNotFoundError:
         return None
 
@@ -69,8 +72,8 @@ def kernel_version(path: Path) -> str:
     if data[_MAGIC_AT : _MAGIC_AT + 4] == _MAGIC:
         at = int.from_bytes(data[_VERSION_AT : _VERSION_AT + 2], "little") + _BOOT_SECTOR
         return data[at : at + 256].split(b"\0")[0].split(b" ")[0].decode(errors="replace")
-    found = _LINUX.search(_unzipped(data) if data.startswith(_GZIP) else data)
-    return found[1].decode() if found else ""
+    match = _LINUX.search(_unzipped(data) if data.startswith(_GZIP) else data)
+    return match[1].decode() if match else ""
 
 
 def _unzipped(data: bytes) -> bytes:
@@ -97,7 +100,7 @@ def _of_initrd(path: Path) -> list[str]:
 
 def versions(paths: Iterable[str]) -> str:
     """Return the versions of the modules in an initrd with these paths."""
-    return ", ".join(sorted({found[1] for path in paths if (found := _IN_ROOT.search(path))}))
+    return ", ".join(sorted({match[1] for path in paths if (match := _IN_ROOT.search(path))}))
 
 
 def missing_network_drivers(paths: Iterable[str]) -> tuple[str, ...]:
@@ -105,5 +108,5 @@ def missing_network_drivers(paths: Iterable[str]) -> tuple[str, ...]:
 
     Empty if it has one, or no files at all.
     """
-    names = {path.rpartition("/")[2].partition(".ko")[0].replace("-", "_") for path in paths}
+    names = {root_checks.module_name(path) for path in paths}
     return () if not names or names.intersection(RACKED) else RACKED

@@ -41,9 +41,7 @@ class Pack(Struct, frozen=True, kw_only=True):
 
 
 class Packed(Struct, frozen=True, kw_only=True):
-    """Result of the packing: version of the kernel, reuse of a kept initrd, packages of the root with their states in the words of
-    the package manager, and seconds of each part.
-    """
+    """Result of the packing. `installed` are the packages of the root with their states, `seconds` those of each part."""
 
     kernel: str
     initrd_kept: bool
@@ -51,22 +49,22 @@ class Packed(Struct, frozen=True, kw_only=True):
     seconds: dict[str, float]
 
 
-def pack(root: Path, told: Pack) -> Packed:
+def pack(root: Path, order: Pack) -> Packed:
     """Write squashfs, kernel and initrd in parallel."""
-    out, seconds = Path(told.out), dict[str, float]()
+    out, seconds = Path(order.out), dict[str, float]()
     kernel = initrds.kernel_of(root)
     with store_entries.guard_writes(), ThreadPoolExecutor(max_workers=1) as beside:
-        squashed = beside.submit(_squash, root, out / ROOT, told.epoch, seconds)
+        squashed = beside.submit(_squash, root, out / ROOT, order.epoch, seconds)
         shutil.copyfile(root_scan.path_in_root(root, f"boot/vmlinuz-{kernel}"), out / KERNEL)
         begun = time.monotonic()
         listing = root_scan.read(root)
-        made = initrds.put(root, listing, Path(told.initrds), out / INITRD, told.epoch)
+        initrd = initrds.put(root, listing, Path(order.initrds), out / INITRD, order.epoch)
         seconds["initrd"] = time.monotonic() - begun
         squashed.result()
     for name in (ROOT, KERNEL, INITRD):
         (out / name).chmod(0o644)
     states = debian.states(listing.texts.get(debian.STATUS, ""))
-    return Packed(kernel=kernel, initrd_kept=made.cached, installed=states, seconds=seconds)
+    return Packed(kernel=kernel, initrd_kept=initrd.cached, installed=states, seconds=seconds)
 
 
 def _squash(root: Path, out: Path, epoch: int, seconds: dict[str, float]) -> None:
@@ -76,20 +74,16 @@ def _squash(root: Path, out: Path, epoch: int, seconds: dict[str, float]) -> Non
     """
     begun = time.monotonic()
     processors = min(len(os.sched_getaffinity(0)), _MOST_PROCESSORS)
+    memory = min((os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20) // 4, _MOST_MIB)
     words = ["mksquashfs", str(root), str(out), "-noappend", "-no-progress", "-quiet", "-no-exports", *attribute_words(root)]
-    words += ["-comp", "zstd", "-Xcompression-level", str(LEVEL), "-processors", str(processors), "-mem", f"{_memory_mib()}M"]
+    words += ["-comp", "zstd", "-Xcompression-level", str(LEVEL), "-processors", str(processors), "-mem", f"{memory}M"]
     words += ["-wildcards", "-e", f"{root_scan.LEFT_OUT}/*"]
     done = process.run(["env", f"SOURCE_DATE_EPOCH={epoch}", *words], seconds=timeouts.IMAGE_SQUASH)
-    said = [line for line in done.err.splitlines() if line.strip() and _UNHEARD not in line]
+    warnings = [line for line in done.err.splitlines() if line.strip() and _UNHEARD not in line]
     store_entries.raise_if_full(done.err, f"mksquashfs could not write {out.name}")
-    if done.code != 0 or said:
-        raise BadTask(f"mksquashfs ended with {done.code}: {' | '.join(said[-4:]) or 'it said nothing'}")
+    if done.code != 0 or warnings:
+        raise BadTask(f"mksquashfs ended with {done.code}: {' | '.join(warnings[-4:]) or 'it said nothing'}")
     seconds["squashfs"] = time.monotonic() - begun
-
-
-def _memory_mib() -> int:
-    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
-    return min(whole // 4, _MOST_MIB)
 
 
 _OWN: Final = r"^(user\.|security\.capability$)"
@@ -110,9 +104,9 @@ def attribute_words(root: Path) -> list[str]:
     release = programs.version(["mksquashfs", "-version"])
     if tuple(int(part) for part in re.findall(r"\d+", release)[:2]) >= _CHOOSES:
         return ["-xattrs-include", _OWN]
-    if found := _others(root):
-        told = f"note: mksquashfs {release} packs what this machine's kernel writes to files ({', '.join(found)})"
-        namespace.tell(f"{told}: other machines make other bytes of the image; mksquashfs 4.6 leaves it out")
+    if others := _others(root):
+        note = f"note: mksquashfs {release} packs what this machine's kernel writes to files ({', '.join(others)})"
+        namespace.tell(f"{note}: other machines make other bytes of the image; mksquashfs 4.6 leaves it out")
     return ["-xattrs"]
 
 

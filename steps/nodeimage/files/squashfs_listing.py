@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
+from msgspec.structs import replace
+
 from steps import timeouts
 from steps.clients import process
 from steps.errors import BadTask
@@ -24,6 +26,7 @@ _ESCAPED: Final = re.compile(r"\\(.)")
 _SPLIT: Final = re.compile(r"(?<!\\) ")
 _CHUNK: Final = 1 << 20
 _MOST_HEADER: Final = 256 << 20
+_HINT: Final = "`bringup image verify` says what is wrong"
 
 
 class Squashed:
@@ -36,16 +39,16 @@ class Squashed:
 
 def read(path: Path) -> Squashed:
     """Read a whole squashfs in one pass. Raises BadTask if it is none, or unsquashfs is not installed."""
-    found = Squashed()
+    squashed = Squashed()
     with tempfile.TemporaryDirectory(prefix="bringup-squashfs-") as scratch:
         words = ["unsquashfs", "-no-progress", "-quiet", "-pf", "/dev/stdout", str(path)]
         with programs.open_output(words, Path(scratch) / "errors") as stream:
-            sources = _listing(stream, found, path.name)
-            _contents(stream, sources, found, path.name)
-    return found
+            sources = _listing(stream, squashed, path.name)
+            _contents(stream, sources, squashed, path.name)
+    return squashed
 
 
-def _listing(stream: IO[bytes], found: Squashed, name: str) -> list[tuple[int, int, str]]:
+def _listing(stream: IO[bytes], squashed: Squashed, name: str) -> list[tuple[int, int, str]]:
     """Read the paths, and return for each file the position, size and path of its bytes."""
     sources, size = [], 0
     for raw in stream:
@@ -60,15 +63,13 @@ def _listing(stream: IO[bytes], found: Squashed, name: str) -> list[tuple[int, i
         if kind == _ATTRIBUTE:
             continue
         if kind == "L":
-            found.files[path] = FileOf(_KINDS[kind], 0, "", 0, link=_ESCAPED.sub(r"\1", " ".join(words)))
+            squashed.files[path] = FileOf(_KINDS[kind], 0, "", 0, link=_ESCAPED.sub(r"\1", " ".join(words)))
             continue
-        found.files[path] = _file(kind, words)
+        squashed.files[path] = _file(kind, words)
         if kind == "R":
             sources.append((int(words[5]), int(words[4]), path))
-    if not found.files:
-        raise BadTask(
-            f"{name} is no whole squashfs: unsquashfs lists nothing of it", hint="`bringup image verify` says what is wrong"
-        )
+    if not squashed.files:
+        raise BadTask(f"{name} is no whole squashfs: unsquashfs lists nothing of it", hint=_HINT)
     return sorted(sources)
 
 
@@ -79,12 +80,14 @@ def _file(kind: str, words: list[str]) -> FileOf:
     return FileOf(_KINDS.get(kind, kind), int(mode, 8), f"{uid}:{gid}", int(time), size, link=link)
 
 
-def _contents(stream: IO[bytes], sources: list[tuple[int, int, str]], found: Squashed, name: str) -> None:
+def _contents(stream: IO[bytes], sources: list[tuple[int, int, str]], squashed: Squashed, name: str) -> None:
     """Compute the digests; the bytes of the files come in the order of `sources`, after one more comment line."""
     at = 0
     stream.readline()
     for begin, size, path in sources:
-        _skip(stream, begin - at)
+        gap = begin - at
+        while gap > 0:
+            gap -= len(stream.read(min(gap, _CHUNK))) or gap
         note = debian.note(path)
         digest, text = hashlib.sha256(), []
         for chunk in _chunks(stream, size, name):
@@ -92,25 +95,17 @@ def _contents(stream: IO[bytes], sources: list[tuple[int, int, str]], found: Squ
             if note and note.lists:
                 text.append(chunk)
         at = begin + size
-        before = found.files[path]
-        found.files[path] = FileOf(before.kind, before.mode, before.owner, before.time, size, digest.hexdigest())
+        squashed.files[path] = replace(squashed.files[path], size=size, digest=digest.hexdigest())
         if note:
             paths = debian.listed_paths(b"".join(text).decode(errors="surrogateescape"))
-            found.owners.update(dict.fromkeys([*paths, path], note.package))
-
-
-def _skip(stream: IO[bytes], size: int) -> None:
-    while size > 0:
-        size -= len(stream.read(min(size, _CHUNK))) or size
+            squashed.owners.update(dict.fromkeys([*paths, path], note.package))
 
 
 def _chunks(stream: IO[bytes], size: int, name: str) -> Iterator[bytes]:
     while size > 0:
         chunk = stream.read(min(size, _CHUNK))
         if not chunk:
-            raise BadTask(
-                f"{name} is cut off: {size} bytes of a file are missing", hint="`bringup image verify` says what is wrong"
-            )
+            raise BadTask(f"{name} is cut off: {size} bytes of a file are missing", hint=_HINT)
         size -= len(chunk)
         yield chunk
 

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -81,30 +80,21 @@ def _edit(file: Path, group: str, name: str) -> None:
 def _home(home: Path, user: LayerUser, gid: int) -> None:
     folder = home / ".ssh"
     keys = folder / "authorized_keys"
-    made = next((path for path in (home, folder, keys) if not os.path.lexists(path)), None)
-    if user.keys and made is None:
+    missing = next((path for path in (home, folder, keys) if not os.path.lexists(path)), None)
+    if user.keys and missing is None:
         raise CannotAdd(f"user {user.name}: {keys} is there already, give it another home or no keys")
     home.parent.mkdir(parents=True, exist_ok=True)
-    if made == home:
-        _make(home)
+    if missing == home:
+        if _SKELETON.is_dir():
+            shutil.copytree(_SKELETON, home, symlinks=True)
+        home.mkdir(exist_ok=True)
+        home.chmod(0o700)
     if user.keys:
         folder.mkdir(exist_ok=True)
-        if made != keys:
+        if missing != keys:
             folder.chmod(0o700)
         keys.write_text("".join(f"{key.strip()}\n" for key in user.keys))
         keys.chmod(0o600)
-    if made is not None and os.path.lexists(made):
-        _give(made, lambda path: os.chown(path, user.uid, gid, follow_symlinks=False))
-
-
-def _make(home: Path) -> None:
-    if _SKELETON.is_dir():
-        shutil.copytree(_SKELETON, home, symlinks=True)
-    home.mkdir(exist_ok=True)
-    home.chmod(0o700)
-
-
-def _give(folder: Path, own: Callable[[Path], None]) -> None:
-    own(folder)
-    for path in sorted(folder.rglob("*")):
-        own(path)
+    if missing is not None and os.path.lexists(missing):
+        for path in (missing, *sorted(missing.rglob("*"))):
+            os.chown(path, user.uid, gid, follow_symlinks=False)

@@ -28,32 +28,32 @@ class Noted(Struct, frozen=True, kw_only=True):
 
 def note(folder: Path, names: Iterable[str], layer: str) -> dict[str, Noted]:
     """Return the secrets of a layer by name. Raises BadTask if one is missing or too short."""
-    found = {}
+    secrets = {}
     for name in names:
         try:
             path = (folder / name).resolve(strict=True)
             data = path.read_bytes()
         except OSError as error:
-            said = f"secret {name} of layer {layer}: {folder / name}: {error.strerror}"
-            raise BadTask(said, hint="give the build this secret") from error
+            message = f"secret {name} of layer {layer}: {folder / name}: {error.strerror}"
+            raise BadTask(message, hint="give the build this secret") from error
         if len(secret_scan.strip_space(data)) < secret_scan.SHORTEST:
-            said = f"secret {name} of layer {layer} has fewer than {secret_scan.SHORTEST} bytes"
-            raise BadTask(said, hint="use a longer one: an image cannot be searched for words that short")
-        found[name] = Noted(path=str(path), sha256=hashlib.sha256(data).hexdigest())
-    return found
+            message = f"secret {name} of layer {layer} has fewer than {secret_scan.SHORTEST} bytes"
+            raise BadTask(message, hint="use a longer one: an image cannot be searched for words that short")
+        secrets[name] = Noted(path=str(path), sha256=hashlib.sha256(data).hexdigest())
+    return secrets
 
 
 def read(secrets: Mapping[str, Noted]) -> dict[str, bytes]:
     """Return the bytes of the secrets. Raises Temporary if a secret has changed since the build began."""
-    found = {}
+    contents = {}
     for name, noted in secrets.items():
         try:
-            found[name] = Path(noted.path).read_bytes()
+            contents[name] = Path(noted.path).read_bytes()
         except FileNotFoundError:
-            found[name] = b""
-        if hashlib.sha256(found[name]).hexdigest() != noted.sha256:
+            contents[name] = b""
+        if hashlib.sha256(contents[name]).hexdigest() != noted.sha256:
             raise Temporary(f"secret {name} ({noted.path}) was changed while the layer was built; nothing of it is kept")
-    return found
+    return contents
 
 
 @contextlib.contextmanager

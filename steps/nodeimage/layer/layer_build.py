@@ -1,10 +1,7 @@
 """Build of one layer that the cache does not have: gathers the inputs, builds in a namespace, and describes the result."""
 
-import contextlib
-import fcntl
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -16,6 +13,7 @@ from steps.nodeimage.contract import build_keys
 from steps.nodeimage.contract.resolved_recipe import Recipe, ResolvedLayer
 from steps.nodeimage.layer import build_secrets, layer_steps, package_archive, secret_scan
 from steps.nodeimage.layer.layer_content import LayerContent
+from steps.nodeimage.store import store_entries
 from steps.stages.image_layers.contract import Built
 
 BUILD, FINISH = f"{layer_steps.__name__}:build", f"{layer_steps.__name__}:finish"
@@ -75,7 +73,7 @@ def make(layer: LayerInputs, work: layer_steps.LayerWork, folder: Path) -> Built
     began = time.monotonic()
     tree = folder / TREE
     tree.mkdir(mode=0o755)
-    with _archive_held(Path(work.archive)):
+    with store_entries.hold_shared(Path(work.archive)):  # which a layer without packages does not need
         outcome = namespace.call(
             layer.stack, BUILD, work, layer_steps.LayerOutcome, upper=tree, seconds=timeouts.IMAGE_LAYER, say=layer.redacted(work)
         )
@@ -98,25 +96,11 @@ def make(layer: LayerInputs, work: layer_steps.LayerWork, folder: Path) -> Built
     return BuiltLayer(content=finished.content, installed=outcome.installed, seconds=seconds)
 
 
-@contextlib.contextmanager
-def _archive_held(folder: Path) -> Iterator[None]:
-    """Hold a shared lock on the archive, so that garbage collection removes no package meanwhile."""
-    if not folder.is_dir():  # a layer without packages needs none
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH)
-        yield
-    finally:
-        os.close(handle)
-
-
 def gather(layer: LayerInputs) -> layer_steps.LayerWork:
     """Collect all inputs of the build before anything is started: without namespaces a started build could not be removed."""
     id_ranges.choose()
     folder = layer.images / package_archive.FOLDER
-    missing = [one for one in layer.layer.packages if not package_archive.path(layer.images, one.sha256).is_file()]
+    missing = [package for package in layer.layer.packages if not package_archive.path(layer.images, package.sha256).is_file()]
     if missing:
         raise BadTask(
             f"{len(missing)} packages of layer {layer.name} are not in {folder}, first {missing[0].name}={missing[0].version}",
@@ -126,15 +110,12 @@ def gather(layer: LayerInputs) -> layer_steps.LayerWork:
     if lacking:
         raise BadTask(f"layer {layer.name}: the bytes of {lacking[0]} did not come with the recipe", hint="render again")
     layers = [layer.recipe.layer(name) for name in (*layer.below, layer.name)]
+    secrets = {name for command in layer.layer.commands for name in command.secrets}
     return layer_steps.LayerWork(
         layer=layer.layer,
         archive=str(folder.absolute()),
         files={file.sha256: layer.files[file.sha256] for file in layer.layer.files if file.sha256},
-        secrets=build_secrets.note(layer.secrets, _asked_for(layer.layer), layer.name),
+        secrets=build_secrets.note(layer.secrets, sorted(secrets), layer.name),
         epoch=layer.recipe.epoch,
-        expected=tuple(sorted(f"{one.name}={one.version}" for each in layers for one in each.packages)),
+        expected=tuple(sorted(f"{package.name}={package.version}" for each in layers for package in each.packages)),
     )
-
-
-def _asked_for(layer: ResolvedLayer) -> list[str]:
-    return sorted({name for command in layer.commands for name in command.secrets})

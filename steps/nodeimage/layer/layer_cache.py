@@ -1,9 +1,8 @@
 """Cache of layers: one folder per key, which appears whole or not at all; a missing layer is built.
 
-layers/KEY/tree/         files of the layer, as overlayfs reads them layers/KEY/content.list  every path in it with the digest of
-its bytes layers/KEY/entry.json    description; names, modes and sizes are checked against the tree before use, the bytes when an
-image is
-                         packed (`layer_integrity`)
+layers/KEY/tree/         files of the layer, as overlayfs reads them
+layers/KEY/content.list  every path in it with the digest of its bytes
+layers/KEY/entry.json    description; names, modes and sizes are checked before use, bytes only by `layer_integrity`
 
 Versions of the package manager and of tar are in the entry and in no key. Another version may configure packages in another
 order, which decides the number of a package's user. But keys are known before a build, and builders of several versions that
@@ -58,24 +57,29 @@ def shelf(images: Path) -> Path:
 
 def stack(images: Path, recipe: Recipe) -> tuple[Path, ...]:
     """Return the folders of a recipe's layers, uppermost first. Raises BadTask if one is missing."""
-    return _stack(images, build_keys.layers(recipe))
+    folders: tuple[Path, ...] = ()
+    for name, key in build_keys.layers(recipe).items():
+        if entry(images, key) is None:
+            raise BadTask(f"layer {name} ({key[:12]}) is not in {shelf(images)}", hint="build the image's layers first")
+        folders = (shelf(images) / key / TREE, *folders)
+    return folders
 
 
 def entry(images: Path, key: str) -> LayerEntry | None:
     """Return the cache entry of a layer; None if there is none. Raises BadTask if another user built it."""
     try:
-        found = msgspec.json.decode((shelf(images) / key / ENTRY).read_bytes(), type=LayerEntry)
+        layer = msgspec.json.decode((shelf(images) / key / ENTRY).read_bytes(), type=LayerEntry)
     except FileNotFoundError:
         return None
     except msgspec.MsgspecError as error:
         raise BadTask(f"{shelf(images) / key / ENTRY}: {error}", hint=f"remove {shelf(images) / key}: it is built anew") from error
     user = 0 if kernel_calls.may_mount() else os.geteuid()
-    if found.user != user:
+    if layer.user != user:
         raise BadTask(
-            f"layer {found.name} in {shelf(images)} was built by user {found.user}, this is user {user}: its files have other ids",
+            f"layer {layer.name} in {shelf(images)} was built by user {layer.user}, this is user {user}: its files have other ids",
             hint="build as that user, or with a store of your own (BRINGUP_HOME)",
         )
-    return found
+    return layer
 
 
 @store_entries.guard_writes()
@@ -84,60 +88,50 @@ def build(images: Path, recipe: Recipe, files: Mapping[str, bytes], layer: str, 
 
     `files` are the recipe's own files by digest, `secrets` is the folder with build secrets. Raises BadTask, StoreBusy, Temporary.
     """
-    found = build_keys.layers(recipe)
-    if layer not in found:
-        raise BadTask(f"recipe {recipe.name} has no layer {layer!r}", hint=f"it has {', '.join(found)}")
+    keys = build_keys.layers(recipe)
+    if layer not in keys:
+        raise BadTask(f"recipe {recipe.name} has no layer {layer!r}", hint=f"it has {', '.join(keys)}")
     stack: tuple[Path, ...] = ()
     for name in recipe.names[: recipe.names.index(layer)]:
-        if entry(images, found[name]) is None:
+        if entry(images, keys[name]) is None:
             below = _build(layer_build.LayerInputs(images, recipe, files, name, secrets, say, stack))
             if below.failed or below.secrets_found:
-                return msgspec.structs.replace(below, key=found[layer], failed=below.failed and f"layer {name}: {below.failed}")
-        stack = (shelf(images) / found[name] / TREE, *stack)
+                return msgspec.structs.replace(below, key=keys[layer], failed=below.failed and f"layer {name}: {below.failed}")
+        stack = (shelf(images) / keys[name] / TREE, *stack)
     wanted = layer_build.LayerInputs(images, recipe, files, layer, secrets, say, stack)
     return _cached(wanted) or _build(wanted)
 
 
-class OutlineRequest(Struct, frozen=True, kw_only=True):
-    """Folder of a layer to read."""
-
-    tree: str
-
-
-def outline(root: Path, asked: OutlineRequest) -> str:
-    """Return the digest of names, modes and sizes of a layer; called in a namespace."""
-    return layer_content.outline(root / asked.tree)
+def outline(root: Path, layer: namespace.FolderArgument) -> str:
+    """Return the digest of names, modes and sizes of a layer's folder; called in a namespace."""
+    return layer_content.outline(root / layer.folder)
 
 
 def _cached(layer: layer_build.LayerInputs) -> Built | None:
     """Return the layer of the cache if it is unchanged; else remove it and return None."""
     key, say = layer.key, layer.say
-    found, folder = entry(layer.images, key), shelf(layer.images) / key
-    if found is None:
+    cached, folder = entry(layer.images, key), shelf(layer.images) / key
+    if cached is None:
         if folder.exists():
             _discard(folder, say, f"layer {key[:12]} has no {ENTRY}")
         return None
-    asked = OutlineRequest(tree=str((folder / TREE).absolute()))
+    tree = folder / TREE
     try:
         if kernel_calls.may_mount():
-            now = layer_content.outline(folder / TREE)
+            now = layer_content.outline(tree)
         else:
-            now = namespace.call((), f"{__name__}:outline", asked, str, seconds=timeouts.IMAGE_READ)
+            argument = namespace.FolderArgument(str(tree.absolute()))
+            now = namespace.call((), f"{__name__}:outline", argument, str, seconds=timeouts.IMAGE_READ)
     except FileNotFoundError:
         now = "nothing"
-    if now != found.content.outline:
-        _discard(folder, say, f"layer {found.name} ({key[:12]}) is no longer what was built")
+    if now != cached.content.outline:
+        _discard(folder, say, f"layer {cached.name} ({key[:12]}) is no longer what was built")
         return None
     store_entries.note_use(folder / ENTRY)
-    if odd := _made_by_others(layer, found):
-        say(f"layer {found.name} was made by {odd}: this machine may make other bytes of it")
-    return _told(found, cached=True)
-
-
-def _made_by_others(layer: layer_build.LayerInputs, found: LayerEntry) -> str:
     with contextlib.suppress(BadTask):  # a machine that cannot build layers takes what is there
-        return other_installers(found.tools, installers_of(layer.layer))
-    return ""
+        if others := other_installers(cached.tools, installers_of(layer.layer)):
+            say(f"layer {cached.name} was made by {others}: this machine may make other bytes of it")
+    return _built(cached, cached=True)
 
 
 def _discard(folder: Path, say: Callable[[str], None], why: str) -> None:
@@ -146,16 +140,15 @@ def _discard(folder: Path, say: Callable[[str], None], why: str) -> None:
         store_entries.remove_entry(folder, namespace.remove_folder)
 
 
-def _told(found: LayerEntry, *, cached: bool) -> Built:
-    known = found.content
+def _built(layer: LayerEntry, *, cached: bool) -> Built:
     return Built(
-        key=found.key,
-        digest=known.digest,
-        size=known.size,
-        files=known.files,
+        key=layer.key,
+        digest=layer.content.digest,
+        size=layer.content.size,
+        files=layer.content.files,
         cached=cached,
-        seconds=found.seconds,
-        installed=found.installed,
+        seconds=layer.seconds,
+        installed=layer.installed,
     )
 
 
@@ -165,34 +158,24 @@ def _build(layer: layer_build.LayerInputs) -> Built:
     try:
         with store_entries.make_entry(shelf(layer.images), layer.key, remove=namespace.remove_folder) as folder:
             if folder is not None:
-                return _told(_written(layer, layer_build.make(layer, work, folder), folder), cached=False)
+                return _built(_write_entry(layer, layer_build.make(layer, work, folder), folder), cached=False)
     except layer_build.LayerFailed as error:
         return error.built
     return _cached(layer) or _build(layer)
 
 
-def _written(layer: layer_build.LayerInputs, made: layer_build.BuiltLayer, folder: Path) -> LayerEntry:
-    user = 0 if kernel_calls.may_mount() else os.geteuid()
-    found = LayerEntry(
+def _write_entry(layer: layer_build.LayerInputs, built: layer_build.BuiltLayer, folder: Path) -> LayerEntry:
+    new = LayerEntry(
         key=layer.key,
         name=layer.name,
-        content=made.content,
-        seconds=made.seconds,
-        installed=made.installed,
-        user=user,
+        content=built.content,
+        seconds=built.seconds,
+        installed=built.installed,
+        user=0 if kernel_calls.may_mount() else os.geteuid(),
         tools=installers_of(layer.layer),
     )
-    (folder / ENTRY).write_bytes(msgspec.json.encode(found, order="sorted"))
-    return found
-
-
-def _stack(images: Path, wanted: Mapping[str, str]) -> tuple[Path, ...]:
-    found = []
-    for name, key in wanted.items():
-        if entry(images, key) is None:
-            raise BadTask(f"layer {name} ({key[:12]}) is not in {shelf(images)}", hint="build the image's layers first")
-        found.append(shelf(images) / key / TREE)
-    return tuple(reversed(found))
+    (folder / ENTRY).write_bytes(msgspec.json.encode(new, order="sorted"))
+    return new
 
 
 def installers_of(layer: ResolvedLayer) -> dict[str, str]:

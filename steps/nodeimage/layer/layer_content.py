@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
@@ -12,6 +12,8 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+
+from steps.contract.canonical import digest_bytes
 
 OPAQUE: Final = "user.overlay.opaque"
 """Attribute of a folder that hides the folder below it."""
@@ -25,7 +27,6 @@ _KINDS: Final = {
     stat.S_IFIFO: "pipe",
     stat.S_IFSOCK: "socket",
 }
-_CHUNK: Final = 1 << 20
 _HASHING: Final = 4
 """Threads that read and hash files."""
 _BATCH: Final = 64
@@ -84,31 +85,22 @@ def changed_paths(tree: Path, digest: str, listing: Path) -> list[str] | None:
     Empty: they cannot be named, because the list is damaged. None: nothing has changed.
     """
     now = [_line(item) for item in items(tree)]
-    if _digest(now) == digest:
+    if digest_bytes(b"".join(now)) == digest:
         return None
-    before = listing.read_bytes().splitlines(keepends=True) if listing.is_file() else []
-    if _digest(before) != digest:
+    before = listing.read_bytes() if listing.is_file() else b""
+    if digest_bytes(before) != digest:
         return []
-    return sorted({msgspec.json.decode(line, type=ContentItem).path for line in {*now} ^ {*before}})
+    different = {*now} ^ {*before.splitlines(keepends=True)}
+    return sorted({msgspec.json.decode(line, type=ContentItem).path for line in different})
 
 
 def _line(item: ContentItem) -> bytes:
     return msgspec.json.encode(item, order="sorted") + b"\n"
 
 
-def _digest(lines: Iterable[bytes]) -> str:
-    found = hashlib.sha256()
-    for line in lines:
-        found.update(line)
-    return f"sha256:{found.hexdigest()}"
-
-
 def outline(tree: Path) -> str:
     """Return the digest of names, kinds, modes and sizes. It reads no file and takes a tenth of a second for a large layer."""
-    found = hashlib.sha256()
-    for path, status in _walk(tree):
-        found.update(_outlined(_plain(path, status)))
-    return f"sha256:{found.hexdigest()}"
+    return digest_bytes(b"".join(_outlined(_plain(path, status)) for path, status in _walk(tree)))
 
 
 def items(tree: Path) -> Iterator[ContentItem]:
@@ -117,33 +109,33 @@ def items(tree: Path) -> Iterator[ContentItem]:
     entries = list(_walk(tree))
     with ThreadPoolExecutor(_HASHING) as pool:
         batches = (entries[at : at + _BATCH] for at in range(0, len(entries), _BATCH))
-        sums = chain.from_iterable(pool.map(lambda batch: [_sum(tree, *entry) for entry in batch], batches))
+        sums = chain.from_iterable(pool.map(lambda batch: [_sum(tree / path, status) for path, status in batch], batches))
         for (path, status), sha256 in zip(entries, sums, strict=True):
-            same = first.setdefault((status.st_dev, status.st_ino), path) if _several(status) else path
+            has_names = status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode) and not is_whiteout(status)
+            same = first.setdefault((status.st_dev, status.st_ino), path) if has_names else path
             yield _item(tree, path, status, sha256, "" if same == path else same)
 
 
-def _sum(tree: Path, path: str, status: os.stat_result) -> str:
-    return _hashed(tree / path) if stat.S_ISREG(status.st_mode) else ""
+def _sum(path: Path, status: os.stat_result) -> str:
+    if not stat.S_ISREG(status.st_mode):
+        return ""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _walk(tree: Path) -> Iterator[tuple[str, os.stat_result]]:
-    found = [(".", tree.lstat())]
+    entries = [(".", tree.lstat())]
     folders = [""]
     while folders:
         folder = folders.pop()
-        with os.scandir(tree / folder) as entries:
-            for entry in entries:
+        with os.scandir(tree / folder) as scan:
+            for entry in scan:
                 path = folder + entry.name
                 status = entry.stat(follow_symlinks=False)
-                found.append((path, status))
+                entries.append((path, status))
                 if stat.S_ISDIR(status.st_mode):
                     folders.append(f"{path}/")
-    return iter(sorted(found, key=lambda pair: os.fsencode(pair[0])))
-
-
-def _several(status: os.stat_result) -> bool:
-    return status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode) and not is_whiteout(status)
+    return iter(sorted(entries, key=lambda pair: os.fsencode(pair[0])))
 
 
 def is_whiteout(status: os.stat_result) -> bool:
@@ -185,14 +177,6 @@ def attributes(path: Path) -> dict[str, bytes]:
     names = os.listxattr(path, follow_symlinks=False)
     kept = [name for name in names if name == "security.capability" or name.startswith(("system.posix_acl_", "user."))]
     return {name: os.getxattr(path, name, follow_symlinks=False) for name in kept}
-
-
-def _hashed(path: Path) -> str:
-    found = hashlib.sha256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK):
-            found.update(chunk)
-    return found.hexdigest()
 
 
 def _outlined(item: ContentItem) -> bytes:

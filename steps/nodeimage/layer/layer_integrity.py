@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from steps import timeouts
+from steps.contract import plain
 from steps.errors import BadTask
 from steps.nodeimage.containment import namespace
 from steps.nodeimage.contract import build_keys
@@ -45,10 +46,8 @@ class IntegrityRequest(Struct, frozen=True):
     layers: tuple[CachedLayer, ...]
 
 
-class ChangedPaths(Struct, frozen=True):
-    """Changed paths of each layer that has changed, by its key, as far as its list tells them."""
-
-    changed: dict[str, list[str]]
+Changes = dict[str, list[str]]
+"""Changed paths of each layer that has changed, by its key, as far as its list tells them."""
 
 
 def require(images: Path, recipe: Recipe) -> None:
@@ -56,21 +55,21 @@ def require(images: Path, recipe: Recipe) -> None:
 
     Raises BadTask if a layer has changed; it is removed from the cache then.
     """
-    asked = [one for one in (_kept(images, key) for key in build_keys.layers(recipe).values()) if _is_due(Path(one.folder))]
-    found = _read(asked) if asked else ChangedPaths({})
-    for one in asked:
-        if one.key not in found.changed:
+    cached = [_kept(images, key) for key in build_keys.layers(recipe).values()]
+    layers = [layer for layer in cached if _is_due(Path(layer.folder))]
+    changes = _read(layers) if layers else {}
+    for layer in layers:
+        if layer.key not in changes:
             with suppress(OSError):  # a cache that others keep, which this user may only read
-                Path(one.folder, READ).touch()
-    if not found.changed:
+                Path(layer.folder, READ).touch()
+    if not changes:
         return
-    wrong = [one for one in asked if one.key in found.changed]
-    for one in wrong:
-        (Path(one.folder) / layer_cache.ENTRY).unlink(
-            missing_ok=True
-        )  # a layer without one is built anew; others may be reading this
+    wrong = [layer for layer in layers if layer.key in changes]
+    for layer in wrong:
+        # a layer without one is built anew; others may be reading this
+        (Path(layer.folder) / layer_cache.ENTRY).unlink(missing_ok=True)
     raise BadTask(
-        "; ".join(_sentence(one, found.changed[one.key]) for one in wrong),
+        "; ".join(_sentence(layer, changes[layer.key]) for layer in wrong),
         hint=f"build again: {wrong[0].folder} is removed and built anew; see what has written there, or whether the disk fails",
     )
 
@@ -79,21 +78,23 @@ def verify(images: Path, key: str) -> str:
     """Verify a layer: return an empty text if its content is unchanged, else the difference in one sentence."""
     if layer_cache.entry(images, key) is None:
         return f"layer {key[:12]} is not in {layer_cache.shelf(images)}"
-    one = _kept(images, key)
-    found = _read([one])
-    return _sentence(one, found.changed[key]) if found.changed else ""
+    layer = _kept(images, key)
+    changes = _read([layer])
+    return _sentence(layer, changes[key]) if changes else ""
 
 
-def read(_: Path, asked: IntegrityRequest) -> ChangedPaths:
+def read(_: Path, request: IntegrityRequest) -> Changes:
     """Read layers; called in a namespace, where owners are those of the image."""
-    told = {
-        one.key: layer_content.changed_paths(Path(one.folder, TREE), one.digest, Path(one.folder, LIST)) for one in asked.layers
-    }
-    return ChangedPaths({key: paths for key, paths in told.items() if paths is not None})
+    changes = {}
+    for layer in request.layers:
+        folder = Path(layer.folder)
+        if (paths := layer_content.changed_paths(folder / TREE, layer.digest, folder / LIST)) is not None:
+            changes[layer.key] = paths
+    return changes
 
 
-def _read(asked: Sequence[CachedLayer]) -> ChangedPaths:
-    return namespace.call((), f"{__name__}:read", IntegrityRequest(tuple(asked)), ChangedPaths, seconds=timeouts.IMAGE_READ)
+def _read(layers: Sequence[CachedLayer]) -> Changes:
+    return namespace.call((), f"{__name__}:read", IntegrityRequest(tuple(layers)), Changes, seconds=timeouts.IMAGE_READ)
 
 
 def _is_due(folder: Path) -> bool:
@@ -103,13 +104,12 @@ def _is_due(folder: Path) -> bool:
 
 
 def _kept(images: Path, key: str) -> CachedLayer:
-    folder, found = layer_cache.shelf(images) / key, layer_cache.entry(images, key)
-    if found is None:
+    folder, entry = layer_cache.shelf(images) / key, layer_cache.entry(images, key)
+    if entry is None:
         raise BadTask(f"layer {key[:12]} is not in {layer_cache.shelf(images)}", hint="build the image's layers first")
-    return CachedLayer(name=found.name, key=key, folder=str(folder.absolute()), digest=found.content.digest)
+    return CachedLayer(name=entry.name, key=key, folder=str(folder.absolute()), digest=entry.content.digest)
 
 
-def _sentence(one: CachedLayer, paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
-    what = f"{', '.join(f'/{path}' for path in paths[:_NAMED])}{more} changed in the cache" if paths else "its bytes have changed"
-    return f"layer {one.name} ({one.key[:12]}) is no longer what was built: {what}"
+def _sentence(layer: CachedLayer, paths: Sequence[str]) -> str:
+    what = f"{plain.some([f'/{path}' for path in paths], _NAMED)} changed in the cache" if paths else "its bytes have changed"
+    return f"layer {layer.name} ({layer.key[:12]}) is no longer what was built: {what}"

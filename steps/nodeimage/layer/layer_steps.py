@@ -16,9 +16,7 @@ from steps.nodeimage.store import store_entries
 
 
 class LayerWork(Struct, frozen=True, kw_only=True):
-    """Work order of a build: the layer, the folder of packages, its files by digest, the paths of its secrets, the time of every
-    file.
-    """
+    """Work order of a build: layer, folder of packages, files by digest, paths of secrets, and the time of every file."""
 
     layer: ResolvedLayer
     archive: str
@@ -38,9 +36,7 @@ class LayerOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NormalizationWork(Struct, frozen=True, kw_only=True):
-    """Work order of the normalization: the layer's folder, the path of its list, if layers lie below, the time of its files, and
-    the secrets that must not be in it.
-    """
+    """Work order of the normalization. `lowest`: no layers lie below; `secrets` are bytes that must not be in the layer."""
 
     name: str
     tree: str
@@ -145,9 +141,9 @@ def _command(root: Path, work: LayerWork, command: LayerCommand, part: str) -> N
         raise PartFailed(part, f"ended with {ended.code}: {ended.output}")
 
 
-def _redact(secrets: Mapping[str, Noted], said: bytes) -> bytes:
+def _redact(secrets: Mapping[str, Noted], output: bytes) -> bytes:
     with build_secrets.uncover(secrets):
-        return secret_scan.redact_bytes(said, build_secrets.read(secrets))
+        return secret_scan.redact_bytes(output, build_secrets.read(secrets))
 
 
 def _services(root: Path, work: LayerWork) -> None:
@@ -162,17 +158,17 @@ def _services(root: Path, work: LayerWork) -> None:
 
 def _installed(root: Path, work: LayerWork) -> list[str]:
     """Return the installed packages, which must be exactly those of the lock."""
-    found, wanted = package_installation.installed_packages(root), sorted(work.expected)
-    if found != wanted:
-        extra, lacking = sorted(set(found) - set(wanted)), sorted(set(wanted) - set(found))
+    installed, wanted = package_installation.installed_packages(root), sorted(work.expected)
+    if installed != wanted:
+        extra, lacking = sorted(set(installed) - set(wanted)), sorted(set(wanted) - set(installed))
         raise PartFailed("packages", f"not as locked: more {', '.join(extra) or 'none'}; lacking {', '.join(lacking) or 'none'}")
-    return found
+    return installed
 
 
-def finish(root: Path, asked: NormalizationWork) -> Finished:
+def finish(root: Path, work: NormalizationWork) -> Finished:
     """Normalize the layer's folder and read it; `root` has the layers below merged."""
-    tree = Path(asked.tree)
-    namespace.tell(f"{asked.name}: normal form")
-    normalization.normalise(tree, None if asked.lowest else root, asked.epoch)
-    found = secret_scan.search(tree, asked.secrets) if asked.secrets else []
-    return Finished(content=layer_content.read(tree, Path(asked.listing)), secrets_found=tuple(found))
+    tree = Path(work.tree)
+    namespace.tell(f"{work.name}: normal form")
+    normalization.normalise(tree, None if work.lowest else root, work.epoch)
+    places = secret_scan.search(tree, work.secrets) if work.secrets else []
+    return Finished(content=layer_content.read(tree, Path(work.listing)), secrets_found=tuple(places))

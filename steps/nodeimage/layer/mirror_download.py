@@ -4,8 +4,7 @@ import hashlib
 import ssl
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cached_property
 from typing import IO, Any, Final
 from urllib.parse import urlsplit
@@ -60,7 +59,7 @@ class Mirrors:
         self._pools: dict[tuple[str, str], urllib3.PoolManager] = {}
         self._given_up: dict[str, _ShortAnswer | Unreachable] = {}
         self._odd: Counter[str] = Counter()
-        self._told: dict[tuple[str, str], str] = {}
+        self._apt_proxies: dict[tuple[str, str], str] = {}
         self._lock = threading.Lock()
 
     def fetch(self, source: str, package: Package, file: IO[bytes]) -> None:
@@ -88,8 +87,11 @@ class Mirrors:
         followed = urllib3.Retry(total=_REDIRECTS, connect=0, read=0, status=0, other=0, redirect=_REDIRECTS)
         try:
             answer = self._pool(url).request("GET", url, preload_content=False, decode_content=False, retries=followed)
-            with _given_back(answer):
-                _taken(answer, url, package, file)
+            try:
+                _take(answer, url, package, file)
+            finally:  # one that was not read to its end is broken, and must not be reused
+                answer.close()
+                answer.release_conn()
         except urllib3.exceptions.HTTPError as error:
             raise Unreachable(f"{_host(url)} does not answer{self._through(url)}: {_reason(error)}") from error
 
@@ -120,29 +122,28 @@ class Mirrors:
 
     def _proxy(self, url: str) -> str:
         """Return the proxy for a mirror from the environment, else from apt's settings; empty for none."""
-        return http_proxies.on_the_way(url, self._told_by_apt)
+        return http_proxies.on_the_way(url, self._apt_proxy)
 
-    def _told_by_apt(self, url: str) -> str:
+    def _apt_proxy(self, url: str) -> str:
         """Return the proxy of apt's settings, asked once per host as apt does: a slow program may answer."""
-        parts = urlsplit(url)
-        place = (parts.scheme, parts.netloc)
-        if place not in self._told:
-            self._told[place] = self._apt.proxy(url)
-        return self._told[place]
+        place = urlsplit(url)[:2]
+        if place not in self._apt_proxies:
+            self._apt_proxies[place] = self._apt.proxy(url)
+        return self._apt_proxies[place]
 
     def _through(self, url: str) -> str:
         proxy = self._proxy(url)
         return f" through proxy {urlsplit(proxy).netloc.rpartition('@')[2]}, which {_namer(url)}" if proxy else ""
 
     def _connected(self, proxy: str, authorities: str) -> urllib3.PoolManager:
-        told: dict[str, Any] = {"maxsize": self._connections, "block": True, "timeout": self._wait}
+        options: dict[str, Any] = {"maxsize": self._connections, "block": True, "timeout": self._wait}
         if authorities:  # besides those of the system: a package is known by its digest
-            told["ssl_context"] = ssl.create_default_context()
-            told["ssl_context"].load_verify_locations(authorities)
+            options["ssl_context"] = ssl.create_default_context()
+            options["ssl_context"].load_verify_locations(authorities)
         if not proxy:
-            return urllib3.PoolManager(**told)
+            return urllib3.PoolManager(**options)
         bare, login = http_proxies.split_login(proxy)
-        return urllib3.ProxyManager(bare, proxy_headers=login, **told)
+        return urllib3.ProxyManager(bare, proxy_headers=login, **options)
 
 
 def _namer(url: str) -> str:
@@ -159,35 +160,24 @@ def _patiently(once: Callable[[], None]) -> None:
     )(once)
 
 
-@contextmanager
-def _given_back(answer: urllib3.BaseHTTPResponse) -> Iterator[None]:
-    """Return the connection to the pool, closed if the answer was not read to its end: a broken one must not be reused."""
-    try:
-        yield
-    finally:
-        answer.close()
-        answer.release_conn()
-
-
-def _taken(answer: urllib3.BaseHTTPResponse, url: str, package: Package, file: IO[bytes]) -> None:
+def _take(answer: urllib3.BaseHTTPResponse, url: str, package: Package, file: IO[bytes]) -> None:
     """Write the body. Raises Gone, Different, Unreachable; lets errors of urllib3 through if the connection breaks."""
     if answer.status != 200:
-        said = f"{_host(url)} answers {answer.status} {answer.reason or ''}".rstrip() + f" to {urlsplit(url).path}"
-        said += "; no login is sent, nor is that of apt's auth.conf" if answer.status == _WANTS_LOGIN else ""
-        raise _Busy(said) if answer.status in _LATER else Gone(said)
-    seen, size = hashlib.sha256(), 0
+        message = f"{_host(url)} answers {answer.status} {answer.reason or ''}".rstrip() + f" to {urlsplit(url).path}"
+        message += "; no login is sent, nor is that of apt's auth.conf" if answer.status == _WANTS_LOGIN else ""
+        raise _Busy(message) if answer.status in _LATER else Gone(message)
+    digest, size = hashlib.sha256(), 0
     while chunk := answer.read(_CHUNK, decode_content=False):
         size += len(chunk)
         if size > package.size:
             raise Different(f"{_host(url)} sends more than the {package.size} bytes of {package.name}={package.version}")
-        seen.update(chunk)
+        digest.update(chunk)
         file.write(chunk)
     if size < package.size:
         raise _short(answer, url, size, package)
-    if seen.hexdigest() != package.sha256:
-        raise Different(
-            f"{_host(url)} sends another {package.name}={package.version} than the locked one: sha256 {seen.hexdigest()}"
-        )
+    if digest.hexdigest() != package.sha256:
+        named = f"{package.name}={package.version}"
+        raise Different(f"{_host(url)} sends another {named} than the locked one: sha256 {digest.hexdigest()}")
 
 
 def _short(answer: urllib3.BaseHTTPResponse, url: str, size: int, package: Package) -> _ShortAnswer | Unreachable:

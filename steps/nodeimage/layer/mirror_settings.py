@@ -27,8 +27,8 @@ class AptSettings(Struct, frozen=True, kw_only=True):
 
     def proxy(self, url: str) -> str:
         """Return the proxy for a URL; empty for none."""
-        found = self._of_host("proxy", url) or self._detected(url) or self._of_all("proxy", url)
-        return "" if found == DIRECT else found
+        address = self._of_host("proxy", url) or self._detected(url) or self._of_all("proxy", url)
+        return "" if address == DIRECT else address
 
     def authorities(self, url: str) -> str:
         """Return the file of certificate authorities for a mirror; empty for those of the system."""
@@ -44,15 +44,15 @@ class AptSettings(Struct, frozen=True, kw_only=True):
     def _detected(self, url: str) -> str:
         """Return the output of apt's proxy detection program; empty without one."""
         program = next((found for name in _DETECTORS if (found := self._of_all(name, url))), "")
-        return _said(program, url).strip() if program else ""
+        return _output(program, url).strip() if program else ""
 
 
 def read() -> AptSettings:
     """Read the settings of this machine; empty without apt, or if apt may not read them."""
-    return AptSettings(options={name.lower(): value for name, value in _OPTION.findall(_said("apt-config", "dump", "Acquire"))})
+    return AptSettings(options={name.lower(): value for name, value in _OPTION.findall(_output("apt-config", "dump", "Acquire"))})
 
 
-def _said(*command: str) -> str:
+def _output(*command: str) -> str:
     try:
         done = process.run(command)
     except (StepError, OSError):

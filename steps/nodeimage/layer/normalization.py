@@ -49,14 +49,16 @@ _CACHED: Final = 16
 
 def normalise(tree: Path, below: Path | None, epoch: int) -> None:
     """Normalize a layer's folder; `below` is the merged root of the layers under it."""
-    for name in EMPTIED:
-        _empty(tree / name)
-    for name in WITHOUT_FILES:
-        _without_files(tree / name)
+    for path in [path for name in EMPTIED for path in _matches(tree, f"{name}/*")]:
+        _remove(path)
+    for folder in (tree / name for name in WITHOUT_FILES if _is_folder(tree / name)):
+        for path in list(_files(folder)):
+            path.unlink()
     for path in [path for pattern in REMOVED for path in _matches(tree, pattern)]:
         _remove(path)
-    for name in BLANKED:
-        _blank(tree / name)
+    for path in (tree / name for name in BLANKED):
+        if path.is_file() and not path.is_symlink():
+            os.truncate(path, 0)
     for path in _files(tree):
         if path.suffix == ".pyc":
             _restamp(path, epoch)
@@ -69,22 +71,11 @@ def _matches(tree: Path, pattern: str) -> list[Path]:
     folder, _, name = pattern.rpartition("/")
     if not _is_folder(tree / folder):
         return []
-    return [tree / folder / found for found in sorted(os.listdir(tree / folder)) if fnmatch.fnmatchcase(found, name)]
+    return [tree / folder / entry for entry in sorted(os.listdir(tree / folder)) if fnmatch.fnmatchcase(entry, name)]
 
 
 def _is_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
-
-
-def _empty(folder: Path) -> None:
-    if _is_folder(folder):
-        for entry in sorted(folder.iterdir()):
-            _remove(entry)
-
-
-def _without_files(folder: Path) -> None:
-    for path in list(_files(folder)) if _is_folder(folder) else []:
-        path.unlink()
 
 
 def _remove(path: Path) -> None:
@@ -94,11 +85,6 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     elif not layer_content.is_whiteout(status):
         path.unlink()
-
-
-def _blank(path: Path) -> None:
-    if path.is_file() and not path.is_symlink():
-        os.truncate(path, 0)
 
 
 def _files(tree: Path) -> Iterator[Path]:
@@ -153,9 +139,8 @@ def _alike(path: Path, status: os.stat_result, beneath: Path, under: os.stat_res
         return False
     if stat.S_ISLNK(status.st_mode):
         return os.readlink(path) == os.readlink(beneath)
-    if not stat.S_ISREG(status.st_mode) or status.st_size != under.st_size:
-        return False
-    return path.read_bytes() == beneath.read_bytes()
+    is_like_file = stat.S_ISREG(status.st_mode) and status.st_size == under.st_size
+    return is_like_file and path.read_bytes() == beneath.read_bytes()
 
 
 def _settle(tree: Path, epoch: int) -> None:

@@ -33,7 +33,7 @@ MOST_SAID: Final = 5
 """Number of problems in the record and on the way: a mirror that is away affects hundreds of packages."""
 
 
-class _Got(Struct, frozen=True, kw_only=True):
+class _PackageResult(Struct, frozen=True, kw_only=True):
     """Result for one package: `kept`, `seeded`, `fetched`, `missing` or `wrong`."""
 
     package: Package
@@ -53,16 +53,16 @@ def fill(images: Path, recipe: Recipe, say: Callable[[str], None], seeds: Sequen
     Never raises for a mirror: packages that cannot be fetched are `missing`, with the mirror's words. Raises StoreBusy for the
     disk.
     """
-    wanted = {one.sha256: one for layer in recipe.layers for one in layer.packages}
+    wanted = {package.sha256: package for layer in recipe.layers for package in layer.packages}
     _clean(images)
     try:
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-            there = dict(zip(wanted, pool.map(lambda sha256: _state(images, sha256), wanted), strict=True))
-            lacking = [package for sha256, package in wanted.items() if there[sha256] != "kept"]
-            got = _brought(images, recipe, lacking, there, say, seeds, pool) if lacking else []
+            states = dict(zip(wanted, pool.map(lambda sha256: _state(images, sha256), wanted), strict=True))
+            lacking = [package for sha256, package in wanted.items() if states[sha256] != "kept"]
+            results = _bring_all(images, recipe, lacking, states, say, seeds, pool) if lacking else []
     except OSError as error:
         raise StoreBusy(f"the archive of packages: {error.filename or images}: {error.strerror}") from error
-    return _told(recipe, list(wanted.values()), there, got)
+    return _archive(recipe, list(wanted.values()), states, results)
 
 
 def _state(images: Path, sha256: str) -> str:
@@ -76,52 +76,49 @@ def _state(images: Path, sha256: str) -> str:
         return "missing"
 
 
-def _brought(
+def _bring_all(
     images: Path,
     recipe: Recipe,
     lacking: Sequence[Package],
-    there: dict[str, str],
+    states: dict[str, str],
     say: Callable[[str], None],
     seeds: Sequence[Path],
     pool: ThreadPoolExecutor,
-) -> list[_Got]:
-    size = sum(one.size for one in lacking)
-    say(f"{len(lacking)} of {len(there)} packages are not in the archive: {size / 1e6:.0f} MB")
-    found, had, problems = [], 0, 0
+) -> list[_PackageResult]:
+    size = sum(package.size for package in lacking)
+    say(f"{len(lacking)} of {len(states)} packages are not in the archive: {size / 1e6:.0f} MB")
+    results, done, problems = [], 0, 0
     with closing(Mirrors(SIDE_BY_SIDE)) as mirrors:
 
-        def bring(package: Package) -> _Got:
-            return _bring(images, recipe, package, there[package.sha256], seeds, mirrors)
+        def bring(package: Package) -> _PackageResult:
+            return _bring(images, recipe, package, states[package.sha256], seeds, mirrors)
 
-        for number, one in enumerate(pool.map(bring, lacking), 1):
-            found.append(one)
-            had += one.package.size
-            problems += bool(one.problem)
-            if one.problem and problems <= MOST_SAID:
-                say(one.problem)
+        for number, result in enumerate(pool.map(bring, lacking), 1):
+            results.append(result)
+            done += result.package.size
+            problems += bool(result.problem)
+            if result.problem and problems <= MOST_SAID:
+                say(result.problem)
             elif number == len(lacking) or number % max(1, len(lacking) // 5) == 0:
-                say(f"{number} of {len(lacking)} packages, {had / 1e6:.0f} MB")
-    return found
+                say(f"{number} of {len(lacking)} packages, {done / 1e6:.0f} MB")
+    return results
 
 
-def _bring(images: Path, recipe: Recipe, package: Package, before: str, seeds: Sequence[Path], mirrors: Mirrors) -> _Got:
+def _bring(images: Path, recipe: Recipe, package: Package, before: str, seeds: Sequence[Path], mirrors: Mirrors) -> _PackageResult:
     source = recipe.sources[package.source].url.rstrip("/") if package.source < len(recipe.sources) else ""
     with _incoming(images) as (file, unfinished):
-        if any(_copied(seed, package, file) for seed in seeds):
-            how = "seeded"
-        else:
-            try:
-                if not source:
-                    return _Got(
-                        package=package, how=before, problem=f"{_named(package)}: the recipe has no source {package.source}"
-                    )
+        is_seeded = any(_copied(seed, package, file) for seed in seeds)
+        if not is_seeded and not source:
+            problem = f"{_named(package)}: the recipe has no source {package.source}"
+            return _PackageResult(package=package, how=before, problem=problem)
+        try:
+            if not is_seeded:
                 mirrors.fetch(source, package, file)
-                how = "fetched"
-            except StepError as error:
-                is_away, problem = isinstance(error, Unreachable), f"{_named(package)}: {in_words(error)}"
-                return _Got(package=package, how=before, problem=problem, is_away=is_away)
+        except StepError as error:
+            is_away, problem = isinstance(error, Unreachable), f"{_named(package)}: {in_words(error)}"
+            return _PackageResult(package=package, how=before, problem=problem, is_away=is_away)
         _appear(file, unfinished, path(images, package.sha256))
-    return _Got(package=package, how=how)
+    return _PackageResult(package=package, how="seeded" if is_seeded else "fetched")
 
 
 def _copied(seed: Path, package: Package, file: IO[bytes]) -> bool:
@@ -170,30 +167,30 @@ def _appear(file: IO[bytes], unfinished: Path, place: Path) -> None:
 def _clean(images: Path) -> None:
     """Remove files that a kill left half-written: those that nobody locks."""
     folder = images / FOLDER / INCOMING
-    for left in folder.iterdir() if folder.is_dir() else ():
+    for unfinished in folder.iterdir() if folder.is_dir() else ():
         try:
-            with left.open("rb") as file:
+            with unfinished.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                left.unlink(missing_ok=True)
+                unfinished.unlink(missing_ok=True)
         except OSError:
             continue  # somebody writes it just now, or has just ended
 
 
-def _told(recipe: Recipe, wanted: Sequence[Package], there: dict[str, str], got: Sequence[_Got]) -> Archive:
-    counted = Counter(one.how for one in got)
-    problems = list(dict.fromkeys(one.problem for one in got if one.problem))
+def _archive(recipe: Recipe, wanted: Sequence[Package], states: dict[str, str], results: Sequence[_PackageResult]) -> Archive:
+    counted = Counter(result.how for result in results)
+    problems = list(dict.fromkeys(result.problem for result in results if result.problem))
     if len(problems) > MOST_PROBLEMS:
         problems[MOST_PROBLEMS:] = [f"and {len(problems) - MOST_PROBLEMS} more"]
     return Archive(
         recipe=recipe.digest,
         packages=sum(len(layer.packages) for layer in recipe.layers),
-        kept=sum(state == "kept" for state in there.values()),
+        kept=sum(state == "kept" for state in states.values()),
         fetched=counted["fetched"] + counted["seeded"],
-        bytes=sum(one.size for one in wanted),
-        missing=tuple(sorted(_named(one.package) for one in got if one.how == "missing")),
-        wrong=tuple(sorted(_named(one.package) for one in got if one.how == "wrong")),
+        bytes=sum(package.size for package in wanted),
+        missing=tuple(sorted(_named(result.package) for result in results if result.how == "missing")),
+        wrong=tuple(sorted(_named(result.package) for result in results if result.how == "wrong")),
         problems=tuple(problems),
-        away=sum(one.is_away for one in got if one.how == "missing"),
+        away=sum(result.is_away for result in results if result.how == "missing"),
     )
 
 

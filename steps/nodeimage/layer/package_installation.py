@@ -43,16 +43,15 @@ def unpack(root: Path, archive: Path, packages: Iterable[Package]) -> None:
     for package in essential:
         file = debian.in_archive(archive, package.sha256)
         if hashlib.sha256(file.read_bytes()).hexdigest() != package.sha256:
-            raise CannotInstall(
-                f"{file} is not the locked {package.name}={package.version}: remove it, and run the lock stage again"
-            )
+            named = f"{package.name}={package.version}"
+            raise CannotInstall(f"{file} is not the locked {named}: remove it, and run the lock stage again")
         _unpack(root, file)
 
 
 def _essential(packages: Iterable[Package]) -> list[Package]:
     """Return the essential packages in the order in which dpkg takes them."""
-    found = [one for one in packages if one.essential]
-    return sorted(found, key=lambda one: (one.name not in _FIRST, one.name != _FIRST[0], one.name))
+    essential = [package for package in packages if package.essential]
+    return sorted(essential, key=lambda package: (package.name not in _FIRST, package.name != _FIRST[0], package.name))
 
 
 def install(root: Path, archive: Path, packages: Sequence[Package], epoch: int) -> None:
@@ -62,12 +61,12 @@ def install(root: Path, archive: Path, packages: Sequence[Package], epoch: int) 
     kernel_calls.mount(str(archive), place, "", kernel_calls.BIND)
     with chroot.without_services(root):
         _bootstrap(root, _essential(packages), epoch)
-        rest = [one for one in packages if not one.essential]
+        rest = [package for package in packages if not package.essential]
         if rest:
             with _short(root) as place:
                 _install_with_apt(place, rest, epoch)
     with chroot.enter(root):
-        _mark(Path("/", debian.MARKS), [one for one in packages if not one.asked and not one.essential])
+        _mark(Path("/", debian.MARKS), [package for package in rest if not package.asked])
 
 
 def installed_packages(root: Path) -> list[str]:
@@ -91,8 +90,8 @@ def _bootstrap(root: Path, packages: Sequence[Package], epoch: int) -> None:
 
 def _merge_usr(root: Path, packages: Sequence[Package]) -> None:
     """Make /bin, /lib and others links into /usr, as every supported release has them: packages do not bring these links."""
-    wide = any(one.architecture == "amd64" for one in packages)
-    for name in (*_MERGED, *(_MERGED_64 if wide else ())):
+    is_amd64 = any(package.architecture == "amd64" for package in packages)
+    for name in (*_MERGED, *(_MERGED_64 if is_amd64 else ())):
         (root / "usr" / name).mkdir(parents=True, exist_ok=True)
         (root / name).symlink_to(f"usr/{name}")
 
@@ -105,9 +104,9 @@ def _unpack(root: Path, file: Path) -> None:
     ):
         if source.stdout:
             source.stdout.close()  # tar alone reads it: where tar ends early, dpkg-deb must not wait for us
-        said = b"".join(one.stderr.read() for one in (sink, source) if one.stderr)
+        errors = b"".join(program.stderr.read() for program in (sink, source) if program.stderr)
     if source.returncode or sink.returncode:
-        raise CannotInstall(f"{file.name}: {said.decode(errors='replace').strip()[-chroot.TAIL :]}")
+        raise CannotInstall(f"{file.name}: {errors.decode(errors='replace').strip()[-chroot.TAIL :]}")
 
 
 @contextlib.contextmanager
@@ -135,15 +134,15 @@ def _install_with_apt(root: Path, packages: Sequence[Package], epoch: int) -> No
     (ours / "apt/apt.conf").write_text(_configuration(root, packages))
     settings = {**chroot.environment(epoch), "APT_CONFIG": str(ours / "apt/apt.conf")}
     _succeed(chroot.outside(["apt-get", "-q", "update"], settings))
-    wanted = [f"{one.name}:{one.architecture}={one.version}" for one in packages if one.architecture != "all"]
-    wanted += [f"{one.name}={one.version}" for one in packages if one.architecture == "all"]
+    suffixes = {package: "" if package.architecture == "all" else f":{package.architecture}" for package in packages}
+    wanted = [f"{package.name}{suffix}={package.version}" for package, suffix in suffixes.items()]
     _succeed(chroot.outside(["apt-get", "-q", "--yes", "--no-remove", "install", *sorted(wanted)], settings))
 
 
 def _configuration(root: Path, packages: Sequence[Package]) -> str:
     """Return all settings of apt, none of this machine's. The database is not flushed on each write: the layer is flushed once."""
     ours = root / chroot.OURS / "apt"
-    architecture = next((one.architecture for one in packages if one.architecture != "all"), "")
+    architecture = next((package.architecture for package in packages if package.architecture != "all"), "")
     settings = {
         "Dir::State": f"{ours}",
         "Dir::State::status": f"{root / debian.STATUS}",
@@ -173,15 +172,13 @@ def _configuration(root: Path, packages: Sequence[Package]) -> str:
 def _index(archive: Path, packages: Sequence[Package]) -> Iterable[str]:
     """Return the index of the repository: the control data of each package, with file name and digest of the lock."""
     with ThreadPoolExecutor(_READERS) as pool:
-        for package, control in zip(
-            packages, pool.map(lambda one: _control(debian.in_archive(archive, one.sha256)), packages), strict=True
-        ):
+        controls = pool.map(lambda package: _control(debian.in_archive(archive, package.sha256)), packages)
+        for package, control in zip(packages, controls, strict=True):
             fields = dict(re.findall(r"^(Package|Version|Architecture): (.*)$", control, re.MULTILINE))
-            said = (fields.get("Package"), fields.get("Version"), fields.get("Architecture"))
-            if said != (package.name, package.version, package.architecture):
-                raise CannotInstall(
-                    f"the archive's file of {package.name}={package.version} says that it is {said}: lock the recipe again"
-                )
+            actual = (fields.get("Package"), fields.get("Version"), fields.get("Architecture"))
+            if actual != (package.name, package.version, package.architecture):
+                named = f"{package.name}={package.version}"
+                raise CannotInstall(f"the archive's file of {named} says that it is {actual}: lock the recipe again")
             name = f"./archive/{debian.in_archive(Path(), package.sha256)}"
             yield f"{control.strip()}\nFilename: {name}\nSize: {package.size}\nSHA256: {package.sha256}\n\n"
 
@@ -198,7 +195,7 @@ def _mark(marks: Path, packages: Sequence[Package]) -> None:
     if packages:
         marks.parent.mkdir(parents=True, exist_ok=True)
         before = marks.read_text() if marks.is_file() else ""
-        blocks = [f"Package: {one.name}\nArchitecture: {one.architecture}\nAuto-Installed: 1\n\n" for one in packages]
+        blocks = [f"Package: {each.name}\nArchitecture: {each.architecture}\nAuto-Installed: 1\n\n" for each in packages]
         marks.write_text(before + "".join(sorted(blocks)))
 
 

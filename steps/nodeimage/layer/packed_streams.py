@@ -51,11 +51,9 @@ class _Source(io.RawIOBase):
         self._head, self._rest, self._left = head, rest, left
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # always a memoryview here
-        """Read the head first, then the rest."""
         data = self._head[: len(buffer)]
         if not data:
             with contextlib.suppress(*_DAMAGED):
@@ -113,9 +111,9 @@ def _opened(stream: IO[bytes], left: list[int], depth: int) -> Iterator[IO[bytes
         yield from _opened(opener(whole), left, depth - 1)
 
 
-def _guarded(found: Iterable[IO[bytes]]) -> Iterator[IO[bytes]]:
+def _guarded(streams: Iterable[IO[bytes]]) -> Iterator[IO[bytes]]:
     with contextlib.suppress(*_DAMAGED):
-        yield from found
+        yield from streams
 
 
 def _tar(stream: IO[bytes], left: list[int], depth: int) -> Iterator[IO[bytes]]:
@@ -131,8 +129,8 @@ def _tar(stream: IO[bytes], left: list[int], depth: int) -> Iterator[IO[bytes]]:
 @contextlib.contextmanager
 def _aside(stream: IO[bytes]) -> Iterator[IO[bytes]]:
     """Copy a whole stream to a temporary file."""
-    with tempfile.SpooledTemporaryFile(IN_MEMORY) as made:
-        file = cast(IO[bytes], made)
+    with tempfile.SpooledTemporaryFile(IN_MEMORY) as spooled:
+        file = cast(IO[bytes], spooled)
         while data := stream.read(1 << 20):
             if file.tell() + len(data) > AHEAD:
                 raise TooMuch

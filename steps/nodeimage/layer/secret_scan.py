@@ -33,31 +33,27 @@ def strip_space(data: bytes) -> bytes:
 
 
 def forms(secret: bytes) -> list[bytes]:
-    """Return the forms in which a secret may occur: plain, base64 at each of its three offsets, hex, URL-encoded, and each line
-    alone, all without white space.
-    """
+    """Return the forms of a secret without white space: plain, base64 at all offsets, hex, URL-encoded, and each line alone."""
     whole = secret.strip()
-    found = {whole, whole.hex().encode(), whole.hex().upper().encode(), quote_from_bytes(whole).encode()}
+    texts = {whole, whole.hex().encode(), whole.hex().upper().encode(), quote_from_bytes(whole).encode()}
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         for offset in range(3):
             coded = encode(bytes(offset) + whole)
-            found.add(coded[-(-offset * 4 // 3) : len(coded) - 4])  # without what the bytes before and after it change
-    found |= {line for line in whole.splitlines() if not line.startswith(_FRAME)}
-    return sorted({short for one in found if len(short := strip_space(one)) >= SHORTEST})
+            texts.add(coded[-(-offset * 4 // 3) : len(coded) - 4])  # without what the bytes before and after it change
+    texts |= {line for line in whole.splitlines() if not line.startswith(_FRAME)}
+    return sorted({short for text in texts if len(short := strip_space(text)) >= SHORTEST})
 
 
 def search(tree: Path, secrets: Mapping[str, bytes]) -> list[str]:
     """Return `NAME in PATH` of each place with a secret, sorted; also of files that pack more than can be searched."""
     needles = [(name, form) for name, secret in secrets.items() for form in forms(secret)]
     brought = _Brought(tree)
-    found = set()
+    places = set()
     for folder, folders, names in os.walk(tree):
-        for name in [*folders, *names]:
-            path = Path(folder, name)
-            place = f"/{path.relative_to(tree)}"
-            found |= {f"{secret} in {place}" for secret in _holding(path, needles)}
-            found |= {f"{secret} in {place}" for secret in _packed(path, needles, brought)}
-    return sorted(found)
+        for path in (Path(folder, name) for name in [*folders, *names]):
+            secrets_here = _holding(path, needles) | _packed(path, needles, brought)
+            places |= {f"{secret} in /{path.relative_to(tree)}" for secret in secrets_here}
+    return sorted(places)
 
 
 class _Brought:
@@ -77,8 +73,7 @@ class _Brought:
 
     @cached_property
     def _noted(self) -> dict[str, str]:
-        texts = (path.read_text(errors="replace") for path in self._tree.glob(debian.DIGESTS))
-        return debian.digests(texts)
+        return debian.digests(path.read_text(errors="replace") for path in self._tree.glob(debian.DIGESTS))
 
 
 def _packed(path: Path, needles: list[tuple[str, bytes]], brought: _Brought) -> set[str]:
@@ -103,44 +98,42 @@ def _holding(path: Path, needles: Iterable[tuple[str, bytes]]) -> set[str]:
     elif stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode):
         words += layer_content.attributes(path).values()
     near = {name for name, form in needles if any(form in strip_space(word) for word in words)}
-    return near | (_in_file(path, needles) if stat.S_ISREG(status.st_mode) else set())
-
-
-def _in_file(path: Path, needles: Iterable[tuple[str, bytes]]) -> set[str]:
+    if not stat.S_ISREG(status.st_mode):
+        return near
     with path.open("rb") as stream:
-        return _in_stream(stream, needles)
+        return near | _in_stream(stream, needles)
 
 
 def _in_stream(stream: IO[bytes], needles: Iterable[tuple[str, bytes]]) -> set[str]:
     overlap = max(len(form) for _, form in needles) - 1
-    found: set[str] = set()
+    names: set[str] = set()
     before = b""
     while chunk := stream.read(_CHUNK):
         window = before + strip_space(chunk)
-        found |= {name for name, form in needles if form in window}
+        names |= {name for name, form in needles if form in window}
         before = window[-overlap:]
-    return found
+    return names
 
 
-def redact(said: str, secrets: Mapping[str, bytes]) -> str:
+def redact(text: str, secrets: Mapping[str, bytes]) -> str:
     """Return the text without the secrets, in any of their forms."""
-    return redact_bytes(said.encode(errors="replace"), secrets).decode(errors="replace")
+    return redact_bytes(text.encode(errors="replace"), secrets).decode(errors="replace")
 
 
-def redact_bytes(said: bytes, secrets: Mapping[str, bytes]) -> bytes:
+def redact_bytes(output: bytes, secrets: Mapping[str, bytes]) -> bytes:
     """Return the output of a program without the secrets, in any of their forms."""
-    short = strip_space(said)
-    found = sorted(span for secret in secrets.values() for form in forms(secret) for span in _spans(short, form))
-    if not found:
-        return said
-    places = [place for place, byte in enumerate(said) if byte not in _WHITE]
+    short = strip_space(output)
+    spans = sorted(span for secret in secrets.values() for form in forms(secret) for span in _spans(short, form))
+    if not spans:
+        return output
+    places = [place for place, byte in enumerate(output) if byte not in _WHITE]
     kept, end = b"", 0
-    for first, last in found:
+    for first, last in spans:
         begin = places[first]
         if begin >= end:
-            kept += said[end:begin] + MARK.encode()
+            kept += output[end:begin] + MARK.encode()
         end = max(end, places[last] + 1)
-    return kept + said[end:]
+    return kept + output[end:]
 
 
 def _spans(text: bytes, form: bytes) -> Iterator[tuple[int, int]]:

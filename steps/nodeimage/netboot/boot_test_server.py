@@ -87,8 +87,8 @@ class BootTestServer:
 
     def machine(self, path: str) -> tuple[str, str]:
         """Return the machine whose folder a path leads into, and the rest of the path; no machine for other paths."""
-        found, slash, rest = path.removeprefix(self.place("")).partition("/")
-        return (found, slash + rest) if path.startswith(self.place("")) else ("", path)
+        machine, slash, rest = path.removeprefix(self.place("")).partition("/")
+        return (machine, slash + rest) if path.startswith(self.place("")) else ("", path)
 
     def serve(self, machine: str, orders: Orders) -> None:
         """Set the files that a machine gets from now on."""
@@ -126,12 +126,11 @@ class BootTestServer:
             report = boot_test_protocol.read(data)
         except boot_test_protocol.ReportError as error:
             heard.problem = str(error)
-            self.note(machine, "report", len(data))
             return heard.problem
-        self.note(machine, "report", len(data))
+        finally:
+            self.note(machine, "report", len(data))
         if heard.report is None:
-            heard.clock = clock
-            heard.report = report
+            heard.clock, heard.report = clock, report
         self.news.set()
         return ""
 
@@ -153,7 +152,6 @@ class _Handler(BaseHTTPRequestHandler):
     home: BootTestServer
 
     def do_GET(self) -> None:  # the library's name
-        """Serve a file, the script or the tests."""
         machine, path = self.home.machine(self.path)
         orders = self.home.orders(machine)
         if orders is None:
@@ -170,7 +168,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(404, b"no such file\n")
 
     def do_POST(self) -> None:  # the library's name
-        """Receive a report."""
         machine, path = self.home.machine(self.path)
         size = self.headers.get("Content-Length", "")
         if self.home.orders(machine) is None or path != REPORT_PATH:
@@ -196,19 +193,16 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Length", str(part.size))
         self.end_headers()
-        left, sent = part.size if part.gone_after is None else part.gone_after, 0
+        most, sent = part.size if part.gone_after is None else part.gone_after, 0
         with part.path.open("rb") as file:
-            while left > 0 and (data := file.read(min(CHUNK, left))):
+            while data := file.read(min(CHUNK, most - sent)):
                 self.wfile.write(data)
-                left, sent = left - len(data), sent + len(data)
-                row[2] = sent
-        if part.gone_after is not None or sent < part.size:
-            self._break_off(leave=part.gone_after is not None)
-
-    def _break_off(self, *, leave: bool) -> None:
-        """Stop listening and reset the connection, as the kernel of a dead server would."""
+                row[2] = sent = sent + len(data)
+        if part.gone_after is None and sent == part.size:
+            return
+        # stop listening and reset the connection, as the kernel of a dead server would
         self.close_connection = True
-        if leave:
+        if part.gone_after is not None:
             self.home.leave()
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()

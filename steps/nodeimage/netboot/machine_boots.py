@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -52,21 +52,19 @@ class Disturbance(Struct, frozen=True, kw_only=True):
 
 NONE = Disturbance()
 
-ALL: Mapping[BootFault, Disturbance] = MappingProxyType(
-    {
-        BootFault.TRUNCATED_ROOT: Disturbance(root_share=0.5),
-        BootFault.WRONG_KERNEL: Disturbance(kernel_file=INITRD),
-        # the driver of the card that every test machine has: the firmware can use it, and the kernel finds none
-        BootFault.NO_NETWORK_DRIVER: Disturbance(initrd_without=r".*/virtio_net\.ko(\.\w+)?"),
-        BootFault.SERVER_GONE: Disturbance(gone_share=0.5),
-        BootFault.WRONG_MAC: Disturbance(stranger=True),
-        # live-boot's overlay lies in a tmpfs
-        BootFault.TMPFS_FULL: Disturbance(arguments=("overlay-size=512k",)),
-        BootFault.WRONG_CLOCK: Disturbance(hardware=Hardware(clock="2038-01-01T00:00:00")),
-        # live-boot mounts the squashfs itself, read-only
-        BootFault.ROOT_NOT_OVERLAY: Disturbance(arguments=("exposedroot", "skipunion", "skipconfig")),
-    }
-)
+ALL: Final[Mapping[BootFault, Disturbance]] = {
+    BootFault.TRUNCATED_ROOT: Disturbance(root_share=0.5),
+    BootFault.WRONG_KERNEL: Disturbance(kernel_file=INITRD),
+    # the driver of the card that every test machine has: the firmware can use it, and the kernel finds none
+    BootFault.NO_NETWORK_DRIVER: Disturbance(initrd_without=r".*/virtio_net\.ko(\.\w+)?"),
+    BootFault.SERVER_GONE: Disturbance(gone_share=0.5),
+    BootFault.WRONG_MAC: Disturbance(stranger=True),
+    # live-boot's overlay lies in a tmpfs
+    BootFault.TMPFS_FULL: Disturbance(arguments=("overlay-size=512k",)),
+    BootFault.WRONG_CLOCK: Disturbance(hardware=Hardware(clock="2038-01-01T00:00:00")),
+    # live-boot mounts the squashfs itself, read-only
+    BootFault.ROOT_NOT_OVERLAY: Disturbance(arguments=("exposedroot", "skipunion", "skipconfig")),
+}
 """Disturbances by fault."""
 
 
@@ -97,17 +95,15 @@ def boot(
     with store_entries.hold_entry(folder):
         image = _manifest(folder)
         root = image.part(ROOT)
-        disturbance = ALL[fault] if fault else NONE
-        plan = BootPlan(folder=folder, image=image, recipe=recipe, disturbance=disturbance)
+        plan = BootPlan(folder=folder, image=image, recipe=recipe, disturbance=ALL[fault] if fault else NONE)
         wanted = [machine(number, firmware, memory_mib) for number in range(1, machines + 1)]
-        booted = Booted(key=key, root_digest=root.digest if root else "", root_size=root.size if root else 0, kernel=image.kernel)
-        return replace(booted, boots=_all(plan, wanted, seconds, say))
+        boots, digest, size = _all(plan, wanted, seconds, say), root.digest if root else "", root.size if root else 0
+        return Booted(key=key, root_digest=digest, root_size=size, kernel=image.kernel, boots=boots)
 
 
 def machine(number: int, firmware: Firmware, memory_mib: int) -> BootedMachine:
     """Return the test machine with this number and firmware."""
-    family = list(Firmware).index(firmware)
-    mac = f"52:54:00:b0:{family:02x}:{number:02x}"
+    mac = f"52:54:00:b0:{list(Firmware).index(firmware):02x}:{number:02x}"
     return BootedMachine(name=f"{firmware}{number}", firmware=firmware, mac=mac, memory_mib=memory_mib)
 
 
@@ -123,42 +119,38 @@ def _manifest(folder: Path) -> Manifest:
 def _all(plan: BootPlan, machines: list[BootedMachine], seconds: float, say: Say) -> tuple[MachineBoot, ...]:
     with private_folder() as private, BootTestServer() as server:
         parts = _parts(plan, private)
-        for one in machines:
-            _prepare(plan, one, parts, private / one.name, server)
+        for machine in machines:
+            _prepare(plan, machine, parts, private / machine.name, server)
         server.start()
         watch = Watch(server, seconds, say)
         try:
-            for one in machines:
-                watch.running[one.name] = start(one, plan.disturbance.hardware, private / one.name)
-                say(f"{one.name}: started, {one.firmware}, {one.memory_mib} MiB, {one.mac}")
+            for machine in machines:
+                watch.running[machine.name] = start(machine, plan.disturbance.hardware, private / machine.name)
+                say(f"{machine.name}: started, {machine.firmware}, {machine.memory_mib} MiB, {machine.mac}")
             return watch.until_all_ended()
         finally:
             for running in watch.running.values():
                 running.end()
 
 
-def _prepare(plan: BootPlan, one: BootedMachine, parts: dict[str, ServedFile], folder: Path, server: BootTestServer) -> None:
-    """Prepare the machine's folder, and return what the server has for it."""
+def _prepare(plan: BootPlan, machine: BootedMachine, parts: dict[str, ServedFile], folder: Path, server: BootTestServer) -> None:
+    """Prepare the machine's folder, and the server's files for it."""
     (folder / "tftp").mkdir(parents=True)
-    base = f"http://{GATEWAY}:{server.port}{server.place(one.name)}"
+    base = f"http://{GATEWAY}:{server.port}{server.place(machine.name)}"
     (folder / "tftp" / "boot.ipxe").write_text(ipxe.chain(f"{base}/boot.ipxe"))
-    tests = _tests(plan.recipe)
-    server.serve(one.name, Orders(script=_script(plan, one, base), tests=tests, parts=parts))
-
-
-def _tests(recipe: Recipe) -> bytes:
     try:
-        return boot_test_protocol.render(boot_test_protocol.on_node(recipe.tests), SLOWER)
+        tests = boot_test_protocol.render(boot_test_protocol.on_node(plan.recipe.tests), SLOWER)
     except ValueError as error:
-        raise BadTask(f"recipe {recipe.name}: {error}") from error
+        raise BadTask(f"recipe {plan.recipe.name}: {error}") from error
+    server.serve(machine.name, Orders(script=_script(plan, machine, base), tests=tests, parts=parts))
 
 
-def _script(plan: BootPlan, one: BootedMachine, base: str) -> str:
+def _script(plan: BootPlan, machine: BootedMachine, base: str) -> str:
     root = plan.image.part(ROOT)
-    mac = "52:54:00:b0:ff:ff" if plan.disturbance.stranger else one.mac
+    mac = "52:54:00:b0:ff:ff" if plan.disturbance.stranger else machine.mac
     return ipxe.script(
         ipxe.Loaded(
-            title=f"{plan.image.name} for {one.name}",
+            title=f"{plan.image.name} for {machine.name}",
             kernel=f"{base}/{KERNEL}",
             initrd=f"{base}/{INITRD}",
             root=f"{base}/{ROOT}",
@@ -166,7 +158,7 @@ def _script(plan: BootPlan, one: BootedMachine, base: str) -> str:
             arguments=(*plan.image.kernel_arguments, *ARGUMENTS, *plan.disturbance.arguments),
             report=base,
             tests=True,
-            machines={mac: one.name},
+            machines={mac: machine.name},
         )
     )
 
@@ -196,60 +188,59 @@ class Watch:
         self._seconds = seconds
         self._say = say
         self._began = time.monotonic()
-        self._found: dict[str, MachineBoot] = {}
+        self._boots: dict[str, MachineBoot] = {}
         self._over: dict[str, float] = {}
 
     def until_all_ended(self) -> tuple[MachineBoot, ...]:
         """Return the boot of each machine; a machine is stopped as soon as its result is known."""
-        while left := [one for name, one in self.running.items() if name not in self._found]:
-            for one in left:
-                ended = self._ended(one)
-                if ended:
-                    self._found[one.machine.name] = self._result(one, ended)
-                    one.end()
-            if len(self._found) < len(self.running):
+        while pending := [running for name, running in self.running.items() if name not in self._boots]:
+            for running in pending:
+                if ended := self._ended(running):
+                    self._boots[running.machine.name] = self._result(running, ended)
+                    running.end()
+            if len(self._boots) < len(self.running):
                 self._server.news.wait(timeouts.BOOT_LOOK)
                 self._server.news.clear()
-        return tuple(self._found[name] for name in self.running)
+        return tuple(self._boots[name] for name in self.running)
 
-    def _ended(self, one: Running) -> str:
+    def _ended(self, running: Running) -> str:
         """Return how a machine's boot ended; empty while it goes on."""
-        stopped = one.ended  # before what it said last is looked at
-        if self._server.heard(one.machine.name).report is not None:
+        stopped = running.ended  # before what it said last is looked at
+        if self._server.heard(running.machine.name).report is not None:
             return "report"
         if stopped:
             return "exit"
-        if one.too_long:
+        if running.too_long:
             return "flood"
-        if self._is_over(one):
+        if self._is_over(running):
             return "console"
         return "deadline" if time.monotonic() - self._began > self._seconds else ""
 
-    def _is_over(self, one: Running) -> bool:
+    def _is_over(self, running: Running) -> bool:
         """Return True if its console has shown for a while that nothing more will come."""
-        if not console.read(one.console()).over:
-            self._over.pop(one.machine.name, None)
+        if not console.read(running.console()).over:
+            self._over.pop(running.machine.name, None)
             return False
-        first = self._over.setdefault(one.machine.name, time.monotonic())
+        first = self._over.setdefault(running.machine.name, time.monotonic())
         return time.monotonic() - first >= timeouts.BOOT_OVER
 
-    def _result(self, one: Running, ended: str) -> MachineBoot:
-        name, text = one.machine.name, one.console()
-        heard, reading = self._server.heard(name), console.read(text)
-        taken = time.monotonic() - self._began
-        self._say(f"{name}: {ended} after {taken:.1f} s{f', {reading.name}' if reading.name else ''}")
+    def _result(self, running: Running, ended: str) -> MachineBoot:
+        machine, text = running.machine, running.console()
+        heard, reading = self._server.heard(machine.name), console.read(text)
+        seconds = time.monotonic() - self._began
+        self._say(f"{machine.name}: {ended} after {seconds:.1f} s{f', {reading.name}' if reading.name else ''}")
         return MachineBoot(
-            name=name,
-            firmware=one.machine.firmware,
-            mac=one.machine.mac,
-            seconds=round(taken, 2),
+            name=machine.name,
+            firmware=machine.firmware,
+            mac=machine.mac,
+            seconds=round(seconds, 2),
             ended=ended,
-            events=self._server.events(name),
+            events=self._server.events(machine.name),
             report=heard.report,
             clock=heard.clock,
             console=console.last_lines(text),
             stopped_at=reading.name,
             kernel=reading.kernel,
             problem=heard.problem,
-            broken=one.broken() if ended == "exit" else "",
+            broken=running.broken() if ended == "exit" else "",
         )

@@ -34,9 +34,7 @@ _PACKAGES = "install QEMU for x86, its iPXE ROMs and OVMF (Debian: qemu-system-x
 
 
 class Hardware(Struct, frozen=True, kw_only=True):
-    """Settings of a machine that a test may change: model of its network card, its clock (empty: right), and the tap device of the
-    card (empty: QEMU's user-mode network).
-    """
+    """Settings that a test may change: model of the network card, clock (empty: right), tap device (empty: user-mode network)."""
 
     card: str = "virtio-net-pci"
     clock: str = ""
@@ -69,11 +67,11 @@ class Running:
     def broken(self) -> str:
         """Return why QEMU itself ended; empty while it runs, or if the machine in it stopped."""
         code = self._process.poll()
-        said = self._console.with_suffix(".err").read_text(errors="replace").strip()[-400:]
-        if code is None or (code == 0 and _TERMINATED not in said):
+        output = self._console.with_suffix(".err").read_text(errors="replace").strip()[-400:]
+        if code is None or (code == 0 and _TERMINATED not in output):
             return ""
         killed = f"it was killed by signal {-code} ({signal.strsignal(-code)})" if code < 0 else ""
-        return "; ".join(part for part in (killed, said) if part) or f"{QEMU} ended with {code} and said nothing"
+        return "; ".join(part for part in (killed, output) if part) or f"{QEMU} ended with {code} and said nothing"
 
     def end(self) -> None:
         """Stop the machine in whatever state it is."""

@@ -69,7 +69,6 @@ class _Handler(SimpleHTTPRequestHandler):
         return str(file if inside and file.is_file() else self._root / ".nothing")
 
     def do_POST(self) -> None:
-        """Take the report of a node."""
         data = self._body(boot_test_protocol.MAX_REPORT) if self.path.endswith(REPORT_PATH) else None
         if data is None:
             self._refuse()

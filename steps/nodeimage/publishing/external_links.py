@@ -54,7 +54,9 @@ def external_links(tree: ReleaseTree, url: str, factory: Factory = NO_FACTORY) -
     yield from detachment.symbolic_links(tree.root, targets, factory)
     texts, images = {path: data.decode(errors="replace") for path, data in tree.contents.items()}, entry_images(tree)
     scripts = {path: text for path, text in texts.items() if path.endswith(boot_tree.SCRIPT) and _is_own(tree, path, images)}
-    files = [*tree.entries, *_below_pointer(tree), *_entries_of_versions(tree)]
+    below_pointer = tree.below(tree.version_path(tree.current)) if tree.current else {}
+    pointed = (tree.path(release_layout.CURRENT, path) for path in below_pointer)
+    files = [*tree.entries, *pointed, *_entries_of_versions(tree)]
     for version, address in moved_versions(tree, url).items():
         folder = f"{tree.version_path(version)}/"
         of_version = {path: scripts.pop(path) for path in list(scripts) if path.startswith(folder)}
@@ -123,12 +125,6 @@ def _is_own(tree: ReleaseTree, path: str, images: Mapping[str, str]) -> bool:
     if name == path or path == boot_tree.START_SCRIPT:
         return True
     return images.get(name.removesuffix(boot_tree.SCRIPT)) in (tree.product, "")
-
-
-def _below_pointer(tree: ReleaseTree) -> list[str]:
-    """Return the paths of the current version by way of the pointer."""
-    below = tree.below(tree.version_path(tree.current)) if tree.current else {}
-    return [tree.path(release_layout.CURRENT, path) for path in below]
 
 
 def _entries_of_versions(tree: ReleaseTree) -> set[str]:

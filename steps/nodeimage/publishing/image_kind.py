@@ -1,11 +1,10 @@
 """Node images as a kind of release (`steps.clients.releases.release_kind`), and the access to trees of them."""
 
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
-from steps.clients.releases import connections, release_signatures, usage, verification
+from steps.clients.releases import connections, release_signatures, verification
 from steps.clients.releases.local_transport import LocalTransport
 from steps.clients.releases.release_kind import Contents, ReleaseKind, TreeProblem
 from steps.clients.releases.release_tree import ReleaseTree, TreeLayout
@@ -65,16 +64,6 @@ def problems(tree: ReleaseTree, signers: tuple[str, ...] = (), url: str = "") ->
     """Return everything that is wrong with an image in a tree, which must have the digests of all versions. `url` is the address at
     which nodes reach the tree; empty: the one in the scripts of the current version."""
     return verification.tree_problems(image_kind(url or image_verification.current_url(tree)), tree, signers)
-
-
-def version_problems(tree: ReleaseTree, version: str, signers: tuple[str, ...] = ()) -> Iterator[TreeProblem]:
-    """Yield what is wrong with a version of an image, whose digests the tree must have."""
-    return verification.version_problems(image_kind(), tree, version, signers)
-
-
-def in_use(tree: ReleaseTree) -> tuple[str, ...]:
-    """Return the versions of an image that nodes reported to run."""
-    return usage.in_use(image_kind(), tree)
 
 
 def signature_state(tree: ReleaseTree, version: str, signers: tuple[str, ...]) -> str:

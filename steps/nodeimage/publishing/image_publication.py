@@ -13,48 +13,24 @@ from steps.nodeimage.contract import boot_tree
 from steps.nodeimage.contract.boot_tree import PublishTarget, Tested
 from steps.nodeimage.contract.image_tests import ImageTestResult
 from steps.nodeimage.publishing import external_links, image_kind, image_release, image_versions
+from steps.nodeimage.publishing.image_release import ImageRelease
 from steps.stages.image_publish.contract import Published
 
 Results = Mapping[str, list[ImageTestResult]]
-_NONE: Mapping[str, str] = {}
 
 
-def request(
-    target: PublishTarget,
-    assembled: Path,
-    results: Results,
-    secrets: Path,
-    by: str,
-    *,
-    again: bool = False,
-    origin: str = "",
-    known: Mapping[str, str] = _NONE,
-) -> PublishRequest:
-    """Return the request to publish the packed image in folder `assembled`. Its manifest gets `origin`, which is where the recipe
-    came from, and the outcomes of `results`; neither makes a new version. Raises BadTask if the folder holds no image.
+def stage(assembled: Path, target: PublishTarget, results: Results, *, origin: str = "") -> ImageRelease:
+    """Return the packed image in a folder as a release. Its manifest gets `origin`, which is where the recipe came from, and the
+    outcomes of `results`; neither makes a new version. Raises BadTask if the folder holds no image.
     """
     tested = Tested(origin=origin, results=dict(results))
-    release = image_release.stage_release(image_release.load(assembled, tested), target, tested)
-    return PublishRequest(release=release, target=target, secrets=secrets, by=by, again=again, known=dict(known))
+    return image_release.stage_release(image_release.load(assembled, tested), target, tested)
 
 
-def publish(
-    target: PublishTarget,
-    assembled: Path,
-    results: Results,
-    secrets: Path,
-    by: str,
-    say: Say,
-    *,
-    again: bool = False,
-    origin: str = "",
-    known: Mapping[str, str] = _NONE,
-) -> Published:
-    """Publish the packed image in folder `assembled`, wherever the target is, and read the tree back (see `request` for the
-    arguments, and `publication.publish`). Raises a StepError."""
-    wanted = request(target, assembled, results, secrets, by, again=again, origin=origin, known=known)
-    with image_kind.connect(target, secrets) as transport:
-        return publish_through(transport, wanted, say)
+def publish(request: PublishRequest, say: Say) -> Published:
+    """Publish an image, wherever the target is, and read the tree back (see `publication.publish`). Raises a StepError."""
+    with image_kind.connect(request.target, request.secrets) as transport:
+        return publish_through(transport, request, say)
 
 
 def publish_through(transport: TreeTransport, request: PublishRequest, say: Say) -> Published:
@@ -69,7 +45,8 @@ def _observed(request: PublishRequest, done: PublishOutcome) -> Published:
     scripts, images = image_versions.scripts(tree, version), external_links.entry_images(tree)
     found, listed = files_found(tree, version), kind.files_of(tree, version)
     # Scripts of machines may be thousands: sound ones are left out of the evidence.
-    sound = {file for file in set(found) & set(listed) if _is_of_machine(file.name)}
+    machine_files = {f"{boot_tree.BOOT}/{name}{boot_tree.SCRIPT}" for name in scripts if boot_tree.is_machine(name)}
+    sound = {file for file in set(found) & set(listed) if file.name in machine_files}
     led = {name: (named, images.get(name)) == (version, tree.product) for name, named in scripts.items()}
     return Published(
         version=version,
@@ -92,10 +69,6 @@ def _observed(request: PublishRequest, done: PublishOutcome) -> Published:
         lost=tuple(name for name in scripts if boot_tree.is_machine(name) and not led[name]),
         in_use=usage.in_use(kind, tree),
     )
-
-
-def _is_of_machine(path: str) -> bool:
-    return boot_tree.is_machine(path.removeprefix(f"{boot_tree.BOOT}/").removesuffix(boot_tree.SCRIPT))
 
 
 class ImageRollback(Struct, frozen=True, kw_only=True):

@@ -6,7 +6,6 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from steps.clients.releases import publication
 from steps.clients.releases.release_kind import SharedFiles, StagedRelease
 from steps.clients.releases.release_tree import ReleaseTree
 from steps.contract import release_layout
@@ -18,8 +17,6 @@ from steps.nodeimage.contract.boot_scripts import BootScriptError
 from steps.nodeimage.contract.boot_tree import PublishTarget, Tested
 from steps.nodeimage.contract.image_manifest import Manifest, ManifestError
 from steps.nodeimage.publishing import boot_entries, image_kind, image_versions
-
-_UNTESTED = Tested()
 
 
 class PackedImage(Struct, frozen=True, kw_only=True):
@@ -87,10 +84,8 @@ def stage_release(image: PackedImage, target: PublishTarget, tested: Tested) -> 
     )
 
 
-def load(folder: Path, tested: Tested = _UNTESTED) -> PackedImage:
-    """Return the packed image in a folder, with the origin and the outcomes of `tested` in its manifest. Raises BadTask if a file
-    is missing or has another size than the manifest says.
-    """
+def load(folder: Path, tested: Tested = Tested()) -> PackedImage:
+    """Return the packed image in a folder, with what `tested` adds to its manifest. Raises BadTask if it is not whole by sizes."""
     hint = "build the image again"
     try:
         manifest = manifests.decode((folder / manifests.MANIFEST).read_bytes())
@@ -106,11 +101,6 @@ def load(folder: Path, tested: Tested = _UNTESTED) -> PackedImage:
             raise BadTask(f"{path} is not the file of {part.size} bytes that the manifest lists", hint=hint)
     published = msgspec.structs.replace(manifest, origin=tested.origin, outcomes=tested.outcomes)
     return PackedImage(folder=folder, manifest=published, data=manifests.encode(published))
-
-
-def examine(image: PackedImage) -> None:
-    """Read the parts of a packed image. Raises BadTask for the first that is not what the manifest says."""
-    publication.examine(image.folder, image.manifest.parts)
 
 
 def scripts(image: PackedImage, target: PublishTarget, version: str) -> dict[str, bytes]:

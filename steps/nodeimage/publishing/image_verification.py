@@ -1,6 +1,6 @@
 """Verification of the boot scripts, the boot entries and the start script in a tree of node images. Pure."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from steps.clients.releases.release_kind import TreeProblem
 from steps.clients.releases.release_tree import ReleaseTree
@@ -23,9 +23,7 @@ def script_problems(tree: ReleaseTree, version: str) -> Iterator[TreeProblem]:
 
 
 def entry_problems(tree: ReleaseTree, url: str) -> Iterator[TreeProblem]:
-    """Yield what is wrong with boot entries and the start script, which no list of digests covers: each must have the very bytes
-    that bringup writes. `url` is the address of the tree.
-    """
+    """Yield what is wrong with boot entries and start script of a tree at `url`: each must have the bytes that bringup writes."""
     scripts = set(image_versions.scripts(tree, tree.current)) if tree.current else set()
     images = external_links.entry_images(tree)
     moved = {name for name, image in images.items() if boot_tree.is_machine(name) and image in tree.products}
@@ -42,7 +40,9 @@ def entry_problems(tree: ReleaseTree, url: str) -> Iterator[TreeProblem]:
             yield TreeProblem(place=_path(name), why=f"leads to the image {image}, which is not here")
         elif not image and name not in scripts and external_links.mentions_image(tree, name):
             yield TreeProblem(place=_path(name), why=f"leads to {tree.product} in another way than bringup writes")
-    yield from _start_script(tree, images, url)
+    start = tree.contents.get(boot_tree.START_SCRIPT)
+    if url and start != boot_scripts.start_script(url, images):
+        yield TreeProblem(place=boot_tree.START_SCRIPT, why="is missing" if start is None else _CHANGED)
 
 
 def current_url(tree: ReleaseTree) -> str:
@@ -68,9 +68,3 @@ def _expected(url: str, image: str, name: str) -> bytes:
         return boot_scripts.entry_script(url, image, name)
     except BootScriptError:
         return b""
-
-
-def _start_script(tree: ReleaseTree, names: Collection[str], url: str) -> Iterator[TreeProblem]:
-    data = tree.contents.get(boot_tree.START_SCRIPT)
-    if url and data != boot_scripts.start_script(url, names):
-        yield TreeProblem(place=boot_tree.START_SCRIPT, why="is missing" if data is None else _CHANGED)

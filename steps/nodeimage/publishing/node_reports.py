@@ -1,5 +1,6 @@
 """Node images in rows for people and scripts: versions of an image, and the version that each node runs. Pure."""
 
+import msgspec
 from msgspec import Struct
 
 from steps import timeouts
@@ -52,25 +53,11 @@ def versions(
     rows = []
     for row in usage.version_rows(image_kind.image_kind(), tree, signers, now=now, silence=silence):
         image, tested = image_versions.manifest_of(tree, row.version), image_versions.published_test_results(tree, row.version)
-        rows.append(
-            ImageVersion(
-                image=row.product,
-                version=row.version,
-                digest=row.digest,
-                size=row.size,
-                whole=row.whole and bool(image_versions.scripts(tree, row.version)),
-                current=row.current,
-                switched=row.switched,
-                by=row.by,
-                signature=row.signature,
-                nodes=row.nodes,
-                stale=row.stale,
-                key=image.key if image else "",
-                origin=tested.origin,
-                tools=image.tools if image else {},
-                tests=tested.results,
-            )
-        )
+        fields = msgspec.structs.asdict(row)
+        fields["image"] = fields.pop("product")
+        fields["whole"] = row.whole and bool(image_versions.scripts(tree, row.version))
+        key, tools = (image.key, image.tools) if image else ("", {})
+        rows.append(ImageVersion(**fields, key=key, origin=tested.origin, tools=tools, tests=tested.results))
     return tuple(rows)
 
 

@@ -15,7 +15,7 @@ from steps.nodeimage.contract import image_manifest as manifests
 from steps.nodeimage.contract.boot_tree import PublishTarget, Tested
 from steps.nodeimage.contract.image_manifest import Manifest
 from steps.nodeimage.publishing import boot_entries, image_kind, image_release, image_versions
-from steps.nodeimage.publishing.image_release import ImageRelease, PackedImage
+from steps.nodeimage.publishing.image_release import PackedImage
 from steps.stages.image_standing.contract import CHANGED, CURRENT, LEFT, NOTHING, Standing
 
 _NONE: Mapping[str, str] = {}
@@ -28,11 +28,9 @@ def current_version(target: PublishTarget, image: str, key: str, firmware: tuple
     compared by size: `bringup image verify` reads them.
     """
     root = Path(target.root)
-    return (
-        ""
-        if target.host or not root.is_dir()
-        else current_version_through(image_kind.local_tree(root), target, image, key, firmware)
-    )
+    if target.host or not root.is_dir():
+        return ""
+    return current_version_through(image_kind.local_tree(root), target, image, key, firmware)
 
 
 def current_version_through(
@@ -48,22 +46,6 @@ def current_version_through(
 
 
 def query(
-    target: PublishTarget,
-    secrets: Path,
-    image: str,
-    key: str,
-    firmware: tuple[str, ...],
-    packages: Mapping[str, str] = _NONE,
-    known: Mapping[str, str] = _NONE,
-) -> Standing:
-    """Return the status of an image in its tree, wherever that is. `packages` are those that it will have, name → version; `known`
-    is image → version that was seen there before. Raises a StepError if the tree cannot be asked, and as `query_through`.
-    """
-    with image_kind.connect(target, secrets) as transport:
-        return query_through(transport, target, image, key, firmware, packages, known)
-
-
-def query_through(
     transport: TreeTransport,
     target: PublishTarget,
     image: str,
@@ -72,10 +54,11 @@ def query_through(
     packages: Mapping[str, str] = _NONE,
     known: Mapping[str, str] = _NONE,
 ) -> Standing:
-    """Return the status of an image through an open transport (see `query`). Files are read whole only if nothing else differs.
+    """Return the status of an image in its tree. `packages` are those that it will have, name → version; `known` is image → version
+    that was seen there before. Files are read whole only if nothing else differs.
 
     Raises Refused if something is to be published that this user may not write, if the tree has external links that no publication
-    would remove, and if it lacks versions that were seen there.
+    would remove, and if it lacks versions that were seen there. Raises a StepError if the tree cannot be asked.
     """
     tree, kind = transport.look(image), image_kind.image_kind(target.url)
     preflight.refuse_wrong_mount(kind, tree, transport.where, known)
@@ -85,14 +68,15 @@ def query_through(
         published = {package.name: package.version for package in current.packages}
         added, removed, changed = image_versions.changes(published, packages)
         status = replace(status, packages_added=added, packages_removed=removed, packages_changed=changed)
-    if (rollback := image_release.rolled_back(tree, target, _alike(tree, key))) is not None:
+    manifests_of = {version: image_versions.manifest_of(tree, version) for version in tree.versions}
+    alike = {version: _packed(tree, version, found) for version, found in manifests_of.items() if found and found.key == key}
+    if (rollback := image_release.rolled_back(tree, target, alike)) is not None:
         return replace(status, answer=LEFT, left=rollback.before, left_by=rollback.by, left_at=rollback.at)
     if not tree.current:
         return _writable(status, tree, target)
     differs = next(_differences(tree, target, key, firmware), "") or next(_unfinished(tree), "")
     if not differs:
-        read = transport.look(image, (tree.current,))
-        problems = verification.problems_for_target(kind, read, tree.current, target)
+        problems = verification.problems_for_target(kind, transport.look(image, (tree.current,)), tree.current, target)
         differs = next((f"{problem.place} {problem.why}" for problem in problems), "")
     if not differs:
         preflight.refuse_links(preflight.external_links(kind, tree))
@@ -130,7 +114,7 @@ def _differences(tree: ReleaseTree, target: PublishTarget, key: str, firmware: t
     entries = [(part.size, tree.entries.get(tree.version_path(current, part.name))) for part in manifest.parts]
     if not all(entry is not None and entry.is_file and entry.size == size for size, entry in entries):
         yield f"{current} is not whole"
-    release = _published(tree, target, current, manifest)
+    release = image_release.stage_release(_packed(tree, current, manifest), target, Tested())
     shared = release.shared_files(tree)
     same = image_release.has_same_scripts(release.image, tree, target, current) and not shared.stale
     same = same and set(image_versions.scripts(tree, current)) == boot_entries.names(target)
@@ -151,16 +135,6 @@ def _unfinished(tree: ReleaseTree) -> Iterator[str]:
         yield f"the publication of {tree.current} was stopped before its end"
 
 
-def _alike(tree: ReleaseTree, key: str) -> dict[str, PackedImage]:
-    """Return the versions of a key, each with the image that its scripts are rendered from."""
-    manifests_of = {version: image_versions.manifest_of(tree, version) for version in tree.versions}
-    return {version: _packed(tree, version, found) for version, found in manifests_of.items() if found and found.key == key}
-
-
 def _packed(tree: ReleaseTree, version: str, manifest: Manifest) -> PackedImage:
     data = tree.contents[tree.version_path(version, manifests.MANIFEST)]
     return PackedImage(folder=Path(tree.root) / tree.version_path(version), manifest=manifest, data=data)
-
-
-def _published(tree: ReleaseTree, target: PublishTarget, version: str, manifest: Manifest) -> ImageRelease:
-    return image_release.stage_release(_packed(tree, version, manifest), target, Tested())

@@ -21,23 +21,23 @@ def read(root: Path) -> RootListing:
     folders = [""]
     while folders:
         folder = folders.pop()
-        with os.scandir(root / folder) as found:
-            for one in found:
-                path = f"{folder}/{one.name}" if folder else one.name
-                entries[path] = _entry(one, seen)
+        with os.scandir(root / folder) as scan:
+            for entry in scan:
+                path = f"{folder}/{entry.name}" if folder else entry.name
+                entries[path] = _entry(entry, seen)
                 if entries[path].kind == FOLDER and path != LEFT_OUT:
                     folders.append(path)
-    return RootListing(entries, {path: _text(root / path) for path in _wanted(entries)})
+    return RootListing(entries, {path: (root / path).read_text(errors="replace") for path in _wanted(entries)})
 
 
-def _entry(one: "os.DirEntry[str]", seen: set[tuple[int, int]]) -> RootEntry:
-    facts = one.stat(follow_symlinks=False)
+def _entry(entry: "os.DirEntry[str]", seen: set[tuple[int, int]]) -> RootEntry:
+    facts = entry.stat(follow_symlinks=False)
     kind = _KINDS.get(stat.S_IFMT(facts.st_mode), OTHER)
     size = facts.st_size if kind == REGULAR else 0
     if facts.st_nlink > 1 and kind == REGULAR:
         size = 0 if (facts.st_dev, facts.st_ino) in seen else size
         seen.add((facts.st_dev, facts.st_ino))
-    link = os.readlink(one.path) if kind == LINK else ""
+    link = os.readlink(entry.path) if kind == LINK else ""
     return RootEntry(kind, stat.S_IMODE(facts.st_mode), size, link, facts.st_uid, facts.st_gid)
 
 
@@ -47,21 +47,16 @@ def _wanted(entries: dict[str, RootEntry]) -> list[str]:
     return [path for path in (*root_checks.TEXTS, *wanted) if path in entries and entries[path].kind == REGULAR]
 
 
-def _text(path: Path) -> str:
-    return path.read_text(errors="replace")
-
-
 def path_in_root(root: Path, path: str) -> Path:
     """Return a path with all links resolved, below a root that nobody changes meanwhile.
 
     Raises BadTask if its links lead outside; links that begin with / do, as this machine sees them.
     """
     try:
-        found = (root / path).resolve()
+        real = (root / path).resolve()
     except RuntimeError as error:
         raise BadTask(f"the root's /{path} is a link that leads in a circle", hint="see which layer makes it") from error
-    if not found.is_relative_to(root.resolve()):
-        raise BadTask(
-            f"the root's /{path} is a link that leads out of the root", hint="have the layer make it a relative one, or a file"
-        )
-    return found
+    if not real.is_relative_to(root.resolve()):
+        hint = "have the layer make it a relative one, or a file"
+        raise BadTask(f"the root's /{path} is a link that leads out of the root", hint=hint)
+    return real

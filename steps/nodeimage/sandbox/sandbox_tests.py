@@ -3,7 +3,7 @@
 import os
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Final
@@ -25,7 +25,6 @@ from steps.stages.image_sandbox.contract import Sandboxed
 KEPT: Final = 400
 """Characters of a test's output that are kept: its end, which has the reason."""
 _READ: Final = 64 * 1024
-_PLAY: Final = f"{__name__}:play"
 
 
 class Play(Struct, frozen=True, kw_only=True):
@@ -42,29 +41,28 @@ class SandboxResults(Struct, frozen=True, kw_only=True, omit_defaults=True):
     problem: str = ""
 
 
-def play(root: Path, told: Play) -> SandboxResults:
+def play(root: Path, order: Play) -> SandboxResults:
     """Run all tests on the root; called in the namespace."""
-    scripts = [test for test in told.tests if test.run]
-    if scripts:
+    if any(test.run for test in order.tests):
         try:
             bubblewrap.require(root, timeouts.IMAGE_SANDBOX)
         except StepError as error:
             return SandboxResults(problem=f"{error}; {error.hint}" if error.hint else str(error))
     listing = root_scan.read(root)
     processors = len(os.sched_getaffinity(0))
-    with ThreadPoolExecutor(max_workers=told.at_once or processors) as beside:
-        return SandboxResults(results=tuple(beside.map(lambda test: _result(root, listing, test), told.tests)))
+    with ThreadPoolExecutor(max_workers=order.at_once or processors) as beside:
+        return SandboxResults(results=tuple(beside.map(lambda test: _result(root, listing, test), order.tests)))
 
 
 def _result(root: Path, listing: RootListing, test: ImageTest) -> ImageTestResult:
     begun = time.monotonic()
     if test.run and not test.check:
-        outcome, said = _script(root, test)
+        outcome, output = _script(root, test)
     elif test.check and not test.run:
-        outcome, said = _check(listing, test)
+        outcome, output = _check(listing, test)
     else:
-        outcome, said = ImageTestOutcome.ERROR, "a test has either `run` or `check`"
-    return ImageTestResult(name=test.name, outcome=outcome, seconds=round(time.monotonic() - begun, 3), output=said)
+        outcome, output = ImageTestOutcome.ERROR, "a test has either `run` or `check`"
+    return ImageTestResult(name=test.name, outcome=outcome, seconds=round(time.monotonic() - begun, 3), output=output)
 
 
 def _check(listing: RootListing, test: ImageTest) -> tuple[ImageTestOutcome, str]:
@@ -72,7 +70,9 @@ def _check(listing: RootListing, test: ImageTest) -> tuple[ImageTestOutcome, str
         problems = root_checks.judge(test.check, test.arguments, listing)
     except root_checks.UnknownCheck as error:
         return ImageTestOutcome.ERROR, _end(str(error))
-    return (ImageTestOutcome.FAIL, _start(root_checks.summarise_problems(problems))) if problems else (ImageTestOutcome.PASS, "")
+    line = plain.line(" ".join(root_checks.summarise_problems(problems).split()))
+    line = line if len(line) <= KEPT else f"{line[: KEPT - 1]}…"
+    return (ImageTestOutcome.FAIL if problems else ImageTestOutcome.PASS), line
 
 
 def _script(root: Path, test: ImageTest) -> tuple[ImageTestOutcome, str]:
@@ -83,29 +83,24 @@ def _script(root: Path, test: ImageTest) -> tuple[ImageTestOutcome, str]:
         ThreadPoolExecutor(max_workers=1) as beside,
     ):
         assert child.stdout
-        said = beside.submit(_last, child.stdout)
+        reading = beside.submit(_last, child.stdout)
         try:
             code = child.wait(test.seconds)
         except subprocess.TimeoutExpired:
             child.kill()
-            return ImageTestOutcome.TIMEOUT, _end(f"{_text(said.result())} (ended after {test.seconds:g} s)")
-        return (ImageTestOutcome.PASS if code == 0 else ImageTestOutcome.FAIL), _ended(_text(said.result()), code)
+            return ImageTestOutcome.TIMEOUT, _end(f"{reading.result()} (ended after {test.seconds:g} s)")
+        output = reading.result()
+        if code == 0:
+            return ImageTestOutcome.PASS, _end(output)
+        return ImageTestOutcome.FAIL, _end(output if output.strip() else f"it ended with {code} and said nothing")
 
 
-def _last(stream: IO[bytes]) -> bytes:
+def _last(stream: IO[bytes]) -> str:
     """Return the end of a program's output, however long that is."""
     kept = b""
     while part := stream.read(_READ):
         kept = (kept + part)[-_READ:]
-    return kept
-
-
-def _ended(said: str, code: int) -> str:
-    return _end(said if said.strip() or code == 0 else f"it ended with {code} and said nothing")
-
-
-def _text(said: bytes) -> str:
-    return said.decode(errors="replace")
+    return kept.decode(errors="replace")
 
 
 def _end(text: str) -> str:
@@ -113,23 +108,14 @@ def _end(text: str) -> str:
     return line if len(line) <= KEPT else f"…{line[1 - KEPT :]}"
 
 
-def _start(text: str) -> str:
-    line = plain.line(" ".join(text.split()))
-    return line if len(line) <= KEPT else f"{line[: KEPT - 1]}…"
-
-
-def sandboxed_tests(tests: Sequence[ImageTest]) -> tuple[ImageTest, ...]:
-    """Return the tests that run in a sandbox."""
-    return tuple(test for test in tests if test.where is not Where.BOOT)
-
-
 def run(images: Path, recipe: Recipe, say: Callable[[str], None]) -> Sandboxed:
     """Run the sandbox tests of a recipe. Raises BadTask if a layer is missing, Temporary after its time."""
     stack = layer_cache.stack(images, recipe)
-    found = run_on(stack, sandboxed_tests(recipe.tests), build_keys.image(recipe))
-    bad = sum(result.outcome != "pass" for result in found.results)
-    say(f"tested {recipe.name}: {len(found.results) - bad} of {len(found.results)} tests passed in {found.seconds:.1f} s")
-    return found
+    tests = tuple(test for test in recipe.tests if test.where is not Where.BOOT)
+    tested = run_on(stack, tests, build_keys.image(recipe))
+    passed = sum(result.outcome is ImageTestOutcome.PASS for result in tested.results)
+    say(f"tested {recipe.name}: {passed} of {len(tested.results)} tests passed in {tested.seconds:.1f} s")
+    return tested
 
 
 def run_on(stack: tuple[Path, ...], tests: tuple[ImageTest, ...], key: str) -> Sandboxed:
@@ -137,10 +123,9 @@ def run_on(stack: tuple[Path, ...], tests: tuple[ImageTest, ...], key: str) -> S
     begun = time.monotonic()
     longest = timeouts.IMAGE_SANDBOX + sum(test.seconds for test in tests)
     try:
-        played = namespace.call(stack, _PLAY, Play(tests=tests), SandboxResults, seconds=longest)
+        played = namespace.call(stack, f"{__name__}:play", Play(tests=tests), SandboxResults, seconds=longest)
     except Temporary:
         raise
     except StepError as error:
         return Sandboxed(key=key, problem=f"{error}; {error.hint}" if error.hint else str(error))
-    taken = round(time.monotonic() - begun, 3)
-    return Sandboxed(key=key, results=played.results, seconds=taken, problem=played.problem)
+    return Sandboxed(key=key, results=played.results, seconds=round(time.monotonic() - begun, 3), problem=played.problem)

@@ -14,7 +14,6 @@ from steps.clients import process
 from steps.errors import BadTask, Temporary
 from steps.nodeimage.contract import build_keys
 
-_ASKED: Final = {"mksquashfs": ["mksquashfs", "-version"], "zstd": ["zstd", "--version"]}
 _LIBRARY: Final = "libzstd.so.1"
 """Library by which mksquashfs compresses; its version may differ from that of the program zstd."""
 
@@ -64,7 +63,9 @@ def feed(command: Sequence[str], source: IO[bytes]) -> Iterator[IO[bytes]]:
             try:
                 yield child.stdout
             except Exception:
-                if _at_its_end(child.stdout) and (unread := feeding.exception()):
+                # without more output the program has ended, and the thread that feeds it has ended or is about to
+                is_at_end = not child.stdout.closed and not child.stdout.read(1)
+                if is_at_end and (unread := feeding.exception()):
                     raise unread from None  # what came of it was cut off by that alone
                 raise
             if not child.stdout.read(1):
@@ -72,11 +73,6 @@ def feed(command: Sequence[str], source: IO[bytes]) -> Iterator[IO[bytes]]:
                 _require(command[0], child.wait(), b"")
         finally:
             child.kill()
-
-
-def _at_its_end(output: IO[bytes]) -> bool:
-    """Return True if no more output comes: the program has ended, and the thread that feeds it has ended or is about to."""
-    return not output.closed and not output.read(1)
 
 
 def _feed(source: IO[bytes], pipe: IO[bytes]) -> None:
@@ -92,9 +88,9 @@ def _feed(source: IO[bytes], pipe: IO[bytes]) -> None:
 @contextlib.contextmanager
 def open_output(command: Sequence[str], errors: Path) -> Iterator[IO[bytes]]:
     """Open the output of a program; its stderr goes to the file `errors`. The output need not be read to its end."""
-    with errors.open("wb") as said:
+    with errors.open("wb") as stderr:
         try:
-            child = subprocess.Popen(list(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said)
+            child = subprocess.Popen(list(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr)
         except FileNotFoundError as error:
             raise _missing(command[0]) from error
     try:
@@ -113,28 +109,28 @@ def _missing(program: str) -> BadTask:
     return BadTask(f"{program} is not installed", hint=f"install the package that brings {program}")
 
 
-def _require(program: str, code: int, said: bytes) -> None:
+def _require(program: str, code: int, output: bytes) -> None:
     if code != 0:
-        words = " ".join(said.decode(errors="replace").split())[-400:]
+        words = " ".join(output.decode(errors="replace").split())[-400:]
         raise BadTask(f"{program} ended with {code}: {words or 'it said nothing'}")
 
 
 def version(words: Sequence[str]) -> str:
     """Return the version that a program prints. Raises BadTask if it is not installed."""
-    said = process.run(list(words)).out.replace(",", " ").split()
-    return next((word.lstrip("v") for word in said if word.lstrip("v")[:1].isdigit()), "unknown")
+    output = process.run(list(words)).out.replace(",", " ").split()
+    return next((word.lstrip("v") for word in output if word.lstrip("v")[:1].isdigit()), "unknown")
 
 
 def tool_versions() -> dict[str, str]:
     """Return the versions of the programs that can change the bytes of an image, by name. Raises BadTask if one is missing."""
-    found = {name: version(words) for name, words in _ASKED.items()}
-    return found | {"libzstd": _library(), "packer": str(build_keys.PACKER)}
+    versions = {name: version([name, option]) for name, option in (("mksquashfs", "-version"), ("zstd", "--version"))}
+    return versions | {"libzstd": _library(), "packer": str(build_keys.PACKER)}
 
 
-def mark(key: str, found: Mapping[str, str]) -> str:
+def mark(key: str, versions: Mapping[str, str]) -> str:
     """Return the name of what zstd and our packer make of something with this key: other versions may make other bytes."""
-    squeezed = hashlib.sha256(f"{found['zstd']} {found['packer']}".encode())
-    return f"{key}-{squeezed.hexdigest()[:12]}"
+    digest = hashlib.sha256(f"{versions['zstd']} {versions['packer']}".encode())
+    return f"{key}-{digest.hexdigest()[:12]}"
 
 
 def key_of(name: str) -> str:
@@ -144,9 +140,8 @@ def key_of(name: str) -> str:
 
 def _library() -> str:
     try:
-        said = ctypes.CDLL(_LIBRARY).ZSTD_versionString
+        function = ctypes.CDLL(_LIBRARY).ZSTD_versionString
     except (OSError, AttributeError):
         return "unknown"
-    said.restype = ctypes.c_char_p
-    found: bytes = said()
-    return found.decode()
+    function.restype = ctypes.c_char_p
+    return str(function(), "utf-8")

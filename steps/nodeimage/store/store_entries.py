@@ -21,8 +21,6 @@ A run that changes nothing writes nothing, and garbage collection still sees whi
 """
 _REMOVALS = 3
 """Attempts to empty a folder: the kernel ends the processes of a killed build within milliseconds."""
-
-
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE)
 _SAID: Final = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT))
 HINT: Final = (
@@ -31,14 +29,9 @@ HINT: Final = (
 )
 
 
-def _good(_: Path) -> bool:
-    """Accept an entry as it is."""
-    return True
-
-
 @contextlib.contextmanager
 def make_entry(
-    parent: Path, key: str, *, remove: Callable[[Path], None] = shutil.rmtree, good: Callable[[Path], bool] = _good
+    parent: Path, key: str, *, remove: Callable[[Path], None] = shutil.rmtree, good: Callable[[Path], bool] | None = None
 ) -> Iterator[Path | None]:
     """Yield a new folder, which becomes `parent/key` when the block ends without error; yield None if that exists and is `good`.
 
@@ -51,7 +44,7 @@ def make_entry(
         for left in parent.glob(f".{key}.part*"):
             _gone(left, remove)
         place = parent / key
-        if place.exists() and good(place):
+        if place.exists() and (good is None or good(place)):
             yield None
             return
         work = parent / f".{key}.part{os.getpid()}"
@@ -68,15 +61,19 @@ def make_entry(
                 _gone(work, remove)
 
 
+def hold_entry(place: Path) -> contextlib.AbstractContextManager[None]:
+    """Hold a shared lock on an entry while it is read, so that garbage collection spares it."""
+    return hold_shared(lock_of(place), os.O_RDONLY | os.O_CREAT)
+
+
 @contextlib.contextmanager
-def hold_entry(place: Path) -> Iterator[None]:
-    """Hold a shared lock on an entry while it is read, so that garbage collection spares it. A missing entry is left to the
-    reader.
-    """
-    if not place.parent.is_dir():
+def hold_shared(path: Path, flags: int = os.O_RDONLY) -> Iterator[None]:
+    """Hold a shared lock on a file or folder, so that garbage collection spares what it protects. Without it no lock is held."""
+    try:
+        handle = os.open(path, flags, 0o644)
+    except FileNotFoundError:
         yield
         return
-    handle = os.open(lock_of(place), os.O_RDONLY | os.O_CREAT, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_SH)
         yield
@@ -123,7 +120,7 @@ def guard_writes() -> Iterator[None]:
         raise StoreBusy(f"the store of images cannot be written: {error.strerror}", hint=HINT) from error
 
 
-def raise_if_full(said: str, what: str) -> None:
+def raise_if_full(output: str, what: str) -> None:
     """Raise StoreBusy if the output of a failed program says that the disk is full; `what` names the failed action."""
-    if any(words in said for words in _SAID):
+    if any(words in output for words in _SAID):
         raise StoreBusy(f"the store of images is full: {what}", hint=HINT)

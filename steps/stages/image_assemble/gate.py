@@ -17,9 +17,8 @@ _AGAIN: Final = "remove the image from the store and build it again"
 
 def outputs(seen: Assembled, want: OutputsExpectation) -> Verdict:
     """Check that every file is as its manifest lists it, and that kernel, root and initrd are of one version."""
-    found = next(_findings(seen, want), None)
-    if found:
-        return found.verdict(GATE, final=True)
+    if finding := next(_findings(seen, want), None):
+        return finding.verdict(GATE, final=True)
     sizes = ", ".join(f"{part.name} {part.size / _MIB:.1f} MiB" for part in seen.found)
     how = "found as built before" if seen.cached else "packed"
     alone = f"; no driver of racked network cards ({', '.join(seen.unracked)}) in the initrd: for virtual machines alone"
@@ -30,8 +29,8 @@ def _findings(seen: Assembled, want: OutputsExpectation) -> Iterator[Finding]:
     if seen.problem:
         yield unknown(FailureClass.RUNTIME, seen.problem, "a packed image that can be read", _AGAIN)
     if seen.key != want.key:
-        said = f"the image of {seen.key[:12] or 'no key'} was looked at"
-        yield fail(FailureClass.COMPARISON, said, f"that of {want.key[:12]}", "build with the recipe that was planned")
+        image = f"the image of {seen.key[:12] or 'no key'} was looked at"
+        yield fail(FailureClass.COMPARISON, image, f"that of {want.key[:12]}", "build with the recipe that was planned")
     if not seen.manifest:
         yield unknown(FailureClass.RUNTIME, "no manifest was read", "manifest.json beside the files", _AGAIN)
     found, listed = {part.name: part for part in seen.found}, {part.name: part for part in seen.listed}
@@ -40,38 +39,31 @@ def _findings(seen: Assembled, want: OutputsExpectation) -> Iterator[Finding]:
     for name in sorted({*found, *listed} - {*PARTS}):
         yield fail(FailureClass.COMPARISON, f"{name} is among the files", f"only {', '.join(PARTS)}", _AGAIN)
     yield from _kernel(seen)
-    yield from _budget(found["root.squashfs"], want.budget_mib)
+    root = found["root.squashfs"]
+    if want.budget_mib and root.size > want.budget_mib * _MIB:
+        step = "`bringup image diff` to the version before shows what grew; raise budget_mib where it must"
+        yield fail(FailureClass.INPUT, f"root.squashfs has {root.size / _MIB:.1f} MiB", f"at most {want.budget_mib} MiB", step)
 
 
 def _part(name: str, found: ImageFile | None, listed: ImageFile | None) -> Iterator[Finding]:
     if found is None:
         yield fail(FailureClass.RUNTIME, f"{name} is missing", f"{', '.join(PARTS)} in the store", _AGAIN)
     elif not found.size:
-        yield fail(
-            FailureClass.RUNTIME, f"{name} is empty", "a file with content", "see whether the store is full, then build again"
-        )
+        step = "see whether the store is full, then build again"
+        yield fail(FailureClass.RUNTIME, f"{name} is empty", "a file with content", step)
     elif listed is None:
         yield fail(FailureClass.COMPARISON, f"{name} is not in the manifest", "a manifest that lists all files", _AGAIN)
     elif (found.digest, found.size) != (listed.digest, listed.size):
-        said = f"{name} has {found.digest[:_SHOWN]} and {found.size} bytes"
-        yield fail(FailureClass.COMPARISON, said, f"{listed.digest[:_SHOWN]} and {listed.size} bytes as its manifest says", _AGAIN)
+        actual, expected = (f"{file.digest[:_SHOWN]} and {file.size} bytes" for file in (found, listed))
+        yield fail(FailureClass.COMPARISON, f"{name} has {actual}", f"{expected} as its manifest says", _AGAIN)
 
 
 def _kernel(seen: Assembled) -> Iterator[Finding]:
     if not seen.kernel:
-        yield unknown(
-            FailureClass.RUNTIME, "vmlinuz does not say its version", "a kernel that does", "see what `file vmlinuz` says"
-        )
+        step = "see what `file vmlinuz` says"
+        yield unknown(FailureClass.RUNTIME, "vmlinuz does not say its version", "a kernel that does", step)
     for where, version in (("root", seen.root_modules), ("initrd", seen.initrd_modules)):
         if version != seen.kernel:
-            has = f"those of {version}" if version else "none"
-            said = f"vmlinuz is {seen.kernel}, the modules in the {where} are {has}"
+            modules = f"the modules in the {where} are {f'those of {version}' if version else 'none'}"
             step = "let the recipe install one kernel, with its modules, and name it in `kernel`"
-            yield fail(FailureClass.INPUT, said, f"modules of {seen.kernel}", step)
-
-
-def _budget(root: ImageFile, budget_mib: int) -> Iterator[Finding]:
-    if budget_mib and root.size > budget_mib * _MIB:
-        said = f"root.squashfs has {root.size / _MIB:.1f} MiB"
-        step = "`bringup image diff` to the version before shows what grew; raise budget_mib where it must"
-        yield fail(FailureClass.INPUT, said, f"at most {budget_mib} MiB", step)
+            yield fail(FailureClass.INPUT, f"vmlinuz is {seen.kernel}, {modules}", f"modules of {seen.kernel}", step)

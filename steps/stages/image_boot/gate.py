@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from steps.contract import plain
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes
 from steps.nodeimage.contract import console
 from steps.nodeimage.contract.boot_tests import TESTS_ARGUMENT, BootEvent, MachineBoot, NodeReport
@@ -19,8 +20,8 @@ LEFT_OUT = f"a unit that needs what no test machine has is left out by Condition
 
 def boots(seen: Booted, want: BootsExpectation) -> Verdict:
     """Check that as many machines as asked for booted this image, are healthy, and passed all tests."""
-    if found := _all(seen, want):
-        return found.verdict("image_boot/boots")
+    if finding := _all(seen, want):
+        return finding.verdict("image_boot/boots")
     rows = [_row(boot, seen, want) for boot in seen.boots]
     return of_nodes("image_boot/boots", rows, what=f"booted by {want.firmware} and passed {len(want.tests)} tests")
 
@@ -35,19 +36,20 @@ def _all(seen: Booted, want: BootsExpectation) -> Finding | None:
         return fail(FailureClass.COMPARISON, f"image {seen.key[:12] or 'unknown'} was booted", f"image {want.key[:12]}", step)
     names = Counter(boot.name for boot in seen.boots if boot.name)
     if len(names) < max(1, want.machines) or max(names.values()) > 1:
-        said = f"{len(names)} machines were booted{': ' if names else ''}{', '.join(names)}"
-        return unknown(FailureClass.RUNTIME, said, f"{max(1, want.machines)} of different names", "boot the image again")
+        booted = f"{len(names)} machines were booted{': ' if names else ''}{', '.join(names)}"
+        return unknown(FailureClass.RUNTIME, booted, f"{max(1, want.machines)} of different names", "boot the image again")
     if not seen.root_digest or not seen.root_size or not seen.kernel:
         step = "assemble the image again: its manifest does not list them"
-        said = "nothing tells which root and kernel were served"
-        return unknown(FailureClass.INPUT, said, "the root's digest and size, the kernel's release", step)
+        expected = "the root's digest and size, the kernel's release"
+        return unknown(FailureClass.INPUT, "nothing tells which root and kernel were served", expected, step)
     return None
 
 
 def _row(boot: MachineBoot, seen: Booted, want: BootsExpectation) -> NodeVerdict:
-    found = next(_findings(boot, seen, want), None)
-    said = f"up after {boot.seconds:.0f} s, {len(want.tests)} tests passed"
-    return found.of_node(boot.name) if found else NodeVerdict(node=boot.name, status=Status.PASS, seen=said)
+    if finding := next(_findings(boot, seen, want), None):
+        return finding.of_node(boot.name)
+    outcome = f"up after {boot.seconds:.0f} s, {len(want.tests)} tests passed"
+    return NodeVerdict(node=boot.name, status=Status.PASS, seen=outcome)
 
 
 def _findings(boot: MachineBoot, seen: Booted, want: BootsExpectation) -> Iterator[Finding]:
@@ -66,14 +68,14 @@ def _findings(boot: MachineBoot, seen: Booted, want: BootsExpectation) -> Iterat
 def _fetched(boot: MachineBoot, seen: Booted) -> Iterator[Finding]:
     """Yield files that the machine did not fetch from this server: a machine with a disk could have booted from that."""
     whole = {event.what for event in boot.events if event.sent == event.size > 0}
-    missing = [what for what in FETCHED if what not in whole]
-    step = f"read the console of {boot.name}: what it booted came from elsewhere"
-    if missing:
-        yield fail(FailureClass.COMPARISON, f"it reported, and did not fetch {_some(missing)} whole", "all from the server", step)
+    if missing := [what for what in FETCHED if what not in whole]:
+        fetched = f"it reported, and did not fetch {plain.some(missing, MOST_TOLD)} whole"
+        step = f"read the console of {boot.name}: what it booted came from elsewhere"
+        yield fail(FailureClass.COMPARISON, fetched, "all from the server", step)
     roots = [event.size for event in boot.events if event.what == "root"]
     if roots and roots[-1] != seen.root_size:
-        said = f"a root of {roots[-1]} bytes was served"
-        yield fail(FailureClass.INPUT, said, f"{seen.root_size} bytes", "compare the file with its manifest")
+        served = f"a root of {roots[-1]} bytes was served"
+        yield fail(FailureClass.INPUT, served, f"{seen.root_size} bytes", "compare the file with its manifest")
 
 
 def _identity(boot: MachineBoot, report: NodeReport, seen: Booted, want: BootsExpectation) -> Iterator[Finding]:
@@ -86,12 +88,11 @@ def _identity(boot: MachineBoot, report: NodeReport, seen: Booted, want: BootsEx
         yield fail(FailureClass.COMPARISON, f"it says it was started by {report.firmware or 'nothing'}", want.firmware, step)
     if report.image != seen.root_digest:
         step = "compare the file that the server gave with its manifest: the bytes on the node are others"
-        said = f"it runs image {_short(report.image)}"
-        yield fail(FailureClass.COMPARISON, said, f"image {_short(seen.root_digest)}", step)
+        running, served = _short(report.image), _short(seen.root_digest)
+        yield fail(FailureClass.COMPARISON, f"it runs image {running}", f"image {served}", step)
     if report.kernel != seen.kernel:
-        yield fail(
-            FailureClass.COMPARISON, f"kernel {report.kernel or 'unknown'} runs", f"kernel {seen.kernel}", "assemble it again"
-        )
+        running = f"kernel {report.kernel or 'unknown'} runs"
+        yield fail(FailureClass.COMPARISON, running, f"kernel {seen.kernel}", "assemble it again")
     if not report.modules:
         step = "make the layer that has the kernel again: kernel, initrd and root must come from one package"
         yield fail(FailureClass.DEPENDENCY, f"its root has no modules of its kernel {report.kernel}", "its modules", step)
@@ -114,7 +115,7 @@ def _health(boot: MachineBoot, report: NodeReport, want: BootsExpectation) -> It
         yield fail(FailureClass.RUNTIME, f"its clock is off by {off:+.0f} s", f"at most {want.clock_seconds:.0f} s", step)
     if report.failed_units:
         step = f"`systemctl status {report.failed_units[0]}` there, and its part of the console; {LEFT_OUT}"
-        yield fail(FailureClass.HEALTH, f"failed units: {_some(report.failed_units)}", "none", step)
+        yield fail(FailureClass.HEALTH, f"failed units: {plain.some(report.failed_units, MOST_TOLD)}", "none", step)
 
 
 def _tests(report: NodeReport, want: BootsExpectation) -> Iterator[Finding]:
@@ -124,29 +125,20 @@ def _tests(report: NodeReport, want: BootsExpectation) -> Iterator[Finding]:
     bad = [result for result in report.results if result.outcome is not ImageTestOutcome.PASS]
     for result in bad[:1]:
         case = cases.get(result.name)
-        said = f"test {result.name}: {result.outcome}{f' ({result.output})' if result.output else ''}{_more(len(bad) - 1, 'tests')}"
+        more = f" and {len(bad) - 1} more tests" if len(bad) > 1 else ""
+        outcome = f"test {result.name}: {result.outcome}{f' ({result.output})' if result.output else ''}{more}"
         step = (case.next_step if case else "") or "run the test's script on the node"
-        yield fail(FailureClass.HEALTH, said, f"pass{f': {case.incident}' if case and case.incident else ''}", step)
-    missing = [name for name in cases if counted[name] != 1]
-    if missing:
+        yield fail(FailureClass.HEALTH, outcome, f"pass{f': {case.incident}' if case and case.incident else ''}", step)
+    if missing := [name for name in cases if counted[name] != 1]:
         step = "boot it again, and see on its console why it left them out"
-        said = f"{len(missing)} of {len(cases)} tests are not in its report once: {_some(missing)}"
-        yield unknown(FailureClass.RUNTIME, said, "each of them once", step)
-
-
-def _some(names: tuple[str, ...] | list[str]) -> str:
-    return f"{', '.join(names[:MOST_TOLD])}{_more(len(names) - MOST_TOLD, '')}"
-
-
-def _more(count: int, what: str) -> str:
-    return f" and {count} more {what}".rstrip() if count > 0 else ""
+        absent = f"{len(missing)} of {len(cases)} tests are not in its report once: {plain.some(missing, MOST_TOLD)}"
+        yield unknown(FailureClass.RUNTIME, absent, "each of them once", step)
 
 
 def _short(digest: str) -> str:
     return digest.removeprefix("sha256:")[:12] or "unknown"
 
 
-MIB = 1 << 20
 EXPECTED = "a report from it"
 
 
@@ -185,25 +177,25 @@ def _truncated(root: BootEvent | None, seen: Booted) -> Finding | None:
     if root is None or root.size == seen.root_size:
         return None
     what = "truncated" if root.size < seen.root_size else "another one"
-    said = f"its squashfs is {what}: the server has {_mib(root.size)}, the manifest says {_mib(seen.root_size)}"
+    sizes = f"its squashfs is {what}: the server has {_mib(root.size)}, the manifest says {_mib(seen.root_size)}"
     step = "copy or assemble the image again, and see whether the disk that serves it is full"
-    return fail(FailureClass.INPUT, said, "the whole file", step)
+    return fail(FailureClass.INPUT, sizes, "the whole file", step)
 
 
 def _other_kernel(boot: MachineBoot, seen: Booted) -> Finding | None:
     if not boot.kernel or not seen.kernel or boot.kernel == seen.kernel:
         return None
-    said = f"kernel {boot.kernel} was started, initrd and root have the modules of {seen.kernel}"
+    kernels = f"kernel {boot.kernel} was started, initrd and root have the modules of {seen.kernel}"
     step = "take kernel and initrd of one version: the boot script must name both by version"
-    return fail(FailureClass.COMPARISON, said, f"kernel {seen.kernel}", step)
+    return fail(FailureClass.COMPARISON, kernels, f"kernel {seen.kernel}", step)
 
 
 def _broken_off(root: BootEvent | None) -> Finding | None:
     if root is None or root.sent >= root.size:
         return None
-    said = f"the HTTP server was gone in the middle of its root: {_mib(root.sent)} of {_mib(root.size)} came"
+    received = f"the HTTP server was gone in the middle of its root: {_mib(root.sent)} of {_mib(root.size)} came"
     step = "see whether the server or the network between went down, and boot it again"
-    return fail(FailureClass.DEPENDENCY, said, "the whole root", step)
+    return fail(FailureClass.DEPENDENCY, received, "the whole root", step)
 
 
 def _signed(sign: Sign) -> Finding:
@@ -213,9 +205,9 @@ def _signed(sign: Sign) -> Finding:
 def _flooded(boot: MachineBoot) -> Finding | None:
     if boot.ended != "flood":
         return None
-    said = f"it was stopped after {boot.seconds:.0f} s, since its console had no end; {_far(boot)}"
+    end = f"it was stopped after {boot.seconds:.0f} s, since its console had no end; {_far(boot)}"
     step = f"see what repeats itself at the end of the console of {boot.name}, and end that"
-    return fail(FailureClass.RUNTIME, said, EXPECTED, step)
+    return fail(FailureClass.RUNTIME, end, EXPECTED, step)
 
 
 def _far(boot: MachineBoot) -> str:
@@ -229,10 +221,9 @@ def _silent(boot: MachineBoot, seconds: float) -> Finding:
     step = f"read the console of {boot.name} from there on"
     if boot.ended == "exit":
         return fail(FailureClass.RUNTIME, f"it stopped by itself after {boot.seconds:.0f} s; {far}", EXPECTED, step)
-    said = f"no report within {seconds:.0f} s; {far}"
     step = f"{step}; give it more time if it was merely slow"
-    return unknown(FailureClass.RUNTIME, said, EXPECTED, step)
+    return unknown(FailureClass.RUNTIME, f"no report within {seconds:.0f} s; {far}", EXPECTED, step)
 
 
 def _mib(size: int) -> str:
-    return f"{size / MIB:.1f} MiB"
+    return f"{size / (1 << 20):.1f} MiB"

@@ -1,5 +1,6 @@
 """Gate of image_layers: a layer is whole, holds the locked packages and no secret, and keeps its budget."""
 
+from steps.contract import plain
 from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive, passed
 from steps.stages.image_layers.contract import Built, LayerExpectation
 
@@ -18,7 +19,11 @@ _ELSE = (FailureClass.RUNTIME, "build the layer below first, and see what it say
 
 def layer(seen: Built, want: LayerExpectation) -> Verdict:
     """Judge one layer."""
-    return _other(seen, want) or _failure(seen, want) or _content(seen, want) or _good(seen, want)
+    if problem := _other(seen, want) or _failure(seen, want) or _content(seen, want):
+        return problem
+    how = "was cached" if seen.cached else f"was built in {seen.seconds:.0f} s"
+    content = f"{seen.size / _MIB:.1f} MiB in {seen.files} files, {want.packages} packages in its root"
+    return passed(GATE, f"layer {want.layer} {how}: {content}")
 
 
 def _other(seen: Built, want: LayerExpectation) -> Verdict | None:
@@ -35,11 +40,10 @@ def _other(seen: Built, want: LayerExpectation) -> Verdict | None:
 
 def _failure(seen: Built, want: LayerExpectation) -> Verdict | None:
     if seen.secrets_found:
-        more = f" and {len(seen.secrets_found) - 3} more" if len(seen.secrets_found) > 3 else ""
         return failed(
             GATE,
             FailureClass.INPUT,
-            seen=f"layer {want.layer} holds a build secret: {', '.join(seen.secrets_found[:3])}{more}",
+            seen=f"layer {want.layer} holds a build secret: {plain.some(seen.secrets_found, 3)}",
             expected="no secret's bytes in any file, name or link",
             next_step="have the command read the secret from /run/secrets and write it nowhere; the layer was thrown away",
         )
@@ -81,10 +85,3 @@ def _content(seen: Built, want: LayerExpectation) -> Verdict | None:
             next_step="leave out what is not needed, or raise budget_mib of the layer",
         )
     return None
-
-
-def _good(seen: Built, want: LayerExpectation) -> Verdict:
-    how = "was cached" if seen.cached else f"was built in {seen.seconds:.0f} s"
-    return passed(
-        GATE, f"layer {want.layer} {how}: {seen.size / _MIB:.1f} MiB in {seen.files} files, {want.packages} packages in its root"
-    )

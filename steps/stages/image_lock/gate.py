@@ -1,5 +1,6 @@
 """Gate of image_lock: every locked package is in the archive, byte for byte; a build takes packages from nowhere else."""
 
+from steps.contract import plain
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.image_lock.contract import Archive, ArchiveExpectation
 from steps.stages.shared.finding import Finding, fail, unknown
@@ -22,9 +23,8 @@ def _finding(seen: Archive, want: ArchiveExpectation) -> Finding | None:
     whole = f"all {want.packages} packages of recipe {want.recipe}"
     if seen.recipe != want.recipe:
         read = f"recipe {seen.recipe}" if seen.recipe else "no recipe"
-        return unknown(
-            FailureClass.INPUT, f"the archive was filled for {read}", whole, "render again, and submit all files together"
-        )
+        step = "render again, and submit all files together"
+        return unknown(FailureClass.INPUT, f"the archive was filled for {read}", whole, step)
     if seen.packages != want.packages or not want.packages:
         return fail(
             FailureClass.INPUT,
@@ -44,18 +44,12 @@ def _finding(seen: Archive, want: ArchiveExpectation) -> Finding | None:
         later = "run again when the mirror answers"
         steps = (dropped, later) if seen.away < len(seen.missing) else (later, dropped)
         return fail(FailureClass.DEPENDENCY, _list(seen.missing, "missing", seen.problems), whole, "; else ".join(steps))
-    return _uncounted(seen, want, whole)
-
-
-def _uncounted(seen: Archive, want: ArchiveExpectation, whole: str) -> Finding | None:
-    """Return a finding if packages are unaccounted for: without missing ones, all must have been counted."""
-    if seen.kept + seen.fetched != want.packages or not seen.bytes:
+    if seen.kept + seen.fetched != want.packages or not seen.bytes:  # without missing ones, all must have been counted
         counted = f"{seen.kept} packages kept and {seen.fetched} brought in, {seen.bytes} bytes"
         return unknown(FailureClass.RUNTIME, counted, whole, "run again; if it stays so, report it as a bug")
     return None
 
 
 def _list(names: tuple[str, ...], what: str, problems: tuple[str, ...]) -> str:
-    more = f" and {len(names) - MOST_TOLD} more" if len(names) > MOST_TOLD else ""
     why = f" ({problems[0]})" if problems else ""
-    return f"{len(names)} {what}: {', '.join(names[:MOST_TOLD])}{more}{why}"
+    return f"{len(names)} {what}: {plain.some(names, MOST_TOLD)}{why}"

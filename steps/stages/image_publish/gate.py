@@ -1,14 +1,13 @@
 """Gate of image_publish: nodes read the whole version that was tested, and nothing in its tree leads elsewhere."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from steps.contract import release_layout
+from steps.contract import plain, release_layout
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.image_publish.contract import Published, PublishedExpectation
 from steps.stages.shared.finding import Finding, fail, unknown
 
 GATE = "image_publish/tree"
-_MOST_TOLD = 3
 
 
 def tree(seen: Published, want: PublishedExpectation) -> Verdict:
@@ -38,18 +37,16 @@ def _read(seen: Published) -> Iterator[Finding]:
         step = "see where `current` leads; `bringup image rollback` sets it"
         yield fail(FailureClass.APPLY, "the pointer names no version", "a pointer to a version", step)
     elif seen.version not in seen.versions:
-        seen_ = f"the pointer names {seen.version}, which is not in the tree"
-        yield fail(
-            FailureClass.APPLY, seen_, "a pointer to a version that is there", "`bringup image rollback` to one that is there"
-        )
+        pointer = f"the pointer names {seen.version}, which is not in the tree"
+        step = "`bringup image rollback` to one that is there"
+        yield fail(FailureClass.APPLY, pointer, "a pointer to a version that is there", step)
     if not seen.manifest:
         step = f"see {seen.version}/manifest.json; publish again"
         yield unknown(FailureClass.RUNTIME, "the version has no manifest that can be read", "its manifest", step)
     elif release_layout.version_name(release_layout.number_of(seen.version), seen.manifest) != seen.version:
+        manifest = f"{seen.version} has the manifest {seen.manifest}"
         step = "roll back, and see who wrote into the version"
-        yield fail(
-            FailureClass.COMPARISON, f"{seen.version} has the manifest {seen.manifest}", "the digest in the version's name", step
-        )
+        yield fail(FailureClass.COMPARISON, manifest, "the digest in the version's name", step)
     if not seen.listed or not seen.found:
         yield unknown(FailureClass.RUNTIME, "no file of the version was read back", "all files of its manifest", "publish again")
 
@@ -67,11 +64,10 @@ def _files(seen: Published) -> Iterator[Finding]:
         elif have.digest != part.digest:
             wrong.append(f"{part.name} has the digest {have.digest or 'of nothing: it was not read'} instead of {part.digest}")
     if wrong:
-        yield fail(FailureClass.COMPARISON, f"in {seen.version} {_told(wrong)}", "the files that its manifest lists", step)
-    extra = sorted(set(found) - {"manifest.json.sig"})
-    if extra:
-        said = f"{seen.version} has files that nothing lists: {_told(extra)}"
-        yield fail(FailureClass.COMPARISON, said, "listed files and no others", "see who wrote into a version that is published")
+        yield fail(FailureClass.COMPARISON, f"in {seen.version} {_some(wrong)}", "the files that its manifest lists", step)
+    if extra := sorted(set(found) - {"manifest.json.sig"}):
+        files = f"{seen.version} has files that nothing lists: {_some(extra)}"
+        yield fail(FailureClass.COMPARISON, files, "listed files and no others", "see who wrote into a version that is published")
 
 
 def _groups(seen: Published, want: PublishedExpectation) -> Iterator[Finding]:
@@ -79,20 +75,18 @@ def _groups(seen: Published, want: PublishedExpectation) -> Iterator[Finding]:
         yield unknown(FailureClass.INPUT, "no group was asked for", "at least one group of nodes", "see publish.groups in the spec")
     step = "publish again; see that nothing else writes into ROOT/boot"
     if missing := sorted(set(want.groups) - set(seen.scripts)):
-        yield fail(FailureClass.APPLY, f"{seen.version} has no boot script for {_told(missing)}", "a script for each group", step)
+        yield fail(FailureClass.APPLY, f"{seen.version} has no boot script for {_some(missing)}", "a script for each group", step)
     for group in want.groups:
         if (named := seen.scripts[group]) != seen.version:
-            said = f"names {named}" if named else "names several versions, or none"
+            script = f"the script of group {group} names {named or 'several versions, or none'}"
             next_step = "roll back; the script was changed after it was published"
-            yield fail(
-                FailureClass.COMPARISON, f"the script of group {group} {said}", f"{seen.version} in all its paths", next_step
-            )
+            yield fail(FailureClass.COMPARISON, script, f"{seen.version} in all its paths", next_step)
     if seen.lost:
-        said = f"{len(seen.lost)} machines are not led to {seen.version}: {_told(seen.lost)}"
-        yield fail(FailureClass.APPLY, said, "boot/MACHINE.ipxe of each machine that a group names, leading to its group", step)
+        machines = f"{len(seen.lost)} machines are not led to {seen.version}: {_some(seen.lost)}"
+        yield fail(FailureClass.APPLY, machines, "boot/MACHINE.ipxe of each machine that a group names, leading to its group", step)
     if lost := sorted(set(want.groups) - set(seen.entries)):
-        said = f"what nodes of {_told(lost)} load does not lead to the pointer"
-        yield fail(FailureClass.APPLY, said, "boot/GROUP.ipxe of each group chaining to the pointer", step)
+        entries = f"what nodes of {_some(lost)} load does not lead to the pointer"
+        yield fail(FailureClass.APPLY, entries, "boot/GROUP.ipxe of each group chaining to the pointer", step)
 
 
 def _signed(seen: Published, want: PublishedExpectation) -> Iterator[Finding]:
@@ -100,9 +94,8 @@ def _signed(seen: Published, want: PublishedExpectation) -> Iterator[Finding]:
         step = "roll back, and see who wrote into the version, or which key signed it"
         yield fail(FailureClass.PERMISSION, "the signature does not fit the files", "one by a trusted key over these bytes", step)
     elif want.signed and seen.signature == "none":
-        yield fail(
-            FailureClass.PERMISSION, "the version is not signed", "a signature", "see publish.sign in the spec; publish again"
-        )
+        step = "see publish.sign in the spec; publish again"
+        yield fail(FailureClass.PERMISSION, "the version is not signed", "a signature", step)
     elif want.signed and seen.signature != "good":
         step = "add the public key to publish.signers"
         yield unknown(FailureClass.INPUT, "nobody says whose signature counts", "a signature by a trusted key", step)
@@ -111,19 +104,18 @@ def _signed(seen: Published, want: PublishedExpectation) -> Iterator[Finding]:
 def _tree(seen: Published, want: PublishedExpectation) -> Iterator[Finding]:
     if seen.outside:
         step = "make them part of the tree: a boot server must work without the factory"
-        yield fail(FailureClass.DEPENDENCY, f"the tree leads out of itself: {_told(seen.outside)}", "nothing that leads out", step)
+        yield fail(FailureClass.DEPENDENCY, f"the tree leads out of itself: {_some(seen.outside)}", "nothing that leads out", step)
     if seen.incoming:
-        said = f"something is left half copied: {_told(seen.incoming)}"
-        yield fail(FailureClass.RUNTIME, said, "nothing in incoming", "publish again: it removes what a stopped attempt left")
-    lacking = sorted({seen.before, *seen.in_use} - {"", *seen.versions})
-    if lacking:
-        said = f"{_told(lacking)} is not in the tree any more"
+        files = f"something is left half copied: {_some(seen.incoming)}"
+        yield fail(FailureClass.RUNTIME, files, "nothing in incoming", "publish again: it removes what a stopped attempt left")
+    if lacking := sorted({seen.before, *seen.in_use} - {"", *seen.versions}):
         expected = "the version before, to go back to, and those that nodes run"
-        yield fail(FailureClass.RUNTIME, said, expected, "see who removed it; publish keeps these")
+        step = "see who removed it; publish keeps these"
+        yield fail(FailureClass.RUNTIME, f"{_some(lacking)} is not in the tree any more", expected, step)
     if many := _too_many(seen, want):
-        said = f"{len(seen.versions)} versions are there, {_told(many)} beyond what is kept"
+        versions = f"{len(seen.versions)} versions are there, {_some(many)} beyond what is kept"
         step = "see why they could not be removed, then publish again"
-        yield fail(FailureClass.RUNTIME, said, f"the newest {want.keep}, those to roll back to, and those that nodes run", step)
+        yield fail(FailureClass.RUNTIME, versions, f"the newest {want.keep}, those to roll back to, and those that nodes run", step)
 
 
 def _too_many(seen: Published, want: PublishedExpectation) -> tuple[str, ...]:
@@ -134,6 +126,5 @@ def _too_many(seen: Published, want: PublishedExpectation) -> tuple[str, ...]:
     return tuple(spare[:-1])
 
 
-def _told(things: "list[str] | tuple[str, ...]") -> str:
-    more = f" and {len(things) - _MOST_TOLD} more" if len(things) > _MOST_TOLD else ""
-    return ", ".join(things[:_MOST_TOLD]) + more
+def _some(names: Sequence[str]) -> str:
+    return plain.some(names, 3)

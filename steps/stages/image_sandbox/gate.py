@@ -3,7 +3,10 @@
 from collections.abc import Iterator
 from typing import Final
 
-from steps.contract.verdict import FailureClass, Verdict, inconclusive, passed
+from msgspec.structs import replace
+
+from steps.contract import plain
+from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.nodeimage.contract.image_tests import SANDBOX_SECONDS, ExpectedTest, ImageTestOutcome, ImageTestResult
 from steps.stages.image_sandbox.contract import Sandboxed, SandboxExpectation
 from steps.stages.shared.finding import Finding, fail, unknown
@@ -24,19 +27,13 @@ def tests(seen: Sandboxed, want: SandboxExpectation) -> Verdict:
     if seen.problem:
         return unknown(FailureClass.RUNTIME, seen.problem, "a sandbox to test the root in", "see the hint in the log").verdict(GATE)
     if seen.key != want.key:
-        said = f"the image of {seen.key[:12] or 'no key'} was tested"
+        sentence = f"the image of {seen.key[:12] or 'no key'} was tested"
         step = "build with the recipe that was planned"
-        return fail(FailureClass.COMPARISON, said, f"that of {want.key[:12]}", step).verdict(GATE, final=True)
+        return fail(FailureClass.COMPARISON, sentence, f"that of {want.key[:12]}", step).verdict(GATE, final=True)
     if not want.tests:
-        return inconclusive(
-            GATE,
-            seen="no test is asked for",
-            expected="at least one test",
-            next_step="give the recipe tests",
-            failure_class=FailureClass.INPUT,
-        )
-    findings = list(_findings(seen, want))
-    if findings:
+        no_tests = unknown(FailureClass.INPUT, "no test is asked for", "at least one test", "give the recipe tests")
+        return no_tests.verdict(GATE)
+    if findings := list(_findings(seen, want)):
         return _summed(findings, len(want.tests))
     return passed(GATE, f"{len(want.tests)} tests passed in {seen.seconds:.1f} s", notes=_notes(seen))
 
@@ -46,43 +43,34 @@ def _findings(seen: Sandboxed, want: SandboxExpectation) -> Iterator[tuple[str, 
     for result in seen.results:
         results.setdefault(result.name, []).append(result)
     for case in want.tests:
-        found = results.get(case.name, [])
-        if len(found) != 1:
-            said = f"{case.name} has {len(found) or 'no'} result{'s' if found else ''}"
-            yield case.name, unknown(FailureClass.RUNTIME, said, "one result of every test", "build again")
-        for result in found:
+        own = results.get(case.name, [])
+        if len(own) != 1:
+            number = f"{case.name} has {len(own) or 'no'} result{'s' if own else ''}"
+            yield case.name, unknown(FailureClass.RUNTIME, number, "one result of every test", "build again")
+        for result in own:
             if result.outcome is not ImageTestOutcome.PASS:
                 yield case.name, _of(case, result)
-    asked = {case.name for case in want.tests}
+    wanted = {case.name for case in want.tests}
     for result in seen.results:
-        if result.name not in asked and result.outcome is not ImageTestOutcome.PASS:
+        if result.name not in wanted and result.outcome is not ImageTestOutcome.PASS:
             yield result.name, _of(ExpectedTest(name=result.name), result)
 
 
 def _of(case: ExpectedTest, result: ImageTestResult) -> Finding:
-    said = f"{case.name} {_ENDED.get(result.outcome, result.outcome.value)}"
-    said += f": {result.output}" if result.output else ""
+    sentence = f"{case.name} {_ENDED.get(result.outcome, result.outcome.value)}"
+    sentence += f": {result.output}" if result.output else ""
     expected = f"a pass, since {case.incident.rstrip('.')}" if case.incident else "a pass"
     kind = FailureClass.RUNTIME if result.outcome is ImageTestOutcome.ERROR else FailureClass.HEALTH
-    return fail(kind, said, expected, case.next_step or _STEP)
+    return fail(kind, sentence, expected, case.next_step or _STEP)
 
 
 def _summed(findings: list[tuple[str, Finding]], tests_wanted: int) -> Verdict:
     """Return the first failed finding, else the first finding, as a verdict with the names of the others."""
-    name, first = next((one for one in findings if one[1].status == "fail"), findings[0])
+    name, first = next((pair for pair in findings if pair[1].status == "fail"), findings[0])
     others = sorted({other for other, _ in findings if other != name})
-    named = ", ".join(others[:_MOST_NAMED])
-    more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-    bad = len({one for one, _ in findings})
-    tail = f"; also {named}{more}" if others else ""
-    whole = Finding(
-        status=first.status,
-        seen=f"{bad} of {tests_wanted} tests did not pass: {first.seen}{tail}",
-        expected=first.expected,
-        next_step=first.next_step,
-        failure_class=first.failure_class,
-    )
-    return whole.verdict(GATE)
+    tail = f"; also {plain.some(others, _MOST_NAMED)}" if others else ""
+    whole = f"{len(others) + 1} of {tests_wanted} tests did not pass: {first.seen}{tail}"
+    return replace(first, seen=whole).verdict(GATE)
 
 
 def _notes(seen: Sandboxed) -> list[str]:

@@ -5,6 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from steps.contract import plain
 from steps.contract.evidence import read_observation
 from steps.contract.stage_contracts import Shortcut
 
@@ -52,8 +53,8 @@ class Standing(Struct, frozen=True, kw_only=True, omit_defaults=True):
         if not self.version or self.is_current:
             return ""
         kinds = {"changed": self.packages_changed, "added": self.packages_added, "removed": self.packages_removed}
-        told = [f"{len(rows)} {kind} ({_some(rows)})" for kind, rows in kinds.items() if rows]
-        return f"packages against {self.version}: {', '.join(told) or 'the same'}"
+        changes = [f"{len(rows)} {kind} ({plain.some(rows, MOST_NAMED)})" for kind, rows in kinds.items() if rows]
+        return f"packages against {self.version}: {', '.join(changes) or 'the same'}"
 
     @property
     def is_current(self) -> bool:
@@ -66,17 +67,10 @@ class Standing(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"nothing changed: version {self.version} is this image"
 
 
-def _some(rows: tuple[str, ...]) -> str:
-    return ", ".join(rows[:MOST_NAMED]) + (f" and {len(rows) - MOST_NAMED} more" if len(rows) > MOST_NAMED else "")
-
-
 def against(observations: Iterable[object]) -> str:
     """Return the package changes from the last readable observation of this stage in a run; empty if there is none."""
-    found = ""
-    for observation in observations:
-        if (standing := read_observation(observation, Standing)) is not None:
-            found = standing.against
-    return found
+    standings = (read_observation(observation, Standing) for observation in observations)
+    return next((standing.against for standing in reversed([*standings]) if standing is not None), "")
 
 
 SHORTCUT: Final = Shortcut(

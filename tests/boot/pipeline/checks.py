@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from xml.etree import ElementTree
 
+from steps.clients.releases import publication
 from steps.contract.release_layout import SUMS_SIGNATURE
 from steps.nodeimage.contract.boot_tests import NodeReport
 from steps.nodeimage.contract.image_manifest import SIGNATURE, decode
@@ -120,4 +121,5 @@ def garbage_is_what_no_version_is_made_of(site: Site) -> None:
     assert not (shelf / orphan).exists()
     assert [layer_integrity.verify(site.images, key) for key in needed] == [""] * len(needed)
     for image in made:
-        image_release.examine(image_release.load(site.images / "assembled" / image.key))
+        packed = image_release.load(site.images / "assembled" / image.key)
+        publication.examine(packed.folder, packed.manifest.parts)

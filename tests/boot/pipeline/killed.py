@@ -10,6 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from steps.clients.releases import publication
 from steps.nodeimage.contract.image_manifest import decode
 from steps.nodeimage.layer import layer_integrity
 from steps.nodeimage.publishing import image_release
@@ -78,7 +79,7 @@ def is_whole(site: Site) -> None:
     assert packed, site.images
     assert [wrong for key in layer if (wrong := layer_integrity.verify(site.images, key))] == []
     for folder in packed:
-        image_release.examine(image_release.load(folder))
+        publication.examine(folder, image_release.load(folder).manifest.parts)
 
 
 Finished = dict[Path, tuple[int, int]]

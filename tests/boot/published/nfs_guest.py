@@ -98,7 +98,7 @@ def publish_all(root: str, texts: list[str], log: str, who: str) -> None:
 def standing_of(root: str, text: str) -> str:
     """What is said of an image before it is built."""
     where = place(Path(root))
-    return publication_status.query_through(local_tree(Path(root)), where, "compute", "1" * 64, ()).answer
+    return publication_status.query(local_tree(Path(root)), where, "compute", "1" * 64, ()).answer
 
 
 def rollback(root: str) -> str:

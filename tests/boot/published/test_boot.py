@@ -19,7 +19,7 @@ from steps.nodeimage.publishing import boot_server, image_publication, node_repo
 from steps.nodeimage.publishing.image_kind import local_tree
 from tests.hosts.hostlab.waiting import until
 from tests.unit import small_image
-from tests.unit.clients.published.published_trees import silent
+from tests.unit.clients.published.published_trees import order, silent
 
 MAC = "52:54:00:12:34:56"
 SECONDS = 300.0
@@ -39,8 +39,8 @@ def test_a_node_waits_for_what_is_its_own_sees_a_rollback_boots_what_is_current_
         others = BootGroup(name="default", kernel_arguments=("quiet",))
         place = PublishTarget(root=str(root), url=url, report=f"{url}/{NODES}", groups=(group, others))
         quiet, louder = (replace(group, kernel_arguments=(word,)) for word in ("quiet", "loglevel=7"))
-        first = image_publication.publish(place, assembled, {}, tmp_path, "run-1", silent)
-        second = image_publication.publish(replace(place, groups=(quiet, others)), assembled, {}, tmp_path, "run-2", silent)
+        first = image_publication.publish(order(place, assembled, results={}), silent)
+        second = image_publication.publish(order(replace(place, groups=(quiet, others)), assembled, results={}), silent)
         (root / first_image(root) / "versions" / second.version / KERNEL).unlink()
         own = root / f"boot/{machine_name(MAC)}.ipxe"
         own.rename(tmp_path / own.name)
@@ -58,7 +58,7 @@ def test_a_node_waits_for_what_is_its_own_sees_a_rollback_boots_what_is_current_
     assert "quiet" not in (root / first_image(root) / "current/boot/nodes.ipxe").read_text()
     assert (row.node, row.stand.value, row.mac) == ("node001", "current", MAC), row
     assert local_tree(root).look(first_image(root)).current == row.version == first.version
-    third = image_publication.publish(replace(place, groups=(louder, others)), assembled, {}, tmp_path, "run-3", silent)
+    third = image_publication.publish(order(replace(place, groups=(louder, others)), assembled, results={}), silent)
     (row,) = node_reports.nodes((local_tree(root).look(first_image(root)),), now=time.time())
     assert (row.version, row.stand.value) == (first.version, "older"), f"{third.version} has its root, and it has not booted that"
 
@@ -76,7 +76,7 @@ def test_a_node_whose_root_cannot_be_had_begins_anew_by_itself(store: Path, tmp_
         place = PublishTarget(
             root=str(root), url=url, report=f"{url}/{NODES}", groups=(BootGroup(name="nodes", kernel_arguments=("console=ttyS0",)),)
         )
-        published = image_publication.publish(place, assembled, {}, tmp_path, "run-1", silent)
+        published = image_publication.publish(order(place, assembled, results={}), silent)
         (root / first_image(root) / "versions" / published.version / ROOT).rename(tmp_path / ROOT)
         with started(f"{url}/boot/nodes.ipxe", tmp_path) as running:
             assert until(lambda: running.ended, SECONDS, every=0.2), running.console()[-3000:]

@@ -16,7 +16,7 @@ from steps.nodeimage.contract.image_manifest import MANIFEST
 from steps.nodeimage.publishing import image_publication, node_reports
 from steps.nodeimage.publishing.image_kind import local_tree
 from tests.boot.published import boot_server, servers
-from tests.unit.clients.published.published_trees import silent
+from tests.unit.clients.published.published_trees import order, silent
 
 URL = f"http://{boot_server.NAME}/images"
 FOR_FIRMWARE = ("undionly.kpxe", "ipxe.efi", "snponly.efi")
@@ -52,7 +52,7 @@ def test_a_machine_boots_by_the_lines_of_the_examples(
     place = PublishTarget(
         root=str(root), url=URL, report=f"{URL.replace(boot_server.NAME, boot_server.SERVER)}/nodes", groups=(group,)
     )
-    seen = image_publication.publish(place, assembled, {}, tmp_path, "run-1", silent)
+    seen = image_publication.publish(order(place, assembled, results={}), silent)
     for name in ("nodes", ".put"):
         (root / name).mkdir()
         shutil.chown(root / name, "www-data")

@@ -19,7 +19,7 @@ from tests.boot.published.nfs_guest import Answer
 from tests.boot.published.nfs_mounts import SILLY
 from tests.boot.published.nfs_site import SERVER, VERSIONS, Site
 from tests.hosts.machine import qemu
-from tests.unit.clients.published.published_trees import KINDS, image, silent
+from tests.unit.clients.published.published_trees import KINDS, image, order, silent
 
 pytestmark = pytest.mark.long
 PART, NAMED, POINTED = "/version/root.squashfs", "Move(", "Replace("
@@ -266,7 +266,7 @@ def test_from_here_by_ssh_into_a_mount_there(site: Site, tree: Tree, tmp_path: P
         known_hosts="known",
     )
     first = tree.publish("first")["version"]
-    seen = image_publication.publish(where, image(tmp_path / "next", "next"), {}, secrets, "me", silent)
+    seen = image_publication.publish(order(where, image(tmp_path / "next", "next"), secrets, {}), silent)
     assert (seen.before, tree.seen()["current"]) == (first, seen.version)
     with image_kind.connect(where, secrets) as way:
         assert image_publication.roll_back(way, "compute", "", "me").to == first

@@ -20,7 +20,7 @@ from steps.nodeimage.contract.boot_tree import BootGroup, PublishTarget
 from steps.nodeimage.publishing import image_kind, image_publication
 from steps.stages.image_publish import gate as image_publish
 from steps.stages.image_publish.contract import Published, PublishedExpectation
-from tests.unit.clients.published.published_trees import ended, forked, image, silent, wrong
+from tests.unit.clients.published.published_trees import ended, forked, image, order, silent, wrong
 
 WANTED = PublishedExpectation(groups=("default",), signed=True)
 
@@ -49,7 +49,7 @@ def place(server: Server, root: Path, **changes: Any) -> PublishTarget:
 
 
 def published(server: Server, where: PublishTarget, folder: Path) -> Published:
-    return image_publication.publish(where, folder, {}, server.folder, "run-1", silent)
+    return image_publication.publish(order(where, folder, server.folder, {}), silent)
 
 
 def large(folder: Path, mebibytes: int) -> Path:

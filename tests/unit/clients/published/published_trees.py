@@ -75,7 +75,8 @@ def order(
     again: bool = False,
     origin: str = "",
 ) -> publication.PublishRequest:
-    return image_publication.request(where, folder, results, secrets, "run-1", again=again, origin=origin)
+    release = image_publication.stage(folder, where, results, origin=origin)
+    return publication.PublishRequest(release=release, target=where, secrets=secrets, by="run-1", again=again)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.clients.releases import shell_session
+from steps.clients.releases import shell_session, verification
 from steps.clients.releases.release_tree import ALL, ReleaseTree
 from steps.clients.releases.tree_operations import Claimed, Operation, Put
 from steps.errors import Refused, StepError, Temporary
@@ -85,7 +85,9 @@ def settled(tmp_path: Path) -> Path:
 def assert_readable(root: Path) -> None:
     """What nodes can see is whole, whatever was stopped."""
     tree = local_tree(root).look("compute", (ALL,))
-    assert [problem for version in tree.versions for problem in image_kind.version_problems(tree, version)] == []
+    assert [
+        problem for version in tree.versions for problem in verification.version_problems(image_kind.image_kind(), tree, version)
+    ] == []
     assert tree.current in tree.versions
     assert set(external_links.entry_images(tree)) == {"default", "gpu"}
 

@@ -47,7 +47,7 @@ def starting(folder: Path, *arguments: str) -> Path:
 
 def asked(root: Path, kind: str, key: str = KEY) -> Standing:
     with transport(kind, root) as way:
-        return publication_status.query_through(way, place(root), "compute", key, ())
+        return publication_status.query(way, place(root), "compute", key, ())
 
 
 def is_current(root: Path) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from steps.clients.releases import usage
 from steps.contract.verdict import Status
 from steps.errors import BadTask, Refused
 from steps.nodeimage.contract.boot_tree import BootGroup
@@ -205,7 +206,7 @@ def test_a_stranger_keeps_no_version_where_groups_name_their_machines(tmp_path: 
     open_to_all = published(place(root, named, BootGroup(name="default"), keep=2), image(tmp_path / "d", "d"))
     (root / "nodes/stranger.json").write_text(json.dumps({"node": "stranger", "image": "", "version": open_to_all.version}) + "\n")
     with transport("local", root) as way:
-        assert image_kind.in_use(way.look("compute")) == (open_to_all.version,), "any machine may boot it"
+        assert usage.in_use(image_kind.image_kind(), way.look("compute")) == (open_to_all.version,), "any machine may boot it"
 
 
 def test_when_nodes_told_is_known_by_every_way(tmp_path: Path, root: Path) -> None:
@@ -251,7 +252,7 @@ def test_a_machine_that_has_got_a_name_counts_once_and_keeps_what_it_told_last(t
         second: ("abc", "bare0", "bare1", "bare2", "bare3"),
         first: (),
     }
-    assert image_kind.in_use(tree) == (second, third)
+    assert usage.in_use(image_kind.image_kind(), tree) == (second, third)
     seen = published(place(root), image(tmp_path / "d", "d"), kind)
     assert (seen.removed, seen.in_use) == ((first,), (second, third))
 

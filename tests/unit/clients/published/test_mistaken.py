@@ -40,7 +40,7 @@ def test_nothing_is_written_to_a_tree_that_lacks_what_was_there(root: Path, tmp_
         with pytest.raises(Refused, match="it has no version of compute, but 0002-3fede354d804 was published there; is it mounted"):
             image_publication.publish_through(way, wanted, silent)
         with pytest.raises(Refused, match="is it mounted"):
-            publication_status.query_through(way, place(root), "compute", "0" * 64, (), known=KNOWN)
+            publication_status.query(way, place(root), "compute", "0" * 64, (), known=KNOWN)
         assert state(root) == before
         assert image_publication.publish_through(way, replace(wanted, again=True), silent).version.startswith("0001-")
 

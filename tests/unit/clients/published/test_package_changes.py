@@ -29,7 +29,7 @@ def packages(versions: dict[str, str]) -> tuple[PackageOf, ...]:
 
 def asked(root: Path, kind: str = "local", key: str = "1" * 64) -> Standing:
     with transport(kind, root) as way:
-        return publication_status.query_through(way, place(root), "compute", key, (), HAS)
+        return publication_status.query(way, place(root), "compute", key, (), HAS)
 
 
 @pytest.fixture

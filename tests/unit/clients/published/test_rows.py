@@ -78,7 +78,7 @@ def test_of_ten_times_the_nodes_no_more_of_a_tree_is_read(root: Path) -> None:
         listed = node_reports.versions(other, now=0.0)
         assert sum(len(row.nodes) for row in listed) == sum(row.stand.value != "unknown" for row in found)
         used = reports(root, count)
-        assert image_kind.in_use(used) == used.versions
+        assert usage.in_use(image_kind.image_kind(), used) == used.versions
         counts.append((asked(tree), asked(other), asked(used)))
     assert counts[0] == counts[1]
     assert all(counts[0])
@@ -114,9 +114,9 @@ def test_a_report_counts_for_the_version_that_it_names_where_its_root_is_that_on
         (first, "older"),
         ("0009-aaaaaaaaaaaa", "unknown"),
     ]
-    assert image_kind.in_use(tree) == (first, third, fourth)
+    assert usage.in_use(image_kind.image_kind(), tree) == (first, third, fourth)
     (root / "compute/versions" / third / image_manifest.MANIFEST).write_text("no manifest")
-    assert third in image_kind.in_use(local_tree(root).look("compute")), (
+    assert third in usage.in_use(image_kind.image_kind(), local_tree(root).look("compute")), (
         "what is named there is kept also where nobody knows its root"
     )
 
@@ -145,7 +145,7 @@ def test_no_node_is_taken_for_its_neighbour_where_one_comes_or_goes_while_report
     assert found.nodes == {name: data.strip() for name, data in had.nodes.items() if (root / "nodes" / name).exists()}
     assert found.reported_at.keys() == found.nodes.keys()
     assert usage.UsageState.UNREADABLE not in {row.stand for row in node_reports.nodes((found,), now=0.0)}
-    assert image_kind.in_use(found) == image_kind.in_use(had)
+    assert usage.in_use(image_kind.image_kind(), found) == usage.in_use(image_kind.image_kind(), had)
 
 
 def test_a_report_that_may_not_be_read_takes_no_other_with_it(root: Path) -> None:

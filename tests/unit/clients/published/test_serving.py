@@ -16,8 +16,8 @@ import pytest
 
 from steps.clients.releases import usage
 from steps.nodeimage.contract.boot_tree import BootGroup, NodeSeen
-from steps.nodeimage.publishing import boot_server, node_reports
-from steps.nodeimage.publishing.image_kind import in_use, local_tree
+from steps.nodeimage.publishing import boot_server, image_kind, node_reports
+from steps.nodeimage.publishing.image_kind import local_tree
 from steps.nodeimage.publishing.image_versions import manifest_of
 from tests.unit.clients.published.published_trees import image, place, published, state
 from workflows.nodeimage import recipe_files
@@ -101,7 +101,7 @@ def test_a_node_says_which_of_the_versions_with_its_root_it_booted(server: tuple
     found = [(row.node, row.version, row.stand.value) for row in node_reports.nodes((tree,), now=time.time())]
     assert found == [("n1", booted, "older"), ("n2", later, "current")]
     assert [row.nodes for row in node_reports.versions(tree, now=time.time())][:2] == [("n2",), ("n1",)]
-    assert in_use(tree) == (booted, later)
+    assert usage.in_use(image_kind.image_kind(), tree) == (booted, later)
 
 
 @pytest.mark.parametrize(

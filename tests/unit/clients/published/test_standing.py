@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from steps.errors import StepError
 from steps.nodeimage.contract.boot_tree import BootGroup, PublishTarget
-from steps.nodeimage.publishing import image_publication, publication_status
+from steps.nodeimage.publishing import image_kind, image_publication, publication_status
 from steps.nodeimage.publishing.image_kind import local_tree
 from steps.stages.image_standing.contract import CHANGED, CURRENT, LEFT, NOTHING, Standing
 from tests.unit.clients.published.published_trees import (
@@ -87,7 +87,7 @@ def asked(root: Path, kind: str = "local", key: str = KEY, where: PublishTarget 
     """What the tree answers through a transport, and that asking wrote nothing."""
     before = state(root)
     with transport(kind, root) as way:
-        found = publication_status.query_through(way, where or place(root), name, key, ("uefi",))
+        found = publication_status.query(way, where or place(root), name, key, ("uefi",))
     assert state(root) == before
     return found
 
@@ -158,7 +158,7 @@ try:
         published(place(Path(root)), image(Path(root).parent / "d", "d"), kind)
     else:
         with transport(kind, Path(root)) as way:
-            print(publication_status.query_through(way, place(Path(root)), "compute", key, ("uefi",)).answer)
+            print(publication_status.query(way, place(Path(root)), "compute", key, ("uefi",)).answer)
 except Exception as error:
     print(type(error).__name__, int(error.exit_code), error)
 """
@@ -183,5 +183,5 @@ def test_a_tree_that_may_not_be_written_says_so_before_anything_is_built(root: P
 
 
 def test_a_tree_that_cannot_be_asked_is_no_answer(tmp_path: Path) -> None:
-    with pytest.raises(StepError):
-        publication_status.query(place(tmp_path / "nowhere"), tmp_path, "compute", KEY, ())
+    with pytest.raises(StepError), image_kind.connect(place(tmp_path / "nowhere"), tmp_path) as way:
+        publication_status.query(way, place(tmp_path / "nowhere"), "compute", KEY, ())
