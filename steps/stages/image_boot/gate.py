@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes
+from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes
 from steps.nodeimage.contract import console
 from steps.nodeimage.contract.boot_tests import TESTS_ARGUMENT, BootEvent, MachineBoot, NodeReport
 from steps.nodeimage.contract.console import Life, Sign
 from steps.nodeimage.contract.image_tests import ImageTestOutcome
 from steps.stages.image_boot.contract import Booted, BootsExpectation
-from steps.stages.shared.finding import Finding, fail, unknown
+from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 
 MOST_TOLD = 3
 FETCHED = ("script", "kernel", "initrd", "root", "tests", "report")
@@ -45,9 +45,8 @@ def _all(seen: Booted, want: BootsExpectation) -> Finding | None:
 
 
 def _row(boot: MachineBoot, seen: Booted, want: BootsExpectation) -> NodeVerdict:
-    found = next(_findings(boot, seen, want), None)
-    said = f"up after {boot.seconds:.0f} s, {len(want.tests)} tests passed"
-    return found.of_node(boot.name) if found else NodeVerdict(node=boot.name, status=Status.PASS, seen=said)
+    good = f"up after {boot.seconds:.0f} s, {len(want.tests)} tests passed"
+    return node_verdict(boot.name, next(_findings(boot, seen, want), None), good)
 
 
 def _findings(boot: MachineBoot, seen: Booted, want: BootsExpectation) -> Iterator[Finding]:

@@ -22,9 +22,8 @@ def _finding(seen: Archive, want: ArchiveExpectation) -> Finding | None:
     whole = f"all {want.packages} packages of recipe {want.recipe}"
     if seen.recipe != want.recipe:
         read = f"recipe {seen.recipe}" if seen.recipe else "no recipe"
-        return unknown(
-            FailureClass.INPUT, f"the archive was filled for {read}", whole, "render again, and submit all files together"
-        )
+        step = "render again, and submit all files together"
+        return unknown(FailureClass.INPUT, f"the archive was filled for {read}", whole, step)
     if seen.packages != want.packages or not want.packages:
         return fail(
             FailureClass.INPUT,
@@ -44,11 +43,7 @@ def _finding(seen: Archive, want: ArchiveExpectation) -> Finding | None:
         later = "run again when the mirror answers"
         steps = (dropped, later) if seen.away < len(seen.missing) else (later, dropped)
         return fail(FailureClass.DEPENDENCY, _list(seen.missing, "missing", seen.problems), whole, "; else ".join(steps))
-    return _uncounted(seen, want, whole)
-
-
-def _uncounted(seen: Archive, want: ArchiveExpectation, whole: str) -> Finding | None:
-    """Return a finding if packages are unaccounted for: without missing ones, all must have been counted."""
+    # without missing packages, all must have been counted
     if seen.kept + seen.fetched != want.packages or not seen.bytes:
         counted = f"{seen.kept} packages kept and {seen.fetched} brought in, {seen.bytes} bytes"
         return unknown(FailureClass.RUNTIME, counted, whole, "run again; if it stays so, report it as a bug")

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from steps.contract.verdict import FailureClass, Verdict, inconclusive, passed
+import msgspec
+
+from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.nodeimage.contract.image_tests import SANDBOX_SECONDS, ExpectedTest, ImageTestOutcome, ImageTestResult
 from steps.stages.image_sandbox.contract import Sandboxed, SandboxExpectation
 from steps.stages.shared.finding import Finding, fail, unknown
@@ -28,13 +30,7 @@ def tests(seen: Sandboxed, want: SandboxExpectation) -> Verdict:
         step = "build with the recipe that was planned"
         return fail(FailureClass.COMPARISON, said, f"that of {want.key[:12]}", step).verdict(GATE, final=True)
     if not want.tests:
-        return inconclusive(
-            GATE,
-            seen="no test is asked for",
-            expected="at least one test",
-            next_step="give the recipe tests",
-            failure_class=FailureClass.INPUT,
-        )
+        return unknown(FailureClass.INPUT, "no test is asked for", "at least one test", "give the recipe tests").verdict(GATE)
     findings = list(_findings(seen, want))
     if findings:
         return _summed(findings, len(want.tests))
@@ -69,20 +65,14 @@ def _of(case: ExpectedTest, result: ImageTestResult) -> Finding:
 
 def _summed(findings: list[tuple[str, Finding]], tests_wanted: int) -> Verdict:
     """Return the first failed finding, else the first finding, as a verdict with the names of the others."""
-    name, first = next((one for one in findings if one[1].status == "fail"), findings[0])
+    name, first = next((pair for pair in findings if pair[1].status == "fail"), findings[0])
     others = sorted({other for other, _ in findings if other != name})
     named = ", ".join(others[:_MOST_NAMED])
     more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-    bad = len({one for one, _ in findings})
+    bad = len({test for test, _ in findings})
     tail = f"; also {named}{more}" if others else ""
-    whole = Finding(
-        status=first.status,
-        seen=f"{bad} of {tests_wanted} tests did not pass: {first.seen}{tail}",
-        expected=first.expected,
-        next_step=first.next_step,
-        failure_class=first.failure_class,
-    )
-    return whole.verdict(GATE)
+    seen = f"{bad} of {tests_wanted} tests did not pass: {first.seen}{tail}"
+    return msgspec.structs.replace(first, seen=seen).verdict(GATE)
 
 
 def _notes(seen: Sandboxed) -> list[str]:
