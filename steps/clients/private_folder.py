@@ -24,7 +24,7 @@ def private_folder(temporary: str = "", *, sockets: bool = True) -> Iterator[Pat
     Folders of dead processes are removed first. If the folder holds no `sockets`, its path may have any length.
     """
     place = temporary or tempfile.gettempdir()
-    # the path of a UNIX socket has at most 107 bytes
+
     if sockets and len(place) + len(PREFIX) + 9 > LONGEST_SOCKET_FOLDER:
         place = "/tmp"
     remove_dead(Path(place))

@@ -116,7 +116,8 @@ def _of_file(path: Path) -> Iterator[str]:
     if len(whole) <= MOST_BYTES:
         yield from _inside(whole)
         last = whole.rpartition(":")[2]
-        if "\n" not in whole and _is_credential(last):  # a cluster's token: `K10HASH::server:PASSWORD`
+        is_credential = _CREDENTIAL.fullmatch(last) or (len(last) >= _LONG and " " not in last)
+        if "\n" not in whole and is_credential:  # a cluster's token: `K10HASH::server:PASSWORD`
             yield last
 
 
@@ -190,7 +191,3 @@ def _scalars(node: Any, secret: bool, seen: set[tuple[int, bool]]) -> Iterator[s
 
 def _is_secret_key(key: str) -> bool:
     return bool(_SECRET_KEY.search(key)) and not _NAMES_ONE.search(key)
-
-
-def _is_credential(text: str) -> bool:
-    return bool(_CREDENTIAL.fullmatch(text)) or (len(text) >= _LONG and " " not in text)

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from steps import timeouts
 from steps.contract import approval, evidence
 from steps.contract.canonical import digest, digest_bytes
@@ -105,7 +107,7 @@ class Store:
         """Store a record under the next free attempt number, and return it with that number."""
         attempt = record.attempt
         while True:
-            numbered = evidence.with_attempt(record, attempt)
+            numbered = msgspec.structs.replace(record, attempt=attempt)
             key = evidence.key(record.run, record.stage, record.task, record.shard, attempt)
             try:
                 self.write(key, encode(numbered))

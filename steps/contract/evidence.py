@@ -56,11 +56,6 @@ Encoder = Callable[[Evidence], bytes]
 """A function that turns a record into the bytes to store, with secrets redacted."""
 
 
-def with_attempt(record: Evidence, attempt: int) -> Evidence:
-    """Return the record with another attempt number."""
-    return msgspec.structs.replace(record, attempt=attempt)
-
-
 def decode(data: bytes) -> Evidence:
     """Read a stored record. Raises msgspec.ValidationError if the data is none."""
     return msgspec.json.decode(data, type=Evidence)

@@ -42,13 +42,12 @@ def expand(text: str) -> Iterator[str]:
     """
     for piece in _PIECE.findall(text):
         parts = _BRACKET.split(piece.strip())
-        choices = [list(_numbers(part)) if position % 2 else [part] for position, part in enumerate(parts)]
+        # span by span: a RangeSet of the whole bracket would sort them
+        choices = [
+            [number for span in part.split(",") for number in RangeSet(span.strip())] if position % 2 else [part]
+            for position, part in enumerate(parts)
+        ]
         yield from map("".join, itertools.product(*choices))
-
-
-def _numbers(body: str) -> Iterator[str]:
-    for part in body.split(","):  # one by one: a RangeSet of the whole body would sort them
-        yield from RangeSet(part.strip())
 
 
 def fold_lines(lines: Iterable[str], hosts: Collection[str]) -> tuple[str, ...]:

@@ -130,7 +130,7 @@ class NcclTransport(Struct, frozen=True, kw_only=True, omit_defaults=True):
         Current NCCL prints `via NET/IB/0/GDRDMA`, never the literal `[GDRDMA]` (src/transport/net.cc of NVIDIA/nccl). That an
         adapter supports it (`gdr_enabled`) does not mean that a channel uses it.
         """
-        # `gdr_enabled` is not used: the ability of an adapter proves nothing about a channel
+
         if self.socket or self.gdr_disabled or self.ring_gdr is False:
             return False
         if self.channels:

@@ -66,10 +66,11 @@ def write(
     """Write the archive and return the manifest's digest. `name` is a full reference with a tag; `read` opens a layer's blob."""
     manifest = _manifest(settings, layers)
     digest = digest_bytes(manifest)
+    docker = {"Config": _place(digest_bytes(settings)), "RepoTags": [name], "Layers": [_place(layer.digest) for layer in layers]}
     small = {
         "oci-layout": canonical({"imageLayoutVersion": "1.0.0"}),
         "index.json": _index(manifest, digest, name),
-        "manifest.json": _docker(settings, layers, name),
+        "manifest.json": canonical([docker]),
         _place(digest): manifest,
         _place(digest_bytes(settings)): settings,
     }
@@ -112,8 +113,3 @@ def _index(manifest: bytes, digest: str, name: str) -> bytes:
     names = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name.rpartition(":")[2]}
     descriptor = {**_descriptor(f"{MEDIA}.manifest.v1+json", manifest), "digest": digest, "annotations": names}
     return canonical({"schemaVersion": 2, "mediaType": f"{MEDIA}.index.v1+json", "manifests": [descriptor]})
-
-
-def _docker(settings: bytes, layers: Sequence[Blob], name: str) -> bytes:
-    image = _place(digest_bytes(settings))
-    return canonical([{"Config": image, "RepoTags": [name], "Layers": [_place(layer.digest) for layer in layers]}])

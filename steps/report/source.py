@@ -53,8 +53,8 @@ def read(store: Store, name: str) -> StoredRun:
     return StoredRun(
         header=run.decode_header(header),
         target_uid=str(msgspec.json.decode(target).get("uid", "")) if target else "",
-        plan=_json(store.read(run.plan_key(name))),
-        hosts=_hosts(store.read(run.hosts_key(name))),
+        plan=msgspec.json.decode(store.read(run.plan_key(name)) or b"{}", type=dict[str, Any]),
+        hosts=fleet.decode_hosts(store.read(run.hosts_key(name)) or b"[]"),
         records=tuple(sorted(records, key=lambda record: (record.evidence.started, record.key))),
         quarantine=tuple(entry for data in aside if data for entry in quarantine.decode(data)),
         logged=tuple(dict.fromkeys((key.split("/")[3], key.split("/")[4]) for key in store.keys(log_keys.folder(name)))),
@@ -69,11 +69,3 @@ def _missing(store: Store, name: str) -> BadTask:
     if reason:
         return BadTask(f"run {name} was not created: {reason}", hint=f"bringup logs {run.STAGE}.{run.OPEN} --run {name}")
     return BadTask(f"the store has no run {name}", hint="the run did not get as far as its first task, or the name is wrong")
-
-
-def _json(data: bytes | None) -> dict[str, Any]:
-    return dict(msgspec.json.decode(data)) if data else {}
-
-
-def _hosts(data: bytes | None) -> tuple[fleet.Host, ...]:
-    return fleet.decode_hosts(data) if data else ()

@@ -94,6 +94,7 @@ def _stage(
         (record.verdict for record in records if record.task == CONFIRM and record.verdict and not record.verdict.is_pass), None
     )
     verdict = judged or refused
+    bad = verdict if verdict and not verdict.is_pass else None
     status, reason = (verdict.status.value, verdict.reason) if verdict else unjudged
     return model.StageReport(
         id=planned["id"],
@@ -103,8 +104,8 @@ def _stage(
         gates=tuple(_gate(gate, records, roles, status == Status.PASS.value) for gate in planned.get("gates", ())),
         started=min((record.started for record in records), default=0.0),
         finished=max((record.finished for record in records), default=0.0),
-        failure_class=_class(verdict),
-        next_step=verdict.next_step if verdict and not verdict.is_pass else "",
+        failure_class=bad.failure_class.value if bad and bad.failure_class else "",
+        next_step=bad.next_step if bad else "",
         rollback=planned.get("rollback", ""),
         changes=sum(not change.startswith("unchanged") for record in records for change in record.changes),
         judged=verdict is not None,
@@ -120,10 +121,6 @@ def _played(records: Iterable[Evidence]) -> dict[str, bool]:
         for row in seen.get("nodes", ()):
             changed_hosts[row["node"]] = changed_hosts.get(row["node"], False) or bool(row.get("changed"))
     return changed_hosts
-
-
-def _class(verdict: Verdict | None) -> str:
-    return verdict.failure_class.value if verdict and verdict.failure_class and not verdict.is_pass else ""
 
 
 def _gate(gate: str, records: Iterable[Evidence], roles: Mapping[str, str], stage_passed: bool) -> model.GateReport:

@@ -42,7 +42,8 @@ def note(report: model.Report) -> str:
         "",
     ]
     lines[-1:] = [f"The spec is {report.source.sentence}.", ""] if report.source else [""]
-    lines += [f"- {stamp(entry.time)} **{entry.kind}** {entry.where}: {_indent(entry.text)}" for entry in timeline(report)]
+    entries = ((entry, entry.text.replace("\n", "\n    ")) for entry in timeline(report))
+    lines += [f"- {stamp(entry.time)} **{entry.kind}** {entry.where}: {text}" for entry, text in entries]
     lines += ["", "## Still to write", "", "- Impact, and who noticed it first.", "- Root cause.", "- What prevents it next time."]
     return "\n".join(lines) + "\n"
 
@@ -135,7 +136,3 @@ def _own_time(line: str) -> float | None:
         return datetime.datetime.fromisoformat(match[0]).timestamp()
     except ValueError:
         return None
-
-
-def _indent(text: str) -> str:
-    return text.replace("\n", "\n    ")

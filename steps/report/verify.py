@@ -23,7 +23,9 @@ def problems(folder: Path, signer: tuple[str, str] | None = None) -> tuple[str, 
         sealed = run_seal.decode(data)
     except msgspec.DecodeError as error:
         return (f"{run_seal.FILE}: cannot be read: {error}", *_signature_problems(folder, data, signer))
-    differences = [] if _is_whole(sealed, data) else [f"{run_seal.FILE}: changed since it was sealed"]
+    # unknown fields or white space would not change the digest, so the bytes are compared as well
+    is_whole = sealed.digest == run_seal.own_digest(sealed) and canonical(sealed) == data
+    differences = [] if is_whole else [f"{run_seal.FILE}: changed since it was sealed"]
     listed = {file.key: file for file in sealed.files}
     present = {key: path for key, path in _files(folder).items() if run_seal.is_sealed(key)}
     differences += [f"{key}: missing" for key in listed if key not in present]
@@ -88,12 +90,6 @@ def hand_out(folder: Path, to: Path) -> int:
 
 def _files(folder: Path) -> dict[str, Path]:
     return {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
-def _is_whole(sealed: run_seal.Seal, data: bytes) -> bool:
-    """Return True if the seal's bytes are exactly those written: the digest covers the content, the canonical form the bytes."""
-    # unknown fields or white space would not change the digest, so the bytes are compared as well
-    return sealed.digest == run_seal.own_digest(sealed) and canonical(sealed) == data
 
 
 def _seal_bytes(folder: Path) -> bytes:

@@ -107,6 +107,11 @@ class Context:
             self.store.write(log_contract.events_key(*here, attempt), events.encode())
         self._journal.remove()
 
+    @property
+    def own_gate(self) -> str:
+        """Return the gate id of a verdict that the task gives itself: `STAGE/TASK`."""
+        return f"{self.task.stage}/{self.task.name}"
+
     @functools.cached_property
     def clock(self) -> Clock:
         """Return the target's clock."""
@@ -141,11 +146,10 @@ class Context:
         except msgspec.ValidationError as error:
             raise BadTask(f"arguments of task {self.task.stage}.{self.task.name}: {error}") from error
 
-    def quarantined(self, without: str = "") -> dict[str, str]:
-        """Return the nodes set aside in this run with their reasons, except those set aside by stage `without`."""
-        prefix, left_out = f"runs/{self.environment.run}/quarantine", quarantine.key(self.environment.run, without)
-        entries = (self.store.read(key) for key in self.store.keys(prefix) if key != left_out)
-        return {entry.node: entry.reason for data in entries if data for entry in quarantine.decode(data)}
+    def quarantined(self) -> frozenset[str]:
+        """Return the nodes set aside in this run."""
+        entries = quarantine.entries(self.store.keys(quarantine.folder(self.environment.run)), self.store.read)
+        return frozenset(entry.node for entry in entries)
 
     def expected_nodes(self, select: str) -> tuple[str, ...]:
         """Return the names of the nodes that a selector takes and that are not set aside, in plan order."""

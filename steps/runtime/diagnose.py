@@ -230,7 +230,7 @@ def record_error(context: Context, error: StepError) -> None:
 
     Without this record the judge could only say that the task left none. A later attempt supersedes it.
     """
-    gate = str(context.task.arguments.get("gate") or f"{context.task.stage}/{context.task.name}")
+    gate = str(context.task.arguments.get("gate") or context.own_gate)
     expected = _DONE_TEXTS.get(context.task.verb) or f"a verdict of gate {gate}"
     seen, next_step = str(error), error.hint or "read the task's log"
     if isinstance(error, Temporary):

@@ -197,9 +197,7 @@ def _varied(sick: Iterable[PodDiagnosis]) -> list[PodDiagnosis]:
 def _sick_pod(findings: Findings, namespace: str, pod: PodDiagnosis) -> None:
     source = f"Pod {namespace}/{pod.metadata.name}"
     findings.add("pod state", source, pod.text())
-    about = f"involvedObject.name={pod.metadata.name}"
-    events = findings.list(f"events of {source}", f"/api/v1/namespaces/{namespace}/events", EventDiagnosis, fields=about)
-    findings.add("events", source, events_text(events))
+    _events(findings, "events", source, namespace, f"involvedObject.name={pod.metadata.name}")
     for status in pod.statuses:
         if status.failing:
             _logs(findings, namespace, pod, status, LOG_LINES)
@@ -227,20 +225,17 @@ def node(findings: Findings, name: str) -> None:
     seen = findings.read(f"node {name}", lambda: (findings.kube.get(f"/api/v1/nodes/{name}", NodeDiagnosis),))
     if seen is not None:
         findings.add("node state", f"node {name}", seen[0].text() if seen[0] else missing)
-    events = findings.list(
-        f"events of node {name}", "/api/v1/namespaces/default/events", EventDiagnosis, fields=f"involvedObject.name={name}"
-    )
-    findings.add("events", f"node {name}", events_text(events))
+    _events(findings, "events", f"node {name}", "default", f"involvedObject.name={name}")
 
 
 def warnings(findings: Findings, namespace: str) -> None:
     """Add the newest warning events of a namespace."""
+    _events(findings, "warning events", f"namespace {namespace}", namespace, "type=Warning")
+
+
+def _events(findings: Findings, what: str, source: str, namespace: str, fields: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/events"
-    findings.add(
-        "warning events",
-        f"namespace {namespace}",
-        events_text(findings.list(f"events of namespace {namespace}", path, EventDiagnosis, fields="type=Warning")),
-    )
+    findings.add(what, source, events_text(findings.list(f"events of {source}", path, EventDiagnosis, fields=fields)))
 
 
 def services(findings: Findings, namespace: str) -> None:

@@ -56,11 +56,16 @@ def identify(context: Context, ssh: reach.Ssh, way: Way) -> ClusterIdentity:
         )
     uid = next(iter(uids), "")
     if uid:
-        _compare(context, uid, uids[uid])
+        wanted = target.agree_on_uid(context, uid)
+        if uid != wanted:
+            raise Refused(
+                f"server {uids[uid]} belongs to cluster {uid}, this run is about {wanted}",
+                hint="nothing was changed; correct the hosts, or target.uid in the spec",
+            )
         reserve(context, [identity for identity in identities.values() if identity.uid == uid], way)
     elif contract.target_uid(context.environment.run, context.store.read) and not context.kubeconfig().exists():
         raise _no_proof(context, identities)
-    return ClusterIdentity(uid=uid, servers={name: _said(identity) for name, identity in identities.items()})
+    return ClusterIdentity(uid=uid, servers={name: _summary(identity) for name, identity in identities.items()})
 
 
 def _identity(outcome: HostOutcome) -> ServerIdentity:
@@ -75,15 +80,6 @@ def _identity(outcome: HostOutcome) -> ServerIdentity:
         if identity.uid or identity.state is not ServerState.RUNNING
         else ServerIdentity(state=ServerState.UNREADABLE, message="no UID")
     )
-
-
-def _compare(context: Context, uid: str, server: str) -> None:
-    wanted = target.agree_on_uid(context, uid)
-    if uid != wanted:
-        raise Refused(
-            f"server {server} belongs to cluster {uid}, this run is about {wanted}",
-            hint="nothing was changed; correct the hosts, or target.uid in the spec",
-        )
 
 
 def reserve(context: Context, servers: Sequence[ServerIdentity], way: Way) -> None:
@@ -109,7 +105,7 @@ def reserve(context: Context, servers: Sequence[ServerIdentity], way: Way) -> No
 def _no_proof(context: Context, shown: Mapping[str, ServerIdentity]) -> Refused | Unreachable:
     wanted = contract.target_uid(context.environment.run, context.store.read)
     silent = next(
-        (f"{name}: {_said(identity)}" for name, identity in shown.items() if identity.state is ServerState.UNREADABLE), ""
+        (f"{name}: {_summary(identity)}" for name, identity in shown.items() if identity.state is ServerState.UNREADABLE), ""
     )
     if silent:
         return Unreachable(
@@ -122,7 +118,7 @@ def _no_proof(context: Context, shown: Mapping[str, ServerIdentity]) -> Refused 
     )
 
 
-def _said(identity: ServerIdentity) -> str:
+def _summary(identity: ServerIdentity) -> str:
     """Return a server's identity in words: `bare`, `running rke2 UID`, or `unreadable` with the last line of the reason."""
     last = identity.message.strip().splitlines()[-1:]
     return " ".join(part for part in (identity.state.value, identity.kind, identity.uid, *last) if part)[:300]

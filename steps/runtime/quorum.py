@@ -80,7 +80,7 @@ def _merge(nodes: dict[str, NodeVerdict], verdicts: Iterable[Verdict]) -> None:
     """Keep the first verdict of each node that is no pass; a later pass does not replace it."""
     for row in (row for verdict in verdicts for row in verdict.nodes):
         known = nodes.get(row.node)
-        # the first failure is the cause; a later pass does not heal the node
+
         if known is None or known.status in _GOOD:
             nodes[row.node] = row
 
@@ -94,7 +94,6 @@ def _note_absent(
         return
     names = want.about[check.select] if check.select else (*want.required, *want.members)
     for name in names:
-        # a shard without a record leaves its nodes unjudged, which is no pass
         if name in judged or (name in nodes and nodes[name].status is not Status.PASS):
             continue
         stage = seen.aside.get(name)  # the reason is in that stage's verdict

@@ -64,23 +64,24 @@ def request(
     files that do not exist are left out.
     """
     secrets = context.environment.secrets
-    path = {name: str(secrets / name) if name else "" for name in (ssh.key, ssh.known_hosts)}
     named = dict(secret_variables or {}) | ({"ansible_become_password": ssh.sudo_password} if ssh.sudo_password else {})
+    proxied = ((PROXY, ssh.proxy), (PROXY_USER, ssh.proxy_user))
     named |= {PROXY_PASSWORD: ssh.proxy_password} if ssh.proxy_password else {}
-    way = _Through(ssh, secrets)
+
     return PlayRequest(
         playbook=playbook,
-        hosts=tuple(_host(host, ssh, path[ssh.key], *way(host)) for host in hosts),
-        helpers=tuple(_host(host, ssh, path[ssh.key], *way(host)) for host in helpers),
-        variables={**(variables or {}), **_proxy(ssh)},
+        hosts=tuple(_host(host, ssh, secrets) for host in hosts),
+        helpers=tuple(_host(host, ssh, secrets) for host in helpers),
+        variables={**(variables or {}), **{name: value for name, value in proxied if value}},
         secret_variables=_existing(context, named),
-        known_hosts=path[ssh.known_hosts],
+        known_hosts=_path(secrets, ssh.known_hosts),
         host_keys=ssh.host_keys,
         met=_met(context) if ssh.host_keys is HostKeys.ACCEPT_NEW else "",
         post_quantum=ssh.post_quantum,
         forks=forks,
         together=together,
-        role=_role(role, context),
+        # the file of a role is beside the tasks
+        role=role and msgspec.structs.replace(role, file=str(context.environment.tasks / role.file)),
         timeout_seconds=context.task.deadline_seconds,
     )
 
@@ -95,17 +96,22 @@ def _met(context: Context) -> str:
     return str(context.store.folder(run.met_folder(run.decode_header(header).cluster)))
 
 
-def _proxy(ssh: Ssh) -> dict[str, Any]:
-    return {name: value for name, value in ((PROXY, ssh.proxy), (PROXY_USER, ssh.proxy_user)) if value}
+def _path(secrets: Path, name: str) -> str:
+    return str(secrets / name) if name else ""
 
 
-def _host(host: Host, ssh: Ssh, key_path: str, jump: Jump | None, proxy: HttpProxy | None) -> PlayHost:
+def _host(host: Host, ssh: Ssh, secrets: Path) -> PlayHost:
+    # a host group may have its own jump hosts and proxy
+    own_jump, url = host.variables.get("ssh_jump", ""), host.variables.get("ssh_http_proxy", ssh.http_proxy)
+    jump = Jump.of(own_jump, _path(secrets, ssh.key)) if own_jump else _jump(ssh.jump, secrets)
+    proxy = HttpProxy.of(url, ssh.http_proxy_user, _path(secrets, ssh.http_proxy_password)) if url else None
+    jump, proxy = through(jump, proxy)
     return PlayHost(
         name=host.name,
         address=host.address,
         port=int(host.variables.get("ssh_port", ssh.port)),
         user=host.variables.get("ssh_user", ssh.user),
-        key_path=key_path,
+        key_path=_path(secrets, ssh.key),
         jump=jump,
         proxy=proxy,
         python=host.variables.get("python", PYTHON),
@@ -114,35 +120,11 @@ def _host(host: Host, ssh: Ssh, key_path: str, jump: Jump | None, proxy: HttpPro
     )
 
 
-def _role(role: RoleArchive | None, context: Context) -> RoleArchive | None:
-    """Return a role of the site with the path of its file, which is beside the tasks."""
-    return role and msgspec.structs.replace(role, file=str(context.environment.tasks / role.file))
-
-
-class _Through:
-    """Finder of a host's jump hosts and HTTP proxy: those of its group, else those of all hosts."""
-
-    def __init__(self, ssh: Ssh, secrets: Path) -> None:
-        self._key = str(secrets / ssh.key) if ssh.key else ""
-        self._all = _jump(ssh.jump, secrets)
-        self._ssh = ssh
-        self._password = str(secrets / ssh.http_proxy_password) if ssh.http_proxy_password else ""
-
-    def __call__(self, host: Host) -> tuple[Jump | None, HttpProxy | None]:
-        own = host.variables.get("ssh_jump", "")
-        # a host group may have its own jump hosts and proxy
-        jump = Jump.of(own, self._key) if own else self._all
-        url = host.variables.get("ssh_http_proxy", self._ssh.http_proxy)
-        proxy = HttpProxy.of(url, self._ssh.http_proxy_user, self._password) if url else None
-        return through(jump, proxy)
-
-
 def _jump(jump: Jump | None, secrets: Path) -> Jump | None:
     """Return a jump host, and those before it, with the paths of their keys."""
     if jump is None:
         return None
-    path = str(secrets / jump.key_path) if jump.key_path else ""
-    return msgspec.structs.replace(jump, key_path=path, jump=_jump(jump.jump, secrets))
+    return msgspec.structs.replace(jump, key_path=_path(secrets, jump.key_path), jump=_jump(jump.jump, secrets))
 
 
 def _existing(context: Context, named: Mapping[str, str]) -> dict[str, str]:

@@ -145,7 +145,6 @@ def _why_not_covered(context: Context, record: Evidence, nodes: Collection[str],
 
 def _members(context: Context, run: str, select: str) -> list[str]:
     """Return the nodes of an earlier run that a selector takes and that were not set aside."""
-    entries = (context.store.read(key) for key in context.store.keys(f"runs/{run}/quarantine"))
-    aside = {entry.node for data in entries if data for entry in quarantine.decode(data)}
+    aside = {entry.node for entry in quarantine.entries(context.store.keys(quarantine.folder(run)), context.store.read)}
     hosts = fleet.decode_hosts(context.store.read(contract.hosts_key(run)) or b"[]")
     return [host.name for host in hosts if is_selected(host, select) and host.name not in aside]

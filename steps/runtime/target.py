@@ -30,12 +30,14 @@ _TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 class _Meta(Struct, frozen=True, rename="camel"):
+    name: str = ""
+    labels: dict[str, str] = {}
     uid: str = ""
     resource_version: str = ""
 
 
 class IdentifiedObject(Struct, frozen=True):
-    """An object of any kind with its identity."""
+    """An object of any kind with its identity and labels."""
 
     metadata: _Meta = _Meta()
 
@@ -174,7 +176,8 @@ def _held(context: Context, kube: Kube, since: float) -> bool:
     now, run = context.clock.now(), context.environment.run
     header = context.store.read(contract.header_key(run))
     seconds = contract.decode_header(header).lease_seconds if header else contract.LEASE_SECONDS
-    spec = {"holderIdentity": run, "renewTime": _text(now), "leaseDurationSeconds": seconds}
+    renewed = datetime.datetime.fromtimestamp(now, datetime.UTC).strftime(_TIME)
+    spec = {"holderIdentity": run, "renewTime": renewed, "leaseDurationSeconds": seconds}
     lease = kube.get(LEASE, _Lease)
     try:
         if lease is None:
@@ -229,7 +232,3 @@ def _seconds(text: str | None) -> float | None:
     except ValueError:
         return None
     return (time if time.tzinfo else time.replace(tzinfo=datetime.UTC)).timestamp()
-
-
-def _text(seconds: float) -> str:
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime(_TIME)

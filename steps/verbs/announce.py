@@ -46,11 +46,13 @@ def run(context: Context) -> ExitCode:
     """Announce the approval unless an earlier attempt did, or somebody has answered meanwhile."""
     wanted = context.arguments(Arguments)
     problem: StepError | None = None
-    gate, before = f"{context.task.stage}/{context.task.name}", _earlier(context)
+    gate, before = context.own_gate, _earlier(context)
     verdict = _needless(context, gate, before)
     if verdict is None:
         digest = context.store.evidence_digest(context.environment.run, wanted.approved)
-        how = _how(context, digest)
+        here = context.environment
+        # for a run on Argo the command finds the run from any machine
+        how = approval.command(here.run, evidence=digest, namespace=here.namespace if here.is_on_argo else None)
         try:
             plain = _tell(context, wanted, min((record.started for record in before), default=time.time()), digest, how)
             took = "the webhook took it"  # without names of approvers: reports repeat this text
@@ -103,12 +105,6 @@ def _changes(context: Context) -> str:
         for declaration in stage_contracts.declared_shortcuts(stages)
     )
     return "; ".join(line for line in lines if line)
-
-
-def _how(context: Context, digest: str) -> str:
-    """Return the command that answers. For a run on Argo the command finds the run from any machine."""
-    here = context.environment
-    return approval.command(here.run, evidence=digest, namespace=here.namespace if here.is_on_argo else None)
 
 
 def _ca(context: Context, wanted: Arguments) -> tuple[str, ...]:

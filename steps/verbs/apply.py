@@ -51,9 +51,9 @@ def run(context: Context) -> ExitCode:
     target.claim(context)
     earlier = reuse.earlier(context)
     if earlier is not None and wanted.gate and _still_holds(context, wanted):
-        context.record(passed(_gate_id(context), f"unchanged since run {earlier.run}, and its gate passes now"), reused=earlier.run)
+        context.record(passed(context.own_gate, f"unchanged since run {earlier.run}, and its gate passes now"), reused=earlier.run)
         return ExitCode.OK
-    if (forbidden := upgrade_path.refusal(context.kube, _gate_id(context), wanted.upgrade_from)) is not None:
+    if (forbidden := upgrade_path.refusal(context.kube, context.own_gate, wanted.upgrade_from)) is not None:
         context.record(forbidden)
         return ExitCode.GATE_FAILED
     refusal = _apply_all(context, wanted.objects) or _label_nodes(context, wanted) or _set_up(context, wanted)
@@ -64,12 +64,8 @@ def run(context: Context) -> ExitCode:
         return ExitCode.GATE_FAILED
     # without a gate to pass again, the earlier run's work still holds if applying it again changed nothing
     reused = earlier.run if earlier is not None and not wanted.gate and not context.changed else ""
-    context.record(passed(_gate_id(context), f"{count(len(wanted.objects), 'object')} applied"), reused=reused)
+    context.record(passed(context.own_gate, f"{count(len(wanted.objects), 'object')} applied"), reused=reused)
     return ExitCode.OK
-
-
-def _gate_id(context: Context) -> str:
-    return f"{context.task.stage}/{context.task.name}"
 
 
 def _apply_all(context: Context, objects: Iterable[Object]) -> Refusal | None:
@@ -91,22 +87,13 @@ def _apply(context: Context, manifest: Object) -> str:
     return f"{'unchanged' if before.metadata.resource_version == after['resourceVersion'] else 'changed'} {name}"
 
 
-class _LabelledMeta(Struct, frozen=True):
-    name: str = ""
-    labels: dict[str, str] = {}
-
-
-class _LabelledNode(Struct, frozen=True):
-    metadata: _LabelledMeta = _LabelledMeta()
-
-
 def _label_nodes(context: Context, wanted: Arguments) -> Refusal | None:
     """Label the expected nodes that exist and lack a label. Nodes are never created."""
     if not wanted.node_labels:
         return None
     expected = set(context.expected_nodes(wanted.select))
-    nodes = [node.metadata for node in context.kube.list("/api/v1/nodes", _LabelledNode) or () if node.metadata.name in expected]
-    done = 0
+    every = [node.metadata for node in context.kube.list("/api/v1/nodes", target.IdentifiedObject) or ()]
+    nodes, done = [node for node in every if node.name in expected], 0
     try:
         for name in (node.name for node in nodes if wanted.node_labels.items() - node.labels.items()):
             manifest = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": wanted.node_labels}}
@@ -153,7 +140,7 @@ def _refused(context: Context, manifest: Object, error: ApiError | Refused) -> V
         kind, expected = FailureClass.APPLY, "the API server to accept it"
         next_step = "correct the field that the message names in the catalog values or the spec"
     seen = f"{manifest['kind']} {manifest['metadata']['name']}: {error}"
-    return failed(_gate_id(context), kind, seen=seen, expected=expected, next_step=next_step, final=True)
+    return failed(context.own_gate, kind, seen=seen, expected=expected, next_step=next_step, final=True)
 
 
 def _still_holds(context: Context, wanted: Arguments) -> bool:

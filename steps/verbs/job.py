@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from steps import timeouts
 from steps.clients.kube.api import ApiError
+from steps.contract.checks import CHECK_LABEL, CHECK_NAMESPACE
 from steps.contract.evidence import Diagnosis, Evidence
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import FailureClass, Status, Verdict, failed, passed
@@ -15,10 +16,8 @@ from steps.errors import Refused, StepError, Temporary
 from steps.runtime import gating, reuse, target, watching
 from steps.runtime.context import Context
 from steps.runtime.diagnose import diagnose, diagnose_refusal
-from steps.runtime.diagnosis_objects import ShownMeta
 from steps.stages.shared.kube_reader import Scope
 
-CHECK_LABEL = "bringup/check"
 _KEPT = ("Namespace", "ServiceAccount")
 _NAMED = 5
 LISTED = 500
@@ -41,15 +40,11 @@ class Arguments(Struct, frozen=True, kw_only=True):
     gate: str
     objects: tuple[dict[str, Any], ...]
     checks: tuple[str, ...]
-    namespace: str = "bringup-check"
+    namespace: str = CHECK_NAMESPACE
     select: str = "gpu"
     after: tuple[str, ...] = ()
     least: int = 1
     namespaces: tuple[str, ...] = ()
-
-
-class _Named(Struct, frozen=True):
-    metadata: ShownMeta = ShownMeta()
 
 
 class _Measured(Struct, frozen=True, kw_only=True):
@@ -65,7 +60,8 @@ def run(context: Context) -> ExitCode:
     wanted = context.arguments(Arguments)
     nodes = _nodes_under_test(context, wanted)
     if len(nodes) < wanted.least:
-        context.record(_too_few(wanted, nodes))
+        reason = f"not run: {len(nodes)} nodes passed the gates before it, {wanted.least} are needed"
+        context.record(Verdict(gate=wanted.gate, status=Status.SKIPPED, reason=reason))
         context.output("verdict", Status.SKIPPED.value)
         return ExitCode.OK
     target.claim(context)
@@ -114,8 +110,11 @@ def _measure(context: Context, wanted: Arguments, objects: list[dict[str, Any]],
         return seen, gate.decide(seen, want)
 
     watched = watching.watch_until_decided(look, context.clock, context.task.deadline_seconds)
-    diagnosis = () if watched.verdict.is_pass else _look_closer(context, wanted, watched.verdict)
-    return _Measured(verdict=watched.verdict, observation=watched.observation, diagnosis=diagnosis)
+    verdict, diagnosis = watched.verdict, tuple[Diagnosis, ...]()
+    if not verdict.is_pass:  # before the pods are deleted
+        spaces = (wanted.namespace, *wanted.namespaces)
+        diagnosis = diagnose(context.kube, spaces, verdict, checks=wanted.checks, check_namespace=wanted.namespace)
+    return _Measured(verdict=verdict, observation=watched.observation, diagnosis=diagnosis)
 
 
 def _noted(measured: _Measured, note: str) -> _Measured:
@@ -149,7 +148,7 @@ def _others(context: Context, nodes: tuple[str, ...]) -> tuple[str, ...] | None:
     """Return the cluster's nodes that are not under test; None if the tested ones are few enough to be listed by name."""
     if len(nodes) <= LISTED:
         return None
-    there = context.kube.list("/api/v1/nodes", _Named) or ()
+    there = context.kube.list("/api/v1/nodes", target.IdentifiedObject) or ()
     return tuple(sorted({node.metadata.name for node in there} - set(nodes)))
 
 
@@ -160,14 +159,6 @@ def _nodes_under_test(context: Context, wanted: Arguments) -> tuple[str, ...]:
         good = {row.node for record in records if record.verdict for row in record.verdict.nodes if row.status is Status.PASS}
         nodes = tuple(node for node in nodes if node in good)
     return nodes
-
-
-def _too_few(wanted: Arguments, nodes: tuple[str, ...]) -> Verdict:
-    return Verdict(
-        gate=wanted.gate,
-        status=Status.SKIPPED,
-        reason=f"not run: {len(nodes)} nodes passed the gates before it, {wanted.least} are needed",
-    )
 
 
 def _create(context: Context, wanted: Arguments, objects: Iterable[dict[str, Any]]) -> _Measured | None:
@@ -212,12 +203,6 @@ def _refusal(wanted: Arguments, manifest: dict[str, Any], error: ApiError | Refu
     )
 
 
-def _look_closer(context: Context, wanted: Arguments, verdict: Verdict) -> tuple[Diagnosis, ...]:
-    """Return findings about the check's pods and their nodes, before the pods are deleted."""
-    spaces = (wanted.namespace, *wanted.namespaces)
-    return diagnose(context.kube, spaces, verdict, checks=wanted.checks, check_namespace=wanted.namespace)
-
-
 def _cleaned(context: Context, wanted: Arguments, objects: Iterable[dict[str, Any]]) -> str:
     """Remove the check's objects without raising, so that the verdict is kept; return what was not removed."""
     try:
@@ -244,9 +229,9 @@ def _removed(context: Context, wanted: Arguments, objects: Iterable[dict[str, An
     remaining: list[str] = []
     for check in wanted.checks:
         label = f"{CHECK_LABEL}={check}"
-        if context.kube.list(pods, _Named, labels=label):
+        if context.kube.list(pods, target.IdentifiedObject, labels=label):
             context.kube.delete_all(pods, label)
-        while (pods_left := context.kube.list(pods, _Named, labels=label)) and context.clock.now() < deadline:
+        while (pods_left := context.kube.list(pods, target.IdentifiedObject, labels=label)) and context.clock.now() < deadline:
             context.clock.pause(timeouts.POLL_FIRST, deadline)
         remaining += [pod.metadata.name for pod in pods_left or ()]
     more = f" and {len(remaining) - _NAMED} more" if len(remaining) > _NAMED else ""

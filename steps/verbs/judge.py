@@ -13,6 +13,7 @@ from steps.contract.verdict import NodeVerdict, Verdict
 from steps.runtime import gating, target
 from steps.runtime import quorum as gate
 from steps.runtime.context import Context
+from steps.stages.shared.probe_workloads import Node
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
@@ -31,16 +32,6 @@ class Arguments(Struct, frozen=True, kw_only=True):
 
 _KINDS = {"gpu": "GPU nodes", "agent": "agents", "server": "servers"}
 """Words for the members of a selector in messages."""
-
-
-class _NodeSpec(Struct, frozen=True):
-    """The field of a node that says that it takes no pods."""
-
-    unschedulable: bool = False
-
-
-class _Node(Struct, frozen=True):
-    spec: _NodeSpec = _NodeSpec()
 
 
 def run(context: Context) -> ExitCode:
@@ -136,8 +127,8 @@ def _cordon_all(context: Context) -> list[str]:
 def _cordon(context: Context, entry: quarantine.QuarantineEntry) -> bool:
     """Cordon a node and return True, unless it is cordoned. A cordon of somebody else or of an earlier run keeps its reason."""
     path = f"/api/v1/nodes/{entry.node}"
-    node = context.kube.get(path, _Node)
-    # a cordon of somebody else or of an earlier run keeps its reason
+    node = context.kube.get(path, Node)
+
     if node is None or node.spec.unschedulable:
         return False
     note = quarantine.CordonNote(run=context.environment.run, stage=entry.stage, reason=entry.reason)

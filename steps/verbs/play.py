@@ -78,6 +78,7 @@ def run(context: Context) -> ExitCode:
             target.claim(context, restored=wanted.restores)
         else:
             target.renew(context, restored=wanted.restores)
+    uid = run_contract.target_uid(context.environment.run, context.store.read)
     result = playing.play(
         reach.request(
             context,
@@ -85,7 +86,8 @@ def run(context: Context) -> ExitCode:
             wanted.ssh,
             hosts,
             helpers=_helpers(context, wanted, names),
-            variables=wanted.variables | _known(context),
+            # a play must not create a second cluster in the place of a known one
+            variables=wanted.variables | ({"bringup_target_uid": uid} if uid else {}),
             secret_variables=wanted.secret_variables,
             forks=wanted.forks,
             role=wanted.role,
@@ -94,7 +96,7 @@ def run(context: Context) -> ExitCode:
         on_event=context.hear,
     )
     result = keep_secrets(context, wanted, result)
-    seen = _observe(gate, result.hosts)
+    seen = gating.reader(gate.id)(result.hosts)
     verdict = gate.decide(seen, gate.expect(context.task.expectations, names))
     if wanted.role is not None:  # a stage may have several roles of the site, so each gate in its records is named by its role
         verdict = msgspec.structs.replace(verdict, gate=site_roles.gate(wanted.role.name))
@@ -129,17 +131,6 @@ def _passed(context: Context, task: str) -> bool:
     """Return True if a task of this stage left records and all of them are passes."""
     records = context.store.records(context.environment.run, context.task.stage, task)
     return bool(records) and all(record.verdict is not None and record.verdict.is_pass for record in records)
-
-
-def _known(context: Context) -> dict[str, Any]:
-    """Return the variable with the UID of the run's cluster, if known: a play must not create a second cluster in its place."""
-    uid = run_contract.target_uid(context.environment.run, context.store.read)
-    return {"bringup_target_uid": uid} if uid else {}
-
-
-def _observe(gate: gating.Gate, outcomes: Any) -> Any:
-    """Return the gate's observation for some host outcomes, by the pure `from_play` of the stage's probe."""
-    return gating.reader(gate.id)(tuple(outcomes))
 
 
 def keep_secrets(context: Context, wanted: Arguments, result: PlayResult) -> PlayResult:

@@ -62,12 +62,8 @@ def run(context: Context) -> ExitCode:
     sentence = (
         f"{wanted.revision} of {delivered.repo} is {delivered.commit}, with {count(len(tree), 'file')} of {wanted.environment}"
     )
-    context.record(passed(_gate(context), sentence), observation=seen, reused=reused)
+    context.record(passed(context.own_gate, sentence), observation=seen, reused=reused)
     return ExitCode.OK
-
-
-def _gate(context: Context) -> str:
-    return f"{context.task.stage}/{context.task.name}"
 
 
 def _tree(context: Context, wanted: Publication) -> Mapping[str, str]:
@@ -119,39 +115,27 @@ def _has_others(wanted: Publication, present: Mapping[str, str]) -> bool:
 
 def _found(context: Context, repo: Git, wanted: Publication, tree: Mapping[str, str]) -> _PublicationOutcome:
     commit = repo.resolve(wanted.revision)
-    if not commit:
-        return _PublicationOutcome(refused=_absent(context, wanted))
-    return _compared(context, repo, wanted, tree, commit)
+    if commit:
+        return _compared(context, repo, wanted, tree, commit)
+    seen = f"{git_access.without_credentials(wanted.repo)} has no commit {wanted.revision}"
+    expected, step = "the commit that delivery.argo_cd.revision names", "push it, or name a tag: then it is made for you"
+    return _PublicationOutcome(refused=_refusal(context, seen, expected, step))
 
 
-def _absent(context: Context, wanted: Publication) -> Verdict:
-    return failed(
-        _gate(context),
-        FailureClass.COMPARISON,
-        seen=f"{git_access.without_credentials(wanted.repo)} has no commit {wanted.revision}",
-        expected="the commit that delivery.argo_cd.revision names",
-        next_step="push it, or name a tag: then it is made for you",
-        final=True,
-    )
+def _refusal(context: Context, seen: str, expected: str, next_step: str) -> Verdict:
+    return failed(context.own_gate, FailureClass.COMPARISON, seen=seen, expected=expected, next_step=next_step, final=True)
 
 
 def _compared(context: Context, repo: Git, wanted: Publication, tree: Mapping[str, str], commit: str) -> _PublicationOutcome:
     """Return the outcome for an existing commit: a refusal if it does not hold the tree."""
-    differing = changes(wanted, tree, repo.read(commit, wanted.path))
-    if not differing:
+    names = sorted(changes(wanted, tree, repo.read(commit, wanted.path)))
+    if not names:
         return _PublicationOutcome(commit=commit)
-    names = sorted(differing)
     kind = "commit" if wanted.is_commit else "tag"
-    verdict = failed(
-        _gate(context),
-        FailureClass.COMPARISON,
-        seen=f"{kind} {wanted.revision} is there already (commit {commit}) and differs in {count(len(names), 'file')}: {names[0]}"
-        + (f" and {len(names) - 1} more" if len(names) > 1 else ""),
-        expected="the tree of this plan",
-        next_step="bringup render --gitops shows it; give delivery.argo_cd.revision a new tag: one that is there is never moved",
-        final=True,
-    )
-    return _PublicationOutcome(commit=commit, refused=verdict)
+    seen = f"{kind} {wanted.revision} is there already (commit {commit}) and differs in {count(len(names), 'file')}: {names[0]}"
+    seen += f" and {len(names) - 1} more" if len(names) > 1 else ""
+    step = "bringup render --gitops shows it; give delivery.argo_cd.revision a new tag: one that is there is never moved"
+    return _PublicationOutcome(commit=commit, refused=_refusal(context, seen, "the tree of this plan", step))
 
 
 # ---- a tag is made -------------------------------------------------------------------------------------------------------------
@@ -160,7 +144,10 @@ def _compared(context: Context, repo: Git, wanted: Publication, tree: Mapping[st
 def _published(context: Context, repo: Git, wanted: Publication, tree: Mapping[str, str]) -> _PublicationOutcome:
     """Create the tag, on a new commit if the branch does not hold the tree. Raises Temporary if others push faster at every try."""
     if f"refs/heads/{wanted.revision}" in repo.refs():
-        return _PublicationOutcome(refused=_branch(context, wanted))
+        seen = f"{git_access.without_credentials(wanted.repo)} has a branch {wanted.revision}"
+        expected = "a tag's name that no branch has: Argo CD would take the branch, which moves"
+        step = "give delivery.argo_cd.revision another name, or remove that branch"
+        return _PublicationOutcome(refused=_refusal(context, seen, expected, step))
     for _ in range(timeouts.GIT_TRIES):
         # somebody else, or an attempt that was cut off, may have created the tag meanwhile
         if tagged := repo.resolve(wanted.revision):
@@ -170,18 +157,6 @@ def _published(context: Context, repo: Git, wanted: Publication, tree: Mapping[s
         except Raced as error:
             context.say(f"pushed by somebody else meanwhile, once more: {error}")
     raise Temporary(f"branch {wanted.branch} changes all the time", hint="others push to it; the engine tries again")
-
-
-def _branch(context: Context, wanted: Publication) -> Verdict:
-    """Return the refusal of a revision that is also a branch: Argo CD would take the branch, which moves."""
-    return failed(
-        _gate(context),
-        FailureClass.COMPARISON,
-        seen=f"{git_access.without_credentials(wanted.repo)} has a branch {wanted.revision}",
-        expected="a tag's name that no branch has: Argo CD would take the branch, which moves",
-        next_step="give delivery.argo_cd.revision another name, or remove that branch",
-        final=True,
-    )
 
 
 def _push(context: Context, repo: Git, wanted: Publication, tree: Mapping[str, str]) -> _PublicationOutcome:
@@ -194,7 +169,6 @@ def _push(context: Context, repo: Git, wanted: Publication, tree: Mapping[str, s
     changed = changes(wanted, tree, repo.read(tip, wanted.path) if tip else {})
     commit = repo.commit(tip, changed, _message(context, wanted), _author(context)) if changed or not tip else tip
     if commit != tip:
-        # the branch first: a tag must never mark a tree that the branch does not have
         repo.push({f"refs/heads/{wanted.branch}": (tip, commit)})
         context.did(f"pushed {commit} to {wanted.branch}: {count(len(changed), 'file')} changed")
     repo.push({f"refs/tags/{wanted.revision}": ("", commit)})
@@ -227,12 +201,7 @@ def _kept(context: Context, delivered: Delivered) -> Verdict | None:
     except AlreadyWritten:
         before = delivery.decode(context.store.read(key) or b"{}")
         if before != delivered:
-            return failed(
-                _gate(context),
-                FailureClass.COMPARISON,
-                seen=f"this run delivered commit {before.commit} as {before.revision} before, now it is {delivered.commit}",
-                expected="the same commit: a tag is never moved",
-                next_step=f"see who moved {delivered.revision}, and start a new run",
-                final=True,
-            )
+            seen = f"this run delivered commit {before.commit} as {before.revision} before, now it is {delivered.commit}"
+            step = f"see who moved {delivered.revision}, and start a new run"
+            return _refusal(context, seen, "the same commit: a tag is never moved", step)
     return None

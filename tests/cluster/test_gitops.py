@@ -117,8 +117,8 @@ class Site:
             releases = msgspec.convert(task.expectations["releases"], tuple[Release, ...])
             root = msgspec.convert(task.expectations["root_app"], RootApplication)
             state = RootState(application=probe.read(self.kube, root.home, root.name), commit=delivered.commit)
-            verdict = gates.problem("test", probe_charts.observe(self.kube, releases), releases, state, root)
-            found |= {task.stage: f"{verdict.failure_class}: {verdict.reason}"} if verdict else {}
+            finding = gates.problem(probe_charts.observe(self.kube, releases), releases, state, root)
+            found |= {task.stage: f"{finding.failure_class}: {finding.verdict('test').reason}"} if finding else {}
         return found
 
 

@@ -50,7 +50,8 @@ def install(cluster: Cluster) -> Iterator[Install]:
 
 def seen(kube: Kube, release: Release) -> Seen:
     (state,) = probe_charts.observe(kube, [release])
-    return state, gates.problem("test", [state], [release])
+    finding = gates.problem([state], [release])
+    return state, finding.verdict("test") if finding else None
 
 
 def until(kube: Kube, release: Release, good: Callable[[ReleaseState, Verdict | None], bool]) -> Seen:
@@ -99,8 +100,9 @@ def test_a_broken_chart_names_its_cause_while_helm_tries_and_then_fails_for_good
     assert (problem.status, problem.final, state.newest) == (Status.FAIL, True, None), problem.reason
     assert "BackoffLimitExceeded" in (state.job.failed if state.job else "")
     kept = keep_install_logs(ControlObservation(releases=(state,)), ControlObservation(releases=(before,)))
-    told = gates.problem("test", kept.releases, [release])
-    assert told is not None
+    finding = gates.problem(kept.releases, [release])
+    assert finding is not None
+    told = finding.verdict("test")
     assert (told.failure_class, said in told.reason) == (FailureClass.DEPENDENCY, True), told.reason
 
 

@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 MARK = "BRINGUP_PLAY"
@@ -24,7 +25,9 @@ def end(mark: str, folder: Path) -> int:
     until = time.monotonic() + END_SECONDS
     while (pids := list(_of_play(f"{MARK}={mark}".encode(), f"{folder}/".encode()))) and time.monotonic() < until:
         for pid in pids:
-            _kill(pid)
+            with suppress(ProcessLookupError, ChildProcessError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, os.WNOHANG)
         ended.update(pids)
         time.sleep(0.005)
     return len(ended)
@@ -42,11 +45,3 @@ def _of_play(mark: bytes, folder: bytes) -> Iterator[int]:
             # workers carry the mark; SSH masters overwrite their environment with a title that names the socket
             if mark in environment.split(b"\0") or (title.startswith(b"ssh: ") and folder in title):
                 yield int(process.name)
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, os.WNOHANG)
-    except (ProcessLookupError, ChildProcessError):
-        return

@@ -113,7 +113,7 @@ def _role_paths(space: Workspace) -> dict[str, str]:
 
 def _tail(folder: Path) -> str:
     """Return the end of Ansible's output, which is its only message if no event came, as for a playbook that does not load."""
-    # the only message of a playbook that does not load: it has no events
+
     for path in sorted(folder.glob("artifacts/*/stdout")):
         return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", path.read_text(errors="replace")).strip()[-OUTPUT_TAIL:]
     return ""

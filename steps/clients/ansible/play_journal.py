@@ -47,7 +47,6 @@ class PlayEvents:
         elif event.event in ENDS:
             self._begun.pop(event.host, None)
         if event.event in KEPT:
-            # failures come late, so the end of the space is reserved for them
             self._keep(event, MOST_BYTES if event.event in FAILURES else MOST_BYTES - FOR_FAILURES)
 
     def _keep(self, event: PlayEvent, room: int) -> None:

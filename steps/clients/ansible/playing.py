@@ -19,7 +19,7 @@ from steps.clients.ansible.over_ssh import SshTransport
 from steps.clients.ansible.simulated import SimulatedTransport
 from steps.clients.ansible.stop import Stop
 from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
-from steps.contract.host_play import HostOutcome, HostStatus, PlayEvent, PlayRequest, PlayResult, PlayStatus
+from steps.contract.host_play import PlayEvent, PlayRequest, PlayResult, PlayStatus
 from steps.errors import BadTask, Temporary
 
 
@@ -46,7 +46,9 @@ def play(
     be played (unknown playbook, unusable host name, missing key), Unreachable if a simulator does not answer, Temporary if this
     machine lacks resources.
     """
-    transport = _transport(os.environ if environ is None else environ)
+    environ = os.environ if environ is None else environ
+    simulator, token = environ.get(SIMULATOR, ""), environ.get(SIMULATOR_TOKEN, "")
+    transport: Transport = SimulatedTransport(simulator, token) if simulator else SshTransport()
     with ExitStack() as stack:
         stop = stack.enter_context(Stop())
         lines = stack.enter_context(events_file.open("ab", buffering=0)) if events_file is not None else None
@@ -78,7 +80,7 @@ def _once(transport: Transport, request: PlayRequest, hand_on: Callable[[PlayEve
     outcomes = ledger.outcomes(ended)
     return PlayResult(
         playbook=request.playbook,
-        status=_status(ended, outcomes),
+        status=retry.play_status(ended, outcomes),
         hosts=outcomes,
         transport=transport.name,
         started=started,
@@ -91,15 +93,3 @@ _CUT_OFF = {
     PlayStatus.TIMEOUT: "the play took longer than it may, or was silent for too long",
     PlayStatus.CANCELLED: "the play was cancelled by a signal",
 }
-
-
-def _transport(environ: Mapping[str, str]) -> Transport:
-    url = environ.get(SIMULATOR, "")
-    return SimulatedTransport(url, environ.get(SIMULATOR_TOKEN, "")) if url else SshTransport()
-
-
-def _status(ended: PlayStatus, outcomes: tuple[HostOutcome, ...]) -> PlayStatus:
-    """Return the status of the play: how it was cut off, else ok only if every host is."""
-    if ended in (PlayStatus.TIMEOUT, PlayStatus.CANCELLED):
-        return ended
-    return PlayStatus.OK if all(outcome.status is HostStatus.OK for outcome in outcomes) else PlayStatus.FAILED

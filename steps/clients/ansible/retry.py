@@ -61,11 +61,16 @@ def join_outcomes(first: PlayResult, second: PlayResult) -> PlayResult:
     """Return one outcome a host from two plays: the second if it ended there, with the changes of both. `first` may be joined."""
     later = {outcome.host: outcome for outcome in second.hosts}
     hosts = tuple(_outcome(outcome, later.get(outcome.host)) for outcome in first.hosts)
-    cut_off = second.status in (PlayStatus.TIMEOUT, PlayStatus.CANCELLED)
-    fine = all(outcome.status is HostStatus.OK for outcome in hosts)
-    status = second.status if cut_off else PlayStatus.OK if fine else PlayStatus.FAILED
+    status = play_status(second.status, hosts)
     message = "" if status is PlayStatus.OK else first.message or second.message
     return msgspec.structs.replace(first, hosts=hosts, status=status, finished=second.finished, message=message)
+
+
+def play_status(ended: PlayStatus, outcomes: tuple[HostOutcome, ...]) -> PlayStatus:
+    """Return the status of a play: how it was cut off, else ok only if every host is."""
+    if ended in (PlayStatus.TIMEOUT, PlayStatus.CANCELLED):
+        return ended
+    return PlayStatus.OK if all(outcome.status is HostStatus.OK for outcome in outcomes) else PlayStatus.FAILED
 
 
 def _outcome(first: HostOutcome, second: HostOutcome | None) -> HostOutcome:

@@ -3,7 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import TracebackType
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -21,7 +21,7 @@ class Stop:
 
     def __enter__(self) -> "Stop":
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+            self._before = {number: signal.signal(number, lambda *_: self.request()) for number in SIGNALS}
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -37,6 +37,3 @@ class Stop:
     def on_request(self, call: Callable[[], object]) -> None:
         """Register a function to call when a stop is requested. It must end whatever the play waits for."""
         self._call = call
-
-    def _handle(self, _number: int, _frame: FrameType | None) -> None:
-        self.request()

@@ -171,7 +171,9 @@ def _match(pattern: re.Pattern[str], value: str, what: str) -> None:
 
 
 def _fill(folder: Path, playbook: Path, request: PlayRequest) -> Workspace:
-    keys = {path: _copy_key(folder, number, path) for number, path in enumerate(sorted(_key_paths(request)))}
+    jumps = ssh_configuration.jumps(request.reached)
+    key_paths = sorted({*(host.key_path for host in request.reached), *(jump.key_path for jump in jumps)} - {""})
+    keys = {path: _copy_key(folder, number, path) for number, path in enumerate(key_paths)}
     space = Workspace(
         folder,
         playbook.parent,
@@ -208,11 +210,6 @@ def _with_imported(playbook: Path) -> list[Path]:
     for path in playbooks:
         playbooks += (path.with_name(name) for name in _IMPORTED.findall(path.read_text()))
     return playbooks
-
-
-def _key_paths(request: PlayRequest) -> set[str]:
-    jumps = ssh_configuration.jumps(request.reached)
-    return {*(host.key_path for host in request.reached), *(jump.key_path for jump in jumps)} - {""}
 
 
 def _copy_key(folder: Path, number: int, path: str) -> Path:

@@ -49,13 +49,9 @@ def write(entries: Iterable[GitEntry], folder: Path) -> None:
             _place(folder, entry.path).symlink_to(entry.content.decode(errors="surrogateescape"))
     for entry in links:  # the target of a link may be another link, so check when all exist
         with _told(entry):
-            _check_link(folder, entry)
-
-
-def _check_link(folder: Path, entry: GitEntry) -> None:
-    if not (folder / entry.path).resolve().is_relative_to(folder.resolve()):
-        leads = entry.content.decode(errors="replace")
-        raise BadTask(f"the link {entry.path!r} of the repository leads out of it, to {leads}", hint="let it lead to a file of it")
+            if not (folder / entry.path).resolve().is_relative_to(folder.resolve()):
+                problem = f"the link {entry.path!r} of the repository leads out of it, to {entry.content.decode(errors='replace')}"
+                raise BadTask(problem, hint="let it lead to a file of it")
 
 
 def _place(folder: Path, path: str) -> Path:

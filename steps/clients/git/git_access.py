@@ -132,7 +132,7 @@ def ssh_command(access: GitAccess) -> Iterator[str]:
     if access.key is None:
         yield shlex.join(command)
         return
-    # ssh refuses a key file that others can read, as mounted Secrets are; memory leaves nothing on a disk
+
     with open(os.memfd_create("key"), "wb") as private:
         os.fchmod(private.fileno(), 0o600)
         private.write(access.key.read_bytes().rstrip() + b"\n")

@@ -159,7 +159,6 @@ class Git:
         try:
             return self._fetched(commit)
         except (GitProtocolError, HangupException, KeyError):
-            # servers may give out only commits that a ref names, so all refs are fetched instead
             if not (refs := self.refs()):
                 return ""
             self._fetch(set(refs.values()), None)
@@ -209,12 +208,12 @@ def _client(access: GitAccess, command: str, stack: ExitStack, *, bounded: bool)
 
     if access.local is not None:
         if not access.local.exists():
-            _made(access.local)
+            _create_local(access.local)
         return client.LocalGitClient(), str(access.local)
     if access.url.startswith(("http://", "https://")):
         pool = stack.enter_context(_pool(access))
         user, password = access.username or None, access.password or None
-        # thin packs are spooled by dulwich before they can be counted
+
         return client.HttpGitClient(access.url, thin_packs=not bounded, pool_manager=pool, username=user, password=password), ""
     if access.is_ssh:
         return client.get_transport_and_path(access.url, thin_packs=not bounded, ssh_command=command)
@@ -250,11 +249,12 @@ def _pool(access: GitAccess) -> Iterator[urllib3.PoolManager | AuthCallbackPoolM
         pool.clear()
 
 
-def _made(place: Path) -> None:
+def _create_local(place: Path) -> None:
     """Create a rehearsal's repository, unless another step is faster."""
     import shutil
 
-    with TemporaryDirectory(prefix=".", dir=_existing(place.parent)) as folder:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".", dir=place.parent) as folder:
         git_objects.create_bare(Path(folder, "new")).close()
         try:
             # renamed when complete, so that no other step sees half a repository
@@ -263,11 +263,6 @@ def _made(place: Path) -> None:
             if not place.exists():
                 raise
             shutil.rmtree(Path(folder, "new"))
-
-
-def _existing(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 # ---- errors --------------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from steps.clients.releases.tree_operations import TreeTransport
 from steps.contract.release_layout import ReleaseTarget
 from steps.errors import BadTask
 
-_PLAIN = TreeLayout()
 _OPTIONS = (
     "BatchMode=yes",
     "StrictHostKeyChecking=yes",
@@ -30,7 +29,7 @@ _START = """exec sh -c 'eval "$(head -c {size})"'"""
 
 
 @contextmanager
-def connected(target: ReleaseTarget, secrets: Path, layout: TreeLayout = _PLAIN) -> Iterator[TreeTransport]:
+def connected(target: ReleaseTarget, secrets: Path, layout: TreeLayout = TreeLayout()) -> Iterator[TreeTransport]:
     """Open a transport to a target's tree, by SSH if it has a host, and close it at the end. Raises a StepError."""
     transport: TreeTransport = connect(target, secrets, layout) if target.host else LocalTransport(Path(target.root), layout)
     try:
@@ -39,7 +38,7 @@ def connected(target: ReleaseTarget, secrets: Path, layout: TreeLayout = _PLAIN)
         transport.close()
 
 
-def connect(target: ReleaseTarget, secrets: Path, layout: TreeLayout = _PLAIN) -> ShellTransport:
+def connect(target: ReleaseTarget, secrets: Path, layout: TreeLayout = TreeLayout()) -> ShellTransport:
     """Return a session on the target's host. Raises BadTask for a bad host or user name, Unreachable without a connection."""
     program = PROGRAM.read_bytes()
     words, where = command(target, secrets, len(program)), f"{target.host}:{target.root}"

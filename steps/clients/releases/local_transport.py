@@ -30,15 +30,12 @@ _FILE, _FOLDER = 0o644, 0o755
 """Modes of files and folders: web servers may read them whatever the umask of this process is."""
 
 
-_PLAIN = TreeLayout()
-
-
 class LocalTransport:
     """A `TreeTransport` by system calls of this machine. Raises BadTask or StoreBusy for a root that is no folder, or does not
     answer.
     """
 
-    def __init__(self, root: Path, layout: TreeLayout = _PLAIN) -> None:
+    def __init__(self, root: Path, layout: TreeLayout = TreeLayout()) -> None:
         self.where, self._layout = str(root), layout
         self._root = root
         self._lock: Path | None = None

@@ -113,7 +113,10 @@ def _change(
     """Put the version in place, switch the pointer, remove spare versions. Return the version and the removed ones."""
     release, staged = request.release, f"{tree.path(release_layout.INCOMING)}/{token}"
     alike = release.alike(tree)
-    _refuse_rolled_back(tree, request, alike)
+    rollback = release.rolled_back(tree, alike)
+    if rollback and not request.again:
+        hint = f"change the recipe, or publish it again on purpose: {release.kind.command} build --again"
+        raise Refused(release_layout.rolled_back_sentence(rollback), hint=hint)
     suitable = [name for name in reversed(alike) if _is_suitable(tree, name, request)]
     suitable.sort(key=lambda name: name != tree.current)
     version = suitable[0] if suitable else _new_version(tree, release)
@@ -245,13 +248,6 @@ def _refuse(where: str, tree: ReleaseTree, request: PublishRequest) -> None:
     if not request.again:
         preflight.refuse_wrong_mount(request.release.kind, tree, where, request.known)
     request.release.refuse(tree)
-
-
-def _refuse_rolled_back(tree: ReleaseTree, request: PublishRequest, alike: tuple[str, ...]) -> None:
-    rollback = request.release.rolled_back(tree, alike)
-    if rollback and not request.again:
-        hint = f"change the recipe, or publish it again on purpose: {request.release.kind.command} build --again"
-        raise Refused(release_layout.rolled_back_sentence(rollback), hint=hint)
 
 
 def _is_suitable(tree: ReleaseTree, version: str, request: PublishRequest) -> bool:

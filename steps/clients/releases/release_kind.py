@@ -51,13 +51,8 @@ def allow_rollback(tree: ReleaseTree, version: str, *, is_named: bool) -> None:
     """Allow a rollback to any whole version."""
 
 
-def no_version_problems(_tree: ReleaseTree, _version: str) -> Iterable[TreeProblem]:
-    """Return no problems: for products without further rules about a version."""
-    return ()
-
-
-def no_tree_problems(_tree: ReleaseTree) -> Iterable[TreeProblem]:
-    """Return no problems: for products without further rules about a tree."""
+def no_problems(*_: object) -> Iterable[TreeProblem]:
+    """Return no problems: for products without further rules about a version or a tree."""
     return ()
 
 
@@ -103,8 +98,8 @@ class ReleaseKind(Struct, frozen=True, kw_only=True):
     """Returns the shared files of a version that is in the tree, for a rollback to it."""
     refuse_rollback: Callable[..., None] = allow_rollback
     """Raises Refused for a version that readers could not use: `(tree, version, is_named=…)`; a person named it or not."""
-    version_problems: Callable[[ReleaseTree, str], Iterable[TreeProblem]] = no_version_problems
-    tree_problems: Callable[[ReleaseTree], Iterable[TreeProblem]] = no_tree_problems
+    version_problems: Callable[[ReleaseTree, str], Iterable[TreeProblem]] = no_problems
+    tree_problems: Callable[[ReleaseTree], Iterable[TreeProblem]] = no_problems
     usage: Callable[[str, bytes], UsageReport | None] | None = None
     """Reads a node's report (its bytes); None for an unreadable one. Without it no report is read."""
     machines: Callable[[ReleaseTree], frozenset[str] | None] = any_machine

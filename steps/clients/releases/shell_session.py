@@ -37,9 +37,6 @@ _WORDS: dict[type, str] = {
 }
 
 
-_PLAIN = TreeLayout()
-
-
 class ShellTransport:
     """A `TreeTransport` over a command that runs `PROGRAM` at the other end, or takes it as its first input. `answer` is the time
     in seconds that an answer may take, beside the time that the bytes to copy or read need.
@@ -53,7 +50,7 @@ class ShellTransport:
         answer: float = timeouts.PUBLISH_ANSWER,
         *,
         program: bytes = b"",
-        layout: TreeLayout = _PLAIN,
+        layout: TreeLayout = TreeLayout(),
     ) -> None:
         self.where, self._layout = where, layout
         self._seconds, self._until = answer, 0.0
@@ -218,13 +215,10 @@ class ShellTransport:
             self._in.write(data)
             self._in.flush()
         except (BrokenPipeError, ConnectionResetError) as error:
-            self._answer_left()
+            # the other end may have reported an error before it ended
+            for line in self._out.read().decode(errors="replace").splitlines():
+                self._failed(line)
             raise self._broken("") from error
-
-    def _answer_left(self) -> None:
-        """Raise the error that the other end reported before it ended, if any."""
-        for line in self._out.read().decode(errors="replace").splitlines():
-            self._failed(line)
 
     def _broken(self, answer: str) -> Exception:
         """Return the error for a session that ended, hangs, or gave an `answer` that is none of session.sh."""
@@ -249,17 +243,14 @@ class ShellTransport:
             while (left := self._until - time.monotonic()) > 0:
                 if over.wait(left):
                     return
-            self._stop()
+            self._overdue = True
+            self._process.kill()
 
         threading.Thread(target=watch, daemon=True).start()
         try:
             yield
         finally:
             over.set()
-
-    def _stop(self) -> None:
-        self._overdue = True
-        self._process.kill()
 
 
 def _size(tree: ReleaseTree, digests: Sequence[str]) -> int:

@@ -27,19 +27,15 @@ class Met(Struct, frozen=True):
 
     def lines(self, access: PlayHost | Jump) -> list[str]:
         """Return the SSH options about the keys of this host. SSH writes a new key to the first file."""
-        named = f"[{access.address}]:{access.port}" if access.port != SSH_PORT else access.address
-        named = named.lower()
+        address = access.address.lower()
+        named = f"[{address}]:{access.port}" if access.port != SSH_PORT else address
         # the spec's file alone decides about a host that it names
         if any(key.host == named and not key.marker for key in delivery.host_keys(self.known, named)):
             return _lines(self.files, "yes")
-        # a file for each address and port: plays that run side by side never write the same one
-        kept_keys = self.folder / f"{access.address.lower()}_{access.port}"
-        return _lines((str(kept_keys), *self.files), "yes" if _has_content(kept_keys) else "accept-new")
+        kept_keys = self.folder / f"{address}_{access.port}"
+        is_known = kept_keys.is_file() and kept_keys.stat().st_size > 0
+        return _lines((str(kept_keys), *self.files), "yes" if is_known else "accept-new")
 
 
 def _lines(files: tuple[str, ...], check: str) -> list[str]:
     return [f"  UserKnownHostsFile {' '.join(files)}", f"  StrictHostKeyChecking {check}"]
-
-
-def _has_content(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size > 0

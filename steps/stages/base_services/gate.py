@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from steps.contract.checks import CHECK_NAMESPACE, CheckPod
 from steps.contract.plain import count
-from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive, passed
+from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.base_services import gate_delivery
 from steps.stages.base_services.contract import (
     ArgoCdExpectation,
@@ -22,6 +22,7 @@ from steps.stages.base_services.contract import (
 )
 from steps.stages.shared import gate_charts
 from steps.stages.shared.causes import RUNTIME_REASONS
+from steps.stages.shared.finding import Finding, fail, unknown
 from steps.stages.shared.gate_charts import missing_crd
 
 CONTROL = "base_services/control"
@@ -30,13 +31,17 @@ FUNCTIONAL = "base_services/functional"
 
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
     """Check charts, CRDs, exactly one default storage class, and reachable, trusted webhooks."""
-    return (
-        gate_charts.problem(CONTROL, seen.releases, want.releases, seen.root_app, want.root_app)
-        or missing_crd(CONTROL, seen.crds, want.crds)
+    finding = (
+        gate_charts.problem(seen.releases, want.releases, seen.root_app, want.root_app)
+        or missing_crd(seen.crds, want.crds)
         or _storage(seen.storage_classes, want.storage_class)
         or _webhooks(seen.webhooks, want.webhook_namespaces)
-        or passed(CONTROL, _summary(want))
     )
+    if finding is not None:
+        return finding.verdict(CONTROL)
+    parts = [f"{count(len(want.releases), 'chart')} deployed", f"{count(len(want.crds), 'CRD')} established"]
+    parts += [f"{want.storage_class} is the only default storage class"] if want.storage_class else []
+    return passed(CONTROL, ", ".join(parts))
 
 
 def argo_cd(seen: ArgoCdObservation, want: ArgoCdExpectation) -> Verdict:
@@ -54,143 +59,93 @@ def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verd
     problem = _volume(seen.claim, seen.pods, want.storage_class) if want.storage_class else None
     problem = problem or (_certificate(seen.certificate) if want.certificate else None)
     if problem is not None:
-        return problem
+        return problem.verdict(FUNCTIONAL)
     proofs = [f"a volume of {want.storage_class} kept a nonce"] if want.storage_class else []
     proofs += ["a certificate was issued"] if want.certificate else []
     if not proofs:
-        return inconclusive(
-            FUNCTIONAL,
-            seen="nothing was asked of this check",
-            expected="a storage class or a certificate to prove",
-            next_step="leave the check out where there is nothing to prove",
-            failure_class=FailureClass.INPUT,
-        )
+        expected, step = "a storage class or a certificate to prove", "leave the check out where there is nothing to prove"
+        return unknown(FailureClass.INPUT, "nothing was asked of this check", expected, step).verdict(FUNCTIONAL)
     return passed(FUNCTIONAL, "; ".join(proofs))
 
 
-def _summary(want: ControlExpectation) -> str:
-    parts = [f"{count(len(want.releases), 'chart')} deployed", f"{count(len(want.crds), 'CRD')} established"]
-    parts += [f"{want.storage_class} is the only default storage class"] if want.storage_class else []
-    return ", ".join(parts)
-
-
-def _storage(seen: tuple[StorageClass, ...], want: str) -> Verdict | None:
-    if not want:
-        return None
+def _storage(seen: tuple[StorageClass, ...], want: str) -> Finding | None:
+    names = [entry.name for entry in seen]
     defaults = [entry.name for entry in seen if entry.default]
-    if not any(entry.name == want for entry in seen):
-        return failed(
-            CONTROL,
-            FailureClass.DEPENDENCY,
-            seen=f"no storage class {want} (there are: {', '.join(entry.name for entry in seen) or 'none'})",
-            expected=want,
-            next_step="see the provisioner's chart, or name an existing class in base_services.storage",
-        )
+    if want and want not in names:
+        problem = f"no storage class {want} (there are: {', '.join(names) or 'none'})"
+        step = "see the provisioner's chart, or name an existing class in base_services.storage"
+        return fail(FailureClass.DEPENDENCY, problem, want, step)
     # with two defaults, Kubernetes takes the newest for claims without a class
-    if defaults != [want]:
-        return failed(
-            CONTROL,
-            FailureClass.COMPARISON,
-            seen=f"{len(defaults)} default storage classes: {', '.join(defaults) or 'none'}",
-            expected=f"exactly one, {want}",
-            next_step="set annotation storageclass.kubernetes.io/is-default-class on one class only",
-        )
+    if want and defaults != [want]:
+        problem = f"{len(defaults)} default storage classes: {', '.join(defaults) or 'none'}"
+        step = "set annotation storageclass.kubernetes.io/is-default-class on one class only"
+        return fail(FailureClass.COMPARISON, problem, f"exactly one, {want}", step)
     return None
 
 
-def _webhooks(seen: tuple[Webhook, ...], namespaces: Iterable[str]) -> Verdict | None:
+def _webhooks(seen: tuple[Webhook, ...], namespaces: Iterable[str]) -> Finding | None:
     for namespace in namespaces:
         mine = [hook for hook in seen if hook.service.startswith(f"{namespace}/")]
         bad = next((hook for hook in mine if not hook.ready or not hook.trusted), None)
         if mine and bad is None:
             continue
-        if bad is None:
-            problem = f"no webhook of {namespace} is registered"
-        else:
-            problem = (
-                f"webhook {bad.name} ({bad.service}) has {f'{bad.ready} ready endpoints' if not bad.ready else 'no CA bundle'}"
-            )
-        return inconclusive(
-            CONTROL,
-            seen=problem,
-            expected="every webhook with a ready endpoint and a CA bundle",
-            next_step=f"kubectl -n {namespace} get pods,endpointslices; without it every write of its kinds is refused",
-            failure_class=FailureClass.DEPENDENCY,
-        )
+        problem = f"no webhook of {namespace} is registered"
+        if bad is not None:
+            lacks = f"{bad.ready} ready endpoints" if not bad.ready else "no CA bundle"
+            problem = f"webhook {bad.name} ({bad.service}) has {lacks}"
+        step = f"kubectl -n {namespace} get pods,endpointslices; without it every write of its kinds is refused"
+        return unknown(FailureClass.DEPENDENCY, problem, "every webhook with a ready endpoint and a CA bundle", step)
     return None
 
 
-def _volume(claim: VolumeClaim | None, pods: tuple[CheckPod, ...], want: str) -> Verdict | None:
+def _volume(claim: VolumeClaim | None, pods: tuple[CheckPod, ...], want: str) -> Finding | None:
     if claim is None:
-        return inconclusive(
-            FUNCTIONAL,
-            seen="the check's claim does not exist yet",
-            expected="claim pvc",
-            next_step=f"look at the namespace {CHECK_NAMESPACE}",
-        )
+        step = f"look at the namespace {CHECK_NAMESPACE}"
+        return unknown(FailureClass.HEALTH, "the check's claim does not exist yet", "claim pvc", step)
     # a claim's class is immutable, so waiting does not correct it
     if claim.phase == "Lost" or claim.storage_class not in ("", want):
-        return failed(
-            FUNCTIONAL,
-            FailureClass.HEALTH,
-            seen=f"claim is {claim.phase or 'pending'} with class {claim.storage_class or 'none'}",
-            expected=f"Bound with class {want}",
-            next_step="see who changes the claim's class (an admission default?)",
-            final=True,
-        )
+        problem = f"claim is {claim.phase or 'pending'} with class {claim.storage_class or 'none'}"
+        step = "see who changes the claim's class (an admission default?)"
+        return fail(FailureClass.HEALTH, problem, f"Bound with class {want}", step, final=True)
     pod = next((candidate for candidate in pods if candidate.report), pods[0] if pods else None)
     if claim.phase != "Bound" or not claim.volume or not claim.storage_class:
         return _unbound(claim, pod, want)
     return _nonce(claim, pod)
 
 
-def _unbound(claim: VolumeClaim, pod: CheckPod | None, want: str) -> Verdict:
+def _unbound(claim: VolumeClaim, pod: CheckPod | None, want: str) -> Finding:
     last = claim.events[-1] if claim.events else ""
     classless = "" if claim.storage_class else " without a storage class"
     state = f"claim is {claim.phase or 'without a phase'}{classless} {last}".rstrip()
     waits = f"; pod {pod.name}: {pod.reason} {pod.message}".rstrip() if pod and pod.reason else ""
-    return inconclusive(
-        FUNCTIONAL,
-        seen=state + waits,
-        expected=f"a bound volume of {want}",
-        next_step="read the provisioner's log and the claim's events",
-        failure_class=FailureClass.RUNTIME if waits else FailureClass.HEALTH,
-    )
+    failure_class = FailureClass.RUNTIME if waits else FailureClass.HEALTH
+    step = "read the provisioner's log and the claim's events"
+    return unknown(failure_class, state + waits, f"a bound volume of {want}", step)
 
 
-def _nonce(claim: VolumeClaim, pod: CheckPod | None) -> Verdict | None:
+def _nonce(claim: VolumeClaim, pod: CheckPod | None) -> Finding | None:
     if pod is None or not pod.report:
         return _no_report(claim, pod)
     wrote, read = str(pod.report.get("wrote", "")), str(pod.report.get("read", ""))
     if wrote and wrote == read:
         return None
-    return failed(
-        FUNCTIONAL,
-        FailureClass.HARDWARE,
-        seen=f"on {pod.node} the volume {claim.volume} returned {read[:60] or 'nothing'!r}",
-        expected=repr(wrote[:60]),
-        next_step="check the file system behind the storage class: it does not keep what is written",
-        final=True,
-    )
+    problem = f"on {pod.node} the volume {claim.volume} returned {read[:60] or 'nothing'!r}"
+    step = "check the file system behind the storage class: it does not keep what is written"
+    return fail(FailureClass.HARDWARE, problem, repr(wrote[:60]), step, final=True)
 
 
-def _no_report(claim: VolumeClaim, pod: CheckPod | None) -> Verdict:
+def _no_report(claim: VolumeClaim, pod: CheckPod | None) -> Finding:
     state = f"{pod.name} is {pod.phase} {pod.reason} {pod.message}".rstrip() if pod else "none"
     seen, expected = f"claim bound to {claim.volume}, pod {state}, no report", "what was written, read back"
-    next_step = "read the log of the check's pod"
+    step = "read the log of the check's pod"
     if pod is not None and (pod.ended or pod.reason in RUNTIME_REASONS):
-        return failed(FUNCTIONAL, FailureClass.RUNTIME, seen=seen, expected=expected, next_step=next_step, final=pod.ended)
-    return inconclusive(FUNCTIONAL, seen=seen, expected=expected, next_step=next_step)
+        return fail(FailureClass.RUNTIME, seen, expected, step, final=pod.ended)
+    return unknown(FailureClass.HEALTH, seen, expected, step)
 
 
-def _certificate(certificate: Certificate | None) -> Verdict | None:
+def _certificate(certificate: Certificate | None) -> Finding | None:
     if certificate is not None and certificate.ready:
         return None
     state = f"{certificate.reason} {certificate.message}".strip() if certificate else "does not exist yet"
-    return inconclusive(
-        FUNCTIONAL,
-        seen=f"certificate of the check: {state or 'has no condition Ready'}",
-        expected="condition Ready",
-        next_step="read the log of cert-manager's controller",
-        failure_class=FailureClass.DEPENDENCY,
-    )
+    seen = f"certificate of the check: {state or 'has no condition Ready'}"
+    return unknown(FailureClass.DEPENDENCY, seen, "condition Ready", "read the log of cert-manager's controller")

@@ -1,11 +1,10 @@
 """Judges Argo CD itself: its version, and the settings that it needs before it delivers anything."""
 
-from collections.abc import Iterable
 from typing import Any
 
-from steps.contract.charts import Trouble, Workload
+from steps.contract.charts import Workload
 from steps.contract.plain import count
-from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive, passed
+from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.base_services.contract import (
     REDIS,
     ArgoCdExpectation,
@@ -18,6 +17,7 @@ from steps.stages.base_services.contract import (
     Trust,
 )
 from steps.stages.shared import gate_charts
+from steps.stages.shared.finding import Finding, fail, unknown
 from steps.stages.shared.gate_charts import missing_crd
 
 ARGO_CD, DELIVERY = "base_services/argo_cd", "base_services/delivery"
@@ -30,21 +30,14 @@ _CERTIFICATES = ("argocd-tls-certs-cm", "certificate", "configs.tls.certificates
 
 def argo_cd(seen: ArgoCdObservation, want: ArgoCdExpectation) -> Verdict:
     """Check that every component is settled and of the wanted version, its kinds are served, and our release of it is deployed."""
-    problem = gate_charts.problem(ARGO_CD, seen.releases, want.releases) or missing_crd(ARGO_CD, seen.crds, want.crds)
+    problem = gate_charts.problem(seen.releases, want.releases) or missing_crd(seen.crds, want.crds)
     for name in want.components:
-        problem = problem or _component(
-            name, [component for component in seen.components if _plays(component, name)], seen.trouble, want
-        )
+        problem = problem or _component(name, seen, want)
     if problem is not None:
-        return problem
-    tags = sorted(
-        {
-            _tag(component.workload)
-            for component in seen.components
-            if not _is_redis(component) and _plays_any(component, want.components)
-        }
-    )
-    return passed(ARGO_CD, f"Argo CD {', '.join(tags)} runs: {', '.join(want.components)}")
+        return problem.verdict(ARGO_CD)
+    own = [component for component in seen.components if not _plays(component, REDIS)]
+    tags = {_tag(component.workload) for component in own if any(_plays(component, name) for name in want.components)}
+    return passed(ARGO_CD, f"Argo CD {', '.join(sorted(tags))} runs: {', '.join(want.components)}")
 
 
 def _plays(component: ArgoCdWorkload, name: str) -> bool:
@@ -56,51 +49,31 @@ def _plays(component: ArgoCdWorkload, name: str) -> bool:
     return workload.endswith(f"-{name}") or component.component == name or (name == REDIS and "-redis-ha" in workload)
 
 
-def _plays_any(component: ArgoCdWorkload, names: Iterable[str]) -> bool:
-    return any(_plays(component, name) for name in names)
-
-
-def _is_redis(component: ArgoCdWorkload) -> bool:
-    return _plays(component, REDIS)
-
-
-def _component(name: str, found: list[ArgoCdWorkload], trouble: Iterable[Trouble], want: ArgoCdExpectation) -> Verdict | None:
-    if not found:
-        return inconclusive(
-            ARGO_CD,
-            seen=f"no {name} of Argo CD in namespace {want.namespace}",
-            expected="a workload with label app.kubernetes.io/part-of=argocd",
-            next_step="name the namespace of Argo CD in delivery.argo_cd.namespace, or let us install it (install: true)",
-            failure_class=FailureClass.DEPENDENCY,
-        )
-    for component in found:
-        if not component.workload.settled():
-            return gate_charts.judge_unsettled(ARGO_CD, component.workload, trouble, want.namespace)
-        if name != REDIS and (problem := _version(component.workload, want)) is not None:
+def _component(name: str, seen: ArgoCdObservation, want: ArgoCdExpectation) -> Finding | None:
+    workloads = [component.workload for component in seen.components if _plays(component, name)]
+    if not workloads:
+        missing = f"no {name} of Argo CD in namespace {want.namespace}"
+        step = "name the namespace of Argo CD in delivery.argo_cd.namespace, or let us install it (install: true)"
+        return unknown(FailureClass.DEPENDENCY, missing, "a workload with label app.kubernetes.io/part-of=argocd", step)
+    for workload in workloads:
+        if not workload.settled():
+            return gate_charts.judge_unsettled(workload, seen.trouble, want.namespace)
+        if name != REDIS and (problem := _version(workload, want)) is not None:
             return problem
     return None
 
 
-def _version(workload: Workload, want: ArgoCdExpectation) -> Verdict | None:
+def _version(workload: Workload, want: ArgoCdExpectation) -> Finding | None:
     tag = _tag(workload)
     if not tag:
-        return inconclusive(
-            ARGO_CD,
-            seen=f"the image of {workload.kind} {workload.name} has no tag: {workload.image or 'none'}",
-            expected=f"a tag that tells its version, {want.version}",
-            next_step="name the image by tag (and digest)",
-            failure_class=FailureClass.COMPARISON,
-        )
+        seen = f"the image of {workload.kind} {workload.name} has no tag: {workload.image or 'none'}"
+        step = "name the image by tag (and digest)"
+        return unknown(FailureClass.COMPARISON, seen, f"a tag that tells its version, {want.version}", step)
     plain = tag.removeprefix("v")
     if plain == want.version or plain.startswith((f"{want.version}.", f"{want.version}-", f"{want.version}+")):
         return None
-    return failed(
-        ARGO_CD,
-        FailureClass.COMPARISON,
-        seen=f"{workload.kind} {workload.name} is Argo CD {tag}",
-        expected=want.version,
-        next_step="upgrade Argo CD, or correct delivery.argo_cd.version",
-    )
+    seen, step = f"{workload.kind} {workload.name} is Argo CD {tag}", "upgrade Argo CD, or correct delivery.argo_cd.version"
+    return fail(FailureClass.COMPARISON, seen, want.version, step)
 
 
 def _tag(workload: Workload) -> str:
@@ -114,67 +87,51 @@ def _tag(workload: Workload) -> str:
 
 def delivery(seen: DeliveryObservation, want: DeliveryExpectation) -> Verdict:
     """Check argocd-cm, AppProjects, the repository's Secret, and Argo CD's trust in the repository's server."""
-    summary = f"{count(len(want.keys), 'key')} of argocd-cm, {count(len(want.projects), 'AppProject')}"
-    return (
+    finding = (
         _config(seen, want)
         or _projects(seen.projects, want)
         or (_repository(seen.repositories, want) if want.credentials else None)
         or (_trusts(seen.host_keys, want, *_HOST_KEYS) if want.host_keys else None)
         or (_trusts(seen.certificates, want, *_CERTIFICATES) if want.certificates else None)
-        or passed(
-            DELIVERY,
-            summary
-            + (", the repository's Secret" if want.credentials else "")
-            + (", its server's host keys" if want.host_keys else "")
-            + (", its server's certificates" if want.certificates else ""),
-        )
     )
+    if finding is not None:
+        return finding.verdict(DELIVERY)
+    parts = [f"{count(len(want.keys), 'key')} of argocd-cm", count(len(want.projects), "AppProject")]
+    parts += ["the repository's Secret"] if want.credentials else []
+    parts += ["its server's host keys"] if want.host_keys else []
+    parts += ["its server's certificates"] if want.certificates else []
+    return passed(DELIVERY, ", ".join(parts))
 
 
-def _config(seen: DeliveryObservation, want: DeliveryExpectation) -> Verdict | None:
+def _config(seen: DeliveryObservation, want: DeliveryExpectation) -> Finding | None:
     if seen.config is None and want.keys:
-        return failed(
-            DELIVERY,
-            FailureClass.DEPENDENCY,
-            seen=f"no ConfigMap {want.namespace}/argocd-cm",
-            expected="Argo CD's own settings",
-            next_step="install Argo CD there, or correct delivery.argo_cd.namespace",
-        )
+        missing, step = f"no ConfigMap {want.namespace}/argocd-cm", "install Argo CD there, or correct delivery.argo_cd.namespace"
+        return fail(FailureClass.DEPENDENCY, missing, "Argo CD's own settings", step)
     config = seen.config or {}
     wrong = [key for key, digest in want.keys.items() if config.get(key) != digest]
     if not wrong:
         return None
     how = "has another text" if wrong[0] in config else "is missing"
     more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-    return failed(
-        DELIVERY,
-        FailureClass.COMPARISON,
-        seen=f"key {wrong[0]} of argocd-cm {how}{more}",
-        expected="our text, without which sync waves do not wait and differences never end",
-        next_step="find who else writes argocd-cm (its Helm release?) and give the keys of bootstrap/argocd-cm.yaml to that owner",
-    )
+    expected = "our text, without which sync waves do not wait and differences never end"
+    step = "find who else writes argocd-cm (its Helm release?) and give the keys of bootstrap/argocd-cm.yaml to that owner"
+    return fail(FailureClass.COMPARISON, f"key {wrong[0]} of argocd-cm {how}{more}", expected, step)
 
 
-def _projects(seen: tuple[Project, ...], want: DeliveryExpectation) -> Verdict | None:
+def _projects(seen: tuple[Project, ...], want: DeliveryExpectation) -> Finding | None:
     by_name = {project.name: project.spec for project in seen}
+    rendered = "it as rendered in bootstrap/projects.yaml"
     for project in want.projects:
         spec = by_name.get(project.name)
         if spec is None:
-            return failed(
-                DELIVERY,
-                FailureClass.APPLY,
-                seen=f"no AppProject {want.namespace}/{project.name}",
-                expected="it as rendered in bootstrap/projects.yaml",
-                next_step="apply this stage again: somebody removed it",
-            )
+            step = "apply this stage again: somebody removed it"
+            return fail(FailureClass.APPLY, f"no AppProject {want.namespace}/{project.name}", rendered, step)
         if wrong := _differing(spec, project.spec):
-            return failed(
-                DELIVERY,
-                FailureClass.COMPARISON,
-                seen=f"AppProject {project.name} differs in {', '.join(wrong)}",
-                expected="it as rendered in bootstrap/projects.yaml: no right less, and none more",
-                next_step="find who else writes this AppProject",
+            problem, expected = (
+                f"AppProject {project.name} differs in {', '.join(wrong)}",
+                f"{rendered}: no right less, and none more",
             )
+            return fail(FailureClass.COMPARISON, problem, expected, "find who else writes this AppProject")
     return None
 
 
@@ -191,50 +148,34 @@ def _same(seen: Any, want: Any) -> bool:
     return bool(seen == want)
 
 
-def _trusts(seen: Trust | None, want: DeliveryExpectation, name: str, what: str, value: str) -> Verdict | None:
-    """Return a verdict unless Argo CD trusts every host key or certificate of the site's file, and no other for this server.
+def _trusts(seen: Trust | None, want: DeliveryExpectation, name: str, what: str, value: str) -> Finding | None:
+    """Return a failure unless Argo CD trusts every host key or certificate of the site's file, and no other for this server.
 
     Another one may be left from before a rotation. An empty file proves nothing.
     """
     required, trusted = (set(seen.given), set(seen.found)) if seen is not None else (set(), set())
     lacking, extra = required - trusted, trusted - required
-    # a key from before a rotation would still be trusted
     if required and not lacking and extra:
-        return _trusts_more(len(extra), want, name, what, value)
+        problem = f"{want.namespace}/{name} has {count(len(extra), what)} for {want.repo} that the site's file does not give"
+        expected = "what delivery.argo_cd names and no more: what was given before a rotation is still trusted"
+        step = f"apply this stage again; where a chart keeps bringing them, take them out of its values {value}"
+        return fail(FailureClass.COMPARISON, problem, expected, step)
     if required and not lacking:
         return None
     problem = f"{want.namespace}/{name} lacks {count(len(lacking), what)} of {len(required)}" if seen else f"no ConfigMap {name}"
-    return failed(
-        DELIVERY,
-        FailureClass.DEPENDENCY if seen is None else FailureClass.COMPARISON,
-        seen=f"{problem} for {want.repo}",
-        expected="all that delivery.argo_cd names: Argo CD trusts no server that it was not told of",
-        next_step=f"apply this stage again; where a chart keeps taking them out, give them to its values {value}",
-    )
+    expected = "all that delivery.argo_cd names: Argo CD trusts no server that it was not told of"
+    step = f"apply this stage again; where a chart keeps taking them out, give them to its values {value}"
+    failure_class = FailureClass.DEPENDENCY if seen is None else FailureClass.COMPARISON
+    return fail(failure_class, f"{problem} for {want.repo}", expected, step)
 
 
-def _trusts_more(extra: int, want: DeliveryExpectation, name: str, what: str, value: str) -> Verdict:
-    return failed(
-        DELIVERY,
-        FailureClass.COMPARISON,
-        seen=f"{want.namespace}/{name} has {count(extra, what)} for {want.repo} that the site's file does not give",
-        expected="what delivery.argo_cd names and no more: what was given before a rotation is still trusted",
-        next_step=f"apply this stage again; where a chart keeps bringing them, take them out of its values {value}",
-    )
-
-
-def _repository(seen: tuple[Repository, ...], want: DeliveryExpectation) -> Verdict | None:
+def _repository(seen: tuple[Repository, ...], want: DeliveryExpectation) -> Finding | None:
     mine = [repository for repository in seen if _plain(repository.url) == _plain(want.repo)]
     if any(set(repository.keys) & set(_ACCESS) for repository in mine):
         return None
     problem = f"Secret {mine[0].name} has no credentials" if mine else "no Secret of a repository has its address"
-    return failed(
-        DELIVERY,
-        FailureClass.PERMISSION,
-        seen=f"{want.repo}: {problem}",
-        expected="a Secret that lets Argo CD into the repository",
-        next_step="apply this stage again: somebody changed it",
-    )
+    expected, step = "a Secret that lets Argo CD into the repository", "apply this stage again: somebody changed it"
+    return fail(FailureClass.PERMISSION, f"{want.repo}: {problem}", expected, step)
 
 
 def _plain(url: str) -> str:

@@ -19,7 +19,7 @@ from steps.stages.base_services.contract import (
 from steps.stages.shared import probe_charts, probe_checks
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_charts import read_crds
-from steps.stages.shared.probe_workloads import Condition, Conditioned, ObjectMeta
+from steps.stages.shared.probe_workloads import Conditioned, ObjectMeta
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 CHECK = "pvc"
@@ -91,11 +91,19 @@ class _RawClaim(Struct, frozen=True):
 
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
     """Return charts, the CRDs and webhooks that the task names, and all storage classes."""
+    classes = kube.list("/apis/storage.k8s.io/v1/storageclasses", _RawClass) or ()
     return ControlObservation(
         releases=probe_charts.observe(kube, probe_charts.scoped_releases(scope)),
         root_app=probe_charts.root(kube, scope),
         crds=read_crds(kube, probe_charts.read_argument(scope, "crds")),
-        storage_classes=_storage_classes(kube),
+        storage_classes=tuple(
+            StorageClass(
+                name=raw.metadata.name,
+                provisioner=raw.provisioner,
+                default=raw.metadata.annotations.get(DEFAULT_CLASS) == "true",
+            )
+            for raw in sorted(classes, key=lambda raw: raw.metadata.name)
+        ),
         webhooks=_webhooks(kube, probe_charts.read_argument(scope, "webhook_namespaces")),
     )
 
@@ -115,24 +123,14 @@ def delivery(kube: KubeReader, scope: Scope) -> DeliveryObservation:
     return probe_delivery.delivery(kube, scope)
 
 
-def _storage_classes(kube: KubeReader) -> tuple[StorageClass, ...]:
-    classes = kube.list("/apis/storage.k8s.io/v1/storageclasses", _RawClass) or ()
-    return tuple(
-        StorageClass(
-            name=raw.metadata.name, provisioner=raw.provisioner, default=raw.metadata.annotations.get(DEFAULT_CLASS) == "true"
-        )
-        for raw in sorted(classes, key=lambda raw: raw.metadata.name)
-    )
-
-
 def _webhooks(kube: KubeReader, namespaces: Iterable[str]) -> tuple[Webhook, ...]:
     wanted = frozenset(namespaces)
     if not wanted:
         return ()
     kinds = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
-    every = (raw for kind in kinds for found in kube.list(f"{_ADMISSION}/{kind}", _Configuration) or () for raw in found.webhooks)
+    configurations = (row for kind in kinds for row in kube.list(f"{_ADMISSION}/{kind}", _Configuration) or ())
     webhooks = []
-    for raw in every:
+    for raw in (webhook for configuration in configurations for webhook in configuration.webhooks):
         service = raw.client_config.service
         if service is not None and service.namespace in wanted:
             ready = _ready_endpoints(kube, service)
@@ -166,5 +164,5 @@ def _certificate(kube: KubeReader) -> Certificate | None:
     raw = kube.get(f"/apis/cert-manager.io/v1/namespaces/{CHECK_NAMESPACE}/certificates/{CHECK}", Conditioned)
     if raw is None:
         return None
-    ready = next((entry for entry in raw.status.conditions if entry.type == "Ready"), Condition())
+    ready = raw.status.of_type("Ready")
     return Certificate(ready=ready.status == "True", reason=ready.reason, message=ready.message[:300])

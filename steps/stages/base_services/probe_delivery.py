@@ -12,7 +12,7 @@ from steps.contract.delivery import HOST_KEYS, SECRET_TYPE, KnownHosts, ServerCe
 from steps.stages.base_services.contract import ArgoCdObservation, ArgoCdWorkload, DeliveryObservation, Project, Repository, Trust
 from steps.stages.shared import probe_charts, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
-from steps.stages.shared.probe_charts import read_crds
+from steps.stages.shared.probe_charts import DataObject, read_crds
 from steps.stages.shared.probe_workloads import ObjectMeta, Raw
 
 PART_OF, COMPONENT = "app.kubernetes.io/part-of", "app.kubernetes.io/component"
@@ -20,22 +20,11 @@ ARGO_CD = "argocd"
 CONFIG = "argocd-cm"
 
 
-class _ConfigMap(Struct, frozen=True):
-    data: dict[str, str] = {}
-
-
 class _RawProject(Struct, frozen=True):
     """An AppProject as the API returns it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: dict[str, Any] = {}
-
-
-class _RawSecret(Struct, frozen=True):
-    """A Secret of a repository. Only the value of `url` is read; other values are only tested for being empty."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    data: dict[str, str] = {}
 
 
 def argo_cd(kube: KubeReader, scope: Scope) -> ArgoCdObservation:
@@ -67,7 +56,8 @@ def delivery(kube: KubeReader, scope: Scope) -> DeliveryObservation:
     space = _namespace(scope)
     config = _config_map(kube, space, CONFIG)
     names = (project if isinstance(project, str) else project["name"] for project in probe_charts.read_argument(scope, "projects"))
-    projects = ((name, kube.get(_project(space, name), _RawProject)) for name in names)
+    folder = f"/apis/argoproj.io/v1alpha1/namespaces/{space}/appprojects"
+    projects = ((name, kube.get(f"{folder}/{name}", _RawProject)) for name in names)
     return DeliveryObservation(
         config={key: text_digest(text) for key, text in config.data.items()} if config is not None else None,
         projects=tuple(Project(name=name, spec=raw.spec) for name, raw in projects if raw is not None),
@@ -78,48 +68,46 @@ def delivery(kube: KubeReader, scope: Scope) -> DeliveryObservation:
 
 
 def _host_keys(kube: KubeReader, scope: Scope) -> Trust | None:
-    if not (asked := probe_charts.read_argument(scope, "known_hosts")):
+    if not (argument := probe_charts.read_argument(scope, "known_hosts")):
         return None
-    wanted = msgspec.convert(asked, KnownHosts)
+    wanted = msgspec.convert(argument, KnownHosts)
     digests = scope.trusted.get(wanted.name, ())
 
     def ours(text: str) -> tuple[str, ...]:
         """Return the lines for the wanted host, and lines that the site's file gives too. Other lines belong to other users."""
         return tuple(
-            one.text for one in host_keys(text, wanted.host) if one.lets_in(wanted.host) or text_digest(one.text) in digests
+            key.text for key in host_keys(text, wanted.host) if key.lets_in(wanted.host) or text_digest(key.text) in digests
         )
 
     return _trust(digests, _config_map(kube, wanted.namespace, wanted.name), HOST_KEYS, ours)
 
 
 def _certificates(kube: KubeReader, scope: Scope) -> Trust | None:
-    if not (asked := probe_charts.read_argument(scope, "certificates")):
+    if not (argument := probe_charts.read_argument(scope, "certificates")):
         return None
-    wanted = msgspec.convert(asked, ServerCertificates)
+    wanted = msgspec.convert(argument, ServerCertificates)
     digests = scope.trusted.get(wanted.name, ())
     return _trust(digests, _config_map(kube, wanted.namespace, wanted.name), wanted.host, certificates)
 
 
-def _trust(given: tuple[str, ...], found: _ConfigMap | None, key: str, parts: Callable[[str], tuple[str, ...]]) -> Trust | None:
-    if found is None:
+def _trust(
+    given: tuple[str, ...], config_map: DataObject | None, key: str, parts: Callable[[str], tuple[str, ...]]
+) -> Trust | None:
+    if config_map is None:
         return None
-    return Trust(given=given, found=tuple(map(text_digest, parts(found.data.get(key, "")))))
+    return Trust(given=given, found=tuple(map(text_digest, parts(config_map.data.get(key, "")))))
 
 
-def _config_map(kube: KubeReader, space: str, name: str) -> _ConfigMap | None:
-    return kube.get(f"/api/v1/namespaces/{space}/configmaps/{name}", _ConfigMap)
+def _config_map(kube: KubeReader, space: str, name: str) -> DataObject | None:
+    return kube.get(f"/api/v1/namespaces/{space}/configmaps/{name}", DataObject)
 
 
 def _namespace(scope: Scope) -> str:
     return str(probe_charts.read_argument(scope, "namespace") or ARGO_CD)
 
 
-def _project(space: str, name: str) -> str:
-    return f"/apis/argoproj.io/v1alpha1/namespaces/{space}/appprojects/{name}"
-
-
 def _repositories(kube: KubeReader, space: str) -> tuple[Repository, ...]:
-    secrets = kube.list(f"/api/v1/namespaces/{space}/secrets", _RawSecret, labels=f"{SECRET_TYPE}=repository") or ()
+    secrets = kube.list(f"/api/v1/namespaces/{space}/secrets", DataObject, labels=f"{SECRET_TYPE}=repository") or ()
     return tuple(
         Repository(
             name=raw.metadata.name,

@@ -1,8 +1,9 @@
 """Gates of gang: queues are active, nodes belong to them, an oversized gang binds no pod, and one that fits is bound as a whole."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from itertools import chain
 
-from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, inconclusive, of_nodes, passed
+from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes, passed
 from steps.stages.gang import gate_gangs
 from steps.stages.gang.contract import (
     ControlExpectation,
@@ -15,22 +16,17 @@ from steps.stages.gang.contract import (
     SchedulableNode,
 )
 from steps.stages.shared import gate_charts
+from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 
 CONTROL = "gang/control"
 
 
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
     """Check releases, Deployments, flavors and queues; the first problem is the verdict."""
-    checks: tuple[Callable[[ControlObservation, ControlExpectation], Iterator[Verdict]], ...] = (
-        _releases,
-        _deployments,
-        _flavors,
-        _queues,
-        _covered,
-    )
-    first = next((verdict for check in checks for verdict in check(seen, want)), None)
-    if first is not None:
-        return first
+    releases = gate_charts.problem(seen.releases, want.releases, seen.root_app, want.root_app)
+    findings = chain(_deployments(seen, want), _flavors(seen, want), _queues(seen, want), _covered(seen, want))
+    if first := releases or next(findings, None):
+        return first.verdict(CONTROL)
     summary = f"Deployments ready: {len(want.deployments)}"
     return passed(CONTROL, f"{summary}, queues active: {len(want.queues)}" if want.queues else summary)
 
@@ -52,13 +48,7 @@ def functional(seen: GangObservation, want: FitExpectation) -> Verdict:
     return gate_gangs.judge_fit(seen, want)
 
 
-def _releases(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
-    problem = gate_charts.problem(CONTROL, seen.releases, want.releases, seen.root_app, want.root_app)
-    if problem is not None:
-        yield problem
-
-
-def _deployments(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+def _deployments(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
     by_name = {workload.name: workload for workload in seen.workloads}
     for name in want.deployments:
         namespace, _, short = name.partition("/")
@@ -67,27 +57,24 @@ def _deployments(seen: ControlObservation, want: ControlExpectation) -> Iterator
             problem = f"there is no Deployment {name}" if workload is None else f"Deployment {name} is scaled to 0"
             yield _open(problem, "it, ready", f"kubectl -n {namespace} get deployments: the chart or its operator makes it")
         elif not workload.settled():
-            yield gate_charts.judge_unsettled(CONTROL, workload, seen.trouble, namespace)
+            yield gate_charts.judge_unsettled(workload, seen.trouble, namespace)
 
 
-def _flavors(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+def _flavors(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
     by_name = {flavor.name: flavor for flavor in seen.flavors}
     for name, labels in want.flavors.items():
         flavor = by_name.get(name)
         if flavor is None:
             yield _open(f"there is no ResourceFlavor {name}", "it", "apply this stage again")
         elif flavor.labels != labels:
-            step = "find who else writes this flavor: one owner"
-            yield failed(
-                CONTROL,
-                FailureClass.COMPARISON,
-                seen=f"ResourceFlavor {name} stands for {_pairs(flavor.labels)}",
-                expected=_pairs(labels),
-                next_step=step,
+            problem, step = (
+                f"ResourceFlavor {name} stands for {_pairs(flavor.labels)}",
+                "find who else writes this flavor: one owner",
             )
+            yield fail(FailureClass.COMPARISON, problem, _pairs(labels), step)
 
 
-def _queues(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+def _queues(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
     by_name = {queue.name: queue for queue in seen.queues}
     for name in want.queues:
         queue = by_name.get(name)
@@ -97,43 +84,37 @@ def _queues(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verd
             yield _open(f"{name} is not active: {queue.why or 'it does not say why'}", "active", "correct what it names")
 
 
-def _covered(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+def _covered(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
     wanted = {name.partition(" ")[2] for name in want.queues if name.startswith("ClusterQueue ")}
     for name in sorted(wanted):
         missing = [resource for resource in want.covered if resource not in seen.covered.get(name, ())]
         if missing:
-            yield failed(
-                CONTROL,
-                FailureClass.COMPARISON,
-                seen=f"ClusterQueue {name} covers {', '.join(seen.covered.get(name, ())) or 'nothing'}",
-                expected=f"{missing[0]}, which the nodes advertise",
-                next_step="correct scheduler.flavor.covered_resources: the quota would govern nothing",
-            )
+            problem = f"ClusterQueue {name} covers {', '.join(seen.covered.get(name, ())) or 'nothing'}"
+            step = "correct scheduler.flavor.covered_resources: the quota would govern nothing"
+            yield fail(FailureClass.COMPARISON, problem, f"{missing[0]}, which the nodes advertise", step)
 
 
 def _node(name: str, node: SchedulableNode | None, want: NodesExpectation) -> NodeVerdict:
     if node is None:
-        return _row(name, Status.INCONCLUSIVE, "not registered", "a Node", f"see the kubelet on {name}")
+        return _open("not registered", "a Node", f"see the kubelet on {name}").of_node(name)
+    return node_verdict(name, next(_node_findings(node, want), None), f"{node.free} of {node.units} units free")
+
+
+def _node_findings(node: SchedulableNode, want: NodesExpectation) -> Iterator[Finding]:
     if not node.schedulable:
-        return _row(name, Status.FAIL, "cordoned or not Ready", "schedulable", f"kubectl describe node {name}")
+        yield fail(FailureClass.COMPARISON, "cordoned or not Ready", "schedulable", f"kubectl describe node {node.name}")
     if not node.units:
         step = "see stage sharing: which resource the node advertises"
-        return _row(name, Status.FAIL, f"advertises no {want.resource}", f"{want.resource} > 0", step)
+        yield fail(FailureClass.COMPARISON, f"advertises no {want.resource}", f"{want.resource} > 0", step)
     if want.flavors and not any(labels.items() <= node.labels.items() for labels in want.flavors.values()):
         wanted = " or ".join(_pairs(labels) for labels in want.flavors.values())
         step = "correct scheduler.flavor.node_labels: sharing changes nvidia.com/gpu.product, and quotas then match no node"
-        return _row(name, Status.FAIL, f"belongs to no flavor: {_pairs(node.labels) or 'no label'}", wanted, step)
-    return NodeVerdict(node=name, status=Status.PASS, seen=f"{node.free} of {node.units} units free")
+        yield fail(FailureClass.COMPARISON, f"belongs to no flavor: {_pairs(node.labels) or 'no label'}", wanted, step)
 
 
 def _pairs(labels: dict[str, str]) -> str:
     return ", ".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
-def _row(name: str, status: Status, seen: str, expected: str, next_step: str) -> NodeVerdict:
-    failure_class = FailureClass.COMPARISON if status is Status.FAIL else FailureClass.HEALTH
-    return NodeVerdict(node=name, status=status, seen=seen, expected=expected, next_step=next_step, failure_class=failure_class)
-
-
-def _open(seen: str, expected: str, next_step: str) -> Verdict:
-    return inconclusive(CONTROL, seen=seen, expected=expected, next_step=next_step)
+def _open(seen: str, expected: str, next_step: str) -> Finding:
+    return unknown(FailureClass.HEALTH, seen, expected, next_step)

@@ -7,8 +7,9 @@ gate of a gang scheduler.
 
 from collections.abc import Callable, Iterator
 
-from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive, passed
+from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.gang.contract import FitExpectation, GangGroup, GangObservation, GroupCondition, OversizeExpectation, Scheduler
+from steps.stages.shared.finding import Finding, fail, unknown
 
 OVERSIZE, FIT = "gang/oversize", "gang/functional"
 LOG = {
@@ -16,68 +17,68 @@ LOG = {
     Scheduler.KAI: "kubectl -n kai-scheduler logs deploy/kai-scheduler-default",
     Scheduler.KUEUE: "kubectl -n kueue-system logs deploy/kueue-controller-manager",
 }
+WAITS = {
+    Scheduler.VOLCANO: "PodGroup Pending or Inqueue with Unschedulable=True, NotEnoughResources",
+    Scheduler.KAI: "PodGroup with UnschedulableOnNodePool=True",
+    Scheduler.KUEUE: "Workload with QuotaReserved=False",
+}
+"""Evidence by which a scheduler shows that it considered a gang and left it out."""
 MADE_BY = {Scheduler.VOLCANO: "volcano-controllers", Scheduler.KAI: "pod-grouper", Scheduler.KUEUE: "kueue-controller-manager"}
 
 
 def judge_oversize(seen: GangObservation, want: OversizeExpectation) -> Verdict:
     """Fail as soon as one member was bound, even for a moment; pass after `observe_seconds` with evidence."""
-    problem = next(_oversize_findings(seen, want), None)
-    if problem is not None:
-        return problem
+    if problem := next(_oversize_findings(seen, want), None):
+        return problem.verdict(OVERSIZE)
     group = seen.group
     evidence = _evidence(group, want.scheduler) if group else ""
     size = f"{want.count} × {want.units} units on {seen.free} free"
     return passed(OVERSIZE, f"a gang of {size}: nobody was bound in {_age(seen):.0f} s, and the scheduler says {evidence}")
 
 
-def _oversize_findings(seen: GangObservation, want: OversizeExpectation) -> Iterator[Verdict]:
+def _oversize_findings(seen: GangObservation, want: OversizeExpectation) -> Iterator[Finding]:
     log = LOG[want.scheduler]
     if seen.free is None or seen.free < 2:
         step = "free GPUs, or wait for other pods to end"
-        yield _open(OVERSIZE, f"{_count(seen)} units are free", "at least 2: without free units nobody could be bound", step)
+        yield _open(f"{_count(seen)} units are free", "at least 2: without free units nobody could be bound", step)
     elif want.count * want.units <= seen.free:
         step = "the fleet has more GPUs than the plan says: correct hosts or accelerator.per_node"
-        yield _open(OVERSIZE, f"{seen.free} units are free", f"fewer than the {want.count * want.units} of the gang", step)
+        yield _open(f"{seen.free} units are free", f"fewer than the {want.count * want.units} of the gang", step)
     bound = _bound(seen)
     if bound:
-        yield failed(
-            OVERSIZE,
-            FailureClass.RUNTIME,
-            seen=f"{len(bound)} of {want.count} members of a gang that cannot fit were bound, first {bound[0]}",
-            expected="none: all or nothing",
-            next_step=f"check that pods name the gang scheduler and its gang plugin is on; {log}",
-            final=True,
-        )
-    yield from _group(OVERSIZE, seen, want.count, want.scheduler)
+        problem = f"{len(bound)} of {want.count} members of a gang that cannot fit were bound, first {bound[0]}"
+        step = f"check that pods name the gang scheduler and its gang plugin is on; {log}"
+        yield fail(FailureClass.RUNTIME, problem, "none: all or nothing", step, final=True)
+    yield from _group(seen, want.count, want.scheduler)
     # a foreign gang that waits can be the reason why this one waits
     if seen.others:
         step = "wait until it is placed, or look why it is not"
-        yield _open(OVERSIZE, f"gang {seen.others[0]} waits too", "no other pending gang, which would explain the same", step)
+        yield _open(f"gang {seen.others[0]} waits too", "no other pending gang, which would explain the same", step)
     if seen.group and not _evidence(seen.group, want.scheduler):
-        said = _told(seen.group)
-        yield _open(OVERSIZE, f"the scheduler has not said why the gang waits ({said})", _wanted(want.scheduler), log)
+        conditions = ", ".join(f"{row.type}={row.status} {row.reason}".rstrip() for row in seen.group.conditions)
+        state = f"phase {seen.group.phase or 'none'}, {conditions or 'no condition'}"
+        yield _open(f"the scheduler has not said why the gang waits ({state})", WAITS[want.scheduler], log)
     if seen.group and _has_pods(seen.group, want.scheduler) and len(seen.members) < want.count:
-        said = f"{len(seen.members)} of {want.count} members of the gang were seen"
-        yield _open(OVERSIZE, said, "all of them, unbound", f"see what keeps the pods from being made (quota, admission); {log}")
+        state = f"{len(seen.members)} of {want.count} members of the gang were seen"
+        yield _open(state, "all of them, unbound", f"see what keeps the pods from being made (quota, admission); {log}")
     if _age(seen) < want.observe_seconds:
-        yield _open(OVERSIZE, f"nobody bound for {_age(seen):.0f} s", f"{want.observe_seconds:.0f} s", "wait")
+        yield _open(f"nobody bound for {_age(seen):.0f} s", f"{want.observe_seconds:.0f} s", "wait")
 
 
 def judge_fit(seen: GangObservation, want: FitExpectation) -> Verdict:
     """Pass once every member is bound, if that took no longer than wanted."""
-    problem = next(_fit_findings(seen, want), None)
-    if problem is not None:
-        return problem
+    if problem := next(_fit_findings(seen, want), None):
+        return problem.verdict(FIT)
     took = max(member.bound for member in seen.members) - seen.since
     return passed(FIT, f"a gang of {want.count} × {want.units} units was bound as a whole in {max(took, 0.0):.0f} s")
 
 
-def _fit_findings(seen: GangObservation, want: FitExpectation) -> Iterator[Verdict]:
+def _fit_findings(seen: GangObservation, want: FitExpectation) -> Iterator[Finding]:
     bound = [member for member in seen.members if member.node and member.bound]
     complete = len(bound) >= want.count
     if not complete and (seen.free is None or seen.free < want.count * want.units):
-        yield _open(FIT, f"{_count(seen)} units are free", f"{want.count * want.units}, so that the gang fits", "free GPUs")
-    yield from _group(FIT, seen, want.count, want.scheduler)
+        yield _open(f"{_count(seen)} units are free", f"{want.count * want.units}, so that the gang fits", "free GPUs")
+    yield from _group(seen, want.count, want.scheduler)
     late = max((member.bound for member in bound), default=seen.now) - seen.since
     if complete and late <= want.within_seconds:
         return
@@ -87,25 +88,20 @@ def _fit_findings(seen: GangObservation, want: FitExpectation) -> Iterator[Verdi
     expected = f"all within {want.within_seconds:.0f} s"
     if complete or _age(seen) > want.within_seconds:
         failure_class = FailureClass.PERFORMANCE if complete else FailureClass.RUNTIME
-        yield failed(FIT, failure_class, seen=progress + why, expected=expected, next_step=LOG[want.scheduler], final=complete)
+        yield fail(failure_class, progress + why, expected, LOG[want.scheduler], final=complete)
     else:
-        yield _open(FIT, progress + why, expected, LOG[want.scheduler])
+        yield _open(progress + why, expected, LOG[want.scheduler])
 
 
-def _group(gate: str, seen: GangObservation, count: int, scheduler: Scheduler) -> Iterator[Verdict]:
+def _group(seen: GangObservation, count: int, scheduler: Scheduler) -> Iterator[Finding]:
     """Yield a problem unless the scheduler knows the pods as one gang of that size. With groups of one, the tests pass by luck."""
     if seen.group is None:
         step = f"see {MADE_BY[scheduler]}: it makes the group"
-        yield _open(gate, "no group of the check's pods exists", "one group for the whole gang", step)
+        yield _open("no group of the check's pods exists", "one group for the whole gang", step)
     elif seen.group.least != count:
-        yield failed(
-            gate,
-            FailureClass.COMPARISON,
-            seen=f"group {seen.group.name} wants {seen.group.least} members",
-            expected=f"{count}: the pods are no gang otherwise",
-            next_step="see minAvailable (Volcano) or the annotation kai.scheduler/batch-min-member (KAI)",
-            final=True,
-        )
+        problem = f"group {seen.group.name} wants {seen.group.least} members"
+        step = "see minAvailable (Volcano) or the annotation kai.scheduler/batch-min-member (KAI)"
+        yield fail(FailureClass.COMPARISON, problem, f"{count}: the pods are no gang otherwise", step, final=True)
 
 
 def _has_pods(group: GangGroup, scheduler: Scheduler) -> bool:
@@ -158,21 +154,8 @@ _EVIDENCE: dict[Scheduler, Callable[[GangGroup, GroupCondition], str]] = {
 }
 
 
-def _wanted(scheduler: Scheduler) -> str:
-    return {
-        Scheduler.VOLCANO: "PodGroup Pending or Inqueue with Unschedulable=True, NotEnoughResources",
-        Scheduler.KAI: "PodGroup with UnschedulableOnNodePool=True",
-        Scheduler.KUEUE: "Workload with QuotaReserved=False",
-    }[scheduler]
-
-
 def _is(condition: GroupCondition, kind: str, status: str) -> bool:
     return condition.type == kind and condition.status == status
-
-
-def _told(group: GangGroup) -> str:
-    conditions = ", ".join(f"{condition.type}={condition.status} {condition.reason}".rstrip() for condition in group.conditions)
-    return f"phase {group.phase or 'none'}, {conditions or 'no condition'}"
 
 
 def _count(seen: GangObservation) -> str:
@@ -184,5 +167,5 @@ def _age(seen: GangObservation) -> float:
     return seen.now - seen.since if seen.since else 0.0
 
 
-def _open(gate: str, seen: str, expected: str, next_step: str) -> Verdict:
-    return inconclusive(gate, seen=seen, expected=expected, next_step=next_step, failure_class=FailureClass.RUNTIME)
+def _open(seen: str, expected: str, next_step: str) -> Finding:
+    return unknown(FailureClass.RUNTIME, seen, expected, next_step)

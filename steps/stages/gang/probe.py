@@ -20,17 +20,22 @@ from steps.stages.gang.contract import (
 from steps.stages.shared import probe_charts, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_workloads import Condition as RawCondition
-from steps.stages.shared.probe_workloads import seconds
+from steps.stages.shared.probe_workloads import Conditions, seconds
 
 VOLCANO = "/apis/scheduling.volcano.sh/v1beta1"
 KAI = "/apis/scheduling.run.ai"
 KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
+_GROUPS = {
+    Scheduler.VOLCANO: f"{VOLCANO}/podgroups",
+    Scheduler.KAI: f"{KAI}/v2alpha2/podgroups",
+    Scheduler.KUEUE: f"{KUEUE}/workloads",
+}
+"""API path of the objects by which each scheduler knows gangs."""
 MOST_NAMED = 5
 
 
-class _QueueStatus(Struct, frozen=True):
+class _QueueStatus(Conditions, frozen=True):
     state: str = ""
-    conditions: tuple[RawCondition, ...] = ()
 
 
 class _ResourceGroup(Struct, frozen=True, rename="camel"):
@@ -67,9 +72,8 @@ class _GroupSpec(Struct, frozen=True, rename="camel"):
     pod_sets: tuple[_PodSet, ...] = ()
 
 
-class _GroupStatus(Struct, frozen=True, rename="camel"):
+class _GroupStatus(Conditions, frozen=True, rename="camel"):
     phase: str = ""
-    conditions: tuple[RawCondition, ...] = ()
     scheduling_conditions: tuple[RawCondition, ...] = ()
 
 
@@ -106,22 +110,25 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
     return ControlObservation(
         releases=probe_charts.observe(kube, releases),
         root_app=probe_charts.root(kube, scope),
-        workloads=tuple(one for space in spaces for one in probe_workloads.read(kube, space, lambda _: True, ("Deployment",))),
-        trouble=tuple(one for space in spaces for one in probe_workloads.troubles(probe_workloads.pods(kube, space))),
+        workloads=tuple(row for space in spaces for row in probe_workloads.read(kube, space, lambda _: True, ("Deployment",))),
+        trouble=tuple(row for space in spaces for row in probe_workloads.troubles(probe_workloads.pods(kube, space))),
         queues=(*_queues(kube), *(_kueue_queue("ClusterQueue", queue) for queue in cluster_queues)),
         flavors=tuple(
             Flavor(name=flavor.metadata.name, labels=flavor.spec.node_labels)
             for flavor in kube.list(f"{KUEUE}/resourceflavors", _RawFlavor) or ()
         ),
-        covered={queue.metadata.name: _covered(queue) for queue in cluster_queues},
+        covered={
+            queue.metadata.name: tuple(name for group in queue.spec.resource_groups for name in group.covered_resources)
+            for queue in cluster_queues
+        },
     )
 
 
 def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
     """Return the expected nodes. Arguments: `resource`, and the `labels` that flavors name."""
     wanted = frozenset(scope.nodes)
-    found = probe_world.nodes(kube, str(probe_charts.read_argument(scope, "resource")), probe_charts.read_argument(scope, "labels"))
-    return NodesObservation(nodes=tuple(node for node in found if node.name in wanted))
+    nodes = probe_world.nodes(kube, str(probe_charts.read_argument(scope, "resource")), probe_charts.read_argument(scope, "labels"))
+    return NodesObservation(nodes=tuple(node for node in nodes if node.name in wanted))
 
 
 def oversize(kube: KubeReader, scope: Scope) -> GangObservation:
@@ -146,7 +153,7 @@ def _queues(kube: KubeReader) -> tuple[Queue, ...]:
 
 
 def _kueue_queue(kind: str, queue: _RawQueue) -> Queue:
-    active = next((entry for entry in queue.status.conditions if entry.type == "Active"), RawCondition())
+    active = queue.status.of_type("Active")
     place = f"{queue.metadata.namespace}/" if queue.metadata.namespace else ""
     return Queue(
         name=f"{kind} {place}{queue.metadata.name}",
@@ -155,39 +162,23 @@ def _kueue_queue(kind: str, queue: _RawQueue) -> Queue:
     )
 
 
-def _covered(queue: _RawQueue) -> tuple[str, ...]:
-    return tuple(name for group in queue.spec.resource_groups for name in group.covered_resources)
-
-
 def _gang(kube: KubeReader, scope: Scope, check: str) -> GangObservation:
     scheduler = Scheduler(scope.arguments["scheduler"])
-    groups = _groups(kube, scheduler)
+    groups = kube.list(_GROUPS[scheduler], _RawGroup) or ()
+    checked = (group for group in groups if group.metadata.namespace == CHECK_NAMESPACE)
     # names of groups differ by scheduler, so the owner tells
-    own = next((group for group in groups if _belongs(group, check)), None)
-    found = probe_world.nodes(kube, str(scope.arguments["resource"]))
+    own = next((group for group in checked if any(owner.name == check for owner in group.metadata.owner_references)), None)
+    others = (group for group in groups if group is not own and _waits(scheduler, group))
+    nodes = probe_world.nodes(kube, str(scope.arguments["resource"]))
     return GangObservation(
         now=scope.now,
         since=scope.since,
-        free=probe_world.free(found) if found else None,
+        free=probe_world.free(nodes) if nodes else None,
         group=_group(own) if own else None,
-        members=_members(kube, check),
-        others=tuple(_place(group) for group in groups if group is not own and _waits(scheduler, group))[:MOST_NAMED],
+        members=tuple(_member(pod) for pod in probe_workloads.pods(kube, CHECK_NAMESPACE, f"{CHECK_LABEL}={check}")),
+        others=tuple(f"{group.metadata.namespace}/{group.metadata.name}" for group in others)[:MOST_NAMED],
         bindings=_bindings(kube, check, scope.since),
     )
-
-
-def _groups(kube: KubeReader, scheduler: Scheduler) -> tuple[_RawGroup, ...]:
-    path = {
-        Scheduler.VOLCANO: f"{VOLCANO}/podgroups",
-        Scheduler.KAI: f"{KAI}/v2alpha2/podgroups",
-        Scheduler.KUEUE: f"{KUEUE}/workloads",
-    }
-    return kube.list(path[scheduler], _RawGroup) or ()
-
-
-def _belongs(group: _RawGroup, check: str) -> bool:
-    meta = group.metadata
-    return meta.namespace == CHECK_NAMESPACE and any(owner.name == check for owner in meta.owner_references)
 
 
 def _waits(scheduler: Scheduler, group: _RawGroup) -> bool:
@@ -200,29 +191,20 @@ def _waits(scheduler: Scheduler, group: _RawGroup) -> bool:
     return scheduler is Scheduler.KAI and any(unschedulable)
 
 
-def _place(group: _RawGroup) -> str:
-    return f"{group.metadata.namespace}/{group.metadata.name}"
-
-
 def _group(raw: _RawGroup) -> GangGroup:
     return GangGroup(
         name=raw.metadata.name,
         least=raw.spec.min_member or sum(pod_set.count for pod_set in raw.spec.pod_sets),
         phase=raw.status.phase,
-        conditions=tuple(_condition(entry) for entry in (*raw.status.conditions, *raw.status.scheduling_conditions)),
+        conditions=tuple(
+            GroupCondition(type=row.type, status=row.status, reason=row.reason, message=row.message[:300], since=row.since)
+            for row in (*raw.status.conditions, *raw.status.scheduling_conditions)
+        ),
     )
 
 
-def _condition(raw: RawCondition) -> GroupCondition:
-    return GroupCondition(type=raw.type, status=raw.status, reason=raw.reason, message=raw.message[:300], since=raw.since)
-
-
-def _members(kube: KubeReader, check: str) -> tuple[GangMember, ...]:
-    return tuple(_member(pod) for pod in probe_workloads.pods(kube, CHECK_NAMESPACE, f"{CHECK_LABEL}={check}"))
-
-
 def _member(pod: probe_workloads.Pod) -> GangMember:
-    scheduled = next((entry for entry in pod.status.conditions if entry.type == "PodScheduled"), RawCondition())
+    scheduled = pod.status.of_type("PodScheduled")
     refused = scheduled.status == "False"
     bound = scheduled.since if scheduled.status == "True" else 0.0
     return GangMember(
@@ -238,9 +220,6 @@ def _member(pod: probe_workloads.Pod) -> GangMember:
 def _bindings(kube: KubeReader, check: str, since: float) -> tuple[str, ...]:
     """Return events of the scheduler about this gang's pods. Older ones of an earlier gang with the same names are left out."""
     events = kube.list(f"/api/v1/namespaces/{CHECK_NAMESPACE}/events", _RawEvent, fields="reason=Scheduled") or ()
-    fresh = (event for event in events if event.involved_object.name.startswith(f"{check}-") and _event_time(event) >= int(since))
+    own = (event for event in events if event.involved_object.name.startswith(f"{check}-"))
+    fresh = (event for event in own if max(seconds(event.last_timestamp), seconds(event.event_time)) >= int(since))
     return tuple(f"{event.involved_object.name}: {event.message}"[:200] for event in fresh)[:MOST_NAMED]
-
-
-def _event_time(event: _RawEvent) -> float:
-    return max(seconds(time) for time in (event.last_timestamp, event.event_time))

@@ -47,13 +47,13 @@ def nodes(kube: KubeReader, resource: str, labels: Iterable[str] = ()) -> tuple[
     for pod in kube.list("/api/v1/pods", _RawPod) or ():
         # the scheduler frees the resources of pods that have ended
         if pod.spec.node_name and pod.status.phase not in _ENDED and CHECK_LABEL not in pod.metadata.labels:
-            taken[pod.spec.node_name] = taken.get(pod.spec.node_name, 0) + _asked(pod, resource)
+            taken[pod.spec.node_name] = taken.get(pod.spec.node_name, 0) + _requested(pod, resource)
     return tuple(_node(node, resource, keys, taken) for node in probe_workloads.nodes(kube))
 
 
-def free(found: Iterable[SchedulableNode]) -> int:
+def free(nodes: Iterable[SchedulableNode]) -> int:
     """Return the units that no pod has requested, on nodes that take new pods."""
-    return sum(max(node.free, 0) for node in found if node.schedulable)
+    return sum(max(node.free, 0) for node in nodes if node.schedulable)
 
 
 def _node(node: probe_workloads.Node, resource: str, keys: tuple[str, ...], taken: dict[str, int]) -> SchedulableNode:
@@ -68,7 +68,7 @@ def _node(node: probe_workloads.Node, resource: str, keys: tuple[str, ...], take
     )
 
 
-def _asked(pod: _RawPod, resource: str) -> int:
+def _requested(pod: _RawPod, resource: str) -> int:
     quantities = (
         container.resources.requests.get(resource) or container.resources.limits.get(resource, "0")
         for container in pod.spec.containers

@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Mapping
 
 from steps.contract.checks import CheckPod
-from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes, passed
+from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes, passed
 from steps.stages.gpu_operator import gate_root
 from steps.stages.gpu_operator.contract import (
-    AdvertisingMode,
     ControlExpectation,
     ControlObservation,
     FunctionalExpectation,
@@ -20,6 +19,7 @@ from steps.stages.gpu_operator.contract import (
 )
 from steps.stages.gpu_operator.gate_gpu_node import judge_node
 from steps.stages.shared import gate_charts, gate_checks
+from steps.stages.shared.finding import fail, node_verdict
 
 CONTROL = "gpu_operator/control"
 NODES = "gpu_operator/nodes"
@@ -28,13 +28,12 @@ FUNCTIONAL = "gpu_operator/functional"
 
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
     """Check chart, root resource, NFD, and operands: the root is reconciled since its change, and operands run on the nodes."""
-    problem = gate_charts.problem(CONTROL, seen.releases, want.releases, seen.root_app, want.root_app) or gate_root.problem(
-        CONTROL, seen, want
+    releases = gate_charts.problem(seen.releases, want.releases, seen.root_app, want.root_app)
+    if finding := releases or gate_root.problem(seen, want):
+        return finding.verdict(CONTROL)
+    summary = (
+        f"{gate_root.roots(seen, want)[0].name} reconciled; operands serve at least {want.least} of {len(want.nodes)} GPU nodes"
     )
-    if problem is not None:
-        return problem
-    root = (seen.gpu_clusters if want.mode is AdvertisingMode.GPU_CLUSTER else seen.cluster_policies)[0]
-    summary = f"{root.name} reconciled; operands serve at least {want.least} of {len(want.nodes)} GPU nodes"
     return passed(CONTROL, summary, notes=gate_root.short_operands(seen, want))
 
 
@@ -61,15 +60,10 @@ def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verd
     pods = gate_checks.by_node(seen.pods)
     owners: dict[str, list[str]] = {}
     for name, pod in pods.items():
-        for uuid in _uuids(pod):
+        for uuid in gate_checks.uuids(pod):
             owners.setdefault(uuid, []).append(name)
     rows = [_smoke(name, pods.get(name), seen, want, owners) for name in want.nodes]
     return gate_checks.conclude(of_nodes(FUNCTIONAL, rows, what="a CUDA kernel ran on every GPU"))
-
-
-def _uuids(pod: CheckPod) -> tuple[str, ...]:
-    uuids = pod.report.get("uuids", ())
-    return tuple(str(uuid) for uuid in uuids) if isinstance(uuids, list) else ()
 
 
 def _smoke(
@@ -78,23 +72,21 @@ def _smoke(
     expected = want.others.get(name, want.gpus)
     goal = f"{expected} GPUs visible and a CUDA kernel on each"
     if pod is None or not pod.report:
-        return gate_checks.silent(name, pod, seen.pods, goal)
-    uuids, error = _uuids(pod), str(pod.report.get("error", ""))
+        return gate_checks.silent(pod, seen.pods, goal).of_node(name)
+    uuids, error = gate_checks.uuids(pod), str(pod.report.get("error", ""))
     devices, done = pod.report.get("devices", 0), pod.report.get("passed", 0)
     twice = [uuid for uuid in uuids if len(owners[uuid]) > 1]
+    finding = None
     if len(set(uuids)) != expected:
-        problem, kind = f"{len(set(uuids))} GPUs visible {error}".rstrip(), FailureClass.HARDWARE
         step = "nvidia-smi -L and dmesg (Xid, fallen off the bus) on the node"
+        finding = fail(FailureClass.HARDWARE, f"{len(set(uuids))} GPUs visible {error}".rstrip(), goal, step)
     elif twice:
-        problem, kind = (
-            f"GPU {twice[0]} is also seen on {', '.join(other for other in owners[twice[0]] if other != name) or 'itself'}",
-            FailureClass.INPUT,
-        )
+        others = ", ".join(other for other in owners[twice[0]] if other != name) or "itself"
         step = "two node names lead to one machine, or a machine was cloned: check the inventory"
+        finding = fail(FailureClass.INPUT, f"GPU {twice[0]} is also seen on {others}", goal, step)
     elif not isinstance(devices, int) or devices < expected or done != devices:
         # with MIG a node has more devices than GPUs, so the number is a lower bound
-        problem, kind = f"a CUDA kernel ran on {done} of {devices} devices: {error}".rstrip(": "), FailureClass.RUNTIME
+        problem = f"a CUDA kernel ran on {done} of {devices} devices: {error}".rstrip(": ")
         step = "on NVSwitch machines see nvidia-smi -q, Fabric State; else the driver and the image's CUDA version"
-    else:
-        return NodeVerdict(node=name, status=Status.PASS, seen=f"{expected} GPUs, CUDA ran on {done} devices")
-    return NodeVerdict(node=name, status=Status.FAIL, seen=problem, expected=goal, next_step=step, failure_class=kind)
+        finding = fail(FailureClass.RUNTIME, problem, goal, step)
+    return node_verdict(name, finding, f"{expected} GPUs, CUDA ran on {done} devices")

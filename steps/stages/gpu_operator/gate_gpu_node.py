@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from steps.contract.verdict import FailureClass, NodeVerdict, Status
+from steps.contract.verdict import FailureClass, NodeVerdict
 from steps.stages.gpu_operator import gate_validator as validator
 from steps.stages.gpu_operator.contract import GPU_LABELS, AdvertisingMode, GpuNode, NodesExpectation, NodesObservation
+from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 
 UPGRADE_STATE = "nvidia.com/gpu-driver-upgrade-state"
 MEMORY_SHARE = 0.98
@@ -26,233 +27,164 @@ class Look(Struct, frozen=True):
         """Number of GPUs that this node must have."""
         return self.want.others.get(self.node.name, self.want.gpus)
 
-    def bad(self, seen: str, expected: str, next_step: str, kind: FailureClass, *, status: Status = Status.FAIL) -> NodeVerdict:
-        """Return a verdict that is no pass."""
-        name = self.node.name
-        return NodeVerdict(node=name, status=status, seen=seen, expected=expected, next_step=next_step, failure_class=kind)
-
-    def wait(self, seen: str, expected: str, next_step: str, kind: FailureClass) -> NodeVerdict:
-        """Return an inconclusive verdict: the wanted state may still come."""
-        return self.bad(seen, expected, next_step, kind, status=Status.INCONCLUSIVE)
-
 
 def judge_node(name: str, node: GpuNode | None, seen: NodesObservation, want: NodesExpectation, usual_memory: int) -> NodeVerdict:
     """Return the verdict on one expected node. `usual_memory` is the GPU memory that most nodes show, in MiB."""
     if node is None:
-        return NodeVerdict(
-            node=name,
-            status=Status.FAIL,
-            seen="no such node in the cluster",
-            expected="a registered node",
-            next_step="see stage rke2: the agent has not joined, or was deleted",
-            failure_class=FailureClass.DEPENDENCY,
-        )
+        step = "see stage rke2: the agent has not joined, or was deleted"
+        return fail(FailureClass.DEPENDENCY, "no such node in the cluster", "a registered node", step).of_node(name)
     look = Look(node, seen, want, usual_memory)
     checks = _DRA_CHECKS if want.mode is AdvertisingMode.GPU_CLUSTER else _CHECKS
-    problem = next((verdict for check in checks if (verdict := check(look)) is not None), None)
-    return problem or NodeVerdict(node=name, status=Status.PASS, seen=f"{look.gpus} GPUs")
+    problem = next((finding for check in checks if (finding := check(look)) is not None), None)
+    return node_verdict(name, problem, f"{look.gpus} GPUs")
 
 
-def _alive(look: Look) -> NodeVerdict | None:
-    if look.node.ready:
-        return None
+def _alive(look: Look) -> Finding | None:
     step = "the container toolkit restarts RKE2 once (wait); then journalctl -u rke2-agent"
-    return look.wait("node is not Ready", "Ready", step, FailureClass.HEALTH)
+    return None if look.node.ready else unknown(FailureClass.HEALTH, "node is not Ready", "Ready", step)
 
 
-def _discovered(look: Look) -> NodeVerdict | None:
+def _discovered(look: Look) -> Finding | None:
     if any(look.node.labels.get(label) == "true" for label in GPU_LABELS):
         return None
-    return look.wait(
-        "NFD found no NVIDIA device",
-        "label feature.node.kubernetes.io/pci-10de.present",
-        "lspci -d 10de: on the node, then the NFD worker's log",
-        FailureClass.HARDWARE,
-    )
+    expected, step = "label feature.node.kubernetes.io/pci-10de.present", "lspci -d 10de: on the node, then the NFD worker's log"
+    return unknown(FailureClass.HARDWARE, "NFD found no NVIDIA device", expected, step)
 
 
-def _deployed(look: Look) -> NodeVerdict | None:
+def _deployed(look: Look) -> Finding | None:
     node = look.node
     # this label, which a person sets, disables all operands on the node
     if node.paused.get("operands") == "false":
-        return look.bad(
-            "operands are disabled by label nvidia.com/gpu.deploy.operands=false",
-            "no such label",
-            f"kubectl label node {node.name} nvidia.com/gpu.deploy.operands-",
-            FailureClass.INPUT,
-        )
+        seen = "operands are disabled by label nvidia.com/gpu.deploy.operands=false"
+        step = f"kubectl label node {node.name} nvidia.com/gpu.deploy.operands-"
+        return fail(FailureClass.INPUT, seen, "no such label", step)
     # the operator found a driver on the host and keeps its driver pod away
     if node.paused.get("driver") == "pre-installed":
-        return look.bad(
-            "the host has a driver of its own",
-            "none, since the operator installs it",
-            "set accelerator.driver: host for such machines, or remove the host's driver",
-            FailureClass.INPUT,
-        )
-    halted = next(((key, value) for key, value in node.paused.items() if value.startswith("paused")), None)
-    if halted is not None:
-        return look.wait(
-            f"{halted[0]} is {halted[1]}",
-            "true",
-            "an upgrade or MIG change is under way, or was left behind: log of the driver manager",
-            FailureClass.RUNTIME,
-        )
+        step = "set accelerator.driver: host for such machines, or remove the host's driver"
+        return fail(FailureClass.INPUT, "the host has a driver of its own", "none, since the operator installs it", step)
+    halted = next((f"{key} is {value}" for key, value in node.paused.items() if value.startswith("paused")), "")
+    if halted:
+        step = "an upgrade or MIG change is under way, or was left behind: log of the driver manager"
+        return unknown(FailureClass.RUNTIME, halted, "true", step)
     if not node.deployed or node.labels.get("nvidia.com/gpu.present") != "true":
-        return look.wait(
-            "the operator has not marked this node as a GPU node",
-            "labels nvidia.com/gpu.present and gpu.deploy.*",
-            "read the operator's log",
-            FailureClass.DEPENDENCY,
-        )
+        seen, expected = "the operator has not marked this node as a GPU node", "labels nvidia.com/gpu.present and gpu.deploy.*"
+        return unknown(FailureClass.DEPENDENCY, seen, expected, "read the operator's log")
     return None
 
 
-def _upgrade(look: Look) -> NodeVerdict | None:
+def _upgrade(look: Look) -> Finding | None:
     state = look.node.labels.get(UPGRADE_STATE, "")
     if state in ("", "upgrade-done"):
         return None
     if state == "upgrade-failed":
-        return look.bad(
-            "the driver upgrade failed", "upgrade-done", "log of the operator and of nvidia-driver-daemonset", FailureClass.RUNTIME
-        )
-    return look.wait(
-        f"driver upgrade is at {state}", "upgrade-done", "see which pods keep the node from being drained", FailureClass.RUNTIME
-    )
+        step = "log of the operator and of nvidia-driver-daemonset"
+        return fail(FailureClass.RUNTIME, "the driver upgrade failed", "upgrade-done", step)
+    step = "see which pods keep the node from being drained"
+    return unknown(FailureClass.RUNTIME, f"driver upgrade is at {state}", "upgrade-done", step)
 
 
-def _validated(look: Look) -> NodeVerdict | None:
+def _validated(look: Look) -> Finding | None:
     mine = look.node.validator
     if mine is not None:
-        return None if mine.ready else validator.stuck(mine).of_node(look.node.name)
+        return None if mine.ready else validator.stuck(mine)
     if validator.all_ready(look.seen, look.want):
         return None
-    return look.wait(
-        "no validator pod on this node",
-        "a ready validator",
-        "kubectl -n gpu-operator get ds; see why the node is not selected",
-        FailureClass.DEPENDENCY,
-    )
+    step = "kubectl -n gpu-operator get ds; see why the node is not selected"
+    return unknown(FailureClass.DEPENDENCY, "no validator pod on this node", "a ready validator", step)
 
 
-def _product(look: Look) -> NodeVerdict | None:
+def _product(look: Look) -> Finding | None:
     product = look.node.labels.get("nvidia.com/gpu.product", "")
     if not product:
-        return look.wait(
-            "no label nvidia.com/gpu.product",
-            "written by GPU feature discovery",
-            "log of gpu-feature-discovery",
-            FailureClass.HEALTH,
-        )
+        expected, step = "written by GPU feature discovery", "log of gpu-feature-discovery"
+        return unknown(FailureClass.HEALTH, "no label nvidia.com/gpu.product", expected, step)
     if look.want.products and product not in look.want.products:
-        return look.bad(
-            f"product is {product}",
-            " or ".join(look.want.products),
-            "correct accelerator.product (or product_label) in the spec, or the machine",
-            FailureClass.INPUT,
-        )
+        step = "correct accelerator.product (or product_label) in the spec, or the machine"
+        return fail(FailureClass.INPUT, f"product is {product}", " or ".join(look.want.products), step)
     return None
 
 
-def _count(look: Look) -> NodeVerdict | None:
+def _count(look: Look) -> Finding | None:
     labels = look.node.labels
     if look.want.products and labels.get("nvidia.com/gpu.product") != look.want.products[0]:
         return None  # sharing changed the labels: they count slices now
     counted, memory = labels.get("nvidia.com/gpu.count", ""), labels.get("nvidia.com/gpu.memory", "")
     if counted != str(look.gpus):
-        return look.bad(
-            f"feature discovery counts {counted or 'no'} GPUs",
-            str(look.gpus),
-            "nvidia-smi -L and dmesg (Xid, fallen off the bus) on the node",
-            FailureClass.HARDWARE,
-        )
+        step = "nvidia-smi -L and dmesg (Xid, fallen off the bus) on the node"
+        return fail(FailureClass.HARDWARE, f"feature discovery counts {counted or 'no'} GPUs", str(look.gpus), step)
     if not memory.isdigit():
-        return look.wait("no label nvidia.com/gpu.memory", "MiB per GPU", "log of gpu-feature-discovery", FailureClass.HEALTH)
+        return unknown(FailureClass.HEALTH, "no label nvidia.com/gpu.memory", "MiB per GPU", "log of gpu-feature-discovery")
     if int(memory) < look.usual_memory * MEMORY_SHARE:
-        return look.bad(
-            f"GPU memory is {memory} MiB",
-            f"{look.usual_memory} MiB as on most nodes",
-            "nvidia-smi -q: remapped rows, ECC, a GPU of another kind",
-            FailureClass.HARDWARE,
-        )
+        step = "nvidia-smi -q: remapped rows, ECC, a GPU of another kind"
+        return fail(FailureClass.HARDWARE, f"GPU memory is {memory} MiB", f"{look.usual_memory} MiB as on most nodes", step)
     return None
 
 
-def _driver(look: Look) -> NodeVerdict | None:
+def _driver(look: Look) -> Finding | None:
     return _wanted_driver(look, [look.node.labels.get("nvidia.com/cuda.driver-version.full", "")])
 
 
-def _device_drivers(look: Look) -> NodeVerdict | None:
+def _device_drivers(look: Look) -> Finding | None:
     """Check the driver versions that the DRA devices report: GPUCluster runs no feature discovery whose labels could tell them."""
     return _wanted_driver(look, look.node.drivers or [""])
 
 
-def _wanted_driver(look: Look, found: Iterable[str]) -> NodeVerdict | None:
-    """Return a failed verdict if a driver version does not begin with the wanted one.
+def _wanted_driver(look: Look, versions: Iterable[str]) -> Finding | None:
+    """Return a failure if a driver version does not begin with the wanted one.
 
     Versions are compared by their numbers: DRA writes semantic versions without leading zeros.
     """
     wanted = _numbers(look.want.driver)
-    odd = next((version for version in found if _numbers(version)[: len(wanted)] != wanted), None)
+    odd = next((version for version in versions if _numbers(version)[: len(wanted)] != wanted), None)
     if not look.want.driver or odd is None:
         return None
-    return look.bad(
-        f"driver is {odd or 'not known'}",
-        look.want.driver,
-        "restart the driver pod of this node (its DaemonSet updates on delete only), or update the host's driver",
-        FailureClass.COMPARISON,
-    )
+    step = "restart the driver pod of this node (its DaemonSet updates on delete only), or update the host's driver"
+    return fail(FailureClass.COMPARISON, f"driver is {odd or 'not known'}", look.want.driver, step)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) if part.isdigit() else -1 for part in version.split("."))
 
 
-def _advertised(look: Look) -> NodeVerdict | None:
-    shapes = [{key: count * look.gpus for key, count in shape.items()} for shape in look.want.shapes]
-    if not shapes or any(_holds(look.node, shape) for shape in shapes):
+def _advertised(look: Look) -> Finding | None:
+    node, shapes = look.node, [{key: count * look.gpus for key, count in shape.items()} for shape in look.want.shapes]
+    capacity, allocatable = node.capacity, node.allocatable
+    if not shapes or any(
+        all(capacity.get(key, 0) == count == allocatable.get(key, 0) for key, count in shape.items()) for shape in shapes
+    ):
         return None
-    wanted, node = shapes[0], look.node
-    for key, count in wanted.items():
-        has, free = node.capacity.get(key, 0), node.allocatable.get(key, 0)
+    for key, count in shapes[0].items():
+        has, free = capacity.get(key, 0), allocatable.get(key, 0)
         # capacity counts all devices, allocatable only the healthy ones
         if has == count and free < has:
-            return look.bad(
-                f"{key}: {free} of {has} allocatable",
-                f"all {count}: fewer means that the device plugin found unhealthy devices",
-                "dmesg | grep -i xid on the node",
-                FailureClass.HARDWARE,
-            )
-    shown = ", ".join(f"{key} {count}" for key, count in sorted(node.capacity.items())) or "no GPU resource"
-    goal = ", ".join(f"{key} {count}" for key, count in wanted.items())
-    if not any(node.capacity.get(key, 0) for key in wanted):
-        return look.wait(f"advertises {shown}", goal, "log of nvidia-device-plugin-daemonset on this node", FailureClass.HEALTH)
-    return look.bad(f"advertises {shown}", goal, "nvidia-smi -L on the node; MIG or sharing left on?", FailureClass.HARDWARE)
+            expected = f"all {count}: fewer means that the device plugin found unhealthy devices"
+            step = "dmesg | grep -i xid on the node"
+            return fail(FailureClass.HARDWARE, f"{key}: {free} of {has} allocatable", expected, step)
+    shown = ", ".join(f"{key} {count}" for key, count in sorted(capacity.items())) or "no GPU resource"
+    goal = ", ".join(f"{key} {count}" for key, count in shapes[0].items())
+    if not any(capacity.get(key, 0) for key in shapes[0]):
+        step = "log of nvidia-device-plugin-daemonset on this node"
+        return unknown(FailureClass.HEALTH, f"advertises {shown}", goal, step)
+    return fail(FailureClass.HARDWARE, f"advertises {shown}", goal, "nvidia-smi -L on the node; MIG or sharing left on?")
 
 
-def _holds(node: GpuNode, shape: dict[str, int]) -> bool:
-    return all(node.capacity.get(key, 0) == count == node.allocatable.get(key, 0) for key, count in shape.items())
-
-
-def _devices(look: Look) -> NodeVerdict | None:
+def _devices(look: Look) -> Finding | None:
     if look.node.devices == look.gpus:
         return None
     goal = f"{look.gpus} devices of gpu.nvidia.com"
     if look.node.devices <= 0:
-        return look.wait("no ResourceSlice with GPUs", goal, "log of nvidia-dra-driver-kubelet-plugin", FailureClass.HEALTH)
-    return look.bad(
-        f"{look.node.devices} DRA devices", goal, "nvidia-smi -L and dmesg on the node; MIG left on?", FailureClass.HARDWARE
-    )
+        step = "log of nvidia-dra-driver-kubelet-plugin"
+        return unknown(FailureClass.HEALTH, "no ResourceSlice with GPUs", goal, step)
+    step = "nvidia-smi -L and dmesg on the node; MIG left on?"
+    return fail(FailureClass.HARDWARE, f"{look.node.devices} DRA devices", goal, step)
 
 
-def _schedulable(look: Look) -> NodeVerdict | None:
-    if not look.node.unschedulable:
-        return None
-    return look.wait(
-        "node is cordoned", "schedulable", f"kubectl uncordon {look.node.name}, once you know who cordoned it", FailureClass.HEALTH
-    )
+def _schedulable(look: Look) -> Finding | None:
+    step = f"kubectl uncordon {look.node.name}, once you know who cordoned it"
+    return unknown(FailureClass.HEALTH, "node is cordoned", "schedulable", step) if look.node.unschedulable else None
 
 
-Check = Callable[[Look], NodeVerdict | None]
+Check = Callable[[Look], Finding | None]
 _CHECKS: tuple[Check, ...] = (
     _alive,
     _discovered,

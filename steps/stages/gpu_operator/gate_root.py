@@ -2,9 +2,10 @@
 
 import re
 
-from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive
+from steps.contract.verdict import FailureClass
 from steps.stages.gpu_operator.contract import AdvertisingMode, ControlExpectation, ControlObservation, OperatorRoot, RootCondition
 from steps.stages.shared import gate_charts
+from steps.stages.shared.finding import Finding, fail, unknown
 from steps.stages.shared.gate_operands import SETTLE_SECONDS, one_nfd, serves
 
 SKEW = 1.0
@@ -24,96 +25,72 @@ OPERAND_OF = {
 """State of the operator → DaemonSet behind it (NVIDIA/gpu-operator controllers/state_manager.go and assets/)."""
 
 
-def problem(gate: str, seen: ControlObservation, want: ControlExpectation) -> Verdict | None:
-    """Return the verdict on the first problem; None if there is none."""
-    verdict = _one_root(gate, seen, want) or one_nfd(gate, seen.nfd)
-    if verdict is not None:
-        return verdict
-    root = (seen.gpu_clusters if want.mode is AdvertisingMode.GPU_CLUSTER else seen.cluster_policies)[0]
+def roots(seen: ControlObservation, want: ControlExpectation) -> tuple[OperatorRoot, ...]:
+    """Return the root resources of the wanted mode."""
+    return seen.gpu_clusters if want.mode is AdvertisingMode.GPU_CLUSTER else seen.cluster_policies
+
+
+def problem(seen: ControlObservation, want: ControlExpectation) -> Finding | None:
+    """Return the first problem; None if there is none."""
+    finding = _one_root(seen, want) or one_nfd(seen.nfd)
+    if finding is not None:
+        return finding
+    root = roots(seen, want)[0]
     return (
-        _vacuous(gate, root)
-        or _discovered(gate, seen, want)
-        or _reconciled(gate, root, seen, want)
-        or _fresh(gate, root, seen)
-        or _operands(gate, seen, want)
+        _vacuous(root)
+        or _discovered(seen, want)
+        or _reconciled(root, seen, want)
+        or _fresh(root, seen)
+        or _operands(seen, want)
+        or _driver_image(seen, want)
     )
 
 
-def _one_root(gate: str, seen: ControlObservation, want: ControlExpectation) -> Verdict | None:
+def _one_root(seen: ControlObservation, want: ControlExpectation) -> Finding | None:
     # with both, ClusterPolicy reports ReconcileFailed: they cannot co-exist
     if seen.cluster_policies and seen.gpu_clusters:
-        return failed(
-            gate,
-            FailureClass.APPLY,
-            seen="both a ClusterPolicy and a GPUCluster exist",
-            expected=f"only the one of mode {want.mode}",
-            next_step="delete the other: they exclude each other, and there is no migration in place",
-            final=True,
-        )
-    mine, other = seen.cluster_policies, seen.gpu_clusters
-    if want.mode is AdvertisingMode.GPU_CLUSTER:
-        mine, other = other, mine
-    if not mine or len(mine) > 1:
-        roots = f"{len(mine)} root resources" + (f", but a {other[0].name}" if other else "")
-        return inconclusive(
-            gate,
-            seen=roots,
-            expected="exactly one, made by the chart",
-            next_step="see clusterPolicy.deployCR and gpuCluster.deployCR; of several only the oldest is reconciled",
-            failure_class=FailureClass.APPLY,
-        )
-    return None
+        expected = f"only the one of mode {want.mode}"
+        step = "delete the other: they exclude each other, and there is no migration in place"
+        return fail(FailureClass.APPLY, "both a ClusterPolicy and a GPUCluster exist", expected, step, final=True)
+    mine, others = roots(seen, want), (*seen.cluster_policies, *seen.gpu_clusters)
+    if len(mine) == 1:
+        return None
+    count = f"{len(mine)} root resources" + (f", but a {others[0].name}" if others and not mine else "")
+    step = "see clusterPolicy.deployCR and gpuCluster.deployCR; of several only the oldest is reconciled"
+    return unknown(FailureClass.APPLY, count, "exactly one, made by the chart", step)
 
 
-def _vacuous(gate: str, root: OperatorRoot) -> Verdict | None:
+def _vacuous(root: OperatorRoot) -> Finding | None:
     ready = _condition(root, "Ready")
     if root.state == "ignored":
-        return failed(
-            gate,
-            FailureClass.APPLY,
-            seen=f"{root.name} is ignored: another root resource is older",
-            expected="state ready",
-            next_step="delete the other one",
-            final=True,
-        )
+        seen = f"{root.name} is ignored: another root resource is older"
+        return fail(FailureClass.APPLY, seen, "state ready", "delete the other one", final=True)
     if ready is not None and ready.status == "True" and ready.reason in _VACUOUS:
-        return inconclusive(
-            gate,
-            seen=f"{root.name} says ready, but only because {_VACUOUS[ready.reason]} ({ready.reason})",
-            expected="reason Reconciled",
-            next_step="read the log of the NFD workers; lspci -d 10de: on a node",
-            failure_class=FailureClass.DEPENDENCY,
-        )
+        seen = f"{root.name} says ready, but only because {_VACUOUS[ready.reason]} ({ready.reason})"
+        step = "read the log of the NFD workers; lspci -d 10de: on a node"
+        return unknown(FailureClass.DEPENDENCY, seen, "reason Reconciled", step)
     return None
 
 
-def _discovered(gate: str, seen: ControlObservation, want: ControlExpectation) -> Verdict | None:
+def _discovered(seen: ControlObservation, want: ControlExpectation) -> Finding | None:
     have = set(want.nodes) & set(seen.gpu_nodes)
     if want.nodes and len(have) >= want.least:
         return None
-    missing = sorted(set(want.nodes) - have)
-    return inconclusive(
-        gate,
-        seen=f"NFD found GPUs in {len(have)} of {len(want.nodes)} expected nodes; not in {', '.join(missing[:5]) or 'any'}",
-        expected=f"at least {want.least}",
-        next_step="see whether NFD's worker runs there, then lspci -d 10de:",
-        failure_class=FailureClass.DEPENDENCY,
-    )
+    missing = ", ".join(sorted(set(want.nodes) - have)[:5]) or "any"
+    problem = f"NFD found GPUs in {len(have)} of {len(want.nodes)} expected nodes; not in {missing}"
+    step = "see whether NFD's worker runs there, then lspci -d 10de:"
+    return unknown(FailureClass.DEPENDENCY, problem, f"at least {want.least}", step)
 
 
-def _reconciled(gate: str, root: OperatorRoot, seen: ControlObservation, want: ControlExpectation) -> Verdict | None:
-    ready, error = _condition(root, "Ready"), _condition(root, "Error")
+def _reconciled(root: OperatorRoot, seen: ControlObservation, want: ControlExpectation) -> Finding | None:
+    ready, error, log = _condition(root, "Ready"), _condition(root, "Error"), "read the log of the operator"
     if root.state == "ready" and ready is not None and ready.status == "True" and ready.reason == "Reconciled":
         return None
     # Ready=False carries no message: the operator writes the diagnosis to condition Error
     if error is None or error.status != "True":
         reason = f", Ready={ready.status} {ready.reason}" if ready else ", no conditions"
-        return inconclusive(
-            gate,
-            seen=f"{root.name} is {root.state or 'without a state'}{reason}",
-            expected="state ready with Ready=True, reason Reconciled",
-            next_step="read the log of the operator",
-        )
+        state = f"{root.name} is {root.state or 'without a state'}{reason}"
+        return unknown(FailureClass.HEALTH, state, "state ready with Ready=True, reason Reconciled", log)
     if error.reason == "OperandNotReady" and _within_quorum(root, error.message, seen, want):
         return None
     message = f"{root.name}: {error.reason}: {error.message}"
@@ -121,16 +98,10 @@ def _reconciled(gate: str, root: OperatorRoot, seen: ControlObservation, want: C
     if cause:
         message += f"; pod {cause.pod} on {cause.node or 'no node'}: {cause.container} {cause.reason} {cause.message}".rstrip()
     if error.reason == "ReconcileFailed":
-        return failed(
-            gate, FailureClass.APPLY, seen=message, expected="reason Reconciled", next_step="read the log of the operator"
-        )
-    return inconclusive(
-        gate,
-        seen=message,
-        expected=f"operands ready on at least {want.least} nodes",
-        next_step="kubectl -n gpu-operator get pods; the first state of the list is the one to look at",
-        failure_class=FailureClass.RUNTIME if cause else FailureClass.HEALTH,
-    )
+        return fail(FailureClass.APPLY, message, "reason Reconciled", log)
+    step = "kubectl -n gpu-operator get pods; the first state of the list is the one to look at"
+    failure_class = FailureClass.RUNTIME if cause else FailureClass.HEALTH
+    return unknown(failure_class, message, f"operands ready on at least {want.least} nodes", step)
 
 
 def not_ready_states(message: str) -> tuple[str, ...]:
@@ -154,48 +125,36 @@ def _within_quorum(root: OperatorRoot, message: str, seen: ControlObservation, w
     return bool(states) and all(daemon is not None and serves([daemon], want.least) for daemon in daemons)
 
 
-def _fresh(gate: str, root: OperatorRoot, seen: ControlObservation) -> Verdict | None:
+def _fresh(root: OperatorRoot, seen: ControlObservation) -> Finding | None:
     ready = _condition(root, "Ready")
     if not root.changed:
-        return inconclusive(
-            gate,
-            seen=f"{root.name} does not tell when its spec was last changed",
-            expected="managedFields or a creation time to compare with",
-            next_step="read the object's metadata: something strips it",
-        )
+        undated = f"{root.name} does not tell when its spec was last changed"
+        expected, step = "managedFields or a creation time to compare with", "read the object's metadata: something strips it"
+        return unknown(FailureClass.HEALTH, undated, expected, step)
     # no observedGeneration exists, so a transition after the change is the only proof
     moved = ready is not None and ready.since + SKEW >= root.changed
     if moved or seen.now - root.changed >= SETTLE_SECONDS:
         return None
-    return inconclusive(
-        gate,
-        seen=f"{root.name} says ready since before its spec changed {seen.now - root.changed:.0f} s ago",
-        expected=f"a transition after the change, or {SETTLE_SECONDS:.0f} s of looking",
-        next_step="wait: its conditions carry no observedGeneration",
-    )
+    stale = f"{root.name} says ready since before its spec changed {seen.now - root.changed:.0f} s ago"
+    expected = f"a transition after the change, or {SETTLE_SECONDS:.0f} s of looking"
+    return unknown(FailureClass.HEALTH, stale, expected, "wait: its conditions carry no observedGeneration")
 
 
-def _operands(gate: str, seen: ControlObservation, want: ControlExpectation) -> Verdict | None:
+def _operands(seen: ControlObservation, want: ControlExpectation) -> Finding | None:
     for wanted in want.operands:
         daemons = [entry for entry in seen.operands if _is_operand(entry.name, wanted)]
-        ready, desired = sum(entry.ready for entry in daemons), sum(entry.desired for entry in daemons)
-        late = next((entry for entry in daemons if not entry.current), None)
-        if daemons and late is None and min(ready, desired, sum(entry.updated for entry in daemons)) >= want.least:
+        if serves(daemons, want.least):
             continue
         if daemons:
             # drivers of several OS versions have a DaemonSet each, which together serve the nodes
             worst = min(daemons, key=lambda entry: entry.ready)
-            return gate_charts.judge_unsettled(gate, worst, seen.trouble, "gpu-operator")
-        return inconclusive(
-            gate,
-            seen=f"no DaemonSet {wanted}, whatever the root resource says",
-            expected=f"ready on at least {want.least} nodes",
-            next_step="read the log of the operator",
-        )
-    return _driver_image(gate, seen, want)
+            return gate_charts.judge_unsettled(worst, seen.trouble, "gpu-operator")
+        missing, expected = f"no DaemonSet {wanted}, whatever the root resource says", f"ready on at least {want.least} nodes"
+        return unknown(FailureClass.HEALTH, missing, expected, "read the log of the operator")
+    return None
 
 
-def _driver_image(gate: str, seen: ControlObservation, want: ControlExpectation) -> Verdict | None:
+def _driver_image(seen: ControlObservation, want: ControlExpectation) -> Finding | None:
     """Return inconclusive unless the driver DaemonSet has the wanted version: a status from before the change lacks it."""
     drivers = [
         entry for entry in seen.operands if entry.name.startswith(("nvidia-driver-", "nvidia-gpu-driver-")) and entry.desired
@@ -204,13 +163,9 @@ def _driver_image(gate: str, seen: ControlObservation, want: ControlExpectation)
     for entry in drivers if want.driver else ():
         tag = entry.image.rpartition(":")[2]
         if not tag.startswith((want.driver, f"{branch}-")):  # precompiled images are tagged by branch and kernel
-            return inconclusive(
-                gate,
-                seen=f"DaemonSet {entry.name} runs driver image tag {tag or 'none'}",
-                expected=f"driver {want.driver}",
-                next_step="the operator has not acted on the new spec: read its log",
-                failure_class=FailureClass.COMPARISON,
-            )
+            image = f"DaemonSet {entry.name} runs driver image tag {tag or 'none'}"
+            step = "the operator has not acted on the new spec: read its log"
+            return unknown(FailureClass.COMPARISON, image, f"driver {want.driver}", step)
     return None
 
 

@@ -19,7 +19,7 @@ from steps.stages.gpu_operator.contract import (
 from steps.stages.shared import probe_charts, probe_checks, probe_devices, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_workloads import Condition as RawCondition
-from steps.stages.shared.probe_workloads import nfd_workers
+from steps.stages.shared.probe_workloads import is_nfd_worker, named_daemon_sets
 
 NAMESPACE = "gpu-operator"
 CHECK = "cuda-smoke"
@@ -76,7 +76,7 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
         gpu_clusters=_roots(kube, "/apis/nvidia.com/v1alpha1/gpuclusters"),
         operands=operands,
         trouble=() if settled else probe_workloads.troubles(probe_workloads.pods(kube, NAMESPACE)),
-        nfd=nfd_workers(kube),
+        nfd=named_daemon_sets(kube, is_nfd_worker),
         gpu_nodes=_gpu_nodes(kube),
     )
 
@@ -88,7 +88,8 @@ def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
     # a DaemonSet that has not seen a new node yet is complete without it
     chosen = sum(raw.metadata.labels.get(f"{DEPLOY}operator-validator") == "true" for raw in raw_nodes)
     complete = daemon is not None and daemon.ready >= daemon.desired >= max(chosen, len(wanted))
-    validators = {} if daemon is None or complete else _validators(kube, daemon.name)
+    pods = () if daemon is None or complete else probe_workloads.pods(kube, NAMESPACE, f"app={daemon.name}")
+    validators = {pod.spec.node_name: _validator(pod) for pod in pods if pod.spec.node_name}
     devices = probe_devices.by_node(kube) if scope.arguments.get("mode") == AdvertisingMode.GPU_CLUSTER else None
     kept = (_node(raw, validators, devices) for raw in raw_nodes if raw.metadata.name in wanted)
     return NodesObservation(nodes=tuple(sorted(kept, key=lambda node: node.name)), validators=daemon)
@@ -100,19 +101,18 @@ def functional(kube: KubeReader, _scope: Scope) -> FunctionalObservation:
 
 
 def _roots(kube: KubeReader, path: str) -> tuple[OperatorRoot, ...]:
-    return tuple(_root(raw) for raw in kube.list(path, _RawRoot) or ())
-
-
-def _root(raw: _RawRoot) -> OperatorRoot:
-    return OperatorRoot(
-        name=raw.metadata.name,
-        state=raw.status.state,
-        changed=probe_workloads.spec_change_time(raw.metadata),
-        driver=raw.spec.driver.version if raw.spec.driver else "",
-        conditions=tuple(
-            RootCondition(type=entry.type, status=entry.status, reason=entry.reason, message=entry.message[:500], since=entry.since)
-            for entry in raw.status.conditions or ()
-        ),
+    return tuple(
+        OperatorRoot(
+            name=raw.metadata.name,
+            state=raw.status.state,
+            changed=probe_workloads.spec_change_time(raw.metadata),
+            driver=raw.spec.driver.version if raw.spec.driver else "",
+            conditions=tuple(
+                RootCondition(type=row.type, status=row.status, reason=row.reason, message=row.message[:500], since=row.since)
+                for row in raw.status.conditions or ()
+            ),
+        )
+        for raw in kube.list(path, _RawRoot) or ()
     )
 
 
@@ -127,12 +127,6 @@ def _gpu_nodes(kube: KubeReader) -> tuple[str, ...]:
 def _daemon_set(kube: KubeReader, name: str) -> Workload | None:
     daemons = probe_workloads.read(kube, NAMESPACE, lambda raw: raw.metadata.name == name, ("DaemonSet",))
     return daemons[0] if daemons else None
-
-
-def _validators(kube: KubeReader, name: str) -> dict[str, Validator]:
-    return {
-        pod.spec.node_name: _validator(pod) for pod in probe_workloads.pods(kube, NAMESPACE, f"app={name}") if pod.spec.node_name
-    }
 
 
 def _validator(pod: probe_workloads.Pod) -> Validator:

@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from steps.contract import plain
-from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes
+from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes
 from steps.nodeimage.contract import console
 from steps.nodeimage.contract.boot_tests import TESTS_ARGUMENT, BootEvent, MachineBoot, NodeReport
 from steps.nodeimage.contract.console import Life, Sign
 from steps.nodeimage.contract.image_tests import ImageTestOutcome
 from steps.stages.image_boot.contract import Booted, BootsExpectation
-from steps.stages.shared.finding import Finding, fail, unknown
+from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 
 MOST_TOLD = 3
 FETCHED = ("script", "kernel", "initrd", "root", "tests", "report")
@@ -46,10 +46,8 @@ def _all(seen: Booted, want: BootsExpectation) -> Finding | None:
 
 
 def _row(boot: MachineBoot, seen: Booted, want: BootsExpectation) -> NodeVerdict:
-    if finding := next(_findings(boot, seen, want), None):
-        return finding.of_node(boot.name)
-    outcome = f"up after {boot.seconds:.0f} s, {len(want.tests)} tests passed"
-    return NodeVerdict(node=boot.name, status=Status.PASS, seen=outcome)
+    good = f"up after {boot.seconds:.0f} s, {len(want.tests)} tests passed"
+    return node_verdict(boot.name, next(_findings(boot, seen, want), None), good)
 
 
 def _findings(boot: MachineBoot, seen: Booted, want: BootsExpectation) -> Iterator[Finding]:

@@ -16,10 +16,9 @@ def tree(seen: Standing, want: StandingExpectation) -> Verdict:
         step = "render again, and submit all files together"
         return unknown(FailureClass.INPUT, f"a tree was asked about {about}", f"image {want.key[:12]}", step).verdict(GATE)
     if seen.answer == LEFT and seen.left:
-        switch = Switch(to=seen.version, before=seen.left, by=seen.left_by, at=seen.left_at)
+        left = rolled_back_sentence(Switch(to=seen.version, before=seen.left, by=seen.left_by, at=seen.left_at))
         expected = "an image that nobody went back from"
-        left = fail(FailureClass.INPUT, rolled_back_sentence(switch), expected, REPUBLISH_HINT)
-        return left.verdict(GATE, final=True)
+        return fail(FailureClass.INPUT, left, expected, REPUBLISH_HINT, final=True).verdict(GATE)
     if seen.is_current and seen.where:
         return passed(GATE, seen.sentence)
     if seen.answer == NOTHING and seen.where:

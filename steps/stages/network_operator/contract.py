@@ -5,6 +5,9 @@ from msgspec import Struct
 from steps.contract.charts import Trouble, Workload
 from steps.contract.checks import CheckPod
 
+NETWORK_STATUS = "k8s.v1.cni.cncf.io/network-status"
+"""Annotation in which Multus lists the networks of a pod."""
+
 
 class AppliedState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A part of a NicClusterPolicy: `ready`, `notReady`, `error`, or `ignore` if the policy's spec does not name the part."""

@@ -8,10 +8,9 @@ from msgspec import Struct
 
 from steps.contract.checks import CheckPod
 from steps.contract.verdict import FailureClass, NodeVerdict, Status
-from steps.stages.network_operator.contract import FunctionalExpectation, FunctionalObservation
+from steps.stages.network_operator.contract import NETWORK_STATUS, FunctionalExpectation, FunctionalObservation
 from steps.stages.shared import gate_checks
-
-NETWORK_STATUS = "k8s.v1.cni.cncf.io/network-status"
+from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 
 
 class Pair(Struct, frozen=True, kw_only=True):
@@ -78,89 +77,55 @@ def _node(
     name: str, pod: CheckPod | None, seen: FunctionalObservation, want: FunctionalExpectation, pairs: list[Pair]
 ) -> NodeVerdict:
     goal = f"{want.rails} rails at {want.floor:g} Gbit/s or more"
-    if pod is None or not pod.report:
-        return gate_checks.silent(name, pod, seen.pods, goal)
-    local = _attachment(name, pod, want) or _ports(name, pod, want)
-    if local is not None:
-        return local
     mine = [pair for pair in pairs if name in (pair.source, pair.target)]
     bad = [pair for pair in mine if pair.good < want.rails]
-    if not mine:
-        return NodeVerdict(
-            node=name,
-            status=Status.INCONCLUSIVE,
-            seen="no pair of this node was measured",
-            expected=goal,
-            next_step="see why its neighbours' pods did not run",
-            failure_class=FailureClass.RUNTIME,
-        )
+    if pod is None or not pod.report:
+        finding: Finding | None = gate_checks.silent(pod, seen.pods, goal)
+    elif (finding := _attachment(pod, want) or _ports(pod, want)) is None and not mine:
+        step = "see why its neighbours' pods did not run"
+        finding = unknown(FailureClass.RUNTIME, "no pair of this node was measured", goal, step)
     # one good pair proves the node; the bad pair is the other node's or the path's
-    if len(bad) < len(mine):
-        return NodeVerdict(node=name, status=Status.PASS, seen=f"{want.rails} rails, {max(pair.worst for pair in mine):g} Gbit/s")
-    return _slow(name, bad, goal)
+    elif finding is None and len(bad) == len(mine):
+        finding = _slow(name, bad, goal)
+    return node_verdict(name, finding, f"{want.rails} rails, {max((pair.worst for pair in mine), default=0):g} Gbit/s")
 
 
-def _slow(name: str, bad: list[Pair], goal: str) -> NodeVerdict:
+def _slow(name: str, bad: list[Pair], goal: str) -> Finding:
     best = max(bad, key=lambda pair: pair.worst)
     peers = ", ".join(dict.fromkeys(pair.target if pair.source == name else pair.source for pair in bad))
     result = f"{best.good} rails reach the floor, the slowest {best.worst:g} Gbit/s, with {peers} {best.error}".rstrip()
-    return NodeVerdict(
-        node=name,
-        status=Status.FAIL,
-        seen=result,
-        expected=goal,
-        next_step="ibstat and cable of the slow rail; PCIe width (lspci -vv); if a neighbour fails too, test it with another node",
-        failure_class=FailureClass.PERFORMANCE if best.worst > 0 else FailureClass.RUNTIME,
-    )
+    step = "ibstat and cable of the slow rail; PCIe width (lspci -vv); if a neighbour fails too, test it with another node"
+    return fail(FailureClass.PERFORMANCE if best.worst > 0 else FailureClass.RUNTIME, result, goal, step)
 
 
-def _ports(name: str, pod: CheckPod, want: FunctionalExpectation) -> NodeVerdict | None:
+def _ports(pod: CheckPod, want: FunctionalExpectation) -> Finding | None:
     """Return a failure if too few of the node's own ports are active.
 
     A shared RDMA resource advertises the same number with one NIC as with eight, so the ports are counted.
     """
     rails = _rails(pod)
-    active = [rail for rail in rails if rail.get("state") == "ACTIVE"]
-    if len(active) >= want.rails:
-        return None
     down = [f"{rail.get('device')} {rail.get('state')}" for rail in rails if rail.get("state") != "ACTIVE"]
-    ports = f"{len(active)} active RDMA ports of {len(rails)} seen; {', '.join(down[:4])} {pod.report.get('error', '')}".rstrip(
-        "; "
-    )
-    return NodeVerdict(
-        node=name,
-        status=Status.FAIL,
-        seen=ports,
-        expected=f"{want.rails} active ports",
-        next_step="ibstat on the node: cable, switch port, subnet manager",
-        failure_class=FailureClass.HARDWARE,
-    )
+    active = len(rails) - len(down)
+    if active >= want.rails:
+        return None
+    ports = f"{active} active RDMA ports of {len(rails)} seen; {', '.join(down[:4])} {pod.report.get('error', '')}".rstrip("; ")
+    step = "ibstat on the node: cable, switch port, subnet manager"
+    return fail(FailureClass.HARDWARE, ports, f"{want.rails} active ports", step)
 
 
-def _attachment(name: str, pod: CheckPod, want: FunctionalExpectation) -> NodeVerdict | None:
+def _attachment(pod: CheckPod, want: FunctionalExpectation) -> Finding | None:
     """Return a failure unless Multus' network status lists each wanted network with an interface and an address."""
-    entries = _entries(pod.annotations.get(NETWORK_STATUS, ""))
+    text = pod.annotations.get(NETWORK_STATUS, "")
+    try:
+        entries = msgspec.json.decode(text.encode(), type=tuple[Attached, ...]) if text else ()
+    except msgspec.MsgspecError:
+        entries = ()
     for wanted in want.networks:
         attached = next((entry for entry in entries if entry.name in (wanted, wanted.rpartition("/")[2])), None)
         if attached is None or not attached.interface or not attached.ips:
-            state = (
-                "not in network-status"
-                if attached is None
-                else f"interface {attached.interface or 'none'}, ips {', '.join(attached.ips) or 'none'}"
-            )
-            return NodeVerdict(
-                node=name,
-                status=Status.FAIL,
-                seen=f"network {wanted}: {state}",
-                expected="an interface with an address",
-                next_step="log of Multus and of nv-ipam-node on this node",
-                failure_class=FailureClass.RUNTIME,
-            )
+            state = "not in network-status"
+            if attached is not None:
+                state = f"interface {attached.interface or 'none'}, ips {', '.join(attached.ips) or 'none'}"
+            step = "log of Multus and of nv-ipam-node on this node"
+            return fail(FailureClass.RUNTIME, f"network {wanted}: {state}", "an interface with an address", step)
     return None
-
-
-def _entries(text: str) -> tuple[Attached, ...]:
-    try:
-        return msgspec.json.decode(text.encode(), type=tuple[Attached, ...]) if text else ()
-    except msgspec.MsgspecError:
-        return ()

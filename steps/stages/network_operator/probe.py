@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from steps.contract.charts import ChartsObservation
 from steps.stages.network_operator.contract import (
+    NETWORK_STATUS,
     AppliedState,
     ControlObservation,
     FabricNode,
@@ -18,11 +19,11 @@ from steps.stages.network_operator.contract import (
 from steps.stages.shared import probe_charts as releases
 from steps.stages.shared import probe_checks, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
-from steps.stages.shared.probe_workloads import nfd_workers
+from steps.stages.shared.probe_workloads import is_nfd_worker, named_daemon_sets
 
 NAMESPACE = "nvidia-network-operator"
 CHECK = "ib-write-bw"
-NETWORK_STATUS = "k8s.v1.cni.cncf.io/network-status"
+
 NIC_LABEL = "feature.node.kubernetes.io/pci-15b3.present"
 MOFED_WAIT = "network.nvidia.com/operator.mofed.wait"
 UPGRADE_STATE = "nvidia.com/ofed-driver-upgrade-state"
@@ -96,18 +97,19 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
         pools=_pools(kube),
         operands=operands,
         trouble=() if settled else probe_workloads.troubles(probe_workloads.pods(kube, NAMESPACE)),
-        nfd=nfd_workers(kube),
-        multus=_multus(kube),
+        nfd=named_daemon_sets(kube, is_nfd_worker),
+        multus=named_daemon_sets(kube, _is_multus),  # in all namespaces: RKE2 brings its own Multus in kube-system
     )
 
 
 def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
     """Return the expected nodes, with the resource that the task's arguments name."""
     resource = str(scope.arguments.get("resource", ""))
-    states = _sync_states(kube) if scope.arguments.get("sriov") else {}
-    wanted = frozenset(scope.nodes)
-    found = (raw for raw in probe_workloads.nodes(kube) if raw.metadata.name in wanted)
-    return NodesObservation(nodes=tuple(sorted((_node(raw, resource, states) for raw in found), key=lambda node: node.name)))
+    path = f"/apis/sriovnetwork.openshift.io/v1/namespaces/{NAMESPACE}/sriovnetworknodestates"
+    raw_states = kube.list(path, _NodeState) if scope.arguments.get("sriov") else None
+    states = {raw.metadata.name: raw.status for raw in raw_states or ()}
+    nodes = probe_workloads.expected_nodes(kube, scope)
+    return NodesObservation(nodes=tuple(sorted((_node(raw, resource, states) for raw in nodes), key=lambda node: node.name)))
 
 
 def functional(kube: KubeReader, _scope: Scope) -> FunctionalObservation:
@@ -155,21 +157,10 @@ def _pools(kube: KubeReader) -> tuple[IpPoolBlocks, ...]:
     )
 
 
-def _multus(kube: KubeReader) -> tuple[str, ...]:
-    # in all namespaces: RKE2 brings its own Multus in kube-system
-    daemons = kube.list("/apis/apps/v1/daemonsets", probe_workloads.Raw) or ()
-    return tuple(sorted(f"{raw.metadata.namespace}/{raw.metadata.name}" for raw in daemons if _is_multus(raw)))
-
-
 def _is_multus(raw: probe_workloads.Raw) -> bool:
     """Return True for Multus itself, but not for the `whereabouts` or DHCP helpers that its chart also brings."""
     name = raw.metadata.name
     return name in ("kube-multus-ds", "rke2-multus", "multus") or name.endswith("-multus-ds")
-
-
-def _sync_states(kube: KubeReader) -> dict[str, _SyncStatus]:
-    path = f"/apis/sriovnetwork.openshift.io/v1/namespaces/{NAMESPACE}/sriovnetworknodestates"
-    return {raw.metadata.name: raw.status for raw in kube.list(path, _NodeState) or ()}
 
 
 def _node(raw: probe_workloads.Node, resource: str, states: Mapping[str, _SyncStatus]) -> FabricNode:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
+import msgspec
+
 from steps.contract.host_play import FailureKind, HostStatus
 from steps.contract.plain import count
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes
@@ -69,31 +71,19 @@ def _verdict(name: str, findings: Iterable[Finding], good: str) -> NodeVerdict:
         return NodeVerdict(node=name, status=Status.PASS, seen=good)
     first, others = rows[0], len(rows) - 1
     more = f" (and {others} more: {'; '.join(row.seen for row in rows[1:4])})" if others else ""
-    return NodeVerdict(
-        node=name,
-        status=first.status,
-        seen=first.seen + more,
-        expected=first.expected,
-        next_step=first.next_step,
-        failure_class=first.failure_class,
-    )
+    return msgspec.structs.replace(first, seen=first.seen + more).of_node(name)
 
 
 def _findings(name: str, node: NodeObservation | None, want: NodesExpectation) -> Iterator[Finding]:
     if node is None:
-        yield unknown(
-            FailureClass.RUNTIME, "no record", "a record of this node", f"read the log of the play's shard that holds {name}"
-        )
+        step = f"read the log of the play's shard that holds {name}"
+        yield unknown(FailureClass.RUNTIME, "no record", "a record of this node", step)
         return
     yield from _play(node)
     if node.facts is None:
         if node.outcome is HostStatus.OK:
-            yield unknown(
-                FailureClass.RUNTIME,
-                node.message or "no observation",
-                "an observation of node_profile",
-                f"play os_prep on {name} again",
-            )
+            seen = node.message or "no observation"
+            yield unknown(FailureClass.RUNTIME, seen, "an observation of node_profile", f"play os_prep on {name} again")
         return
     yield from _items(node, want)
     yield from gate_facts.findings(node.facts, node.skew_seconds, want)
@@ -109,9 +99,8 @@ def _play(node: NodeObservation) -> Iterator[Finding]:
 
 def _items(node: NodeObservation, want: NodesExpectation) -> Iterator[Finding]:
     if not node.items:
-        yield unknown(
-            FailureClass.RUNTIME, "an observation without items", "the items of the profile", f"play os_prep on {node.node} again"
-        )
+        step = f"play os_prep on {node.node} again"
+        yield unknown(FailureClass.RUNTIME, "an observation without items", "the items of the profile", step)
     yield from _lacking(node, want)
     # the initramfs first: what others say of a reboot is no advice where the machine would not come back
     for item in sorted(node.items, key=lambda item: not _is_unbootable(item)):
@@ -122,20 +111,16 @@ def _lacking(node: NodeObservation, want: NodesExpectation) -> Iterator[Finding]
     """Yield expected items that the profile did not report; those for GPUs only if the machine is known to have them."""
     is_gpu_machine = node.facts.gpu_machine if node.facts is not None else None
     if want.gpu_items and is_gpu_machine is None:
-        said = "nothing says whether it is a machine with GPUs"
-        yield unknown(FailureClass.RUNTIME, said, "the fact gpu_machine", f"play os_prep on {node.node} again")
+        seen = "nothing says whether it is a machine with GPUs"
+        yield unknown(FailureClass.RUNTIME, seen, "the fact gpu_machine", f"play os_prep on {node.node} again")
     # a broken package manager hides all packages: one failure is told, not one for each package
     broken = [pattern for item in node.items if item.status is ItemStatus.FAILED for pattern in IN_PLACE.get(item.name, ())]
     for pattern in (*want.items, *(want.gpu_items if is_gpu_machine else ())):
         if any(fnmatchcase(pattern, covered) for covered in broken):
             continue
         if not any(fnmatchcase(item.name, pattern) for item in node.items):
-            yield unknown(
-                FailureClass.RUNTIME,
-                f"no item '{pattern}'",
-                f"an item '{pattern}'",
-                "let the profile of the play hold what the gate expects",
-            )
+            step = "let the profile of the play hold what the gate expects"
+            yield unknown(FailureClass.RUNTIME, f"no item '{pattern}'", f"an item '{pattern}'", step)
 
 
 def _item(node: NodeObservation, item: Item, want: NodesExpectation) -> Iterator[Finding]:
@@ -151,9 +136,8 @@ def _item(node: NodeObservation, item: Item, want: NodesExpectation) -> Iterator
         step = f"drain and reboot {name}" if busy else f"reboot {name}, or allow it with os.reboot"
         yield fail(FailureClass.RUNTIME, f"{item.name} is {now}: {item.why}", item.want, f"{step}, and play again")
     elif item.status is ItemStatus.DIFFERS:
-        yield fail(
-            FailureClass.COMPARISON, f"{item.name} is {now}", item.want, f"find what changes it back on {name}, and play again"
-        )
+        step = f"find what changes it back on {name}, and play again"
+        yield fail(FailureClass.COMPARISON, f"{item.name} is {now}", item.want, step)
     elif item.status is ItemStatus.UNAVAILABLE and not any(fnmatchcase(item.name, pattern) for pattern in want.tolerate):
         yield unknown(FailureClass.DEPENDENCY, f"{item.name}: {item.why}", item.want, "make it available, or tolerate it by name")
 
@@ -181,22 +165,18 @@ def _class(item: Item) -> FailureClass:
     return FailureClass.HARDWARE if item.name == "PCIe ACS" else FailureClass.RUNTIME
 
 
-def _is_told(item: Item) -> bool:
-    """Return True if an item is as wanted and has a remark all the same."""
-    return item.status in (ItemStatus.OK, ItemStatus.CHANGED) and bool(item.why)
-
-
 def _notes(observed: tuple[NodeObservation, ...], want: NodesExpectation) -> Iterator[str]:
     facts = {node.node: node.facts for node in observed if node.facts is not None}
-    waiting = [name for name, one in facts.items() if one.reboot_required or one.reboot_reasons]
+    waiting = [name for name, fact in facts.items() if fact.reboot_required or fact.reboot_reasons]
     if waiting:
         why = "; ".join(facts[waiting[0]].reboot_reasons) or "a package asks for it"
         yield f"a reboot is asked for by {count(len(waiting), 'node')}, first {waiting[0]}: {why}"
-    old = [name for name, one in facts.items() if want.cgroup_v2 and one.cgroup == "v1"]
+    old = [name for name, fact in facts.items() if want.cgroup_v2 and fact.cgroup == "v1"]
     if old:
         yield f"{count(len(old), 'node')} with version 1 of control groups, first {old[0]}: {OLD_CGROUP}"
-    for item, what in TOLD.items():
-        remarks = ((node.node, one.why) for node in observed for one in node.items if fnmatchcase(one.name, item) and _is_told(one))
+    as_wanted = [(node, item) for node in observed for item in node.items if item.status in (ItemStatus.OK, ItemStatus.CHANGED)]
+    for pattern, what in TOLD.items():
+        remarks = ((node.node, item.why) for node, item in as_wanted if fnmatchcase(item.name, pattern) and item.why)
         if rows := list(dict(remarks).items()):
             yield f"{count(len(rows), 'node')} {what}, first {rows[0][0]}: {rows[0][1]}"
     strangers = sorted({node.node for node in observed} - set(want.nodes))

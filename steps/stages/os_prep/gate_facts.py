@@ -23,9 +23,8 @@ def findings(facts: Facts, skew: float | None, want: NodesExpectation) -> Iterat
     yield from _clock(facts.clock, skew, want)
     yield from _disks(facts, want)
     if want.swap_off and facts.swap_mib:
-        yield fail(
-            FailureClass.RUNTIME, f"{facts.swap_mib} MiB of swap are on", "no swap", "swapoff --all, and see what turns it on"
-        )
+        step = "swapoff --all, and see what turns it on"
+        yield fail(FailureClass.RUNTIME, f"{facts.swap_mib} MiB of swap are on", "no swap", step)
 
 
 def _system(facts: Facts, want: NodesExpectation) -> Iterator[Finding]:
@@ -35,12 +34,10 @@ def _system(facts: Facts, want: NodesExpectation) -> Iterator[Finding]:
     if not _begins(facts.kernel, want.kernel):
         yield fail(FailureClass.INPUT, f"kernel {facts.kernel}", f"one that starts with {want.kernel}", "boot the expected kernel")
     if _version(facts.python) < _version(want.python_min):
-        yield fail(
-            FailureClass.DEPENDENCY,
-            f"Python {facts.python}",
-            f"Python {want.python_min} or newer",
-            "install a newer python3, and name its path in the spec: python of the group, or of the node in the group's overrides",
+        step = (
+            "install a newer python3, and name its path in the spec: python of the group, or of the node in the group's overrides"
         )
+        yield fail(FailureClass.DEPENDENCY, f"Python {facts.python}", f"Python {want.python_min} or newer", step)
 
 
 def _reboot(facts: Facts) -> Iterator[Finding]:
@@ -48,16 +45,14 @@ def _reboot(facts: Facts) -> Iterator[Finding]:
     if not facts.rebooted_from:
         return
     if not facts.boot_id:
-        yield unknown(
-            FailureClass.RUNTIME, "no boot id after the reboot", "another boot id", "see what node_profile reads on the node"
-        )
+        step = "see what node_profile reads on the node"
+        yield unknown(FailureClass.RUNTIME, "no boot id after the reboot", "another boot id", step)
     elif facts.boot_id == facts.rebooted_from:
-        yield fail(
-            FailureClass.RUNTIME,
+        seen, step = (
             f"boot id {facts.boot_id}, as before the reboot",
-            "another boot id",
             "read the node's console: it said that it rebooted, and did not",
         )
+        yield fail(FailureClass.RUNTIME, seen, "another boot id", step)
 
 
 def _selinux(facts: Facts, want: NodesExpectation) -> Iterator[Finding]:
@@ -68,12 +63,9 @@ def _selinux(facts: Facts, want: NodesExpectation) -> Iterator[Finding]:
     if not facts.selinux:
         yield unknown(FailureClass.RUNTIME, "SELinux's mode is not told", "its mode", "see what node_profile reads on the node")
     if facts.selinux == "enforcing" and want.selinux != "enforcing":
-        yield fail(
-            FailureClass.INPUT,
-            f"SELinux enforces, and the plan {f'says {want.selinux}' if want.selinux else 'does not say so'}",
-            want.selinux or "permissive, disabled, or a plan for it",
-            "write os.selinux: enforcing, which brings RKE2's policy, or os.selinux: permissive",
-        )
+        seen = f"SELinux enforces, and the plan {f'says {want.selinux}' if want.selinux else 'does not say so'}"
+        step = "write os.selinux: enforcing, which brings RKE2's policy, or os.selinux: permissive"
+        yield fail(FailureClass.INPUT, seen, want.selinux or "permissive, disabled, or a plan for it", step)
 
 
 def _driver(facts: Facts, want: NodesExpectation) -> Iterator[Finding]:
@@ -82,34 +74,25 @@ def _driver(facts: Facts, want: NodesExpectation) -> Iterator[Finding]:
     Sources: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/getting-started.html; `bringup explain P05`.
     """
     if facts.nouveau_loaded:
-        yield fail(
-            FailureClass.DEPENDENCY, "nouveau is loaded", "nouveau not loaded", "reboot the node: nouveau is blacklisted by now"
-        )
+        step = "reboot the node: nouveau is blacklisted by now"
+        yield fail(FailureClass.DEPENDENCY, "nouveau is loaded", "nouveau not loaded", step)
     if facts.nvidia_smi_hangs:
-        yield fail(
-            FailureClass.HARDWARE,
-            "nvidia-smi does not answer",
-            "an answer within a minute",
-            "read Xid lines in the kernel's log (`dmesg | grep -i xid`): a GPU or its driver hangs; a reboot may bring it back",
-        )
+        step = "read Xid lines in the kernel's log (`dmesg | grep -i xid`): a GPU or its driver hangs; a reboot may bring it back"
+        yield fail(FailureClass.HARDWARE, "nvidia-smi does not answer", "an answer within a minute", step)
     # machines without GPUs need no driver; one with a driver is checked whatever GPUs it shows
     if want.driver_on_host is None or not (facts.gpus or facts.nvidia_driver):
         return
     if want.driver_on_host and not (facts.nvidia_driver and _has_driver(facts)):
         running = f": {facts.nvidia_driver}, which runs, is of a container" if facts.nvidia_driver else ""
-        yield fail(
-            FailureClass.DEPENDENCY,
+        seen, step = (
             f"{facts.gpus} GPUs and no NVIDIA driver on the host{running}",
-            "a driver on the host, as driver.enabled is false",
             "install the driver on the node, or let the GPU Operator bring it",
         )
+        yield fail(FailureClass.DEPENDENCY, seen, "a driver on the host, as driver.enabled is false", step)
     elif not want.driver_on_host and _has_driver(facts):
-        yield fail(
-            FailureClass.INPUT,
-            f"NVIDIA driver {facts.nvidia_driver or 'that is not loaded'} on the host",
-            "none, as driver.enabled is true",
-            "remove the driver from the node, or set driver.enabled to false",
-        )
+        seen = f"NVIDIA driver {facts.nvidia_driver or 'that is not loaded'} on the host"
+        step = "remove the driver from the node, or set driver.enabled to false"
+        yield fail(FailureClass.INPUT, seen, "none, as driver.enabled is true", step)
     elif want.driver_on_host and facts.nvswitches:
         yield from _fabric_manager(facts)
     elif want.driver_on_host:
@@ -127,27 +110,16 @@ def _has_driver(facts: Facts) -> bool:
 def _fabric_manager(facts: Facts) -> Iterator[Finding]:
     """Yield problems of the fabric manager. With NVSwitches it must have exactly the driver's version, or CUDA does not start."""
     if not facts.fabric_manager_active:
-        yield fail(
-            FailureClass.DEPENDENCY,
-            f"{facts.nvswitches} NVSwitches and no active fabric manager",
-            "nvidia-fabricmanager active",
-            "install and enable nvidia-fabricmanager of the driver's version",
-        )
+        seen = f"{facts.nvswitches} NVSwitches and no active fabric manager"
+        step = "install and enable nvidia-fabricmanager of the driver's version"
+        yield fail(FailureClass.DEPENDENCY, seen, "nvidia-fabricmanager active", step)
     elif facts.fabric_manager != facts.nvidia_driver:
-        # fabric manager and driver must have exactly the same version
-        yield fail(
-            FailureClass.DEPENDENCY,
-            f"fabric manager {facts.fabric_manager or 'of unknown version'}",
-            f"{facts.nvidia_driver}, as the driver",
-            "install the fabric manager of the driver's version",
-        )
+        seen = f"fabric manager {facts.fabric_manager or 'of unknown version'}"
+        step = "install the fabric manager of the driver's version"
+        yield fail(FailureClass.DEPENDENCY, seen, f"{facts.nvidia_driver}, as the driver", step)
     elif not facts.fabric_states:
-        yield unknown(
-            FailureClass.DEPENDENCY,
-            f"{facts.nvswitches} NVSwitches, and nvidia-smi tells no fabric state",
-            "Completed",
-            "run nvidia-smi -q on the node and look for Fabric",
-        )
+        seen = f"{facts.nvswitches} NVSwitches, and nvidia-smi tells no fabric state"
+        yield unknown(FailureClass.DEPENDENCY, seen, "Completed", "run nvidia-smi -q on the node and look for Fabric")
     else:
         yield from _fabric(facts)
 
@@ -158,12 +130,8 @@ def _fabric(facts: Facts) -> Iterator[Finding]:
     On B200 and NVL72 machines the switches are no devices of the machine, but the GPUs still report a fabric state.
     """
     if set(facts.fabric_states) - {"Completed", *NO_FABRIC} or (facts.nvswitches and set(facts.fabric_states) & NO_FABRIC):
-        yield fail(
-            FailureClass.HARDWARE,
-            f"fabric state {', '.join(facts.fabric_states)}",
-            "Completed",
-            "read the fabric manager's log for NVLink errors",
-        )
+        step = "read the fabric manager's log for NVLink errors"
+        yield fail(FailureClass.HARDWARE, f"fabric state {', '.join(facts.fabric_states)}", "Completed", step)
 
 
 def _clock(clock: NodeClock, skew: float | None, want: NodesExpectation) -> Iterator[Finding]:
@@ -172,22 +140,17 @@ def _clock(clock: NodeClock, skew: float | None, want: NodesExpectation) -> Iter
     worst = max((abs(value) for value in (clock.offset_seconds, skew) if value is not None), default=None)
     expected = f"at most {limit} s"
     if worst is None:
-        yield unknown(
-            FailureClass.HEALTH,
-            "an offset of the clock that nothing measures",
-            expected,
-            "give the node a time service that knows its offset",
-        )
+        step = "give the node a time service that knows its offset"
+        yield unknown(FailureClass.HEALTH, "an offset of the clock that nothing measures", expected, step)
     elif worst > limit:
         yield fail(FailureClass.DEPENDENCY, f"the clock is off by {worst:.3f} s", expected, _remedy(clock, limit))
     if want.clock_synchronized and clock.synchronized is not True:
         answer = "does not say" if clock.synchronized is None else "says no"
-        finding = f"whether the clock is synchronized, {clock.service or 'no time service'} {answer}"
-        advice = UNREACHED
+        seen = f"whether the clock is synchronized, {clock.service or 'no time service'} {answer}"
         if clock.synchronized is None:
-            yield unknown(FailureClass.HEALTH, finding, "a synchronized clock", advice)
+            yield unknown(FailureClass.HEALTH, seen, "a synchronized clock", UNREACHED)
         else:
-            yield fail(FailureClass.DEPENDENCY, finding, "a synchronized clock", advice)
+            yield fail(FailureClass.DEPENDENCY, seen, "a synchronized clock", UNREACHED)
 
 
 def _remedy(clock: NodeClock, limit: float) -> str:
@@ -202,22 +165,17 @@ def _remedy(clock: NodeClock, limit: float) -> str:
 def _disks(facts: Facts, want: NodesExpectation) -> Iterator[Finding]:
     """Yield disks with too little free space. RKE2 fills the space that a first bring-up asks for, so later a reserve is enough."""
     seen = {disk.path: disk for disk in facts.disks}
-    for path, asked in sorted(want.disk_free_mib.items()):
+    for path, wanted in sorted(want.disk_free_mib.items()):
         if path not in seen:
-            yield unknown(
-                FailureClass.HEALTH, f"{path} was not measured", f"{asked} MiB free", "add the path to the profile's disks"
-            )
+            step = "add the path to the profile's disks"
+            yield unknown(FailureClass.HEALTH, f"{path} was not measured", f"{wanted} MiB free", step)
             continue
         disk = seen[path]
         # a second run must not fail because the first one filled the disk with images
-        least = min(asked, max(RESERVE_MIB, disk.total_mib * RESERVE_PERCENT // 100)) if facts.disks_used else asked
+        least = min(wanted, max(RESERVE_MIB, disk.total_mib * RESERVE_PERCENT // 100)) if facts.disks_used else wanted
         if disk.free_mib < least:
-            yield fail(
-                FailureClass.DEPENDENCY,
-                f"{disk.free_mib} MiB free in {path}",
-                f"{least} MiB free",
-                "make space, or mount a larger disk",
-            )
+            problem, step = f"{disk.free_mib} MiB free in {path}", "make space, or mount a larger disk"
+            yield fail(FailureClass.DEPENDENCY, problem, f"{least} MiB free", step)
 
 
 def _begins(release: str, start: str) -> bool:

@@ -18,33 +18,21 @@ NAMED = 5
 
 def findings(facts: Mapping[str, Facts], same: Sequence[str]) -> dict[str, list[Finding]]:
     """Return findings by node: facts of `same` that differ from most nodes', and machine ids that two nodes share."""
-    found: dict[str, list[Finding]] = defaultdict(list)
-    for name, fact in (
-        (name, fact) for name, machine in facts.items() for fact in ("machine_id", *same) if not getattr(machine, fact)
-    ):
-        problem = f"no {fact.replace('_', ' ')}, so that it cannot be compared"
-        found[name].append(unknown(FailureClass.RUNTIME, problem, "one", "see what node_profile reads on the node"))
+    by_node: dict[str, list[Finding]] = defaultdict(list)
+    for name, machine in facts.items():
+        for fact in (fact for fact in ("machine_id", *same) if not getattr(machine, fact)):
+            problem = f"no {fact.replace('_', ' ')}, so that it cannot be compared"
+            by_node[name].append(unknown(FailureClass.RUNTIME, problem, "one", "see what node_profile reads on the node"))
     for fact in same:
         common, count, others = odd(fact, facts)
+        expected = f"{common} as on {count} of {len(facts)} nodes"
+        step = "put this node into a group of its own, or reinstall it"
         for name, value in others:
-            found[name].append(
-                fail(
-                    FailureClass.COMPARISON,
-                    f"{fact} is {value}",
-                    f"{common} as on {count} of {len(facts)} nodes",
-                    "put this node into a group of its own, or reinstall it",
-                )
-            )
+            by_node[name].append(fail(FailureClass.COMPARISON, f"{fact} is {value}", expected, step))
+    step = "empty /etc/machine-id in the image that both were cloned from, and on the nodes, and reboot them"
     for name, twin in _twins(facts):
-        found[name].append(
-            fail(
-                FailureClass.INPUT,
-                f"same machine id as {twin}",
-                "a machine id of its own",
-                "empty /etc/machine-id in the image that both were cloned from, and on the nodes, and reboot them",
-            )
-        )
-    return found
+        by_node[name].append(fail(FailureClass.INPUT, f"same machine id as {twin}", "a machine id of its own", step))
+    return by_node
 
 
 def odd(fact: str, facts: Mapping[str, Facts]) -> tuple[str, int, list[tuple[str, str]]]:
@@ -72,7 +60,6 @@ def remarks(facts: Mapping[str, Facts]) -> Iterator[str]:
 def _shown(machine: Facts, fact: str) -> str:
     """Return a fact as people compare it: memory in whole GiB, because firmware keeps some MiB; lists as counts."""
     if fact == "memory_gib":
-        # firmware and kernel reserve a few MiB that differ between equal machines
         return str(round(machine.memory_mib / 1024))
     value = getattr(machine, fact)
     if isinstance(value, tuple):

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from steps.contract.host_ranges import fold
-from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes
+from steps.contract.verdict import FailureClass, Verdict, of_nodes
 from steps.stages.reset.contract import ResetExpectation, ResetHost, ResetObservation, Traces
 from steps.stages.shared import gate_plays
-from steps.stages.shared.finding import Finding, fail, unknown
+from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 
 MOST_TOLD = 3
 
@@ -39,7 +39,8 @@ def servers(seen: ResetObservation, want: ResetExpectation) -> Verdict:
 
 def _judged(gate: str, seen: ResetObservation, want: ResetExpectation) -> Verdict:
     by_name = {node.node: node for node in seen.nodes}
-    rows = [_row(name, by_name.get(name)) for name in want.nodes]
+    first = [(name, next(_findings(name, by_name.get(name)), None)) for name in want.nodes]
+    rows = [node_verdict(name, finding, "nothing of RKE2 is left") for name, finding in first]
     kept = {node.node: node.facts.aside for node in seen.nodes if node.facts is not None}
     return of_nodes(gate, rows, what="bare of RKE2", notes=[*gate_plays.moved_files_notes(kept), *_until_boot(seen.nodes)])
 
@@ -53,12 +54,10 @@ def _until_boot(nodes: Sequence[ResetHost]) -> Iterator[str]:
         yield f"{remark}: reboot before another network plugin runs there"
 
 
-def _row(name: str, host: ResetHost | None) -> NodeVerdict:
-    finding = gate_plays.missing_record_finding(name) if host is None else next(_findings(name, host), None)
-    return finding.of_node(name) if finding else NodeVerdict(node=name, status=Status.PASS, seen="nothing of RKE2 is left")
-
-
-def _findings(name: str, host: ResetHost) -> Iterator[Finding]:
+def _findings(name: str, host: ResetHost | None) -> Iterator[Finding]:
+    if host is None:
+        yield gate_plays.missing_record_finding(name)
+        return
     if problem := gate_plays.problem(host):
         yield problem
     if host.facts is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes
+from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes
 from steps.stages.rke2 import gate_control_plane, gate_etcd, gate_network, gate_registration
 from steps.stages.rke2.contract import (
     ControlExpectation,
@@ -17,6 +17,7 @@ from steps.stages.rke2.contract import (
     Rke2HostFacts,
 )
 from steps.stages.shared import gate_plays
+from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 
 MOST_NOTED = 5
 
@@ -58,17 +59,20 @@ def _played(gate: str, seen: PlayObservation, want: PlayExpectation) -> Verdict:
 def _host(name: str, host: Rke2Host | None, want: PlayExpectation, members: int) -> NodeVerdict:
     if host is None:
         return gate_plays.missing_record_finding(name).of_node(name)
-    problem = gate_plays.problem(host)
-    if problem is not None:
-        return problem.of_node(name)
+    restored = f"; its etcd was set back to {host.facts.restored}" if host.facts and host.facts.restored else ""
+    return node_verdict(name, next(_findings(name, host, want, members), None), f"{want.service} is active{restored}")
+
+
+def _findings(name: str, host: Rke2Host, want: PlayExpectation, members: int) -> Iterator[Finding]:
+    if problem := gate_plays.problem(host):
+        yield problem
     if host.facts is None:
-        return _open(name, host.message or "no observation", "an observation of the service", f"play rke2 on {name} again")
-    restored = f"; its etcd was set back to {host.facts.restored}" if host.facts.restored else ""
-    good = NodeVerdict(node=name, status=Status.PASS, seen=f"{want.service} is active{restored}")
-    return next(_service(name, host.facts, want, members), good)
+        yield _open(host.message or "no observation", "an observation of the service", f"play rke2 on {name} again")
+    else:
+        yield from _service(name, host.facts, want, members)
 
 
-def _service(name: str, facts: Rke2HostFacts, want: PlayExpectation, members: int) -> Iterator[NodeVerdict]:
+def _service(name: str, facts: Rke2HostFacts, want: PlayExpectation, members: int) -> Iterator[Finding]:
     """Yield the problems of a host's service, the most basic first.
 
     `members` counts the servers that are ready. etcd connects all of them; a server that is away is not the fault of the others.
@@ -77,38 +81,36 @@ def _service(name: str, facts: Rke2HostFacts, want: PlayExpectation, members: in
     # a host that changes its role keeps the old unit until RKE2 is uninstalled
     if facts.service != want.service:
         step = f"run rke2-uninstall.sh on {name}: its role has changed"
-        yield _bad(name, FailureClass.INPUT, f"{facts.service or 'no service'} is installed", want.service, step)
+        yield fail(FailureClass.INPUT, f"{facts.service or 'no service'} is installed", want.service, step)
     if facts.rolled_back:
         problem = f"the upgrade failed and was rolled back to {facts.rolled_back}"
-        yield _bad(name, FailureClass.RUNTIME, problem, want.version, journal)
+        yield fail(FailureClass.RUNTIME, problem, want.version, journal)
     if facts.version != want.version:
         step = "correct rke2.version, or the artifacts that the machine installed from"
-        yield _bad(name, FailureClass.COMPARISON, gate_registration.version_seen(facts.version, want.version), want.version, step)
+        yield fail(FailureClass.COMPARISON, gate_registration.version_seen(facts.version, want.version), want.version, step)
     if facts.state in ("activating", "reloading"):
-        yield _open(name, f"{want.service} is {facts.state}", "active", journal)
+        yield _open(f"{want.service} is {facts.state}", "active", journal)
     if facts.state != "active":
-        yield _bad(name, FailureClass.RUNTIME, f"{want.service} is {facts.state or 'in an unknown state'}", "active", journal)
+        yield fail(FailureClass.RUNTIME, f"{want.service} is {facts.state or 'in an unknown state'}", "active", journal)
     if not facts.enabled:
-        yield _bad(name, FailureClass.RUNTIME, f"{want.service} is not enabled", "enabled, to come back after a reboot", journal)
+        yield fail(FailureClass.RUNTIME, f"{want.service} is not enabled", "enabled, to come back after a reboot", journal)
     # NRestarts grows until the next manual start, so old restarts must not count for ever
     if facts.restarts > want.restarts and facts.up_seconds < want.calm_seconds:
         problem = f"{facts.restarts} restarts of {want.service}, the last {facts.up_seconds:.0f} s ago"
         step = f"{journal}; once that is mended, `systemctl reset-failed {want.service}` ends the count"
-        yield _bad(name, FailureClass.RUNTIME, problem, f"at most {want.restarts}, or {want.calm_seconds:.0f} s without one", step)
+        yield fail(FailureClass.RUNTIME, problem, f"at most {want.restarts}, or {want.calm_seconds:.0f} s without one", step)
     if not facts.ready:
-        asked = "/readyz of this server's own API (port 6443)" if want.etcd else "the kubelet's /healthz on this host"
+        endpoint = "/readyz of this server's own API (port 6443)" if want.etcd else "the kubelet's /healthz on this host"
         lacks = f" (waits for: {facts.waiting_for})" if facts.waiting_for else ""
-        yield _open(name, f"{want.service} runs, but {asked} does not say ok{lacks}", "ok", journal, FailureClass.HEALTH)
+        yield unknown(FailureClass.HEALTH, f"{want.service} runs, but {endpoint} does not say ok{lacks}", "ok", journal)
     if facts.secrets_encryption == "Disabled":
         step = "see docs.rke2.io/security/secrets_encryption: `rke2 secrets-encrypt` turns it on, server by server"
-        yield _bad(name, FailureClass.COMPARISON, "Secrets lie in etcd as they are", "RKE2's encryption of Secrets", step)
+        yield fail(FailureClass.COMPARISON, "Secrets lie in etcd as they are", "RKE2's encryption of Secrets", step)
     if want.etcd is not None:
-        yield from (
-            finding.of_node(name) for finding in gate_etcd.findings(name, facts.member, want.etcd, members, len(want.nodes))
-        )
+        yield from gate_etcd.findings(name, facts.member, want.etcd, members, len(want.nodes))
         if not facts.secrets_encryption:
             step = f"ask it by hand: `rke2 secrets-encrypt status` on {name}"
-            yield _open(name, "nothing tells whether Secrets are encrypted in etcd", "RKE2's encryption of Secrets", step)
+            yield _open("nothing tells whether Secrets are encrypted in etcd", "RKE2's encryption of Secrets", step)
 
 
 def _strangers(strange: Sequence[str]) -> list[str]:
@@ -117,13 +119,5 @@ def _strangers(strange: Sequence[str]) -> list[str]:
     return [note] if strange else []
 
 
-def _bad(name: str, failure_class: FailureClass, seen: str, expected: str, next_step: str) -> NodeVerdict:
-    return _row(name, Status.FAIL, failure_class, seen, expected, next_step)
-
-
-def _open(name: str, seen: str, expected: str, next_step: str, failure_class: FailureClass = FailureClass.RUNTIME) -> NodeVerdict:
-    return _row(name, Status.INCONCLUSIVE, failure_class, seen, expected, next_step)
-
-
-def _row(name: str, status: Status, failure_class: FailureClass, seen: str, expected: str, next_step: str) -> NodeVerdict:
-    return NodeVerdict(node=name, status=status, seen=seen, expected=expected, next_step=next_step, failure_class=failure_class)
+def _open(seen: str, expected: str, next_step: str) -> Finding:
+    return unknown(FailureClass.RUNTIME, seen, expected, next_step)

@@ -1,34 +1,28 @@
 """Judges RKE2's control plane: API server, etcd members, DNS and network plugin. The first problem is the verdict."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from itertools import chain
 
 from steps.contract.charts import Workload
-from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive, passed
+from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.rke2.contract import ControlExpectation, ControlObservation, Server, StaticPod
+from steps.stages.shared.finding import Finding, fail, unknown
 
 GATE = "rke2/control"
 
 
 def judge(seen: ControlObservation, want: ControlExpectation) -> Verdict:
     """Run the checks from the API server upwards and return the first problem as the verdict."""
-    checks: tuple[Callable[[ControlObservation, ControlExpectation], Iterator[Verdict]], ...] = (
-        _api,
-        _servers,
-        _etcd,
-        _jobs,
-        _workloads,
-        _settled,
-    )
-    first = next((verdict for check in checks for verdict in check(seen, want)), None)
-    if first is not None:
-        return first
+    checks = (_api, _servers, _etcd, _jobs, _workloads, _settled)
+    if first := next(chain.from_iterable(check(seen, want) for check in checks), None):
+        return first.verdict(GATE)
     names = ", ".join(wanted.rpartition(" ")[2] for wanted in want.workloads)
     return passed(GATE, f"/readyz is ok, {len(want.nodes)} of {len(want.nodes)} etcd members are healthy, {names} are complete")
 
 
-def _api(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+def _api(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
     if not want.nodes:
-        yield _open("no server is expected", "at least one", "check the fleet: it must list servers", FailureClass.INPUT)
+        yield unknown(FailureClass.INPUT, "no server is expected", "at least one", "check the fleet: it must list servers")
     # no answer is not a failed check, so the verdict stays open
     if seen.readyz is None:
         yield _open("/readyz did not say whether the API server is ready", "readyz check passed", "ask the API server by hand")
@@ -37,7 +31,7 @@ def _api(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict
         yield _open(f"/readyz is not ok: {', '.join(seen.readyz)}", "every check ok", step)
 
 
-def _servers(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+def _servers(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
     by_name = {server.name: server for server in seen.servers}
     for name in want.nodes:
         server = by_name.get(name)
@@ -52,35 +46,22 @@ def _servers(seen: ControlObservation, want: ControlExpectation) -> Iterator[Ver
             yield _open(f"kube-apiserver-{name} {problem}", "an API server on every server", step)
 
 
-def _etcd(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+def _etcd(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
     for server in seen.servers:
         yield from _member(server)
     if seen.stray_etcd:
-        yield failed(
-            GATE,
-            FailureClass.COMPARISON,
-            seen=f"etcd runs on hosts that are no servers: {', '.join(seen.stray_etcd)}",
-            expected=f"etcd members {', '.join(want.nodes)} alone",
-            next_step="remove the member (delete its Node), then run rke2-uninstall.sh on that host",
-        )
-    yield from _odd(want)
-
-
-def _odd(want: ControlExpectation) -> Iterator[Verdict]:
-    """Yield a final failure for an even number of etcd members: an even number survives no more losses than one member less."""
+        problem = f"etcd runs on hosts that are no servers: {', '.join(seen.stray_etcd)}"
+        step = "remove the member (delete its Node), then run rke2-uninstall.sh on that host"
+        yield fail(FailureClass.COMPARISON, problem, f"etcd members {', '.join(want.nodes)} alone", step)
     count = len(want.nodes)
+    # an even number survives no more losses than one member less, and stays even by itself
     if count % 2 == 0:
-        yield failed(
-            GATE,
-            FailureClass.INPUT,
-            seen=f"etcd has {count} members, which survive the loss of no more of them than {count - 1} would",
-            expected="an odd number of servers",
-            next_step="bring back the server that was set aside (`bringup quarantine list`), replace it, or take one away",
-            final=True,
-        )
+        problem = f"etcd has {count} members, which survive the loss of no more of them than {count - 1} would"
+        step = "bring back the server that was set aside (`bringup quarantine list`), replace it, or take one away"
+        yield fail(FailureClass.INPUT, problem, "an odd number of servers", step, final=True)
 
 
-def _member(server: Server) -> Iterator[Verdict]:
+def _member(server: Server) -> Iterator[Finding]:
     name = server.name
     if server.etcd is None or not server.etcd.ready:
         problem = "has no pod" if server.etcd is None else "is not ready"
@@ -95,7 +76,7 @@ def _member(server: Server) -> Iterator[Verdict]:
         yield _open(problem, "every member a voter (EtcdIsVoter is True)", step)
 
 
-def _jobs(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+def _jobs(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
     """Yield install Jobs that failed or are not complete.
 
     Absent Jobs are no sign of a problem: people delete finished ones, and the workloads that they install are checked by name. A
@@ -103,35 +84,29 @@ def _jobs(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdic
     then.
     """
     for job in seen.jobs:
+        expected, step = "every part of RKE2 installed", f"kubectl -n kube-system logs job/{job.name}"
         if job.failed:
-            yield failed(
-                GATE,
-                FailureClass.APPLY,
-                seen=f"Job {job.name} failed: {job.failed}",
-                expected="every part of RKE2 installed",
-                next_step=f"kubectl -n kube-system logs job/{job.name}",
-                final=not any(_settled(seen, want)),
-            )
+            final = not any(_settled(seen, want))
+            yield fail(FailureClass.APPLY, f"Job {job.name} failed: {job.failed}", expected, step, final=final)
         elif not job.complete:
-            step = f"kubectl -n kube-system logs job/{job.name}"
-            yield _open(f"Job {job.name} is not complete", "every part of RKE2 installed", step, FailureClass.APPLY)
+            yield unknown(FailureClass.APPLY, f"Job {job.name} is not complete", expected, step)
 
 
-def _workloads(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+def _workloads(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
     by_name = {f"{workload.kind} {workload.name}": workload for workload in seen.workloads}
     if not want.workloads:
         step = "name DNS and network plugin in the expectation"
-        yield _open("no workload of RKE2 is expected", "at least one", step, FailureClass.INPUT)
+        yield unknown(FailureClass.INPUT, "no workload of RKE2 is expected", "at least one", step)
     for name in want.workloads:
         workload = by_name.get(name)
         if workload is None:
             step = "see the helm-install-rke2-* Jobs in kube-system"
-            yield _open(f"there is no {name}", name, step, FailureClass.DEPENDENCY)
+            yield unknown(FailureClass.DEPENDENCY, f"there is no {name}", name, step)
         elif not workload.settled(want.spare):
             yield _short(workload, want.spare)
 
 
-def _settled(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+def _settled(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
     """Yield pods that have just started: they may be about to end again. Checked last, because every other problem tells more."""
     for server in seen.servers:
         for name, pod in (("kube-apiserver", server.apiserver), ("etcd", server.etcd)):
@@ -141,15 +116,15 @@ def _settled(seen: ControlObservation, want: ControlExpectation) -> Iterator[Ver
                 yield _open(f"{name}-{server.name} {problem}", "no fresh restart", step)
 
 
-def _short(workload: Workload, spare: int) -> Verdict:
+def _short(workload: Workload, spare: int) -> Finding:
     counts = f"{workload.ready} of {workload.desired} pods ready, {workload.updated} updated"
     forgiven = f" ({spare} may be missing by the quorum)" if spare and workload.kind == "DaemonSet" else ""
     step = f"kubectl -n kube-system describe {workload.kind.lower()} {workload.name}, and its pods"
     return _open(f"{workload.kind} {workload.name}: {counts}", f"all of them{forgiven}", step)
 
 
-def _open(seen: str, expected: str, next_step: str, failure_class: FailureClass = FailureClass.HEALTH) -> Verdict:
-    return inconclusive(GATE, seen=seen, expected=expected, next_step=next_step, failure_class=failure_class)
+def _open(seen: str, expected: str, next_step: str) -> Finding:
+    return unknown(FailureClass.HEALTH, seen, expected, next_step)
 
 
 def why_unsteady(pod: StaticPod, now: float, settled: float, storm: int, calm: float) -> str:

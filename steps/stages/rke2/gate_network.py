@@ -13,9 +13,9 @@ import msgspec
 from msgspec import Struct
 
 from steps.contract.checks import CheckPod
-from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes
+from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes
 from steps.stages.rke2.contract import FunctionalExpectation, FunctionalObservation
-from steps.stages.shared.finding import Finding, fail, unknown
+from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 from steps.stages.shared.gate_checks import by_node, silent
 
 GATE = "rke2/functional"
@@ -97,9 +97,8 @@ def _seen_by(pod: CheckPod, ring: Ring) -> Iterator[str]:
 def _row(name: str, ring: Ring, pods: tuple[CheckPod, ...]) -> NodeVerdict:
     pod = ring.pods.get(name)
     if pod is None or not pod.report:
-        return silent(name, pod, pods, "what a pod on this node resolved and reached")
-    finding = next(_findings(name, pod, ring), None)
-    return finding.of_node(name) if finding else NodeVerdict(node=name, status=Status.PASS, seen=_good(pod, ring))
+        return silent(pod, pods, "what a pod on this node resolved and reached").of_node(name)
+    return node_verdict(name, next(_findings(name, pod, ring), None), _good(pod, ring))
 
 
 def _good(pod: CheckPod, ring: Ring) -> str:

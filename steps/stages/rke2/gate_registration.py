@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from steps.contract.host_ranges import expand
-from steps.contract.verdict import FailureClass, NodeVerdict, Status
+from steps.contract.verdict import FailureClass, NodeVerdict
 from steps.stages.rke2.contract import NodesExpectation, NodesObservation, RegisteredNode, RegistrationGroup, parse_version
 from steps.stages.rke2.gate_control_plane import why_unsteady
-from steps.stages.shared.finding import Finding, fail, unknown
+from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 
 CONDITIONS = "node.kubernetes.io/"
 """Prefix of the taints that Kubernetes sets for a node's conditions."""
@@ -39,12 +39,10 @@ def _row(
     if node is None:
         step = f"read journalctl -u rke2-agent on {name} (token, registration address, port 9345)"
         return fail(FailureClass.RUNTIME, "not registered", "a Node of this name", step).of_node(name)
-    finding = next(_findings(node, group, want, now), None)
-    if finding is not None:
-        return finding.of_node(name)
+
     own = ", ".join(taint for taint in node.taints if _key(taint) in want.own_taints)
     summary = f"Ready, {node.version}, {node.address}" + (f"; {own} is the platform's own" if own else "")
-    return NodeVerdict(node=name, status=Status.PASS, seen=summary)
+    return node_verdict(name, next(_findings(node, group, want, now), None), summary)
 
 
 def _findings(node: RegisteredNode, group: RegistrationGroup | None, want: NodesExpectation, now: float) -> Iterator[Finding]:

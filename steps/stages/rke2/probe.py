@@ -25,48 +25,13 @@ from steps.stages.rke2.contract import (
 from steps.stages.shared import probe_checks, probe_plays, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_containers import ContainerStatus
-from steps.stages.shared.probe_workloads import Condition, Conditioned, Conditions, ObjectMeta, Pod, seconds
+from steps.stages.shared.probe_workloads import Conditioned, Node, ObjectMeta, Pod, seconds
 
 SYSTEM = "kube-system"
 NAMESPACES = (SYSTEM, "calico-system")
 """Namespaces of RKE2's own DNS and network plugins; Calico's operator has a namespace of its own."""
 PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 _INSTALL = "helm-install-rke2-"
-
-
-class _Address(Struct, frozen=True):
-    type: str = ""
-    address: str = ""
-
-
-class _NodeInfo(Struct, frozen=True, rename="camel"):
-    kubelet_version: str = ""
-
-
-class _Taint(Struct, frozen=True):
-    key: str = ""
-    value: str = ""
-    effect: str = ""
-
-
-class _RawNodeSpec(Struct, frozen=True):
-    unschedulable: bool = False
-    taints: tuple[_Taint, ...] = ()
-
-
-class RawNodeStatus(Conditions, frozen=True, rename="camel"):
-    """Status that the kubelet reports."""
-
-    addresses: tuple[_Address, ...] = ()
-    node_info: _NodeInfo = _NodeInfo()
-
-
-class _RawNode(Struct, frozen=True):
-    """A node as the API returns it."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: _RawNodeSpec = _RawNodeSpec()
-    status: RawNodeStatus = RawNodeStatus()
 
 
 class _LeaseSpec(Struct, frozen=True, rename="camel"):
@@ -87,7 +52,8 @@ def from_play(outcomes: Iterable[HostOutcome]) -> PlayObservation:
 
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
     """Return the state of the control plane. Expected servers that are not registered are left out."""
-    nodes = kube.list("/api/v1/nodes", _RawNode, labels="node-role.kubernetes.io/control-plane") or ()
+    nodes = kube.list("/api/v1/nodes", Node, labels="node-role.kubernetes.io/control-plane") or ()
+    jobs = kube.list(f"/apis/batch/v1/namespaces/{SYSTEM}/jobs", Conditioned) or ()
     static = {pod.metadata.name: _shown(pod) for pod in probe_workloads.pods(kube, SYSTEM, "tier=control-plane")}
     return ControlObservation(
         now=scope.now,
@@ -99,7 +65,11 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
             for namespace in NAMESPACES
             for workload in probe_workloads.read(kube, namespace, lambda _: True, ("Deployment", "DaemonSet"))
         ),
-        jobs=_install_jobs(kube),
+        jobs=tuple(
+            Rke2InstallJob(name=job.metadata.name, complete=job.status.status("Complete") == "True", failed=job.status.failure)
+            for job in jobs
+            if job.metadata.name.startswith(_INSTALL)
+        ),
     )
 
 
@@ -115,11 +85,11 @@ def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
     }
     networks = _network_pods(kube, scope)
     keys = frozenset(map(str, scope.arguments.get("labels", ())))
-    raw_nodes = kube.list("/api/v1/nodes", _RawNode) or ()
     return NodesObservation(
         now=scope.now,
         nodes=tuple(
-            _node(node, renewed.get(node.metadata.name, 0.0), keys, networks.get(node.metadata.name)) for node in raw_nodes
+            _node(node, renewed.get(node.metadata.name, 0.0), keys, networks.get(node.metadata.name))
+            for node in probe_workloads.nodes(kube)
         ),
     )
 
@@ -187,7 +157,7 @@ def _member(pod: str) -> str:
     return pod.removeprefix("etcd-") if pod.startswith("etcd-") else ""
 
 
-def _server(node: _RawNode, static: Mapping[str, StaticPod]) -> Server:
+def _server(node: Node, static: Mapping[str, StaticPod]) -> Server:
     name = node.metadata.name
     voter = node.status.status("EtcdIsVoter")
     return Server(
@@ -199,23 +169,9 @@ def _server(node: _RawNode, static: Mapping[str, StaticPod]) -> Server:
     )
 
 
-def _install_jobs(kube: KubeReader) -> tuple[Rke2InstallJob, ...]:
-    jobs = kube.list(f"/apis/batch/v1/namespaces/{SYSTEM}/jobs", Conditioned) or ()
-    return tuple(
-        Rke2InstallJob(name=job.metadata.name, complete=job.status.status("Complete") == "True", failed=_failed(job))
-        for job in jobs
-        if job.metadata.name.startswith(_INSTALL)
-    )
-
-
-def _failed(job: Conditioned) -> str:
-    failed = next((entry for entry in job.status.conditions if entry.type == "Failed" and entry.status == "True"), None)
-    return f"{failed.reason}: {failed.message}" if failed else ""
-
-
-def _node(node: _RawNode, renewed: float, keys: frozenset[str], network: StaticPod | None) -> RegisteredNode:
+def _node(node: Node, renewed: float, keys: frozenset[str], network: StaticPod | None) -> RegisteredNode:
     conditions = node.status.conditions
-    ready = next((entry for entry in conditions if entry.type == "Ready"), Condition())
+    ready = node.status.of_type("Ready")
     return RegisteredNode(
         name=node.metadata.name,
         ready=ready.status or "Unknown",
@@ -228,7 +184,7 @@ def _node(node: _RawNode, renewed: float, keys: frozenset[str], network: StaticP
         since=ready.since,
         cordoned=node.spec.unschedulable,
         quarantine=_note(node.metadata.annotations.get(ANNOTATION, "")),
-        taints=tuple(_taint(taint) for taint in node.spec.taints),
+        taints=tuple(f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}" for taint in node.spec.taints),
         pressure=tuple(entry.type for entry in conditions if entry.type in PRESSURES and entry.status == "True"),
         labels={key: value for key, value in node.metadata.labels.items() if key in keys},
         network=network,
@@ -241,7 +197,3 @@ def _note(text: str) -> CordonNote | None:
         return msgspec.json.decode(text, type=CordonNote)
     except msgspec.DecodeError:
         return None
-
-
-def _taint(taint: _Taint) -> str:
-    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"

@@ -1,6 +1,4 @@
-"""A finding: one problem of a node or a check, before it becomes a verdict."""
-
-from collections.abc import Iterable
+"""A finding: one problem of a node, a check or a stage, before it becomes a verdict."""
 
 from msgspec import Struct
 
@@ -32,15 +30,25 @@ class Finding(Struct, frozen=True, kw_only=True):
             final=self.final,
         )
 
-    def verdict(self, gate: str, *, final: bool = False, nodes: Iterable[NodeVerdict] = ()) -> Verdict:
-        """Return the finding as the verdict of a gate. `final` is used for a fail only."""
-        if self.status is Status.FAIL:
-            return failed(
-                gate, self.failure_class, seen=self.seen, expected=self.expected, next_step=self.next_step, final=final, nodes=nodes
+    def verdict(self, gate: str, *, final: bool = False) -> Verdict:
+        """Return the finding as the verdict of a gate. A fail is final if the finding or the caller says so."""
+        if self.status is Status.INCONCLUSIVE:
+            return inconclusive(
+                gate, seen=self.seen, expected=self.expected, next_step=self.next_step, failure_class=self.failure_class
             )
-        return inconclusive(
-            gate, seen=self.seen, expected=self.expected, next_step=self.next_step, failure_class=self.failure_class, nodes=nodes
+        return failed(
+            gate,
+            self.failure_class,
+            seen=self.seen,
+            expected=self.expected,
+            next_step=self.next_step,
+            final=final or self.final,
         )
+
+
+def node_verdict(node: str, finding: Finding | None, good: str) -> NodeVerdict:
+    """Return the verdict on a node: that of its finding, or a pass for which `good` says what was seen."""
+    return finding.of_node(node) if finding else NodeVerdict(node=node, status=Status.PASS, seen=good)
 
 
 def fail(failure_class: FailureClass, seen: str, expected: str, next_step: str, *, final: bool = False) -> Finding:

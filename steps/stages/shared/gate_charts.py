@@ -11,7 +11,6 @@ from steps.contract.charts import (
     ChartsExpectation,
     ChartsObservation,
     Crd,
-    InstallJob,
     Owner,
     Release,
     ReleaseState,
@@ -22,123 +21,84 @@ from steps.contract.charts import (
     Workload,
 )
 from steps.contract.plain import count
-from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive, passed
+from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.shared import causes, gate_applications
+from steps.stages.shared.finding import Finding, fail, unknown
 
 
 def problem(
-    gate: str,
     seen: Iterable[ReleaseState],
     want: Iterable[Release],
     root: RootState | None = None,
     wanted_root: RootApplication | None = None,
-) -> Verdict | None:
+) -> Finding | None:
     """Return the problem of the first release that is not deployed and settled, including the stage's root; None if all pass."""
     by_name = {state.name: state for state in seen}
     pairs = [(by_name.get(release.name, ReleaseState(name=release.name)), release) for release in want]
     if wanted_root is not None:
-        return gate_applications.of_root(gate, root or RootState(), wanted_root, pairs, _release)
-    return next((verdict for state, release in pairs if (verdict := _release(gate, state, release)) is not None), None)
+        return gate_applications.of_root(root or RootState(), wanted_root, pairs, _release)
+    return next((finding for state, release in pairs if (finding := _release(state, release)) is not None), None)
 
 
-def _release(gate: str, state: ReleaseState, want: Release, commit: str = "") -> Verdict | None:
+def _release(state: ReleaseState, want: Release, commit: str = "") -> Finding | None:
     """Return the problem of one release; None if it passes. `commit` is the delivered commit if a root installs the release."""
-    verdict = gate_applications.of_release(gate, state, want, commit) if want.owner is Owner.ARGO_CD else _helm(gate, state, want)
-    return verdict or _workloads(gate, state, want)
+    finding = gate_applications.of_release(state, want, commit) if want.owner is Owner.ARGO_CD else _helm(state, want)
+    return finding or _workloads(state, want)
 
 
 # ---- helm-controller -----------------------------------------------------------------------------------------------------------
 
 
-def _helm(gate: str, state: ReleaseState, want: Release) -> Verdict | None:
-    if state.chart is None:
-        return failed(
-            gate,
-            FailureClass.APPLY,
-            seen=f"no HelmChart kube-system/{want.name}",
-            expected=f"{want.name} {want.version}",
-            next_step="apply this stage again: somebody removed it",
+def _helm(state: ReleaseState, want: Release) -> Finding | None:
+    chart, job = state.chart, state.job
+    if chart is None:
+        step = "apply this stage again: somebody removed it"
+        return fail(FailureClass.APPLY, f"no HelmChart kube-system/{want.name}", f"{want.name} {want.version}", step)
+    if (unclaimed := _claimed(chart, want)) is not None:
+        return unclaimed
+    # HelmChart's conditions carry no times, so only the Job's age shows which spec it installed
+    if job is not None and job.created + gate_applications.SKEW < chart.changed:
+        age = f"{chart.changed - job.created:.0f} s older than the last change"
+        step = "wait for helm-controller, then read its log on the servers"
+        return unknown(
+            FailureClass.APPLY, f"install Job of {want.name} ({job.uid[:8]}) is {age}", "a Job made for this change", step
         )
     return (
-        _claimed(gate, state.chart, want)
-        or _fresh(gate, state.chart, state.job, want)
-        or _installed(gate, state, state.chart, want)
-        or _deployed(gate, state.newest, want)
-        or gate_applications.check_date(gate, state.chart.changed, f"HelmChart {want.name}")
+        _installed(state, chart, want)
+        or _deployed(state.newest, want)
+        or gate_applications.check_date(chart.changed, f"HelmChart {want.name}")
     )
 
 
-def _claimed(gate: str, chart: Chart, want: Release) -> Verdict | None:
+def _claimed(chart: Chart, want: Release) -> Finding | None:
     if chart.version != want.version:
-        return failed(
-            gate,
-            FailureClass.COMPARISON,
-            seen=f"HelmChart {want.name} has version {chart.version or 'none'}",
-            expected=want.version,
-            next_step="find who else writes this HelmChart: one owner per release",
-        )
+        step = "find who else writes this HelmChart: one owner per release"
+        return fail(FailureClass.COMPARISON, f"HelmChart {want.name} has version {chart.version or 'none'}", want.version, step)
     # helm-controller ignores a chart with this annotation for ever, so waiting does not help
     if chart.opted_out:
-        return failed(
-            gate,
-            FailureClass.DEPENDENCY,
-            seen=f"HelmChart {want.name} is marked unmanaged",
-            expected="helm-controller to own it",
-            next_step="remove the annotation helmcharts.helm.cattle.io/unmanaged",
-            final=True,
-        )
+        seen, step = f"HelmChart {want.name} is marked unmanaged", "remove the annotation helmcharts.helm.cattle.io/unmanaged"
+        return fail(FailureClass.DEPENDENCY, seen, "helm-controller to own it", step, final=True)
     if not chart.managed:
-        return inconclusive(
-            gate,
-            seen=f"helm-controller has not claimed HelmChart {want.name}",
-            expected="annotation helmcharts.cattle.io/managed-by",
-            next_step="check that RKE2's helm-controller runs (it watches kube-system only)",
-            failure_class=FailureClass.DEPENDENCY,
-        )
+        seen = f"helm-controller has not claimed HelmChart {want.name}"
+        step = "check that RKE2's helm-controller runs (it watches kube-system only)"
+        return unknown(FailureClass.DEPENDENCY, seen, "annotation helmcharts.cattle.io/managed-by", step)
     return None
 
 
-def _fresh(gate: str, chart: Chart, job: InstallJob | None, want: Release) -> Verdict | None:
-    """Return inconclusive if the install Job is older than the last change of the chart: it proves nothing about that change."""
-    # HelmChart's conditions carry no times, so only the Job's age shows which spec it installed
-    if job is None or job.created + gate_applications.SKEW >= chart.changed:
-        return None
-    return inconclusive(
-        gate,
-        seen=f"install Job of {want.name} ({job.uid[:8]}) is {chart.changed - job.created:.0f} s older than the last change",
-        expected="a Job made for this change",
-        next_step="wait for helm-controller, then read its log on the servers",
-        failure_class=FailureClass.APPLY,
-    )
-
-
-def _installed(gate: str, state: ReleaseState, chart: Chart, want: Release) -> Verdict | None:
-    job = state.job
+def _installed(state: ReleaseState, chart: Chart, want: Release) -> Finding | None:
+    job, expected = state.job, "the install Job to complete"
     failure = chart.failed or (job.failed if job else "")
+    cause = _cause(state, failure)
     if failure:
-        cause = _cause(state, failure)
-        return failed(
-            gate,
-            cause.failure_class,
-            seen=f"installing {want.name} failed: {cause.text}",
-            expected="the install Job to complete",
-            next_step=f"{cause.next_step} (kubectl -n kube-system logs job/helm-install-{want.name})",
-            final=True,
-        )
+        step = f"{cause.next_step} (kubectl -n kube-system logs job/helm-install-{want.name})"
+        return fail(cause.failure_class, f"installing {want.name} failed: {cause.text}", expected, step, final=True)
     if job is None or not job.complete:
-        cause = _cause(state, "")
-        return inconclusive(
-            gate,
-            seen=f"install Job of {want.name} {'is not complete' if job else 'does not exist yet'}"
-            + (f": {cause.text}" if cause.text else ""),
-            expected="the install Job to complete",
-            next_step=cause.next_step,
-            failure_class=cause.failure_class,
-        )
+        seen = f"install Job of {want.name} {'is not complete' if job else 'does not exist yet'}"
+        return unknown(cause.failure_class, seen + (f": {cause.text}" if cause.text else ""), expected, cause.next_step)
     return None
 
 
-def _cause(state: ReleaseState, said: str) -> causes.Cause:
+def _cause(state: ReleaseState, condition: str) -> causes.Cause:
     """Return the cause of a failed installation from the log, Helm's own record, the events, and the condition, in this order.
 
     The Job's pod can be deleted together with its log, so Helm's release record is read too.
@@ -146,58 +106,40 @@ def _cause(state: ReleaseState, said: str) -> causes.Cause:
     job, newest = state.job, state.newest
     texts = [("log", job.log), *(("event", line) for line in job.events)] if job else []
     texts += [("release", newest.description)] if newest and newest.status == "failed" else []
-    known = causes.classify(causes.HELM, [*texts, ("condition", said)])
-    return known or causes.Cause(FailureClass.APPLY, "read the install Job's log", said)
+    known = causes.classify(causes.HELM, [*texts, ("condition", condition)])
+    return known or causes.Cause(FailureClass.APPLY, "read the install Job's log", condition)
 
 
-def _deployed(gate: str, newest: Revision | None, want: Release) -> Verdict | None:
+def _deployed(newest: Revision | None, want: Release) -> Finding | None:
+    history = f"helm -n {want.namespace} history {want.name}"
     if newest is None or newest.status.startswith("pending") or not newest.chart_version:
         state = "none" if newest is None else f"revision {newest.number} is {newest.status or 'of no known status'}"
-        return inconclusive(
-            gate,
-            seen=f"release Secret of {want.name} in {want.namespace}: {state}",
-            expected=f"a deployed revision of chart {want.version}",
-            next_step=f"helm -n {want.namespace} history {want.name}",
-            failure_class=FailureClass.APPLY,
-        )
+        seen = f"release Secret of {want.name} in {want.namespace}: {state}"
+        return unknown(FailureClass.APPLY, seen, f"a deployed revision of chart {want.version}", history)
     if newest.status != "deployed":
-        return failed(
-            gate,
-            FailureClass.APPLY,
-            seen=f"newest revision {newest.number} of {want.name} is {newest.status} {newest.description}".rstrip(),
-            expected="deployed",
-            next_step=f"helm -n {want.namespace} history {want.name}, then correct and apply again",
-            final=True,
-        )
+        seen = f"newest revision {newest.number} of {want.name} is {newest.status} {newest.description}".rstrip()
+        return fail(FailureClass.APPLY, seen, "deployed", f"{history}, then correct and apply again", final=True)
     # some charts are published with a leading `v` in their version, some without
     if newest.chart_version.removeprefix("v") != want.version.removeprefix("v"):
-        return failed(
-            gate,
-            FailureClass.COMPARISON,
-            seen=f"deployed revision {newest.number} of {want.name} is chart {newest.chart_version}",
-            expected=want.version,
-            next_step="find who else installs this release: one owner per release",
-        )
+        seen = f"deployed revision {newest.number} of {want.name} is chart {newest.chart_version}"
+        return fail(FailureClass.COMPARISON, seen, want.version, "find who else installs this release: one owner per release")
     return None
 
 
 # ---- workloads -----------------------------------------------------------------------------------------------------------------
 
 
-def _workloads(gate: str, state: ReleaseState, want: Release) -> Verdict | None:
+def _workloads(state: ReleaseState, want: Release) -> Finding | None:
     if len(state.workloads) < want.workloads:
-        return inconclusive(
-            gate,
-            seen=f"{len(state.workloads)} workloads of {want.name} in {want.namespace}",
-            expected=f"at least {want.workloads}",
-            next_step="see what the chart rendered: an install without workloads proves nothing",
-        )
+        seen = f"{len(state.workloads)} workloads of {want.name} in {want.namespace}"
+        step = "see what the chart rendered: an install without workloads proves nothing"
+        return unknown(FailureClass.HEALTH, seen, f"at least {want.workloads}", step)
     late = next((entry for entry in state.workloads if not entry.settled(want.spare)), None)
-    return judge_unsettled(gate, late, state.trouble, want.namespace) if late else None
+    return judge_unsettled(late, state.trouble, want.namespace) if late else None
 
 
-def judge_unsettled(gate: str, workload: Workload, trouble: Iterable[Trouble], namespace: str) -> Verdict:
-    """Return the verdict on a workload that is not ready: fail if one of its pods fails, inconclusive if its pods are starting."""
+def judge_unsettled(workload: Workload, trouble: Iterable[Trouble], namespace: str) -> Finding:
+    """Return the finding on a workload that is not ready: fail if one of its pods fails, inconclusive if its pods are starting."""
     bad = next(
         (entry for entry in trouble if entry.pod.startswith(f"{workload.name}-") and entry.reason in causes.RUNTIME_REASONS), None
     )
@@ -205,36 +147,25 @@ def judge_unsettled(gate: str, workload: Workload, trouble: Iterable[Trouble], n
     seen += "" if workload.current else ", newest spec not yet seen by its controller"
     expected = "all pods of the newest spec ready"
     if bad is None:
-        return inconclusive(gate, seen=seen, expected=expected, next_step=f"kubectl -n {namespace} get pods")
+        return unknown(FailureClass.HEALTH, seen, expected, f"kubectl -n {namespace} get pods")
     failure = f"{seen}; pod {bad.pod}{f' on {bad.node}' if bad.node else ''}: {bad.reason} {bad.message}".rstrip()
-    return failed(
-        gate, FailureClass.RUNTIME, seen=failure, expected=expected, next_step=f"kubectl -n {namespace} describe pod {bad.pod}"
-    )
+    return fail(FailureClass.RUNTIME, failure, expected, f"kubectl -n {namespace} describe pod {bad.pod}")
 
 
 def with_charts(gate: str, seen: ChartsObservation, want: ChartsExpectation) -> Verdict:
     """Check that the charts are deployed and their CRDs established, so that resources of these kinds can be applied."""
-    return (
-        problem(gate, seen.releases, want.releases, seen.root_app, want.root_app)
-        or missing_crd(gate, seen.crds, want.crds)
-        or passed(
-            gate, f"{', '.join(release.name for release in want.releases)} deployed, {count(len(want.crds), 'CRD')} established"
-        )
-    )
+    finding = problem(seen.releases, want.releases, seen.root_app, want.root_app) or missing_crd(seen.crds, want.crds)
+    names = ", ".join(release.name for release in want.releases)
+    return finding.verdict(gate) if finding else passed(gate, f"{names} deployed, {count(len(want.crds), 'CRD')} established")
 
 
-def missing_crd(gate: str, seen: Iterable[Crd], want: Iterable[str]) -> Verdict | None:
+def missing_crd(seen: Iterable[Crd], want: Iterable[str]) -> Finding | None:
     """Return inconclusive for the first wanted CRD that the API server does not serve; None if all are established."""
     by_name = {crd.name: crd for crd in seen}
     for name in want:
         crd = by_name.get(name)
         if crd is None or not crd.established:
             state = "does not exist" if crd is None else f"is not established {crd.message}".rstrip()
-            return inconclusive(
-                gate,
-                seen=f"CRD {name} {state}",
-                expected="condition Established",
-                next_step="see whether its chart brings CRDs (crds.enabled, upgradeCRDs), and who else owns the name",
-                failure_class=FailureClass.DEPENDENCY,
-            )
+            step = "see whether its chart brings CRDs (crds.enabled, upgradeCRDs), and who else owns the name"
+            return unknown(FailureClass.DEPENDENCY, f"CRD {name} {state}", "condition Established", step)
     return None

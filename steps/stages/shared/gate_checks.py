@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from steps.contract.checks import CHECK_NAMESPACE, CheckPod
-from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict
+from steps.contract.verdict import FailureClass, Status, Verdict
 from steps.stages.shared.causes import RUNTIME_REASONS
+from steps.stages.shared.finding import Finding, fail, unknown
 
 
 def by_node(pods: Iterable[CheckPod]) -> Mapping[str, CheckPod]:
@@ -19,33 +20,24 @@ def by_node(pods: Iterable[CheckPod]) -> Mapping[str, CheckPod]:
     return best
 
 
-def silent(node: str, pod: CheckPod | None, pending: Iterable[CheckPod], what: str) -> NodeVerdict:
-    """Return the verdict on a node whose check left no report. `pending` are pods of the check that have no node yet."""
+def uuids(pod: CheckPod) -> tuple[str, ...]:
+    """Return the UUIDs of the devices that a pod reports to see."""
+    reported = pod.report.get("uuids")
+    return tuple(map(str, reported)) if isinstance(reported, list) else ()
+
+
+def silent(pod: CheckPod | None, pending: Iterable[CheckPod], what: str) -> Finding:
+    """Return the finding on a node whose check left no report. `pending` are pods of the check that have no node yet."""
     if pod is None:
         waiting = next((candidate for candidate in pending if not candidate.node), None)
-        state = (
-            f"no pod of the check runs here; {waiting.name}: {waiting.reason} {waiting.message}"
-            if waiting
-            else "no pod of the check ran here"
-        )
-        return NodeVerdict(
-            node=node,
-            status=Status.INCONCLUSIVE,
-            seen=state.strip(),
-            expected=what,
-            next_step="see what keeps the pod from being scheduled: allocatable resources, taints, quota",
-            failure_class=FailureClass.RUNTIME,
-        )
+        state = f"runs here; {waiting.name}: {waiting.reason} {waiting.message}".rstrip() if waiting else "ran here"
+        step = "see what keeps the pod from being scheduled: allocatable resources, taints, quota"
+        return unknown(FailureClass.RUNTIME, f"no pod of the check {state}", what, step)
     # a pod in a crash loop or without an image leaves no report either, however long the gate waits
-    over = pod.ended or pod.reason in RUNTIME_REASONS
-    return NodeVerdict(
-        node=node,
-        status=Status.FAIL if over else Status.INCONCLUSIVE,
-        seen=f"pod {pod.name} is {pod.phase or 'not started'} without a report {pod.reason} {pod.message}".rstrip(),
-        expected=what,
-        next_step=f"kubectl -n {CHECK_NAMESPACE} describe pod {pod.name} (its log is in the record)",
-        failure_class=FailureClass.RUNTIME,
-    )
+    make = fail if pod.ended or pod.reason in RUNTIME_REASONS else unknown
+    seen = f"pod {pod.name} is {pod.phase or 'not started'} without a report {pod.reason} {pod.message}".rstrip()
+    step = f"kubectl -n {CHECK_NAMESPACE} describe pod {pod.name} (its log is in the record)"
+    return make(FailureClass.RUNTIME, seen, what, step)
 
 
 def conclude(verdict: Verdict) -> Verdict:

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from steps.contract.charts import Workload
-from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive
+from steps.contract.verdict import FailureClass
+from steps.stages.shared.finding import Finding, fail, unknown
 
 SETTLE_SECONDS = 30.0
 """Seconds after a change of spec before a status without observedGeneration and time is believed.
@@ -20,26 +21,16 @@ def serves(daemons: Sequence[Workload], least: int) -> bool:
     return bool(daemons) and all(daemon.current for daemon in daemons) and min(ready, updated, desired) >= least
 
 
-def one_nfd(gate: str, nfd: tuple[str, ...]) -> Verdict | None:
-    """Return a verdict unless the cluster has exactly one NFD worker DaemonSet; None if it has.
+def one_nfd(nfd: tuple[str, ...]) -> Finding | None:
+    """Return a finding unless the cluster has exactly one NFD worker DaemonSet.
 
     Without NFD, no GPU is found. Two NFDs overwrite each other's labels, and GPU Operator and Network Operator each bring one (see
     `steps/docs/facts/gpu.md`, Node Feature Discovery).
     """
-    if len(nfd) == 1:
-        return None
     if not nfd:
-        return inconclusive(
-            gate,
-            seen="no NFD worker DaemonSet in the cluster",
-            expected="exactly one",
-            next_step="set nfd.enabled in the GPU Operator's values",
-            failure_class=FailureClass.DEPENDENCY,
-        )
-    return failed(
-        gate,
-        FailureClass.DEPENDENCY,
-        seen=f"{len(nfd)} NFD workers: {', '.join(nfd)}",
-        expected="exactly one (the GPU Operator's)",
-        next_step="remove the other: they overwrite each other's node labels",
-    )
+        step = "set nfd.enabled in the GPU Operator's values"
+        return unknown(FailureClass.DEPENDENCY, "no NFD worker DaemonSet in the cluster", "exactly one", step)
+    if len(nfd) > 1:
+        seen, step = f"{len(nfd)} NFD workers: {', '.join(nfd)}", "remove the other: they overwrite each other's node labels"
+        return fail(FailureClass.DEPENDENCY, seen, "exactly one (the GPU Operator's)", step)
+    return None

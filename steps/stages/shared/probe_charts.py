@@ -26,7 +26,7 @@ from steps.contract.charts import (
 )
 from steps.stages.shared import probe_applications, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
-from steps.stages.shared.probe_workloads import Condition, Conditioned, ManagedMeta, spec_change_time
+from steps.stages.shared.probe_workloads import Conditioned, Conditions, ManagedMeta, seconds, spec_change_time
 
 MANAGED_BY = "helmcharts.cattle.io/managed-by"
 UNMANAGED = "helmcharts.helm.cattle.io/unmanaged"
@@ -42,11 +42,10 @@ class _ChartSpec(Struct, frozen=True):
     version: str = ""
 
 
-class _ChartStatus(Struct, frozen=True, rename="camel"):
+class _ChartStatus(Conditions, frozen=True, rename="camel"):
     """Status that helm-controller writes to a HelmChart."""
 
     job_name: str = ""
-    conditions: tuple[Condition, ...] = ()
 
 
 class HelmChart(Struct, frozen=True):
@@ -63,16 +62,8 @@ class AnyObject(Struct, frozen=True):
     metadata: ManagedMeta = ManagedMeta()
 
 
-class _JobTemplate(Struct, frozen=True):
-    metadata: ManagedMeta = ManagedMeta()
-
-
 class _JobSpec(Struct, frozen=True):
-    template: _JobTemplate = _JobTemplate()
-
-
-class _JobStatus(Struct, frozen=True):
-    conditions: tuple[Condition, ...] = ()
+    template: AnyObject = AnyObject()
 
 
 class Job(Struct, frozen=True):
@@ -80,11 +71,11 @@ class Job(Struct, frozen=True):
 
     metadata: ManagedMeta = ManagedMeta()
     spec: _JobSpec = _JobSpec()
-    status: _JobStatus = _JobStatus()
+    status: Conditions = Conditions()
 
 
-class Secret(Struct, frozen=True):
-    """A release Secret of Helm; `data.release` is decoded for the newest revision only."""
+class DataObject(Struct, frozen=True):
+    """A Secret or a ConfigMap."""
 
     metadata: ManagedMeta = ManagedMeta()
     data: dict[str, str] = {}
@@ -148,20 +139,19 @@ def _chart_state(kube: KubeReader, release: Release) -> ReleaseState:
         return ReleaseState(name=release.name)
     # a HelmChartConfig changes the release without touching its HelmChart
     config = kube.get(f"{_HELM}/helmchartconfigs/{release.name}", AnyObject)
-    failed = next((entry for entry in raw.status.conditions if entry.type == "Failed" and entry.status == "True"), None)
     chart = Chart(
         version=raw.spec.version,
         managed=MANAGED_BY in raw.metadata.annotations,
         opted_out=raw.metadata.annotations.get(UNMANAGED, "") == "true",
         changed=max(spec_change_time(raw.metadata), spec_change_time(config.metadata) if config else 0.0),
-        failed=f"{failed.reason}: {failed.message}" if failed else "",
+        failed=raw.status.failure,
     )
     owned, trouble = _workloads(kube, release)
     return ReleaseState(
         name=release.name,
         chart=chart,
         job=_job(kube, release, raw.status.job_name),
-        newest=_newest(kube, release),
+        newest=revision(kube, release.namespace, f"owner=helm,name={release.name}"),
         workloads=owned,
         trouble=trouble,
     )
@@ -172,28 +162,22 @@ def _job(kube: KubeReader, release: Release, name: str) -> InstallJob | None:
     job = kube.get(f"/apis/batch/v1/namespaces/kube-system/jobs/{name}", Job)
     if job is None:
         return None
-    conditions = {entry.type: entry for entry in job.status.conditions if entry.status == "True"}
-    complete, failed = "Complete" in conditions, conditions.get("Failed")
-    created = job.metadata.creation_timestamp
+    complete = job.status.status("Complete") == "True"
     return InstallJob(
         uid=job.metadata.uid,
-        created=created.timestamp() if created else 0.0,
+        created=seconds(job.metadata.creation_timestamp),
         config_hash=job.spec.template.metadata.annotations.get(CONFIG_HASH, ""),
         complete=complete,
-        failed=f"{failed.reason}: {failed.message}" if failed else "",
-        log="" if complete else _job_log(kube, name),
+        failed=job.status.failure,
+        log="" if complete else job_log(kube, "kube-system", name),
         events=() if complete else kube.events("kube-system", release.name)[-5:],
     )
 
 
-def _job_log(kube: KubeReader, job: str) -> str:
+def job_log(kube: KubeReader, namespace: str, job: str) -> str:
     """Return the end of the log of the Job's newest pod."""
-    pods = probe_workloads.pods(kube, "kube-system", f"job-name={job}")
-    return kube.log("kube-system", pods[-1].metadata.name, tail=LOG_LINES)[-LOG_CHARACTERS:] if pods else ""
-
-
-def _newest(kube: KubeReader, release: Release) -> Revision | None:
-    return revision(kube, release.namespace, f"owner=helm,name={release.name}")
+    pods = probe_workloads.pods(kube, namespace, f"job-name={job}")
+    return kube.log(namespace, pods[-1].metadata.name, tail=LOG_LINES)[-LOG_CHARACTERS:] if pods else ""
 
 
 def deployed_revision(kube: KubeReader, namespace: str, name: str) -> Revision | None:
@@ -203,8 +187,9 @@ def deployed_revision(kube: KubeReader, namespace: str, name: str) -> Revision |
 
 def revision(kube: KubeReader, namespace: str, labels: str) -> Revision | None:
     """Return the newest stored revision with these labels; None if there is none."""
-    secrets = kube.list(f"/api/v1/namespaces/{namespace}/secrets", Secret, labels=labels, fields="type=helm.sh/release.v1") or ()
-    numbered = [(int(secret_found.metadata.labels.get("version", "0")), secret_found) for secret_found in secrets]
+    path = f"/api/v1/namespaces/{namespace}/secrets"
+    secrets = kube.list(path, DataObject, labels=labels, fields="type=helm.sh/release.v1") or ()
+    numbered = [(int(release.metadata.labels.get("version", "0")), release) for release in secrets]
     if not numbered:
         return None
     # names sort as text, so v10 would come before v9: the label's number decides
@@ -274,7 +259,6 @@ def read_crds(kube: KubeReader, names: Iterable[str]) -> tuple[Crd, ...]:
 
 
 def _crd(name: str, raw: Conditioned) -> Crd:
-    conditions = {entry.type: entry for entry in raw.status.conditions}
-    established, accepted = conditions.get("Established"), conditions.get("NamesAccepted")
-    refused = accepted.message if accepted and accepted.status == "False" else ""
-    return Crd(name=name, established=bool(established and established.status == "True"), message=refused)
+    accepted = raw.status.of_type("NamesAccepted")
+    refused = accepted.message if accepted.status == "False" else ""
+    return Crd(name=name, established=raw.status.status("Established") == "True", message=refused)

@@ -62,8 +62,7 @@ def _why(pod: Pod) -> tuple[str, str]:
             return problem.reason or "Error", f"container {entry.name} ended with {problem.exit_code}: {problem.message}"
         if problem is not None:
             return problem.reason, f"container {entry.name}: {problem.message}"
-    refused = next((entry for entry in pod.status.conditions if entry.type == "PodScheduled" and entry.status == "False"), None)
-    if refused is not None:
+    if (refused := pod.unscheduled) is not None:
         return refused.reason, refused.message
     return pod.status.reason, pod.status.message
 

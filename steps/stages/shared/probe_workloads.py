@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from steps.contract.charts import Trouble, Workload
 from steps.contract.plain import truncate
-from steps.stages.shared.kube_reader import KubeReader
+from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_containers import ContainerStatus
 
 
@@ -109,7 +109,17 @@ class Conditions(Struct, frozen=True):
 
     def status(self, kind: str) -> str:
         """Return `True`, `False` or `Unknown` of the condition of this type; empty if there is no such condition."""
-        return next((entry.status for entry in self.conditions if entry.type == kind), "")
+        return self.of_type(kind).status
+
+    def of_type(self, kind: str) -> Condition:
+        """Return the first condition of this type; an empty one if there is no such condition."""
+        return next((entry for entry in self.conditions if entry.type == kind), Condition())
+
+    @property
+    def failure(self) -> str:
+        """Return `reason: message` of the condition Failed=True; empty if the object has not failed."""
+        failed = next((entry for entry in self.conditions if entry.type == "Failed" and entry.status == "True"), None)
+        return f"{failed.reason}: {failed.message}" if failed else ""
 
 
 class Conditioned(Struct, frozen=True):
@@ -119,16 +129,33 @@ class Conditioned(Struct, frozen=True):
     status: Conditions = Conditions()
 
 
+class Taint(Struct, frozen=True):
+    """A taint of a node."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
 class _NodeSpec(Struct, frozen=True):
-    """Spec of a node: the cordon."""
-
     unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
 
 
-class _NodeStatus(Struct, frozen=True):
+class _Address(Struct, frozen=True):
+    type: str = ""
+    address: str = ""
+
+
+class _NodeInfo(Struct, frozen=True, rename="camel"):
+    kubelet_version: str = ""
+
+
+class _NodeStatus(Conditions, frozen=True, rename="camel"):
     capacity: dict[str, str] = {}
     allocatable: dict[str, str] = {}
-    conditions: tuple[Condition, ...] = ()
+    addresses: tuple[_Address, ...] = ()
+    node_info: _NodeInfo = _NodeInfo()
 
 
 class Node(Struct, frozen=True):
@@ -141,18 +168,18 @@ class Node(Struct, frozen=True):
     @property
     def ready(self) -> bool:
         """Return True if the node's condition Ready is True."""
-        return any(entry.type == "Ready" and entry.status == "True" for entry in self.status.conditions)
+        return self.status.status("Ready") == "True"
 
 
 class _PodSpec(Struct, frozen=True, rename="camel"):
     node_name: str = ""
 
 
-class _PodStatus(Struct, frozen=True, rename="camel"):
+class _PodStatus(Conditions, frozen=True, rename="camel"):
     phase: str = ""
     reason: str = ""
     message: str = ""
-    conditions: tuple[Condition, ...] = ()
+    start_time: datetime.datetime | None = None
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
 
@@ -174,6 +201,12 @@ class Pod(Struct, frozen=True):
             and bool(self.status.container_statuses)
             and not self.metadata.deletion_timestamp
         )
+
+    @property
+    def unscheduled(self) -> Condition | None:
+        """The condition by which the scheduler refuses the pod; None if it does not."""
+        conditions = self.status.conditions
+        return next((entry for entry in conditions if entry.type == "PodScheduled" and entry.status == "False"), None)
 
     @property
     def stuck_init(self) -> ContainerStatus | None:
@@ -209,6 +242,12 @@ def nodes(kube: KubeReader) -> tuple[Node, ...]:
     return kube.list("/api/v1/nodes", Node) or ()
 
 
+def expected_nodes(kube: KubeReader, scope: Scope) -> tuple[Node, ...]:
+    """Return the expected nodes that exist."""
+    wanted = frozenset(scope.nodes)
+    return tuple(node for node in nodes(kube) if node.metadata.name in wanted)
+
+
 def pods(kube: KubeReader, namespace: str, labels: str = "") -> tuple[Pod, ...]:
     """Return the pods of a namespace, sorted by name."""
     return tuple(
@@ -216,9 +255,9 @@ def pods(kube: KubeReader, namespace: str, labels: str = "") -> tuple[Pod, ...]:
     )
 
 
-def troubles(found: Iterable[Pod]) -> tuple[Trouble, ...]:
+def troubles(pods: Iterable[Pod]) -> tuple[Trouble, ...]:
     """Return the troubles of pods that are not ready; pods that are starting have none."""
-    known = (trouble(pod) for pod in found if not pod.ready and pod.status.phase != "Succeeded")
+    known = (trouble(pod) for pod in pods if not pod.ready and pod.status.phase != "Succeeded")
     return tuple(entry for entry in known if entry is not None)[:MOST_TROUBLES]
 
 
@@ -237,8 +276,7 @@ def trouble(pod: Pod) -> Trouble | None:
             )
     if pod.status.phase == "Failed":
         return Trouble(pod=name, node=node, reason=pod.status.reason or "Failed", message=truncate(pod.status.message, MESSAGE))
-    refused = next((entry for entry in pod.status.conditions if entry.type == "PodScheduled" and entry.status == "False"), None)
-    if refused is not None:
+    if (refused := pod.unscheduled) is not None:
         return Trouble(pod=name, reason=refused.reason, message=truncate(refused.message, MESSAGE))
     return None
 
@@ -287,13 +325,14 @@ def spec_change_time(meta: ManagedMeta) -> float:
     return newest.timestamp() if newest else 0.0
 
 
-def nfd_workers(kube: KubeReader) -> tuple[str, ...]:
-    """Return the DaemonSets of NFD workers in all namespaces as `NAMESPACE/NAME`."""
+def named_daemon_sets(kube: KubeReader, keep: Keep) -> tuple[str, ...]:
+    """Return the DaemonSets in all namespaces for which `keep` returns True, as `NAMESPACE/NAME`."""
     daemons = kube.list("/apis/apps/v1/daemonsets", Raw) or ()
-    return tuple(sorted(f"{raw.metadata.namespace}/{raw.metadata.name}" for raw in daemons if _is_nfd_worker(raw)))
+    return tuple(sorted(f"{raw.metadata.namespace}/{raw.metadata.name}" for raw in daemons if keep(raw)))
 
 
-def _is_nfd_worker(raw: Raw) -> bool:
+def is_nfd_worker(raw: Raw) -> bool:
+    """Return True for the DaemonSet of NFD's workers, by its name or by its labels."""
     meta = raw.metadata
     named = "node-feature-discovery-worker" in meta.name or "nfd-worker" in meta.name
     labelled = meta.labels.get("app.kubernetes.io/name") == "node-feature-discovery" and meta.labels.get("role") == "worker"

@@ -3,10 +3,12 @@
 See `steps/docs/facts/gpu.md`, Sharing.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from itertools import chain
 
-from steps.contract.verdict import FailureClass, Verdict, failed, inconclusive, of_nodes, passed
+from steps.contract.verdict import FailureClass, Verdict, of_nodes, passed
 from steps.stages.shared import gate_charts
+from steps.stages.shared.finding import Finding, fail, unknown
 from steps.stages.sharing import gate_nodes, gate_shares
 from steps.stages.sharing.contract import (
     ControlExpectation,
@@ -25,16 +27,17 @@ CONTROL = "sharing/control"
 
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
     """Check releases, the operator's root object, the plugin's configuration, and the DaemonSets that the mode needs."""
-    checks: tuple[Callable[[ControlObservation, ControlExpectation], Iterator[Verdict]], ...] = (
-        _releases,
-        _root,
-        _configuration,
-        _mig_strategy,
-        _device_classes,
-        _daemons,
+    findings = chain(
+        _root(seen, want),
+        _configuration(seen, want),
+        _mig_strategy(seen, want),
+        _device_classes(seen, want),
+        _daemons(seen, want),
     )
-    first = next((verdict for check in checks for verdict in check(seen, want)), None)
-    return first or passed(CONTROL, f"{want.root} is ready and set up for sharing mode {want.mode.value}")
+    releases = gate_charts.problem(seen.releases, want.releases, seen.root_app, want.root_app)
+    if finding := releases or next(findings, None):
+        return finding.verdict(CONTROL)
+    return passed(CONTROL, f"{want.root} is ready and set up for sharing mode {want.mode.value}")
 
 
 def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
@@ -50,13 +53,7 @@ def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verd
     return gate_shares.judge(seen, want)
 
 
-def _releases(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
-    problem = gate_charts.problem(CONTROL, seen.releases, want.releases, seen.root_app, want.root_app)
-    if problem is not None:
-        yield problem
-
-
-def _root(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+def _root(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
     policy = seen.policy
     if policy is None or policy.kind != want.root:
         step = "see stage gpu_operator, and accelerator.operator_mode in the spec"
@@ -73,7 +70,7 @@ def _root(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdic
         yield _fail("the device plugin is enabled beside DRA", "devicePlugin.enabled false: one GPU is advertised once", _VALUES)
 
 
-def _configuration(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+def _configuration(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
     policy = seen.policy or SharingRoot(kind="")
     if want.shares is None:
         yield from _no_sharing(seen, policy)
@@ -98,7 +95,7 @@ def _configuration(seen: ControlObservation, want: ControlExpectation) -> Iterat
         yield _open(seen_as, "pods that read the changed ConfigMap (the operator does not watch it)", step)
 
 
-def _no_sharing(seen: ControlObservation, policy: SharingRoot) -> Iterator[Verdict]:
+def _no_sharing(seen: ControlObservation, policy: SharingRoot) -> Iterator[Finding]:
     """Yield a problem if the plugin's default configuration divides GPUs although none should: it rules nodes without a label."""
     if not policy.config:
         return
@@ -118,25 +115,25 @@ def _no_sharing(seen: ControlObservation, policy: SharingRoot) -> Iterator[Verdi
         yield _fail(f"the default configuration {policy.default} says {_text(default)}", "whole GPUs", _VALUES)
 
 
-def _mig_strategy(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+def _mig_strategy(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
     strategy = seen.policy.mig_strategy if seen.policy else ""
     if want.mig_strategy and strategy != want.mig_strategy:
         yield _fail(f"ClusterPolicy has mig.strategy {strategy or 'none'}", want.mig_strategy, _VALUES)
 
 
-def _device_classes(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+def _device_classes(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
     if not want.device_classes:
         return
     if seen.device_classes is None:
         step = "use Kubernetes 1.34.2 or newer"
-        yield _fail("resource.k8s.io/v1 is not served", "DRA in the API", step, FailureClass.DEPENDENCY)
+        yield fail(FailureClass.DEPENDENCY, "resource.k8s.io/v1 is not served", "DRA in the API", step)
         return
     missing = [name for name in want.device_classes if name not in seen.device_classes]
     if missing:
         yield _open(f"no DeviceClass {missing[0]}", ", ".join(want.device_classes), "see the DRA driver's controller")
 
 
-def _daemons(seen: ControlObservation, want: ControlExpectation) -> Iterator[Verdict]:
+def _daemons(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
     by_name = {workload.name: workload for workload in seen.workloads}
     for name in want.daemons:
         workload = by_name.get(name)
@@ -144,7 +141,7 @@ def _daemons(seen: ControlObservation, want: ControlExpectation) -> Iterator[Ver
             step = "see the labels nvidia.com/gpu.deploy.* and what the mode needs"
             yield _open(f"DaemonSet {name} {'does not exist' if workload is None else 'wants no pod'}", "pods on GPU nodes", step)
         elif not workload.settled(want.spare):
-            yield gate_charts.judge_unsettled(CONTROL, workload, seen.trouble, "gpu-operator")
+            yield gate_charts.judge_unsettled(workload, seen.trouble, "gpu-operator")
 
 
 _VALUES = "correct the values of release gpu-operator, and apply stage gpu_operator again"
@@ -163,9 +160,9 @@ def _text(shares: Shares) -> str:
     return f"{shares.strategy} with {shares.replicas} shares{f' ({flags})' if flags else ''}"
 
 
-def _fail(seen: str, expected: str, next_step: str, failure_class: FailureClass = FailureClass.COMPARISON) -> Verdict:
-    return failed(CONTROL, failure_class, seen=seen, expected=expected, next_step=next_step)
+def _fail(seen: str, expected: str, next_step: str) -> Finding:
+    return fail(FailureClass.COMPARISON, seen, expected, next_step)
 
 
-def _open(seen: str, expected: str, next_step: str) -> Verdict:
-    return inconclusive(CONTROL, seen=seen, expected=expected, next_step=next_step)
+def _open(seen: str, expected: str, next_step: str) -> Finding:
+    return unknown(FailureClass.HEALTH, seen, expected, next_step)

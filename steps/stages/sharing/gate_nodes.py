@@ -5,7 +5,8 @@ See `steps/docs/facts/gpu.md`, Sharing: MIG can report success for a profile tha
 
 from collections.abc import Iterator
 
-from steps.contract.verdict import FailureClass, NodeVerdict, Status
+from steps.contract.verdict import FailureClass, NodeVerdict
+from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 from steps.stages.sharing.contract import NodesExpectation, SharedNode, SharingMode
 
 GPU = "nvidia.com/gpu"
@@ -16,14 +17,13 @@ PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
 def judge(name: str, node: SharedNode | None, want: NodesExpectation) -> NodeVerdict:
     """Return the first problem of a node as its verdict, or a pass."""
     if node is None:
-        return _row(name, Status.INCONCLUSIVE, FailureClass.HEALTH, "not registered", "a Node", f"see kubelet on {name}")
+        return unknown(FailureClass.HEALTH, "not registered", "a Node", f"see kubelet on {name}").of_node(name)
     gpus = want.others.get(name, want.gpus)
     findings = _devices(node, gpus, want) if want.mode is SharingMode.DRA else _advertised(node, gpus, want)
-    problem = next(findings, None)
-    return problem or NodeVerdict(node=name, status=Status.PASS, seen=_resources(node) or f"{node.devices} devices")
+    return node_verdict(name, next(findings, None), _resources(node) or f"{node.devices} devices")
 
 
-def _advertised(node: SharedNode, gpus: int, want: NodesExpectation) -> Iterator[NodeVerdict]:
+def _advertised(node: SharedNode, gpus: int, want: NodesExpectation) -> Iterator[Finding]:
     yield from _switches(node, want)
     yield from _mig_state(node, want)
     units = gpus * want.units
@@ -34,25 +34,25 @@ def _advertised(node: SharedNode, gpus: int, want: NodesExpectation) -> Iterator
     if allocatable < units:
         step = f"read dcgm and the kernel log of {node.name} for XID errors"
         seen = f"{allocatable} of {units} {want.resource} are allocatable"
-        yield _bad(node, FailureClass.HARDWARE, seen, f"all {units}: the plugin holds a device for unhealthy", step)
+        yield fail(FailureClass.HARDWARE, seen, f"all {units}: the plugin holds a device for unhealthy", step)
     # renamed shares leave `nvidia.com/gpu` with value 0, which is right
     others = [key for key, count in node.allocatable.items() if count and key != want.resource]
     if others:
         step = "see which device plugin or MIG geometry is left over"
-        yield _bad(node, FailureClass.COMPARISON, f"also advertises {others[0]}", f"{want.resource} alone", step)
+        yield fail(FailureClass.COMPARISON, f"also advertises {others[0]}", f"{want.resource} alone", step)
     yield from _labels(node, want)
 
 
-def _switches(node: SharedNode, want: NodesExpectation) -> Iterator[NodeVerdict]:
+def _switches(node: SharedNode, want: NodesExpectation) -> Iterator[Finding]:
     """Yield a problem if the label that turns sharing on is wrong: without it the plugin keeps its default configuration."""
     for key in (PLUGIN_CONFIG, CONFIG):
         wanted, seen = want.labels.get(key), node.labels.get(key)
         if wanted and seen != wanted:
             step = f"find who changes the label of {node.name}, and apply the stage again"
-            yield _bad(node, FailureClass.COMPARISON, f"label {key} is {seen or 'absent'}", wanted, step)
+            yield fail(FailureClass.COMPARISON, f"label {key} is {seen or 'absent'}", wanted, step)
 
 
-def _mig_state(node: SharedNode, want: NodesExpectation) -> Iterator[NodeVerdict]:
+def _mig_state(node: SharedNode, want: NodesExpectation) -> Iterator[Finding]:
     """Yield a problem unless the MIG manager reports success.
 
     `pending` may be terminal: two error paths of the MIG manager never set `failed` (NVIDIA/mig-parted
@@ -63,66 +63,58 @@ def _mig_state(node: SharedNode, want: NodesExpectation) -> Iterator[NodeVerdict
         return
     log = f"read the log of nvidia-mig-manager on {node.name}"
     if state == "failed":
-        yield _bad(node, FailureClass.INPUT, f"MIG configuration {want.mig} failed", "mig.config.state success", log)
+        yield fail(FailureClass.INPUT, f"MIG configuration {want.mig} failed", "mig.config.state success", log)
     step = f"{log}: pods that still hold a GPU keep it pending, and so do errors on the way"
-    yield _row(node.name, Status.INCONCLUSIVE, FailureClass.HEALTH, f"MIG state is {state or 'not told'}", "success", step)
+    yield unknown(FailureClass.HEALTH, f"MIG state is {state or 'not told'}", "success", step)
 
 
-def _wrong_count(node: SharedNode, gpus: int, units: int, want: NodesExpectation) -> NodeVerdict:
-    """Return the verdict on a wrong number: no sharing at all, a false success of MIG, or another number of GPUs."""
+def _wrong_count(node: SharedNode, gpus: int, units: int, want: NodesExpectation) -> Finding:
+    """Return the finding on a wrong number: no sharing at all, a false success of MIG, or another number of GPUs."""
     seen = f"advertises {_resources(node) or 'no GPU'}"
     expected = f"{want.resource}: {units} ({gpus} GPUs × {want.units})"
     # a static MIG configuration with a device filter for another product succeeds without any change
     if want.mode is SharingMode.MIG:
         step = f"nvidia-smi mig -lgi on {node.name}: the profile may not apply to this product"
-        return _bad(node, FailureClass.INPUT, f"MIG state is success, and the node {seen}", expected, step)
+        return fail(FailureClass.INPUT, f"MIG state is success, and the node {seen}", expected, step)
     if want.mode is not SharingMode.NONE and node.capacity.get(GPU, 0) == gpus:
         step = "see config-manager in the device plugin's pod there: it reads the label, or the default where there is none"
-        return _bad(node, FailureClass.COMPARISON, f"{seen}: whole GPUs, sharing is not in effect", expected, step)
+        return fail(FailureClass.COMPARISON, f"{seen}: whole GPUs, sharing is not in effect", expected, step)
     if want.mode is SharingMode.NONE and node.capacity.get(GPU, 0) > gpus:
         step = f"remove the sharing configuration from release gpu-operator, and the label {PLUGIN_CONFIG} from {node.name}"
-        return _bad(node, FailureClass.COMPARISON, f"{seen}: more than it has, so GPUs are shared", expected, step)
+        return fail(FailureClass.COMPARISON, f"{seen}: more than it has, so GPUs are shared", expected, step)
     step = f"nvidia-smi -L on {node.name}, and the device plugin's log there"
-    return _bad(node, FailureClass.HARDWARE, seen, expected, step)
+    return fail(FailureClass.HARDWARE, seen, expected, step)
 
 
-def _labels(node: SharedNode, want: NodesExpectation) -> Iterator[NodeVerdict]:
+def _labels(node: SharedNode, want: NodesExpectation) -> Iterator[Finding]:
     for key, wanted in want.labels.items():
         seen = node.labels.get(key)
         step = f"see gpu-feature-discovery on {node.name}: schedulers and quotas select by its labels"
         if seen is None:
-            yield _row(node.name, Status.INCONCLUSIVE, FailureClass.HEALTH, f"no label {key}", wanted, step)
+            yield unknown(FailureClass.HEALTH, f"no label {key}", wanted, step)
         elif seen != wanted:
-            yield _bad(node, FailureClass.COMPARISON, f"label {key} is {seen}", wanted, step)
+            yield fail(FailureClass.COMPARISON, f"label {key} is {seen}", wanted, step)
 
 
-def _devices(node: SharedNode, gpus: int, want: NodesExpectation) -> Iterator[NodeVerdict]:
+def _devices(node: SharedNode, gpus: int, want: NodesExpectation) -> Iterator[Finding]:
     plugin = [key for key, count in node.allocatable.items() if count]
     if plugin:
         step = "disable the device plugin there: two owners hand out the same GPU"
         seen = f"advertises {_resources(node)} beside its DRA devices"
-        yield _bad(node, FailureClass.COMPARISON, seen, f"{plugin[0]} absent or 0", step)
+        yield fail(FailureClass.COMPARISON, seen, f"{plugin[0]} absent or 0", step)
     if node.devices is None:
         step = f"see the DRA kubelet plugin on {node.name}"
         seen = "no complete ResourceSlice pool of gpu.nvidia.com"
-        yield _row(node.name, Status.INCONCLUSIVE, FailureClass.HEALTH, seen, f"{gpus} devices", step)
+        yield unknown(FailureClass.HEALTH, seen, f"{gpus} devices", step)
     elif node.devices != gpus:
         step = f"nvidia-smi -L on {node.name}, and the kubelet plugin's log there"
-        yield _bad(node, FailureClass.HARDWARE, f"{node.devices} DRA devices", f"{gpus}", step)
+        yield fail(FailureClass.HARDWARE, f"{node.devices} DRA devices", f"{gpus}", step)
     old = [version for version in node.drivers if int(version.partition(".")[0] or 0) < want.least_driver]
     if old or (node.devices and not node.drivers):
         seen = f"driver {old[0]}" if old else "no driver version in its devices"
-        yield _bad(node, FailureClass.DEPENDENCY, seen, f"{want.least_driver} or newer", "upgrade the driver")
+        yield fail(FailureClass.DEPENDENCY, seen, f"{want.least_driver} or newer", "upgrade the driver")
     yield from _labels(node, want)
 
 
 def _resources(node: SharedNode) -> str:
     return ", ".join(f"{key}: {count}" for key, count in node.capacity.items())
-
-
-def _bad(node: SharedNode, failure_class: FailureClass, seen: str, expected: str, next_step: str) -> NodeVerdict:
-    return _row(node.name, Status.FAIL, failure_class, seen, expected, next_step)
-
-
-def _row(name: str, status: Status, failure_class: FailureClass, seen: str, expected: str, next_step: str) -> NodeVerdict:
-    return NodeVerdict(node=name, status=status, seen=seen, expected=expected, next_step=next_step, failure_class=failure_class)

@@ -1,6 +1,5 @@
 """Reads how GPUs are shared: the operator's root object, the plugin's configurations, resources of nodes, and the check's pods."""
 
-import datetime
 from typing import Any
 
 from msgspec import Struct
@@ -8,7 +7,7 @@ from msgspec import Struct
 from steps.contract.checks import CHECK_NAMESPACE
 from steps.stages.shared import probe_charts, probe_checks, probe_devices, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
-from steps.stages.shared.probe_workloads import Condition, ManagedMeta
+from steps.stages.shared.probe_workloads import ManagedMeta
 from steps.stages.sharing.contract import (
     ControlObservation,
     FunctionalObservation,
@@ -102,25 +101,11 @@ class _Root(Struct, frozen=True):
     status: probe_workloads.Conditions = probe_workloads.Conditions()
 
 
-class _ConfigMap(Struct, frozen=True):
-    metadata: ManagedMeta = ManagedMeta()
-    data: dict[str, str] = {}
-
-
-class _Started(Struct, frozen=True, rename="camel"):
-    start_time: datetime.datetime | None = None
-
-
-class _PluginPod(Struct, frozen=True):
-    metadata: ManagedMeta = ManagedMeta()
-    status: _Started = _Started()
-
-
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
     """Return the objects that decide about sharing, in the operator's namespace and cluster-wide."""
     policy = _policy(kube)
     path = f"/api/v1/namespaces/{OPERATOR}/configmaps/{policy.config if policy else ''}"
-    config_map = kube.get(path, _ConfigMap) if policy and policy.config else None
+    config_map = kube.get(path, probe_charts.DataObject) if policy and policy.config else None
     configs = {key: read_shares(text) for key, text in config_map.data.items()} if config_map else {}
     classes = kube.list("/apis/resource.k8s.io/v1/deviceclasses", probe_charts.AnyObject)
     return ControlObservation(
@@ -129,7 +114,7 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
         root_app=probe_charts.root(kube, scope),
         configs={key: shares for key, shares in configs.items() if shares} if config_map else None,
         unreadable=tuple(sorted(key for key, shares in configs.items() if shares is None)),
-        stale=_stale(kube, config_map) if config_map else (),
+        stale=_stale(kube, config_map.metadata) if config_map else (),
         device_classes=None if classes is None else tuple(sorted(device_class.metadata.name for device_class in classes)),
         workloads=probe_workloads.read(kube, OPERATOR, lambda _: True, ("DaemonSet",)),
         trouble=probe_workloads.troubles(probe_workloads.pods(kube, OPERATOR)),
@@ -138,9 +123,7 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
 
 def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
     """Return the resources, labels and devices of every expected node."""
-    wanted = frozenset(scope.nodes)
-    pools = probe_devices.by_node(kube)
-    raw_nodes = (node for node in probe_workloads.nodes(kube) if node.metadata.name in wanted)
+    pools, raw_nodes = probe_devices.by_node(kube), probe_workloads.expected_nodes(kube, scope)
     return NodesObservation(nodes=tuple(_node(node, pools.get(node.metadata.name)) for node in raw_nodes))
 
 
@@ -161,9 +144,7 @@ def _policy(kube: KubeReader) -> SharingRoot | None:
 
 
 def _root(kind: str, root: _Root) -> SharingRoot:
-    conditions = {entry.type: entry for entry in root.status.conditions}
-    none = Condition()
-    ready, error = conditions.get("Ready", none), conditions.get("Error", none)
+    ready, error = root.status.of_type("Ready"), root.status.of_type("Error")
     plugin = root.spec.device_plugin
     return SharingRoot(
         kind=kind,
@@ -177,17 +158,16 @@ def _root(kind: str, root: _Root) -> SharingRoot:
     )
 
 
-def _stale(kube: KubeReader, found: _ConfigMap) -> tuple[str, ...]:
+def _stale(kube: KubeReader, meta: ManagedMeta) -> tuple[str, ...]:
     """Return plugin pods that started before the ConfigMap was last written."""
-    meta = found.metadata
     # a change of labels needs no restart, so only writes of `data` count
     written = [entry.time for entry in meta.managed_fields if entry.time and "f:data" in entry.fields_v1]
     changed = max(written, default=meta.creation_timestamp)
     if changed is None:
         return ()
-    pods = kube.list(f"/api/v1/namespaces/{OPERATOR}/pods", _PluginPod, labels=f"app={PLUGIN}") or ()
+    pods = probe_workloads.pods(kube, OPERATOR, f"app={PLUGIN}")
     old = [pod.metadata.name for pod in pods if pod.status.start_time and pod.status.start_time < changed]
-    return tuple(sorted(old)[:MOST_STALE])
+    return tuple(old[:MOST_STALE])
 
 
 def _node(node: probe_workloads.Node, devices: tuple[probe_devices.Device, ...] | None) -> SharedNode:

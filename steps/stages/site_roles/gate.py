@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes
+from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes
 from steps.stages.shared import gate_plays
-from steps.stages.shared.finding import Finding, unknown
+from steps.stages.shared.finding import Finding, node_verdict, unknown
 from steps.stages.site_roles.contract import RoleExpectation, RoleHost, RoleObservation
 
 
@@ -18,9 +18,8 @@ def ran(seen: RoleObservation, want: RoleExpectation) -> Verdict:
 def _row(name: str, host: RoleHost | None, want: RoleExpectation) -> NodeVerdict:
     if host is None:
         return gate_plays.missing_record_finding(name).of_node(name)
-    if finding := next(_findings(name, host, want), None):
-        return finding.of_node(name)
-    return NodeVerdict(node=name, status=Status.PASS, seen=f"role {want.role} ran to its end, {host.changed} changed")
+    good = f"role {want.role} ran to its end, {host.changed} changed"
+    return node_verdict(name, next(_findings(name, host, want), None), good)
 
 
 def _findings(name: str, host: RoleHost, want: RoleExpectation) -> Iterator[Finding]:

@@ -3,13 +3,13 @@
 See `steps/docs/facts/slurm.md`, Slinky and SUNK.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from steps.contract.charts import ChartsExpectation, ChartsObservation
-from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, inconclusive, of_nodes, passed
+from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes, passed
 from steps.stages.shared import gate_charts as releases
 from steps.stages.shared.causes import RUNTIME_REASONS
-from steps.stages.shared.finding import Finding, fail, unknown
+from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 from steps.stages.slurm import gate_srun, gate_states
 from steps.stages.slurm.contract import (
     ControlExpectation,
@@ -36,83 +36,52 @@ def charts(seen: ChartsObservation, want: ChartsExpectation) -> Verdict:
 
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
     """Check charts, parts with ready workloads, rolled-out NodeSets, and that Slurm can use all nodes but the spare ones."""
-    return (
-        releases.problem(CONTROL, seen.releases, want.releases, seen.root_app, want.root_app)
-        or _parts(seen, want)
-        or _nodesets(seen, want)
-        or passed(CONTROL, _summary(seen))
+    problem = (
+        releases.problem(seen.releases, want.releases, seen.root_app, want.root_app) or _parts(seen, want) or _nodesets(seen, want)
     )
-
-
-def _summary(seen: ControlObservation) -> str:
+    if problem is not None:
+        return problem.verdict(CONTROL)
     total = sum(nodeset.desired for nodeset in seen.nodesets)
     usable = sum(nodeset.idle + nodeset.allocated for nodeset in seen.nodesets)
     names = ", ".join(workload.name for workload in seen.workloads)
-    return f"{usable} of {total} Slurm nodes idle or allocated; {names or 'charts'} ready"
+    return passed(CONTROL, f"{usable} of {total} Slurm nodes idle or allocated; {names or 'charts'} ready")
 
 
-def _parts(seen: ControlObservation, want: ControlExpectation) -> Verdict | None:
+def _parts(seen: ControlObservation, want: ControlExpectation) -> Finding | None:
     if want.parts and not seen.served:
-        return inconclusive(
-            CONTROL,
-            seen="slinky.slurm.net/v1beta1 is not served",
-            expected="Slinky's CRDs",
-            next_step="check the release slurm-operator-crds",
-            failure_class=FailureClass.DEPENDENCY,
-        )
+        step = "check the release slurm-operator-crds"
+        return unknown(FailureClass.DEPENDENCY, "slinky.slurm.net/v1beta1 is not served", "Slinky's CRDs", step)
     kinds = {part.kind for part in seen.parts}
     missing = [kind for kind in want.parts if kind not in kinds]
     if missing:
-        return inconclusive(
-            CONTROL,
-            seen=f"no {', '.join(missing)} in the cluster",
-            expected=", ".join(want.parts),
-            next_step="check the values of the release slurm",
-            failure_class=FailureClass.APPLY,
-        )
+        step = "check the values of the release slurm"
+        return unknown(FailureClass.APPLY, f"no {', '.join(missing)} in the cluster", ", ".join(want.parts), step)
     bad = next((f"{part.kind} {part.name} {part.bad[0]}" for part in seen.parts if part.bad), "")
     if bad:
-        return failed(
-            CONTROL, FailureClass.HEALTH, seen=bad, expected="no condition that is not True", next_step="read the operator's log"
-        )
-    return _workloads(seen, want)
-
-
-def _workloads(seen: ControlObservation, want: ControlExpectation) -> Verdict | None:
-    """Return a verdict unless the workloads of the parts exist and are ready; the operator sets no condition on the parts."""
+        return fail(FailureClass.HEALTH, bad, "no condition that is not True", "read the operator's log")
+    # the operator sets no condition on the parts, so their workloads are looked at too
     unready = next((workload for workload in seen.workloads if not workload.settled()), None)
     if unready is None and len(seen.workloads) >= want.workloads:
         return None
-    state = (
-        f"{unready.kind} {unready.name} has {unready.ready} of {unready.desired} pods ready"
-        if unready
-        else f"{len(seen.workloads)} of {want.workloads} workloads of Slurm's controller, REST API and login exist"
-    )
-    return inconclusive(
-        CONTROL,
-        seen=state,
-        expected="all ready",
-        next_step="look at their pods: slurmctld needs its volume, slurmrestd and login need slurmctld",
-        failure_class=FailureClass.HEALTH,
-    )
+    state = f"{len(seen.workloads)} of {want.workloads} workloads of Slurm's controller, REST API and login exist"
+    if unready is not None:
+        state = f"{unready.kind} {unready.name} has {unready.ready} of {unready.desired} pods ready"
+    step = "look at their pods: slurmctld needs its volume, slurmrestd and login need slurmctld"
+    return unknown(FailureClass.HEALTH, state, "all ready", step)
 
 
-def _nodesets(seen: ControlObservation, want: ControlExpectation) -> Verdict | None:
+def _nodesets(seen: ControlObservation, want: ControlExpectation) -> Finding | None:
     if not want.nodes_desired:
         return None
     desired = sum(nodeset.desired for nodeset in seen.nodesets)
     # the operator leaves out cordoned nodes, so a few may be missing, but never too many wanted
     if not want.nodes_desired - want.spare <= desired <= want.nodes_desired:
         names = ", ".join(f"{nodeset.name} {nodeset.desired}" for nodeset in seen.nodesets) or "no NodeSet"
-        return inconclusive(
-            CONTROL,
-            seen=f"NodeSets want {desired} pods ({names})",
-            expected=f"{want.nodes_desired}" + (f", at least {want.nodes_desired - want.spare}" if want.spare else ""),
-            next_step="compare the NodeSets' node selectors with the nodes' label bringup/group",
-            failure_class=FailureClass.INPUT,
-        )
-    problem = next((found for nodeset in seen.nodesets if (found := _rollout(nodeset))), None)
-    return _short(seen, want, problem)
+        expected = f"{want.nodes_desired}" + (f", at least {want.nodes_desired - want.spare}" if want.spare else "")
+        step = "compare the NodeSets' node selectors with the nodes' label bringup/group"
+        return unknown(FailureClass.INPUT, f"NodeSets want {desired} pods ({names})", expected, step)
+    problem = next(filter(None, map(_rollout, seen.nodesets)), None)
+    return _short(seen, want, problem) if problem else None
 
 
 def _rollout(nodeset: NodeSet) -> str:
@@ -127,35 +96,30 @@ def _rollout(nodeset: NodeSet) -> str:
     return ""
 
 
-def _short(seen: ControlObservation, want: ControlExpectation, problem: str | None) -> Verdict | None:
-    """Return a verdict if too few nodes are usable. A NodeSet that is behind its spec never passes.
+def _short(seen: ControlObservation, want: ControlExpectation, problem: str) -> Finding | None:
+    """Return a finding if too few nodes are usable. A NodeSet that is behind its spec never passes.
 
     The operator counts a drained node that is idle as both (`slurmDrain` is a flag), so drained nodes are subtracted.
     """
     stale = any(nodeset.observed != nodeset.generation for nodeset in seen.nodesets)
     usable = sum(max(nodeset.idle + nodeset.allocated - nodeset.drain, 0) for nodeset in seen.nodesets)
     least = min([usable, *(sum(getattr(nodeset, field) for nodeset in seen.nodesets) for field in ("updated", "ready"))])
-    if problem is None or (not stale and least >= want.nodes_desired - want.spare):
+    if not stale and least >= want.nodes_desired - want.spare:
         return None
     # pods are up and Slurm still refuses the nodes: waiting does not change that
     settled = not stale and all(
         nodeset.ready >= nodeset.desired and (nodeset.down or nodeset.drain) for nodeset in seen.nodesets if _rollout(nodeset)
     )
     first = next((pod for pod in seen.troubled if pod.reason or pod.trouble), None)
-    summary = f"{problem}{f'; {_pod_said(first)}' if first else ''}"
+    summary = f"{problem}{f'; {_pod_state(first)}' if first else ''}"
     expected = f"all of {want.nodes_desired} updated, ready and usable" + (f" but {want.spare}" if want.spare else "")
     if settled:
-        return failed(CONTROL, _class_of(seen.troubled), seen=summary, expected=expected, next_step=_next_step(first))
-    return inconclusive(CONTROL, seen=summary, expected=expected, next_step=_next_step(first), failure_class=FailureClass.HEALTH)
+        lower = any("lower than configured" in pod.reason for pod in seen.troubled)
+        return fail(FailureClass.HARDWARE if lower else FailureClass.HEALTH, summary, expected, _next_step(first))
+    return unknown(FailureClass.HEALTH, summary, expected, _next_step(first))
 
 
-def _class_of(troubled: Iterable[SlurmPod]) -> FailureClass:
-    """Return class hardware if a node has less hardware than configured; any other drained or down node is class health."""
-    lower = any("lower than configured" in pod.reason for pod in troubled)
-    return FailureClass.HARDWARE if lower else FailureClass.HEALTH
-
-
-def _pod_said(pod: SlurmPod) -> str:
+def _pod_state(pod: SlurmPod) -> str:
     why = pod.reason or (f"{pod.trouble.reason} {pod.trouble.message}".strip() if pod.trouble else pod.phase)
     return f"{pod.name} {'+'.join(pod.states)}: {why}" if pod.states else f"{pod.name}: {why}"
 
@@ -189,46 +153,33 @@ def _node(
     want: NodesExpectation,
 ) -> NodeVerdict:
     finding = _running(pod, waiting) or _registered(pod, want) or _promise(name, pod, sets, seen, want)
-    return finding.of_node(name) if finding else NodeVerdict(node=name, status=Status.PASS, seen=_usable(pod))
-
-
-def _usable(pod: SlurmPod | None) -> str:
-    return f"Slurm node {pod.name} {'+'.join(pod.states)}" if pod else ""
+    return node_verdict(name, finding, f"Slurm node {pod.name} {'+'.join(pod.states)}" if pod else "")
 
 
 def _running(pod: SlurmPod | None, waiting: SlurmPod | None) -> Finding | None:
     if pod is None:
-        state = f"; {_pod_said(waiting)}" if waiting else ""
-        return unknown(
-            FailureClass.HEALTH,
-            f"no pod runs slurmd here{state}",
-            "one slurmd pod",
-            "check the NodeSet's node selector and tolerations, and free GPUs on the node",
-        )
+        state = f"no pod runs slurmd here{f'; {_pod_state(waiting)}' if waiting else ''}"
+        step = "check the NodeSet's node selector and tolerations, and free GPUs on the node"
+        return unknown(FailureClass.HEALTH, state, "one slurmd pod", step)
     if pod.ready:
         return None
-    why = pod.trouble
+    why, step = pod.trouble, f"read the log of pod {pod.pod}"
     state = f"pod {pod.pod} is {pod.phase} and not ready" + (f": {why.reason} {why.message}".rstrip() if why else "")
-    broken = why is not None and why.reason in RUNTIME_REASONS
-    make = fail if broken else unknown
-    return make(FailureClass.RUNTIME if broken else FailureClass.HEALTH, state, "slurmd ready", f"read the log of pod {pod.pod}")
+    if why is not None and why.reason in RUNTIME_REASONS:
+        return fail(FailureClass.RUNTIME, state, "slurmd ready", step)
+    return unknown(FailureClass.HEALTH, state, "slurmd ready", step)
 
 
 def _registered(pod: SlurmPod | None, want: NodesExpectation) -> Finding | None:
     if pod is None or not (want.states or pod.states):
         return None
     if not pod.states:
-        return unknown(
-            FailureClass.HEALTH,
-            "slurmd runs, but Slurm does not know the node",
-            "a SlurmNodeState condition",
-            "read slurmd's log: it must reach slurmctld and pass authentication",
-        )
+        step = "read slurmd's log: it must reach slurmctld and pass authentication"
+        return unknown(FailureClass.HEALTH, "slurmd runs, but Slurm does not know the node", "a SlurmNodeState condition", step)
     finding = gate_states.state(pod.states, pod.reason)
     if finding and "lower than configured" in pod.reason:
-        return fail(
-            FailureClass.HARDWARE, finding.seen, finding.expected, "compare nvidia-smi -L on the node with the NodeSet's Gres"
-        )
+        step = "compare nvidia-smi -L on the node with the NodeSet's Gres"
+        return fail(FailureClass.HARDWARE, finding.seen, finding.expected, step)
     return finding
 
 
@@ -244,12 +195,10 @@ def _promise(
         missing = f"NodeSet {pod.nodeset or 'of the pod'}" if nodeset is None else f"node {name}"
         return unknown(FailureClass.HEALTH, f"{missing} is not there", "both to compare", "look again")
     if nodeset.gpus != want.gpus or allocatable != want.gpus:
-        return fail(
-            FailureClass.INPUT if nodeset.gpus != want.gpus else FailureClass.HARDWARE,
-            f"Slurm's Gres has {nodeset.gpus} GPUs, Kubernetes {allocatable}",
-            f"{want.gpus} GPUs in both",
-            f"correct the Gres of NodeSet {nodeset.name}, or see why the device plugin offers {allocatable}",
-        )
+        failure_class = FailureClass.INPUT if nodeset.gpus != want.gpus else FailureClass.HARDWARE
+        numbers = f"Slurm's Gres has {nodeset.gpus} GPUs, Kubernetes {allocatable}"
+        step = f"correct the Gres of NodeSet {nodeset.name}, or see why the device plugin offers {allocatable}"
+        return fail(failure_class, numbers, f"{want.gpus} GPUs in both", step)
     return None
 
 
@@ -259,5 +208,7 @@ def _promise(
 def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
     """Check that a job over all nodes reached each of them, and that a job on each node saw all its GPUs."""
     if seen.srun is None:
-        return gate_srun.no_report(FUNCTIONAL, seen)
-    return gate_srun.unknown_nodes(FUNCTIONAL, seen.srun) or gate_srun.jobs(FUNCTIONAL, seen.srun, seen.node_of, want)
+        return gate_srun.no_report(seen).verdict(FUNCTIONAL)
+    if finding := gate_srun.unknown_nodes(seen.srun):
+        return finding.verdict(FUNCTIONAL)
+    return gate_srun.jobs(FUNCTIONAL, seen.srun, seen.node_of, want)

@@ -19,28 +19,20 @@ def problem(node: SlurmNode, gpus: int = 0, *, powered_down: bool = False) -> Fi
     finding = state(node.states, node.reason, powered_down=powered_down)
     if finding or not gpus or node.gpus == gpus:
         return finding
-    return fail(
-        FailureClass.HARDWARE,
-        f"Slurm's Gres is {node.gres or 'empty'}",
-        f"{gpus} GPUs",
-        "compare slurmd -C on the node with the NodeSet's Gres and gres.conf, then restart slurmd",
-    )
+    step = "compare slurmd -C on the node with the NodeSet's Gres and gres.conf, then restart slurmd"
+    return fail(FailureClass.HARDWARE, f"Slurm's Gres is {node.gres or 'empty'}", f"{gpus} GPUs", step)
 
 
 def state(states: tuple[str, ...], reason: str = "", *, powered_down: bool = False) -> Finding | None:
     """Return the reason for which a node in these states takes no jobs; None if it does."""
     if not states:
-        return unknown(
-            FailureClass.HEALTH, "Slurm tells no state of the node", "a state", "check that its slurmd reached slurmctld"
-        )
+        step = "check that its slurmd reached slurmctld"
+        return unknown(FailureClass.HEALTH, "Slurm tells no state of the node", "a state", step)
     asleep = {"powered_down"} if powered_down else set()
     odd = [word for word in states if word not in USABLE | HARMLESS | asleep]
     if not odd and any(word in USABLE for word in states):
         return None
     why = f" ({reason})" if reason else ""
-    return fail(
-        FailureClass.HEALTH,
-        f"Slurm state {'+'.join(states)}{why}",
-        "idle, allocated or mixed",
-        "remove the cause, then `scontrol update nodename=NODE state=resume`" if reason else "read slurmd's log on the node",
-    )
+    resume = "remove the cause, then `scontrol update nodename=NODE state=resume`"
+    step = resume if reason else "read slurmd's log on the node"
+    return fail(FailureClass.HEALTH, f"Slurm state {'+'.join(states)}{why}", "idle, allocated or mixed", step)

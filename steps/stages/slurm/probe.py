@@ -14,7 +14,7 @@ from steps.contract.checks import CheckPod
 from steps.stages.shared import probe_charts as releases
 from steps.stages.shared import probe_checks, probe_workloads, reader_mpi
 from steps.stages.shared.kube_reader import KubeReader, Scope
-from steps.stages.shared.probe_workloads import Condition
+from steps.stages.shared.probe_workloads import Condition, Conditioned
 from steps.stages.slurm import reader, reader_slurm_errors
 from steps.stages.slurm.contract import ControlObservation, FunctionalObservation, NodeSet, NodesObservation, Part, SlurmPod, Srun
 
@@ -31,17 +31,6 @@ SUNK_STATES = {"SlurmDrain": "drain", "SlurmCordon": "cordon", "SlurmNotRespondi
 
 GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-")
 MOST_TROUBLED = 16
-
-
-class _PartStatus(Struct, frozen=True):
-    conditions: tuple[Condition, ...] | None = None
-
-
-class _RawPart(Struct, frozen=True):
-    """A Controller, RestApi or LoginSet as the API returns it."""
-
-    metadata: probe_workloads.ObjectMeta = probe_workloads.ObjectMeta()
-    status: _PartStatus = _PartStatus()
 
 
 class _NodeSetSpec(Struct, frozen=True, rename="camel"):
@@ -78,7 +67,7 @@ def charts(kube: KubeReader, scope: Scope) -> ChartsObservation:
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
     """Return charts, parts, workloads of parts, NodeSets, and the pods that are not usable now."""
     space = _namespace(scope)
-    raw_parts = {kind: kube.list(f"{API}/namespaces/{space}/{plural}", _RawPart) for kind, plural in PARTS.items()}
+    raw_parts = {kind: kube.list(f"{API}/namespaces/{space}/{plural}", Conditioned) for kind, plural in PARTS.items()}
     nodesets = kube.list(f"{API}/namespaces/{space}/nodesets", _RawNodeSet)
     pods = _pods(kube, space)
     return ControlObservation(
@@ -145,8 +134,8 @@ def _namespace(scope: Scope) -> str:
     return str(scope.arguments.get("slurm_namespace") or NAMESPACE)
 
 
-def _part(kind: str, raw: _RawPart) -> Part:
-    bad = (entry for entry in raw.status.conditions or () if entry.status != "True")
+def _part(kind: str, raw: Conditioned) -> Part:
+    bad = (entry for entry in raw.status.conditions if entry.status != "True")
     return Part(kind=kind, name=raw.metadata.name, bad=tuple(f"{entry.type}: {entry.message}"[:300] for entry in bad))
 
 

@@ -8,13 +8,12 @@ from typing import TypeVar
 
 import msgspec
 
-from steps.contract.checks import CheckPod
 from steps.contract.nccl import NcclLog, NcclWant
 from steps.contract.plain import count
-from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, inconclusive, of_nodes, passed
+from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes, passed
 from steps.stages.shared import gate_checks
-from steps.stages.shared.causes import HELM, RUNTIME_REASONS, classify
-from steps.stages.shared.finding import Finding, fail, unknown
+from steps.stages.shared.causes import HELM, RUNTIME_REASONS, Cause, classify
+from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 from steps.stages.shared.gate_charts import missing_crd
 from steps.stages.validation import gate_dcgm as diagnostics
 from steps.stages.validation import gate_nccl
@@ -42,67 +41,40 @@ CheckedPod = TypeVar("CheckedPod", NcclPod, DcgmPod)
 
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
     """Check that the manifest was applied, its CRD is served, and the operator runs with the pinned image."""
-    return (
-        _install(seen)
-        or missing_crd(CONTROL, seen.crds, want.crds)
-        or _operator(seen, want)
-        or passed(CONTROL, f"{want.deployment} {want.tag} ready, {count(len(want.crds), 'CRD')} established".replace("  ", " "))
-    )
+    finding = _install(seen) or missing_crd(seen.crds, want.crds) or _operator(seen, want)
+    if finding is not None:
+        return finding.verdict(CONTROL)
+    return passed(CONTROL, f"{want.deployment} {want.tag} ready, {count(len(want.crds), 'CRD')} established".replace("  ", " "))
 
 
-def _install(seen: ControlObservation) -> Verdict | None:
+def _install(seen: ControlObservation) -> Finding | None:
     install = seen.install
     if install is None:
-        return inconclusive(
-            CONTROL,
-            seen="no Job has applied the MPI operator",
-            expected="its install Job",
-            next_step="apply this stage again",
-            failure_class=FailureClass.APPLY,
-        )
+        step = "apply this stage again"
+        return unknown(FailureClass.APPLY, "no Job has applied the MPI operator", "its install Job", step)
     if install.complete:
         return None
-    cause = classify(HELM, [("", install.log), ("", install.failed)])
+    cause, expected = classify(HELM, [("", install.log), ("", install.failed)]), "the manifest applied"
     if install.failed:
-        return failed(
-            CONTROL,
-            cause.failure_class if cause else FailureClass.APPLY,
-            seen=f"the install Job failed: {cause.text if cause else install.failed}",
-            expected="the manifest applied",
-            next_step=cause.next_step if cause else "read the Job's log in mpi-operator",
-            final=True,
-        )
-    return inconclusive(
-        CONTROL,
-        seen=f"the install Job is not done{f': {cause.text}' if cause else ''}",
-        expected="the manifest applied",
-        next_step=cause.next_step if cause else "wait for its image",
-        failure_class=cause.failure_class if cause else FailureClass.HEALTH,
-    )
+        known = cause or Cause(FailureClass.APPLY, "read the Job's log in mpi-operator", install.failed)
+        return fail(known.failure_class, f"the install Job failed: {known.text}", expected, known.next_step, final=True)
+    known = cause or Cause(FailureClass.HEALTH, "wait for its image", "")
+    seen_job = f"the install Job is not done{f': {cause.text}' if cause else ''}"
+    return unknown(known.failure_class, seen_job, expected, known.next_step)
 
 
-def _operator(seen: ControlObservation, want: ControlExpectation) -> Verdict | None:
+def _operator(seen: ControlObservation, want: ControlExpectation) -> Finding | None:
     deployment = next((workload for workload in seen.workloads if workload.name == want.deployment), None)
     if deployment is None or not deployment.settled():
         trouble = next(iter(seen.trouble), None)
         why = f"; {trouble.pod}: {trouble.reason} {trouble.message}".rstrip() if trouble else ""
         state = f"has {deployment.ready} of {deployment.desired} pods ready" if deployment else "is not there"
-        return inconclusive(
-            CONTROL,
-            seen=f"Deployment {want.deployment} {state}{why}",
-            expected="all of its pods ready",
-            next_step="look at its pods in namespace mpi-operator",
-            failure_class=FailureClass.HEALTH,
-        )
-    tag = deployment.image.rpartition(":")[2]
-    if want.tag and tag != want.tag:
-        return failed(
-            CONTROL,
-            FailureClass.COMPARISON,
-            seen=f"Deployment {deployment.name} runs {deployment.image}",
-            expected=f"tag {want.tag}",
-            next_step="apply the manifest of the pinned tag; a floating image changes by itself",
-        )
+        step = "look at its pods in namespace mpi-operator"
+        return unknown(FailureClass.HEALTH, f"Deployment {want.deployment} {state}{why}", "all of its pods ready", step)
+    if want.tag and deployment.image.rpartition(":")[2] != want.tag:
+        step = "apply the manifest of the pinned tag; a floating image changes by itself"
+        image = f"Deployment {deployment.name} runs {deployment.image}"
+        return fail(FailureClass.COMPARISON, image, f"tag {want.tag}", step)
     return None
 
 
@@ -115,7 +87,9 @@ def _rows(
     pending = [checked.pod for checked in pods if not checked.pod.node]
     reported = {name: pod for name, pod in best.items() if pod.report}
     return [
-        judged(name, by_pod[reported[name].name]) if name in reported else gate_checks.silent(name, best.get(name), pending, what)
+        judged(name, by_pod[reported[name].name])
+        if name in reported
+        else gate_checks.silent(best.get(name), pending, what).of_node(name)
         for name in nodes
     ]
 
@@ -127,16 +101,12 @@ def intra(seen: IntraObservation, want: IntraExpectation) -> Verdict:
     """Check that each node's GPUs form one communicator and reach the floor at the largest size, in every run."""
 
     def judged(name: str, pod: NcclPod) -> NodeVerdict:
-        return _nccl_node(name, pod, msgspec.structs.replace(want.want, ranks=want.others.get(name, want.gpus), hosts=1))
+        own = msgspec.structs.replace(want.want, ranks=want.others.get(name, want.gpus), hosts=1)
+        return node_verdict(name, _judged(pod.exits, pod.log, own), _speed(pod.log))
 
     rows = _rows(want.nodes, seen.pods, judged, "NCCL's log")
     floor = f" at {want.want.floor:g} GB/s or more" if want.want.floor else ""
     return gate_checks.conclude(of_nodes(INTRA, rows, what=f"NCCL over {want.gpus} GPUs{floor}"))
-
-
-def _nccl_node(name: str, check: NcclPod, want: NcclWant) -> NodeVerdict:
-    finding = _judged(check.exits, check.log, want)
-    return finding.of_node(name) if finding else NodeVerdict(node=name, status=Status.PASS, seen=_speed(check.log))
 
 
 def _speed(log: NcclLog | None) -> str:
@@ -169,18 +139,13 @@ def dcgm(seen: DcgmObservation, want: DcgmExpectation) -> Verdict:
 
 
 def _dcgm_node(name: str, check: DcgmPod, want: DcgmExpectation) -> NodeVerdict:
-    finding = _unread(check) or diagnostics.problem(check.run, want.others.get(name, want.gpus), want.level)
-    finding = finding and msgspec.structs.replace(finding, status=Status.FAIL)
+    if check.run is None and check.error:
+        step = "check that nv-hostengine starts there"
+        finding: Finding | None = fail(FailureClass.RUNTIME, f"dcgmi diag gave no result: {check.error}", "a result", step)
+    else:
+        finding = diagnostics.problem(check.run, want.others.get(name, want.gpus), want.level)
     summary = f"DCGM {check.run.version}: {check.run.count('pass')} results passed" if check.run else ""
-    return finding.of_node(name) if finding else NodeVerdict(node=name, status=Status.PASS, seen=summary)
-
-
-def _unread(check: DcgmPod) -> Finding | None:
-    if check.run is not None or not check.error:
-        return None
-    return fail(
-        FailureClass.RUNTIME, f"dcgmi diag gave no result: {check.error}", "a result", "check that nv-hostengine starts there"
-    )
+    return node_verdict(name, finding and msgspec.structs.replace(finding, status=Status.FAIL), summary)
 
 
 # ---- NCCL over all nodes -------------------------------------------------------------------------------------------------------
@@ -188,15 +153,15 @@ def _unread(check: DcgmPod) -> Finding | None:
 
 def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
     """Check that all nodes' GPUs form one communicator over GPUDirect RDMA and reach the floor at the largest size."""
-    asked = msgspec.structs.replace(want.want, ranks=len(want.nodes) * want.gpus, hosts=len(want.nodes))
+    together = msgspec.structs.replace(want.want, ranks=len(want.nodes) * want.gpus, hosts=len(want.nodes))
     if seen.log is None or seen.launcher is None:
-        return _waiting(seen, want)
-    finding = _launched(seen) or _judged(seen.exits, seen.log, asked) or _placed(seen, want)
+        return _waiting(seen, want).verdict(FUNCTIONAL)
+    finding = _launched(seen) or _judged(seen.exits, seen.log, together) or _placed(seen, want)
     if finding is not None:
         return finding.verdict(FUNCTIONAL, final=True)
     transport = seen.log.transport
     gdr = f", GPUDirect RDMA on {transport.gdr_channels} of {transport.channels} channels" if transport.channels else ""
-    summary = f"{count(asked.ranks, 'rank')} on {count(asked.hosts, 'node')}: {_speed(seen.log)} at the largest size{gdr}"
+    summary = f"{count(together.ranks, 'rank')} on {count(together.hosts, 'node')}: {_speed(seen.log)} at the largest size{gdr}"
     return passed(FUNCTIONAL, summary, notes=_notes(seen.log))
 
 
@@ -212,9 +177,8 @@ def _launched(seen: FunctionalObservation) -> Finding | None:
     if not seen.errors or (seen.log is not None and any(run.ended for run in seen.log.runs)):
         return None
     first = seen.errors[0]
-    return fail(
-        first.failure_class, first.cause, "mpirun reaches every worker", f"read the launcher's log around: {first.line[:120]}"
-    )
+    step = f"read the launcher's log around: {first.line[:120]}"
+    return fail(first.failure_class, first.cause, "mpirun reaches every worker", step)
 
 
 def _placed(seen: FunctionalObservation, want: FunctionalExpectation) -> Finding | None:
@@ -223,47 +187,28 @@ def _placed(seen: FunctionalObservation, want: FunctionalExpectation) -> Finding
     nodes = set(placed)
     if len(nodes) >= len(want.nodes):
         return None
+    expected = f"{len(want.nodes)} distinct nodes"
     # some workers have no node in the record, so nothing shows that nodes were shared
     if len(nodes) == len(placed):
-        return unknown(
-            FailureClass.RUNTIME,
-            f"the nodes of {len(placed)} of {len(want.nodes)} workers are known",
-            f"{len(want.nodes)} distinct nodes",
-            "run the check again; its worker pods must stay until they are read",
-        )
-    return fail(
-        FailureClass.RUNTIME,
-        f"{len(placed)} workers ran on {len(nodes)} nodes",
-        f"{len(want.nodes)} distinct nodes",
-        "check the workers' anti-affinity",
-    )
+        known = f"the nodes of {len(placed)} of {len(want.nodes)} workers are known"
+        step = "run the check again; its worker pods must stay until they are read"
+        return unknown(FailureClass.RUNTIME, known, expected, step)
+    shared = f"{len(placed)} workers ran on {len(nodes)} nodes"
+    return fail(FailureClass.RUNTIME, shared, expected, "check the workers' anti-affinity")
 
 
-def _waiting(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
-    """Return the verdict while the launcher has not ended."""
+def _waiting(seen: FunctionalObservation, want: FunctionalExpectation) -> Finding:
+    """Return the finding while the launcher has not ended."""
     job, launcher = seen.job, seen.launcher
-    over = (launcher is not None and launcher.ended) or (job is not None and "Failed" in job.conditions)
     stuck = next((pod for pod in (*seen.workers, *([launcher] if launcher else [])) if pod.reason in RUNTIME_REASONS), None)
     running = sum(pod.phase == "Running" for pod in seen.workers)
     state = f"{running} of {len(want.nodes)} workers run, launcher {launcher.phase if launcher else 'not started'}"
-    state += _why(stuck) if stuck else (f"; MPIJob: {job.message}" if job and job.message else "")
-    if over:
-        return failed(
-            FUNCTIONAL,
-            FailureClass.RUNTIME,
-            seen=f"the launcher left no log; {state}",
-            expected="NCCL's log",
-            next_step="see the pods' states in the record",
-            final=True,
-        )
-    return inconclusive(
-        FUNCTIONAL,
-        seen=state,
-        expected="the launcher to end",
-        next_step="see what keeps the workers from running: GPUs, RDMA resource, image",
-        failure_class=FailureClass.RUNTIME,
-    )
-
-
-def _why(pod: CheckPod) -> str:
-    return f"; {pod.name}: {pod.reason} {pod.message}".rstrip()
+    if stuck:
+        state += f"; {stuck.name}: {stuck.reason} {stuck.message}".rstrip()
+    elif job and job.message:
+        state += f"; MPIJob: {job.message}"
+    if (launcher is not None and launcher.ended) or (job is not None and "Failed" in job.conditions):
+        step = "see the pods' states in the record"
+        return fail(FailureClass.RUNTIME, f"the launcher left no log; {state}", "NCCL's log", step, final=True)
+    step = "see what keeps the workers from running: GPUs, RDMA resource, image"
+    return unknown(FailureClass.RUNTIME, state, "the launcher to end", step)

@@ -3,12 +3,12 @@
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from steps.contract.checks import CHECK_NAMESPACE, CheckPod
 from steps.stages.shared import probe_charts, probe_checks, probe_workloads, reader_mpi
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_charts import read_crds
+from steps.stages.shared.probe_workloads import Conditioned
 from steps.stages.validation import reader_dcgm, reader_nccl
 from steps.stages.validation.contract import (
     ControlObservation,
@@ -27,10 +27,6 @@ JOB = "nccl-all-reduce"
 LOG_LINES = 400_000
 """Lines read of a launcher's log: with 1,000 nodes it has 150,000. The kubelet keeps 10 MB, so most of NCCL's are left out."""
 POD_LINES = 20_000
-
-
-class _RawMpiJob(Struct, frozen=True):
-    status: probe_workloads.Conditions = probe_workloads.Conditions()
 
 
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
@@ -59,7 +55,7 @@ def functional(kube: KubeReader, _scope: Scope) -> FunctionalObservation:
     """Return the NCCL test over all nodes; the launcher's log is read after it ended."""
     pods = probe_checks.read(kube, INTER)
     launcher = next((pod for pod in pods if pod.name.startswith(f"{JOB}-launcher")), None)
-    raw = kube.get(f"/apis/kubeflow.org/v2beta1/namespaces/{CHECK_NAMESPACE}/mpijobs/{JOB}", _RawMpiJob)
+    raw = kube.get(f"/apis/kubeflow.org/v2beta1/namespaces/{CHECK_NAMESPACE}/mpijobs/{JOB}", Conditioned)
     over = launcher is not None and (launcher.ended or bool(launcher.report))
     text = kube.log(CHECK_NAMESPACE, launcher.name, tail=LOG_LINES) if launcher is not None and over else ""
     return FunctionalObservation(
@@ -78,24 +74,20 @@ def _install(kube: KubeReader, name: str) -> Install | None:
     job = kube.get(f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/{name}", probe_charts.Job)
     if job is None:
         return None
-    known = {entry.type: entry for entry in job.status.conditions if entry.status == "True"}
-    complete, failed = "Complete" in known, known.get("Failed")
-    pods = () if complete else probe_workloads.pods(kube, NAMESPACE, f"job-name={name}")
-    log = kube.log(NAMESPACE, pods[-1].metadata.name, tail=40)[-2000:] if pods else ""
-    return Install(complete=complete, failed=f"{failed.reason}: {failed.message}" if failed else "", log=log)
+    complete = job.status.status("Complete") == "True"
+    log = "" if complete else probe_charts.job_log(kube, NAMESPACE, name)
+    return Install(complete=complete, failed=job.status.failure, log=log)
 
 
 def _nccl_pod(kube: KubeReader, pod: CheckPod) -> NcclPod:
     text = _output(kube, pod)
-    short = msgspec.structs.replace(pod, report={key: value for key, value in pod.report.items() if key != probe_checks.KEY})
-    return NcclPod(pod=short, log=reader_nccl.read(text) if text else None, exits=_exits(pod.report))
+    return NcclPod(pod=_without_output(pod), log=reader_nccl.read(text) if text else None, exits=_exits(pod.report))
 
 
 def _dcgm_pod(kube: KubeReader, pod: CheckPod) -> DcgmPod:
     text = _output(kube, pod)
     run = reader_dcgm.read(text) if text else None
-    short = msgspec.structs.replace(pod, report={key: value for key, value in pod.report.items() if key != probe_checks.KEY})
-    return DcgmPod(pod=short, run=run, error="" if run or not text else text.strip()[-300:])
+    return DcgmPod(pod=_without_output(pod), run=run, error="" if run or not text else text.strip()[-300:])
 
 
 def _output(kube: KubeReader, pod: CheckPod) -> str:
@@ -105,11 +97,15 @@ def _output(kube: KubeReader, pod: CheckPod) -> str:
     return probe_checks.unpack_output(pod.report) or kube.log(CHECK_NAMESPACE, pod.name, tail=POD_LINES)
 
 
+def _without_output(pod: CheckPod) -> CheckPod:
+    return msgspec.structs.replace(pod, report={key: value for key, value in pod.report.items() if key != probe_checks.KEY})
+
+
 def _exits(report: dict[str, Any]) -> tuple[int, ...]:
     codes = report.get("exits")
     return tuple(code for code in codes if isinstance(code, int)) if isinstance(codes, list) else ()
 
 
-def _mpi_job(raw: _RawMpiJob) -> MpiJob:
+def _mpi_job(raw: Conditioned) -> MpiJob:
     true = [entry for entry in raw.status.conditions if entry.status == "True"]
     return MpiJob(conditions=tuple(entry.type for entry in true), message=true[-1].message[:500] if true else "")

@@ -105,7 +105,8 @@ class Site:
             home=NAMESPACE,
         )
         (state,) = probe_charts.observe(self.kube, [release])
-        return Seen(state, gates.problem("test", [state], [release]))
+        finding = gates.problem([state], [release])
+        return Seen(state, finding.verdict("test") if finding else None)
 
     def seen_root(self, name: str, cluster: spec.ClusterSpec, commit: str) -> Seen:
         """What our probe and gate say of a root without releases now."""
@@ -114,7 +115,8 @@ class Site:
         path = Layout.of(cluster).stage(STAGE)
         want = RootApplication(name=name, home=NAMESPACE, repo=argo.repo, path=path, revision=argo.revision)
         state = RootState(application=probe.read(self.kube, NAMESPACE, name), commit=commit)
-        return Seen(state, gates.problem("test", (), (), state, want))
+        finding = gates.problem((), (), state, want)
+        return Seen(state, finding.verdict("test") if finding else None)
 
     def until(self, look: Callable[[], Seen], good: Good) -> Seen:
         """Look until it is as wanted. Raises AssertionError with what was seen last."""

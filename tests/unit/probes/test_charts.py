@@ -65,10 +65,10 @@ def test_recorded_application_with_an_error_behind_healthy() -> None:
     found = probe_applications.application(msgspec.convert(recorded, probe_applications.RawApplication, strict=False))
     assert (found.health, found.phase, found.sync) == ("Healthy", "Succeeded", "Unknown")
     want = Release(name="x", namespace="y", version="", owner=Owner.ARGO_CD, home="argocd", revision="HEAD", workloads=0)
-    verdict = gates.problem("x/control", (ReleaseState(name="x", application=found),), (want,))
-    assert verdict is not None
-    assert verdict.failure_class is FailureClass.MANIFEST_GENERATION
-    assert "app path does not exist" in verdict.reason
+    finding = gates.problem((ReleaseState(name="x", application=found),), (want,))
+    assert finding is not None
+    assert finding.failure_class is FailureClass.MANIFEST_GENERATION
+    assert "app path does not exist" in finding.seen
 
 
 def test_a_crash_loop_is_trouble_also_while_its_container_runs_again() -> None:
