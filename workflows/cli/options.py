@@ -15,6 +15,9 @@ from workflows.cli.output import Format
 
 Spec = Annotated[str, typer.Argument(help="Spec file, or the name of an example.", autocompletion=completion.specs)]
 Run = Annotated[str, typer.Argument(help="Name of a run; the newest where none is given.", autocompletion=completion.runs)]
+RunOption = Annotated[
+    str, typer.Option("--run", help="Name of a run; the newest where none is given.", autocompletion=completion.runs)
+]
 Output = Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")]
 Only = Annotated[
     list[str] | None, typer.Option("--only", help="Only this stage; repeat for more.", autocompletion=completion.stages)

@@ -7,7 +7,7 @@ import typer
 
 from steps.contract.exit import ExitCode
 from workflows.cli import output
-from workflows.cli.options import LocationOptions, Output, Run, placed
+from workflows.cli.options import LocationOptions, Output, Run, RunOption, placed
 from workflows.cli.output import Format
 from workflows.engines.folders import StateFolder
 
@@ -41,7 +41,7 @@ def show(run: Run = "", form: Output = Format.TABLE, *, place: LocationOptions) 
 
 def release(
     nodes: Annotated[list[str], typer.Argument(help="Names of nodes, or ranges as gpu[017-018].", metavar="NODE…")],
-    run: Annotated[str, typer.Option("--run", help="Name of a run; the newest where none is given.")] = "",
+    run: RunOption = "",
     who: Annotated[str, typer.Option("--as", metavar="NAME", help="Your name; it becomes evidence.")] = "",
     *,
     place: LocationOptions,

@@ -19,6 +19,7 @@ from workflows.cli.options import (
     Only,
     Output,
     Run,
+    RunOption,
     RunOptions,
     Spec,
     Until,
@@ -30,10 +31,6 @@ from workflows.engines.folders import RunFolder, StateFolder
 
 if TYPE_CHECKING:
     from workflows.app.runs.argo_runs import ArgoRun
-
-RunOption = Annotated[
-    str, typer.Option("--run", help="Name of a run; the newest where none is given.", autocompletion=completion.runs)
-]
 
 
 def register(app: typer.Typer) -> None:
