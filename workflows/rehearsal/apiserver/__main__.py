@@ -28,7 +28,7 @@ def _alive(pid: int) -> bool:
 
 
 async def _parent_gone(pid: int) -> None:
-    """Return when the process `pid` has ended."""
+    """Wait until the process `pid` has ended, looking twice a second."""
     ours = os.getppid() == pid
     while os.getppid() == pid if ours else _alive(pid):
         await asyncio.sleep(_PARENT_POLL_S)
