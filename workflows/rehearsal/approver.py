@@ -16,7 +16,7 @@ class SigningKeyMissing(ValueError):
 
 
 def check_approver(plan: Plan, name: str, key: str = "") -> None:
-    """Raise NotAllowed if `name` may not answer one of the plan's approvals, or SigningKeyMissing if the file `key` does not exist."""
+    """Raise NotAllowed if `name` may not answer one of the plan's approvals, or SigningKeyMissing if there is no file `key`."""
     open_approvals.check_name(name, ())
     for stage in plan.stages:
         if stage.approval:

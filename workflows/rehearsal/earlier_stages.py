@@ -34,7 +34,7 @@ Simulated Git servers need no credentials, but the gates look at the copies of t
 
 
 def write_stand_in_secrets(plan: Plan, folder: Path) -> None:
-    """Write into `folder` a stand-in for each secret that the plan names and `STAND_INS` has; create the folder (0700) if needed."""
+    """Write into `folder` a stand-in for each secret that the plan names and that `STAND_INS` has."""
     for file in plan.secrets:
         if file.name in STAND_INS:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)

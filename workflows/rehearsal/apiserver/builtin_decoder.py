@@ -38,7 +38,7 @@ class NamedTypes:
         return self._made[name]
 
     def schema(self, raw: Raw) -> "Schema":
-        """Return the Schema of an OpenAPI node with its `$ref` resolved; keys beside the `$ref` override those of the named type."""
+        """Return the Schema of an OpenAPI node with its `$ref` resolved; keys beside `$ref` override those of the named type."""
         name = raw.get("$ref")
         if not isinstance(name, str):
             return Schema(raw, self)
@@ -112,7 +112,7 @@ class Schema:
 
     @property
     def open(self) -> bool:
-        """Return True if the node declares no fields, no schema for undeclared keys and no `x-kubernetes-preserve-unknown-fields`."""
+        """Return True if the node declares neither fields, nor values of undeclared keys, nor that unknown fields are preserved."""
         return not self.properties and "additionalProperties" not in self.raw and not self.preserve
 
     @property

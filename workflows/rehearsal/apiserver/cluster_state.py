@@ -67,7 +67,7 @@ class ApiDisturbance(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             raise errors.bad_request(f"latency_ms and count must not be negative; status is one of {sorted(_MESSAGES)}")
 
     async def before(self, method: str, path: str) -> None:
-        """Wait `latency_ms`, then raise StatusError if `fail_next` refuses a request with this method and path; return otherwise."""
+        """Wait for `latency_ms`, then raise StatusError if `fail_next` refuses a request with this method and path."""
         if self.latency_ms:
             await asyncio.sleep(self.latency_ms / 1000)
         fault = self.fail_next

@@ -38,7 +38,7 @@ class CrdRegistry:
         self._resources.replace_custom(group, plural, list(crd_resources.resources_of(definition)))
 
     def _empty(self, definition: StoredObject) -> None:
-        """Delete all custom objects of a definition that is being deleted; the definition itself is removed with the last of them."""
+        """Delete all custom objects of a definition that is being deleted; the definition is removed with the last of them."""
         resource = next(crd_resources.resources_of(definition, unserved=True))
         entries = self._store.table(resource.key).slice()
         if not entries:

@@ -364,7 +364,7 @@ def _check_finalizers(resource: ServedResource, meta: Object, old: Object) -> No
 
 
 def _combined(resource: ServedResource, old: Object, body: Object, subresource: str) -> Object:
-    """Return the object that an update stores: `body`, with those parts of `old` that a write to this sub-resource may not change."""
+    """Return the object that an update stores: `body`, with the parts of `old` that a write to this sub-resource may not change."""
     if subresource == "status":
         kept = {key: value for key, value in old.items() if key not in ("metadata", "status")}
         return kept | {key: body[key] for key in ("metadata", "status") if key in body}

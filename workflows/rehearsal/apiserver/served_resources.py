@@ -29,7 +29,7 @@ class SelectableField:
 
 @dataclass(frozen=True)
 class PrinterColumn:
-    """A column of `kubectl get` that a CRD declares: heading, JSONPath, OpenAPI type and priority (above 0: only with `-o wide`)."""
+    """A column of `kubectl get` that a CRD declares: heading, JSONPath, OpenAPI type, priority (above 0: only with `-o wide`)."""
 
     name: str
     path: str

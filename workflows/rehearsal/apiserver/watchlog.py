@@ -46,7 +46,7 @@ class ObjectChange:
 
 
 def _restamped(entry: StoredObject, revision: int) -> StoredObject:
-    """Return the last matching state of an object with the revision at which it stopped matching, as a real watch cache sends it."""
+    """Return an object's last matching state under the revision at which it stopped matching, as a real watch cache sends it."""
     obj = entry.decode()
     obj["metadata"]["resourceVersion"] = str(revision)
     return msgspec.structs.replace(entry, revision=revision, raw=msgspec.json.encode(obj))

@@ -88,5 +88,5 @@ class ActiveFault(Struct, frozen=True):
     nodes: tuple[str, ...] = ()
 
     def hits(self, node: str) -> bool:
-        """Return True if `node` is a victim. Without victims every node is one; an empty `node` asks if the fault is active at all."""
+        """Return True if `node` is a victim; without victims every node is one. An empty `node` is always a hit."""
         return not node or not self.nodes or node in self.nodes
