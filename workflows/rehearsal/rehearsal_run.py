@@ -25,7 +25,7 @@ from workflows.rehearsal.simulated_cluster import (
 from workflows.spec import ClusterSpec
 
 if TYPE_CHECKING:
-    from workflows.render.bundle import Bundle  # loads Hera, which takes longer than `status` and `watch` themselves
+    from workflows.render.bundle import Bundle  # imports Hera, which takes longer than all of `status` or `watch`
 
 READS_LOGS = frozenset({"validation"})
 """Stages whose gates read logs of pods, so that they cannot pass without; the other stages use logs only to explain failures."""
@@ -81,7 +81,7 @@ class RehearsalOptions:
             if strangers := [host for host in victims.split(",") if host and host not in hosts]:
                 raise FaultDoesNotFit(f"fault {name}: the spec has no host {', '.join(strangers)}")
         if self.existing is not None:
-            from workflows.rehearsal import foreign_cluster  # with Hera, for the namespaces that are no stranger's
+            from workflows.rehearsal import foreign_cluster  # imports Hera, with the list of Kubernetes' own namespaces
 
             foreign_cluster.check_unused_cluster(self.existing.kubeconfig)
 

@@ -7,10 +7,7 @@ RESTART_FILE = "again"
 
 
 class CannotResume(ValueError):
-    """Raised for an attempt to resume a rehearsal, whose simulated cluster ended with its engine.
-
-    `hint` is the command that starts it again.
-    """
+    """Raised on resuming a rehearsal, whose simulated cluster ended with it; `hint` is the command that starts it again."""
 
     def __init__(self, sentence: str, hint: str) -> None:
         super().__init__(sentence)

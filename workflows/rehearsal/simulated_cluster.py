@@ -87,10 +87,7 @@ def write_fleet(folder: Path, plan: Plan) -> Path:
 
 
 def _argo_cd(plan: Plan) -> dict[str, str] | None:
-    """Return namespace and version of the Argo CD that the site runs itself.
-
-    Return None unless the plan waits for an Argo CD that it does not install.
-    """
+    """Return namespace and version of the site's own Argo CD; None unless the plan waits for one that it does not install."""
     tasks = {step.task.name: step.task for stage in plan.stages if stage.id == "base_services" for step in stage.steps}
     if "argo_cd" not in tasks or "argo_cd_install" in tasks:
         return None
@@ -164,10 +161,7 @@ def _await(name: str, process: subprocess.Popen[bytes], ready: Path, log: Path) 
 
 
 def call_control_api(method: str, url: str, token: str, body: bytes | None = None) -> bytes:
-    """Send one request to the simulator or the emulated API server, and return the body of the answer.
-
-    Raises RuntimeError for an HTTP status of 300 or more.
-    """
+    """Send a request to the simulator or emulated API server; return the answer's body. Raises RuntimeError for a status ≥ 300."""
     with urllib3.PoolManager(1, retries=False, timeout=CALL_SECONDS) as http:
         answer = http.request(method, url, body=body, headers={"Authorization": f"Bearer {token}"})
     if answer.status >= 300:

@@ -30,10 +30,7 @@ class ForkedStep:
 
 
 class StepForks:
-    """Starts steps through a fork server, a process that is started with the first step.
-
-    `log` is the file for what the fork server itself prints.
-    """
+    """Starts steps through a fork server, which begins with the first step; `log` is the file for what the server prints."""
 
     def __init__(self, log: Path) -> None:
         self._log = log

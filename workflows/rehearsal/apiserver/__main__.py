@@ -57,7 +57,7 @@ async def run(arguments: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    """Parse the command line and serve until the process is told to end."""
+    """Parse the command line, serve until the process is told to end, and return the exit code 0."""
     parser = argparse.ArgumentParser(prog="python -m workflows.rehearsal.apiserver", description="Emulated Kubernetes API server.")
     parser.add_argument(
         "--kubeconfig-out", type=Path, required=True, help="file for the kubeconfig, written (0600) once the server listens"

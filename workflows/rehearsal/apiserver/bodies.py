@@ -11,7 +11,7 @@ from workflows.rehearsal.apiserver import errors
 from workflows.rehearsal.apiserver.lifecycle import Deletion, FieldValidation, WriteOptions
 
 MAX_BYTES = 3 << 20
-"""The limit of kube-apiserver on the body of a resource request, in bytes."""
+"""Largest body of a request on a resource, in bytes, as in kube-apiserver."""
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 _YAML = frozenset({"application/yaml", "application/apply-patch+yaml"})
 _JSON = frozenset({"application/json", "application/octet-stream"})

@@ -82,10 +82,7 @@ def _volume(volume: Object) -> None:
 
 
 def _pod(obj: Object) -> None:
-    """Fill in the defaults of a pod, in place.
-
-    Requests (from limits) and host ports get defaults in pods alone, not in pod templates.
-    """
+    """Fill in a pod's defaults, in place. Requests and host ports get defaults in pods only, not in pod templates."""
     spec = obj["spec"]
     pod_spec(spec)
     for container in _containers(spec):

@@ -65,10 +65,7 @@ def _mounts(container: Object, volumes: set[Any], container_path: str) -> Iterat
 
 
 def _limits(resources: Object, container_path: str) -> Iterator[str]:
-    """Yield the errors in a container's requests and limits.
-
-    An extended resource such as nvidia.com/gpu needs a limit, and a request equal to it.
-    """
+    """Yield the errors in requests and limits. An extended resource (nvidia.com/gpu) needs a limit and a request equal to it."""
     limits, requests = resources.get("limits", {}), resources.get("requests", {})
     for name in limits.keys() | requests.keys():
         extended = "/" in name and "kubernetes.io/" not in name

@@ -83,10 +83,7 @@ MAX_BYTES = 10 << 20
 
 
 class LogLine(msgspec.Struct, frozen=True, gc=False):
-    """One line of a container's log with its newline, which only the last line may lack.
-
-    `time` is its arrival in seconds since the epoch.
-    """
+    """One line of a log with its newline, which only the last may lack. `time` is its arrival in seconds since the epoch."""
 
     time: float
     text: bytes
@@ -127,7 +124,7 @@ class ContainerLog:
         self._size = 0
 
     def wake(self) -> None:
-        """Wake the requests that follow the log."""
+        """Wake the requests that stream this log, so that they look for new lines."""
         self.changed.set()
         self.changed = asyncio.Event()
 
@@ -167,7 +164,7 @@ class PodLogs:
         self.logs: dict[tuple[str, str], dict[str, ContainerLog]] = {}
 
     def of(self, namespace: str, pod: str, container: str) -> ContainerLog:
-        """Return the log of one container; a new one is created on first use."""
+        """Return the log of one container of a pod; an empty one is created on first use."""
         return self.logs.setdefault((namespace, pod), {}).setdefault(container, ContainerLog())
 
     def on_change(self, resource: ServedResource, change: ObjectChange) -> None:

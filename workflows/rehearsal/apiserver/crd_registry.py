@@ -1,4 +1,4 @@
-"""The registry of CustomResourceDefinitions: serves the resources they define and deletes the objects of a deleted definition."""
+"""The registry of CustomResourceDefinitions: it serves the resources that they define, and empties those of deleted ones."""
 
 from workflows.rehearsal.apiserver import crd_resources
 from workflows.rehearsal.apiserver.lifecycle import Deletion, Lifecycle

@@ -96,10 +96,7 @@ def resources_of(entry: StoredObject, *, unserved: bool = False) -> Iterator[Ser
 
 
 def set_established_status(obj: Object) -> None:
-    """Set a new definition's status in place to NamesAccepted and Established.
-
-    On a real server, the apiextensions controllers do so a moment after the create.
-    """
+    """Set a definition's status in place to Established, as a real server's controllers do a moment after the create."""
     spec = obj["spec"]
     stored = obj.get("status", {}).get("storedVersions", [])
     storage = [row["name"] for row in spec["versions"] if row.get("storage") and row["name"] not in stored]

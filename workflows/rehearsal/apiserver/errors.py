@@ -8,10 +8,7 @@ from typing import Any
 
 
 class StatusError(Exception):
-    """Raised to refuse a request; it becomes a `Status` answer with HTTP status `code`.
-
-    `headers` (for instance `Retry-After`) are added to the answer.
-    """
+    """Raised to refuse a request; the answer is a `Status` object with HTTP status `code` and these `headers`."""
 
     def __init__(
         self, code: int, reason: str, message: str, *, details: dict[str, Any] | None = None, headers: dict[str, str] | None = None
@@ -151,10 +148,7 @@ def unusable_patch(why: str) -> StatusError:
 
 
 def try_later(code: int, reason: str, message: str, retry_after_s: int) -> StatusError:
-    """Return a StatusError with status `code` that asks the client to retry after `retry_after_s` seconds.
-
-    With 0 seconds it has no `Retry-After` header.
-    """
+    """Return a StatusError (`code`) that asks for a retry after `retry_after_s` seconds; 0: without a `Retry-After` header."""
     if not retry_after_s:
         return StatusError(code, reason, message)
     details, headers = {"retryAfterSeconds": retry_after_s}, {"Retry-After": str(retry_after_s)}

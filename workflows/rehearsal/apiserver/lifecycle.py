@@ -32,10 +32,7 @@ class FieldValidation(Enum):
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """The options of a create, update or patch. `unknown` says how to treat unknown fields.
-
-    `warnings` starts empty and collects the texts for `Warning` headers.
-    """
+    """Options of a write. `unknown` says how to treat unknown fields; `warnings` collects texts for `Warning` headers."""
 
     manager: str
     dry_run: bool = False
@@ -159,10 +156,7 @@ _CONDITIONAL = frozenset(
         "volumeattachments",
     }
 )
-"""Built-in resources that refuse an update without a resourceVersion (`AllowUnconditionalUpdate` is false).
-
-All custom resources refuse it too.
-"""
+"""Built-in resources that refuse an update without resourceVersion, as all custom ones do (no `AllowUnconditionalUpdate`)."""
 _GENERATED_TRIES = 8
 _UNDELETABLE = frozenset({"default", "kube-system", "kube-public"})
 
@@ -386,10 +380,7 @@ def _held(resource: ServedResource, obj: Object) -> bool:
 
 
 def _grace(resource: ServedResource, obj: Object, deletion: Deletion) -> int:
-    """Return for how many seconds a delete lets the object stay.
-
-    It is 0 except for pods that a kubelet may run (`podStrategy.CheckGracefulDelete`).
-    """
+    """Return the grace period of a delete in seconds: 0 except for pods that a kubelet may run (`CheckGracefulDelete`)."""
     if resource.key != ("", "pods") or not obj["spec"].get("nodeName") or obj["status"].get("phase") in ("Succeeded", "Failed"):
         return 0
     seconds = deletion.grace_s if deletion.grace_s is not None else obj["spec"].get("terminationGracePeriodSeconds", 30)

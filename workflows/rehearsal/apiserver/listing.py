@@ -44,7 +44,7 @@ class WatchOptions:
 
 
 def watch_options(query: Mapping[str, str], store: ObjectStore) -> WatchOptions:
-    """Return the options of a watch request. Raises StatusError (400 or 422) for parameters that contradict each other."""
+    """Return the options in a watch request's query. Raises StatusError: 400 or 422 (malformed) or 504 (future revision)."""
     revision = revision_of(query, store.revision)
     send = query.get("sendInitialEvents")
     if send is not None and query.get("resourceVersionMatch") != "NotOlderThan":

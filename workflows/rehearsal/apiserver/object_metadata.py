@@ -80,7 +80,7 @@ def updated_metadata(meta: ObjectMeta, old: ObjectMeta) -> ObjectMeta:
 
 
 def name_problem(resource: ServedResource, name: str) -> str:
-    """Return why the name is not allowed for this resource; empty if it is."""
+    """Return the validation error of an object's name for this resource, as `PATH: REASON`; empty if the name is allowed."""
     if resource.plural in _FREE_NAMES:
         valid = name not in (".", "..") and "/" not in name and "%" not in name
         return "" if valid else f'metadata.name: Invalid value: "{name}": may not be "." or ".." or contain "/" or "%"'

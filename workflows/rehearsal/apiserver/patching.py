@@ -149,10 +149,7 @@ def merge_patched(target: Any, patch: Any) -> Any:
 
 
 def check_content_type(content_type: str, resource: ServedResource) -> None:
-    """Raise StatusError (415) if the resource does not take patches of this content type.
-
-    Custom resources take no strategic merge patch.
-    """
+    """Raise StatusError (415) if the resource takes no patch of this type; custom ones take no strategic merge patch."""
     accepted = [JSON_PATCH, MERGE_PATCH, *([] if resource.custom else [STRATEGIC_PATCH]), APPLY_PATCH]
     if content_type not in accepted:
         raise errors.unsupported_media_type(accepted)

@@ -50,10 +50,7 @@ class RequestDispatcher:
         return await self._handlers.handle(request, routing.request_target(steps, self._state.resources))
 
     def _document(self, steps: list[str]) -> Any:
-        """Return the discovery document for a path, given as its segments, or None if the path names a resource.
-
-        Raises StatusError (404) for any other path.
-        """
+        """Return the discovery document at a path, or None if it names a resource. Raises StatusError (404) for any other path."""
         resources = self._state.resources
         match steps:
             case []:

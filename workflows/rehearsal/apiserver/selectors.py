@@ -29,7 +29,7 @@ class Requirement:
     values: frozenset[str] = frozenset()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return True if the labels satisfy the term."""
+        """Return True if an object with these labels satisfies the term."""
         present = self.key in labels
         if self.op == "exists":
             return present

@@ -50,7 +50,7 @@ def _selectable(obj: Object, fields: tuple[SelectableField, ...]) -> Iterator[st
 
 
 def encode_object(resource: ServedResource, obj: Object, revision: int) -> StoredObject:
-    """Return the stored form of an object, whose metadata must already contain its resourceVersion."""
+    """Encode an object as StoredObject under `revision`, which its metadata must already have as resourceVersion."""
     meta = obj["metadata"]
     labels = {sys.intern(key): sys.intern(value) for key, value in meta.get("labels", _NO_LABELS).items()}
     fields = tuple(_selectable(obj, resource.fields))

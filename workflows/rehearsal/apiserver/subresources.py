@@ -1,7 +1,4 @@
-"""Sub-resources with effects of their own: scale of workloads; binding, eviction and logs of pods.
-
-They follow k8s.io/kubernetes `pkg/registry/core/pod/storage`.
-"""
+"""Sub-resources: scale of workloads; binding, eviction and logs of pods (k8s.io/kubernetes `pkg/registry/core/pod/storage`)."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -157,10 +154,7 @@ def scale_of(resource: ServedResource, obj: Object) -> Object:
 
 
 def with_replicas(resource: ServedResource, obj: Object, scale: Object) -> Object:
-    """Return the object with the number of replicas that a written Scale asks for.
-
-    Raises StatusError (422) if the number is not an integer of at least 0.
-    """
+    """Return the object with the replicas of a written Scale. Raises StatusError (422) unless they are an integer ≥ 0."""
     replicas = scale.get("spec", {}).get("replicas", 0)
     if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
         raise errors.invalid("autoscaling", "Scale", obj["metadata"]["name"], [f"spec.replicas: Invalid value: {replicas!r}"])

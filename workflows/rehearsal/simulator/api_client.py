@@ -106,7 +106,7 @@ class Api:
         return self._server.startswith("http:")
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections to the server."""
         self._connections.close()
         self._pool.clear()
 
@@ -209,10 +209,7 @@ class Api:
         self.send("POST", f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/binding", body)
 
     def delete(self, kind: ObjectKind, at: Ref) -> bool:
-        """Delete an object at once, without grace period. Return False if it was missing.
-
-        Its dependents are left to the garbage collector.
-        """
+        """Delete an object without grace period; return False if it was missing. Dependents are left to the garbage collector."""
         body = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
         try:
             self.send("DELETE", kind.path(at.namespace, at.name), body)

@@ -41,10 +41,7 @@ RETRY_SECONDS = 60.0
 
 
 class _Failed(NamedTuple):
-    """The failed syncs of one Application: digest of the spec, result of the last try, number of tries.
-
-    `due` is set when the next try is allowed.
-    """
+    """Failed syncs of an Application: digest of its spec, last result, number of tries. `due` allows the next try."""
 
     spec: str
     target: SyncTarget
@@ -136,18 +133,12 @@ class ArgoCdController:
 
 
 def _now(world: World) -> str:
-    """Return the later of virtual and real time as a timestamp.
-
-    `reconciledAt` must not lie before times that the API server set, which are real.
-    """
+    """Return the later of virtual and real time as a timestamp, because `reconciledAt` is compared with real times."""
     return stamp(max(world.now, time.time()))
 
 
 def _status(world: World, app: Obj, target: SyncTarget) -> Obj:
-    """Return the status that Argo CD would write on the Application now, without `reconciledAt`.
-
-    A time in it changes only if the entry that it dates changes.
-    """
+    """Return the status that Argo CD would write now, without `reconciledAt`. A time in it moves only with what it dates."""
     before = app.get("status") or {}
     compared = {"comparedTo": {key: app["spec"][key] for key in ("source", "sources", "destination") if key in app["spec"]}}
     if target.conditions:

@@ -33,10 +33,7 @@ from workflows.rehearsal.simulator.cluster_view import contains
 from workflows.rehearsal.simulator.world import World
 
 GENERATION = "Failed to load target state: failed to generate manifest for source 1 of {of}: rpc error: code = Unknown desc = {why}"
-"""Wording of Argo CD if manifests cannot be generated (`steps/docs/facts/argo.md`, Application status).
-
-`of` is the number of sources, `why` the cause.
-"""
+"""Argo CD's message if manifests fail to generate, for `of` sources (`steps/docs/facts/argo.md`, Application status)."""
 
 CONFIG = "argocd-cm"
 
@@ -49,10 +46,7 @@ class SourceError(Exception):
 
 
 class Repositories:
-    """Reads the bare Git repositories of a rehearsal.
-
-    Each branch or tag is resolved only once: in a rehearsal only the fault `tag_moved` moves a tag.
-    """
+    """Reader of a rehearsal's bare Git repositories. Each tag is resolved once, as only the fault `tag_moved` moves one."""
 
     def __init__(self, root: Path | None) -> None:
         self._root = root
@@ -198,7 +192,7 @@ def _refused(world: World, app: Obj) -> str | None:
     return None
 
 
-# ---- a root --------------------------------------------------------------------------------------------------------------------
+# ---- root Applications ---------------------------------------------------------------------------------------------------------
 
 
 def _of_root(world: World, repositories: Repositories, app: Obj, source: Obj) -> SyncTarget:
@@ -302,7 +296,7 @@ def _worst(states: Iterable[str]) -> str:
     return max(states, key=_WORST.index, default="Healthy")
 
 
-# ---- a release -----------------------------------------------------------------------------------------------------------------
+# ---- Applications of charts ----------------------------------------------------------------------------------------------------
 
 
 class Rendered(ChartRelease):
@@ -349,20 +343,14 @@ def _of_release(world: World, repositories: Repositories, app: Obj, sources: Seq
 
 
 def _install(world: World, at: Ref, release: ChartRelease, wanted: str) -> None:
-    """Create the chart's objects and record `wanted`, the digest of spec and values, on the Application.
-
-    Raises ChartError with the words of Helm or the API server.
-    """
+    """Create the chart's objects and record the digest `wanted` on the Application. Raises ChartError in Helm's words."""
     release.target(create=True)
     installer(release)(world, release)
     world.patch(APPLICATIONS, at, {"metadata": {"annotations": {INSTALLED: wanted}}})
 
 
 def failure(error: ChartError) -> SyncTarget:
-    """Return the sync target that reports a failed install.
-
-    An unknown kind is reported as a failed sync, anything else as a failed rendering.
-    """
+    """Return the target that reports a failed install: as a failed sync for an unknown kind, else as a failed rendering."""
     text = str(error)
     if "no matches for kind" in text:
         kind = text.partition('no matches for kind "')[2].partition('"')[0]

@@ -246,10 +246,7 @@ def _bind(world: World, at: Ref, node: str) -> None:
 
 @check("pvc")
 def pvc(world: World, pod: Obj, node: str) -> Behaviour:
-    """Play the check `pvc`: after 8 s report the text that one container wrote to the volume and the next one read.
-
-    In 8 s the volume is bound.
-    """
+    """Play the check `pvc`: report after 8 s, when the volume is bound, what one container wrote and the next one read."""
     uid = pod["metadata"].get("uid", "")
     read = "" if world.fault("storage_loses_writes") else uid
     return Exit(message={"node": node, "wrote": uid, "read": read}, seconds=8)

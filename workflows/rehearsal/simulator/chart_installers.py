@@ -48,10 +48,7 @@ def values(world: World, chart: Obj) -> dict[str, Any]:
 
 
 def record(world: World, release: ChartRelease, status: str) -> None:
-    """Write the release Secret of a new revision with this status.
-
-    If the status is `deployed`, the revision that was deployed before becomes `superseded`.
-    """
+    """Write a release Secret for a new revision. If `status` is `deployed`, the one deployed before becomes `superseded`."""
     revisions = _revisions(world, release.name, release.namespace)
     number = max(revisions, default=0) + 1
     for secret in revisions.values():
@@ -77,10 +74,7 @@ def record(world: World, release: ChartRelease, status: str) -> None:
 
 
 def uninstall(world: World, chart: Obj) -> None:
-    """Delete the objects of a HelmChart's release and its release Secrets.
-
-    CRDs stay, as Helm keeps those of a chart's `crds/` folder.
-    """
+    """Delete the objects and release Secrets of a HelmChart. CRDs stay, as Helm keeps those in a chart's folder `crds/`."""
     name = chart["metadata"]["name"]
     for kind in world.kinds:
         # Helm keeps the CRDs of a chart's crds/ folder at uninstall: https://helm.sh/docs/topics/charts/
@@ -247,10 +241,7 @@ _INSTALLERS: dict[str, Installer] = {}
 
 
 def chart(release: str) -> Callable[[Installer], Installer]:
-    """Return a decorator that registers the function which installs a chart, by release name or chart name.
-
-    It runs at each install and upgrade and must be idempotent.
-    """
+    """Return a decorator that registers the idempotent function for installs and upgrades of a chart or release."""
 
     def register(installer: Installer) -> Installer:
         _INSTALLERS[release] = installer
@@ -260,10 +251,7 @@ def chart(release: str) -> Callable[[Installer], Installer]:
 
 
 def installer(release: ChartRelease) -> Installer:
-    """Return the registered function that installs a release, by release name or else by chart name.
-
-    Raises ChartError, with Helm's message, for an unknown chart.
-    """
+    """Return the function that installs a release, by release name or else chart name. Raises ChartError if there is none."""
     install = _INSTALLERS.get(release.name) or _INSTALLERS.get(release.chart)
     if install is None:
         raise ChartError(f'INSTALLATION FAILED: chart "{release.chart}" version "{release.version}" not found in repository')

@@ -49,7 +49,7 @@ class ClusterView:
         return self.find(kind, name, namespace) if kind in self._objects else self.api.get(kind, name, namespace)
 
     def select(self, kind: ObjectKind, namespace: str = "", labels: Mapping[str, str] | None = None) -> Iterator[Obj]:
-        """Yield the objects of a tracked kind that carry all labels, in one namespace or (empty) in all."""
+        """Yield the objects of a tracked kind that carry all these labels, in one namespace (empty: in all)."""
         wanted = (labels or {}).items()
         for obj in self.objects(kind):
             meta = obj["metadata"]
@@ -179,7 +179,7 @@ class ClusterView:
         self._bulk.close()
         self.api.close()
 
-    # ---- keeping up ----------------------------------------------------------------------------------------------------------
+    # ---- writes by other clients ---------------------------------------------------------------------------------------------
 
     def sync(self) -> bool:
         """Read what other clients wrote since the last call. Return True if that concerned tracked kinds other than leases.
@@ -343,7 +343,7 @@ class WriteQueue:
         return sent
 
     def close(self) -> None:
-        """Stop the worker threads."""
+        """Stop the worker threads after their present writes."""
         self._pool.shutdown()
 
 

@@ -62,10 +62,7 @@ def _active(world: World, kind: ObjectKind, queue: Obj, reason: str, message: st
 
 
 def _job(world: World, job: Obj) -> None:
-    """Create the Workload of a Job, and admit it if the queue's quota suffices.
-
-    Admission resumes the Job and gives its pods the flavor's node labels as node selector.
-    """
+    """Create a Job's Workload. If the quota suffices, resume the Job and add the flavor's node labels to its node selector."""
     meta = job["metadata"]
     name = f"job-{meta['name']}-{meta['uid'][:5]}"
     local = world.find(LOCAL_QUEUES, meta["labels"][QUEUE], meta["namespace"])

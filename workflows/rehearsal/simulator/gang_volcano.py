@@ -164,7 +164,7 @@ def _allocate(world: World, group: Obj) -> None:
     placed = gang_placement.place(world, waiting)
     bound = sum(bool(simulated_pods.node(pod)) for pod in mine)
     if world.fault("gang_starves") and least * 2 <= gang_placement.capacity(world, "nvidia.com/gpu"):
-        placed = dict(list(placed.items())[: least // 2])  # the fault: half of the GPUs count as taken
+        placed = dict(list(placed.items())[: least // 2])  # the fault makes half of the GPUs count as taken
     complete = bool(waiting) and bound + len(placed) >= least
     if complete or (placed and world.fault("gang_binds_partially")):
         for pod in waiting:

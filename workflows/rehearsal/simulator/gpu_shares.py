@@ -1,7 +1,4 @@
-"""GPU sharing as pure functions: what a device-plugin configuration or a MIG profile makes a node advertise.
-
-Behaviour follows `steps/docs/facts/gpu.md`, Sharing.
-"""
+"""GPU sharing as pure functions: what a node advertises for shares or MIG instances (`steps/docs/facts/gpu.md`, Sharing)."""
 
 from __future__ import annotations
 

@@ -68,10 +68,7 @@ class KubeletPort:
         return None if kept is None else kept.text.encode()
 
     def why_unreachable(self, api: Api) -> str:
-        """Return why the API server cannot read logs here; empty if it can.
-
-        To find out, a Node is created and deleted again.
-        """
+        """Return why the API server cannot read logs here; empty if it can. To find out, a Node is created and deleted again."""
         name, sign = f"bringup-look-{secrets.token_hex(4)}", secrets.token_hex(8)
         place = {"namespace": "look", "name": name, "uid": ""}
         self.write({"metadata": place}, "look", sign)
@@ -97,7 +94,7 @@ def log_server(address: str, log: LogLookup) -> ThreadingHTTPServer:
 
     try:
         server = _Server((address, 0), _Handler)
-    except OSError:  # not an address of this machine, but forwarded to it
+    except OSError:  # the address belongs to another machine, which forwards to this one
         server = _Server(("", 0), _Handler)
     server.log = log
     context = self_signed(datetime.datetime.now(datetime.UTC)).context()
@@ -112,7 +109,7 @@ class QuietHandler(BaseHTTPRequestHandler):
     content_type = "text/plain"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing."""
+        """Print nothing, where the base class prints a line for each request."""
 
     def answer(self, status: int, body: bytes) -> None:
         """Send a whole answer: HTTP status, headers and body."""

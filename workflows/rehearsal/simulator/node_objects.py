@@ -166,10 +166,7 @@ class Heartbeats:
         self._latest = 0.0
 
     def renew_leases(self, world: World, wall: float) -> None:
-        """Renew the leases of all Ready simulated nodes if it is time. `wall` is the real seconds since the last call.
-
-        Each renewal costs one request for each node.
-        """
+        """Renew the leases of all Ready nodes if it is time, one request each. `wall`: real seconds since the last call."""
         self._left -= wall
         if self._left > 0:
             return

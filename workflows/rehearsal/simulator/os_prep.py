@@ -56,7 +56,7 @@ class PreparedHost(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The host's name."""
+        """The name of the host."""
         return self.host.name
 
     def suffers(self, fault: str) -> bool:

@@ -49,7 +49,7 @@ def unreachable(host: PlayHost, task: str, action: str = "ansible.builtin.comman
 
 
 def failed(host: str, task: str, message: str, seconds: float, action: str = "ansible.builtin.assert") -> TaskOutcome:
-    """Return the outcome of a task that fails on a host with a message."""
+    """Return the outcome of a task that fails on a host with this message after `seconds`."""
     result = {"msg": message}
     return TaskOutcome(host=host, task=task, status=TaskStatus.FAILED, seconds=seconds, action=action, result=result)
 

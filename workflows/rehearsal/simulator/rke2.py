@@ -70,10 +70,7 @@ blocked_by("etcd_member_missing", "component", "etcd", "back-off 5m0s restarting
 
 @pod_program("component", "kube-apiserver")
 def apiserver(world: World, _pod: Obj, node: str) -> Behaviour:
-    """Play a server's kube-apiserver pod: it runs, or ends again and again under the fault `apiserver_restarts`.
-
-    The emulated API server answers in either case.
-    """
+    """Play a kube-apiserver pod: it runs, or keeps ending under `apiserver_restarts`. The emulated API answers anyway."""
     if world.fault("apiserver_restarts", node):
         return Exit(code=137, message="OOMKilled", seconds=20)
     return LongRunning()

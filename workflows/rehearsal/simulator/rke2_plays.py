@@ -1,4 +1,4 @@
-"""RKE2's playbooks: their effects on simulated machines, and the facts that they return."""
+"""Stage rke2: its playbooks, with their effect on simulated machines and the facts that they report."""
 
 from __future__ import annotations
 
@@ -89,10 +89,7 @@ for _server in (True, False):
 
 
 def _steps(hosts: Iterable[str], new: Set[str], task: tuple[str, str, float]) -> Iterator[TaskOutcome]:
-    """Yield the outcome of one task on all hosts: changed for those in `new`, ok for the others.
-
-    `task` is name, action and duration in seconds on a new host.
-    """
+    """Yield a task's outcome on all hosts: changed for those in `new`, else ok. `task`: name, action, seconds if changed."""
     name, action, seconds = task
     for host in hosts:
         changed = host in new
@@ -222,8 +219,5 @@ def etcd_report(world: World, name: str, since: float) -> Obj:
 
 
 def _fsyncs_within(bound: float, slowest: float) -> int:
-    """Return how many of `FSYNCS` fsyncs took at most `bound` seconds.
-
-    Nine tenths of them take at most a tenth of the time `slowest`, the others at most `slowest`.
-    """
+    """Return how many fsyncs took at most `bound` seconds: all take at most `slowest`, nine tenths at most a tenth of it."""
     return FSYNCS if bound >= slowest else FSYNCS * 9 // 10 if bound >= slowest / 10 else 0

@@ -159,10 +159,7 @@ class Occupancy:
         return next((name for name, amount in wanted.items() if amount > 0 and free.get(name, 0.0) < amount - 1e-9), "")
 
     def domains(self, term: Obj, namespace: str) -> set[str]:
-        """Return the values of the topology key of `term` on all nodes with pods that the affinity term selects.
-
-        `namespace` is that of the pod with the term.
-        """
+        """Return the topology values of nodes with pods that `term` selects; `namespace` is that of the pod with the term."""
         namespaces = set(term.get("namespaces") or (namespace,))
         key = term["topologyKey"]
         values: set[str] = set()
@@ -239,10 +236,7 @@ def pending(pod: Obj) -> bool:
 
 
 class Candidates:
-    """The nodes that are left for a group of pods that differ in name only.
-
-    Rules that do not depend on other pods are evaluated once for the group.
-    """
+    """The nodes left for pods that differ in name only. Rules that ignore other pods are evaluated once for all of them."""
 
     def __init__(self, occupancy: Occupancy, pod: Obj) -> None:
         self._occupancy = occupancy

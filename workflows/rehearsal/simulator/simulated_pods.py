@@ -167,10 +167,7 @@ def blocked_by(fault: str, label: str, value: str, message: str, reason: str = "
 
 
 def behaviour(world: World, pod: Obj, node: str) -> Behaviour:
-    """Return how a pod behaves on a node, as its registered program says.
-
-    A pod without program runs if its restart policy is Always; otherwise it ends with code 0.
-    """
+    """Return a pod's behaviour on a node. Without program it runs if its restart policy is Always, else it ends with code 0."""
     labels = labels_of(pod)
     for pair in labels.items():
         if pair in _PROGRAMS:

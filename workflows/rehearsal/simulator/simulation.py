@@ -49,13 +49,10 @@ class Simulator:
         self._fresh = {role.name for role in roles}
         self._moved = world.now
         self.others = 0
-        """How many times a sync has found writes by other clients."""
+        """Number of syncs that have found writes by other clients."""
 
     def settle(self) -> None:
-        """Let roles react to writes by other clients, run due events, and repeat until nothing changes.
-
-        Raises RuntimeError if roles change objects without end.
-        """
+        """Let roles react to writes by others and run due events, until nothing changes. Raises RuntimeError if it never ends."""
         self.others += self.world.sync()
         self._rest()
 
@@ -93,7 +90,7 @@ class Simulator:
         self._moved = state.now
         world.set_faults(state.faults)
         world.forget()
-        self.roles = tuple(type(role)() for role in self.roles)  # their memory belongs to the replaced state
+        self.roles = tuple(type(role)() for role in self.roles)  # what the old ones remember belongs to the replaced state
         self._waiting = {role.name: {} for role in self.roles}
         self._fresh = {role.name for role in self.roles}
         self.settle()

@@ -1,7 +1,4 @@
-"""Stage slurm: simulated Slinky charts and operator, and the pods, nodes and srun check of a Slurm cluster.
-
-Behaviour follows `steps/docs/facts/slurm.md`.
-"""
+"""Stage slurm: simulated Slinky charts and operator, slurmd pods and Slurm nodes, srun check (`steps/docs/facts/slurm.md`)."""
 
 from __future__ import annotations
 

@@ -315,10 +315,7 @@ SLOW_LARGE, DEGRADED = 0.81, 0.47
 """Share of the bandwidth that is left if only large messages are slow; `DEGRADED` is that with half of the NVLinks gone."""
 
 WITHOUT_GDR = 0.92
-"""Share of the fabric's bandwidth that is left without GPUDirect RDMA.
-
-It is above the floor in the example spec, so that only NCCL's log shows the fault.
-"""
+"""Share of the fabric's bandwidth without GPUDirect RDMA: above the example spec's floor, so only NCCL's log shows it."""
 
 
 # ---- NCCL inside a node --------------------------------------------------------------------------------------------------------
@@ -432,10 +429,7 @@ _TESTS = (
     ("Stress", "memtest", 4),
     ("Stress", "pulse_test", 4),
 )
-"""Category and name of each test of `dcgmi diag`, and the lowest level that runs it.
-
-Source: `steps/docs/facts/acceptance.md`, DCGM diag.
-"""
+"""Category, name and lowest level of each `dcgmi diag` test (`steps/docs/facts/acceptance.md`, DCGM diag)."""
 
 
 @check("dcgm")

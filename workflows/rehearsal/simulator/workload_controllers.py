@@ -14,10 +14,7 @@ from workflows.rehearsal.simulator.world import Changes, World
 
 
 class WorkloadControllers:
-    """Simulated controllers of Deployments and StatefulSets.
-
-    A Deployment owns its pods without ReplicaSets; a new template replaces all pods at once.
-    """
+    """Simulated Deployment and StatefulSet controllers. There are no ReplicaSets; a new template replaces all pods at once."""
 
     name = "workloads"
     kinds = (DEPLOYMENTS, STATEFUL_SETS, PODS)

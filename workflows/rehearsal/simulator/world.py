@@ -122,10 +122,7 @@ class World(ClusterView):
     # ---- faults --------------------------------------------------------------------------------------------------------------
 
     def fault(self, name: str, node: str = "") -> fault_registry.ActiveFault | None:
-        """Return the fault `name` if it is active and hits `node` (empty: any node), else None.
-
-        Raises UnknownFault for a name that no fault has.
-        """
+        """Return the fault `name` if active and hitting `node` (empty: any), else None. Raises UnknownFault for an unknown name."""
         fault_registry.find_fault(name)
         active = self._active.get(name)
         return active if active is not None and active.hits(node) else None
@@ -152,7 +149,7 @@ class World(ClusterView):
             self._active[name] = fault_registry.ActiveFault(fault, victims)
         self.wake()
 
-    # ---- small things many roles do --------------------------------------------------------------------------------------------
+    # ---- conditions, events, logs ----------------------------------------------------------------------------------------------
 
     def conditions(self, obj: Obj, *changes: tuple[str, str, str, str], timed: bool = True) -> list[Obj]:
         """Return an object's status conditions with `changes`, each a type, status, reason and message, applied.
