@@ -59,7 +59,7 @@ def _leaves(value: Any, schema: Schema, path: FieldPath) -> Iterator[FieldPath]:
 
 
 def owned_fields(obj: Mapping[str, Any], schema: Schema, *, without: frozenset[str] = frozenset()) -> FieldSet:
-    """Return the paths of all fields of `obj` that a client which wrote the whole object owns.
+    """Return the paths of the fields that a client owns after it wrote the whole object `obj`.
 
     Name, kind, fields that only the server sets, and the top-level fields in `without` are left out.
     """

@@ -201,7 +201,7 @@ def _foreign_class(world: World) -> None:
 
 
 def _users(world: World) -> dict[Ref, str]:
-    """Return, by claim, the node on which its volume is needed; claims without such a node are left out.
+    """Return, by PersistentVolumeClaim, the node on which its volume is needed; claims without such a node are left out.
 
     A real scheduler writes the node on the claim before it places the pod. Otherwise it is the node of the first placed pod.
     """

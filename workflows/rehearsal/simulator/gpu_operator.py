@@ -214,7 +214,7 @@ def _reconcile(world: World, kind: ObjectKind, root: Obj) -> None:
 
 
 def _state(world: World, kind: ObjectKind, root: Obj, name: str, deploy: str) -> bool:
-    """Create the DaemonSet of one state and return True if it is ready. A state that the spec disables is ready without."""
+    """Create the DaemonSet of one operator state and return True if it is ready; a state that the spec disables is ready."""
     part = root["spec"].get(_SPEC_KEY.get(deploy, ""), {})
     if not part.get("enabled", _ON.get(deploy, True)):
         return True

@@ -160,7 +160,7 @@ def _without_time(state: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _kept(before: dict[str, Any] | None, now: dict[str, Any]) -> str:
-    """Return the release that `now` replaced on a host, which stays there until a third is installed; empty if none did."""
+    """Return the RKE2 release that a host keeps for a rollback: the one before `now`; empty before its first upgrade."""
     if before is None:
         return ""
     return str(before["version"] if before["version"] != now["version"] else before.get("kept", ""))

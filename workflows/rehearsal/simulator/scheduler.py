@@ -51,7 +51,7 @@ def _asked(container: Obj) -> dict[str, float]:
 
 
 def tolerates(tolerations: Iterable[Obj], taint: Obj) -> bool:
-    """Return True if one of these tolerations matches the taint."""
+    """Return True if one of a pod's tolerations matches a node's taint."""
     for entry in tolerations:
         if entry.get("effect") not in (None, "", taint["effect"]):
             continue

@@ -30,7 +30,7 @@ class WorkloadControllers:
 
 
 def _owners(world: World, changed: Changes, kind: ObjectKind) -> set[Ref] | None:
-    """Return the workloads of this kind that own changed pods; None if a pod is gone, so that its owner is unknown."""
+    """Return the workloads of this kind that own changed pods; None if a pod is gone, as its owner is then unknown."""
     workloads: set[Ref] = set()
     for at in changed.refs(PODS):
         pod = world.find(PODS, at)
