@@ -148,7 +148,7 @@ class _Work:
         return _optional(component.from_spec.get("namespace"), self.scope) or component.namespace or ""
 
     def coordinate(self, name: str, which: str, override: str | None) -> str:
-        """Return a component's version or repo (`which`): of the override, else of the spec, else of the last overlay, else of the catalog."""
+        """Return a component's version or repo (`which`): the override's, else the spec's, the last overlay's, or the catalog's."""
         component = self.catalog.components[name]
         given = _optional(component.from_spec.get("version" if which == "version" else "repo"), self.scope)
         overlaid = [getattr(part, which) for _, part in self.parts(name) if getattr(part, which)]

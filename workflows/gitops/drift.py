@@ -51,7 +51,7 @@ def differences(layout: Layout, made: Mapping[str, str], found: Mapping[str, str
 
 
 def shared_file_notes(layout: Layout, made: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each differing file that other environments share (README, ApplicationSet): a run does not change it."""
+    """Return a sentence for each differing file (README, ApplicationSet) that other environments share; runs do not change it."""
     names = layout.others(found)
     differing = (path for path in layout.common if path in found and found[path] != made.get(path))
     said = f"differs from what {layout.environment} renders; it is shared with {', '.join(names)}, so it is left as it is"

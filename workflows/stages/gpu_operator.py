@@ -1,4 +1,4 @@
-"""Stage gpu_operator: driver, container toolkit, device plugin and feature discovery on every GPU node, proven by CUDA."""
+"""Stage gpu_operator: install driver, container toolkit, device plugin and feature discovery on GPU nodes, proven by CUDA."""
 
 from __future__ import annotations
 
@@ -62,8 +62,9 @@ def _changes(site: Site, release: PlannedRelease) -> tuple[Change, ...]:
 
 
 def _operands(spec: ClusterSpec, release: PlannedRelease) -> list[str]:
-    """Return the DaemonSets that must run on every GPU node; a trailing dash marks a prefix (`steps/docs/facts/gpu.md`, GPU
-    Operator).
+    """Return the DaemonSets that must run on every GPU node; a trailing dash marks a name prefix.
+
+    Source: `steps/docs/facts/gpu.md`, GPU Operator.
     """
     driver = value_at(release.values, "driver.enabled") is not False
     if has_gpu_cluster(spec):
@@ -141,7 +142,10 @@ def _nodes(site: Site) -> Step:
 
 
 def _shapes(spec: ClusterSpec) -> list[dict[str, int]]:
-    """Return the resources that a node may advertise per GPU: whole GPUs, or on a second run those of the sharing stage."""
+    """Return the sets of resources that a node may advertise per GPU; empty with DRA.
+
+    A first run sees whole GPUs; a second run may see the resources of the stage sharing.
+    """
     if spec.sharing.mode == "dra" or has_gpu_cluster(spec):
         return []
     whole, shared = {GPU: 1}, allocatable(spec, 1)

@@ -1,4 +1,4 @@
-"""Stage image_assemble: the layers are packed into squashfs, kernel, initrd, manifest and OCI archive, and read back."""
+"""Stage image_assemble: pack the image's layers into squashfs, kernel, initrd, manifest and OCI archive, and read these back."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ Profile = dict[str, Any]
 
 
 class ProfileLayer(Section):
-    """One YAML file of this folder: required settings of all machines or of GPU machines, and the criteria under which they apply."""
+    """One YAML file of this folder: settings that all machines or GPU machines need, and the criteria under which they apply."""
 
     criteria: Criteria = Field(default={}, description="Criteria under which the layer applies; default: always.")
     machines: Literal["all", "gpu"] = Field(
