@@ -65,7 +65,7 @@ class Announcer:
         self._threads: list[threading.Thread] = []
 
     def observe(self, news: News) -> None:
-        """Announce an approval that has just opened, or that is open when the observer first sees the run."""
+        """Start a thread that announces the approval, if this news is that one has opened or was open when the observer began."""
         if not isinstance(news, NodeNews) or not news.waits or not news.node.name.startswith(approval.NODE_PREFIX):
             return
         stage = news.node.name.removeprefix(approval.NODE_PREFIX).replace("-", "_")

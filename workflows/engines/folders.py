@@ -72,7 +72,7 @@ class StateFolder:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The folders of one run: `engine` (journal, inbox, logs), `inputs` (tasks, fleet, secrets), and its part of the run store."""
+    """The folders of one run on this machine: `engine` (journal, inbox, logs), `inputs` (tasks, fleet, secrets), and `stored`."""
 
     home: StateFolder
     name: str
@@ -84,7 +84,7 @@ class RunFolder:
 
     @property
     def inputs(self) -> Path:
-        """Return the folder with the run's inputs: tasks, fleet, secrets, and the manifest."""
+        """Return the folder with the files that the run reads: tasks, fleet, secrets, and the manifest."""
         return self.home.root / "inputs" / self.name
 
     @property

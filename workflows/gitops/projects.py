@@ -89,9 +89,9 @@ def _project(name: str, argo: ArgoCdDelivery, body: Object) -> Object:
 
 CONFIG_MAP = "argocd-cm"
 HEALTH = "resource.customizations.health."
-"""Prefix of the keys that hold the health check of a kind, followed by GROUP_KIND."""
+"""Prefix of the keys in argocd-cm that hold the health script of a kind; GROUP_KIND follows it."""
 _ALWAYS = frozenset({"argoproj.io", "helm.cattle.io"})
-"""API groups of every delivery: those of Argo CD and of RKE2's helm-controller."""
+"""API groups whose settings are always needed: those of Argo CD and of RKE2's helm-controller."""
 _POD_SPECS = ("sunk.coreweave.com_NodeSet", "slinky.slurm.net_NodeSet")
 """Kinds whose `spec.template.spec` is a pod spec. Argo CD matches the kind exactly: `Nodeset` would silently match nothing."""
 _ALIKE = {"nvidia.com_GPUCluster": "nvidia.com_ClusterPolicy", "kueue.x-k8s.io_LocalQueue": "kueue.x-k8s.io_ClusterQueue"}

@@ -17,7 +17,7 @@ ANNOUNCE_SECONDS = 60
 
 
 def attach_approvals(stages: tuple[Stage, ...], approvals: Iterable[Any]) -> tuple[Stage, ...]:
-    """Return the stages, each with the approval that it waits for. An approval before a stage outside the plan is dropped."""
+    """Return the stages, each with the spec's approval before it, if any. Approvals before stages outside the plan are dropped."""
     waiting: dict[str, Any] = {approval.before: approval for approval in approvals}
     return tuple(
         dataclasses.replace(stage, approval=_approval(waiting[stage.id])) if stage.id in waiting else stage for stage in stages

@@ -32,9 +32,9 @@ SYS_ADMIN is for mounts and namespaces, NET_ADMIN for the loopback of a network 
 sandbox.
 """
 MEMORY_MIB: Final = 1024
-"""Memory in MiB that a build requests for itself."""
+"""Memory in MiB that a build pod requests in addition to that of test machines."""
 MOST_MIB: Final = 8192
-"""Memory limit of a build in MiB: squashfs and initrd are packed side by side, and tests write to memory."""
+"""Memory limit of a build pod in MiB, without test machines: squashfs and initrd are packed at once, tests write to memory."""
 
 
 def builds(task: Task) -> bool:

@@ -62,7 +62,7 @@ def _fields(value: dict[str, Any], kind: type[BaseModel], path: str) -> Iterator
 
 
 def _plain(kind: Any) -> Any:
-    """Return a type without Annotated and Optional; for a union, its first model."""
+    """Return the type inside Annotated and Optional; for a union, its first member that is not None."""
     while True:
         origin = typing.get_origin(kind)
         if origin is typing.Annotated:

@@ -132,7 +132,7 @@ class PipelineTasks:
         return self._node("seal", self._end_task("seal"))
 
     def check_edges(self) -> None:
-        """Raise RenderError unless the pipeline's edges run through all stages in the order of the plan."""
+        """Raise RenderError unless the edges that the pipeline has drawn connect all stages in the order of the plan."""
         planned = [("report", "seal"), *pairwise(["open", *self._stages])]
         if sorted(planned) != sorted(self._edges):
             wanted, drawn = (", ".join(f"{before} >> {after}" for before, after in edges) for edges in (planned, self._edges))

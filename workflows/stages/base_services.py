@@ -1,4 +1,4 @@
-"""Stage base_services: the storage class, cert-manager and the monitoring CRDs that the charts of later stages need."""
+"""Stage base_services: install the storage class, cert-manager and the monitoring CRDs that charts of later stages need."""
 
 from __future__ import annotations
 

@@ -17,12 +17,13 @@ CHECK = "cuda-smoke"
 CONTROL, NODES, FUNCTIONAL = "gpu_operator/control", "gpu_operator/nodes", "gpu_operator/functional"
 
 CONTROL_SECONDS = 2700
-"""Time limit of the control gate: a driver container may build for 20 minutes (its startup probe: 120 × 10 s), beside Helm and
-image pulls.
+"""Time limit in seconds of the control gate: Helm, image pulls, and a driver container that may build for 20 minutes.
+
+The 20 minutes are the limit of that container's startup probe: 120 × 10 s.
 """
 
 NODES_SECONDS = 1200
-"""Time limit of the node gate: after the control gate only late nodes remain, with one more driver build."""
+"""Time limit in seconds of the node gate: after the control gate only late nodes remain, with one more driver build."""
 
 FLAPPING_BEFORE = (26, 7)
 """First version in which ClusterPolicy no longer reports ready in the middle of a driver upgrade (NVIDIA/gpu-operator#1567)."""

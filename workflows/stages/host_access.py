@@ -82,7 +82,7 @@ def _proxy(spec: ClusterSpec) -> dict[str, str]:
 
 
 def secret_files(spec: ClusterSpec) -> tuple[SecretFile, ...]:
-    """Return every secret file that tasks of this spec may ask for, sorted by name."""
+    """Return every file that tasks of this spec may need in the secrets folder, with its source, sorted by name."""
     argo = spec.delivery.argo_cd
     references: dict[str, SecretRef | None] = {
         SSH_KEY: spec.ssh.key,

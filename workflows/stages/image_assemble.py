@@ -10,7 +10,7 @@ from workflows.stages.stage import Change, Stage
 ID: Final = "image_assemble"
 GATE: Final = "image_assemble/outputs"
 SECONDS = 1200
-"""Time to pack the image: 10 GB take a minute or two of one core."""
+"""Time limit in seconds to pack the image: 10 GB take a minute or two of one core."""
 
 
 def build(site: ImageSite) -> Stage:

@@ -33,7 +33,7 @@ def namespace(name: str, *, privileged: bool = False) -> Object:
 
 
 def releases(site: Site, stage: str) -> tuple[PlannedRelease, ...]:
-    """Return the charts of a stage, in catalog order, without upstream manifests and without Argo CD itself."""
+    """Return a stage's Helm charts in catalog order, without upstream manifests and without Argo CD itself."""
     return tuple(release for release in layout.delivered_releases(site.releases.values()) if release.stage == stage)
 
 
@@ -188,12 +188,12 @@ def check_metadata(stage: str, check: str) -> Object:
 
 
 def check_labels(stage: str, check: str) -> dict[str, str]:
-    """Return the labels by which a check's pods are found."""
+    """Return the labels of a check's objects, by which its pods are found."""
     return {CHECK_LABEL: check, STAGE_LABEL: stage.replace("_", "-")}
 
 
 def container(image: str, script: str, *, name: str = "check", **fields: Any) -> Object:
-    """Return a container that runs a shell script and reports by writing to /dev/termination-log."""
+    """Return a container that runs a shell script, which reports by writing to /dev/termination-log; `fields` are added."""
     return {"name": name, "image": image, "command": ["/bin/sh", "-c", script], **fields}
 
 

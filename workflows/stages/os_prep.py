@@ -126,13 +126,13 @@ The profile with its packages takes 900 s, a reboot 1,380 s, the second reading 
 CGROUP_V2 = (1, 35, 0)
 """First Kubernetes version whose kubelet does not start on cgroup version 1, unless its settings allow it."""
 MIB = 1024
-"""MiB in a GiB."""
+"""Number of MiB in a GiB."""
 TIME_SERVICE = "time service"
 """Name of the time service's entry in a host report. A spec that tolerates its failure accepts clocks that are not synchronized."""
 MELLANOX = "15b3"
 """PCI vendor id of the NICs whose device ids a spec names."""
 POLICY = "rke2-selinux"
-"""The package of RKE2's SELinux policy."""
+"""Name of the package with RKE2's SELinux policy, and of its entry under `repositories` in the profile."""
 
 ITEMS = (
     "root",

@@ -73,7 +73,7 @@ def changes(site: Site) -> tuple[Change, ...]:
 
 
 def way_back(site: Site) -> str:
-    """Return the sentence that tells a person how to undo the operation."""
+    """Return the sentence in the plan that tells a person how to undo the operation."""
     if site.operation.kind is OperationKind.ROLLBACK:
         return FORWARD
     if site.operation.kind is not OperationKind.UPGRADE:
@@ -172,7 +172,7 @@ NETWORK = {
     "flannel": "DaemonSet kube-flannel-ds",
     "multus": "DaemonSet rke2-multus",
 }
-"""Workload of each network plugin that RKE2 installs. Not verified: the names for calico, cilium and flannel."""
+"""Network plugin → the workload that RKE2 installs for it. Not verified: the names for calico, cilium and flannel."""
 NETWORK_PODS = {
     "canal": ("kube-system", "k8s-app=canal"),
     "cilium": ("kube-system", "k8s-app=cilium"),

@@ -55,7 +55,7 @@ def archives(roles: Iterable[SiteRole], stages: Iterable[Stage]) -> Mapping[str,
 
 
 def step_name(role: SiteRole) -> str:
-    """Return the name of a role's task within its stage."""
+    """Return the name of the task that runs a role, such as `role_NAME`."""
     return f"role_{role.name}"
 
 

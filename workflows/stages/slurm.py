@@ -21,7 +21,7 @@ CHARTS, CONTROL = "slurm/charts", "slurm/control"
 NODES, FUNCTIONAL = "slurm/nodes", "slurm/functional"
 
 CONTROL_SECONDS = 2400
-"""Time limit of the control gate: images of slurmctld, slurmd and login are pulled (2 GB a node), then every slurmd registers."""
+"""Time limit in seconds of the control gate: images of slurmctld, slurmd and login (2 GB a node), then every slurmd registers."""
 NODES_SECONDS = 600
 FUNCTIONAL_SECONDS = 900
 

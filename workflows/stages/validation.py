@@ -236,7 +236,7 @@ def _checks(site: Site, between: bool) -> list[Step]:
 
 
 def _seconds(site: Site) -> int:
-    """Return the spec's time limit of each test in seconds."""
+    """Return the spec's time limit of one test in seconds."""
     return int(site.spec.validation.timeout.total_seconds())
 
 

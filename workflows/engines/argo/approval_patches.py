@@ -31,7 +31,7 @@ class Overtaken(Temporary):
 
 
 def waiting_approvals(home: Home, workflow: Workflow, folder: RunFolder, nodes: list[str]) -> list[OpenApproval]:
-    """Return the approvals behind these suspend nodes, with their evidence read from the run store now.
+    """Return the approvals that these suspend nodes wait for, with their evidence copied from the run store now.
 
     Raises HelperPodFailed if the store cannot be read, Damaged if its copy arrives incomplete.
     """

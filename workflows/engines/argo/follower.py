@@ -177,7 +177,7 @@ def _stage(stage: str, nodes: Mapping[str, list[RunNodeStatus]], run: str, *, op
 
 
 def ended_rows(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
-    """Return the rows of a run that has ended: stages that were still to come are marked as not run."""
+    """Return the rows of `stages` for a run that has ended: a stage that was still to come is shown as not run."""
     return [_row(row["stage"], NOT_RUN, row["reason"]) if row["status"] == TO_COME else row for row in rows]
 
 

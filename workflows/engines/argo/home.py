@@ -101,7 +101,7 @@ class Home:
         self._http = Http(self.access)
 
     def renew(self) -> bool:
-        """Read the kubeconfig again and return True if it changed."""
+        """Read the kubeconfig again, use its credentials if they changed, and return True if they did."""
         fresh = self._read()
         if fresh == self.access:
             return False

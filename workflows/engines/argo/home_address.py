@@ -24,7 +24,7 @@ class HomeAddress(Struct, frozen=True, kw_only=True):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Return the files of the kubeconfig."""
+        """Return the paths in `kubeconfig`; empty inside a pod of the home cluster."""
         return kubeconfig_files(self.kubeconfig)
 
     @property

@@ -55,5 +55,5 @@ def record_pull(folder: RunFolder, when: float, *, ended: bool) -> None:
 
 
 def knows_tasks(folder: RunFolder) -> bool:
-    """Return True if all tasks of the run are on this machine."""
+    """Return True if this machine has a copy of all task files of the run."""
     return (folder.inputs / "tasks" / PLAN_FILE).exists()

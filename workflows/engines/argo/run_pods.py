@@ -12,7 +12,7 @@ MAIN = "main"
 
 
 class _Terminated(Struct, frozen=True, rename="camel"):
-    """The end of a container."""
+    """The end of a container as the API server reports it: time, exit code and termination message."""
 
     finished_at: str | None = None
     exit_code: int | None = None
@@ -34,14 +34,14 @@ class _ContainerState(Struct, frozen=True):
 
 
 class _ContainerStatus(Struct, frozen=True):
-    """A container of a pod."""
+    """The status of one container of a pod: its name and state."""
 
     name: str = ""
     state: _ContainerState = _ContainerState()
 
 
 class _PodCondition(Struct, frozen=True, rename="camel"):
-    """A condition of a pod."""
+    """A condition in a pod's status, such as PodScheduled."""
 
     type: str
     status: str

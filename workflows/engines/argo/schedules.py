@@ -43,7 +43,7 @@ class _Meta(Struct, frozen=True, rename="camel"):
 
 
 class _ScheduleSpec(Struct, frozen=True):
-    """The times at which a schedule starts runs."""
+    """The spec of a schedule, reduced to the times at which it starts runs and whether it is suspended."""
 
     suspend: bool = False
     schedules: tuple[str, ...] = ()

@@ -194,7 +194,7 @@ class Workflow(Struct, frozen=True):
 
 
 def decompress_nodes(text: str) -> bytes:
-    """Return the JSON of `status.compressedNodes` (base64 of gzip). Raises UnreadableStatus."""
+    """Return the node status in JSON from `status.compressedNodes` (base64 of gzip). Raises UnreadableStatus."""
     try:
         packed = base64.b64decode(text, validate=True)
         if not packed.startswith(_GZIP):
@@ -211,7 +211,7 @@ def decompress_nodes(text: str) -> bytes:
 
 
 def compress_nodes(data: bytes) -> str:
-    """Compress node status as Argo does (gzip, then base64)."""
+    """Return a node status in JSON as Argo stores it compressed: gzip, then base64."""
     return base64.b64encode(gzip.compress(data)).decode()
 
 

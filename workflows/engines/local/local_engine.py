@@ -137,7 +137,7 @@ class Driver:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Let SIGINT and SIGTERM stop the run inside a `with` block. Outside the main thread this does nothing, as Python demands."""
+        """Let SIGINT and SIGTERM stop the run inside a `with` block. It does nothing outside the main thread, as Python demands."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -244,7 +244,7 @@ class Driver:
         return self.passing is not None and self.state.waits_for_time
 
     def _pass(self, seconds: float) -> None:
-        """Advance the run's clock by the time that passed in the simulated world, less the real time that this took."""
+        """Let up to `seconds` pass in the simulated world, and advance the run's clock by as much, less the real time that it took."""
         time_before = self.now()
         if self.passing is not None and seconds > 0:
             passed = self.passing(seconds)

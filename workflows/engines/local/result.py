@@ -1,4 +1,4 @@
-"""What the engine reports: the finished run, the status of a run for other processes, news for a live display, a record."""
+"""Reports of the engine: the finished run, the status of a run for other processes, news for a live display, and a record."""
 
 from __future__ import annotations
 

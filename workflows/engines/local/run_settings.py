@@ -71,7 +71,7 @@ class RunPaths:
 
     @classmethod
     def below(cls, run_dir: Path, *, private_tmp: bool = False) -> RunPaths:
-        """Return folders that all lie inside the run directory."""
+        """Return a run's folders as subfolders of its run directory."""
         return cls(run_dir / "tasks", run_dir / "fleet", run_dir / "secrets", run_dir / "store", private_tmp)
 
     def make(self) -> None:

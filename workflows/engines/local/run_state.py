@@ -146,7 +146,7 @@ class RunBegan(EngineEvent, frozen=True, tag="run-began"):
 
 
 class PodStarted(EngineEvent, frozen=True, tag="pod-started"):
-    """Event: the process of a pod exists."""
+    """Event: the process of a pod was started."""
 
     node: str
 

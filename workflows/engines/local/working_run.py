@@ -222,7 +222,7 @@ class WorkingRun:
         return limit is None or self._active.get(boundary, 0) < limit
 
     def lock(self, names: tuple[str, ...], path: str) -> bool:
-        """Take all these mutexes for the node `path` and return True; if another open node holds one, take none and return False."""
+        """Take all these mutexes for the node `path` and return True, or none and return False if another open node holds one."""
         for name in names:
             holder = self.nodes.get(self.locks.get(name, ""))
             if holder is not None and holder.path != path and not holder.fulfilled:

@@ -24,5 +24,5 @@ class LintFinding:
 
 
 def refused(findings: Iterable[LintFinding]) -> tuple[LintFinding, ...]:
-    """Return the findings that keep the manifest from running."""
+    """Return only those findings that keep the manifest from running."""
     return tuple(finding for finding in findings if finding.severity == "refused")
