@@ -124,7 +124,7 @@ def _verdict(store: Store, run: str, approved: str) -> str:
 
 
 def changes(folder: RunFolder) -> str:
-    """Return what the approved stages would change, as an earlier stage observed it; "" if no stage compared anything."""
+    """Return what the stages after an approval would change, as an earlier stage observed it; "" if no stage compared anything."""
     store, evidence = Store(folder.home.store), f"runs/{folder.name}/evidence"
     try:
         stages = dict.fromkeys(key.removeprefix(f"{evidence}/").split("/")[0] for key in store.keys(evidence))

@@ -118,7 +118,7 @@ def _identity(before: Plan, after: Plan) -> Iterator[PlanDifference]:
 
 
 def _hosts(before: Plan, after: Plan) -> Iterator[PlanDifference]:
-    """Yield removed and added hosts as ranges, and for each changed value of a host the range of hosts with that change."""
+    """Yield a difference for removed and for added hosts (as ranges), and for each changed value with the range of its hosts."""
     old, new = ({host.name: msgspec.to_builtins(host) for host in plan.hosts} for plan in (before, after))
     for how, these, others in (("removed", old, new), ("added", new, old)):
         if names := [name for name in these if name not in others]:
@@ -252,7 +252,7 @@ def _files(before: Plan, after: Plan) -> Iterator[PlanDifference]:
 
 
 def differing_leaves(before: Any, after: Any, path: str = "") -> Iterator[Leaf]:
-    """Yield path, old and new value of every differing leaf of two nested values, in order.
+    """Yield path, old and new value of every innermost value that differs between two nested values, in order.
 
     Maps in lists are matched by their name if all have unique names, else by position.
     """

@@ -36,7 +36,7 @@ RIGHTS: rbac.Rights = {
 
 
 def account_name(name: str) -> str:
-    """Return the name of the pod's ServiceAccount for the image `name`."""
+    """Return the name of the ServiceAccount of the pod that a schedule starts for the node image `name`."""
     return f"bringup-schedule-{name}"
 
 
@@ -52,7 +52,7 @@ def approvers_of(plan: Plan) -> tuple[str, ...]:
 
 
 def account(name: str, labels: Mapping[str, str], space: str) -> list[Object]:
-    """Return the pod's ServiceAccount, its Role and its RoleBinding.
+    """Return ServiceAccount, Role and RoleBinding for the pod that a node image's schedule starts.
 
     The account itself asks for a mounted token, because the Workflow leaves that choice to the account.
     """
@@ -63,7 +63,7 @@ def account(name: str, labels: Mapping[str, str], space: str) -> list[Object]:
 
 
 def workflow_spec(plan: Plan, source: GitSource, settings: steps.Settings) -> Object:
-    """Return the spec of the Workflow that an image's schedule starts.
+    """Return the spec of the Workflow that a node image's schedule starts, with one pod that reads Git and submits the build.
 
     A mutex admits one such Workflow at a time, also if a person starts one.
     """

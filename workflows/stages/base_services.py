@@ -23,7 +23,7 @@ _READ = (
 
 
 def build(site: Site) -> Stage | None:
-    """Return the stage, or None if the spec asks for no base service."""
+    """Return stage base_services, or None if the spec asks for no base service."""
     chosen = manifest_objects.releases(site, STAGE)
     storage = site.spec.base_services.storage
     storage_class = "" if storage.provisioner == "none" else storage.storage_class

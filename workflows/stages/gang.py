@@ -195,7 +195,7 @@ class Sizes:
 
 
 def build(site: Site) -> Stage | None:
-    """Return the stage, or None if the spec has no gang scheduler and no quotas, or no GPUs."""
+    """Return stage gang, or None if the spec has no gang scheduler and no quotas, or no GPUs."""
     chosen = manifest_objects.releases(site, STAGE)
     spec = site.spec
     if not chosen or spec.accelerator is None:

@@ -30,7 +30,7 @@ FLAPPING_BEFORE = (26, 7)
 
 
 def build(site: Site) -> Stage | None:
-    """Return the stage, or None for a cluster without GPUs."""
+    """Return stage gpu_operator, or None for a cluster without GPUs."""
     release = site.releases.get(RELEASE)
     if release is None or site.spec.accelerator is None:
         return None

@@ -14,7 +14,7 @@ SECONDS = 1200
 
 
 def build(site: ImageSite) -> Stage:
-    """Return the stage: one task that packs the image."""
+    """Return stage image_assemble: one task that packs the image."""
     expectations: dict[str, Any] = {"key": site.key}
     expectations |= {"budget_mib": site.recipe.budget_mib} if site.recipe.budget_mib else {}
     return image_stage(

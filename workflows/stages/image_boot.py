@@ -15,7 +15,7 @@ MARGIN_SECONDS = 300
 
 
 def build(site: ImageSite) -> Stage:
-    """Return the stage: one task for each firmware, all at the same time."""
+    """Return stage image_boot: one task for each firmware, all at the same time."""
     return image_stage(ID, "PXE boots", GATE, *(_boot(site, firmware) for firmware in site.firmware))
 
 

@@ -15,7 +15,7 @@ SECONDS = 3600
 
 
 def build(site: ImageSite) -> Stage:
-    """Return the stage: one task for each layer, each after the layer below."""
+    """Return stage image_layers: one task for each layer, each after the layer below."""
     steps: list[Step] = []
     keys, packages = build_keys.layers(site.recipe), 0
     for layer in site.recipe.layers:

@@ -14,7 +14,7 @@ SECONDS = 1800
 
 
 def build(site: ImageSite) -> Stage:
-    """Return the stage: one task that fills the package archive."""
+    """Return stage image_lock: one task that fills the package archive."""
     count = sum(len(layer.packages) for layer in site.recipe.layers)
     expectations: dict[str, Any] = {"recipe": site.recipe.digest, "packages": count}
     expectations |= {"relock": site.relock} if site.relock else {}

@@ -16,7 +16,7 @@ SECONDS = 1800
 
 
 def build(site: ImageSite) -> Stage:
-    """Return the stage: one task that publishes the image. An approval before the stage may hold it back."""
+    """Return stage image_publish: one task that publishes the image. An approval before the stage may hold it back."""
     place = site.place
     expectations: dict[str, Any] = {"groups": [group.name for group in place.groups], "keep": place.keep}
     expectations |= {"signed": True} if place.key else {}

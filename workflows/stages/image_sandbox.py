@@ -14,7 +14,7 @@ MARGIN_SECONDS = 300
 
 
 def build(site: ImageSite) -> Stage:
-    """Return the stage: one task that runs all tests of the recipe.
+    """Return stage image_sandbox: one task that runs all tests of the recipe.
 
     The task reads the gate's expectation from the recipe file, because many tests would not fit into a task file.
     """

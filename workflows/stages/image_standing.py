@@ -17,7 +17,7 @@ SECONDS = 600
 
 
 def build(site: ImageSite) -> Stage | None:
-    """Return the stage, or None if the command asks for a build without looking at what is published.
+    """Return stage image_standing, or None if the command asks for a build without looking at what is published.
 
     The task gets the arguments of publishing without the signing key, because it only reads.
     """

@@ -48,7 +48,7 @@ _LINK = {"infiniband": "InfiniBand", "roce": "Ethernet"}
 
 
 def build(site: Site) -> Stage | None:
-    """Return the stage, or None if the spec has no fabric."""
+    """Return stage network_operator, or None if the spec has no fabric."""
     release = site.releases.get(RELEASE)
     if release is None or site.spec.fabric.kind == "none":
         return None

@@ -183,7 +183,7 @@ does not exist on a machine that is reached by name.
 
 
 def build(site: Site) -> Stage | None:
-    """Return the stage, which covers every machine: all servers must pass, agents by quorum."""
+    """Return stage os_prep, which covers every machine: all servers must pass, agents by quorum."""
     members = "agent" if site.count("agent") else "server"
     names, needed = fold(site.touched("all")), site.needed(ID, members)
     checks = [{"task": name, "gate": gate} for name, gate in GATES.items()]
@@ -303,7 +303,7 @@ def _links(spec: ClusterSpec) -> Object:
 
 
 def _expectations(spec: ClusterSpec) -> Object:
-    """Return the expectation by which the gate judges each machine: the settings that its report must show, and further facts."""
+    """Return the expectation by which the gate of os_prep judges a machine: settings that its report must show, and other facts."""
     system = f"{spec.os.distribution} {spec.os.version}"
     node = node_profile(spec)
     expectations: Object = {

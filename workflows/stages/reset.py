@@ -22,7 +22,7 @@ SECONDS = 1200
 
 
 def build(site: Site) -> Stage | None:
-    """Return the stage; agents go first, while the servers still run and can delete the agents' Nodes."""
+    """Return stage reset; agents go first, while the servers still run and can delete the agents' Nodes."""
     agents = (_play(site, "agent", fan_out="agents"),) if site.touched("agent") else ()
     servers = (_play(site, "server", after=tuple(step.name for step in agents)),) if site.touched("server") else ()
     steps = (*agents, *servers)

@@ -183,7 +183,7 @@ DNS = "Deployment rke2-coredns-rke2-coredns"
 
 
 def build(site: Site) -> Stage | None:
-    """Return the stage, which puts RKE2 on every machine. A cluster without agents has no task for agents."""
+    """Return stage rke2, which puts RKE2 on every machine. A cluster without agents has no task for agents."""
     spec, members = site.spec, "agent" if site.count("agent") else "server"
     plays = (_servers(site), *((_agents(site),) if site.touched("agent") else ()))
     steps = (*plays, _control(site, plays[-1].name), _nodes(site, [play.name for play in plays]), _functional(site))

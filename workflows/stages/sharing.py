@@ -43,7 +43,7 @@ STRATEGY_LABELS = {"none": "none", "time_slicing": "time-slicing", "mps": "mps"}
 
 
 def build(site: Site) -> Stage | None:
-    """Return the stage, or None for a spec without GPUs."""
+    """Return stage sharing, or None for a spec without GPUs."""
     spec = site.spec
     if spec.accelerator is None:
         return None

@@ -38,7 +38,7 @@ _CLUSTER = ("slurm", "sunk_slurm")
 
 
 def build(site: Site) -> Stage | None:
-    """Return the stage, or None if the spec wants no Slurm."""
+    """Return stage slurm, or None if the spec wants no Slurm."""
     if site.spec.slurm.kind == "none":
         return None
     releases = manifest_objects.releases(site, STAGE)

@@ -194,7 +194,7 @@ DCGM_SECONDS = {1: 300, 2: 900, 3: 3600, 4: 10800}
 
 
 def build(site: Site) -> Stage | None:
-    """Return the stage, or None for a cluster without GPUs, which has nothing to measure."""
+    """Return stage validation, or None for a cluster without GPUs, which has nothing to measure."""
     release = site.releases.get(RELEASE)
     if release is None or site.spec.accelerator is None or not site.count("gpu"):
         return None
@@ -274,7 +274,7 @@ def _check(
 
 
 def _want(site: Site, *, floor: float | None, spread: float, **more: bool | int) -> Object:
-    """Return the expected NCCL result with the fields of `steps.contract.nccl.NcclWant`; no `floor` if None."""
+    """Return the NCCL result that a gate expects, with the fields of `steps.contract.nccl.NcclWant`; no `floor` if None."""
     return {"runs": site.spec.validation.runs, "spread": spread, **({"floor": floor} if floor else {}), **more}
 
 

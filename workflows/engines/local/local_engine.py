@@ -244,7 +244,7 @@ class Driver:
         return self.passing is not None and self.state.waits_for_time
 
     def _pass(self, seconds: float) -> None:
-        """Let up to `seconds` pass in the simulated world, and advance the run's clock by as much, less the real time that it took."""
+        """Let up to `seconds` pass in the simulated world; advance the run's clock by as much, less the real time that took."""
         time_before = self.now()
         if self.passing is not None and seconds > 0:
             passed = self.passing(seconds)

@@ -99,7 +99,7 @@ class RunStatus(msgspec.Struct, frozen=True):
 
 
 def node_status(node: RunNode, began: float) -> RunNodeStatus:
-    """Return a node in the form for other programs; `began` is the wall time of the run's start."""
+    """Return a node in the form for other programs; `began` is when the run started, in seconds since the epoch."""
     return RunNodeStatus(
         node.path,
         node.name,

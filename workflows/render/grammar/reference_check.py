@@ -22,7 +22,7 @@ Known = Callable[[str], str]  # "" when the name is known there, else why not
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The names that a template, or one of its tasks, may refer to."""
+    """The variables that references (`{{...}}`) in a template, or in one of its tasks, may name."""
 
     library: TemplateLibrary
     place: TemplateLocation
