@@ -1,4 +1,4 @@
-"""Polling in place: look at once, then again after growing pauses, until time is up."""
+"""Polling on the host itself: a first attempt at once, then more after growing pauses, until time is up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FIRST, LONGEST, GROWTH = 0.5, 5.0, 1.5
 
 
 def attempts(seconds: float, first: float = FIRST, most: float = LONGEST) -> Iterator[float]:
-    """Yield the seconds since the first attempt, once an attempt, until `seconds` have passed. With 0 there is one attempt."""
+    """Yield once an attempt the seconds since the first one, with pauses, until `seconds` have passed; 0 gives one attempt."""
     began = time.monotonic()
     pause = first
     yield 0.0
