@@ -133,7 +133,7 @@ def _forget_reset(path: str) -> None:
 
 
 def join_nobody(config: str = CONFIG) -> bool:
-    """Remove the key `server` from config.yaml, with which `rke2 server --cluster-reset` does not run; return True if it was there."""
+    """Remove the key `server` from config.yaml, which `rke2 server --cluster-reset` refuses; return True if it was there."""
     with open(config) as source:
         lines = source.readlines()
     # `rke2 server --cluster-reset` refuses to run with a `server` key
