@@ -75,9 +75,9 @@ NEVER = {
 }
 """Keys that must keep RKE2's default: key → that default (empty if the key must not be written at all), and the reason."""
 JOINS = "server"
-"""The key by which a host joins a cluster. The config.yaml of the server that founds our cluster lacks it."""
+"""Key of config.yaml with the server that a host joins. The server that founds a cluster has no such key."""
 REGISTRIES, PRIVATE = "/etc/rancher/rke2/registries.yaml", "private-registry"
-"""RKE2's registry settings, and the key that makes it read another file."""
+"""Path of RKE2's registry settings, and the config.yaml key that makes RKE2 read another file instead."""
 FILES = ("audit-policy-file", "pod-security-admission-config-file", "token-file")
 """Keys that name files which must exist when RKE2 starts."""
 
@@ -182,7 +182,7 @@ def _check_drop_in(path: str, key: str, value: str, config: dict) -> None:
 
 
 def check_environment(entries: list, root: str = "") -> None:
-    """Raise ConfigConflict if a file in /etc/sysconfig overrides the environment that we give to RKE2's units."""
+    """Raise ConfigConflict if a file in /etc/sysconfig overrides a variable that bringup sets for RKE2's units in /etc/default."""
     for entry in entries:
         if entry["path"].startswith(DEFAULTS) and not entry["absent"]:
             later = LATER + entry["path"][len(DEFAULTS) :]

@@ -56,7 +56,7 @@ def copy(path: str, source: Any, mode: int) -> None:
 
 
 def touch(path: str) -> None:
-    """Create a file if it is missing and leave its content as it is."""
+    """Create an empty file if it is missing; an existing file keeps its content."""
     with open(path, "a"):
         pass
 

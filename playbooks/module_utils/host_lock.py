@@ -1,4 +1,4 @@
-"""A lock file that lets one module at a time change a host.
+"""Lock file by which only one of bringup's Ansible modules at a time changes a host.
 
 A module may outlive its SSH session, so the next attempt can find the first one still running. The lock lies below /run and ends
 with the process that holds it. Modules that only read take no lock.

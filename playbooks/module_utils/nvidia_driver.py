@@ -7,7 +7,7 @@ import re
 from typing import Optional
 
 RUNNING = "/proc/driver/nvidia/version"
-"""The file that exists while the driver module is in the kernel, whoever loaded it. Containers have no kernel of their own."""
+"""File that exists while an NVIDIA driver module is in the kernel, the host's or a container's: both share the kernel."""
 LISTED = re.compile(r"^(?:\S*/)?nvidia(?:-(?:current|tesla|legacy)[^/\s:]*)?\.ko(?:\.\w+)?:", re.MULTILINE)
 """A line of modules.dep for the driver's file, as DKMS, packages and NVIDIA's installer name it.
 

@@ -6,7 +6,7 @@ import time
 from typing import Iterator
 
 FIRST, LONGEST, GROWTH = 0.5, 5.0, 1.5
-"""Pauses in seconds: short at first, then long enough not to burden a service that is starting."""
+"""First and longest pause in seconds, and the factor between pauses: a service that is starting must not be burdened."""
 
 
 def attempts(seconds: float, first: float = FIRST, most: float = LONGEST) -> Iterator[float]:

@@ -1,4 +1,4 @@
-"""Logins for HTTP proxies, put into this process's environment, where only its child processes see them.
+"""Logins for HTTP proxies, put into the environment of the module's process, where only its child processes see them.
 
 A login in the environment that a play sets would appear on a command line of the host, where every user could read it.
 """

@@ -1,4 +1,4 @@
-"""SELinux labels for new files: each gets the label that the policy has for its path.
+"""SELinux labels for files and folders that bringup creates: each gets the label that the policy has for its path.
 
 The kernel gives a new file its folder's label, which is sometimes wrong: a user's .ssh differs from the rest of the home,
 /etc/hostname from the rest of /etc. Programs confined by the policy are then denied access.

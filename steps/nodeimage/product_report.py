@@ -25,7 +25,7 @@ from steps.stages.image_standing.contract import Standing
 T = TypeVar("T")
 _SANDBOX: Final = "sandbox"
 CONSOLE_LINES = 25
-"""Console lines shown for a failed boot."""
+"""Number of console lines that the report shows for a failed boot."""
 
 
 class LayerRow(Struct, frozen=True, kw_only=True):

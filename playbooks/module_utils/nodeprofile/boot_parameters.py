@@ -31,7 +31,7 @@ REPEATABLE = (
 root devices (without which a machine may not boot), and settings of systemd.
 """
 SIZE = "hugepagesz"
-"""The key for a size of huge pages. The kernel ignores a size that was given before, so the first page count wins."""
+"""Kernel parameter with a size of huge pages. Of several page counts for one size the kernel takes the first."""
 GRUB = {
     "update_grub": (["update-grub"], "/boot/grub/grub.cfg"),
     "grub2_mkconfig": (["grub2-mkconfig", "-o", "/boot/grub2/grub.cfg"], "/boot/grub2/grub.cfg"),
@@ -43,7 +43,7 @@ HUGE = "/sys/kernel/mm/hugepages/hugepages-%dkB/nr_hugepages"
 ASSIGNMENT = re.compile(
     r"""^[ \t]*(?:export[ \t]+)?GRUB_CMDLINE_LINUX=((?:"(?:[^"\\]|\\.)*"|'[^']*'|\\.|[^\s"'#;\\])*)""", re.MULTILINE | re.DOTALL
 )
-"""An assignment of GRUB_CMDLINE_LINUX, with its value as the shell reads one word."""
+"""Pattern of a shell assignment of GRUB_CMDLINE_LINUX, whose value it captures as the shell reads one word."""
 WHOLE = re.compile(r"""("(?:[^"\\]|\\.)*")|('[^']*')""", re.DOTALL)
 KIB = {"2M": 2048, "1G": 1048576}
 

@@ -15,9 +15,9 @@ TIMEX_SIZE, TIMEX_ERROR = 256, struct.calcsize("l") * 3
 """Room for the kernel's `struct timex`, and the offset of its fourth field `maxerror`, in microseconds. Fields are `long`."""
 
 SMALL_OFFSET_SECONDS = 0.1
-"""Offset in seconds that needs no further waiting. A boot sets whole seconds; chrony corrects the rest within seconds."""
+"""Clock offset that ends the wait for synchronization. A boot sets whole seconds; chrony corrects the rest within seconds."""
 OWN_CLOCK = "7F7F0101"
-"""The reference 127.127.1.1: chrony follows its own clock because `local` is configured (chronyc(1))."""
+"""chrony's name for the reference 127.127.1.1: it follows its own clock because `local` is configured (chronyc(1))."""
 
 
 def read(node: NodeAccess, began: float, seconds: float) -> dict:

@@ -22,7 +22,7 @@ RULE_LOADERS = (
     "ip6tables.service",
     "SuSEfirewall2.service",
 )
-"""Units that load rules of the site's own, which only the site can change."""
+"""systemd units that load the site's own packet filter rules, which only the site can change."""
 SITE_RULES_NOTE = "%s loads rules of the site's own, which stay as they are: see that they let in %s, and packets of pods through"
 ALL_INBOUND_RULES = "what RKE2's inbound rules say"
 RUNS = ("active", "reloading", "activating")

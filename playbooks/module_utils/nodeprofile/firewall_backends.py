@@ -153,11 +153,11 @@ class Ufw:
 
     @staticmethod
     def is_on(root: str = "") -> bool:
-        """Return True if starting ufw's service would load its rules."""
+        """Return True if ufw is enabled in its configuration, so that its service would load rules."""
         return "ENABLED=yes" in read_text(root + "/etc/ufw/ufw.conf").split()
 
     def runs(self) -> bool:
-        """Return True if ufw's rules are in the kernel."""
+        """Return True if ufw is installed and its rules are in the kernel."""
         return self._node.has("ufw") and self._node.run(*_listing("4", "input"))[0] == 0
 
     def closed(self, needed: list) -> list:

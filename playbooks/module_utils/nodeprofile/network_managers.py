@@ -1,4 +1,4 @@
-"""Adapters for systemd-networkd and NetworkManager, which configure interfaces at boot: how each keeps an MTU and routes."""
+"""Adapters for systemd-networkd and NetworkManager, which configure interfaces at boot: each keeps MTU and routes in its files."""
 
 from __future__ import annotations
 

@@ -36,9 +36,9 @@ QUERY_RPM = ["rpm", "--query", "--queryformat", "%{NAME}\\tinstalled\\t%{VERSION
 LOCK_SECONDS = 120
 """Seconds to wait for another package manager's lock, unless the profile says otherwise."""
 NO_LOCK_WAIT = "--setopt=exit_on_lock=True"
-"""Option without which dnf waits for a lock for ever. We retry instead, as with tools that have no waiting of their own."""
+"""Option that makes dnf end if another process holds its lock, instead of waiting for ever. We retry the command."""
 ALTERNATIVE = " or "
-"""Separator between packages of which any will do. If all are missing, the first available one is installed."""
+"""Separator in `a or b`: any of these packages will do. If all are missing, the first available one is installed."""
 
 Adapter = Dict[str, list]
 

@@ -33,10 +33,10 @@ REPOSITORY_FAILURES = {
 }
 """Our words for a fault → pattern of the messages about one repository, while others may work."""
 REPOSITORY = re.compile(r"""metadata .*for repo(?:sitory)? ['"]([^'"]+)['"]""")
-"""The name of the failing repository in dnf's last message."""
+"""Pattern of dnf's message about a failing repository, whose name it captures."""
 
 ANSWER = re.compile(r"\b(40[17]) +(?:Proxy|Unauthorized)|(?:[Ss]tatus code:?|HTTP code|returned error:) (40[17])")
-"""An HTTP status code that may be a proxy's."""
+"""Pattern of an HTTP status (401 or 407) in a tool's message, by which a proxy may have refused its login."""
 
 SOME_REFRESHED = "Some of the repositories have not been refreshed"
 """zypper's message when some repositories failed and it goes on with the others."""

@@ -21,7 +21,7 @@ STATUS, HAS_LIST, LIST, EXPRESS = 0x06, 0x10, 0x34, 0x10
 ACS, CONTROL = 0x000D, 6
 """Id of the capability Access Control Services, and the offset of its control register."""
 NO_DEVICE = b"\xff\xff"
-"""The vendor id that no device has (PCI specification 3.0, 6.2.1)."""
+"""Vendor id that is read where no device answers (PCI specification 3.0, 6.2.1)."""
 LOCKDOWN = "/sys/kernel/security/lockdown"
 LOCKED = (
     "the kernel is locked down (Secure Boot), and lets nobody write PCI configuration: turn ACS off in the firmware, or Secure "

@@ -1,4 +1,4 @@
-"""Ports that RKE2 will need: on a machine without RKE2, no other program may listen on them."""
+"""Check that no other program listens on the ports that RKE2 needs, on a machine where RKE2 is not set up yet."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _listeners(root: str) -> Iterator[tuple]:
 
 
 def _owner(inode: str) -> str:
-    """Return the name of the process that holds a socket, or the socket's number if the process has ended."""
+    """Return the name of the process that holds a socket; `socket NUMBER` if the process has ended."""
     held = (path for path in glob.glob("/proc/[0-9]*/fd/*") if _target(path) == "socket:[%s]" % inode)
     return next((read_text("/proc/%s/comm" % path.split("/")[2]).strip() for path in held), "") or "socket " + inode
 

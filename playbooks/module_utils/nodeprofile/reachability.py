@@ -14,7 +14,7 @@ from ansible.module_utils.nodeprofile.item import NodeAccess, read_text
 CLASS = "/sys/class/net"
 """The sysfs folder with an entry for each network interface."""
 ESTABLISHED, LISTENS = "01", "0A"
-"""Socket states in /proc/net/tcp (proc(5))."""
+"""Socket states in /proc/net/tcp, in hexadecimal (proc(5))."""
 
 
 def access_links(node: NodeAccess, address: str, root: str = "") -> set:
@@ -58,7 +58,7 @@ def _sockets(path: str) -> list:
 
 
 def _address(hexadecimal: str) -> str:
-    """Return an address from the kernel's hexadecimal form: words of four bytes in the machine's byte order."""
+    """Return an IP address from the kernel's hexadecimal form: words of four bytes in the machine's byte order."""
     words = [int(hexadecimal[start : start + 8], 16) for start in range(0, len(hexadecimal), 8)]
     packed = b"".join(struct.pack("=I", word) for word in words)
     family = socket.AF_INET if len(packed) == 4 else socket.AF_INET6

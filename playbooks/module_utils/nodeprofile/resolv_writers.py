@@ -24,7 +24,7 @@ IFCFG, NO_PEER_DNS = "/etc/sysconfig/network-scripts/ifcfg-", re.compile(r"""^\s
 """Prefix of an interface's settings file (network-scripts), and the line there that keeps dhclient from writing resolv.conf."""
 LEASES = "/var/lib/dhcp/dhclient.leases"
 NAMES = re.compile(r"\boption (dhcp6\.)?(domain-|name-servers)")
-"""Options of a lease about DNS. Without them dhclient leaves the file alone."""
+"""Pattern of the DHCP lease options about DNS. Without such an option dhclient leaves resolv.conf alone."""
 
 WRITER_SETTINGS = {
     "dhclient": (
@@ -102,7 +102,7 @@ def _namespace(folder: str, pid: str) -> str:
 
 
 def _writes(node: NodeAccess, name: str, words: list, text: str, root: str) -> bool:
-    """Return True if a running DHCP client writes resolv.conf itself."""
+    """Return True if this running DHCP client (`name`, command line `words`) writes resolv.conf itself."""
     if name == "dhcpcd":
         return DHCPCD in text and not NO_HOOK.search(read_text(root + "/etc/dhcpcd.conf"))
     interface = next(filter(None, reversed(words)), "")

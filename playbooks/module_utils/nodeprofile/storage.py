@@ -37,7 +37,7 @@ def is_used(node: NodeAccess, wanted: dict, root: str = "") -> bool:
 
 
 def reserve(path: str, least: int) -> int:
-    """Return the MiB that must stay free on a disk that first needed `least` MiB."""
+    """Return the MiB that must stay free on a disk whose first bring-up asked for `least` MiB: never more than that."""
     total = shutil.disk_usage(nearest_existing(path)).total // MIB
     return min(least, max(RESERVE_MIB, total * RESERVE_PERCENT // 100))
 

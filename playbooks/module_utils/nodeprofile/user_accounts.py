@@ -141,7 +141,7 @@ def read_keys(held: int) -> str:
 
 
 def _authorize(name: str, wanted: list) -> None:
-    """Add the missing keys to the user's authorized_keys."""
+    """Add the wanted SSH keys that are missing to the user's authorized_keys. Raises OSError where a link takes a file's place."""
     user, folder = pwd.getpwnam(name), _folder(name)
     # the folder is the user's own: every step below refuses links, which could lead to files of root's
     fresh = not os.path.lexists(folder)

@@ -24,7 +24,7 @@ PAGE = 100
 
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 DRAIN = ["--ignore-daemonsets", "--delete-emptydir-data", "--force"]
-"""Drain options: ignore pods of DaemonSets, delete scratch volumes, and evict pods without an owner."""
+"""Options of `kubectl drain`: ignore pods of DaemonSets, delete scratch volumes, and evict pods without an owner."""
 
 OUT_OF_TIME = "timeout reached"
 """kubectl's message for a drain that ran out of time. Only a drain with this message is worth a retry."""
@@ -191,7 +191,7 @@ def _items(text: str) -> list:
 STATE_TAINT = "node.kubernetes.io/"
 """Prefix of the taints that Kubernetes sets by a Node's state. Pods on a Node do not run there because they tolerate these."""
 CORDON_TAINT = STATE_TAINT + "unschedulable="
-"""The taint of a cordon, which a Node also shows as `unschedulable`."""
+"""Taint that Kubernetes sets on a cordoned Node; the Node's field `unschedulable` says the same."""
 
 
 def stranded_nodes(nodes: dict, pages: Iterable) -> list:

@@ -22,7 +22,7 @@ from ansible.module_utils.rke2 import install_prefix, release_backup, site_image
 STORE = release_backup.STORE
 IMAGES = "/var/lib/rancher/rke2/agent/images"
 OTHER_BINARIES = ("/usr/bin/rke2", "/opt/rke2/bin/rke2")
-"""Paths where other installers put RKE2. Two installations on one host would run side by side."""
+"""Paths of the program that other installers of RKE2 use. Two installations on one host would run side by side."""
 PARTS = ("bin/", "lib/systemd/system/", "share/")
 """Folders that files of the release archive may lie in."""
 TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (40[17])\b")
@@ -152,7 +152,7 @@ class HostRelease:
         return self._read(lambda: site_images.archive_names(self._artifacts, self.architecture))
 
     def _own_sums(self) -> dict:
-        """Return file → SHA-256 from the site's list."""
+        """Return file → SHA-256 from the site's checksum list in the artifacts folder; empty without such a folder or list."""
         return self._read(lambda: site_images.checksums(os.path.join(self._artifacts, self._own_list))) if self._artifacts else {}
 
     def _of_release(self) -> set:
@@ -184,7 +184,7 @@ class HostRelease:
             return {os.path.basename(name): digest for digest, name in site_images.CHECKSUM_LINE.findall(source.read())}
 
     def _sum(self, sums: dict, name: str) -> str:
-        """Return the checksum that a file must have. Raises InvalidRelease if neither release nor site names one."""
+        """Return the SHA-256 that a file must have. Raises InvalidRelease if neither the release's nor the site's list names it."""
         checksum = self._checksum if name == self.archive and self._checksum else sums.get(name) or self._own.get(name, "")
         if not checksum:
             self._forget_sums()

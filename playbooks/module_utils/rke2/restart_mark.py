@@ -16,7 +16,7 @@ STARTING_STATES = ("start", "auto-restart", "auto-restart-queued")
 BOOT = "/proc/sys/kernel/random/boot_id"
 SHOW_UNITS = ["systemctl", "show", "--property=%s,NRestarts,Job,SubState" % START, "rke2-server", "rke2-agent"]
 JOB_SECONDS = 100
-"""Longest wait in seconds until a restart that another run has requested begins; the running process is stopped first."""
+"""Longest wait in seconds until a restart begins that another run has requested; systemd stops the running process first."""
 
 
 def mark(path: str = PATH) -> None:

@@ -1,4 +1,4 @@
-"""RKE2's settings: config.yaml and the drop-ins beside it, which are read later and win (configfilearg of K3s).
+"""Reader of RKE2's settings: config.yaml and the drop-ins beside it, which are read later and win (configfilearg of K3s).
 
 A host's Python may lack a YAML parser. A reader of our own (`yaml_reader`) then reads JSON objects and lists of keys, and refuses
 everything else, because an overlooked key would win unseen. With a parser, that reader decides on texts the parser refuses, such as
@@ -25,7 +25,7 @@ DROP_INS = CONFIG + ".d"
 OURS = "# Made by bringup."
 ENDINGS = (".yaml", ".yml")
 SHORT_NAMES = {"t": "token", "s": "server", "d": "data-dir", "i": "node-ip", "o": "write-kubeconfig"}
-"""Short names of flags, which RKE2 accepts as keys too."""
+"""Short name of a flag → its long name; RKE2 accepts both as keys of config.yaml."""
 FORBIDDEN_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]|\r(?!\n)")
 """Characters that YAML forbids or takes for a line end."""
 BEGIN = re.compile(r"---[ \t]*(?:(?<=[ \t])#.*)?$")

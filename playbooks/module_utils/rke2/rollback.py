@@ -55,7 +55,7 @@ def is_done(installed: str, path: str = MARK) -> bool:
 
 
 def is_newer(installed: str, to: str) -> bool:
-    """Return True if the installed release is newer than the wanted one."""
+    """Return True if release `installed` is newer than release `to`; False if one of them is no RKE2 version."""
     have, want = rke2_versions.parse(installed), rke2_versions.parse(to)
     return have is not None and want is not None and have > want
 
@@ -82,14 +82,14 @@ def forget(path: str = MARK, store: str = release_backup.STORE, reset: str = RES
 
 
 def offered_snapshots(left: str, folder: str = etcd_snapshots.FOLDER, store: str = release_backup.STORE) -> list:
-    """Return the complete snapshots from before release `left`, each `{path, at}` (seconds since the epoch), newest first."""
+    """Return the complete snapshots saved before release `left`, each as `{path, at}` (`at`: epoch seconds), newest first."""
     names = etcd_snapshots.recorded_names(_snapshot_prefix(left), store)
     paths = [os.path.join(folder, entry) for name in names for entry in etcd_snapshots.complete_files(name, folder, store)]
     return sorted(({"path": path, "at": os.stat(path).st_mtime} for path in paths), key=lambda entry: -entry["at"]) if left else []
 
 
 def _snapshot_prefix(left: str) -> str:
-    """Return the prefix of snapshot names from before a release, as the role writes them (roles/rke2/vars)."""
+    """Return the name prefix of the snapshots that the role saves before it installs release `left` (see roles/rke2/vars)."""
     return "bringup-before-%s-" % re.sub("[^A-Za-z0-9.-]", "-", left)
 
 

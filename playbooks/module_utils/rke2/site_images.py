@@ -10,7 +10,7 @@ ENDINGS = (".tar", ".tar.gz", ".tar.zst", ".tar.bz2", ".tar.lz4")
 """Endings of archives that RKE2 imports from its image folder (k3s, pkg/agent/containerd), without .tgz, which charts have too."""
 CHECKSUM_LINE = re.compile(r"([0-9a-f]{64})[ *]+(\S+)")
 RELEASE_ARCHIVE = re.compile(r"rke2(-images[a-z0-9-]*)?\.(linux|windows)-[a-z0-9]+\.|rke2-windows-")
-"""Names of a release's archives, for any architecture and system."""
+"""Pattern of the file names of a release's own archives, for any architecture and system."""
 
 
 def list_name(architecture: str) -> str:

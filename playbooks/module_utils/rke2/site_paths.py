@@ -42,7 +42,7 @@ RKE2_NAMES = {
 
 
 def links() -> dict:
-    """Return path → link text for each of RKE2's paths that is a link to a folder."""
+    """Return path → link text for those of RKE2's paths that the site made a link to a folder."""
     return {path: os.readlink(path) for path in (PARENT, *rke2_mounts.SITE_DISKS) if os.path.islink(path) and os.path.isdir(path)}
 
 

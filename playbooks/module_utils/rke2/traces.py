@@ -34,7 +34,7 @@ OWN = (
     "/opt/rke2",
     security_rules.RULES,
 )
-"""Paths that only RKE2, or bringup for it, creates."""
+"""Paths that only RKE2 creates, or bringup for RKE2."""
 PACKAGED = ("/usr/bin/rke2", "/usr/bin/rke2-killall.sh", "/usr/bin/rke2-uninstall.sh")
 """Files of packages. They count as traces; RKE2's script removes them with their packages."""
 SHARED = (

@@ -11,7 +11,7 @@ from typing import Any
 
 NOTHING = ("", "~", "null", "Null", "NULL")
 ABOVE = re.compile(r"(?: *(?:#.*)?\n)*( *)")
-"""Empty lines and comments, and the indentation of the next line."""
+"""Pattern of empty lines and comments before the next line with content, whose indentation it captures."""
 EMPTY = re.compile(r"((?: *\n)*)( *)")
 KEY = re.compile(r"(\"[^\"\\\n]*\"|'[^'\n]*'|[A-Za-z0-9][A-Za-z0-9_.-]*\+?) *:(?=[ \t\n])[ \t]*")
 """A key at the left margin. RKE2 has no key that needs escapes."""
@@ -19,7 +19,7 @@ INNER = re.compile(
     r"(?P<dashes>(?:-(?=[ \t\n])[ \t]*)*)"
     r"(?P<key>(?:\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\n]|'')*'|[^\s\"'\[\]{},&*!|>%@`#?][^#\n]*?) *:(?=[ \t\n])[ \t]*)?"
 )
-"""The beginning of a line below a key: dashes, a key, both, or neither."""
+"""Pattern of the beginning of a line below a key: dashes, a key, both, or neither."""
 QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'", re.DOTALL)
 TAIL = re.compile(r"[ \t]*(?:(?<=[ \t])#.*)?\n")
 BLOCK = re.compile(r"[|>](?:[+-]?([1-9])?|([1-9])[+-])[ \t]*(?:(?<=[ \t])#.*)?\n")

@@ -21,7 +21,7 @@ OURS: Final = "run/bringup"
 """Folder in the root for files of the builder; /run is a tmpfs."""
 SECRETS: Final = "run/secrets"
 TAIL: Final = 4000
-"""Characters of a program's output that are kept."""
+"""Number of last characters of a program's output that are kept."""
 _READ: Final = 1 << 20
 """Bytes at the end of a long output that are read."""
 _DEVICES: Final = ("full", "null", "random", "tty", "urandom", "zero")
@@ -31,7 +31,7 @@ _NO_SERVICES: Final = "#!/bin/sh\n# while an image is built no service is starte
 
 
 class ProgramEnd(Struct, frozen=True, kw_only=True):
-    """Exit code of a program, and the end of its output if it failed."""
+    """Result of a program that `run` or `outside` ran: its exit code, and the end of its output if it failed."""
 
     code: int
     output: str

@@ -126,7 +126,7 @@ def _held(stack: Iterable[Path]) -> Iterator[None]:
 
 
 def _converse(request: bytes, function: str, seconds: float, say: Callable[[str], None] | None) -> tuple[bytes, deque[str]]:
-    """Start the child, send the request, and return its answer (stdout) and its output (stderr)."""
+    """Start the child process, send it the request, and return its answer (stdout) and its last output lines (stderr)."""
     output: deque[str] = deque(maxlen=TAIL)
     with _child() as (child, stdin, stdout, stderr):
         reader = threading.Thread(target=_listen, args=(stderr, output, say), daemon=True)

@@ -18,7 +18,7 @@ TESTS_ARGUMENT: Final = "bringup.tests"
 ARCHITECTURE: Final = "amd64"
 """Architecture of the test machines, as distributions name it."""
 UNBOOTED: Final = "`bringup image build --until image_sandbox` builds and tests it without booting"
-"""Hint for images of other architectures, which cannot be booted here."""
+"""Hint in errors about images of other architectures than ARCHITECTURE, which test machines cannot boot."""
 
 
 def why_not_booted(recipe: str, architecture: str) -> str:

@@ -35,7 +35,7 @@ DEFAULT: Final = "default"
 MACHINE: Final = "mac-"
 """Prefix of the name of a machine's script, before its MAC address."""
 REPUBLISH_HINT: Final = "change the recipe, or publish it again on purpose: bringup image build --again"
-"""Advice about a version that a rollback left, which is neither built nor published again by itself."""
+"""Advice in messages about a version that a rollback left: it is not built or published again without a change or an order."""
 _MACHINE: Final = re.compile(rf"{MACHINE}[0-9a-f]{{2}}(-[0-9a-f]{{2}}){{5}}")
 
 

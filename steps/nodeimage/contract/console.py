@@ -121,7 +121,7 @@ LOADER_SIGNS: Final = (
         general=True,
     ),
 )
-"""Causes that a loader shows, the closest cause first."""
+"""Causes of a failed boot that iPXE or the firmware shows on the console, the closest cause first."""
 
 KERNEL_SIGNS: Final = (
     Sign(
@@ -189,17 +189,17 @@ KERNEL_SIGNS: Final = (
         general=True,
     ),
 )
-"""Causes that a kernel, its initrd and systemd show, the closest cause first."""
+"""Causes of a failed boot that the kernel, its initrd or systemd shows on the console, the closest cause first."""
 
 LAST_LINES: Final = 40
 """Number of console lines that are kept with a boot."""
 LONGEST_LINE: Final = 200
-"""Characters of a console line that are kept."""
+"""Number of characters of a console line that are kept."""
 
 SIGNS: Final[Mapping[str, Sign]] = {sign.name: sign for sign in (*LOADER_SIGNS, *KERNEL_SIGNS)}
-"""Causes of a failed boot by name."""
+"""Name → cause of a failed boot."""
 LIVES: Final[Mapping[str, Life]] = {life.name: life for life in LIVES_IN_ORDER}
-"""Signs of life by name: how far a boot came."""
+"""Name → sign of life, which tells how far a boot came."""
 
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|[()][A-Z0-9]|[=>78cM])")
 

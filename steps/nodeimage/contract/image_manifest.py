@@ -21,7 +21,7 @@ SIGNATURE: Final = "manifest.json.sig"
 NAMESPACE: Final = "bringup-image"
 ROOT, KERNEL, INITRD, OCI = "root.squashfs", "vmlinuz", "initrd.img", "root.oci.tar"
 PARTS: Final = (ROOT, KERNEL, INITRD, OCI)
-"""Files of an image beside its manifest."""
+"""Names of the files of an image beside its manifest."""
 
 
 class ImageFile(ReleaseFile, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class LayerOf(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PackageOf(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Installed package, with the layer that brought it."""
+    """Installed package in an image's manifest, with the layer that brought it."""
 
     name: str
     version: str

@@ -6,11 +6,11 @@ from typing import Final
 from msgspec import Struct
 
 SANDBOX_SECONDS: Final = 1.0
-"""Seconds that a test in the sandbox should take. A longer one is reported but passes, because a busy machine is slower."""
+"""Seconds that a test in the sandbox should take. A test that takes longer passes and is reported: a busy machine is slower."""
 
 
 class Where(StrEnum):
-    """Place where a test runs."""
+    """Where a test of an image runs: in the sandbox, on the booted node, or both."""
 
     SANDBOX = "sandbox"
     BOOT = "boot"

@@ -53,7 +53,7 @@ class Package(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PlacedFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """File (`sha256` of its bytes), link (`link`) or folder (neither) at the absolute `path`. `mode` is octal, as 0o644."""
+    """File (`sha256` of its bytes), link (`link`) or folder (neither) that a layer puts at the absolute `path`."""
 
     path: str
     sha256: str = ""
@@ -135,12 +135,12 @@ class Recipe(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return digest(decode(encode(msgspec.structs.replace(self, origin="", sources=()))))
 
     def layer(self, name: str) -> ResolvedLayer:
-        """Return the layer of this name. Raises KeyError."""
+        """Return the recipe's layer of this name. Raises KeyError."""
         return {layer.name: layer for layer in self.layers}[name]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the layers, lowest first."""
+        """Names of the recipe's layers, lowest first."""
         return tuple(layer.name for layer in self.layers)
 
 

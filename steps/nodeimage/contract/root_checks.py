@@ -11,7 +11,7 @@ MODULE_LISTS: Final = ("modules.dep", "modules.builtin")
 MODULES: Final = "usr/lib/modules"
 MACHINE_ID: Final = "etc/machine-id"
 TEXTS: Final = (debian.STATUS, MACHINE_ID)
-"""Files whose text the checks read, besides MODULE_LISTS below MODULES."""
+"""Paths in a root of the files whose text the checks read, besides MODULE_LISTS below MODULES."""
 MOST_TOLD: Final = 4
 
 _UNITS: Final = ("etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system")

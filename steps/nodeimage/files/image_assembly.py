@@ -52,7 +52,7 @@ def assemble(images: Path, recipe: Recipe, say: Say) -> Assembled:
 
 
 def _tools() -> Versions | None:
-    """Return the tool versions of this machine; None if one is not installed."""
+    """Return name → version of the packing tools on this machine; None if one is not installed."""
     with contextlib.suppress(BadTask):
         return programs.tool_versions()
     return None

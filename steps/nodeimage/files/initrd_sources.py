@@ -31,7 +31,7 @@ _CONTENT: Final = (
 _NAMES: Final = ("usr/lib/modules", "usr/lib/firmware")
 """Folders of which only the file names matter; the content of copied files is compared anyway."""
 _SEARCHED: Final = re.compile(r"(usr/(local/)?(s?bin|lib\w*(/[^/]+-linux-gnu\w*)?)/[^/]+|etc/.+)")
-"""Paths where a name is looked up: programs, libraries in the linker's default folders, and settings."""
+"""Pattern of the paths where scripts look up a name: programs, libraries in the linker's default folders, and settings."""
 _MADE: Final = ("etc/ld.so.cache",)
 """Paths that every initrd makes anew; what they say about libraries is in the names of the libraries."""
 _WORD: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
@@ -55,7 +55,7 @@ _SYSTEM: Final = (
     "usr/sbin",
     "usr/lib",
 )
-"""Paths that every script names, too large to tell anything, or empty before the node runs."""
+"""Paths in scripts that are ignored: every script names them, and they are too large to tell anything, or empty before a boot."""
 _LARGE: Final = re.compile(
     r"[^/]+|usr/(local|share|s?bin|lib\w*(/systemd|/modules|/firmware|/[^/]+-linux-gnu\w*)?)|var/(cache|lib)"
 )

@@ -90,7 +90,7 @@ def _squash(root: Path, out: Path, epoch: int, seconds: dict[str, float]) -> Non
 
 
 _OWN: Final = r"^(user\.|security\.capability$)"
-"""Extended attributes that belong to an image: capabilities of files, and attributes of users."""
+"""Pattern of the extended attributes that belong to an image: capabilities of files, and attributes of users."""
 _CHOOSES: Final = (4, 6)
 """First release of mksquashfs that can be told which extended attributes to take."""
 _SEEN: Final = ("", "etc", "usr/bin")

@@ -20,7 +20,7 @@ SAME: Final = "same"
 """Type of a further name of a file with several names; its `link` is the name under which the listing describes the file."""
 _KINDS: Final = {"D": "folder", "R": "file", "S": "link", "C": "device", "B": "device", "F": "pipe", "I": "special", "L": SAME}
 _ATTRIBUTE: Final = "x"
-"""Kind of a line that squashfs-tools print from 4.6 on; earlier ones print no attributes, so this module ignores them."""
+"""Type of the lines about extended attributes, which squashfs-tools print only from 4.6 on; this module ignores them."""
 _HEADER_END: Final = b"# START OF DATA - DO NOT MODIFY"
 _ESCAPED: Final = re.compile(r"\\(.)")
 _SPLIT: Final = re.compile(r"(?<!\\) ")

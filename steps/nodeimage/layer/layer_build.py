@@ -34,7 +34,7 @@ class LayerInputs(Struct, frozen=True):
 
     @property
     def layer(self) -> ResolvedLayer:
-        """Layer of the recipe to build."""
+        """Layer of the recipe that is to be built."""
         return self.recipe.layer(self.name)
 
     @property
@@ -48,7 +48,7 @@ class LayerInputs(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Key of the layer in the cache."""
+        """Key of the layer that is to be built, by which the cache knows it."""
         return build_keys.layers(self.recipe)[self.name]
 
 

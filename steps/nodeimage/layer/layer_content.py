@@ -28,9 +28,9 @@ _KINDS: Final = {
     stat.S_IFSOCK: "socket",
 }
 _HASHING: Final = 4
-"""Threads that read and hash files."""
+"""Number of threads that read and hash files."""
 _BATCH: Final = 64
-"""Files that a hashing thread gets at a time: most files are small."""
+"""Number of files that a hashing thread gets at a time, because most files are small."""
 
 
 class ContentItem(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""HTTP server of a test boot: serves each machine its files and tests, records requests, and receives reports."""
+"""HTTP server of a test boot: serves each machine its boot script, files and tests, records requests, and receives reports."""
 
 import secrets
 import socket
@@ -100,7 +100,7 @@ class BootTestServer:
         self._began = time.monotonic()
 
     def leave(self) -> None:
-        """Stop listening; an open connection ends with its request."""
+        """Stop listening; a request that is being answered is finished."""
         self._http.shutdown()
         self._http.server_close()
 

@@ -22,7 +22,7 @@ from steps.nodeimage.store import store_entries
 from steps.stages.image_boot.contract import Booted
 
 SLOWER = 20.0
-"""Factor by which a test may take longer than on a real node: every instruction is emulated."""
+"""Factor on the time limits of tests in a test boot, where QEMU emulates every instruction."""
 ARGUMENTS = ("console=ttyS0", "panic=1", "mitigations=off", "nowatchdog", "rcupdate.rcu_cpu_stall_suppress=1", "no_timer_check")
 """Kernel arguments of every test boot: text on the serial line, end of the machine on a panic, and no watchdog alarms.
 

@@ -120,4 +120,4 @@ class _Handler(SimpleHTTPRequestHandler):
 
 
 def _silent(_: str) -> None:
-    """Drop a line that no caller asked for."""
+    """Drop a log line of the server, whose caller gave no `say`."""

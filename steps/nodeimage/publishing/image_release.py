@@ -28,7 +28,7 @@ class PackedImage(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Name of the image."""
+        """Name of the image, from its manifest."""
         return self.manifest.name
 
 
