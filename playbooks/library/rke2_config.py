@@ -227,7 +227,7 @@ def differing_files(entries: list) -> list:
 
 
 def of_the_site(entries: list, root: str = "") -> list:
-    """Return the paths where the host has a file that the site wrote and one of our marked files would replace."""
+    """Return the paths at which the site has a file of its own that one of bringup's files would replace."""
     signed = [entry["path"] for entry in entries if not entry["absent"] and entry["content"].startswith(OURS)]
     texts = {path: atomic_files.read(root + path) for path in signed}
     return [path for path, text in texts.items() if text.strip() and not text.startswith(OURS)]

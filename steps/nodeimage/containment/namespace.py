@@ -38,7 +38,10 @@ _ROOT: Final = Path(__file__).parents[3]
 
 
 class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Request of `call` to its child process: the function, its encoded arguments, the layers, and the caller's process id."""
+    """Request of the builder to the child process that works in namespaces: the function, its encoded arguments, the layers.
+
+    `caller` is the builder's process id.
+    """
 
     caller: int
     stack: tuple[str, ...]
@@ -57,7 +60,7 @@ class Problem(Struct, frozen=True, kw_only=True):
 
 
 class Reply(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Answer of the child process to a `Request`: the function's encoded result, or the error."""
+    """Answer of the child process that works in namespaces: the function's encoded result, or the error."""
 
     value: msgspec.Raw = msgspec.Raw(b"")
     problem: Problem | None = None

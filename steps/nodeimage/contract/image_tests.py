@@ -10,7 +10,7 @@ SANDBOX_SECONDS: Final = 1.0
 
 
 class Where(StrEnum):
-    """Where a test of an image runs: in the sandbox, on the booted node, or both."""
+    """Place where a test of an image runs: in the sandbox, on the booted node, or both."""
 
     SANDBOX = "sandbox"
     BOOT = "boot"

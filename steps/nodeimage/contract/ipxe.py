@@ -49,7 +49,7 @@ class ScriptError(ValueError):
 
 
 class Loaded(Struct, frozen=True, kw_only=True):
-    """Inputs of the iPXE script that boots one version of an image (see `script`).
+    """Inputs of the iPXE script that boots one version of an image.
 
     All addresses are absolute URLs. `report` is the server that receives reports (empty: none), `entry` the boot entry of the
     group, and `again` the script that a machine starts when it could load or start nothing (empty: it tries the same files again).

@@ -62,7 +62,7 @@ class InitrdRecord(Struct, frozen=True):
 
 
 class InitrdResult(Struct, frozen=True, kw_only=True):
-    """Result of `put`: the kernel, the number of source paths, and `cached`: the initrd is a copy of one kept for equal sources."""
+    """Result of making an initrd: the kernel, the number of source paths, and `cached`: it is a copy of a kept one."""
 
     kernel: str
     cached: bool

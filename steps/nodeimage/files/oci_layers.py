@@ -38,7 +38,7 @@ _KINDS: Final = {
 
 
 class OciLayer(Struct, frozen=True, kw_only=True):
-    """Work order of `pack`: the layer's folder and key, the folder of kept blobs, the time of files, and text for the history."""
+    """Order to pack a layer as a tar blob: the layer's folder and key, the folder of kept blobs, the time of files, history text."""
 
     tree: str
     key: str

@@ -33,7 +33,7 @@ Only /var/log/journal has some, and systemd-tmpfiles sets them again when a node
 
 
 class Pack(Struct, frozen=True, kw_only=True):
-    """Work order of `pack`: output folder, time of all files (seconds), and the folder of kept initrds."""
+    """Order to pack a root into squashfs, kernel and initrd: output folder, time of all files (seconds), folder of kept initrds."""
 
     out: str
     epoch: int
@@ -41,7 +41,7 @@ class Pack(Struct, frozen=True, kw_only=True):
 
 
 class Packed(Struct, frozen=True, kw_only=True):
-    """Result of `pack`: the kernel's release, and whether a kept initrd was used.
+    """Result of packing a root: the kernel's release, and whether a kept initrd was used.
 
     `installed` is package → state in the root, `seconds` the duration of each part.
     """

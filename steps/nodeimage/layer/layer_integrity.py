@@ -41,7 +41,7 @@ class CachedLayer(Struct, frozen=True, kw_only=True):
 
 
 class IntegrityRequest(Struct, frozen=True):
-    """Argument of `read`: the cached layers to verify."""
+    """Cached layers whose bytes are to be verified in a namespace."""
 
     layers: tuple[CachedLayer, ...]
 
@@ -84,7 +84,7 @@ def verify(images: Path, key: str) -> str:
 
 
 def read(_: Path, request: IntegrityRequest) -> Changes:
-    """Return the changes of the layers in the request; called in a namespace, where file owners are the image's."""
+    """Return the changed paths of those cached layers that are no longer as built; called in a namespace, as owners are the image's."""
     changes = {}
     for layer in request.layers:
         folder = Path(layer.folder)

@@ -16,7 +16,7 @@ from steps.nodeimage.store import store_entries
 
 
 class LayerWork(Struct, frozen=True, kw_only=True):
-    """Work order of `build`: the layer, the package archive, files by digest, paths of secrets, and the time of every file."""
+    """Order to build a layer: its recipe, the package archive, files by digest, paths of secrets, and the time of every file."""
 
     layer: ResolvedLayer
     archive: str
@@ -28,7 +28,7 @@ class LayerWork(Struct, frozen=True, kw_only=True):
 
 
 class LayerOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Outcome of `build`: the part that failed (empty: none) with the end of its output, and the packages installed in the root."""
+    """Outcome of a layer's build: the part that failed (empty: none), the end of its output, and the packages in the root."""
 
     failed: str = ""
     output: str = ""
@@ -36,7 +36,7 @@ class LayerOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NormalizationWork(Struct, frozen=True, kw_only=True):
-    """Work order of `finish`. `lowest`: no layers lie below; `secrets` are the bytes that must not be in the layer."""
+    """Order to normalize a layer. `lowest`: no layers lie below; `secrets` are the bytes that must not be in the layer."""
 
     name: str
     tree: str
@@ -47,7 +47,7 @@ class NormalizationWork(Struct, frozen=True, kw_only=True):
 
 
 class Finished(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Result of `finish`: the content of the normalized layer, and the places (`NAME in PATH`) where secrets were found in it."""
+    """Layer after normalization: its content, and the places (`NAME in PATH`) where secrets were found in it."""
 
     content: layer_content.LayerContent
     secrets_found: tuple[str, ...] = ()

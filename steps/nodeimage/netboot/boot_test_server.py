@@ -138,7 +138,7 @@ class BootTestServer:
         return ""
 
     def heard(self, machine: str) -> Heard:
-        """Return the record of a machine."""
+        """Return what the server has recorded about a machine: its requests, and its report."""
         return self._heard[machine]
 
     def events(self, machine: str) -> tuple[BootEvent, ...]:

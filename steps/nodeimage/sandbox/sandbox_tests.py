@@ -28,14 +28,14 @@ _READ: Final = 64 * 1024
 
 
 class Play(Struct, frozen=True, kw_only=True):
-    """Work order of `play`: the tests to run, and how many at once (0: one a processor)."""
+    """Order to run tests on a root: the tests, and how many at once (0: one a processor)."""
 
     tests: tuple[ImageTest, ...]
     at_once: int = 0
 
 
 class SandboxResults(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Result of `play`, in the order of the tests; `problem` says in one sentence why no script could be run."""
+    """Results of tests run on a root, in the order of the tests; `problem` says why no script could be run, in one sentence."""
 
     results: tuple[ImageTestResult, ...] = ()
     problem: str = ""
