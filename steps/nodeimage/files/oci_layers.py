@@ -38,7 +38,7 @@ _KINDS: Final = {
 
 
 class OciLayer(Struct, frozen=True, kw_only=True):
-    """Order to pack a layer as a tar blob: the layer's folder and key, the folder of kept blobs, the time of files, history text."""
+    """Order to pack a layer as a tar blob: the layer's folder and key, folder of kept blobs, time of files, and history text."""
 
     tree: str
     key: str

@@ -84,7 +84,7 @@ def verify(images: Path, key: str) -> str:
 
 
 def read(_: Path, request: IntegrityRequest) -> Changes:
-    """Return the changed paths of those cached layers that are no longer as built; called in a namespace, as owners are the image's."""
+    """Return the changed paths of those cached layers that are no longer as built; called in a namespace."""
     changes = {}
     for layer in request.layers:
         folder = Path(layer.folder)
