@@ -28,7 +28,7 @@ def items(tmp_path: Path) -> list[pytest.Item]:
         def pytest_collection_finish(self, session: pytest.Session) -> None:
             collected.extend(session.items)
 
-    settings = ("-p", "no:cacheprovider", "--import-mode=importlib", "-o", "addopts=", f"--rootdir={tmp_path}")
+    settings = ("-p", "no:cacheprovider", "--import-mode=importlib", "-o", "addopts=", "-W", "ignore", f"--rootdir={tmp_path}")
     pytest.main(["--collect-only", "-q", *settings, str(file)], [Collecting()])
     return collected
 
