@@ -8,7 +8,7 @@ from functools import wraps
 
 
 def _silent(words: Callable[[], Iterable[str]]) -> Callable[[], list[str]]:
-    """Return a completion that proposes nothing where words cannot be read: a shell at its prompt shows no traceback."""
+    """Return `words` as a completion that proposes nothing on an error, because a shell at its prompt must show no traceback."""
 
     @wraps(words)
     def proposed() -> list[str]:

@@ -32,7 +32,7 @@ class InventoryFormat(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands to the application."""
     for command in (init, validate, plan, render, schema, stages, inventory):
         app.command()(command)
 
