@@ -83,7 +83,7 @@ def _value(value: Any) -> str:
 
 
 def _type(field: Mapping[str, Any], models: Mapping[str, Any]) -> tuple[str, tuple[str, ...], str]:
-    """Return a field's type in words, the names of models below it, and the end of its path: `[]` for a list, `.*` for a mapping."""
+    """Return a field's type in words, the names of models below it, and the end of its path: `[]` for lists, `.*` for mappings."""
     if "$ref" in field:
         name = field["$ref"].rpartition("/")[2]
         model = models[name]

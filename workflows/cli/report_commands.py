@@ -156,7 +156,7 @@ def sweep(
 
 
 def _sweep_plans(run: str, place: LocationOptions) -> int:
-    """Remove old plans from the home cluster, each a template, ConfigMaps and a Secret, which the user must be allowed to delete."""
+    """Remove old plans from the home cluster: templates, ConfigMaps and Secrets, which the user must be allowed to delete."""
     from workflows.app import kubeconfigs
     from workflows.engines.argo import installer
 

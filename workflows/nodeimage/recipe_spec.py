@@ -1,4 +1,4 @@
-"""Models of a recipe file and of its layers: packages, users, files, commands, services, tests. Variables are filled in before."""
+"""Models of a recipe file and its layers: packages, users, files, commands, services, tests. Variables are filled in already."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal, get_args
@@ -74,7 +74,7 @@ Mode = Annotated[str, StringConstraints(pattern=r"^[0-7]{3,4}$")]
 
 
 class PackageSource(Section):
-    """Package repository beside those of the distribution: `deb URL SUITE COMPONENTS`."""
+    """A package repository beside those of the distribution: `deb URL SUITE COMPONENTS`."""
 
     url: MirrorUrl = Field(description="Where it lies.", examples=["https://packages.example.org/debian"])
     suite: Suite = Field(description="Suite, or / for a flat repository.", examples=["bookworm"])
@@ -149,7 +149,7 @@ class RecipeServices(Section):
 
     @property
     def states(self) -> Mapping[str, str]:
-        """State of each unit."""
+        """State of each unit: enabled, disabled or masked."""
         return {unit: state for state in ("enabled", "disabled", "masked") for unit in getattr(self, state)}
 
     @model_validator(mode="after")
@@ -234,7 +234,7 @@ class Budget(Section):
 
 
 class Foundation(Section):
-    """Settings that the lowest recipe decides for all that extend it."""
+    """Settings that the lowest recipe of a chain decides for all that extend it."""
 
     distribution: Literal["debian", "ubuntu"] = Field(description="Distribution.", examples=["debian"])
     release: DnsLabel = Field(description="Its release.", examples=["bookworm"])
@@ -252,7 +252,7 @@ class Foundation(Section):
 
 
 class RecipeSpec(Section):
-    """A recipe file of `images/recipes`."""
+    """The content of a recipe file, such as those in `images/recipes`."""
 
     api_version: Literal["bringup/v1"] = Field(alias="apiVersion", description="Version of this format.", examples=["bringup/v1"])
     kind: Literal["ImageRecipe"] = Field(description="What the file describes.", examples=["ImageRecipe"])

@@ -26,7 +26,7 @@ _SHARE = re.compile(r"(?:(all)|([1-9]\d{0,5})|([1-9]\d{0,5})/([1-9]\d{0,5})|(\d{
 
 
 class Share(Section):
-    """Number of nodes that must pass: `all`, a count `15`, a fraction `15/16`, or a percentage `93.75%`."""
+    """A number of nodes that must pass: `all`, a count `15`, a fraction `15/16`, or a percentage `93.75%`."""
 
     text: str = Field(description="The share as written.", examples=["15/16"])
 
@@ -66,7 +66,7 @@ ShareField = Annotated[
 
 
 class Quorum(Section):
-    """Number of nodes that must pass each stage. The others are quarantined; servers must all pass in any case."""
+    """How many nodes must pass each stage. Nodes that fail are quarantined; servers must all pass in any case."""
 
     default: ShareField = Field(
         default=Share.model_validate("all"), description="Share of stages that are not named.", examples=["all", "95%"]
@@ -169,7 +169,7 @@ class ApprovalRequest(Section):
 
     @property
     def signed(self) -> bool:
-        """True if an approval must be signed, because every approver has a key."""
+        """True if every approver has a key; then an approval must be signed."""
         return all(approver.key for approver in self.approvers)
 
     @model_validator(mode="after")

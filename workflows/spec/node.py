@@ -23,7 +23,7 @@ Interface = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,15}$")]
 
 
 def _not_the_kernels(name: str) -> str:
-    """Refuse names that the kernel assigns by itself, since another interface may hold them (systemd.link(5))."""
+    """Return an interface name. Raises if the kernel assigns it, because another interface may hold it (systemd.link(5))."""
     if KERNELS.fullmatch(name):
         raise problem(f"the kernel assigns the name {name} itself, to whichever interface it finds first", "choose another: fab0")
     return name

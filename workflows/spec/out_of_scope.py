@@ -89,5 +89,5 @@ _BY_KEY = {key: entry for entry in (*OUT_OF_SCOPE, *NOT_YET) for key in entry.ke
 
 
 def find(key: str) -> OutOfScope | None:
-    """Return the refused topic of a spec key, None if the key is not refused."""
+    """Return the refused topic that a spec key asks for; None if the key is not refused."""
     return _BY_KEY.get(key.lower().replace("-", "_"))

@@ -47,7 +47,7 @@ class Accelerator(Section):
 
     @property
     def facts(self) -> Product:
-        """The facts of the product from the table of accelerators."""
+        """Facts about the product from the table `PRODUCTS`."""
         return PRODUCTS[self.product]
 
     @property
@@ -135,13 +135,13 @@ class Fabric(Section):
 
     @property
     def resource_key(self) -> str:
-        """The resource that pods request: `rdma/…` for shared devices, `nvidia.com/…` for whole devices."""
+        """Name of the resource that pods request: `rdma/…` for shared devices, `nvidia.com/…` for devices of a pod's own."""
         prefix = "nvidia.com" if self.mode in ("sriov", "host_device") else "rdma"
         return f"{prefix}/{self.resource_name}"
 
     @property
     def attachments(self) -> int:
-        """The number of times that a pod attaches the network: once a NIC if each network carries one device, else once."""
+        """How often a pod attaches to the secondary network: once for each NIC (SR-IOV and whole devices), else once."""
         return self.nics_per_node if self.mode in ("sriov", "host_device") else 1
 
     @model_validator(mode="after")
@@ -160,7 +160,7 @@ class Fabric(Section):
 
 
 class GpuSharing(Section):
-    """Sharing of GPUs between pods."""
+    """How GPUs are shared between pods."""
 
     mode: Literal["none", "time_slicing", "mps", "mig", "dra"] = Field(
         default="none", description="Sharing model. Time-slicing and MPS give no isolation.", examples=["none"]

@@ -121,7 +121,7 @@ def _of_recipe(path: Path) -> list[SpecError]:
 
 
 def _as_of_spec(errors: SpecErrors) -> list[SpecError]:
-    """Return a recipe's errors in the form of errors of its spec: each path names the recipe file and line, or a key of the spec."""
+    """Return a recipe's errors in the form of errors of its spec: each path names recipe file and line, or is a key of the spec."""
     return [SpecError(_place(error, errors.source), error.problem, error.fix, error.value) for error in errors.errors]
 
 

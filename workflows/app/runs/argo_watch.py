@@ -238,7 +238,7 @@ def _interruptible() -> Iterator[None]:
 
 @contextmanager
 def _announced(away: ArgoRun, say: follower.Say) -> Iterator[Callable[[Observer], Observer]]:
-    """Yield a function that puts an announcer of approvals beside an observer; without announcing commands here, it adds nothing."""
+    """Yield a function that puts an announcer of approvals beside an observer, or changes nothing if no command announces here."""
     memory = run_memory.read(away.folder)
     if memory is None or not memory.telling:
         yield lambda observer: observer
