@@ -157,7 +157,7 @@ class Moved(Temporary):
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Where a build runs: home cluster, images of its pods, and the name of the schedule's Workflow that starts it, if any."""
+    """Settings of a build on Argo: home cluster, images of its pods, and the schedule's Workflow that starts it (empty: none)."""
 
     home: Home
     image: str = ""

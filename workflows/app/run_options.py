@@ -24,7 +24,7 @@ class UsageError(ValueError):
 
 @dataclass(frozen=True)
 class RunLocation:
-    """Where an existing run is, as a command line says. If all fields are empty, this machine's record of the run decides."""
+    """Location of an existing run as a command line gives it. If all fields are empty, this machine's record of the run decides."""
 
     engine: str = ""
     home_kubeconfig: str = ""

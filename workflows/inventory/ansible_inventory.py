@@ -64,7 +64,7 @@ def is_program(path: Path) -> bool:
 
 
 def _as_file(path: Path, folder: Path) -> Path:
-    """Return `path`; for JSON of a dynamic inventory, an equal inventory file in `folder` with links to group_vars and host_vars."""
+    """Return `path`; for JSON of a dynamic inventory, an equal inventory file in `folder` beside links to its variables."""
     answer = _answer(path)
     if answer is None:
         return path

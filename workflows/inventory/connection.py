@@ -48,7 +48,7 @@ _LOGIN = "ssh: {http_proxy_user: NAME, http_proxy_password: {env: PROXY_PASSWORD
 
 @dataclass(frozen=True, kw_only=True)
 class HostAccess:
-    """How a host is reached; a field is empty or 0 if the inventory leaves the setting to SSH.
+    """Access to a host: how SSH reaches it. A field is empty or 0 if the inventory leaves the setting to SSH.
 
     `lost` are variables that were not converted, each with the reason. `own` are the names of all variables that are not Ansible's.
     """

@@ -27,7 +27,7 @@ _FRONT = (
     "kubevip_address",
     "vip_address",
 )
-"""Variables with the address in front of the servers, as named by our export, ansible-role-rke2, rke2-ansible, k3s-ansible, Kubespray."""
+"""Variables with the address in front of the servers: our own, and those of RKE2 roles, k3s-ansible and Kubespray."""
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 """Variables with the proxies of machines in Kubespray and other projects."""
 _THROUGH = {"jump": "jump_host", "proxy": "http_proxy"}
@@ -38,7 +38,7 @@ _ADDRESS = re.compile(r"[A-Za-z0-9:]([A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?")
 
 @dataclass(frozen=True, kw_only=True)
 class ConversionOptions:
-    """What the user chose for a conversion: name of the cluster, group of servers, and groups to take over."""
+    """Choices of the user for a conversion: name of the cluster, group of servers, and groups to take over."""
 
     name: str
     servers: str = ""

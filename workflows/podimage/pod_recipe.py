@@ -67,7 +67,7 @@ class SourceCopy(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ContainerConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """How containers of the image start: user, entry point, working folder, environment."""
+    """Start settings of the image's containers: user, entry point, working folder, environment."""
 
     user: str
     entrypoint: tuple[str, ...]

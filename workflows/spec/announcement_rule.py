@@ -11,7 +11,7 @@ SOURCE = "https://argo-workflows.readthedocs.io/en/latest/cron-workflows/"
 
 
 def cluster_issues(spec: ClusterSpec) -> Iterator[Issue]:
-    """Yield a warning for each approval without a webhook if a schedule or an event starts runs, since nobody announces it there."""
+    """Yield a warning for each approval without a webhook if a schedule or an event starts runs: no approver is told of it then."""
     starts = [*(["the schedule"] if spec.schedule else []), *(["an event"] if spec.events else [])]
     for index, approval in enumerate(spec.approvals if starts else ()):
         yield from _issue(f"approvals[{index}].announce", approval, " or ".join(starts))

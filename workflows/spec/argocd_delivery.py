@@ -110,7 +110,7 @@ class ArgoCdDelivery(Section):
 
 
 class Delivery(Section):
-    """Which controller owns the chart releases. Each release has exactly one owner."""
+    """Owner of the chart releases: RKE2's helm-controller or Argo CD. Each release has exactly one owner."""
 
     mode: Literal["helm_controller", "argo_cd"] = Field(
         default="helm_controller",

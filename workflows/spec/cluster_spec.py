@@ -172,7 +172,7 @@ def has_gpu_cluster(spec: ClusterSpec) -> bool:
 
 
 def product_label(spec: ClusterSpec) -> str:
-    """Return the value of label `nvidia.com/gpu.product` after sharing: shares without rename and MIG strategy `single` change it."""
+    """Return the value of label `nvidia.com/gpu.product` after sharing; shares without rename and MIG mode `single` change it."""
     if spec.accelerator is None:
         return ""
     label, sharing = spec.accelerator.label, spec.sharing

@@ -62,7 +62,7 @@ class GitSource(Section):
 
 
 class GitSchedule(Schedule):
-    """When a CronWorkflow in the home cluster starts a pod that reads the repository and starts a build of its newest commit.
+    """Schedule of image builds: a CronWorkflow in the home cluster whose pod starts a build of the repository's newest commit.
 
     Without a source, builds would repeat the recipe and the lock of the day when the schedule was installed.
     """

@@ -66,7 +66,7 @@ ShareField = Annotated[
 
 
 class Quorum(Section):
-    """How many nodes must pass each stage. Nodes that fail are quarantined; servers must all pass in any case."""
+    """Number of nodes that must pass each stage. Nodes that fail are quarantined; servers must all pass in any case."""
 
     default: ShareField = Field(
         default=Share.model_validate("all"), description="Share of stages that are not named.", examples=["all", "95%"]

@@ -141,7 +141,7 @@ class Fabric(Section):
 
     @property
     def attachments(self) -> int:
-        """How often a pod attaches to the secondary network: once for each NIC (SR-IOV and whole devices), else once."""
+        """Number of times that a pod attaches to the secondary network: once for each NIC (SR-IOV and whole devices), else once."""
         return self.nics_per_node if self.mode in ("sriov", "host_device") else 1
 
     @model_validator(mode="after")
@@ -160,7 +160,7 @@ class Fabric(Section):
 
 
 class GpuSharing(Section):
-    """How GPUs are shared between pods."""
+    """Sharing of GPUs between pods."""
 
     mode: Literal["none", "time_slicing", "mps", "mig", "dra"] = Field(
         default="none", description="Sharing model. Time-slicing and MPS give no isolation.", examples=["none"]

@@ -50,7 +50,7 @@ Begun = Callable[[str, str], object]
 
 @dataclass(frozen=True, kw_only=True)
 class StartInput:
-    """All that a start needs: the loaded spec, its plan and render function, the folder of its files, and its Git source."""
+    """The input of a start: the loaded spec, its plan and render function, the folder of its files, and its Git source."""
 
     loaded: Any
     plan: Plan

@@ -213,7 +213,7 @@ def ingress_is_named(platform: Platform) -> Iterator[RuleFinding]:
 
 @rule("P24", "warning", source="https://docs.coreweave.com/products/sunk")
 def ingress_has_machines(platform: Platform) -> Iterator[RuleFinding]:
-    """The ingress controller needs machines without taints and SUNK's lock, since its pods run nowhere else and no gate checks it."""
+    """The ingress controller needs machines without taints and SUNK's lock: its pods run nowhere else, and no gate checks it."""
     spec = platform.spec
     if spec.rke2.ingress_controller == "none" or ingress_groups(spec):
         return
