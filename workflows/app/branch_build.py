@@ -85,7 +85,7 @@ def tip(wanted: Branch) -> str:
 def _access(wanted: Branch) -> git_access.GitAccess:
     """Return how to reach the repository, with the secret files that exist.
 
-    Raises BadTask if none exists or http would reveal them.
+    Raises BadTask for a folder `secrets` without any of them, and for credentials that http would reveal.
     """
     folder = wanted.secrets
     names = {name: name for name in ("credentials", "known_hosts", "ca") if folder and (folder / name).exists()}

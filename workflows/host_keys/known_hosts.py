@@ -15,7 +15,7 @@ from pathlib import Path
 from workflows.host_keys.model import Key, KeyState
 
 _LINE = re.compile(r"\s*(?:@\S+[ \t]+)?\S+[ \t]+(?P<kind>[a-z0-9@.-]+)[ \t]+(?P<blob>[A-Za-z0-9+/=]+)")
-"""A line with a key. OpenSSH accepts any blanks between the parts."""
+"""Pattern of a line with a key. OpenSSH accepts any blanks between the parts."""
 _AT_ONCE = 8
 
 

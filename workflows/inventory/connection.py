@@ -32,7 +32,7 @@ _FORMS = {
 }
 _JUMP = re.compile(hosts.JUMP_HOSTS)
 SSH_PROXY = "bringup_ssh_proxy"
-"""Variable with the HTTP proxy before SSH, which `inventory_export` also writes if a jump host follows it."""
+"""Inventory variable with the HTTP proxy that SSH goes through, also before a jump host; `inventory_export` writes it."""
 _PROXY_OPTIONS = {"nc": "-x", "ncat": "--proxy", "connect": "-H", "connect-proxy": "-H"}
 """Programs that connect through an HTTP proxy → their option for its address."""
 _PROXY_HTTP = {"-X": "connect", "--proxy-type": "http"}

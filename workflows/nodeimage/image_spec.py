@@ -32,7 +32,7 @@ PUBLISHED: Final = "image_publish"
 SIGN_KEY = "image_sign_key"
 PUBLISH_KEY = "publish_ssh_key"
 PUBLISH_KNOWN_HOSTS = "publish_known_hosts"
-"""File in the secrets folder; secrets of a recipe's commands have files that are named as in the spec."""
+"""Names (with the two above) of bringup's own files in the secrets folder; secrets of a recipe's commands are named as in the spec."""
 
 REPORTS: Final = f"/{NODES}"
 """End of the URL to which booted nodes report which image they run (`images/boot/report.sh`)."""
@@ -52,7 +52,7 @@ PublicKey = Annotated[
 
 
 class Boot(Section):
-    """Settings of the PXE boot test."""
+    """Section `boot` of `image.yaml`: settings of the PXE boot test."""
 
     firmware: Annotated[tuple[Literal["bios", "uefi"], ...], Listed, Field(min_length=1)] = Field(
         default=("bios", "uefi"), description="Firmware that must boot it.", examples=[["uefi"]]

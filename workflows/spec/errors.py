@@ -33,7 +33,7 @@ class SpecError:
     line: int = 0
 
     def block(self, source: str) -> str:
-        """Return the error as a few lines for a terminal."""
+        """Return the error as lines for a terminal: place, value, problem and fix."""
         where = f"{source}:{self.line}" if self.line else source
         rows = [f"{where}: {self.path}" if self.path else where]
         if self.value:
@@ -77,7 +77,7 @@ class Issue:
         return SpecError(path=self.path, problem=f"{self.rule}: {self.problem} (see {self.source})", fix=self.fix, line=line)
 
     def block(self) -> str:
-        """Return the issue as a few lines for a terminal."""
+        """Return the issue as lines for a terminal: severity, rule, path, problem, fix, source, and gates that check again."""
         rows = [f"{self.severity} {self.rule} {self.path}", f"  {self.problem}", f"  fix    {self.fix}", f"  source {self.source}"]
         if self.checked_later:
             rows.append(f"  gates  checked again by {', '.join(self.checked_later)}")

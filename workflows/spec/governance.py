@@ -76,7 +76,7 @@ class Quorum(Section):
     )
 
     def share(self, stage: StageName) -> Share:
-        """Return the share that applies to a stage."""
+        """Return the number of nodes that must pass a stage: the stage's own share, else the default."""
         return self.stages.get(stage, self.default)
 
 
@@ -149,7 +149,7 @@ class Announce(Section):
 
 
 class ApprovalRequest(Section):
-    """Approvers of a run, and how they are notified."""
+    """Approvers of a run, how long the run waits for one of them, and how they are notified."""
 
     approvers: Annotated[
         tuple[Approver, ...],
@@ -181,13 +181,13 @@ class ApprovalRequest(Section):
 
 
 class ApprovalPoint(ApprovalRequest):
-    """A point at which the run waits for an approval."""
+    """An approval that a run waits for before stage `before`."""
 
     before: StageName = Field(description="Stage that waits for the approval.", examples=["validation"])
 
 
 class Override(Section):
-    """Differences from the catalog for one component."""
+    """Settings of one component that differ from the catalog: chart version, repository, digest, Helm values."""
 
     version: ChartVersion | None = Field(
         default=None, description="Exact chart version; default: that of the catalog.", examples=["v26.3.3"]
@@ -206,7 +206,7 @@ class Override(Section):
 
 
 class Airgap(Section):
-    """Mirrors for a site without internet."""
+    """Section `airgap` of a spec: mirrors of images and charts for a site without internet."""
 
     registry: Registry = Field(description="Registry that holds every image.", examples=["registry.example.org:5000"])
     charts: Url = Field(description="Repository that holds every chart.", examples=["oci://registry.example.org:5000/charts"])

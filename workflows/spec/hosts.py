@@ -192,7 +192,7 @@ class Topology(Section):
 
 
 class HostOverride(Section):
-    """Differences of one host from its group."""
+    """Settings of one host that differ from those of its group."""
 
     address: Address | None = Field(default=None, description="Address of the host.", examples=["10.10.1.99"])
     rack: str | None = Field(default=None, description="Rack of the host.", examples=["rack07"])
@@ -208,7 +208,7 @@ class HostOverride(Section):
 
 
 class HostGroup(Section):
-    """A group of machines of the same kind."""
+    """A group of machines with one role, equal hardware and equal access; an entry of `hosts`."""
 
     role: Literal["server", "agent"] = Field(description="server runs the RKE2 control plane, agent runs work.", examples=["agent"])
     ranges: Annotated[tuple[RangeText, ...], Field(min_length=1), OneOrMore] = Field(

@@ -19,7 +19,7 @@ from workflows.spec.errors import SpecError, SpecErrors
 from workflows.spec.validation_errors import line_of, similar_key, translate
 
 MOST_ERRORS = 50
-"""Most errors that are shown. A sentence says how many more there are."""
+"""Largest number of errors that are shown; one more sentence says how many others there are."""
 
 _FILLER = {
     "apiVersion": "bringup/v1",

@@ -67,7 +67,7 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         "Installing storage systems is out of scope: bringup uses a storage class that exists, or a local path provisioner.",
     ),
 )
-"""Topics that are out of scope."""
+"""Topics that bringup does not cover, with the keys and sentences by which a spec is refused."""
 
 NOT_YET: tuple[OutOfScope, ...] = (
     OutOfScope(

@@ -55,7 +55,7 @@ class Publish(Section):
 
 
 class PipelineSpec(Section):
-    """Keys that all pipeline specs share."""
+    """Base model of `factory.yaml`, `stack.yaml` and `image.yaml`: the keys that they share."""
 
     api_version: Literal["bringup/v1"] = Field(alias="apiVersion", description="Version of this format.", examples=["bringup/v1"])
     name: ClusterName = Field(description="Name.", examples=["nightly"])
@@ -65,7 +65,7 @@ class PipelineSpec(Section):
 
 
 class Charts(Section):
-    """Chart versions of the services of a factory."""
+    """Section `charts` of `factory.yaml`: chart versions of the factory's services."""
 
     argo_workflows: ChartVersion = Field(default="1.0.18", description="Version of the Argo Workflows chart.", examples=["1.0.18"])
 

@@ -17,7 +17,7 @@ _MOST_NETWORKS = 16
 
 
 class Proxies(Section):
-    """HTTP proxies without a login."""
+    """URLs of HTTP proxies, without a login, and names and networks that are reached without a proxy."""
 
     http: ProxyUrl | None = Field(
         default=None, description="Proxy for http; default: none.", examples=["http://proxy.example.org:3128"]

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from steps.contract import host_ranges
 
 MOST_HOSTS = 20_000
-"""Most hosts of one range, twice the largest planned fleet: `n[1-1000000000]` is refused before it is expanded."""
+"""Largest number of hosts of one range, twice the largest planned fleet: `n[1-1000000000]` is refused before it is expanded."""
 LONGEST = 4000
-"""Most characters of one range text of a spec."""
+"""Limit of one range text of a spec in characters."""
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?\Z")
 _PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?\Z")

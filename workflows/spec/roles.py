@@ -25,7 +25,7 @@ from workflows.spec.errors import SpecError
 from workflows.spec.fields import Argument, Duration, Section, SnakeId, StageName, problem
 
 LARGEST_BYTES = 500_000
-"""Most bytes of all packed roles together: on Argo they travel in the ConfigMap of the tasks, which holds 1 MiB."""
+"""Limit in bytes of all packed roles together: on Argo they travel in the ConfigMap of the tasks, which holds 1 MiB."""
 MOST_FILES = 2000
 _SKIPPED = {".git", "__pycache__", ".DS_Store", "molecule"}
 _NAME = re.compile(r"[A-Za-z0-9._@+-][A-Za-z0-9 ._@+-]{0,99}")

@@ -105,7 +105,7 @@ def _at_least_a_minute(span: timedelta) -> timedelta:
 
 
 class Schedule(Section):
-    """When a pipeline runs by itself: a CronWorkflow in the home cluster, one run at a time."""
+    """Section `schedule` of a spec: when Argo starts runs by itself, by a CronWorkflow in the home cluster, one run at a time."""
 
     cron: Annotated[tuple[Cron, ...], Field(min_length=1, max_length=20), OneOrMore] = Field(
         description="Five cron fields, or a list of such lines.", examples=["0 2 * * 6"]

@@ -104,7 +104,7 @@ def _newest(home: Home) -> str:
 
 
 def status(away: ArgoRun) -> dict[str, Any]:
-    """Return phase, stages so far, and what the run waits for since when, in the same form as for local runs."""
+    """Return phase, stages so far, and what the run waits for with its start, in the same form as for local runs."""
     workflow = away.workflow()
     statuses = _statuses(workflow)
     open_waits = waits.find_waits(away.home, workflow)

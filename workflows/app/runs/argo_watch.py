@@ -52,7 +52,7 @@ class AwayProgress(Progress):
     """Last words of pods that ended well, by the full name of their node."""
     _heard: dict[tuple[str, str], dict[int, Said]] = field(default_factory=dict)
     _failed: dict[str, str] = field(default_factory=dict)
-    """The line of each node that failed without a last word: Argo updates such a node again while its pod ends."""
+    """Line that was printed for each node that failed without a last word; Argo updates such a node again while its pod ends."""
 
     def is_told_by_its_pod(self, node: RunNodeStatus) -> bool:
         """Return True if the node's pod ended well and its last word was not read yet."""

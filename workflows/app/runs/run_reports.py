@@ -75,7 +75,10 @@ class Unfinished:
 
     @contextmanager
     def explained(self, spec: str) -> Iterator[None]:
-        """Write that no run has begun when this context begins, and why if it ends with an error. Raises OSError if that fails."""
+        """Write at the beginning of this context that no run has begun, and on an error why.
+
+        Raises OSError if the file is unwritable.
+        """
         if self.file is not None:
             self.file.write_text(_one_case(spec, "error", "no run has begun: the command says why", "not begun"))
         try:

@@ -21,7 +21,7 @@ Sources: https://docs.rke2.io/known_issues and https://docs.tigera.io/calico/lat
 """
 
 MOST_NETWORKS = 8
-"""Most entries of `os.firewall_networks`."""
+"""Largest number of entries of `os.firewall_networks`."""
 
 
 @rule("P18", "warning", source="https://docs.rke2.io/security/selinux", later=("os_prep/nodes",))
