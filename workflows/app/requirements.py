@@ -80,7 +80,7 @@ def _rehearsal(environ: Mapping[str, str]) -> Iterator[Need]:
 
 
 def _home(environ: Mapping[str, str]) -> Need:
-    """Return the row about the folder for runs: it must be writable or, while it does not exist, its nearest existing parent."""
+    """Return doctor's row about the folder for runs: it or, while it does not exist, its nearest parent must be writable."""
     remedy = "set BRINGUP_HOME to a folder on a local disk"
     try:
         home = StateFolder.of_environment(environ).root
@@ -101,7 +101,7 @@ def _programs(environ: Mapping[str, str]) -> Iterator[Need]:
 
 
 def _rights() -> Need:
-    """Return the row about the right to mount, which image layers need: as root, or as a user with uidmap and subordinate ids."""
+    """Return doctor's row about the right to mount, which image layers need: as root, or as a user with uidmap and subordinate ids."""
     need = "mounts as root, or in user namespaces with subordinate ids"
     try:
         id_ranges.choose()

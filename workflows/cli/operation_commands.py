@@ -18,7 +18,7 @@ Reuse = Annotated[str, typer.Option("--reuse", help="Reuse what this earlier run
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
+    """Add this module's commands to the typer application."""
     for command in (add_node, replace_node, upgrade, rollback, reset):
         app.command(command.__name__.replace("_", "-"))(placed(command, RunOptions))
 

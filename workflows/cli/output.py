@@ -22,7 +22,7 @@ _GAP = 2
 
 
 class Format(StrEnum):
-    """Values of `--output`."""
+    """Forms of a command's output, as values of `--output`."""
 
     TABLE = "table"
     JSON = "json"

@@ -16,7 +16,7 @@ from workflows.engines.folders import StateFolder
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
+    """Add this module's commands to the typer application."""
     app.command()(placed(report))
     app.command(name="verify")(placed(check))
     app.command(name="timeline")(placed(incident))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
+    """Add this module's commands to the typer application."""
     app.command()(placed(rehearse, RehearseOptions))
     app.command()(placed(run, RunOptions))
     app.command()(runs)

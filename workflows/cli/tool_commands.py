@@ -22,7 +22,7 @@ _OF_OTHERS = ("DAG", "Steps", "StepGroup", "TaskGroup", "Retry")
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
+    """Add this module's commands to the typer application."""
     app.command()(explain)
     app.command(name="exec")(execute)
     app.command()(simulate)

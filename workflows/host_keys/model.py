@@ -15,7 +15,10 @@ from steps.contract.host_ranges import fold
 
 
 class KeyState(StrEnum):
-    """State of a scanned key according to known_hosts. `certified`: the key has a certificate of a CA that the file trusts."""
+    """State of a scanned key according to known_hosts. `certified`: the key has a certificate of a CA that the file trusts.
+
+    `no answer`: the host showed no key.
+    """
 
     NEW = "new"
     SAME = "same"
@@ -84,7 +87,7 @@ def fold_rows(rows: Sequence[ScannedKey]) -> list[Cells]:
 
 
 def columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
-    """Return the names and cells of those columns that have content in at least one row."""
+    """Return names and cells without the columns that are empty (or `-`) in every row."""
     told = [number for number, _ in enumerate(names) if any(row[number] not in ("", NOTHING) for row in rows)]
     return [names[number] for number in told], [[row[number] for number in told] for row in rows]
 

@@ -26,7 +26,7 @@ _YES = (True, "true", "True", "yes", 1)
 
 
 def fleet_gpu_variables(spec: ClusterSpec) -> dict[str, Any]:
-    """Return the variables about GPUs that all hosts share; empty without an accelerator."""
+    """Return the inventory variables about GPUs that all hosts share; empty without an accelerator."""
     if spec.accelerator is None:
         return {}
     said = spec.accelerator.model_dump(mode="json", exclude_defaults=True) | {"per_node": spec.accelerator.per_node}
@@ -34,7 +34,7 @@ def fleet_gpu_variables(spec: ClusterSpec) -> dict[str, Any]:
 
 
 def host_gpu_variables(spec: ClusterSpec, machine: Machine) -> dict[str, Any]:
-    """Return the variables about the GPUs of one host; empty if it has none."""
+    """Return the inventory variables about the GPUs of one host; empty if it has none."""
     if not machine.gpu or spec.accelerator is None:
         return {}
     return {MARK: True} | ({COUNT: machine.gpus} if machine.gpus != spec.accelerator.per_node else {})

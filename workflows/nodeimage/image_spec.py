@@ -32,7 +32,7 @@ PUBLISHED: Final = "image_publish"
 SIGN_KEY = "image_sign_key"
 PUBLISH_KEY = "publish_ssh_key"
 PUBLISH_KNOWN_HOSTS = "publish_known_hosts"
-"""Names (with the two above) of bringup's own files in the secrets folder; secrets of a recipe's commands are named as in the spec."""
+"""Names (with the two above) of bringup's own files in the secrets folder; secrets of a recipe's commands keep their names."""
 
 REPORTS: Final = f"/{NODES}"
 """End of the URL to which booted nodes report which image they run (`images/boot/report.sh`)."""
@@ -155,7 +155,7 @@ class ImagePublish(Section):
 
 
 class ImageSpec(PipelineSpec):
-    """`image.yaml`: a node image from a recipe, tested in a sandbox and by a PXE boot, then published."""
+    """The content of `image.yaml`: a node image from a recipe, tested in a sandbox and by a PXE boot, then published."""
 
     kind: Literal["Image"] = Field(description="What the file describes.", examples=["Image"])
     recipe: RelativePath = Field(

@@ -74,7 +74,7 @@ def read(path: Path, command: str) -> Lock:
 
 
 def text(lock: Lock) -> str:
-    """Return the text of a lock; equal locks give equal bytes."""
+    """Return the JSON text of a lock file, one package a line; equal locks give equal bytes."""
     head = {field: getattr(lock, field) for field in ("schema", "recipe", "distribution", "release", "architecture")}
     lines = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
     sources = ",\n".join(f"  {json.dumps(one)}" for one in lock.sources)

@@ -153,12 +153,12 @@ class Sources(Struct, frozen=True):
 
     @property
     def every(self) -> tuple[Deb, ...]:
-        """All Debian packages of the image."""
+        """All locked Debian packages of the image, with those that the builder image adds."""
         return self.debs + self.more
 
     @property
     def every_wheel(self) -> tuple[Wheel, ...]:
-        """All Python wheels of the image."""
+        """All locked Python wheels of the image, with those that the builder image adds."""
         return self.wheels + self.more_wheels
 
     @property

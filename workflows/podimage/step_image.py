@@ -164,7 +164,10 @@ def write_layer(content: Mapping[str, file_tree.ImageEntry], path: Path, epoch: 
 
 
 def write_archive(out: Path, settings: bytes, layers: Sequence[tuple[Blob, Path]], name: str, epoch: int) -> str:
-    """Write the archive atomically and return the digest of the manifest. `name` is a full reference with a tag."""
+    """Write layers and settings as an OCI archive, atomically, and return the digest of its manifest.
+
+    `name` is a full image reference with a tag.
+    """
     places = {blob.digest: path for blob, path in layers}
     unfinished = out.with_name(f".{out.name}.{os.getpid()}")
     try:

@@ -53,7 +53,10 @@ def _task(template: str, folder: RunFolder) -> str:
 
 
 def status(folder: RunFolder) -> dict[str, Any]:
-    """Return phase, stages so far, and open approvals with their start, from journal and store; their evidence then counts as shown."""
+    """Return phase, stages so far, and open approvals with their start, from journal and store.
+
+    Their evidence counts as shown then.
+    """
     engine = read_status(folder.engine)
     return {
         "run": folder.name,

@@ -28,7 +28,7 @@ Named = Annotated[
 
 
 def register(image: typer.Typer) -> None:
-    """Add the commands to the group `image`."""
+    """Add this module's commands to the typer group `image`."""
     for command in (recipes, lock, update):
         image.command()(command)
 

@@ -43,7 +43,7 @@ _SPEC = "image.yaml"
 
 
 def register(image: typer.Typer) -> None:
-    """Add the commands to the group `image`."""
+    """Add this module's commands to the typer group `image`."""
     image.command()(diff)
     image.command(name="gc")(placed(collect, LoginOptions))
 

@@ -66,7 +66,7 @@ NOBODY = LoginOptions()
 
 
 def register(image: typer.Typer) -> None:
-    """Add the commands to the group `image`."""
+    """Add this module's commands to the typer group `image`."""
     image.command(name="list")(placed(show, LoginOptions))
     image.command()(placed(verify, LoginOptions))
     image.command()(placed(rollback, LoginOptions))
