@@ -101,7 +101,7 @@ def _programs(environ: Mapping[str, str]) -> Iterator[Need]:
 
 
 def _rights() -> Need:
-    """Return doctor's row about the right to mount, which image layers need: as root, or as a user with uidmap and subordinate ids."""
+    """Return doctor's row about the right to mount, which layers need: as root, or as a user with uidmap and subordinate ids."""
     need = "mounts as root, or in user namespaces with subordinate ids"
     try:
         id_ranges.choose()

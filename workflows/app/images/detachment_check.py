@@ -27,7 +27,7 @@ def factory(store: Path, folders: Iterable[str], hosts: Iterable[str]) -> Factor
 def problems(
     opened_tree: OpenedTree, looks: Iterable[ReleaseTree], url: str, of: Factory
 ) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return (place, reason) for everything that leads into the factory `of` or out of the tree, and the places that were not read."""
+    """Return (place, reason) for everything that leads into the factory `of` or out of the tree, and the places not read."""
     rows = list(_tree_itself(opened_tree, of))
     unread: list[str] = []
     for look in looks:

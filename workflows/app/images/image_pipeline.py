@@ -36,7 +36,7 @@ def _plan(path: Path, loaded: ImageSpec, wish: Wish, *, resolved: Resolved | Non
 
 
 def _ended(run: str, code: int) -> int:
-    """Return exit code 75 for a failed build that a retry may mend, since a failed build leaves nothing half changed; else `code`."""
+    """Return exit code 75 for a failed build that a retry may mend, as a failed build leaves nothing half changed; else `code`."""
     return ExitCode.TEMPORARY if code == ExitCode.GATE_FAILED and may_pass(run) else code
 
 
