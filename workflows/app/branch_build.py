@@ -1,7 +1,7 @@
-"""The build of a Git branch's newest commit: check it out, check and install it, and supersede other builds.
+"""Build the newest commit of a Git branch on Argo: check it out, check its spec, install its plan, and end older builds.
 
-A person who may push to the branch decides what is built, but has no rights in the cluster. So no commit may exceed the limits
-that the schedule was installed with, which are arguments of the schedule's pod: Secrets, approvers, and files that are read.
+A person who may push to the branch decides what is built, but has no rights in the cluster. So a commit may use only the Secrets,
+approvers and files that the schedule was installed with; the schedule passes these limits as arguments to its pod.
 """
 
 import os
@@ -35,7 +35,7 @@ KEYS = Keys("schedule.source", "repository", "read it")
 """Keys of the spec that name the repository, for hints in errors."""
 
 MOST_BYTES = 512 << 20
-"""Size limit of one commit in the server's pack; the pod's folder has room for twice that (`render.from_git.ROOM`)."""
+"""Size limit in bytes of one commit's pack from the Git server; the pod's volume holds twice that (`render.from_git.ROOM`)."""
 _ANEW = "whoever may, installs the schedule anew with this spec: bringup image build SPEC --engine argo"
 
 
@@ -48,9 +48,10 @@ class NotThere(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Branch:
-    """The spec to build: at `path` in the newest commit of a branch, with this `name` if one is given.
+    """An image spec in a Git repository: file `path` in the newest commit of a branch.
 
-    Folder `secrets` holds the repository's credentials.
+    `name`, if given, is the name that its image has. `secrets` is a folder with the repository's credentials: files `credentials`,
+    `known_hosts` and `ca`, as far as they exist.
     """
 
     repository: str
@@ -61,12 +62,12 @@ class Branch:
 
     @property
     def said(self) -> str:
-        """Return repository and branch as text, without credentials."""
+        """Return repository and branch as text for messages, without credentials."""
         return f"{git_access.without_credentials(self.repository)}, branch {self.branch}"
 
 
 def newest(wanted: Branch) -> tuple[str, list[GitEntry]]:
-    """Return the id of the branch's newest commit and its entries of the spec's folder. Raises NotThere, StepError."""
+    """Return the id of the branch's newest commit, and the Git entries of the spec's folder in it. Raises NotThere, StepError."""
     below = str(PurePosixPath(wanted.path).parent)
     with repositories.open_repository(_access(wanted), MOST_BYTES) as repository:
         commit = repository.tip(wanted.branch)
@@ -82,7 +83,10 @@ def tip(wanted: Branch) -> str:
 
 
 def _access(wanted: Branch) -> git_access.GitAccess:
-    """Return the access to the repository with the secret files that exist."""
+    """Return how to reach the repository, with the secret files that exist.
+
+    Raises BadTask for a folder `secrets` without any of them, and for credentials that http would reveal.
+    """
     folder = wanted.secrets
     names = {name: name for name in ("credentials", "known_hosts", "ca") if folder and (folder / name).exists()}
     if folder is not None and not names:
@@ -109,13 +113,16 @@ class OutOfBounds(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """The limits that a schedule was installed with, as `render.from_git` writes them: keys of Secrets, and approvers."""
+    """The limits that a schedule was installed with, as `render.from_git` writes them.
+
+    `secrets` are the keys of Secrets that a spec may name. `approvers`, if not empty, are those that its approval must have.
+    """
 
     secrets: tuple[str, ...] = ()
     approvers: tuple[str, ...] = ()
 
     def check(self, plan: Plan, spec: Path, folder: Path) -> None:
-        """Raise OutOfBounds for a plan that exceeds the limits; `spec` lies in `folder`, and only files there may be read."""
+        """Raise OutOfBounds if a plan exceeds the limits, or if its spec names files outside `folder`, the checkout with `spec`."""
         if local_files := [file.name for file in plan.secrets if not file.secret and file.name not in plan.public]:
             raise OutOfBounds(
                 f"the spec has {', '.join(local_files)} from a file or a variable, and a schedule has Secrets of the cluster alone",
@@ -136,7 +143,7 @@ class Bounds:
 
 
 class NotBuilt(Exception):
-    """Error for a commit that cannot be built; the message names repository, branch, commit, and paths in the repository."""
+    """Error for a commit that cannot be built. The message names repository, branch and commit, and paths as in the repository."""
 
     def __init__(self, said: str, problem: Exception, folder: Path) -> None:
         super().__init__(f"{said}: {_inside(str(problem), folder)}")
@@ -145,12 +152,12 @@ class NotBuilt(Exception):
 
 
 class Moved(Temporary):
-    """Error for a branch that got a newer commit during the checks."""
+    """Temporary error: the branch got a newer commit while this one was being checked."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The place of the build: home, the images of its pods, and the schedule's Workflow that starts it, if any."""
+    """Settings of a build on Argo: home cluster, images of its pods, and the schedule's Workflow that starts it (empty: none)."""
 
     home: Home
     image: str = ""
@@ -159,9 +166,10 @@ class Target:
 
 
 def build(screen: Screen, wanted: Branch, bounds: Bounds, target: Target, folder: Path) -> int:
-    """Read the branch into `folder`, which is empty, and start the build of its spec. Raises NotThere, NotBuilt, StepError.
+    """Check the branch out into the empty `folder` and start the build of its spec. Raises NotThere, NotBuilt, StepError.
 
-    A schedule's pod also leaves the error as its last word, because the Workflow's own message tells of retries alone.
+    If a schedule starts the build, the error is also left as the pod's termination message, because the schedule's Workflow itself
+    reports only that its retries failed.
     """
     try:
         return _build(screen, wanted, bounds, target, folder)
@@ -191,7 +199,7 @@ def _build(screen: Screen, wanted: Branch, bounds: Bounds, target: Target, folde
 
 
 def _start_input(wanted: Branch, commit: str, bounds: Bounds, folder: Path) -> argo_start.StartInput:
-    """Return the commit's spec and plan. Raises OutOfBounds if the plan goes beyond the bounds."""
+    """Return spec and plan of the commit that lies in `folder`. Raises NotThere, and OutOfBounds if the plan exceeds the limits."""
     if not (folder / wanted.path).is_file():
         raise NotThere(f"there is no file {wanted.path}")
     path, loaded = image_pipeline.IMAGE.read(str(folder / wanted.path))
@@ -205,7 +213,7 @@ def _start_input(wanted: Branch, commit: str, bounds: Bounds, folder: Path) -> a
 
 
 def _owner(target: Target) -> OwnerReference | None:
-    """Return the Workflow that starts this build; None for a person, or if it is gone."""
+    """Return an owner reference to the schedule's Workflow that starts this build; None for a person's, or a deleted Workflow."""
     if not target.starter:
         return None
     try:
@@ -216,7 +224,7 @@ def _owner(target: Target) -> OwnerReference | None:
 
 @contextmanager
 def _named_in_errors(where: str, folder: Path) -> Iterator[None]:
-    """Raise errors about files in the folder as NotBuilt, with the commit that the folder holds."""
+    """Raise errors about files in `folder` as NotBuilt, with `where`: the repository, branch and commit that the folder holds."""
     try:
         yield
     except (StepError, SpecErrors, ValueError) as problem:
@@ -226,5 +234,5 @@ def _named_in_errors(where: str, folder: Path) -> Iterator[None]:
 
 
 def _inside(text: str, folder: Path) -> str:
-    """Return a sentence with the paths of the repository in place of those of its temporary folder."""
+    """Return a text with paths relative to the repository in place of those in `folder`, its temporary checkout."""
     return text.replace(f"{folder}/", "").replace(str(folder), "the repository")

@@ -1,4 +1,4 @@
-"""The host keys of a spec's hosts, as scanned now and compared with known_hosts, and the writing of new ones."""
+"""Use case of `bringup host-keys`: scan the keys of a spec's hosts, compare them with known_hosts, and write new ones."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,7 +20,10 @@ class NotConfirmed(ValueError):
 
 @dataclass(frozen=True)
 class KeyScan:
-    """All scanned keys of a spec's hosts: `writable` ones go into the file, `refused` ones differ from what the file has."""
+    """The keys that a spec's hosts showed.
+
+    `writable` ones may go into known_hosts; `refused` ones are revoked there, or have changed.
+    """
 
     file: Path
     rows: Sequence[ScannedKey]
@@ -38,29 +41,29 @@ class KeyScan:
         return model.columns(("host", "address", "type", "fingerprint", "state", ""), model.fold_rows(self.rows))
 
     def folded_hosts(self) -> int:
-        """Return the number of hosts with new keys if they are too many for the table to list each, else 0."""
+        """Return the number of hosts with new keys if the table folds them, being more than `model.SHOWN`, else 0."""
         new = {row.place for row in self.rows if row.state is KeyState.NEW}
         return len(new) if len(new) > model.SHOWN else 0
 
     def data(self) -> list[dict[str, str]]:
-        """Return all keys for scripts."""
+        """Return one mapping for each key (host, address, type, fingerprint, state, said), for scripts."""
         names = ("host", "address", "type", "fingerprint", "state", "said")
         return [dict(zip(names, row, strict=True)) for row in model.key_rows(self.rows)]
 
     def write(self) -> None:
-        """Write the writable keys into the file."""
+        """Write the writable keys into the known_hosts file, in place of the old keys of hosts whose key may change."""
         keys = [(row.place, row.key) for row in self.writable if row.key is not None]
         known_hosts.write(self.file, keys, self.replaced & {row.place for row in self.writable})
 
     def summary(self) -> str:
-        """Return the numbers of hosts by state, and of keys written, as a sentence."""
+        """Return one sentence: how many hosts are in each state, and how many keys were written to which file."""
         counted = Counter(row.state for row in {row.place: row for row in self.rows}.values())
         counts = ", ".join(f"{hosts} {state.value}" for state, hosts in counted.items())
         wrote = f"wrote {count(len(self.writable), 'key')} to {self.file}" if self.writable else f"nothing to write to {self.file}"
         return f"{count(sum(counted.values()), 'host')}: {counts}; {wrote}"
 
     def warning(self, row: ScannedKey) -> tuple[str, str]:
-        """Return the sentence about a refused key, and the hint."""
+        """Return a sentence and a hint about a refused key: known_hosts revokes it, or has another key for the host."""
         fingerprint = row.key.fingerprint if row.key else "-"
         if row.state is KeyState.REVOKED:
             return f"{row.host} ({row.place}) shows a key that {self.file} revokes: {fingerprint}", "give the host a new key"
@@ -78,7 +81,10 @@ class KeyScan:
 
 
 def scan(source: str, out: Path | None, replace: Sequence[str]) -> KeyScan:
-    """Scan the keys of all hosts of a spec; `replace` names hosts whose key may change. Raises NoSuchHost."""
+    """Scan the keys of a spec's hosts and compare them with `out` (default: the spec's file). Raises NoSuchHost.
+
+    `replace` names the hosts whose key may change.
+    """
     spec = sources.read(source)[1]
     targets = enrolment.scan_targets(spec, sources.beside(source), out)
     replaced = enrolment.replaceable_places(targets, replace)

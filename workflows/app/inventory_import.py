@@ -16,7 +16,7 @@ _VAGUE = {"hosts", "inventory", "inventories", "production", "main"}
 
 
 def import_inventory(source: Path, out: Path, servers: str, groups: Sequence[str], vault: Path | None) -> Iterator[str]:
-    """Write the spec of an inventory, and yield lines about it. Raises BadInventory."""
+    """Convert an Ansible inventory, write its spec to `out`, and yield lines about it for the user. Raises BadInventory."""
     if ansible_inventory.is_program(source):
         yield f"asking {source} for its hosts, for at most {ansible_inventory.SECONDS} s"
     folder = source.absolute() if source.is_dir() else source.absolute().parent
@@ -37,7 +37,7 @@ def import_inventory(source: Path, out: Path, servers: str, groups: Sequence[str
 
 
 def _name(source: Path) -> str:
-    """Return a name for the cluster: the file's, or its folder's if that one is too general."""
+    """Return a name for the cluster from the name of the inventory's file, or of its folders if that is too general."""
     path = source.absolute()
     stems = (path.name.partition(".")[0], path.parent.name, path.parent.parent.name)
     usable = [snake(stem).replace("_", "-") for stem in stems if stem and stem.lower() not in _VAGUE]

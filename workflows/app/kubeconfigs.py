@@ -1,4 +1,4 @@
-"""Kubeconfigs that a command line names: errors are raised before any other work, with a hint that names the option."""
+"""Kubeconfigs that a command line names: load them before any other work, and name the option in the hint of an error."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from workflows.engines.argo.home_address import HomeAddress
 
 
 def require(file: Path, option: str) -> None:
-    """Raise BadTask if the file leads to no API server."""
+    """Raise BadTask if the kubeconfig cannot be loaded; the hint names `option`. No request is made."""
     try:
         kubeconfig.load(file)
     except BadTask as problem:
@@ -19,13 +19,13 @@ def require(file: Path, option: str) -> None:
 
 
 def home(given: str, context: str, namespace: str) -> Home:
-    """Return the home cluster that the command line or the environment names. Raises NotAName, NoHomeCluster, BadTask."""
+    """Return a client of the home cluster that options or environment name. Raises NotAName, NoHomeCluster, BadTask."""
     name_checks.require_namespace(namespace)
     return reached(choose_home(given, context, namespace, os.environ), NoHomeCluster.hint)
 
 
 def reached(where: HomeAddress, hint: str = "give the home cluster's kubeconfig of now with --home-kubeconfig") -> Home:
-    """Return a home cluster by an address that is known already, such as that of an earlier run. Raises BadTask."""
+    """Return a client of the home cluster at an address that is known already, such as that of an earlier run. Raises BadTask."""
     try:
         return Home(where)
     except BadTask as problem:
@@ -33,6 +33,9 @@ def reached(where: HomeAddress, hint: str = "give the home cluster's kubeconfig 
 
 
 def _named(problem: BadTask, hint: str) -> BadTask:
-    """Return the error with a hint for this command line: the client's own hint about an unreadable file is for steps in pods."""
+    """Return the error with `hint` if it has none.
+
+    An unreadable file also gets `hint`, because the error's own is meant for pods.
+    """
     own_hint = "" if isinstance(problem.__cause__, OSError) else problem.hint
     return BadTask(str(problem), hint=own_hint or hint)

@@ -1,4 +1,4 @@
-"""Shared code of the quarantine commands: the nodes a run set aside, those left by an earlier run, and their release."""
+"""Shared code of the quarantine commands: list the nodes that a run quarantined, remind of unreleased ones, release them."""
 
 from collections.abc import Iterable, Iterator
 
@@ -10,12 +10,12 @@ from workflows.engines.node_release import KUBECONFIG, QuarantinedNode
 
 
 def listed(home: StateFolder, run: str) -> tuple[QuarantinedNode, ...]:
-    """Return all nodes that a run set aside, sorted by name, from this machine's store."""
+    """Return all nodes that a run quarantined, sorted by name, as this machine's store records them."""
     return releasing.quarantined_nodes(Store(home.store), run)
 
 
 def reminder(cluster: str, hosts: Iterable[str]) -> list[str]:
-    """Return a line for each of these hosts that the cluster's last real run set aside and nobody released since."""
+    """Return a line for each of these hosts that the cluster's last real run quarantined and nobody has released since."""
     try:
         home = StateFolder.of_environment()
     except NoStateFolder:
@@ -33,7 +33,10 @@ def _is_real(store: Store, run: str, cluster: str) -> bool:
 
 
 def release(folder: RunFolder, nodes: Iterable[str], who: str) -> Iterator[str]:
-    """Release nodes of a run of this machine. Raises CannotRelease, and the Kubernetes client's errors."""
+    """Release quarantined nodes of a local run, and yield a line for each.
+
+    Raises CannotRelease, and the Kubernetes client's errors.
+    """
     # first the kubeconfig that the run wrote itself, then the one that the spec named
     kubeconfigs = folder.stored / "secrets" / KUBECONFIG, folder.inputs / "secrets" / KUBECONFIG
     yield from releasing.release(Store(folder.home.store), folder.name, kubeconfigs, nodes, who)

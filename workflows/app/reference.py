@@ -19,15 +19,15 @@ from workflows.spec.editor_schema import KINDS, json_schema
 from workflows.stages import IMAGE_ORDER, OPERATIONS, ORDER
 
 GATE_PARAMETERS = ["seen", "want"]
-"""Parameter names by which a function of a stage's gate module is known as a gate."""
+"""Parameter names of every gate: a public function of a stage's `gate.py` that has exactly these is a gate."""
 
 SECRET_REFERENCE = "SecretRef"
-"""Model whose three forms are told once, at the head of the page."""
+"""Model of a secret reference. Its three forms are described once, at the head of the page, not at each field."""
 _TYPES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}
 
 
 class UnknownEntry(ValueError):
-    """A word that is no field, rule, fault or gate; the message proposes the nearest ones."""
+    """Error for a word that is no field, rule, fault or gate; the message proposes the nearest ones."""
 
     hint = "see `bringup faults`, `bringup stages`, `bringup schema`"
 
@@ -83,7 +83,7 @@ def _value(value: Any) -> str:
 
 
 def _type(field: Mapping[str, Any], models: Mapping[str, Any]) -> tuple[str, tuple[str, ...], str]:
-    """Return a field's type in words, the models it holds, and what its path gets (`[]` for a list, `.*` for a mapping)."""
+    """Return a field's type in words, the names of models below it, and the end of its path: `[]` for lists, `.*` for mappings."""
     if "$ref" in field:
         name = field["$ref"].rpartition("/")[2]
         model = models[name]
@@ -114,7 +114,7 @@ def _type(field: Mapping[str, Any], models: Mapping[str, Any]) -> tuple[str, tup
 def rules_by_field(paths: frozenset[str]) -> dict[str, tuple[str, ...]]:
     """Return, for each field path, the ids of the compatibility rules that read the field or report at it.
 
-    Read from the source of the rules: attribute chains behind `spec`, and path literals of their findings.
+    The ids are found in the source of the rules: attribute chains behind `spec`, and path literals of their findings.
     """
     rule_ids: dict[str, list[str]] = {}
     for rule in RULES.values():
@@ -159,7 +159,7 @@ def words() -> tuple[str, ...]:
 
 
 def explain(word: str) -> list[str]:
-    """Return the lines of one entry. Raises UnknownEntry with proposals."""
+    """Return the lines that `bringup explain WORD` prints. Raises UnknownEntry, which proposes similar words."""
     for lines in (_rule(word), _fault(word), _gate(word), _fields(word)):
         if lines:
             return lines

@@ -16,7 +16,7 @@ _KEEPS_STATE = "keeps what was simulated: no other rehearsal can use it until it
 
 
 def rehearse(screen: Screen, request: RehearsalRequest) -> int:
-    """Run a rehearsal, follow it, and return its exit code."""
+    """Run the rehearsal that a command line describes, follow it, and return its exit code."""
     existing = existing_server(request.kubeconfig, request.roles_off, request.speed, request.nodes_at)
     work = operations.named(request.operation, request.hosts or (), request.older)
     options = RehearsalOptions(

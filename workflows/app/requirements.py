@@ -1,4 +1,4 @@
-"""Requirements of each kind of use on this machine, and the check of each."""
+"""Checks of `bringup doctor`: what each kind of use (rehearsal, real hosts, node images, tests) needs on this machine."""
 
 import os
 import shutil
@@ -50,12 +50,12 @@ _FILES = {
         "apt-get install ipxe-qemu",
     ),
 }
-"""Files that locks are made with and that QEMU boots from, each with the paths of which one must exist."""
+"""Files for making locks and booting test machines: for each, the paths of which one must exist, and how to install it."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """A requirement of one kind of use."""
+    """A row of `bringup doctor`: `need` is required for `use`, `there` says if it is present, `install` how to get it."""
 
     use: str
     need: str
@@ -64,7 +64,7 @@ class Need:
 
 
 def every(environ: Mapping[str, str]) -> list[Need]:
-    """Return all requirements, the rehearsal's first."""
+    """Check all requirements and return one row for each, the rehearsal's first."""
     files = [Need(IMAGES, need, any(map(os.path.exists, places)), install) for need, (places, install) in _FILES.items()]
     return [*_rehearsal(environ), *_programs(environ), *files, _rights(), *_kernel()]
 
@@ -80,7 +80,7 @@ def _rehearsal(environ: Mapping[str, str]) -> Iterator[Need]:
 
 
 def _home(environ: Mapping[str, str]) -> Need:
-    """Return the check of the folder for runs. If it does not exist yet, its nearest existing parent must be writable."""
+    """Return doctor's row about the folder for runs: it or, while it does not exist, its nearest parent must be writable."""
     remedy = "set BRINGUP_HOME to a folder on a local disk"
     try:
         home = StateFolder.of_environment(environ).root
@@ -101,7 +101,7 @@ def _programs(environ: Mapping[str, str]) -> Iterator[Need]:
 
 
 def _rights() -> Need:
-    """Return the check of the right to mount, which layers need: as root, or as a user with uidmap and subordinate ids."""
+    """Return doctor's row about the right to mount, which layers need: as root, or as a user with uidmap and subordinate ids."""
     need = "mounts as root, or in user namespaces with subordinate ids"
     try:
         id_ranges.choose()

@@ -13,7 +13,10 @@ from workflows.engines.local.result import read_status
 
 @dataclass(frozen=True)
 class ListedRun:
-    """One run. `state` is the engine's phase, `interrupted` if no engine drives it, or what is known of a run on Argo."""
+    """A row of `bringup runs`.
+
+    `state` is the engine's phase, `interrupted` if no engine drives the run, or for Argo what is known here.
+    """
 
     run: str
     engine: str

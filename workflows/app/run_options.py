@@ -1,4 +1,4 @@
-"""Options of a run, as every use case takes them: where the run is, how to start or rehearse it, which pipeline it runs."""
+"""Options of a run as use cases take them: where a run is, how to start or rehearse one, and which pipeline it runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class UsageError(ValueError):
 
 @dataclass(frozen=True)
 class RunLocation:
-    """The place of an existing run; if all fields are empty, this machine's record of the run decides."""
+    """Location of an existing run as a command line gives it. If all fields are empty, this machine's record of the run decides."""
 
     engine: str = ""
     home_kubeconfig: str = ""
@@ -39,7 +39,7 @@ class RunLocation:
 
 @dataclass(frozen=True, kw_only=True)
 class StartOptions:
-    """The engine of a new run, whether to follow the run, and the home cluster."""
+    """Options of a command that starts a run: engine, home cluster, images, and if the command follows the run (`wait`)."""
 
     engine: str = LOCAL
     wait: bool = True
@@ -55,7 +55,7 @@ class StartOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RehearsalRequest:
-    """The options of a rehearsal; empty ones leave the choice to the spec."""
+    """The options of a rehearsal; an empty option leaves the choice to the spec."""
 
     spec: str
     fault: Sequence[str] | None = None
@@ -72,7 +72,7 @@ class RehearsalRequest:
     operation: str = ""
     hosts: Sequence[str] | None = None
     older: str = ""
-    """The release that the cluster has before an upgrade or a rollback."""
+    """RKE2 version that the simulated cluster has before an upgrade or a rollback."""
 
     def restart_command(self) -> str:
         """Return the command line that starts the same rehearsal again; options without a value are left out."""
@@ -97,7 +97,7 @@ class RehearsalRequest:
 
 @dataclass(frozen=True)
 class Wish:
-    """The options of a run beside its spec."""
+    """A user's choices about one run that are not in the spec: earlier run to reuse, stages, operation."""
 
     reuse: str = "none"
     only: tuple[str, ...] = ()
@@ -106,17 +106,17 @@ class Wish:
     again: bool = False
     """Publish even a version that was rolled back."""
     source: SpecSource | None = None
-    """The spec's Git source if its folder is no work tree; otherwise Git is asked."""
+    """Commit and path that the spec was read from, if its folder is no Git work tree; None to ask Git."""
     supersede: bool = False
-    """End unfinished runs of the same spec, once nothing but the start of this run is missing."""
+    """End unfinished runs of the same spec just before this run starts."""
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A pipeline's functions, and its kind, by which `manifests.PIPELINES` finds the function that renders its plan.
+    """The functions of one pipeline, such as cluster bring-up; `manifests.PIPELINES` has its render function under `kind`.
 
-    `read` finds and loads the spec of an argument, and `plan` plans it. `ended` maps a run's name and exit code to the command's
-    exit code. A loaded spec has name, owner, revision, approvals, schedule and secrets, whichever pipeline it is for.
+    `read` finds and loads the spec that an argument names, `plan` plans it. `ended` maps a run's name and exit code to the
+    command's exit code. A loaded spec of any pipeline has name, owner, revision, approvals, schedule and secrets.
     """
 
     kind: str
@@ -125,7 +125,10 @@ class Pipeline:
     ended: Callable[[str, int], int] = lambda _, code: code
 
     def plan_of(self, source: str, only: tuple[str, ...], until: str, operation: Operation = BRINGUP) -> Plan:
-        """Return the plan of a spec argument. Raises NoSpec, SpecErrors, PlanError; UsageError for options that do not apply."""
+        """Return the plan of the spec that `source` names.
+
+        Raises NoSpec, SpecErrors, PlanError; UsageError for options that do not apply.
+        """
         if self.kind != "bringup" and (only or operation != BRINGUP):
             raise UsageError(f"{source} is an image spec: --until narrows it; --only and --operation are for a cluster")
         path, loaded = self.read(source)

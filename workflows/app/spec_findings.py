@@ -15,7 +15,7 @@ from workflows.spec.validation_errors import line_of
 
 @dataclass(frozen=True)
 class Checked:
-    """A spec and its findings. If it could not be read, `issues` are empty and `unreadable` holds the errors."""
+    """The findings about a spec file. If the file could not be read, `issues` are empty and `unreadable` holds the errors."""
 
     path: Path
     issues: tuple[Issue, ...] = ()
@@ -27,7 +27,7 @@ class Checked:
         return len(self.unreadable.errors) if self.unreadable else sum(issue.severity == "error" for issue in self.issues)
 
     def data(self) -> dict[str, Any]:
-        """Return all findings for scripts; each has the same keys."""
+        """Return a mapping of spec, validity and findings, for scripts; every finding has the same keys."""
         rows = [_error(finding) for finding in self.unreadable.errors] if self.unreadable else []
         document = read(self.path)[1] if self.issues and self.path.is_file() else None
         rows += [_issue(finding, line_of(finding.path, document) if document else 0) for finding in self.issues]
@@ -35,9 +35,9 @@ class Checked:
 
 
 def check(source: str, image_issues: Callable[[Path], Iterable[Issue]]) -> Checked:
-    """Read a spec argument and check it. Raises NoSpec if there is no such file.
+    """Return the findings about the spec that an argument names. Raises NoSpec if there is no such file.
 
-    `image_issues` checks a file about an image, see `images.recipes`: the caller may import that module when it is called.
+    `image_issues` checks an image spec or a recipe (`images.recipes`); as a callback it spares other specs that import.
     """
     path = sources.find(source)
     try:

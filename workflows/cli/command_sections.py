@@ -20,7 +20,7 @@ _LONGEST = 400
 
 
 class SectionedGroup(TyperGroup):
-    """A group of commands whose help shows whole sentences; the commands of bringup itself are listed by section."""
+    """A typer group whose help shows whole sentences; the help of `bringup` itself lists commands by section."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands in the order in which they are shown."""
@@ -29,7 +29,7 @@ class SectionedGroup(TyperGroup):
         return sorted(names, key=lambda name: in_order.index(name) if name in in_order else len(in_order))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands; `formatter` is typer's."""
+        """Write the list of commands of the help to typer's `formatter`."""
         rows = {name: self.commands[name].get_short_help_str(_LONGEST) for name in self.list_commands(ctx)}
         for title, names in (_sections(ctx) or {"Commands": tuple(rows)}).items():
             with formatter.section(title):
@@ -37,5 +37,5 @@ class SectionedGroup(TyperGroup):
 
 
 def _sections(ctx: Any) -> dict[str, tuple[str, ...]]:
-    """Return the sections of a group: a command of bringup that has commands of its own, such as `image`, has none."""
+    """Return the sections of bringup's own help; empty for a group below it, such as `image`."""
     return SECTIONS if ctx.parent is None else {}

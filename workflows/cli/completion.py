@@ -8,7 +8,7 @@ from functools import wraps
 
 
 def _silent(words: Callable[[], Iterable[str]]) -> Callable[[], list[str]]:
-    """Return a completion that proposes nothing where words cannot be read: a shell at its prompt shows no traceback."""
+    """Return `words` as a completion that proposes nothing on an error, because a shell at its prompt must show no traceback."""
 
     @wraps(words)
     def proposed() -> list[str]:
@@ -22,7 +22,7 @@ def _silent(words: Callable[[], Iterable[str]]) -> Callable[[], list[str]]:
 
 @_silent
 def runs() -> Iterable[str]:
-    """Propose the runs of this machine, the newest first."""
+    """Return the names of this machine's runs for shell completion, the newest first."""
     from workflows.engines.folders import StateFolder
 
     return reversed(StateFolder.of_environment().runs())
@@ -30,7 +30,7 @@ def runs() -> Iterable[str]:
 
 @_silent
 def specs() -> Iterable[str]:
-    """Propose the YAML files of this folder, and the examples."""
+    """Return the YAML files of the current folder and the names of examples for shell completion."""
     from pathlib import Path
 
     from workflows import examples
@@ -40,7 +40,7 @@ def specs() -> Iterable[str]:
 
 @_silent
 def stages() -> Iterable[str]:
-    """Propose the stages of a bring-up and of an image build."""
+    """Return the stages of a bring-up and of an image build for shell completion."""
     from workflows.stages import IMAGE_ORDER, ORDER
 
     return [*ORDER, *IMAGE_ORDER]
@@ -48,7 +48,7 @@ def stages() -> Iterable[str]:
 
 @_silent
 def faults() -> Iterable[str]:
-    """Propose the faults that a rehearsal can inject."""
+    """Return the names of the faults that a rehearsal can inject for shell completion."""
     from workflows.rehearsal.faults import fault_registry
 
     return [fault.name for fault in fault_registry.faults()]
@@ -56,7 +56,7 @@ def faults() -> Iterable[str]:
 
 @_silent
 def entries() -> Iterable[str]:
-    """Propose the fields, rules, faults and gates that `bringup explain` explains."""
+    """Return the fields, rules, faults and gates that `bringup explain` explains for shell completion."""
     from workflows.app import reference
 
     return reference.words()

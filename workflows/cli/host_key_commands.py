@@ -12,7 +12,7 @@ from workflows.cli.output import Format
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command to the application."""
     app.command(name="host-keys")(host_keys)
 
 
@@ -51,7 +51,7 @@ def host_keys(
 
 
 def _confirm(hosts: str, file: Path) -> None:
-    """Raise NotConfirmed unless a person says that the keys are the right ones."""
+    """Ask if the keys are the right ones. Raises NotConfirmed unless a person answers yes."""
     from workflows.app.host_key_enrolment import NotConfirmed
 
     if not output.can_ask():

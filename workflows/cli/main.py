@@ -29,10 +29,10 @@ from workflows.cli.images import commands as image_commands
 from workflows.engines.folders import NoStateFolder, StateFolder
 
 _UsageError = cast(type[typer.BadParameter], typer.BadParameter.__bases__[0])
-"""Base class of typer's usage errors; typer exports BadParameter alone, but unknown commands and missing arguments raise it too."""
+"""Base class of typer's usage errors, which typer does not export; unknown commands and missing arguments raise it too."""
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
-"""Error numbers of a disk that may have room again later: temporary."""
+"""Error numbers of a full or failing disk: temporary, because it may have room again later."""
 
 _HINTS = {
     errno.EISDIR: "that is a folder: name a file",
@@ -85,7 +85,7 @@ def _options(
 
 
 def main() -> None:
-    """Run the console script."""
+    """Run the command line of this process and exit with its code."""
     streams.begin()
     code = run(sys.argv[1:])
     streams.finish()
@@ -113,7 +113,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _misused(problem: typer.BadParameter, arguments: list[str]) -> int:
-    """Return the exit code of an unusable command line. A command group without a command prints its help, which is no error."""
+    """Print the error of an unusable command line and return 64; for a group without a command print its help and return 0."""
     context = problem.ctx
     if context is not None and problem.message == context.get_help():
         output.lines([problem.message])
@@ -128,7 +128,7 @@ def _misused(problem: typer.BadParameter, arguments: list[str]) -> int:
 
 
 def _command_path(arguments: list[str]) -> str:
-    """Return the command of a command line without its arguments, as in `bringup image build`."""
+    """Return the command that a command line names, without arguments, such as `bringup image build`."""
     command, path = typer.main.get_command(application()), ["bringup"]
     for word in arguments:
         commands = getattr(command, "commands", {})
@@ -159,7 +159,7 @@ def _failed(problem: Exception, debug: bool) -> int:
 
 
 def _hint(problem: OSError) -> str:
-    """Return the hint for a file error: another BRINGUP_HOME for files of runs, otherwise a hint by error number."""
+    """Return the hint for a file error: choose another BRINGUP_HOME if the file is a run's, else a hint by error number."""
     if not problem.filename:
         return "make room where this output goes, or where runs lie (BRINGUP_HOME)"
     path = Path(os.fsdecode(problem.filename))

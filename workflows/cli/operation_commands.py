@@ -18,7 +18,7 @@ Reuse = Annotated[str, typer.Option("--reuse", help="Reuse what this earlier run
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add this module's commands to the typer application."""
     for command in (add_node, replace_node, upgrade, rollback, reset):
         app.command(command.__name__.replace("_", "-"))(placed(command, RunOptions))
 
@@ -84,7 +84,7 @@ def _start(spec: str, options: RunOptions, operation: Operation, reuse: str = "n
 def _ask(spec: str, operation: Operation, what: str) -> None:
     """Ask for the cluster's name before a destructive operation. `what` describes it, with `{name}` and `{hosts}` to fill in.
 
-    Raises typer.BadParameter without a terminal, or for another name.
+    Raises typer.BadParameter without a terminal, or if another name is typed.
     """
     from workflows.app.specs import operations, sources
 

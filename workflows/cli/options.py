@@ -1,4 +1,4 @@
-"""Options that several commands have, defined once; a light module, since every command imports it."""
+"""Options that several commands share. A light module, since every command imports it."""
 
 import inspect
 import re
@@ -40,7 +40,7 @@ _LONGEST_KEY = 16384
 
 
 class CheckedOptions:
-    """Options of a command that are checked together, as fields of a dataclass."""
+    """Base of dataclasses whose fields are options of a command; `check` tests them together."""
 
     def check(self) -> None:
         """Raise BadParameter for options that do not fit each other."""
@@ -48,7 +48,7 @@ class CheckedOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class HomeOptions(CheckedOptions):
-    """The options that name the home cluster."""
+    """Options that name the home cluster and the namespace of its runs."""
 
     home_kubeconfig: HomeKubeconfig = ""
     home_context: HomeContext = ""
@@ -57,7 +57,7 @@ class HomeOptions(CheckedOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class LocationOptions(HomeOptions, RunLocation):
-    """The options that say where a run is."""
+    """Options that say where an existing run is: on this machine, or in which home cluster."""
 
     engine: Engine = ""
 
@@ -80,7 +80,7 @@ class RunOptions(HomeOptions, StartOptions):
     version: ArgoVersion = ""
 
     def check(self) -> None:
-        """Raise BadParameter for options that the engine does not have."""
+        """Raise BadParameter for an unknown engine, or for options that the chosen engine does not have."""
         require_engine(self.engine)
         if self.engine != LOCAL:
             return
@@ -92,13 +92,13 @@ class RunOptions(HomeOptions, StartOptions):
 
 
 def require_engine(engine: str) -> None:
-    """Raise BadParameter for an unknown engine."""
+    """Raise BadParameter if the engine is neither `local` nor `argo`."""
     if engine not in (LOCAL, ARGO):
         raise typer.BadParameter(f"engine {engine!r} is none; use {LOCAL} or {ARGO}")
 
 
 def refuse_for_local(given: Mapping[str, str]) -> None:
-    """Raise BadParameter if an option for Argo is given with the local engine."""
+    """Raise BadParameter if one of these options of Argo has a value; call it if the engine is local."""
     if listed := ", ".join(name for name, value in given.items() if value):
         raise typer.BadParameter(
             f"the local engine takes no {listed}: for a run on Argo say --engine {ARGO}, else leave out {listed}"
@@ -106,7 +106,7 @@ def refuse_for_local(given: Mapping[str, str]) -> None:
 
 
 def placed(command: Callable[..., int], kind: type[CheckedOptions] = LocationOptions) -> Callable[..., int]:
-    """Return a command that has the fields of a dataclass as options, in place of its parameter `place`; they are checked first."""
+    """Return a command that takes the fields of `kind` as options, checks them, and passes them on as its parameter `place`."""
     own_parameters = [parameter for parameter in inspect.signature(command).parameters.values() if parameter.name != "place"]
     options = list(inspect.signature(kind).parameters.values())
 
@@ -124,7 +124,7 @@ def placed(command: Callable[..., int], kind: type[CheckedOptions] = LocationOpt
 
 
 def read_public_key(file: Path, option: str = "--signer") -> str:
-    """Return the line of an SSH public key. Raises BadParameter for a file without a key, OSError if it cannot be read."""
+    """Return the SSH public key in a file, one line. Raises BadParameter for a file without a key, OSError if it cannot be read."""
     with file.open(errors="replace") as stream:
         line = stream.read(_LONGEST_KEY).strip()
     if not _PUBLIC_KEY.fullmatch(line):
@@ -133,7 +133,7 @@ def read_public_key(file: Path, option: str = "--signer") -> str:
 
 
 def pipeline_of(source: str) -> Pipeline:
-    """Return the pipeline of a spec argument; that of the other kind is not imported."""
+    """Return the pipeline for the spec that an argument names. Only that pipeline is imported, because imports take long."""
     from workflows.app.specs import sources
 
     if sources.is_image(source):

@@ -1,6 +1,6 @@
 """Output of commands: tables for people, JSON or YAML for scripts, errors as one sentence and a hint on stderr.
 
-The module is the `Screen` of the use cases. What needs rich or yaml is imported when it is called, since both take long.
+The module implements the `Screen` of the use cases. Code that needs rich or yaml imports them when called, since both take long.
 """
 
 import json
@@ -22,7 +22,7 @@ _GAP = 2
 
 
 class Format(StrEnum):
-    """Values of `--output`."""
+    """Forms of a command's output, as values of `--output`."""
 
     TABLE = "table"
     JSON = "json"
@@ -30,7 +30,7 @@ class Format(StrEnum):
 
 
 def console(*, stderr: bool = False) -> "QuietConsole":
-    """Return the console: no colour with NO_COLOR or without a terminal, no folded lines in a pipe.
+    """Return a console for stdout or stderr: no colour with NO_COLOR or without a terminal, no folded lines in a pipe.
 
     Texts are printed as they are: square brackets are no markup, and `:word:` is no emoji.
     """
@@ -51,7 +51,7 @@ def console(*, stderr: bool = False) -> "QuietConsole":
 
 
 def data(value: Any, form: Format) -> None:
-    """Print data for a script."""
+    """Print data for a script, as JSON or YAML."""
     if form is Format.JSON:
         lines([plain.escape_json(json.dumps(value, indent=2, ensure_ascii=False))])
     else:
@@ -82,7 +82,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = ""
 
 
 def listing(columns: Sequence[str], rows: Iterable[Sequence[str]], values: Any, form: Format) -> None:
-    """Print rows as a table for a person, or values for a script."""
+    """Print `rows` as a table for a person, or `values` as JSON or YAML for a script."""
     if form is Format.TABLE:
         table(columns, rows)
     else:
@@ -90,7 +90,7 @@ def listing(columns: Sequence[str], rows: Iterable[Sequence[str]], values: Any, 
 
 
 def _widths(rows: Sequence[Sequence[str]], room: int) -> list[int]:
-    """Return the width of each column, at least its longest word; the widest columns shrink first. Empty if they do not fit."""
+    """Return column widths that fit `room`: the widest shrink first, none below its longest word. Empty if that is impossible."""
     from rich.cells import cell_len
 
     wide = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
@@ -132,13 +132,13 @@ def lines(rows: Iterable[str]) -> None:
 
 
 def note(message: str) -> None:
-    """Print one sentence on stderr, so that no script takes it for a part of the answer; an empty one is left out."""
+    """Print one sentence on stderr, so that no script takes it for a part of the result; print nothing for an empty one."""
     if message:
         console(stderr=True).print(f"note: {plain.line(message)}")
 
 
 def error(message: str, hint: str = "") -> None:
-    """Print one sentence and a hint on stderr; the errors of a spec follow as lines."""
+    """Print one sentence, or several lines, and a hint on stderr."""
     out = console(stderr=True)
     out.print(f"error: {plain.block(message)}", style="red" if out.is_terminal else None)
     if hint:
@@ -151,21 +151,21 @@ def can_ask() -> bool:
 
 
 def confirm(question: str) -> bool:
-    """Ask a question at the terminal; the default is no."""
+    """Ask a yes-or-no question at the terminal and return True for yes; the default is no."""
     import typer
 
     return typer.confirm(question)
 
 
 def view(progress: "Progress", stopped: Callable[[], object] | None = None) -> "View":
-    """Return the live view of a run. `stopped` is called when the run is ended."""
+    """Return the live view of a run. `stopped` is called when the run begins to shut down."""
     from workflows.cli.run_view import View
 
     return View(progress, console(), stopped)
 
 
 def stage_table() -> "StageTable":
-    """Return a table of stages that is drawn anew while its context is open; in a pipe it draws nothing."""
+    """Return an empty table of stages that `show` redraws while its context is open; in a pipe it draws nothing."""
     from workflows.cli.run_view import StageTable
 
     return StageTable(console())

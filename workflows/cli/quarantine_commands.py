@@ -13,7 +13,7 @@ from workflows.engines.folders import StateFolder
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the group `quarantine` to the application."""
     group = typer.Typer(no_args_is_help=True, help="Nodes that a run set aside: list them, release them.")
     group.command(name="list")(placed(show))
     group.command()(placed(release))

@@ -16,7 +16,7 @@ from workflows.engines.folders import StateFolder
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add this module's commands to the typer application."""
     app.command()(placed(report))
     app.command(name="verify")(placed(check))
     app.command(name="timeline")(placed(incident))
@@ -156,7 +156,7 @@ def sweep(
 
 
 def _sweep_plans(run: str, place: LocationOptions) -> int:
-    """Remove old plans from home, each a template, ConfigMaps and a Secret; only a user who may delete those can do this."""
+    """Remove old plans from the home cluster: templates, ConfigMaps and Secrets, which the user must be allowed to delete."""
     from workflows.app import kubeconfigs
     from workflows.engines.argo import installer
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add this module's commands to the typer application."""
     app.command()(placed(rehearse, RehearseOptions))
     app.command()(placed(run, RunOptions))
     app.command()(runs)
@@ -47,7 +47,7 @@ def _here(run: str) -> RunFolder:
 
 
 def _on_argo(run: str, place: LocationOptions) -> "ArgoRun | None":
-    """Return a run on Argo, or None for one of this machine, for which the client of the home cluster is not imported."""
+    """Return the run if it is on Argo, None for a run of this machine, for which the Kubernetes client is not imported."""
     from workflows.engines.argo import run_memory
 
     if not place.is_named and run_memory.read(_here(run)) is None:
@@ -59,7 +59,7 @@ def _on_argo(run: str, place: LocationOptions) -> "ArgoRun | None":
 
 @dataclass(frozen=True, kw_only=True)
 class RehearseOptions(CheckedOptions, RehearsalRequest):
-    """The options of a rehearsal, as a command line has them."""
+    """The options of the command `rehearse`."""
 
     spec: Spec = "h200-16"
     fault: Annotated[

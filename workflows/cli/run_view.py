@@ -1,4 +1,4 @@
-"""The live view of a run: a table in a terminal, plain lines elsewhere."""
+"""The live view of a run: a table on a terminal, plain lines elsewhere."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from workflows.engines.local.result import News, NodeNews, RunNews
 
 
 class _Drawn:
-    """A context manager with a part of the terminal that is drawn anew while the context is open; None elsewhere."""
+    """Base context manager: on a terminal, a block of text is redrawn eight times a second while the context is open."""
 
     def __init__(self, console: Console, render: Callable[[], RenderableType] | None = None) -> None:
         self._live = Live(console=console, refresh_per_second=8, get_renderable=render) if console.is_terminal else None
@@ -31,7 +31,10 @@ class _Drawn:
 
 
 class View(_Drawn):
-    """The live view of a run, a context manager; give `observe` to the engine. `stopped` is called when the run is ended."""
+    """The live view of a run, shown while its context is open; the engine calls `observe`.
+
+    `stopped` is called at the run's shutdown.
+    """
 
     def __init__(self, progress: Progress, console: Console, stopped: Callable[[], object] | None = None) -> None:
         self._progress = progress
@@ -44,7 +47,7 @@ class View(_Drawn):
         self._console.print(sentence)
 
     def observe(self, news: News) -> None:
-        """Take a piece of the engine's news."""
+        """Show a piece of the engine's news: update the table, or print lines."""
         if isinstance(news, RunNews) and news.shutdown and self._stopped:
             self._stopped()
         if isinstance(news, NodeNews):
@@ -64,10 +67,10 @@ class View(_Drawn):
 
 
 class StageTable(_Drawn):
-    """A table of stages that is drawn anew with each `show`, while its context is open; elsewhere than in a terminal nothing is."""
+    """A table of stages, redrawn by each `show` while its context is open; without a terminal nothing is drawn."""
 
     def show(self, rows: Sequence[tuple[str, str, str]]) -> None:
-        """Draw rows of stage, status and reason."""
+        """Draw the table with these rows of (stage, status, reason)."""
         if not self._live:
             return
         grid = Table("stage", "status", "reason", box=None, pad_edge=False, header_style="bold")

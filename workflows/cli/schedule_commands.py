@@ -19,7 +19,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the cluster o
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleOptions(HomeOptions):
-    """The options that say where a schedule is."""
+    """Options that say where a schedule is: home cluster, namespace, and pipeline."""
 
     pipeline: Annotated[
         str, typer.Option("--pipeline", metavar="NAME", help="bringup or image, where both have a schedule of that name.")
@@ -27,7 +27,7 @@ class ScheduleOptions(HomeOptions):
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the group `schedule` to the application."""
     group = typer.Typer(no_args_is_help=True, help="A schedule on Argo: show it, suspend it, resume it.")
     for command in (show, suspend, resume):
         group.command()(placed(command, ScheduleOptions))
@@ -59,7 +59,7 @@ def show(name: Name, form: Output = Format.TABLE, *, place: ScheduleOptions) -> 
 
 
 def _failed(last: "Workflow | None") -> list[str]:
-    """Return why the last start failed to start a run; empty if it did not fail."""
+    """Return a sentence on why the schedule's last start started no run; empty if it did not fail."""
     if last is None or not last.finished or last.status.phase == "Succeeded":
         return []
     name, ended = last.metadata.name, f"{last.status.phase}: {_why(last)}".rstrip(": ")
@@ -67,7 +67,7 @@ def _failed(last: "Workflow | None") -> list[str]:
 
 
 def _why(last: "Workflow") -> str:
-    """Return the last word of the newest pod, else Argo's message, which is about retries only."""
+    """Return the reason in the newest pod's termination message, else Argo's message, which is about retries only."""
     from steps.contract import last_word
 
     pods = [node for node in (last.status.nodes or {}).values() if node.type == "Pod" and node.message]
@@ -86,7 +86,7 @@ def resume(name: Name, *, place: ScheduleOptions) -> int:
 
 
 def _where(name: str, place: ScheduleOptions) -> "tuple[Home, str]":
-    """Return the home cluster and the pipeline of the schedule. Raises NotAName, BadParameter, NoHomeCluster, NoSchedule."""
+    """Return the home cluster and the kind of pipeline of a schedule. Raises NotAName, BadParameter, NoHomeCluster, NoSchedule."""
     from workflows import bringup, image
     from workflows.app import kubeconfigs, name_checks
     from workflows.engines.argo import schedules

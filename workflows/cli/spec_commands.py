@@ -24,7 +24,7 @@ EXISTS_HINT = "choose another name, or --force to write over it"
 
 
 class InventoryFormat(StrEnum):
-    """Values of `--output` of an inventory."""
+    """Forms of an exported inventory, as values of `--output`."""
 
     YAML = "yaml"
     INI = "ini"
@@ -32,7 +32,7 @@ class InventoryFormat(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add this module's commands to the typer application."""
     for command in (init, validate, plan, render, schema, stages, inventory):
         app.command()(command)
 

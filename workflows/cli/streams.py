@@ -7,7 +7,7 @@ from typing import IO
 
 
 def begin() -> None:
-    r"""Replace streams that were closed before the command began by /dev/null, so that no opened file takes their number.
+    r"""Open /dev/null in place of streams that were closed before the command began, so that no opened file takes their number.
 
     Characters that the output's encoding lacks are written as `\\u2026`, as Python does on stderr.
     """
@@ -27,7 +27,7 @@ def finish() -> None:
 
 
 def drop(stream: IO[str]) -> None:
-    """Send further output to /dev/null: the reader is gone, but the command goes on to its own exit code."""
+    """Send further output of a stream to /dev/null, because its reader is gone; the command goes on to its own exit code."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

@@ -1,4 +1,4 @@
-"""A console whose reader may close the pipe (`bringup plan | head -1` is no error), and the colours of states."""
+"""A rich console whose reader may close the pipe (`bringup plan | head -1` is no error), and the colours of run states."""
 
 from rich.console import Console
 

@@ -18,11 +18,11 @@ from workflows.cli.output import Format
 
 _BAD = ("Failed", "Error")
 _OF_OTHERS = ("DAG", "Steps", "StepGroup", "TaskGroup", "Retry")
-"""Types of nodes that fail because a node below them failed."""
+"""Types of nodes that fail only because a node below them failed."""
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add this module's commands to the typer application."""
     app.command()(explain)
     app.command(name="exec")(execute)
     app.command()(simulate)

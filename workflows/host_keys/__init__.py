@@ -1,1 +1,1 @@
-"""Host keys: scanned, shown with their fingerprints, compared with known_hosts, and written once somebody has said yes."""
+"""Host keys: scan them, show their fingerprints, compare them with known_hosts, and write them once a person has agreed."""

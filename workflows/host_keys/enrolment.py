@@ -1,4 +1,4 @@
-"""Enrolment of host keys: scan the hosts of a spec, compare with the known_hosts file, and write keys after confirmation."""
+"""Enrol host keys: scan the hosts of a spec, compare with a known_hosts file, and tell which keys may be written."""
 
 import os
 import shutil
@@ -20,20 +20,20 @@ from workflows.stages.host_access import SSH_PROXY_PASSWORD, USERS_KNOWN_HOSTS, 
 
 
 class NoSuchHost(ValueError):
-    """A host named for replacement that the spec does not have."""
+    """Error for a host whose key is to be replaced, but which the spec does not have."""
 
     hint = "name a host of the spec, or its address"
 
 
 class NoOpenSsh(ValueError):
-    """A missing program of the OpenSSH client."""
+    """Error for a program of the OpenSSH client that this machine lacks."""
 
     hint = "install the OpenSSH client (openssh-client, openssh-clients)"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScanTargets:
-    """The hosts to scan, with keys and passwords to reach them, and the known_hosts file to compare with."""
+    """The hosts to scan, private keys and proxy passwords (by name) to reach them, and the known_hosts file to compare with."""
 
     hosts: tuple[PlayHost, ...]
     keys: Mapping[str, Path]
@@ -42,9 +42,9 @@ class ScanTargets:
 
 
 def scan_targets(spec: ClusterSpec, folder: Path, out: Path | None) -> ScanTargets:
-    """Return the hosts of a spec as SSH reaches them. Relative paths of the spec start from `folder`.
+    """Return a spec's hosts as SSH reaches them, and the known_hosts file: `out`, else the spec's, else the user's.
 
-    Raises SecretMissing if the password of the HTTP proxy is not on this machine.
+    Relative paths of the spec start from `folder`. Raises SecretMissing if the password of the HTTP proxy is not on this machine.
     """
     ssh = spec.ssh
     key = str((folder / user_paths.expand_home(ssh.key.file)).absolute()) if ssh.key and ssh.key.file else ""
@@ -78,7 +78,7 @@ def _host(spec: ClusterSpec, machine: Machine, key: str) -> PlayHost:
 
 
 def scan_host_keys(asked: ScanTargets) -> tuple[ScannedKey, ...]:
-    """Scan every host, jump hosts first, and compare with known_hosts. Raises NoOpenSsh."""
+    """Scan all jump hosts, then all hosts; return their keys with states according to known_hosts. Raises NoOpenSsh."""
     if missing := [name for name in ("ssh", "ssh-keyscan", "ssh-keygen") if not shutil.which(name)]:
         raise NoOpenSsh(f"host keys are read by OpenSSH, and this machine has no {missing[0]}")
     jumps = configuration.jumps(asked.hosts)
@@ -87,7 +87,10 @@ def scan_host_keys(asked: ScanTargets) -> tuple[ScannedKey, ...]:
 
 
 class _Look:
-    """A scan of all hosts. `believed` is a known_hosts file with the keys of jump hosts, scanned before the hosts behind them."""
+    """One scan of all hosts.
+
+    `_believed` is a known_hosts file to which keys of jump hosts are added, to reach the hosts behind them.
+    """
 
     def __init__(self, asked: ScanTargets, jumps: Sequence[Jump], folder: Path) -> None:
         self._asked, self._jumps = asked, jumps
@@ -114,7 +117,10 @@ class _Look:
         return (*found, *self._rows(hosts, {name: host.name for name, (host, _) in hosts.items()}))
 
     def _rows(self, hosts: Mapping[str, tuple[PlayHost | Jump, str]], called: Mapping[str, str]) -> list[ScannedKey]:
-        """Return the keys of hosts at one level of jumps. `hosts` maps known_hosts name to host and name in SSH's configuration."""
+        """Return the keys of hosts behind the same number of jumps.
+
+        `hosts` maps known_hosts name to host and name in SSH's configuration.
+        """
         answers = {
             **key_scan.scan_directly(host for host, _ in hosts.values() if not key_scan.is_behind(host)),
             **self._through.keys_of({name: alias for name, (host, alias) in hosts.items() if key_scan.is_behind(host)}),
@@ -139,7 +145,7 @@ class _Look:
 
 
 def _linked(keys: Mapping[str, Path], folder: Path) -> dict[str, Path]:
-    """Link keys to names that SSH configuration accepts: a path with a space would make the whole configuration invalid."""
+    """Return links in `folder` to the private keys, because a path with a space would make the whole SSH configuration invalid."""
     found = {}
     for number, (name, path) in enumerate(keys.items()):
         found[name] = folder / f"key{number}"
@@ -159,7 +165,7 @@ def _of_host(
 
 
 def replaceable_places(asked: ScanTargets, named: Collection[str]) -> set[str]:
-    """Return the known_hosts names of the hosts whose keys may be replaced. Raises NoSuchHost."""
+    """Return the known_hosts names of the hosts that the user named, by name or address. Raises NoSuchHost."""
     names = {host.name: place(host) for host in asked.hosts} | {host.address: place(host) for host in asked.hosts}
     names |= {jump.address: place(jump) for jump in configuration.jumps(asked.hosts)}
     if unknown := [name for name in named if name not in names]:
@@ -168,10 +174,10 @@ def replaceable_places(asked: ScanTargets, named: Collection[str]) -> set[str]:
 
 
 def refused_rows(rows: Iterable[ScannedKey], replace: Collection[str]) -> list[ScannedKey]:
-    """Return rows that must not be written: revoked keys, and changed keys of hosts that the user did not name."""
+    """Return the scanned keys that must not be written: revoked ones, and changed ones of hosts that the user did not name."""
     return [row for row in rows if row.state is KeyState.REVOKED or (row.state is KeyState.CHANGED and row.place not in replace)]
 
 
 def writable_rows(rows: Iterable[ScannedKey], replace: Collection[str]) -> list[ScannedKey]:
-    """Return rows that are written after confirmation."""
+    """Return the scanned keys to write after confirmation: new ones, and changed ones of hosts that the user named."""
     return [row for row in rows if row.state is KeyState.NEW or (row.state is KeyState.CHANGED and row.place in replace)]

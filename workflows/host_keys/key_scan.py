@@ -1,4 +1,4 @@
-"""Scan of host keys: by `ssh-keyscan` for hosts in direct reach, by `ssh` through jump hosts and HTTP proxies."""
+"""Scan host keys: by `ssh-keyscan` for hosts in direct reach, by `ssh` through jump hosts and HTTP proxies."""
 
 import functools
 import re
@@ -24,7 +24,7 @@ _LINE = re.compile(r"(\S+) ([a-z0-9@.-]+) ([A-Za-z0-9+/=]+)")
 _ACCEPTED = re.compile(r"Permission denied|Too many authentication failures|No more authentication methods")
 
 Answers = Mapping[str, tuple[Key, ...]]
-"""Keys by known_hosts name; empty for a host that did not answer."""
+"""Scanned keys by known_hosts name; empty for a host that did not answer."""
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
 
@@ -63,7 +63,7 @@ def _add(found: Mapping[str, list[Key]], keys: Iterable[tuple[str, Key]]) -> Non
 
 
 def _scanned(batch: tuple[int, tuple[str, ...]], longest: float) -> tuple[list[tuple[str, Key]], bool]:
-    """Return the output of ssh-keyscan for addresses of one port, and whether it finished in time."""
+    """Return the names and keys that ssh-keyscan found at addresses of one port, and True if it finished in time."""
     port, addresses = batch
     command = ["ssh-keyscan", "-T", str(SCAN_SECONDS), "-t", "ed25519,ecdsa,rsa", "-p", str(port), "-f", "-"]
     asked = ("\n".join(addresses) + "\n").encode()
@@ -76,14 +76,14 @@ def _scanned(batch: tuple[int, tuple[str, ...]], longest: float) -> tuple[list[t
 
 
 def parse_keys(text: str) -> list[tuple[str, Key]]:
-    """Return known_hosts name and key of each line of a known_hosts file or of ssh-keyscan's output."""
+    """Return (known_hosts name, key) for each line of a known_hosts file or of ssh-keyscan's output."""
     matches = (_LINE.fullmatch(line.strip()) for line in text.splitlines() if not line.startswith("#"))
     return [(match[1], Key(kind=match[2], blob=match[3])) for match in matches if match]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SshScan:
-    """Scan by `ssh` with a configuration of its own in `folder`.
+    """A scan of hosts behind jump hosts or proxies, by `ssh` with a configuration of its own in `folder`.
 
     `keys` maps private keys to their linked paths, `known` holds the host keys of jump hosts, and `proxies` the command for each
     HTTP proxy.
@@ -100,7 +100,7 @@ class SshScan:
         return dict(zip(aliases, _side_by_side(self._all_kinds, aliases.values()), strict=True))
 
     def accepted(self, aliases: Mapping[str, str], known: Path) -> dict[str, bool]:
-        """Return for each host whether SSH accepts its key by this known_hosts file, as a play would."""
+        """Return, by known_hosts name, True if SSH accepts the host's key or certificate with the file `known`, as in a play."""
         answers = _side_by_side(lambda alias: self._ask(alias, known, "yes"), aliases.values())
         return {name: _ACCEPTED.search(stderr) is not None for name, stderr in zip(aliases, answers, strict=True)}
 
@@ -113,7 +113,7 @@ class SshScan:
         return tuple(dict.fromkeys(found))
 
     def _ask(self, alias: str, known: Path, check: str, kind: str = "") -> str:
-        """Return the stderr of an SSH login without any authentication method: a host shows its key before it asks for a login."""
+        """Return stderr of an SSH login without any authentication method; the host shows its key before. Empty after a timeout."""
         options = [f'UserKnownHostsFile="{known}"', f"StrictHostKeyChecking={check}", "HashKnownHosts=no", "ControlPath=none"]
         options += ["PreferredAuthentications=none", *([f"HostKeyAlgorithms={kind}"] if kind else [])]
         command = ["ssh", "-F", str(self._configuration()), *(word for option in options for word in ("-o", option)), alias, "true"]

@@ -1,4 +1,4 @@
-"""Entries of a known_hosts file, read by `ssh-keygen -F`, which handles hashed names, patterns and markers."""
+"""Read entries of a known_hosts file by `ssh-keygen -F`, which handles hashed names, patterns and markers; write new ones."""
 
 import contextlib
 import fcntl
@@ -15,12 +15,12 @@ from pathlib import Path
 from workflows.host_keys.model import Key, KeyState
 
 _LINE = re.compile(r"\s*(?:@\S+[ \t]+)?\S+[ \t]+(?P<kind>[a-z0-9@.-]+)[ \t]+(?P<blob>[A-Za-z0-9+/=]+)")
-"""A line with a key. OpenSSH accepts any blanks between the parts."""
+"""Pattern of a line with a key. OpenSSH accepts any blanks between the parts."""
 _AT_ONCE = 8
 
 
 class NotKnownHosts(ValueError):
-    """A known_hosts file with invalid lines, from which `ssh-keygen` removes nothing."""
+    """Error for a known_hosts file with invalid lines, from which `ssh-keygen` removes nothing."""
 
     hint = "correct or remove these lines, and do it again"
 
@@ -32,14 +32,14 @@ class NotKnownHosts(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class KnownKeys:
-    """Keys that a file has for one host, those that it revokes, and the CAs that it trusts for the host."""
+    """Entries of a known_hosts file for one host: its keys, its revoked keys, and the CAs that are trusted for it."""
 
     keys: tuple[Key, ...] = ()
     revoked: tuple[Key, ...] = ()
     authorities: tuple[Key, ...] = ()
 
     def states(self, keys: Iterable[Key]) -> list[tuple[Key, KeyState]]:
-        """Return each scanned key with its state.
+        """Return each key that the host showed with its state; if one is revoked, return revoked ones only.
 
         One known key is enough for a host. A host that shows none of its known keys has changed, whatever the key types.
         """
@@ -55,7 +55,7 @@ class KnownKeys:
 
 
 def look_up(file: Path, places: Iterable[str]) -> Mapping[str, KnownKeys]:
-    """Return the entries of a file for each known_hosts name; empty entries if the file does not exist."""
+    """Return a file's entries for each known_hosts name; they are empty if the file does not exist."""
     names = list(dict.fromkeys(places))
     if not file.is_file():
         return {name: KnownKeys() for name in names}
@@ -90,7 +90,7 @@ def write(file: Path, new: Iterable[tuple[str, Key]], forget: Iterable[str] = ()
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold a lock on the folder. The file itself cannot carry the lock, since it is replaced."""
+    """Hold a lock on the folder in this context. The file itself cannot carry the lock, since it is replaced."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):  # network file systems may have no such locks

@@ -1,4 +1,4 @@
-"""Host keys, their states according to a known_hosts file, and their rows in a table, folded where hosts agree.
+"""Host keys, their states according to known_hosts, and table rows of them, which hosts with the same outcome share.
 
 A fingerprint that a person has to compare keeps a row of its own, unless there are too many.
 """
@@ -15,7 +15,10 @@ from steps.contract.host_ranges import fold
 
 
 class KeyState(StrEnum):
-    """State of a scanned key according to known_hosts. `certified`: the key has a certificate of a CA that the file trusts."""
+    """State of a scanned key according to known_hosts. `certified`: the key has a certificate of a CA that the file trusts.
+
+    `no answer`: the host showed no key.
+    """
 
     NEW = "new"
     SAME = "same"
@@ -44,7 +47,10 @@ class Key:
 
 @dataclass(frozen=True, kw_only=True)
 class ScannedKey:
-    """A scanned key of a host, or the reason why there is none. `place` is the name of the host in known_hosts."""
+    """A key that a host showed, with its state. Without an answer, `key` is None and `said` is the reason.
+
+    `place` is the name of the host in known_hosts.
+    """
 
     host: str
     place: str
@@ -59,9 +65,9 @@ def place(access: PlayHost | Jump) -> str:
 
 
 SHOWN = 50
-"""Most hosts whose new keys are shown one by one. More of them are compared by a program (`-o json`)."""
+"""Largest number of hosts whose new keys are shown one by one; more of them must be compared by a program (`-o json`)."""
 _ALONE = (KeyState.CHANGED, KeyState.REVOKED)
-"""States that are always shown for each host."""
+"""States for which each host gets a row of its own."""
 _BEFORE_HOSTS = "jump host"
 NOTHING = "-"
 
@@ -70,7 +76,7 @@ Cells = tuple[str, str, str, str, str, str]
 
 
 def fold_rows(rows: Sequence[ScannedKey]) -> list[Cells]:
-    """Return the rows for a person, in the order in which their first keys were scanned."""
+    """Return table rows for a person, in the order of their first keys; hosts with the same outcome share a row."""
     shown = len({row.place for row in rows if row.state is KeyState.NEW}) <= SHOWN
     batches: dict[tuple[object, ...], list[ScannedKey]] = {}
     for row in rows:
@@ -81,13 +87,13 @@ def fold_rows(rows: Sequence[ScannedKey]) -> list[Cells]:
 
 
 def columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
-    """Return the columns that have content in at least one row: silent hosts have neither key types nor fingerprints."""
+    """Return names and cells without the columns that are empty (or `-`) in every row."""
     told = [number for number, _ in enumerate(names) if any(row[number] not in ("", NOTHING) for row in rows)]
     return [names[number] for number in told], [[row[number] for number in told] for row in rows]
 
 
 def key_rows(rows: Iterable[ScannedKey]) -> Iterator[Cells]:
-    """Yield one row for each key, for scripts."""
+    """Yield one row for each scanned key, for scripts."""
     return (_cells(row, row.host, row.place, row.key.fingerprint if row.key else NOTHING) for row in rows)
 
 

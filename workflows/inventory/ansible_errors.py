@@ -1,4 +1,4 @@
-"""Errors of Ansible about an unreadable inventory → one sentence with the place, and a hint.
+"""Turn Ansible's errors about an unreadable inventory into one sentence with the place, and a hint.
 
 Ansible repeats the line at fault with any password in it. The sentence has the number of the line instead.
 """
@@ -16,14 +16,14 @@ from workflows.spec import secrecy
 OF_SCRIPT = "Standard error from inventory script:"
 """Text that Ansible prints before the stderr of an inventory script."""
 LARGEST = 1 << 20
-"""Largest file in bytes that is searched for the place of an error."""
+"""Size limit in bytes of a file that is searched for the place of an error."""
 _ONE = "Failed to parse inventory with '(script|yaml|ini)' plugin: (.*)"
 _WHOLE = "[ERROR]: Completely failed to parse inventory source "
 _LINE = (
     re.compile(r"Error parsing host definition '(?P<line>.*)': (?P<why>.*)"),
     re.compile(r"(?P<why>Expected .*), got: (?P<line>.*)"),
 )
-"""Errors of the plugin `ini` that quote a line of the file or a part of it."""
+"""Errors of Ansible's plugin `ini` that quote a line of the file or a part of it."""
 _KIND = re.compile(r"\"?<class '[\w.]*?(?:_AnsibleTagged)?(List|Str|Int|Float|Dict|dict|list|str|int|float)'>\"?( instead)?")
 _KINDS = {"list": "a list", "str": "a text", "int": "a number", "float": "a number", "dict": "a mapping"}
 _VARIABLES = ("group_vars", "host_vars")
@@ -31,7 +31,7 @@ _MOST_FILES = 500
 
 
 def inventory_error(said: str, named: Path, source: Path) -> BadInventory:
-    """Return the error for Ansible's stderr. `source` is the file that Ansible was given in place of `named`."""
+    """Return Ansible's stderr (`said`) as an error about `named`; `source` is the file that Ansible was given in its place."""
     rows = [line.strip() for line in said.splitlines() if line.strip()]
     told = {match[1]: match[2] for row in rows if (match := re.fullmatch(rf"\[WARNING\]: {_ONE}", row))}
     whole = next((row.removeprefix(_WHOLE) for row in rows if row.startswith(_WHOLE)), "")
@@ -42,7 +42,7 @@ def inventory_error(said: str, named: Path, source: Path) -> BadInventory:
 
 
 def _of_plugins(told: Mapping[str, str], file: Path) -> str:
-    """Return the message of the plugin that matches the form of the file. Other plugins complain about forms it never had."""
+    """Return the message of the inventory plugin for the file's form; other plugins complain about a form that it does not have."""
     if "script" in told:
         return _plain(told["script"])
     text = _text(file)
@@ -60,14 +60,14 @@ def _of_ini(why: str, text: str) -> str:
 
 
 def _lines_with(part: str, text: str) -> str:
-    """Return the lines of a file that may be meant, found by the text that Ansible quotes."""
+    """Return `line 3: ` or `line 3 or 7: `, the lines that hold the text quoted by Ansible; empty if there is none."""
     rows = [row.strip() for row in text.splitlines()]
     found = [n for n, row in enumerate(rows, 1) if row == part] or [n for n, row in enumerate(rows, 1) if part and part in row]
     return f"line {' or '.join(map(str, found[:3]))}: " if found else ""
 
 
 def _mark(text: str) -> str:
-    """Return the line at which a YAML file stops being valid, which Ansible's plugin does not report."""
+    """Return `line 3`, where a YAML text stops being valid, which Ansible's plugin does not report; empty if it is valid."""
     try:
         for _ in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
             pass
@@ -87,14 +87,14 @@ def _text(file: Path) -> str:
 
 
 def _of_error(rows: list[str], file: Path) -> str:
-    """Return the first error, with the file of variables that it is about, if there is one."""
+    """Return Ansible's first error, preceded by the invalid file of variables if it is about one."""
     errors = [row for row in rows if row.startswith(("[ERROR]", "ERROR", "MemoryError"))] or rows[-1:] or ["it says nothing"]
     place = next(_marks(file), "") if "YAML parsing failed" in errors[0] else ""
     return f"{place}{_plain(errors[0])}"
 
 
 def _marks(file: Path) -> Iterator[str]:
-    """Yield each invalid YAML file of variables beside an inventory, with the line."""
+    """Yield file and line of each invalid YAML file in group_vars and host_vars beside an inventory."""
     folder = file if file.is_dir() else file.parent
     every = (path for name in _VARIABLES for path in sorted((folder / name).rglob("*")))
     for path in itertools.islice(every, _MOST_FILES):
@@ -103,14 +103,14 @@ def _marks(file: Path) -> Iterator[str]:
 
 
 def _plain(words: str) -> str:
-    """Return Ansible's text without internal class names, redacted if it has the form of a credential."""
+    """Return Ansible's words without internal class names, redacted if they have the form of a credential."""
     text = words.removeprefix("[ERROR]: ").removeprefix("Failed to parse inventory: ").removesuffix(" and got:")
     text = _KIND.sub(lambda match: _KINDS[match[1].lower()], text)[:600]
     return secrecy.REDACTED if secrecy.form_of(text) else text
 
 
 def _last_of_script(said: str) -> str:
-    """Return the last line that a script wrote to stderr, redacted if it holds a credential."""
+    """Return a sentence with the last line that a script wrote to stderr, redacted if it holds a credential; empty without one."""
     _, _, told = said.partition(f"\n{OF_SCRIPT}\n")
     rows = [line.strip() for line in told.partition("\n[ERROR]")[0].splitlines() if line.strip()]
     if not rows:

@@ -1,4 +1,4 @@
-"""An Ansible inventory → data, read by ansible-core in a process of its own without evaluating anything.
+"""Read an Ansible inventory as data, by ansible-core in a process of its own, without evaluating any template.
 
 `ansible-inventory --list` merges groups, `group_vars/` and `host_vars/` by Ansible's rules and prints templates as written. Only
 the inventory plugins `yaml` and `ini` are enabled, or `script` for an executable that the user named: other plugins, and
@@ -21,12 +21,12 @@ from workflows.inventory import ansible_errors, capped_script
 from workflows.inventory.model import BadInventory, Inventory
 
 SECONDS = 120
-"""Longest time in seconds. A script may ask a cloud or a CMDB; a file of 10,000 hosts takes a few seconds."""
+"""Time limit of a reading in seconds. A script may ask a cloud or a CMDB; a file of 10,000 hosts takes a few seconds."""
 LARGEST_FILE = 8 << 20
 LARGEST_ANSWER = 64 << 20
 MARK = ".says-too-much"
 MOST_MEMORY = 1 << 30
-"""Most memory in bytes of the reading process, so that a range like `gpu[1:999999999]` ends the process and not the machine."""
+"""Memory limit of the reading process in bytes: a range like `gpu[1:999999999]` must end this process, not the machine."""
 
 _BOUNDED = (
     "import resource, runpy; resource.setrlimit(resource.RLIMIT_AS, ({0}, {0})); "
@@ -37,7 +37,7 @@ _OUR_GROUPS = {"all", "ungrouped", "_meta"}
 
 
 def read(path: Path, vault_password_file: Path | None = None) -> Inventory:
-    """Read an inventory: INI, YAML, a folder of them, JSON of a dynamic inventory, or an executable. Raises BadInventory."""
+    """Return an inventory: INI, YAML, a folder of them, JSON of a dynamic inventory, or an executable. Raises BadInventory."""
     path = path.absolute()
     if not path.exists():
         raise BadInventory(f"there is no inventory {path}", "give the path of a file, a folder or an executable")
@@ -64,7 +64,7 @@ def is_program(path: Path) -> bool:
 
 
 def _as_file(path: Path, folder: Path) -> Path:
-    """Return the path itself, or the JSON answer of a dynamic inventory as an inventory file with links to its variables."""
+    """Return `path`; for JSON of a dynamic inventory, an equal inventory file in `folder` beside links to its variables."""
     answer = _answer(path)
     if answer is None:
         return path
@@ -75,7 +75,7 @@ def _as_file(path: Path, folder: Path) -> Path:
 
 
 def _as_capped(path: Path, folder: Path) -> Path:
-    """Return a script that runs the user's one with an output limit, with links to its variables."""
+    """Return a script in `folder`, with links to group_vars and host_vars, that runs the user's script and limits its output."""
     _link_variables(path, folder)
     script = folder / path.name
     words = [sys.executable, "-IS", capped_script.__file__, str(LARGEST_ANSWER), str(SECONDS), str(folder / MARK), str(path)]
@@ -127,7 +127,7 @@ def _names(value: Any) -> list[str]:
 
 
 def _listed(source: Path, named: Path, folder: Path, plugins: str, vault: Path | None) -> Any:
-    """Return the output of `ansible-inventory --list`. Raises BadInventory about the file that the user named."""
+    """Return the parsed output of `ansible-inventory --list`. Raises BadInventory about `named`, the file that the user named."""
     (folder / "ansible.cfg").write_text("[defaults]\n")
     program = ["-m", "ansible"] if plugins == "script" else ["-c", _BOUNDED.format(MOST_MEMORY, SECONDS)]
     command = [sys.executable, *program, "inventory", "--list", "--inventory", str(source)]
@@ -143,7 +143,7 @@ def _listed(source: Path, named: Path, folder: Path, plugins: str, vault: Path |
 
 
 def _run(command: list[str], named: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[bytes]:
-    """Run a command in a process group of its own, and kill whatever is left of the group afterwards."""
+    """Run a command in a process group of its own and kill the group at the end. Raises BadInventory after SECONDS."""
     cwd = named if named.is_dir() else named.parent
     pipe = subprocess.PIPE
     with subprocess.Popen(
@@ -161,7 +161,7 @@ def _run(command: list[str], named: Path, env: Mapping[str, str]) -> subprocess.
 
 
 def _environment(folder: Path, plugins: str) -> dict[str, str]:
-    """Return the environment of the user, which a script may need, without any configuration of Ansible."""
+    """Return the user's environment, which a script may need, without the user's settings of Ansible."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
     return plain | {
         "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),

@@ -17,7 +17,7 @@ CHUNK = 1 << 16
 
 
 def main(most: int, seconds: int, mark: Path, command: list[str]) -> int:
-    """Return the exit code of the script; 128 plus the signal number if a signal ended it, as shells report it."""
+    """Run the script with limits and return its exit code; 128 plus the signal number if a signal ended it, as shells report it."""
     pipe = subprocess.PIPE
     signal.signal(signal.SIGALRM, lambda *_: os.killpg(0, signal.SIGKILL))
     signal.alarm(seconds)

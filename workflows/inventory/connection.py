@@ -1,4 +1,4 @@
-"""Connection variables of an inventory → how each host is reached: address, user, port, key, jump hosts, known_hosts."""
+"""Convert connection variables of an inventory: address, user, port, key, jump hosts and known_hosts of each host."""
 
 import re
 import shlex
@@ -18,9 +18,9 @@ _NAMES = {
 _ARGUMENTS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
 """Variables with SSH arguments, in the order in which Ansible passes them. SSH uses the first of repeated options."""
 _HOPS = {"proxyjump", "proxycommand"}
-"""SSH options that exclude each other: the first one counts."""
+"""SSH options that name what stands before a host. They exclude each other: the first one counts."""
 _THROUGH = {"jump", "proxy"}
-"""Fields of `HostAccess` that these options set."""
+"""Fields of `HostAccess` that the options of `_HOPS` set."""
 _SSH = re.compile(r"((ansible\.builtin\.)?(ssh|smart|paramiko|paramiko_ssh)|ansible\.netcommon\.libssh)?")
 _SILENT = {"ansible_become", "ansible_become_method", "ansible_become_user", "ansible_group_priority", "inventory_hostname"}
 """Variables that need no note, since a spec implies them: any user but root becomes root by sudo."""
@@ -32,7 +32,7 @@ _FORMS = {
 }
 _JUMP = re.compile(hosts.JUMP_HOSTS)
 SSH_PROXY = "bringup_ssh_proxy"
-"""Variable with the HTTP proxy before SSH, which `inventory_export` also writes if a jump host follows it."""
+"""Inventory variable with the HTTP proxy that SSH goes through, also before a jump host; `inventory_export` writes it."""
 _PROXY_OPTIONS = {"nc": "-x", "ncat": "--proxy", "connect": "-H", "connect-proxy": "-H"}
 """Programs that connect through an HTTP proxy → their option for its address."""
 _PROXY_HTTP = {"-X": "connect", "--proxy-type": "http"}
@@ -48,7 +48,7 @@ _LOGIN = "ssh: {http_proxy_user: NAME, http_proxy_password: {env: PROXY_PASSWORD
 
 @dataclass(frozen=True, kw_only=True)
 class HostAccess:
-    """Access to a host; empty or 0 if the inventory leaves a setting to SSH.
+    """Access to a host: how SSH reaches it. A field is empty or 0 if the inventory leaves the setting to SSH.
 
     `lost` are variables that were not converted, each with the reason. `own` are the names of all variables that are not Ansible's.
     """
@@ -67,7 +67,7 @@ class HostAccess:
 
 
 def host_access(variables: Mapping[str, Any]) -> HostAccess:
-    """Return the access to a host from its variables, with those of its groups merged in."""
+    """Return how a host is reached, from its variables, into which Ansible has merged those of its groups."""
     found: dict[str, Any] = {}
     lost: list[tuple[str, str]] = []
     for field, names in _NAMES.items():
@@ -96,7 +96,7 @@ def _is_ansibles(name: str) -> bool:
 
 
 def _value(field: str, raw: Any) -> tuple[Any, str]:
-    """Return a plain value and an empty text, or an empty value and the reason."""
+    """Return a variable's value and an empty text, or an empty value and the reason why it cannot be used."""
     if isinstance(raw, Mapping) and _VAULT in raw:
         return "", _ENCRYPTED
     if isinstance(raw, str) and ("{{" in raw or "{%" in raw):
@@ -121,7 +121,10 @@ def _why(name: str) -> str:
 
 
 def _options(raw: Any) -> tuple[dict[str, str], list[str]]:
-    """Return SSH arguments as fields of an access, and notes about the rest. Notes repeat no value, which may be a password."""
+    """Return the fields of `HostAccess` that SSH arguments set, and notes about all other arguments.
+
+    Notes repeat no value, which may be a password.
+    """
     if why := _unread(raw):
         return {}, [why]
     found: dict[str, str] = {}
@@ -147,7 +150,7 @@ def _options(raw: Any) -> tuple[dict[str, str], list[str]]:
 
 
 def _unread(raw: Any) -> str:
-    """Return the reason if SSH arguments cannot be read."""
+    """Return the reason why SSH arguments cannot be read, or an empty text."""
     if isinstance(raw, Mapping) and _VAULT in raw:
         return _ENCRYPTED
     if isinstance(raw, str):
@@ -156,7 +159,10 @@ def _unread(raw: Any) -> str:
 
 
 def _hop(option: str, value: str) -> tuple[dict[str, str], list[str]]:
-    """Return the hop before a host, and notes about the rest. The value `none` removes a hop that the group would set."""
+    """Return the jump host or proxy of an SSH option as a field of `HostAccess`, and notes about what was left out.
+
+    The value `none` gives an empty jump host, which overrides one that the group would set.
+    """
     if value.lower() == "none":
         return {"jump": ""}, []
     jump = value if option == "proxyjump" and _JUMP.fullmatch(value) else _jump(value) if option == "proxycommand" else ""
@@ -169,7 +175,7 @@ def _hop(option: str, value: str) -> tuple[dict[str, str], list[str]]:
 
 
 def _first(files: str) -> str:
-    """Return the first of several files; a name with spaces is in double quotes."""
+    """Return the first path of a list of files; a path with spaces is in double quotes."""
     match = re.match(r'"([^"]+)"|(\S+)', files)
     return (match[1] or match[2]) if match else ""
 
@@ -197,14 +203,14 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _assigned(text: str) -> tuple[str, str]:
-    """Return option and value of `-o OPTION=VALUE` or `-o "OPTION VALUE"`."""
+    """Return option (in lower case) and value of `-o OPTION=VALUE` or `-o "OPTION VALUE"`."""
     option, _, value = text.partition("=") if "=" in text else text.partition(" ")
     name = option.strip().lower()
     return (name if name.isalnum() else "an SSH option that is none"), value.strip()
 
 
 def _proxy(command: str) -> tuple[str, str]:
-    """Return URL and user of the HTTP proxy that a usual proxy program connects through; empty for any other command."""
+    """Return URL and user of the HTTP proxy in a command of a usual proxy program; empty texts for any other command."""
     program, *words = command.split() or [""]
     name = program.rpartition("/")[2].removesuffix(".openbsd")
     if name == "corkscrew" and len(words) == 4:
@@ -217,7 +223,7 @@ def _proxy(command: str) -> tuple[str, str]:
 
 
 def _jump(command: str) -> str:
-    """Return the jump host of `ssh -W %h:%p [-q] [-p PORT] user@bastion`; empty for any other command."""
+    """Return the jump host in `ssh -W %h:%p [-q] [-p PORT] user@bastion`; empty for any other command."""
     words = command.split()
     if not words or words[0].rpartition("/")[2] != "ssh" or "%h:%p" not in command:
         return ""

@@ -1,4 +1,4 @@
-"""Assignment of inventory hosts to groups of a spec, where each host has one group and each group one role."""
+"""Assign inventory hosts to groups of a spec, where each host has one group and each group one role."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -25,13 +25,13 @@ SERVER_NAMES = (
 )
 """Names of server groups in inventories of rke2-ansible, ansible-role-rke2, Kubespray, k3s-ansible and DeepOps."""
 _OTHERS = re.compile(r"bastions?|jump(_?hosts?)?|localhost|etcd|.*_?cluster|calico_rr|vault|nfs.*|loadbalancers?|lb")
-"""Groups that describe no kind of machine, or whose machines are no nodes."""
+"""Names of inventory groups that describe no kind of machine, or whose machines are no cluster nodes."""
 _GPU = re.compile(r"(?i)(^|_)(gpus?|dgx|hgx|a100|h100|h200|b200|b300|gb200|gb300)([0-9_]|$)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupedHosts:
-    """Hosts by group of the spec, servers first. `gpu` are groups whose names say GPU; `notes` are the decisions that were made."""
+    """Hosts by group of the spec, groups of servers first. `gpu` are groups whose names say GPU; `notes` tell what was decided."""
 
     groups: Mapping[str, tuple[str, ...]]
     servers: tuple[str, ...]
@@ -40,7 +40,7 @@ class GroupedHosts:
 
 
 def group_hosts(inventory: Inventory, hosts: Sequence[str], servers: str = "", wanted: Sequence[str] = ()) -> GroupedHosts:
-    """Assign each host to one group. The user chose the groups `servers` and `wanted`. Raises BadInventory without servers."""
+    """Assign each host to one group; the user may choose `servers` and the groups `wanted`. Raises BadInventory without servers."""
     groups = inventory.groups
     for name in (*wanted, *([servers] if servers else [])):
         if name not in groups:
@@ -71,7 +71,7 @@ def group_hosts(inventory: Inventory, hosts: Sequence[str], servers: str = "", w
 def _dealt(
     groups: Mapping[str, tuple[str, ...]], names: Sequence[str], hosts: Sequence[str], taken: Mapping[str, object] | None = None
 ) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """Return the hosts that each group gets, each host in the first group that has it, and the hosts that are left."""
+    """Return the hosts that each named group gets (a host goes to the first group that has it), and the hosts that are left."""
     found: dict[str, tuple[str, ...]] = {}
     free = dict.fromkeys(hosts)
     for name in names:
@@ -84,13 +84,13 @@ def _dealt(
 
 
 def snake(name: str) -> str:
-    """Return the name of an inventory group as an id of a spec."""
+    """Return the name of an inventory group as an id of a spec: lower case, with underscores."""
     text = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:60]
     return text if text[:1].isalpha() else f"g_{text}".rstrip("_")
 
 
 def is_bastion(name: str) -> bool:
-    """Return True if a group holds jump hosts."""
+    """Return True if a group is named as groups of jump hosts are."""
     return re.fullmatch(r"bastions?|jump(_?hosts?)?", snake(name)) is not None
 
 
@@ -106,7 +106,10 @@ def _servers(hosts: Sequence[str], groups: Mapping[str, tuple[str, ...]]) -> str
 
 
 def _kinds(inventory: Inventory, free: set[str], within: set[str] | None = None) -> list[str]:
-    """Return groups that describe a kind of machine, GPU groups first, then the largest; `within`: those without other hosts."""
+    """Return names of groups that describe a kind of machine and have hosts in `free`: GPU groups first, then the largest.
+
+    With `within`, groups that have other hosts than these are left out.
+    """
     counted = {name: len(free & set(members)) for name, members in inventory.groups.items() if name not in inventory.parents}
     if within is not None:
         counted = {name: count for name, count in counted.items() if set(inventory.groups[name]) <= within}
@@ -119,7 +122,7 @@ def _unused(name: str, found: Mapping[str, object]) -> str:
 
 
 def _unnamed(groups: Mapping[str, set[str]], found: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Return a note about inventory groups that have no counterpart in the spec, alone or as a union of its groups."""
+    """Return a note about inventory groups that are neither a group of the spec nor a union of some; empty without such groups."""
     whole = [set(members) for members in found.values()]
     lost = [
         name

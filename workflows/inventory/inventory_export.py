@@ -1,4 +1,4 @@
-"""A spec → an Ansible inventory as YAML, INI or JSON: hosts, groups, access, topology and GPUs."""
+"""Export a spec as an Ansible inventory in YAML, INI or JSON: hosts, groups, access, topology and GPUs."""
 
 import ast
 import json
@@ -19,11 +19,11 @@ from workflows.spec.machines import Machine
 Form = Literal["yaml", "ini", "json"]
 _ANSIBLES = {"all", "ungrouped"}
 ROLES = {"server": "rke2_servers", "agent": "rke2_agents"}
-"""Groups by role, added to those of the spec."""
+"""Inventory group of each role, which is added to the groups of the spec."""
 
 
 def export_inventory(spec: ClusterSpec, folder: Path) -> dict[str, Any]:
-    """Return the inventory as data in the form of a YAML inventory. Relative paths of the spec start from `folder`.
+    """Return a spec's inventory as data in the form of a YAML inventory. Relative paths of the spec start from `folder`.
 
     Raises BadInventory for a group name that has a meaning of its own in Ansible.
     """
@@ -42,7 +42,7 @@ def export_inventory(spec: ClusterSpec, folder: Path) -> dict[str, Any]:
 
 
 def render_inventory(data: Mapping[str, Any], form: Form) -> str:
-    """Return the inventory as text. The JSON form is that of a dynamic inventory."""
+    """Return an inventory as text. The JSON form is what a dynamic inventory prints."""
     if form == "yaml":
         return yaml.safe_dump(dict(data), sort_keys=False, width=120)
     return _ini(data["all"]) if form == "ini" else json.dumps(_answer(data["all"]), indent=2) + "\n"
@@ -64,7 +64,7 @@ def _variables(spec: ClusterSpec, machine: Machine, folder: Path) -> dict[str, A
 
 
 def _common(spec: ClusterSpec, folder: Path) -> dict[str, Any]:
-    """Return the variables of all hosts. Secrets are left out: only the path of the SSH key is included."""
+    """Return the variables that all hosts share. Secrets are left out: only the path of the SSH key is included."""
     ssh = spec.ssh
     key = {"ansible_ssh_private_key_file": _path(folder, ssh.key.file)} if ssh.key and ssh.key.file else {}
     front = {"bringup_registration_address": spec.rke2.registration_address} if spec.rke2.registration_address else {}
@@ -81,7 +81,7 @@ def _common(spec: ClusterSpec, folder: Path) -> dict[str, Any]:
 
 
 def _arguments(spec: ClusterSpec, folder: Path, machine: Machine | None = None) -> str:
-    """Return SSH arguments for all hosts, or for one machine.
+    """Return SSH arguments for all hosts, or for one machine that has its own jump host or proxy.
 
     SSH uses the first of several ProxyJump options, so a machine with its own jump host gets all arguments for itself. An HTTP
     proxy is reached by OpenBSD's nc, which asks for the password of a login. A proxy before a jump host must be configured in
@@ -126,7 +126,7 @@ def _value(value: Any) -> str:
 
 
 def _answer(everything: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the output of `--list` of a dynamic inventory."""
+    """Return an inventory in the form that a dynamic inventory prints for `--list`."""
     children = everything["children"]
     hosts = {host: variables for group in children.values() for host, variables in group.get("hosts", {}).items()}
     groups = {name: {key: list(group[key]) for key in ("hosts", "children") if key in group} for name, group in children.items()}

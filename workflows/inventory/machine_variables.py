@@ -10,7 +10,7 @@ from workflows.spec.machines import Machine
 from workflows.spec.platform import Accelerator
 
 MARK, COUNT = "bringup_gpu", "bringup_gpus"
-"""Host variables: whether a host has the accelerator, and its number of GPUs if that differs from the other hosts."""
+"""Host variables: true for a host with the accelerator, and its number of GPUs if that differs from other hosts'."""
 _FIELDS = {
     "product": "bringup_gpu_product",
     "per_node": "bringup_gpus_per_node",
@@ -19,14 +19,14 @@ _FIELDS = {
     "driver_version": "bringup_gpu_driver_version",
     "operator_mode": "bringup_gpu_operator_mode",
 }
-"""Fields of `accelerator` → variables of all hosts."""
+"""Field of the section `accelerator` → inventory variable of all hosts."""
 MOST = 16
-"""Most GPUs of a host in a spec."""
+"""Largest number of GPUs that a host has in a spec."""
 _YES = (True, "true", "True", "yes", 1)
 
 
 def fleet_gpu_variables(spec: ClusterSpec) -> dict[str, Any]:
-    """Return the variables of all hosts; empty without an accelerator."""
+    """Return the inventory variables about GPUs that all hosts share; empty without an accelerator."""
     if spec.accelerator is None:
         return {}
     said = spec.accelerator.model_dump(mode="json", exclude_defaults=True) | {"per_node": spec.accelerator.per_node}
@@ -34,14 +34,14 @@ def fleet_gpu_variables(spec: ClusterSpec) -> dict[str, Any]:
 
 
 def host_gpu_variables(spec: ClusterSpec, machine: Machine) -> dict[str, Any]:
-    """Return the variables of one host."""
+    """Return the inventory variables about the GPUs of one host; empty if it has none."""
     if not machine.gpu or spec.accelerator is None:
         return {}
     return {MARK: True} | ({COUNT: machine.gpus} if machine.gpus != spec.accelerator.per_node else {})
 
 
 def accelerator(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the section `accelerator` from the variables of a host; empty if they describe no valid one."""
+    """Return the section `accelerator` that the variables of a host describe; empty if they describe no valid one."""
     said = {field: variables[name] for field, name in _FIELDS.items() if name in variables}
     if isinstance(said.get("driver_version"), int | float):  # an INI file has numbers where a version has two parts
         said["driver_version"] = str(said["driver_version"])
@@ -58,25 +58,25 @@ def all_have_gpus(members: Sequence[str], hosts: Mapping[str, Mapping[str, Any]]
 
 
 def gpu_override(variables: Mapping[str, Any], per_node: int) -> dict[str, Any]:
-    """Return the number of GPUs of a host as an override, if it differs from `per_node`."""
+    """Return the override `{"gpus": N}` of a host whose number of GPUs differs from `per_node`, else an empty mapping."""
     count = variables.get(COUNT)
     is_count = isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= MOST
     return {"gpus": count} if is_count and count != per_node else {}
 
 
 _TOPOLOGY_FIELDS = {"rack": "bringup_rack", "leaf": "bringup_leaf", "scalable_unit": "bringup_scalable_unit"}
-"""Fields of a machine → variables of a host."""
+"""Topology field of a machine → inventory variable of a host."""
 
 
 def topology_variables_of(machine: Machine) -> dict[str, Any]:
-    """Return the topology variables of one host; empty texts if the spec has no topology."""
+    """Return the topology variables of one host; their values are empty texts if the spec has no topology."""
     return {name: getattr(machine, field) for field, name in _TOPOLOGY_FIELDS.items()}
 
 
 def set_topology(members: Sequence[str], hosts: Mapping[str, Mapping[str, Any]], group: dict[str, Any]) -> list[str]:
-    """Set topology or overrides of a group from the variables of its hosts, and return a note for each value that was left out.
+    """Set rack, leaf and scalable unit in `group` from the variables of its hosts; return a note for each value left out.
 
-    The topology is set once if all hosts share it, else host by host.
+    A value is set once for the group if all hosts share it, else host by host.
     """
     notes = []
     for field, name in _TOPOLOGY_FIELDS.items():
@@ -97,9 +97,9 @@ def set_topology(members: Sequence[str], hosts: Mapping[str, Mapping[str, Any]],
 
 
 def _place(value: Any) -> str:
-    """Return a value as a name, empty if it is none. Numbers are accepted, since an INI file reads names of digits as numbers.
+    """Return the value of a topology variable as text, empty if it is no name of a place.
 
-    Fractions are refused: 1.10 has lost its last digit.
+    Numbers are accepted, since an INI file reads names of digits as numbers. Fractions are refused: 1.10 has lost its last digit.
     """
     text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
     return text if text.isprintable() and "{{" not in text and "{%" not in text else ""

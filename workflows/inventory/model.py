@@ -6,7 +6,7 @@ from typing import Any
 
 
 class BadInventory(ValueError):
-    """An inventory that cannot be read or converted into a spec; `hint` says what to do."""
+    """Error for an inventory that cannot be read or converted into a spec; `hint` says what to do."""
 
     def __init__(self, sentence: str, hint: str) -> None:
         super().__init__(sentence)
@@ -15,7 +15,7 @@ class BadInventory(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Inventory:
-    """Hosts and groups of an inventory.
+    """Hosts and groups of an Ansible inventory.
 
     `hosts` maps each name to its variables, with group variables merged by Ansible; values are as written, templates too. `groups`
     maps each group to its hosts and those of its children, without `all` and `ungrouped`. `parents` are groups that have children

@@ -1,4 +1,4 @@
-"""An Ansible inventory → `cluster.yaml`, with a note for each thing that could not be converted."""
+"""Convert an Ansible inventory into `cluster.yaml`, with a note for each thing that could not be converted."""
 
 import ipaddress
 import re
@@ -27,38 +27,36 @@ _FRONT = (
     "kubevip_address",
     "vip_address",
 )
-"""Variables with the address before the servers, as `inventory_export`, ansible-role-rke2, rke2-ansible, k3s-ansible and Kubespray
-name it.
-"""
+"""Variables with the address in front of the servers: our own, and those of RKE2 roles, k3s-ansible and Kubespray."""
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 """Variables with the proxies of machines in Kubespray and other projects."""
 _THROUGH = {"jump": "jump_host", "proxy": "http_proxy"}
-"""Hop before a host → its key in a spec."""
+"""Field of `HostAccess` → key of a spec, for what stands before a host."""
 Reason = TypeVar("Reason")
 _ADDRESS = re.compile(r"[A-Za-z0-9:]([A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConversionOptions:
-    """Choices of the user beside the inventory."""
+    """Choices of the user for a conversion: name of the cluster, group of servers, and groups to take over."""
 
     name: str
     servers: str = ""
     groups: Sequence[str] = ()
     folder: str = ""
-    """Folder that relative paths of the inventory start from."""
+    """Folder of the inventory, from which relative paths in it start."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertedSpec:
-    """The data of a spec, and notes about what is missing in it."""
+    """The data of a spec made from an inventory, and notes about what could not be converted."""
 
     data: Mapping[str, Any]
     notes: tuple[str, ...]
 
 
 def convert(inventory: Inventory, choice: ConversionOptions) -> ConvertedSpec:
-    """Convert an inventory into the data of a spec. Raises BadInventory if it has no usable hosts."""
+    """Convert an inventory into the data of a spec. Raises BadInventory if it has no usable hosts or no servers."""
     reached = {name: host_access(variables) for name, variables in inventory.hosts.items()}
     hosts, notes = _nodes(inventory, reached)
     if not hosts:
@@ -98,12 +96,12 @@ def convert(inventory: Inventory, choice: ConversionOptions) -> ConvertedSpec:
 
 
 def _with(sentence: str, dropped: Sequence[str]) -> str:
-    """Return a sentence that also says which hosts were left out, which may be why a group is empty."""
+    """Return a sentence with the notes on hosts that were left out, which may be why a group is empty."""
     return f"{sentence} (left out: {'; '.join(dropped)})" if dropped else sentence
 
 
 def _nodes(inventory: Inventory, reached: Mapping[str, HostAccess]) -> tuple[list[str], list[str]]:
-    """Return the hosts that can be nodes, and notes about the others."""
+    """Return the hosts that can be cluster nodes, and notes about all other hosts."""
     bastions = {host for name, members in inventory.groups.items() if grouping.is_bastion(name) for host in members}
     rules: tuple[tuple[str, Callable[[str], bool]], ...] = (
         ("reached without SSH", lambda host: reached[host].is_local or host in ("localhost", "127.0.0.1", "::1")),
@@ -120,7 +118,7 @@ def _nodes(inventory: Inventory, reached: Mapping[str, HostAccess]) -> tuple[lis
 
 
 def _ssh(ways: Mapping[str, HostAccess], folder: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the SSH settings of most hosts, and notes about hosts whose settings a spec cannot express."""
+    """Return the section `ssh` with the settings of most hosts, and notes about hosts whose settings a spec cannot express."""
     user, port = _most(way.user for way in ways.values()), _most(way.port for way in ways.values())
     ssh: dict[str, Any] = ({"user": user} if user else {}) | ({"port": port} if port else {})
     notes = [] if user else ["no ansible_user: bringup logs in as root, where ssh: {user: NAME} says nothing else"]
@@ -139,7 +137,10 @@ def _ssh(ways: Mapping[str, HostAccess], folder: str) -> tuple[dict[str, Any], l
 
 
 def _through(members: Sequence[str], ways: Mapping[str, HostAccess], ssh: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
-    """Return jump host and HTTP proxy of a group, if groups differ in them, and notes about hosts with others."""
+    """Return jump host and HTTP proxy of most hosts in a group, and notes about hosts with others.
+
+    Keys that the section `ssh` has for all hosts are left out.
+    """
     found: dict[str, str] = {}
     notes: list[str] = []
     for field, key in _THROUGH.items():
@@ -160,7 +161,7 @@ def _most(values: Iterable[Any]) -> Any:
 
 
 def _path(text: str, folder: str) -> str:
-    """Return a path that is valid from the folder of the spec."""
+    """Return a path of the inventory, relative ones preceded by the inventory's folder."""
     return text if text.startswith(("/", "~")) or not folder else f"{folder}/{text.removeprefix('./')}"
 
 
@@ -188,14 +189,14 @@ def _group(
 
 
 def _odd(way: HostAccess, ssh: Mapping[str, Any], python: str) -> dict[str, Any]:
-    """Return the settings in which one host differs from all hosts and from its group."""
+    """Return the override of one host: its user, port and Python if they differ from those of other hosts."""
     own = {"ssh_user": way.user or "root", "ssh_port": way.port or 22, "python": way.python or PYTHON}
     common = {"ssh_user": ssh.get("user", "root"), "ssh_port": ssh.get("port", 22), "python": python}
     return {key: value for key, value in own.items() if value != common[key]}
 
 
 def _addresses(ordered: Sequence[str], addresses: Mapping[str, str]) -> dict[str, Any]:
-    """Return the shortest form of the addresses of a group; empty if names resolve by DNS."""
+    """Return the section `addresses` of a group in its shortest form; empty if SSH dials the hosts by name."""
     dialled = [addresses[host] for host in ordered]
     if dialled == list(ordered):
         return {}
@@ -212,7 +213,7 @@ def _addresses(ordered: Sequence[str], addresses: Mapping[str, str]) -> dict[str
 
 
 def _front(inventory: Inventory, servers: Sequence[str], ways: Mapping[str, HostAccess]) -> tuple[str, list[str]]:
-    """Return the address before the servers, if there are several servers."""
+    """Return the address in front of the servers and notes about it; empty for a single server."""
     if len(servers) == 1:
         return "", []
     variables = inventory.hosts[servers[0]]
@@ -227,7 +228,7 @@ def _front(inventory: Inventory, servers: Sequence[str], ways: Mapping[str, Host
 
 
 def _network(nodes: int) -> tuple[str, list[str]]:
-    """Return a pod network with a /24 for each node, if the default network is too small."""
+    """Return a pod network with a /24 for each node, and a note; empty if the default network is large enough."""
     bits = (nodes - 1).bit_length()
     if bits <= 8:
         return "", []
@@ -236,7 +237,7 @@ def _network(nodes: int) -> tuple[str, list[str]]:
 
 
 def _mark_gpus(inventory: Inventory, used: grouping.GroupedHosts, groups: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Mark GPU groups as far as variables tell, and return the section `accelerator`, empty if it is unknown."""
+    """Mark groups as GPU groups if all their hosts' variables say so; return the section `accelerator`, empty if it is unknown."""
     marked = [name for name, members in used.groups.items() if machine_variables.all_have_gpus(members, inventory.hosts)]
     product = machine_variables.accelerator(inventory.hosts[used.groups[marked[0]][0]]) if marked else {}
     for name in marked if product else ():
@@ -248,7 +249,7 @@ def _mark_gpus(inventory: Inventory, used: grouping.GroupedHosts, groups: Mappin
 
 
 def _variables(ways: Mapping[str, HostAccess]) -> list[str]:
-    """Return notes about lost Ansible variables, and about the names of all other variables."""
+    """Return notes about Ansible variables that were not converted, and about the names of all other variables."""
     by_reason = _by_reason((reason, host) for host, way in ways.items() for reason in way.lost)
     lost = [f"{name} of {_named(hosts)}: {why}" for (name, why), hosts in by_reason.items()]
     own = sorted({name for way in ways.values() for name in way.own} - {*_FRONT, *_PROXIES})
@@ -261,7 +262,7 @@ def _variables(ways: Mapping[str, HostAccess]) -> list[str]:
 
 
 def _by_reason(pairs: Iterable[tuple[Reason, str]]) -> dict[Reason, list[str]]:
-    """Return the hosts that each reason applies to."""
+    """Return the hosts by the reason that applies to them."""
     hosts: dict[Reason, list[str]] = {}
     for reason, host in pairs:
         hosts.setdefault(reason, []).append(host)
@@ -274,7 +275,7 @@ def _named(hosts: Sequence[str]) -> str:
 
 
 def render_spec(taken: ConvertedSpec, source: str) -> str:
-    """Return the text of `cluster.yaml`, with notes in its head. Keys keep their order, and each entry has a line."""
+    """Return the text of `cluster.yaml`, with the notes as comments at its head. Keys keep their order."""
     head = [
         f"# Made from the Ansible inventory {source} by `bringup init --from-inventory`; what it could not take over is below.",
         "# Say who answers for it (owner) and which system the machines run (os), then: bringup validate, bringup plan",

@@ -1,1 +1,1 @@
-"""Node images before submit: spec, recipes, locks and plan."""
+"""Node images before a build is submitted: image spec, recipes, locks and plan."""

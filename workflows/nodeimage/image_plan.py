@@ -1,4 +1,4 @@
-"""Plan of an image build: the stages of the image pipeline, and the recipe as files beside their tasks."""
+"""The plan of an image build: its stages, and the recipe as files beside their tasks."""
 
 import base64
 import importlib
@@ -28,11 +28,11 @@ from workflows.stages.stage import Stage
 def compile_image(
     spec: ImageSpec, recipe: contract.Recipe, files: Mapping[str, bytes], until: str = "", *, again: bool = False, relock: str = ""
 ) -> Plan:
-    """Compile the plan of an image build; pure.
+    """Return the plan of an image build. Pure: reads and writes no files.
 
-    `recipe` is the resolved recipe and `files` are its files by digest. `until` narrows the stages; `again` publishes also an image
-    that a rollback left. With either the published tree is not asked first. `relock` is shown if mirrors have dropped locked
-    packages.
+    `recipe` is the resolved recipe and `files` are its files by digest. The plan ends with stage `until`; with `again` even an
+    image that a rollback left is published. With either, the run does not first ask the published tree if the image is there
+    already. `relock` is shown if mirrors have dropped locked packages.
 
     Raises PlanError for an unknown stage, an image for an architecture that no test machine boots, kernel arguments that fetch from
     outside the published tree, and a recipe whose files are too large to travel with the tasks.
@@ -90,7 +90,7 @@ def compile_image(
 
 
 def _refuse_elsewhere(site: ImageSite) -> None:
-    """Raise PlanError for boot scripts that the gate of the publication would refuse, before anything is built."""
+    """Raise PlanError if kernel arguments have nodes fetch from outside the published tree; a gate would refuse the image later."""
     url, arguments = site.place.url, {"the recipe": site.recipe.kernel_arguments}
     arguments |= {f"publish.groups.{group.name}": group.kernel_arguments for group in site.place.groups}
     for whose, words in arguments.items():
@@ -100,7 +100,7 @@ def _refuse_elsewhere(site: ImageSite) -> None:
 
 
 def place(spec: ImageSpec) -> PublishTarget:
-    """Return the publish target of an image spec, as tasks get it."""
+    """Return the publish target of an image spec in the form that tasks get: folder, URL, groups, keys, SSH access."""
     publish, ssh = spec.publish, spec.publish.ssh
     groups = (
         BootGroup(name=name, kernel_arguments=group.kernel_arguments, nodes=dict(group.nodes))
@@ -143,7 +143,10 @@ def _narrowed(stages: tuple[Stage, ...], until: str) -> tuple[Stage, ...]:
 
 
 def _beside(site: ImageSite, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the files beside the tasks: recipe, its files, machines of the groups. Raises PlanError if a ConfigMap has no room."""
+    """Return the files beside the tasks by name: recipe, its own files, machines by group.
+
+    Raises PlanError if a ConfigMap is too small.
+    """
     packed = {name: base64.b64encode(data).decode() for name, data in sorted(files.items())}
     groups = site.place.groups
     found = {

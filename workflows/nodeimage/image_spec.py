@@ -28,14 +28,14 @@ from workflows.spec.pipeline_specs import PipelineSpec, RelativePath, stays_belo
 from workflows.spec.proxy import Proxies
 
 PUBLISHED: Final = "image_publish"
-"""Stage that an approval holds back."""
+"""Stage that waits for the approval of an image spec, if there is one."""
 SIGN_KEY = "image_sign_key"
 PUBLISH_KEY = "publish_ssh_key"
 PUBLISH_KNOWN_HOSTS = "publish_known_hosts"
-"""Names of files below the secrets folder; secrets of a recipe's commands keep the names that the spec gives them."""
+"""Names (with the two above) of bringup's own files in the secrets folder; secrets of a recipe's commands keep their names."""
 
 REPORTS: Final = f"/{NODES}"
-"""End of the URL to which nodes send what they run (`images/boot/report.sh`)."""
+"""End of the URL to which booted nodes report which image they run (`images/boot/report.sh`)."""
 
 MirrorUrl = Annotated[str, StringConstraints(pattern=r"^https?://[^\s@]+[^\s@/]$", max_length=500)]
 """URL of a package mirror: no credentials, no slash at the end."""
@@ -52,7 +52,7 @@ PublicKey = Annotated[
 
 
 class Boot(Section):
-    """Settings of the PXE boot test."""
+    """Section `boot` of `image.yaml`: settings of the PXE boot test."""
 
     firmware: Annotated[tuple[Literal["bios", "uefi"], ...], Listed, Field(min_length=1)] = Field(
         default=("bios", "uefi"), description="Firmware that must boot it.", examples=[["uefi"]]
@@ -75,7 +75,7 @@ class Boot(Section):
 
 
 class PublishSsh(Section):
-    """Boot server, if it is neither this machine nor mounted here."""
+    """SSH access to the boot server, if its folder is neither on this machine nor mounted here."""
 
     host: Address = Field(description="The boot server.", examples=["boot.example.org"])
     user: SshUser = Field(default="root", description="User that logs in.", examples=["images"])
@@ -88,7 +88,7 @@ class PublishSsh(Section):
 
 
 class NodeGroup(Section):
-    """Nodes that boot alike."""
+    """A group of nodes that boot with the same boot script."""
 
     kernel_arguments: Annotated[tuple[KernelArgument, ...], Listed] = Field(
         default=(), description="Kernel arguments beside those of the recipe.", examples=[["console=ttyS1,115200"]]
@@ -99,7 +99,7 @@ class NodeGroup(Section):
 
 
 class ImagePublish(Section):
-    """Published tree: where an image goes, how nodes reach it, and how many versions are kept for rollback."""
+    """The published tree: the folder that nodes boot from, how they reach it, and how many versions are kept for rollback."""
 
     root: AbsolutePath = Field(description="Folder that the boot server serves.", examples=["/srv/bringup/images"])
     url: NodesUrl = Field(description="How nodes reach that folder.", examples=["http://boot.example.org/images"])
@@ -129,7 +129,7 @@ class ImagePublish(Section):
     @field_validator("report")
     @classmethod
     def _is_the_folder_of_nodes(cls, report: str | None) -> str | None:
-        """Raise for another URL: nodes would send reports there that only the server of a test boot accepts, and retry for ever."""
+        """Return the report URL. Raises for one that boot servers do not accept reports at, because nodes would retry for ever."""
         if report is not None and not report.endswith(REPORTS):
             raise problem(
                 f"nodes put their files into the folder {REPORTS} of the tree, and this names another one",
@@ -155,7 +155,7 @@ class ImagePublish(Section):
 
 
 class ImageSpec(PipelineSpec):
-    """`image.yaml`: a node image from a recipe, tested in a sandbox and by a PXE boot, then published."""
+    """The content of `image.yaml`: a node image from a recipe, tested in a sandbox and by a PXE boot, then published."""
 
     kind: Literal["Image"] = Field(description="What the file describes.", examples=["Image"])
     recipe: RelativePath = Field(
@@ -203,7 +203,7 @@ class ImageSpec(PipelineSpec):
 
     @property
     def approvals(self) -> tuple[ApprovalPoint, ...]:
-        """Approval in the form of other specs: a run of this one waits before it publishes."""
+        """The approval in the form of other specs: a run waits for it before the image is published."""
         if self.approval is None:
             return ()
         asked = {name: getattr(self.approval, name) for name in type(self.approval).model_fields}
@@ -240,17 +240,17 @@ class ImageSpec(PipelineSpec):
 
     @property
     def references(self) -> dict[str, SecretRef]:
-        """Secrets of the spec by the name of their file below the secrets folder, without those of an approval."""
+        """References to all secrets except those of the approval, by file name in the secrets folder."""
         ssh = self.publish.ssh
         found = {SIGN_KEY: self.publish.sign, PUBLISH_KEY: ssh.key if ssh else None, **self.secrets}
         return {name: reference for name, reference in found.items() if reference is not None}
 
 
 def load_image(source: Path | str) -> ImageSpec:
-    """Load `image.yaml`. Raises SpecErrors with every error."""
+    """Load `image.yaml`. Raises SpecErrors with all its errors."""
     return load_as(ImageSpec, source)
 
 
 def is_path(recipe: str) -> bool:
-    """Return True if a recipe is named by its path, not by the name of a shipped one."""
+    """Return True if `recipe` is the path of a recipe file, False if it is the name of a shipped recipe."""
     return recipe.endswith((".yaml", ".yml"))

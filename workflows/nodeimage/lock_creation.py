@@ -1,4 +1,4 @@
-"""Creation of locks: the newest packages of a recipe's repositories and their dependencies, layer by layer."""
+"""Make locks, layer by layer: the newest packages of a recipe's repositories, with their dependencies."""
 
 import tempfile
 from collections.abc import Collection, Iterator
@@ -17,7 +17,10 @@ from workflows.podimage.errors import BuildError
 
 
 def create_lock(asked: RecipeRequest, keeping: Keeping = Keeping()) -> Lock:
-    """Return the lock that the repositories give now, except for what is kept. Raises SpecErrors, BuildError, FetchError."""
+    """Return a lock with the newest packages of the recipe's repositories, or where possible the versions that `keeping` holds.
+
+    Raises SpecErrors, BuildError, FetchError.
+    """
     found = asked.chain()
     named = asked.sources(found)
     for one in named:
@@ -41,10 +44,10 @@ def create_lock(asked: RecipeRequest, keeping: Keeping = Keeping()) -> Lock:
 
 
 def update_lock(asked: RecipeRequest, before: Lock, bring: Bring, only: Collection[str] = ()) -> Lock:
-    """Return a lock that fits the changed recipe with as few moved packages as possible.
+    """Return a lock that fits the changed recipe and moves as few packages of the lock `before` as possible.
 
     Layers below the first changed one stay. Above them every package keeps its version if it can; packages of `only` move to the
-    newest. Raises SpecErrors, BuildError, FetchError.
+    newest. `bring` downloads packages that repositories no longer have. Raises SpecErrors, BuildError, FetchError.
     """
     found = asked.chain()
     named = asked.sources(found)
@@ -67,7 +70,7 @@ def update_lock(asked: RecipeRequest, before: Lock, bring: Bring, only: Collecti
 
 
 def _placed(before: Lock, named: tuple[NamedRepository, ...]) -> Iterator[Package]:
-    """Return the packages of a lock whose repositories still exist, with the repository numbers of the new lock."""
+    """Yield the packages of a lock whose repositories still exist, with `source` as the repository's number in the new lock."""
     places = {one.name: index for index, one in enumerate(named)}
     for one in before.packages.values():
         name = before.sources[one.source] if one.source < len(before.sources) else ""
@@ -76,7 +79,7 @@ def _placed(before: Lock, named: tuple[NamedRepository, ...]) -> Iterator[Packag
 
 
 def _alike(found: Chain, named: tuple[NamedRepository, ...], before: Lock, only: Collection[str]) -> int:
-    """Return how many layers, from the lowest, ask for their locked packages from unchanged repositories."""
+    """Return how many layers, from the lowest, are unchanged: they ask for their locked packages, from the same repositories."""
     below: set[str] = set()
     for index, (_, layer) in enumerate(found.layers):
         if index == len(before.layers) or before.layers[index].name != layer.name:
@@ -92,7 +95,7 @@ def _alike(found: Chain, named: tuple[NamedRepository, ...], before: Lock, only:
 
 
 def write(lock: Lock, path: Path) -> bool:
-    """Write a lock atomically; return True if it differs from the one before."""
+    """Write a lock file atomically; return False, without writing, if it has this content already."""
     new = lockfile.text(lock)
     if path.exists() and path.read_text() == new:
         return False

@@ -1,4 +1,4 @@
-"""Difference of two locks, shown before anything is built: packages, and their vulnerabilities by Debian's security tracker."""
+"""Compare two locks before anything is built: their packages, and vulnerabilities by Debian's security tracker."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ FORM: Final = f"give Debian's security tracker as JSON: package, CVE, releases, 
 
 
 class _Release(Struct, frozen=True):
-    """Entry of one release. `fixed_version` "0": never vulnerable; `undetermined`: not examined yet."""
+    """State of a vulnerability in one release. `fixed_version` "0": never vulnerable; `undetermined`: not examined yet."""
 
     status: Literal["open", "resolved", "undetermined"]
     fixed_version: str = ""
@@ -32,10 +32,10 @@ class _Cve(Struct, frozen=True):
 
 
 class Feed:
-    """Vulnerabilities of one release by source package."""
+    """A file of Debian's security tracker: the vulnerabilities of one release by source package."""
 
     def __init__(self, path: Path, release: str) -> None:
-        """Read a feed. Raises BuildError if it has another form, or nothing about the release."""
+        """Read the JSON file. Raises BuildError if it has another form, or nothing about the release."""
         with path.open("rb") as file:
             data = file.read(LARGEST_BYTES + 1)
         if len(data) > LARGEST_BYTES:
@@ -52,10 +52,10 @@ class Feed:
             raise BuildError(f"{path} says nothing about {release}", hint=f"give the feed of the recipe's distribution; {NOT_READ}")
 
     def open_in(self, package: Package, *, told: bool = True) -> frozenset[str]:
-        """Return the vulnerabilities that a package has or may have: those without a fix, or with a newer one.
+        """Return the names of vulnerabilities that a package has or may have: those without a fix, or with one in a newer version.
 
-        Feeds count by source versions. If the lock does not have them (`told`), the package's own version is used, and a fix with
-        another epoch is ignored: the two may not be versions of one thing.
+        The tracker counts by source versions. If the lock has none (`told` is False), the package's own version is compared, and a
+        fix with another epoch does not count, because the two may not be versions of one thing.
         """
         # the source of signed packages counts otherwise (`6.1.140+1`), but the packages have the version of what is signed
         is_signed = _SIGNED.search(_pool_of(package)) is not None
@@ -96,7 +96,10 @@ def _pool_of(package: Package) -> str:
 
 
 class PackageChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Change of a package: without `before` added, without `after` removed; loses the vulnerabilities `fixed` and gets `new`."""
+    """One package that differs between two locks: added without `before`, removed without `after`, else changed.
+
+    `fixed` are the vulnerabilities that it loses, `new` those that it gets.
+    """
 
     package: str
     layer: str
@@ -107,15 +110,15 @@ class PackageChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def kind(self) -> str:
-        """Kind of the change: `added`, `removed` or `changed`."""
+        """`added`, `removed` or `changed`."""
         return "added" if not self.before else "removed" if not self.after else "changed"
 
 
 class LockDifference(Struct, frozen=True, kw_only=True):
-    """Changes sorted by name.
+    """The differences of two locks; `changes` are sorted by package, sizes are downloads in bytes.
 
-    `left` are vulnerabilities that the newer lock still has; None without a feed. `guessed` are packages of the earlier lock whose
-    source version is unknown, so that they may have had more vulnerabilities than shown.
+    `fixed` are vulnerabilities that the newer lock no longer has, `left` those that it has; None without a feed. `guessed` are
+    packages of the earlier lock whose source version is unknown, so that they may have had more vulnerabilities than shown.
     """
 
     changes: tuple[PackageChange, ...]
@@ -127,7 +130,7 @@ class LockDifference(Struct, frozen=True, kw_only=True):
 
 
 def compare_locks(before: Lock | None, after: Lock, feed: Feed | None = None) -> LockDifference:
-    """Compare two locks; without an earlier one every package is added."""
+    """Return the differences of two locks; without an earlier one every package is added."""
     old, new = _by_name(before), _by_name(after)
     told = before is None or before.tells_sources
     had = {name: _open(feed, one, new.get(name), told=told) for name, one in old.items()}
@@ -152,7 +155,10 @@ def _is_known(was: _Placed, now: _Placed | None) -> bool:
 
 
 def _open(feed: Feed | None, one: _Placed, now: _Placed | None = None, *, told: bool = True) -> frozenset[str]:
-    """Return the open vulnerabilities of a package; its source version may come from a newer lock with the very same package."""
+    """Return the open vulnerabilities of a package, none without a feed.
+
+    The package's source version is taken from `now`, the newer lock's entry, if that is the very same package.
+    """
     if feed is None:
         return frozenset()
     return feed.open_in(now[0]) if now and _is_known(one, now) else feed.open_in(one[0], told=told)

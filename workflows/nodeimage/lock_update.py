@@ -1,7 +1,7 @@
-"""Update of a lock that keeps what an earlier one has: whole layers, and elsewhere every version that can stay.
+"""Update a lock and keep as much as possible of the earlier one: whole layers, and elsewhere every version that can stay.
 
 Versions are held one by one. If apt finds no solution with all of them, the fewest possible are released. They are found by asking
-apt repeatedly, not by reading its messages on dependencies: messages and solver differ between releases.
+apt repeatedly, not by reading its messages on dependencies, because messages and solver differ between releases.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,7 +15,7 @@ from workflows.podimage.apt_solver import AptPackage
 from workflows.podimage.errors import BuildError, FetchError
 
 Bring = Callable[[Sequence[Package]], Mapping[str, Path]]
-"""Download packages by digest and return their paths. Packages that cannot be fetched are left out of the result."""
+"""Function that downloads packages by digest and returns their paths, without those that cannot be fetched."""
 MOST_NAMED: Final = 5
 
 
@@ -24,7 +24,7 @@ class Keeping:
     """The parts of an earlier lock that an update keeps.
 
     `layers` are the lowest layers, as locked. `packages` are all packages of the earlier lock with the `source` numbers of the new
-    one, except those that shall move. `moving` is the command that moves packages.
+    lock, except those that shall move. `moving` is the command that moves packages, for hints; `bring` downloads packages.
     """
 
     layers: tuple[tuple[Package, ...], ...] = ()
@@ -33,12 +33,15 @@ class Keeping:
     bring: Bring = field(default=lambda _: {})
 
     def locked(self, found: AptPackage) -> Package | None:
-        """Return the package of the earlier lock that is identical to this one."""
+        """Return the package of the earlier lock with the same digest; None if there is none."""
         return next((one for one in self.packages if one.sha256 == found.sha256), None)
 
 
 class KeptPackages:
-    """Packages of an earlier lock in one of apt's roots; `usable` are those that may be installed there."""
+    """Installs packages in one of apt's roots and keeps the versions of an earlier lock if possible.
+
+    `usable` are the packages of the earlier lock whose repositories the root has.
+    """
 
     def __init__(self, keeping: Keeping, root: apt_solver.AptRoot, usable: Sequence[Package]) -> None:
         self._keeping = keeping
@@ -54,7 +57,10 @@ class KeptPackages:
             raise self._gone(lost)
 
     def install(self, packages: Sequence[str]) -> list[AptPackage]:
-        """Return what apt would install, and count it as installed. Versions stay if possible. Raises BuildError, FetchError."""
+        """Return what apt would install, and count it as installed; locked versions stay if possible.
+
+        Raises BuildError, FetchError.
+        """
         if not self._keeping.packages:
             found = self._root.install(packages)
             self._root.installed(found)
@@ -72,9 +78,10 @@ class KeptPackages:
         return found
 
     def _least(self, packages: Sequence[str], below: Mapping[str, str]) -> list[AptPackage]:
-        """Return the solution with the fewest moved packages, of lower layers only if needed; moved packages are held no longer.
+        """Return apt's solution that moves the fewest packages, those of lower layers only if needed.
 
-        Packages of lower layers are held too: apt takes them along if another package of their source is installed.
+        Packages that were moved are held no longer. Packages of lower layers are held too, because apt takes them along if another
+        package of their source is installed.
         """
         own = {name: version for name, version in self._versions.items() if name not in below}
         held = {**own, **below}
@@ -110,12 +117,12 @@ class KeptPackages:
         )
 
     def _moving(self, names: Sequence[str]) -> str:
-        """Return the command that moves these packages; for many of them the one that moves all."""
+        """Return the command that moves these packages to newer versions; if they are many, the command that moves all."""
         return " ".join([self._keeping.moving, *(f"--only {one}" for one in names if len(names) <= MOST_NAMED)])
 
 
 def fewest_released(names: Sequence[str], can: Callable[[Collection[str]], bool]) -> set[str]:
-    """Return the fewest of `names` that must be released for a solution, which exists if all of them are.
+    """Return the fewest of `names` that must be released so that `can` finds a solution; it must find one if all are.
 
     The last name of the shortest prefix with a solution must go, and no name behind it. The search repeats with the names before
     it, until there is a solution without any.
@@ -132,5 +139,5 @@ def fewest_released(names: Sequence[str], can: Callable[[Collection[str]], bool]
 
 
 def as_found(package: Package) -> AptPackage:
-    """Return a locked package in apt's form."""
+    """Return a locked package in the form in which apt's solver returns packages."""
     return AptPackage(package.name, package.version, package.architecture, package.sha256, package.size, "")

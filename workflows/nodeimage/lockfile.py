@@ -1,4 +1,4 @@
-"""Lock file beside a recipe: every package of every layer with digest and place, one package a line, for review."""
+"""The lock file beside a recipe: every package of every layer with digest and place, one package a line, for review."""
 
 import json
 from pathlib import Path
@@ -15,14 +15,17 @@ LARGEST_BYTES: Final = 8 << 20
 
 
 class LockedLayer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Packages that one layer adds, sorted by name."""
+    """The packages that one layer adds, sorted by name."""
 
     name: str
     packages: tuple[Package, ...]
 
 
 class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A lock. `sources` are the repositories without host names of mirrors; the `source` of a package counts them."""
+    """The content of a lock file.
+
+    `sources` are names of repositories, without mirror hosts; a package's `source` is an index of it.
+    """
 
     recipe: str
     distribution: str
@@ -33,25 +36,25 @@ class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     schema: int = SCHEMA
 
     def layer(self, name: str) -> tuple[Package, ...]:
-        """Return the packages of a layer; none if the lock does not know it."""
+        """Return the packages of a layer; empty if the lock has no layer of this name."""
         return next((one.packages for one in self.layers if one.name == name), ())
 
     @property
     def tells_sources(self) -> bool:
-        """Return True if the lock has source versions.
+        """Return True if the lock has source versions; old locks have none.
 
-        Every release has packages whose source has another version, and old locks name no source version at all.
+        A package has one only if its source has another version than itself, and every release has such packages.
         """
         return any(one.source_version for layer in self.layers for one in layer.packages)
 
     @property
     def packages(self) -> dict[str, Package]:
-        """Every package by name."""
+        """All packages of all layers by name."""
         return {one.name: one for layer in self.layers for one in layer.packages}
 
 
 def read(path: Path, command: str) -> Lock:
-    """Read a lock; `command` makes it anew. Raises BuildError with one sentence."""
+    """Return the lock in a file. Raises BuildError, whose hint is `command`, which makes the lock anew."""
     hint = f"make it: {command}"
     try:
         with path.open("rb") as file:
@@ -71,7 +74,7 @@ def read(path: Path, command: str) -> Lock:
 
 
 def text(lock: Lock) -> str:
-    """Return the text of a lock; equal locks give equal bytes."""
+    """Return the JSON text of a lock file, one package a line; equal locks give equal bytes."""
     head = {field: getattr(lock, field) for field in ("schema", "recipe", "distribution", "release", "architecture")}
     lines = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
     sources = ",\n".join(f"  {json.dumps(one)}" for one in lock.sources)

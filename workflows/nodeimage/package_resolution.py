@@ -1,7 +1,8 @@
-"""Resolution of package lists by the distribution's package manager: which versions are there, and which dependencies they need.
+"""Resolve package lists by the distribution's package manager: which versions exist, and which dependencies they need.
 
-Debian and Ubuntu by apt. `steps/nodeimage/contract/debian` has its facts and `steps/nodeimage/layer/package_installation` installs;
-no other module knows it. Another family is chosen by `Foundation.distribution` here.
+Debian and Ubuntu are resolved by apt. `steps/nodeimage/contract/debian` has the facts about them, and
+`steps/nodeimage/layer/package_installation` installs; other modules know no package manager. Another family of distributions would
+be chosen by `Foundation.distribution` here.
 """
 
 import re
@@ -29,11 +30,11 @@ _MERGED: Final = "usr-is-merged"
 
 @dataclass(frozen=True, kw_only=True)
 class Distribution:
-    """Facts about a distribution.
+    """A distribution's mirrors, components and keyring.
 
-    `ports` is the mirror of architectures other than amd64, `security` that of security updates; `beside`: mirrors have those in a
-    folder beside the archive, else in the archive itself, as `ports` has. `components` are always used, `further` ones if a layer
-    asks for them. `signer` is the package, of Debian and of Ubuntu, that brings the keyring.
+    `ports` is the mirror of architectures other than amd64, `security` that of security updates. With `beside`, mirrors have
+    security updates in a folder beside the archive, else in the archive itself, as `ports` has. `components` are always used,
+    `further` ones only if a layer asks for them. `signer` is the package that brings the keyring.
     """
 
     mirror: str
@@ -71,14 +72,17 @@ DISTRIBUTIONS: Final = {
 
 
 def brought_by(keyring: str) -> str:
-    """Return how a keyring gets onto this machine."""
+    """Return the command or the advice that installs a keyring on this machine, for hints."""
     known = {one.keyring: f"apt-get install {one.signer}" for one in DISTRIBUTIONS.values()}
     return known.get(keyring, "install the package that brings it")
 
 
 @dataclass(frozen=True, kw_only=True)
 class NamedRepository:
-    """Repository with its name in locks, which has no host of a mirror. `layer` is the lowest layer that may use it."""
+    """A package repository with its name in locks, which names no mirror host.
+
+    `layer` is the number of the lowest layer that may use it.
+    """
 
     name: str
     source: PackageRepository
@@ -87,7 +91,7 @@ class NamedRepository:
 
 @dataclass(frozen=True, kw_only=True)
 class Mirror:
-    """Mirror of the distribution in place of its public one; empty fields keep the default."""
+    """A spec's mirror of the distribution, in place of the public one; empty fields keep the default."""
 
     url: str = ""
     security: str = ""
@@ -95,9 +99,9 @@ class Mirror:
 
 
 def sources(foundation: Foundation, layers: Sequence[tuple[Path, RecipeLayer]], own: Mirror) -> tuple[NamedRepository, ...]:
-    """Return the repositories of a recipe: those of the distribution, then further components and own ones of the layers.
+    """Return a recipe's repositories: the distribution's own, then further components and repositories that its layers add.
 
-    Each layer comes with its folder. Paths of keys are absolute: apt takes any other text for a fingerprint.
+    Each layer comes with its recipe's folder. Paths of keys are absolute, because apt takes any other text for a fingerprint.
     """
     known = DISTRIBUTIONS[foundation.distribution]
     is_port = foundation.architecture != "amd64"
@@ -134,9 +138,10 @@ def sources(foundation: Foundation, layers: Sequence[tuple[Path, RecipeLayer]], 
 def resolve(
     foundation: Foundation, named: Sequence[NamedRepository], wanted: Sequence[Sequence[str]], folder: Path, keeping: Keeping
 ) -> list[list[Package]]:
-    """Return the packages of each layer with their dependencies on top of the layers below: the newest, or those that are kept.
+    """Return the packages that each layer adds, with the dependencies that layers below lack: the newest, or those of `keeping`.
 
-    `folder` is empty and may be removed afterwards. Raises BuildError, or FetchError if a mirror is away.
+    `wanted` are package names by layer. `folder` is empty and may be removed afterwards. Raises BuildError, or FetchError if a
+    mirror is away.
     """
     layers = [list(one) for one in keeping.layers]
     root: apt_solver.AptRoot | None = None
@@ -203,7 +208,7 @@ def _package(
 
 
 def kernel(asked: str, locked: Iterable[Package]) -> str:
-    """Return the package with the kernel: the requested one, or the versioned one that it depends on. Raises BuildError."""
+    """Return the name of the kernel's package: `asked`, or the versioned one in the lock. Raises BuildError unless that is one."""
     if KERNEL.match(asked):
         return asked
     found = sorted(one.name for one in locked if KERNEL.match(one.name))
@@ -214,13 +219,13 @@ def kernel(asked: str, locked: Iterable[Package]) -> str:
 
 
 _PLAIN: Final = re.compile(r"/[\w/.+~@:=-]*")
-"""Path that needs no quoting in sources.list: a blank or a comma ends it there, and apt has no quoting."""
+"""Path that sources.list can hold; any other one must be copied, because a blank or a comma ends a path and cannot be quoted."""
 _ARMOURED: Final = ".asc"
-"""Suffix by which alone apt recognises an armoured key."""
+"""File suffix by which alone apt recognises an armoured key."""
 
 
 def keyring_paths(keyrings: Iterable[str], folder: Path) -> Mapping[str, str]:
-    """Return the name of each key in sources.list by its absolute path: that path, or a copy in `folder` if it needs quoting.
+    """Return what sources.list names for each keyring: its own path, or a copy in `folder` if the path needs quoting.
 
     Makes the folder. Raises BuildError for a key that cannot be read.
     """

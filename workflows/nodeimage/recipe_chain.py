@@ -1,4 +1,4 @@
-"""Recipe with all recipes that it extends, and the values for `{{ name }}` in their texts, with the errors of all files at once."""
+"""Read a recipe with all recipes that it extends and fill in variables (`{{ name }}`); errors of all files come at once."""
 
 import difflib
 import re
@@ -22,7 +22,7 @@ _NAME = re.compile(r"\s*([a-z][a-z0-9_]{0,62})\s*")
 
 @dataclass
 class Filler:
-    """Fills documents one after another, and collects the used names and the errors."""
+    """Fills variables into one document after another; collects the names that are used, and the errors."""
 
     values: Mapping[str, str | None]
     used: set[str] = field(default_factory=set)
@@ -30,7 +30,10 @@ class Filler:
     lacks: bool = False
 
     def fill(self, data: object, path: str = "") -> object:
-        """Return the data with values in place of names; a name without value stays, with an error."""
+        """Return the data with values in place of `{{ name }}`; an unknown name is an error.
+
+        A variable without a value becomes its own name, and sets `lacks`.
+        """
         if isinstance(data, dict):
             return {key: self.fill(value, join(path, key)) for key, value in data.items()}
         if isinstance(data, list):
@@ -67,7 +70,7 @@ class Filler:
 
 
 def unused_variables(declared: Iterable[str], used: set[str]) -> list[SpecError]:
-    """Yield an error for each variable that nothing uses: its name is probably misspelt somewhere."""
+    """Return an error for each declared variable that nothing uses, because its name is probably misspelt somewhere."""
     return [
         SpecError(f"variables.{name}", "nothing asks for this variable", f"write {{{{ {name} }}}} somewhere, or remove it", name)
         for name in declared
@@ -76,14 +79,14 @@ def unused_variables(declared: Iterable[str], used: set[str]) -> list[SpecError]
 
 
 DEEPEST = 8
-"""Most recipes that extend each other."""
+"""Largest number of recipes in a chain of which each extends the next."""
 LOCK_SUFFIX = ".lock.json"
 _UNFILLED = ("apiVersion", "kind", "name", "description", "extends", "variables")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecipePart:
-    """A file of a chain; `layers` are those of the file."""
+    """One recipe file of a chain, with its model and its lines."""
 
     path: Path
     spec: RecipeSpec
@@ -97,35 +100,38 @@ class RecipePart:
 
 @dataclass(frozen=True, kw_only=True)
 class Chain:
-    """Recipe and the recipes that it extends, lowest first."""
+    """A recipe and the recipes that it extends, the lowest first."""
 
     parts: tuple[RecipePart, ...]
 
     @property
     def top(self) -> RecipePart:
-        """Recipe that was asked for."""
+        """The recipe that was asked for; the others are those that it extends."""
         return self.parts[-1]
 
     @property
     def foundation(self) -> Foundation:
-        """Settings that the lowest recipe decides."""
+        """Settings that the lowest recipe decides for all: distribution, release, architecture, kernel, time of files."""
         found = self.parts[0].spec.foundation
         assert found is not None  # a lowest recipe has one: the model sees to it
         return found
 
     @cached_property
     def layers(self) -> tuple[tuple[RecipePart, RecipeLayer], ...]:
-        """Return all layers, lowest first, each with its file."""
+        """All layers, the lowest first, each with its recipe file."""
         return tuple((part, layer) for part in self.parts for layer in part.spec.layers)
 
     @property
     def lock(self) -> Path:
-        """Path of the lock, unless the spec names another one."""
+        """Path of the lock file beside the top recipe, unless the spec names another one."""
         return self.top.path.with_name(self.top.path.stem + LOCK_SUFFIX)
 
 
 def find(reference: str, folder: Path) -> Path:
-    """Return the file of a recipe: a path relative to `folder`, or the name of a shipped one. Raises SpecErrors."""
+    """Return the file of a recipe: `reference` is a path relative to `folder`, or the name of a shipped recipe.
+
+    Raises SpecErrors.
+    """
     if is_path(reference):
         return folder / reference
     found = recipe_files.shipped_path(reference)
@@ -142,8 +148,8 @@ def read(
 ) -> Chain:
     """Read a recipe and those that it extends; `given` are the spec's values of variables. Raises SpecErrors with every error.
 
-    `by_name`: a variable without value is read as its own name, to look at a recipe without a spec. `secrets` are the names that
-    commands may ask for; None if no spec could name any.
+    With `by_name` a variable without value is read as its own name, to look at a recipe without a spec. `secrets` are the names
+    that commands may ask for; None allows any.
     """
     files = _files(find(reference, folder))
     declared = _values(files)
@@ -170,12 +176,12 @@ def read(
 
 
 def missing_values(reference: str, folder: Path, given: Collection[str]) -> tuple[str, ...]:
-    """Return the names of variables that have a value neither in the recipe nor in the spec."""
+    """Return the names of variables that have a value neither in the recipes nor among those `given` by the spec."""
     return tuple(name for name, value in _values(_files(find(reference, folder))).items() if value is None and name not in given)
 
 
 class _Wrong:
-    """Errors of several files; those of the upper recipe come without file name."""
+    """Collects errors of several files; paths of errors outside the top recipe begin with their file."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -198,7 +204,10 @@ class _Wrong:
 
 
 def _files(path: Path) -> list[tuple[Path, YamlDocument]]:
-    """Return the files of a chain, lowest first."""
+    """Return path and document of each file of a chain, the lowest first.
+
+    Raises SpecErrors if the chain is a circle or too long.
+    """
     found: list[tuple[Path, YamlDocument]] = []
     while True:
         name, document = read_document(path)
@@ -244,7 +253,7 @@ def _at(document: YamlDocument, key: str) -> object:
 
 
 def _given(values: Mapping[str, str | None], declared: Mapping[str, str | None], given: Mapping[str, str]) -> list[SpecError]:
-    """Yield errors in the values of the spec: names that no recipe has, and values that are missing."""
+    """Return errors in the spec's values of variables: names that no recipe has, and values that are missing."""
     known = ", ".join(declared) or "none"
     errors = [
         SpecError(f"variables.{name}", "the recipe has no variable of this name", f"it has {known}", name)

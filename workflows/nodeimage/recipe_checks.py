@@ -1,4 +1,4 @@
-"""Checks across the parts of recipes, on the text as written, so that no other error of a recipe hides them."""
+"""Checks across the files and layers of a recipe, on the data as written, so that no other error of a recipe hides them."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -10,12 +10,12 @@ from workflows.nodeimage.package_resolution import DISTRIBUTIONS
 from workflows.spec.errors import SpecError
 
 _PLACES = {"packages": None, "files": "path"}
-"""Lists of a layer whose entries are unique, and the key that is an entry's name."""
+"""Lists of a layer whose entries are unique, and the key with an entry's name (None: the entry itself is the name)."""
 
 
 @dataclass
 class SeenNames:
-    """Names in the files so far, lowest first: layers, users, and users by their numbers."""
+    """Names in the files that were checked so far, from the lowest: layers, users, and user names by uid."""
 
     layers: Counter[str] = field(default_factory=Counter)
     users: Counter[str] = field(default_factory=Counter)
@@ -23,7 +23,7 @@ class SeenNames:
 
 
 def repeated_names(layers: object, seen: SeenNames) -> list[SpecError]:
-    """Yield errors for names that occur twice in the layers of one file or in `seen`, and add the names to `seen`.
+    """Return errors for names that occur twice in the layers of one file or in `seen`, and add the names to `seen`.
 
     An upper recipe may replace a test or file of a lower one; within one file each occurs once.
     """
@@ -41,7 +41,10 @@ def repeated_names(layers: object, seen: SeenNames) -> list[SpecError]:
 
 
 def missing_files(layers: object, folder: Path) -> list[SpecError]:
-    """Yield errors for files of a recipe's folder that cannot be read; a name with a variable in it is not looked for."""
+    """Return errors for files that layers name but that cannot be read in the recipe's folder.
+
+    Names with a variable are skipped.
+    """
     errors = []
     for index, layer in _maps(layers):
         for number, file in _maps(layer.get("files")):
@@ -56,7 +59,7 @@ def missing_files(layers: object, folder: Path) -> list[SpecError]:
 
 
 def unknown_secrets(files: Iterable[object], known: Collection[str]) -> list[SpecError]:
-    """Yield errors for secrets that commands ask for and that the spec does not have."""
+    """Return errors for secrets that commands ask for and that the spec does not have."""
     layers = [layer for file in files for _, layer in _maps(file)]
     commands = [command for layer in layers for _, command in _maps(layer.get("commands"))]
     wanted = dict.fromkeys(name for command in commands for name in _texts(command.get("secrets")))
@@ -65,7 +68,7 @@ def unknown_secrets(files: Iterable[object], known: Collection[str]) -> list[Spe
 
 
 def foreign_components(layers: object, distribution: object) -> list[SpecError]:
-    """Yield errors for components that the distribution does not have; none for an unknown distribution."""
+    """Return errors for components that the distribution does not have; empty for an unknown distribution."""
     known = DISTRIBUTIONS.get(distribution) if isinstance(distribution, str) else None
     if known is None:
         return []
@@ -89,7 +92,7 @@ def _again(
 
 
 def _same_number(here: str, users: object, numbers: dict[int, str]) -> Iterator[SpecError]:
-    """Yield an error for each user whose number another user has: they would own each other's files."""
+    """Yield an error for each user whose uid another user has, because they would own each other's files."""
     for index, user in _maps(users):
         name, uid = user.get("name"), user.get("uid")
         if not isinstance(uid, int) or isinstance(uid, bool) or not isinstance(name, str):
@@ -105,6 +108,6 @@ def _maps(data: object) -> Iterator[tuple[int, Mapping[str, object]]]:
 
 
 def _texts(data: object, key: str | None = None) -> Iterator[str]:
-    """Return the texts of a list, or of a key of the mappings in it."""
+    """Return the texts in a list, or the texts at `key` in the mappings of a list."""
     values = (entry.get(key) for _, entry in _maps(data)) if key else data if isinstance(data, list) else ()
     return (value for value in values if isinstance(value, str))

@@ -1,4 +1,4 @@
-"""Files of recipes: a recipe's own files, from its folder alone whatever links say, and the recipes that bringup ships."""
+"""Read files that a recipe places, from its own folder only, and find the recipes that bringup ships."""
 
 import os
 from pathlib import Path
@@ -8,13 +8,13 @@ from steps.nodeimage.contract.resolved_recipe import MAX_BYTES
 from workflows.spec.errors import SpecError
 
 MOST: Final = MAX_BYTES * 3 // 4
-"""Bytes of all own files together: they travel as base64."""
+"""Limit in bytes of all own files of a recipe together; they travel as base64."""
 FIX: Final = "put large ones into a package"
 _LFS: Final = b"version https://git-lfs.github.com/spec/"
 
 
 class CannotTake(Exception):
-    """The file cannot be used; the message says why, `fix` what to do."""
+    """Exception for a recipe's file that cannot be used; the message says why, `fix` what to do."""
 
     def __init__(self, why: str, fix: str) -> None:
         super().__init__(why)
@@ -22,7 +22,7 @@ class CannotTake(Exception):
 
 
 def read(folder: Path, source: str) -> bytes:
-    """Return the bytes of a regular file below the folder. Raises CannotTake."""
+    """Return the bytes of a regular file below the folder. Raises CannotTake, also for a link that leads out of the folder."""
     path = folder / source
     try:
         place = path.resolve(strict=True)
@@ -42,7 +42,7 @@ def read(folder: Path, source: str) -> bytes:
 
 
 def as_error(why: CannotTake, place: str, source: str) -> SpecError:
-    """Return CannotTake as an error of a recipe."""
+    """Return CannotTake as a spec error at `place`, the path of the key that names the file `source`."""
     return SpecError(place, f"the file cannot be read: {why}", why.fix, source)
 
 

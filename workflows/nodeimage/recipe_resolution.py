@@ -1,4 +1,4 @@
-"""Resolution of recipe, lock and variables into the resolved recipe of the builder, with its tests and its files as bytes."""
+"""Resolve recipe, lock and variables into the recipe that the builder gets, with its tests and the bytes of its files."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ _FOLDER_MODE, _FILE_MODE = "0755", "0644"
 
 @dataclass(frozen=True, kw_only=True)
 class Resolved:
-    """Inputs of a build: the recipe, and its own files by the sha256 of their bytes (64 hex digits)."""
+    """The inputs of an image build: the resolved recipe, and its own files by the sha256 of their bytes (64 hex digits)."""
 
     recipe: Recipe
     files: Mapping[str, bytes]
@@ -45,7 +45,10 @@ class Resolved:
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeRequest:
-    """Recipe by name or path, with the settings of a spec. It and `lock` are relative to `folder`; `command` makes the lock."""
+    """A recipe by name or path, with the settings of a spec. Both `recipe` and `lock` are relative to `folder`.
+
+    `command` is the command line that makes the lock, for hints.
+    """
 
     recipe: str
     folder: Path
@@ -60,22 +63,28 @@ class RecipeRequest:
     """Names of secrets that commands may ask for; None without a spec."""
 
     def chain(self, *, by_name: bool = False) -> Chain:
-        """Read the recipe's files. Raises SpecErrors. `by_name`: see `recipe_chain.read`."""
+        """Read the recipe with those that it extends. Raises SpecErrors.
+
+        With `by_name`, variables without value are read as their names.
+        """
         return recipe_chain.read(self.recipe, self.folder, self.variables, by_name=by_name, secrets=self.secrets)
 
     def lock_path(self, found: Chain) -> Path:
-        """Path of the lock."""
+        """Return the path of the lock file: the spec's, else the one beside the recipe."""
         return self.folder / self.lock if self.lock else found.lock
 
     def sources(self, found: Chain) -> tuple[NamedRepository, ...]:
-        """Repositories of the recipe."""
+        """Return the package repositories of the recipe."""
         layers = [(part.path.parent, layer) for part, layer in found.layers]
         own = package_resolution.Mirror(url=self.mirror, security=self.security_mirror, keyring=self.keyring)
         return package_resolution.sources(found.foundation, layers, own)
 
 
 def spec_request(spec: ImageSpec, folder: Path, command: str = "") -> RecipeRequest:
-    """Return the recipe that a spec asks for; `folder` is that of the spec."""
+    """Return a request for the recipe that an image spec names, with the spec's variables, lock, mirrors and secrets.
+
+    `folder` is the spec's folder, from which its paths start; `command` is the command that locks it.
+    """
     return RecipeRequest(
         recipe=spec.recipe,
         folder=folder,
@@ -91,15 +100,15 @@ def spec_request(spec: ImageSpec, folder: Path, command: str = "") -> RecipeRequ
 
 
 def recipe_request(recipe: str, folder: Path, command: str = "") -> RecipeRequest:
-    """Return a recipe without a spec."""
+    """Return a request for a recipe that is used without an image spec."""
     return RecipeRequest(recipe=recipe, folder=folder, variables={}, command=command or f"bringup image lock {recipe}")
 
 
 def resolve(asked: RecipeRequest) -> Resolved:
-    """Resolve a recipe and its lock.
+    """Return the resolved recipe, with locked packages and own files. Raises SpecErrors for the recipe, BuildError for its lock.
 
     The result has neither keyrings, which lie in folders of this machine and sign only what a lock is made from, nor source
-    versions: the image changes only if its bytes do. Raises SpecErrors for the recipe, BuildError for its lock.
+    versions, so that the image changes only if its bytes do.
     """
     found = asked.chain()
     lock, named = read_fitting_lock(asked, found), asked.sources(found)
@@ -126,7 +135,7 @@ def resolve(asked: RecipeRequest) -> Resolved:
 
 
 def read_fitting_lock(asked: RecipeRequest, found: Chain) -> Lock:
-    """Return the lock, which fits the recipe. Raises BuildError with all differences in one sentence."""
+    """Return a recipe's lock. Raises BuildError if it does not fit the recipe, with all differences in one sentence."""
     lock = lockfile.read(asked.lock_path(found), asked.command)
     if differences := list(_differences(found, lock, asked.sources(found))):
         raise BuildError(
@@ -159,7 +168,7 @@ def _differences(found: Chain, lock: Lock, named: tuple[NamedRepository, ...]) -
 
 
 def wanted_packages(layer: RecipeLayer, found: Chain) -> tuple[str, ...]:
-    """Return the packages that a layer asks for; the lowest layer also asks for the kernel."""
+    """Return the names of packages that a layer asks for; the lowest layer also asks for the kernel."""
     first = layer is found.layers[0][1]
     return tuple(dict.fromkeys([*([found.foundation.kernel] if first else []), *layer.packages]))
 
@@ -223,7 +232,7 @@ def _placed(
 
 
 def _kept(data: bytes, files: dict[str, bytes]) -> str:
-    """Add the bytes of a file to `files`, and return the digest that they have there."""
+    """Add a file's bytes to `files` under their sha256 digest, and return the digest."""
     digest = sha256(data).hexdigest()
     files[digest] = data
     return digest
@@ -233,7 +242,7 @@ def _kept(data: bytes, files: dict[str, bytes]) -> str:
 
 
 class BootFile(Section):
-    """A file of the node agent: its path in the image, and its place beside `files.yaml`."""
+    """A file of the node agent: its path in the image, and its source below `images/boot`."""
 
     path: ImagePath
     source: RelativePath
@@ -241,7 +250,7 @@ class BootFile(Section):
 
 
 class BootFiles(Section):
-    """Content of `images/boot/files.yaml`."""
+    """The content of `images/boot/files.yaml`: files and services of the node agent, by which booted nodes run tests and report."""
 
     files: Annotated[tuple[BootFile, ...], Listed, Field(min_length=1)]
     services: Annotated[tuple[UnitName, ...], Listed, Field(min_length=1)]
@@ -257,7 +266,10 @@ def _agent_files(agent: BootFiles, files: dict[str, bytes]) -> Iterator[PlacedFi
 
 
 def image_tests(found: Chain) -> tuple[ImageTest, ...]:
-    """Return all tests, derived ones first; a recipe's own test replaces a derived one of its name."""
+    """Return an image's tests: those derived from services, packages and size budget, then the recipe's own.
+
+    A test of the recipe replaces a derived one of the same name.
+    """
     own = {test.name: _test(test) for _, layer in found.layers for test in layer.tests}
     following = {test.name: test for test in _following(found)}
     return tuple((following | own).values())

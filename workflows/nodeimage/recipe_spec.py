@@ -1,4 +1,4 @@
-"""Models of a recipe file and of its layers: packages, users, files, commands, services, tests. Variables are filled in before."""
+"""Models of a recipe file and its layers: packages, users, files, commands, services, tests. Variables are filled in already."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal, get_args
@@ -74,7 +74,7 @@ Mode = Annotated[str, StringConstraints(pattern=r"^[0-7]{3,4}$")]
 
 
 class PackageSource(Section):
-    """Package repository beside those of the distribution: `deb URL SUITE COMPONENTS`."""
+    """A package repository beside those of the distribution: `deb URL SUITE COMPONENTS`."""
 
     url: MirrorUrl = Field(description="Where it lies.", examples=["https://packages.example.org/debian"])
     suite: Suite = Field(description="Suite, or / for a flat repository.", examples=["bookworm"])
@@ -92,7 +92,7 @@ class PackageSource(Section):
 
 
 class RecipeFile(Section):
-    """File, link or folder of the image."""
+    """A file, link or folder that a recipe places in the image."""
 
     path: ImagePath = Field(description="Where it lies in the image.", examples=["/etc/motd"])
     content: Annotated[str, StringConstraints(max_length=60_000)] | None = Field(
@@ -116,7 +116,7 @@ class RecipeFile(Section):
 
 
 class RecipeCommand(Section):
-    """Shell script that runs in the layer as root, without network."""
+    """A shell script of a recipe that runs in the layer as root, without network."""
 
     run: Script = Field(description="Script for /bin/sh -e.", examples=["update-initramfs -u -k all"])
     secrets: Annotated[tuple[SnakeId, ...], Listed] = Field(
@@ -125,7 +125,7 @@ class RecipeCommand(Section):
 
 
 class RecipeUser(Section):
-    """User, never with a password."""
+    """A user account of the image, never with a password."""
 
     name: UserName = Field(description="Name.", examples=["admin"])
     uid: UserId = Field(description="Number.", examples=[1000])
@@ -139,7 +139,7 @@ class RecipeUser(Section):
 
 
 class RecipeServices(Section):
-    """systemd units by their state."""
+    """systemd units of the image by the state that they get: enabled, disabled or masked."""
 
     enabled: Annotated[tuple[UnitName, ...], Listed] = Field(default=(), description="Started at boot.", examples=[["ssh.service"]])
     disabled: Annotated[tuple[UnitName, ...], Listed] = Field(default=(), description="Not started.", examples=[["ssh.service"]])
@@ -149,7 +149,7 @@ class RecipeServices(Section):
 
     @property
     def states(self) -> Mapping[str, str]:
-        """State of each unit."""
+        """State of each unit: enabled, disabled or masked."""
         return {unit: state for state in ("enabled", "disabled", "masked") for unit in getattr(self, state)}
 
     @model_validator(mode="after")
@@ -160,7 +160,7 @@ class RecipeServices(Section):
 
 
 class RecipeTest(Section):
-    """Test of the finished image, in the sandbox, on the booted node, or in both."""
+    """A test of the finished image that runs in the sandbox, on a booted node, or in both."""
 
     name: SnakeId = Field(description="Name.", examples=["mpi_runs"])
     incident: Annotated[str, StringConstraints(min_length=10, max_length=400)] = Field(
@@ -191,7 +191,7 @@ class RecipeTest(Section):
 
 
 class RecipeLayer(Section):
-    """Content that one layer adds, in this order: packages, users, files, commands, services."""
+    """One layer of a recipe, which adds packages, users, files, commands and services, in this order."""
 
     name: SnakeId = Field(description="Name; by custom base, hpc, gpu, site.", examples=["hpc"])
     sources: Annotated[tuple[PackageSource, ...], Listed] = Field(
@@ -223,7 +223,7 @@ KIND = "ImageRecipe"
 
 
 class Budget(Section):
-    """Size limit of the finished image."""
+    """Size limits of the finished image in MiB."""
 
     root_mib: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
         default=None, description="Most MiB of the whole root.", examples=[400]
@@ -234,7 +234,7 @@ class Budget(Section):
 
 
 class Foundation(Section):
-    """Settings that the lowest recipe decides for all that extend it."""
+    """Settings that the lowest recipe of a chain decides for all that extend it."""
 
     distribution: Literal["debian", "ubuntu"] = Field(description="Distribution.", examples=["debian"])
     release: DnsLabel = Field(description="Its release.", examples=["bookworm"])
@@ -252,7 +252,7 @@ class Foundation(Section):
 
 
 class RecipeSpec(Section):
-    """A recipe file of `images/recipes`."""
+    """The content of a recipe file, such as those in `images/recipes`."""
 
     api_version: Literal["bringup/v1"] = Field(alias="apiVersion", description="Version of this format.", examples=["bringup/v1"])
     kind: Literal["ImageRecipe"] = Field(description="What the file describes.", examples=["ImageRecipe"])

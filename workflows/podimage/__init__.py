@@ -1,1 +1,1 @@
-"""The image of the pods that run steps."""
+"""Build the images of pods: the step image, and the builder image on top of it."""

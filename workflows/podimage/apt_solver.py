@@ -1,4 +1,4 @@
-"""Driver of apt in a private root: indexes of given repositories, and what would be installed on top of given packages.
+"""Run apt in a private root: fetch indexes of given repositories, and ask what would be installed on top of given packages.
 
 Nothing of this machine is read or changed, except apt's settings for reaching mirrors (proxies, certificates, credentials).
 """
@@ -14,10 +14,10 @@ from workflows.podimage import downloads
 from workflows.podimage.errors import BuildError, FetchError
 
 ESSENTIAL: Final = "?essential"
-"""Pattern of apt for packages without which there is no system."""
+"""apt's pattern for packages without which no system works."""
 _BRINGER: Final = "apt (on Debian and its kin)"
 _WAY: Final = ("Acquire", "Dir::Etc::netrc", "Dir::Etc::netrcparts")
-"""Settings by which apt reaches mirrors; netrc: files with credentials."""
+"""apt's settings for reaching mirrors; netrc: files with credentials."""
 _SETTING: Final = re.compile(r'^(?!Acquire::(?:IndexTargets|Languages)\b)\S+ "[^"\n]+";$', re.MULTILINE | re.IGNORECASE)
 _NO_OTHERS: Final = 'Dir::Etc::main "/dev/null";\nDir::Etc::parts "/dev/null";\n'
 _FAILED = re.compile(r"Failed to fetch (\S+)\s+(.*)")
@@ -25,13 +25,13 @@ _LONGEST: Final = 300
 _URI = re.compile(r"'([^']+)' (\S+) (\d+) SHA256:([0-9a-f]{64})")
 _INSTALL: Final = ("install", "--print-uris", "-qq", "--no-install-recommends", "--no-remove", "--yes")
 _OVER_NEWER: Final = 995
-"""Priority of a held version: above newer ones, and below the priority that replaces an installed one."""
+"""Pin priority of a held version: above newer versions, and below the priority that replaces an installed one."""
 _LAST: Final = 'Package: *\nPin: origin ""\nPin-Priority: 1\n'
-"""Priority of packages that only this machine has: used if held, or if no repository has the package."""
+"""Pin of packages that only this machine has: used if held, or if no repository has the package."""
 
 
 class AptPackage(NamedTuple):
-    """Package that apt would install."""
+    """A package that apt would install; `size` is in bytes."""
 
     name: str
     version: str
@@ -42,7 +42,7 @@ class AptPackage(NamedTuple):
 
 
 class Twice(BuildError):
-    """Packages, by `names`, of which a lower layer has another version."""
+    """Error for packages (`names`) that apt would install although a lower layer has another version of them."""
 
     def __init__(self, names: Sequence[str], message: str, *, hint: str) -> None:
         super().__init__(message, hint=hint)
@@ -50,7 +50,7 @@ class Twice(BuildError):
 
 
 class AptRoot:
-    """Private root in `folder`. `repositories` are lines of sources.list."""
+    """A private root of apt in `folder`, with its own indexes and package database. `repositories` are lines of sources.list."""
 
     def __init__(self, folder: Path, architecture: str, repositories: Iterable[str]) -> None:
         self.folder = folder
@@ -82,7 +82,7 @@ class AptRoot:
 
     @property
     def status(self) -> str:
-        """Database of dpkg: the packages that count as installed."""
+        """Text of dpkg's database: the packages that count as installed."""
         return (self.folder / "status").read_text()
 
     @status.setter
@@ -91,12 +91,12 @@ class AptRoot:
 
     @property
     def versions(self) -> dict[str, str]:
-        """Packages that count as installed, with their versions."""
+        """Versions of the packages that count as installed, by package name."""
         stanzas = [text for text in self.status.split("\n\n") if text.strip()]
         return {_field("Package", text): _field("Version", text) for text in stanzas}
 
     def update(self) -> None:
-        """Fetch the indexes. Raises FetchError."""
+        """Fetch the indexes of the repositories. Raises FetchError."""
         self._run("apt-get", "update", "--error-on=any")
 
     def has(self, package: str) -> bool:
@@ -104,13 +104,13 @@ class AptRoot:
         return self._done("apt-cache", "show", "--no-all-versions", package).returncode == 0
 
     def known(self, found: Iterable[AptPackage]) -> dict[str, str]:
-        """Return the control data of those packages that the indexes have in exactly these versions, by digest."""
+        """Return apt's control data, by sha256, of those packages that the indexes have in exactly these versions."""
         exact = [f"{package.name}={package.version}" for package in found]
         stdout = self._done("apt-cache", "show", *exact).stdout if exact else ""
         return {_field("SHA256", text): text for text in stdout.split("\n\n") if text.strip()} | self._offered
 
     def offer(self, debs: Mapping[str, Path]) -> None:
-        """Add packages of this machine, by their digests, to those of the repositories. Raises BuildError, FetchError."""
+        """Add package files of this machine, given by sha256, as one more repository. Raises BuildError, FetchError."""
         for sha256, path in debs.items():
             place = [f"Filename: ./{sha256}.deb", f"Size: {path.stat().st_size}", f"SHA256: {sha256}"]
             self._offered[sha256] = "\n".join([_control(path), *place])
@@ -123,22 +123,22 @@ class AptRoot:
             file.write(line)
 
     def hold(self, versions: Mapping[str, str]) -> None:
-        """Prefer these versions, by package, to newer ones from now on."""
+        """Have apt prefer these versions, by package name, to newer ones; versions held before are no longer held."""
         held = (
             f"Package: {name}\nPin: version {version}\nPin-Priority: {_OVER_NEWER}\n" for name, version in sorted(versions.items())
         )
         (self.folder / "preferences").write_text("\n".join([*held, *([_LAST] if self._offered else [])]))
 
     def can_install(self, packages: Sequence[str]) -> bool:
-        """Return True if `install` would find a solution."""
+        """Return True if apt finds a solution for `install`."""
         return self._done("apt-get", *_INSTALL, *packages).returncode == 0
 
     def install(self, packages: Sequence[str]) -> list[AptPackage]:
-        """Return what would be installed, without recommended packages; nothing may be removed for it. Raises FetchError."""
+        """Return what apt would install for `packages`, without recommended ones and without removing any. Raises FetchError."""
         return [_found(*match) for match in _URI.findall(self._run("apt-get", *_INSTALL, *packages))]
 
     def installed(self, found: Sequence[AptPackage]) -> None:
-        """Count packages as installed from now on. Raises BuildError if one replaces another that counts as installed."""
+        """Count packages as installed from now on. Raises Twice for one that already counts in another version, else BuildError."""
         if not found:
             return
         if twice := sorted(self.versions.keys() & {one.name for one in found}):
@@ -165,10 +165,9 @@ class AptRoot:
 
 
 def _way_to_mirrors() -> str:
-    """Return the settings that apt reads in place of this machine's files, with what leads to mirrors taken from those.
+    """Return apt's settings file: this machine's settings for reaching mirrors, and none of its other settings.
 
-    apt reads the file of APT_CONFIG before all others, but options of its command line after them, too late to keep it from those
-    files.
+    The file is named by APT_CONFIG, which apt reads before all others. Command line options come too late to keep apt from those.
     """
     dump = downloads.run(["apt-config", "dump", *_WAY], _BRINGER)
     if dump.returncode != 0:
@@ -177,7 +176,7 @@ def _way_to_mirrors() -> str:
 
 
 def _sentence(stderr: str) -> str:
-    """Return apt's first error and the number of others; one dead mirror gives an error for each index."""
+    """Return apt's first error and the number of others, because one dead mirror gives an error for each index."""
     errors = [line.removeprefix("E:").strip() for line in stderr.splitlines() if line.startswith("E:")]
     errors = [line for line in errors if not line.startswith("Some index files failed")] or [stderr.strip()]
     if failed := _FAILED.match(errors[0]):
@@ -204,7 +203,7 @@ def _field(name: str, stanza: str) -> str:
 
 
 def _source_version(stanza: str) -> str:
-    """Return the version of the source package if it differs: `Source: lvm2 (2.03.16-2)`."""
+    """Return the version of the source package if it differs (`Source: lvm2 (2.03.16-2)`), else an empty text."""
     found = re.search(r"\((\S+)\)$", _field("Source", stanza))
     return found[1] if found else ""
 

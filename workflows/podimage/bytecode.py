@@ -1,6 +1,6 @@
-"""Compilation of modules with the image's own interpreter to unchecked hash-based `.pyc`, for pods with a read-only root.
+"""Compile modules with the image's own interpreter to unchecked hash-based `.pyc`, for pods with a read-only root.
 
-The image's own loader starts it from an unpacked root, for any user; it compiles sources and imports none of them.
+The image's own loader starts the interpreter from an unpacked root, for any user; it compiles sources and imports none of them.
 """
 
 import json
@@ -27,7 +27,10 @@ for source, compiled, seen_as in json.load(sys.stdin):
 
 
 def compile_tree(sources: Mapping[str, ImageEntry], below: Iterable[str], root: Path, python: str, folder: Path) -> Tree:
-    """Return the compiled modules of all `.py` files below some paths; `folder` is an empty place to work in."""
+    """Return the compiled modules of all `.py` files below the paths `below`; sources that are no valid module are left out.
+
+    `root` holds the unpacked interpreter of version `python`; `folder` is empty and used for work.
+    """
     starts = tuple(f"{path}/" for path in below)
     modules = sorted(
         path for path, entry in sources.items() if entry.kind is EntryKind.FILE and path.endswith(".py") and path.startswith(starts)

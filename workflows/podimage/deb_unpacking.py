@@ -1,4 +1,4 @@
-"""Unpacking of Debian packages into a tree, as `dpkg` does on a merged-/usr system, without running maintainer scripts.
+"""Unpack Debian packages into a tree, as `dpkg` does on a merged-/usr system, without running maintainer scripts.
 
 Results of scripts that a step needs are made here as data: the links of merged /usr, the certificate bundle, and the database of
 dpkg, from which scanners read what is installed. Users and name services are files of the recipe.
@@ -27,9 +27,9 @@ INSTALLED = "Status: install ok installed"
 
 
 def unpack_debs(debs: Iterable[Deb], wanted: Debian, cache: Cache, below: Iterable[Deb] = ()) -> Tree:
-    """Return the tree of all packages, each from the cache, later ones of the lock over earlier ones.
+    """Return the files of all packages as one tree; a later package wins. Packages are read from the cache.
 
-    The database of dpkg also has the packages of the layer `below`.
+    The database of dpkg also lists the packages of the layer `below`.
     """
     whole: Tree = {top: file_tree.link(f"usr/{top}") for top in MERGED}
     whole |= {f"usr/{top}": file_tree.folder() for top in MERGED}

@@ -1,4 +1,4 @@
-"""Cache of packages and built layers by digest, and downloads of what it lacks: packages by apt, wheels by pip, both checked."""
+"""Cache of packages and built layers by digest, and downloads of missing packages: by apt, wheels by pip, both checked."""
 
 import fcntl
 import hashlib
@@ -24,7 +24,7 @@ def default_cache_folder() -> Path:
 
 
 class Cache:
-    """Folder of packages and layers; all of it can be made again, so it may be removed at any time."""
+    """A folder of downloaded packages and built layers; all of it can be made again, so it may be removed at any time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -33,7 +33,7 @@ class Cache:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the cache for one build; a second build waits and then finds everything made."""
+        """Hold the cache's lock in this context, for one build; a second build waits and then finds everything made."""
         with (self.folder / "lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
@@ -43,14 +43,14 @@ class Cache:
         return self.folder / "packages" / sha256
 
     def read_package(self, sha256: str) -> Path:
-        """Return the bytes of a package for an image. Raises BuildError if they have changed on disk."""
+        """Return the path of a package, after checking its digest. Raises BuildError if its bytes have changed on disk."""
         path = self.package(sha256)
         if hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
             raise BuildError(f"{path} no longer has the digest that names it", hint="remove it, and it is fetched again")
         return path
 
     def add_package(self, path: Path) -> str:
-        """Add a downloaded package and return its digest."""
+        """Copy a downloaded package into the cache and return its sha256."""
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         unfinished = self.package(f"{digest}.new")
         shutil.copyfile(path, unfinished)
@@ -58,7 +58,7 @@ class Cache:
         return digest
 
     def layer(self, key: str) -> tuple[Blob, Path] | None:
-        """Return a layer made from equal inputs; None if there is none."""
+        """Return description and path of the layer that was made from equal inputs (`key`); None if there is none."""
         note, path = self._note(key), self.layer_path(key)
         return (msgspec.json.decode(note.read_bytes(), type=Blob), path) if note.exists() and path.exists() else None
 
@@ -67,12 +67,12 @@ class Cache:
         return self.folder / "layers" / f"{key}.tar.gz"
 
     def add_layer(self, key: str, blob: Blob) -> tuple[Blob, Path]:
-        """Note that the layer at `layer_path` is whole."""
+        """Record that the layer at `layer_path(key)` is complete; return `blob` and that path."""
         self._note(key).write_bytes(msgspec.json.encode(blob))
         return blob, self.layer_path(key)
 
     def root(self, key: str) -> Path:
-        """Return the folder of an unpacked layer, which need not exist."""
+        """Return the folder for an unpacked layer, which need not exist."""
         return self.folder / "roots" / key
 
     @contextmanager
@@ -90,7 +90,7 @@ SECONDS = 900
 
 
 def fetch_missing(sources: Sources, cache: Cache) -> None:
-    """Fetch all that is not in the cache. Raises FetchError with the names of what cannot be fetched."""
+    """Download all packages and wheels that the cache lacks. Raises FetchError or BuildError for one that cannot be had."""
     debs = [deb for deb in sources.every if not cache.package(deb.sha256).exists()]
     wheels = [wheel for wheel in sources.every_wheel if not cache.package(wheel.sha256).exists()]
     with cache.scratch() as folder:
@@ -132,7 +132,7 @@ def _wheels(wheels: Iterable[Wheel], recipe: PodRecipe, folder: Path, cache: Cac
 
 
 def download_wheels(wanted: Path, recipe: PodRecipe, folder: Path) -> list[Path]:
-    """Download the best wheel of each requirement for the image's interpreter; nothing is built or run."""
+    """Download the best wheel of each requirement for the image's interpreter and return the paths; nothing is built or run."""
     version = recipe.wheels.python
     command = ["uv", "tool", "run", "--quiet", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--require-hashes"]
     command += ["--implementation", "cp", "--python-version", version]
@@ -148,7 +148,10 @@ def download_wheels(wanted: Path, recipe: PodRecipe, folder: Path) -> list[Path]
 
 
 def run(command: Sequence[str], bringer: str, more: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a tool to its end; `more` is added to its environment. Raises BuildError if this machine does not have it."""
+    """Run a tool and return its result. Raises BuildError if this machine lacks it, FetchError after SECONDS.
+
+    `more` is added to the environment, and `bringer` is the package that brings the tool.
+    """
     environment = {**os.environ, **(more or {})}
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS, env=environment)

@@ -1,10 +1,10 @@
-"""Errors of a build, each one sentence with a hint."""
+"""Errors of image builds; each message is one sentence, with a hint."""
 
 from steps.contract.exit import ExitCode
 
 
 class BuildError(ValueError):
-    """A recipe, lock, package or machine gives no image. `hint` says what to do."""
+    """Error: a recipe, lock, package or machine does not allow a build. `hint` says what to do."""
 
     exit_code: ExitCode = ExitCode.USAGE
 
@@ -14,6 +14,6 @@ class BuildError(ValueError):
 
 
 class FetchError(BuildError):
-    """A package is not cached and cannot be fetched now."""
+    """Temporary error: a package is not cached and cannot be fetched now."""
 
     exit_code = ExitCode.TEMPORARY

@@ -1,4 +1,4 @@
-"""Files as data: a tree of entries, and the one tar archive of a tree, whatever made it."""
+"""Files of an image as data: a tree of entries by path, and the tar archive that depends on that content alone."""
 
 import io
 import posixpath
@@ -18,7 +18,7 @@ PERMISSIONS = 0o1777
 
 
 class EntryKind(StrEnum):
-    """Kind of an entry."""
+    """Kind of an entry of a tree."""
 
     FILE = "file"
     LINK = "link"
@@ -26,7 +26,7 @@ class EntryKind(StrEnum):
 
 
 class ImageEntry(Struct, frozen=True):
-    """File, symbolic link or folder. `owner` is uid and gid."""
+    """A file, symbolic link or folder of an image. `owner` is both its uid and its gid."""
 
     kind: EntryKind
     mode: int
@@ -40,22 +40,22 @@ Tree = dict[str, ImageEntry]
 
 
 def file(data: bytes, mode: int = FILE_MODE) -> ImageEntry:
-    """Return a file owned by root."""
+    """Return the entry of a file that root owns."""
     return ImageEntry(EntryKind.FILE, mode & PERMISSIONS, data)
 
 
 def link(target: str) -> ImageEntry:
-    """Return a symbolic link."""
+    """Return the entry of a symbolic link."""
     return ImageEntry(EntryKind.LINK, LINK_MODE, target=target)
 
 
 def folder(mode: int = FOLDER_MODE, owner: int = 0) -> ImageEntry:
-    """Return a folder."""
+    """Return the entry of a folder."""
     return ImageEntry(EntryKind.FOLDER, mode & PERMISSIONS, owner=owner)
 
 
 def normal_path(path: str) -> str:
-    """Return a path in the form of a tree. Raises BuildError if it leads out of the tree."""
+    """Return a path as trees have it: relative and normalized. Raises BuildError if it leads out of the image."""
     cleaned = posixpath.normpath("/" + path).lstrip("/")
     if ".." in path.split("/") or "\0" in path:
         raise BuildError(f"path {path!r} leads out of the image")
@@ -63,7 +63,7 @@ def normal_path(path: str) -> str:
 
 
 def of_folder(root: Path) -> Tree:
-    """Return the files below a folder with plain modes: only the executable bit counts, not the user's umask."""
+    """Return what lies below a folder as a tree with plain modes: only the executable bit counts, not the user's umask."""
     tree: Tree = {}
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
@@ -77,7 +77,7 @@ def of_folder(root: Path) -> Tree:
 
 
 def with_parents(tree: Mapping[str, ImageEntry]) -> Tree:
-    """Return the tree in order, with a folder for every parent that has none."""
+    """Return the tree sorted by path, with a folder entry for every parent that has none."""
     whole = dict(tree)
     for path in tree:
         while path := posixpath.dirname(path):
@@ -86,7 +86,7 @@ def with_parents(tree: Mapping[str, ImageEntry]) -> Tree:
 
 
 def write_tar(tree: Mapping[str, ImageEntry], out: IO[bytes], epoch: int) -> None:
-    """Write the archive: sorted, numeric owners, one time, no names of users; parents come before their content."""
+    """Write a tree as a tar archive: sorted by path, numeric owners, one time (`epoch`) for all, no names of users."""
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         for path, entry in with_parents(tree).items():
             archive.addfile(_member(path, entry, epoch), io.BytesIO(entry.data) if entry.kind is EntryKind.FILE else None)
@@ -102,7 +102,7 @@ def _member(path: str, entry: ImageEntry, epoch: int) -> tarfile.TarInfo:
 
 
 def unpack(tree: Mapping[str, ImageEntry], root: Path) -> None:
-    """Write the tree below an empty folder with its modes; the current user owns all."""
+    """Write a tree below an empty folder, with its modes; the current user owns everything."""
     root.mkdir(parents=True, exist_ok=True)
     for path, entry in with_parents(tree).items():
         place = root / path

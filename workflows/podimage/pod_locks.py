@@ -1,4 +1,4 @@
-"""Locks of the pod images: apt resolves the recipe's packages from nothing; uv and pip choose the wheels of uv.lock's group."""
+"""Make the locks of the pod images: apt resolves the recipe's packages from nothing; uv and pip choose wheels of uv.lock."""
 
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -13,7 +13,7 @@ MADE = "# Made by `bringup image step lock{option}` from {source}; review change
 
 
 def lock(tree: Path, cache: Cache) -> tuple[int, int]:
-    """Write both locks of a source tree; return the numbers of packages and wheels."""
+    """Write both locks of the step image into a source tree; return the numbers of packages and wheels."""
     wanted = pod_recipe.read_recipe(tree)
     with cache.locked(), cache.scratch() as scratch:
         debs = _without(_resolved(wanted, wanted.debian.packages, scratch), wanted.debian.without)
@@ -46,7 +46,7 @@ def _write(folder: Path, option: str, group: str, debs: Iterable[Deb], wheels: I
 
 
 def _resolved(wanted: PodRecipe, packages: Sequence[str], folder: Path) -> list[Deb]:
-    """Return what apt would install on an empty machine."""
+    """Return the packages that apt would install on an empty machine."""
     debian = wanted.debian
     lines = [f"deb [signed-by={debian.keyring}] {debian.archive}/{one}" for one in debian.repositories]
     root = apt_solver.AptRoot(folder / "apt", wanted.architecture, lines)
@@ -56,7 +56,7 @@ def _resolved(wanted: PodRecipe, packages: Sequence[str], folder: Path) -> list[
 
 
 def _without(resolved: Iterable[Deb], without: Collection[str]) -> list[Deb]:
-    """Remove what the recipe leaves out. Raises BuildError if nothing needs it any more."""
+    """Return the packages without those that the recipe leaves out. Raises BuildError if nothing needs one of these any more."""
     debs = list(resolved)
     if strange := set(without) - {deb.name for deb in debs}:
         raise BuildError(

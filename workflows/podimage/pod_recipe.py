@@ -1,4 +1,4 @@
-"""Recipes of the step image and the builder image with their locks, validated as a whole.
+"""Recipes of the step image and the builder image, read and checked together with their locks.
 
 The builder image is the step image with more packages, wheels and folders; its recipe and locks in `images/builder` have only
 those.
@@ -30,7 +30,7 @@ _WHEEL = re.compile(r"([a-z0-9][a-z0-9-]*)==(\S+) --hash=sha256:([0-9a-f]{64})")
 
 
 class Debian(Struct, frozen=True, forbid_unknown_fields=True):
-    """Debian archive, wanted packages, and dependencies that are left out."""
+    """Debian packages of an image: archive, wanted packages, dependencies (`without`) and file patterns (`leave_out`) to omit."""
 
     archive: str
     repositories: tuple[str, ...]
@@ -41,7 +41,7 @@ class Debian(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Folder(Struct, frozen=True, forbid_unknown_fields=True):
-    """Folder that no package brings."""
+    """A folder of the image that no package contains. `mode` is octal, `owner` is uid and gid."""
 
     path: str
     mode: str = "755"
@@ -49,7 +49,7 @@ class Folder(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Wheels(Struct, frozen=True, forbid_unknown_fields=True):
-    """Group of uv.lock, its interpreter, and the place of the wheels in the image."""
+    """Python wheels of an image: group of uv.lock, Python version, platforms, and their folder in the image."""
 
     group: str
     python: str
@@ -58,7 +58,7 @@ class Wheels(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SourceCopy(Struct, frozen=True, forbid_unknown_fields=True):
-    """Folders of the source tree to copy, their place in the image, names to leave out, and folders to compile."""
+    """Folders of the source tree to copy, their place in the image, names to leave out, and folders to compile to bytecode."""
 
     folder: str
     copy: tuple[str, ...]
@@ -67,7 +67,7 @@ class SourceCopy(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ContainerConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Start settings of a container."""
+    """Start settings of the image's containers: user, entry point, working folder, environment."""
 
     user: str
     entrypoint: tuple[str, ...]
@@ -91,7 +91,7 @@ class PodRecipe(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def created(self) -> str:
-        """Time of the image, RFC 3339."""
+        """Time of the image as RFC 3339 text."""
         return datetime.datetime.fromtimestamp(self.epoch, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -104,19 +104,19 @@ class More(Struct, frozen=True, forbid_unknown_fields=True):
     packages: tuple[str, ...]
     without: tuple[str, ...] = ()
     group: str = ""
-    """Group of uv.lock; empty: no more wheels."""
+    """Group of uv.lock with further wheels; empty: none."""
     copy: tuple[str, ...] = ()
     bytecode: tuple[str, ...] = ()
 
     def on(self, step: PodRecipe) -> PodRecipe:
-        """Return the recipe of the whole image."""
+        """Return the step image's recipe with name, title, user and copied folders of the builder image."""
         config, ours = msgspec.structs.replace(step.config, user=self.user), step.application
         code = msgspec.structs.replace(ours, copy=ours.copy + self.copy, bytecode=ours.bytecode + self.bytecode)
         return msgspec.structs.replace(step, name=self.name, title=self.title, config=config, application=code)
 
 
 class Deb(Struct, frozen=True):
-    """Locked Debian package; `path` is relative to the archive."""
+    """A locked Debian package; `path` is relative to the archive."""
 
     name: str
     version: str
@@ -125,7 +125,7 @@ class Deb(Struct, frozen=True):
 
 
 class Wheel(Struct, frozen=True):
-    """Locked Python wheel."""
+    """A locked Python wheel."""
 
     name: str
     version: str
@@ -133,7 +133,7 @@ class Wheel(Struct, frozen=True):
 
 
 class Sources(Struct, frozen=True):
-    """Everything that goes into the image except our own folders, which change with every commit.
+    """All inputs of an image except the folders of source code, which change with every commit.
 
     `more` and `more_wheels` are the packages and wheels that the builder image adds.
     """
@@ -148,17 +148,17 @@ class Sources(Struct, frozen=True):
 
     @property
     def files(self) -> file_tree.Tree:
-        """Files of the recipe."""
+        """The files of `images/step/files`, which are copied into the image."""
         return file_tree.of_folder(self.source / STEP / FILES)
 
     @property
     def every(self) -> tuple[Deb, ...]:
-        """All Debian packages of the image."""
+        """All locked Debian packages of the image, with those that the builder image adds."""
         return self.debs + self.more
 
     @property
     def every_wheel(self) -> tuple[Wheel, ...]:
-        """All Python wheels of the image."""
+        """All locked Python wheels of the image, with those that the builder image adds."""
         return self.wheels + self.more_wheels
 
     @property
@@ -168,7 +168,10 @@ class Sources(Struct, frozen=True):
 
 
 def read(source: Path, *, builder: bool = False) -> Sources:
-    """Read recipe and locks of the step image, or of the builder image. Raises BuildError with file and line of an error."""
+    """Return recipe and locks of the step image, or with `builder` of the builder image.
+
+    Raises BuildError with the file at fault.
+    """
     recipe = read_recipe(source)
     debs = _debs(source, STEP, RELOCK)
     wheels = _wheels(source, STEP, RELOCK)
@@ -183,12 +186,12 @@ def read(source: Path, *, builder: bool = False) -> Sources:
 
 
 def read_recipe(source: Path) -> PodRecipe:
-    """Read the recipe of the step image alone, to make its locks."""
+    """Return the recipe of the step image without its locks, which can be made from it. Raises BuildError."""
     return _recipe(source, STEP / RECIPE, PodRecipe)
 
 
 def read_more(source: Path) -> More:
-    """Read the recipe of the builder image alone, to make its lock."""
+    """Return the recipe of the builder image without its locks, which can be made from it. Raises BuildError."""
     return _recipe(source, BUILDER / RECIPE, More)
 
 
@@ -204,7 +207,7 @@ def _debs(source: Path, folder: Path, relock: str) -> tuple[Deb, ...]:
 
 
 def _wheels(source: Path, folder: Path, relock: str) -> tuple[Wheel, ...]:
-    """Return the wheels of a lock, which must be those of uv.lock."""
+    """Return the wheels of a lock. Raises BuildError if uv.lock does not have them."""
     wheels = tuple(Wheel(*groups) for groups in _lines(source, folder / WHEELS, _WHEEL, relock))
     locked = _text(source / "uv.lock")
     if stale := [f"{wheel.name}=={wheel.version}" for wheel in wheels if wheel.sha256 not in locked]:
@@ -234,7 +237,7 @@ def _lines(source: Path, name: Path, pattern: re.Pattern[str], relock: str) -> l
 
 
 def application_tree(wanted: SourceCopy, source: Path) -> file_tree.Tree:
-    """Return the wanted folders of `source` below the application's folder."""
+    """Return the folders of `source` that are copied into the image, as a tree. Raises BuildError if one is missing."""
     whole: file_tree.Tree = {}
     for name in wanted.copy:
         if not (source / name).is_dir():

@@ -1,4 +1,4 @@
-"""Software bill of materials: CycloneDX 1.5, every Debian package and Python distribution with version and digest.
+"""Make the software bill of materials: CycloneDX 1.5, every Debian package and Python distribution with version and digest.
 
 `python -m workflows.podimage.sbom` prints it for the checkout in the current folder (the Containerfile does).
 """
@@ -20,7 +20,7 @@ PLACE = "usr/share/bringup/sbom.cdx.json"
 
 
 def build_sbom(sources: Sources, code: str) -> bytes:
-    """Return the document. `code` is the digest of the copied folders, so that the serial number names this very image."""
+    """Return the bill of materials as JSON. Its serial number names this very image by `code`, the digest of the copied folders."""
     title, debian, architecture = sources.recipe.title, sources.recipe.debian, sources.recipe.architecture
     properties = [{"name": "bringup:application", "value": code}]
     image = {"type": "container", "bom-ref": title, "name": title, "version": sources.version, "properties": properties}

@@ -1,4 +1,4 @@
-"""Step image: three layers (Debian, wheels, our code), each cached by its inputs, and their OCI archive.
+"""Build the step image as an OCI archive of three layers (Debian, wheels, our code), each cached by its inputs.
 
 The builder image has one more layer above Debian's, with its own packages, and one above the wheels: nodes that have the step image
 fetch only those and our code.
@@ -26,7 +26,7 @@ RECIPE_LABEL = "io.bringup.recipe"
 
 
 class BuiltImage(Struct, frozen=True):
-    """Image that was written."""
+    """The result of a build: paths of the OCI archive and its bill of materials, name and digests of the image."""
 
     archive: Path
     bill: Path
@@ -40,7 +40,7 @@ class BuiltImage(Struct, frozen=True):
 
 
 class StepImageBuild:
-    """Build of an image from one source tree."""
+    """A build of the step image, or of the builder image, from one source tree."""
 
     def __init__(self, source: Path, cache: Cache, say: Callable[[str], None], *, builder: bool = False) -> None:
         self._sources, self._cache, self._say = pod_recipe.read(source, builder=builder), cache, say
@@ -50,7 +50,10 @@ class StepImageBuild:
         self._base = self._key("debian", settings, self._sources.debs, self._sources.files)
 
     def write(self, out: Path, name: str = "") -> BuiltImage:
-        """Write the archive and, beside it, the bill of materials. `name` is a reference; default: the recipe's, our version."""
+        """Build the image; write its archive to `out` and its bill of materials beside that.
+
+        `name` is an image reference; default: the recipe's name with bringup's version as tag.
+        """
         sources, name = self._sources, name or f"{self._sources.recipe.name}:{self._sources.version}"
         with self._cache.locked():
             downloads.fetch_missing(sources, self._cache)
@@ -113,14 +116,14 @@ class StepImageBuild:
         return self._layer(key, "application", ", ".join(wanted.copy), make)
 
     def _compiled(self, whole: Tree, below: list[str]) -> Tree:
-        """Return the bytecode of a tree; empty if the recipe wants none."""
+        """Return the bytecode of a tree's modules below some paths; empty if the recipe wants none."""
         if not self._sources.recipe.bytecode:
             return {}
         with self._cache.scratch() as folder:
             return bytecode.compile_tree(whole, below, self._root(), self._sources.recipe.wheels.python, folder)
 
     def _root(self) -> Path:
-        """Return the folder of unpacked packages, for their interpreter."""
+        """Return a folder with the unpacked Debian packages, from which the image's interpreter runs."""
         root = self._cache.root(self._base)
         if not root.exists():
             with self._cache.scratch() as folder:
@@ -150,7 +153,7 @@ GZIP_LEVEL = 6
 
 
 def write_layer(content: Mapping[str, file_tree.ImageEntry], path: Path, epoch: int, made_by: str) -> Blob:
-    """Write a tree as a gzip layer, with neither name nor time in its header."""
+    """Write a tree as a gzip layer, with neither name nor time in its header; return its digests and size."""
     with path.open("wb") as file:
         packed = Digesting(file)
         sink = cast(IO[bytes], packed)
@@ -161,7 +164,10 @@ def write_layer(content: Mapping[str, file_tree.ImageEntry], path: Path, epoch: 
 
 
 def write_archive(out: Path, settings: bytes, layers: Sequence[tuple[Blob, Path]], name: str, epoch: int) -> str:
-    """Write the archive atomically and return the digest of the manifest. `name` is a full reference with a tag."""
+    """Write layers and settings as an OCI archive, atomically, and return the digest of its manifest.
+
+    `name` is a full image reference with a tag.
+    """
     places = {blob.digest: path for blob, path in layers}
     unfinished = out.with_name(f".{out.name}.{os.getpid()}")
     try:

@@ -1,4 +1,4 @@
-"""Unpacking of Python wheels into a tree, as an installer does, from the wheels' bytes alone; nothing of them runs."""
+"""Unpack Python wheels into a tree, as an installer does, from the wheels' bytes alone; nothing of them runs."""
 
 import configparser
 import io
@@ -24,7 +24,7 @@ SCHEMES = {"purelib": "", "platlib": "", "scripts": "bin/", "data": ""}
 
 
 def unpack_wheels(wheels: Iterable[Wheel], folder: str, cache: Cache) -> Tree:
-    """Return the tree of all wheels below `folder`, their programs in `folder/bin`."""
+    """Return the files of all wheels as a tree below `folder`, with their programs in `folder/bin`."""
     whole: Tree = {}
     for wheel in sorted(wheels, key=lambda wheel: wheel.name):
         data = cache.read_package(wheel.sha256).read_bytes()

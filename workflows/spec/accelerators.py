@@ -1,4 +1,4 @@
-"""Tables of facts about accelerators and releases that rules and gates need."""
+"""Facts about GPU products, drivers and RKE2 releases that rules and gates need."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """An accelerator.
+    """A GPU product with the facts that rules and gates need.
 
     `label` is the label `nvidia.com/gpu.product` of whole GPUs; `mig` maps each MIG profile to its instances per GPU. Floors are
     None without a verified number: `intra_node_floor_gb_s` is for 8 GPUs in one node, `ib_write_bw_floor_gbit_s` for one port.
@@ -89,7 +89,7 @@ Source: release notes at https://docs.rke2.io/release-notes/v1.34.X
 
 
 def kubernetes(version: str) -> tuple[int, int, int]:
-    """Return the Kubernetes version of an RKE2 version: `v1.35.7+rke2r1` → (1, 35, 7); (0, 0, 0) if it cannot be read."""
+    """Return the Kubernetes version in an RKE2 version: `v1.35.7+rke2r1` → (1, 35, 7); (0, 0, 0) if it cannot be read."""
     match = _RKE2.match(version)
     return (int(match[1]), int(match[2]), int(match[3])) if match else (0, 0, 0)
 
@@ -101,6 +101,6 @@ def has_containerd_2_1(version: str) -> bool:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """Return the leading numbers of a version for comparison: `v26.3.3` → (26, 3, 3), `595.91.07` → (595, 91, 7)."""
+    """Return the leading numbers of a version for comparison: `v26.3.3` → (26, 3, 3), `595.91.07` → (595, 91, 7); () for none."""
     match = re.match(r"v?(\d+(?:\.\d+)*)", version)
     return tuple(int(part) for part in match[1].split(".")) if match else ()

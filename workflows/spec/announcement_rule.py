@@ -1,4 +1,4 @@
-"""The rule `announced`: warn if nobody hears of an approval in a run that a schedule or an event starts."""
+"""The rule `announced`: warn if no approver is notified of an approval in a run that a schedule or an event starts."""
 
 from collections.abc import Iterable, Iterator
 
@@ -11,14 +11,14 @@ SOURCE = "https://argo-workflows.readthedocs.io/en/latest/cron-workflows/"
 
 
 def cluster_issues(spec: ClusterSpec) -> Iterator[Issue]:
-    """Yield a warning for each approval that only the user who follows a run announces, if a schedule or an event starts runs."""
+    """Yield a warning for each approval without a webhook if a schedule or an event starts runs: no approver is told of it then."""
     starts = [*(["the schedule"] if spec.schedule else []), *(["an event"] if spec.events else [])]
     for index, approval in enumerate(spec.approvals if starts else ()):
         yield from _issue(f"approvals[{index}].announce", approval, " or ".join(starts))
 
 
 def scheduled_issues(approvals: Iterable[ApprovalPoint]) -> Iterator[Issue]:
-    """Yield a warning for each approval of a scheduled build of which nobody hears; the spec of a build has one approval."""
+    """Yield a warning for each approval of a scheduled image build that has no webhook, so that no approver is notified of it."""
     for approval in approvals:
         yield from _issue("approval.announce", approval, "the schedule")
 

@@ -15,7 +15,7 @@ ProjectName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,5
 """Name of an AppProject, short enough for the second project `NAME-roots`."""
 
 _KEY = re.compile(r"[A-Za-z0-9._-]{1,253}")
-"""Form of a key of a ConfigMap."""
+"""Pattern of a key of a ConfigMap."""
 
 GitFolder = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$", max_length=200)
@@ -69,7 +69,7 @@ class ArgoCdDelivery(Section):
 
     @property
     def is_commit(self) -> bool:
-        """True if the revision is a commit. Then nothing is pushed, and the commit is only compared."""
+        """True if the revision is a commit: nothing is pushed then, and the commit is only compared with what would be."""
         return delivery.is_commit(self.revision)
 
     @model_validator(mode="after")
@@ -110,7 +110,7 @@ class ArgoCdDelivery(Section):
 
 
 class Delivery(Section):
-    """The owner of chart releases. Each release has exactly one owner."""
+    """Owner of the chart releases: RKE2's helm-controller or Argo CD. Each release has exactly one owner."""
 
     mode: Literal["helm_controller", "argo_cd"] = Field(
         default="helm_controller",

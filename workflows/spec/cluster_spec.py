@@ -85,7 +85,7 @@ class ClusterSpec(Section):
 
     @cached_property
     def machines(self) -> tuple[Machine, ...]:
-        """All machines, in the order of their groups."""
+        """All machines of the spec, in the order of their groups."""
         return expand_groups(self.hosts, self.accelerator.per_node if self.accelerator else 0)
 
     @property
@@ -100,7 +100,7 @@ class ClusterSpec(Section):
 
     @property
     def registration_address(self) -> str:
-        """The address that agents join: the one of the spec, else that of the first server."""
+        """The address that agents join: the spec's, else that of the first server; empty without a server."""
         servers = self.servers
         return self.rke2.registration_address or (servers[0].address if servers else "")
 
@@ -124,7 +124,7 @@ GROUP_LABEL = "bringup/group"
 """Node label with the host group, set at registration. Slurm node sets select their nodes by this label."""
 _KEEPS_AWAY = (":NoSchedule", ":NoExecute")
 SUNK_LOCK = "sunk.coreweave.com/lock"
-"""Key of the NoExecute taint that SUNK sets on a node while Slurm uses it, which evicts pods without a toleration.
+"""Key of the NoExecute taint that SUNK sets on a node while Slurm uses it; it evicts pods without a toleration.
 
 Source: https://docs.coreweave.com/products/sunk
 """
@@ -167,12 +167,12 @@ def advertised(spec: ClusterSpec) -> tuple[str, ...]:
 
 
 def has_gpu_cluster(spec: ClusterSpec) -> bool:
-    """Return True if the GPU Operator runs by a GPUCluster, without a device plugin: all GPUs are DRA devices."""
+    """Return True if the GPU Operator runs with a GPUCluster: all GPUs are DRA devices, and there is no device plugin."""
     return spec.accelerator is not None and spec.accelerator.operator_mode == "gpu_cluster"
 
 
 def product_label(spec: ClusterSpec) -> str:
-    """Return the label `nvidia.com/gpu.product` after sharing: shares without rename and MIG strategy `single` change it."""
+    """Return the value of label `nvidia.com/gpu.product` after sharing; shares without rename and MIG mode `single` change it."""
     if spec.accelerator is None:
         return ""
     label, sharing = spec.accelerator.label, spec.sharing
@@ -184,9 +184,9 @@ def product_label(spec: ClusterSpec) -> str:
 
 
 def sharing_label(spec: ClusterSpec) -> tuple[str, str] | None:
-    """Return the node label that turns sharing on, None if none is needed.
+    """Return key and value of the node label that turns sharing on; None if no label is needed.
 
-    The GPU Operator is installed once with every sharing configuration, and the label chooses one. So a second install of the
+    The GPU Operator is installed once with every sharing configuration, and the label chooses one, so that a second install of the
     operator never undoes the stage sharing.
     """
     match spec.sharing.mode:
@@ -209,34 +209,37 @@ def slurm_groups(spec: ClusterSpec) -> tuple[str, ...]:
 
 
 def own_taints(spec: ClusterSpec) -> tuple[str, ...]:
-    """Return the keys of taints that the planned platform sets on healthy nodes.
+    """Return the keys of taints that the planned platform itself sets on healthy nodes.
 
-    SUNK alone does: operators that change drivers or virtual functions cordon a node, and Slinky drains it in Slurm.
+    Only SUNK sets one. Operators that change drivers or virtual functions cordon a node instead, and Slinky drains it in Slurm.
     """
     return (SUNK_LOCK,) if spec.slurm.kind == "sunk" else ()
 
 
 def ingress_groups(spec: ClusterSpec) -> tuple[str, ...]:
-    """Return the host groups whose machines run an ingress controller, whose pods tolerate no taint."""
+    """Return the host groups whose machines run an ingress controller: those without taints, because its pods tolerate none."""
     kept_away = {name for name, group in spec.hosts.items() if any(taint.endswith(_KEEPS_AWAY) for taint in group.taints)}
     kept_away |= set(slurm_groups(spec) if own_taints(spec) else ())
     return tuple(name for name in spec.hosts if name not in kept_away)
 
 
 def node_labels(spec: ClusterSpec, group: str) -> dict[str, str]:
-    """Return the labels that nodes of a group get at registration: those of the spec, and the name of the group."""
+    """Return the labels that nodes of a group get at registration: those of the spec, and `bringup/group` with the group's name."""
     return {**spec.hosts[group].labels, GROUP_LABEL: group.replace("_", "-")}
 
 
 def intra_node_floor(spec: ClusterSpec) -> float | None:
-    """Return the NCCL bandwidth floor inside a node in GB/s: that of the spec, else the published one of the product."""
+    """Return the NCCL bandwidth floor inside a node in GB/s: the spec's value, else the product's published one, else None."""
     if spec.accelerator is None:
         return None
     return spec.validation.nccl.intra_node_floor_gb_s or spec.accelerator.facts.intra_node_floor_gb_s
 
 
 def ib_write_bw_floor(spec: ClusterSpec) -> float | None:
-    """Return the ib_write_bw floor per port in Gbit/s: that of the spec, else of the product, capped at 90 % of the port rate."""
+    """Return the ib_write_bw floor per port in Gbit/s: the spec's value, else the product's; None without GPUs or fabric.
+
+    The product's value is capped at 90 % of the port rate, which also stands for an unknown one.
+    """
     if spec.accelerator is None or spec.fabric.kind == "none":
         return None
     if spec.validation.ib_write_bw_floor_gbit_s is not None:

@@ -1,4 +1,4 @@
-"""YAML text → plain data and the line of every key. Whatever a spec does not need is refused.
+"""Parse YAML text into plain data and the line of every key; YAML features that no spec needs are refused.
 
 Spec files are hostile until parsed. The text is read as YAML events and no object is constructed: no tags, no anchors or aliases
 (so no expansion bombs), no duplicate or non-text keys, one document, limited size and depth. Scalars follow the YAML 1.2 core
@@ -30,7 +30,7 @@ _FLOAT = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})\.[0-9]{1,17}(?:[eE][-+]?[0-9]{
 
 @dataclass(frozen=True, slots=True)
 class YamlDocument:
-    """A parsed file: `data` (dict, list or scalar), `lines` (path → line of its key, from 1) and `written`.
+    """A parsed file: its `data` (dict, list or scalar), and `lines` (path → line of its key, from 1).
 
     `written` maps the path of a number to its text in the file, since `1.10` is not 1.1.
     """
@@ -41,7 +41,7 @@ class YamlDocument:
 
 
 class BadDocument(Exception):
-    """A text that is not acceptable YAML, with the errors found."""
+    """Exception for a text that is no YAML, or uses YAML features that specs may not use; `errors` are all errors found."""
 
     def __init__(self, errors: list[SpecError]) -> None:
         self.errors = errors
@@ -49,14 +49,14 @@ class BadDocument(Exception):
 
 
 def join(path: str, key: object) -> str:
-    """Return the path of a child: `a` and `b` → `a.b`, `a` and 0 → `a[0]`."""
+    """Return the path of the child `key` of a path: `a` and `b` → `a.b`, `a` and 0 → `a[0]`."""
     if isinstance(key, int):
         return f"{path}[{key}]"
     return f"{path}.{key}" if path else str(key)
 
 
 def value_at(values: Mapping[str, Any], path: str) -> Any:
-    """Return the value at a dotted path of maps, None if there is none."""
+    """Return the value at a dotted path in nested maps; None if a key of the path is missing."""
     here: Any = values
     for part in path.split("."):
         here = here.get(part) if isinstance(here, Mapping) else None
@@ -64,7 +64,7 @@ def value_at(values: Mapping[str, Any], path: str) -> Any:
 
 
 def parse(text: str) -> YamlDocument:
-    """Parse a text that holds one YAML document. Raises `BadDocument` with all errors."""
+    """Return one YAML document, of at most 1 MiB, as data. Raises `BadDocument` with all errors."""
     if len(text.encode("utf-8", "surrogatepass")) > LARGEST_BYTES:
         raise BadDocument([SpecError("", "the file is larger than 1 MiB", "give hosts as ranges, not one by one")])
     builder = _Builder()
@@ -94,7 +94,7 @@ class _Frame:
 
 
 class _Builder:
-    """A builder of plain data from parser events. Its explicit stack keeps nesting from becoming recursion."""
+    """Builder of plain data from YAML events. It has a stack of its own, so that deep nesting causes no recursion."""
 
     def __init__(self) -> None:
         self.root: object = None

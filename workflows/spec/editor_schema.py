@@ -19,7 +19,7 @@ KINDS = {
     "Image": "workflows.nodeimage.image_spec.ImageSpec",
     "ImageRecipe": "workflows.nodeimage.recipe_spec.RecipeSpec",
 }
-"""Models of the four specs and of the node-image recipe by their `kind`. Names, not imports: products import this package."""
+"""Import path of the model for each `kind` of file. Paths, not imports, because the models of images import this package."""
 
 
 def json_schema(kind: str = "Cluster") -> dict[str, Any]:

@@ -20,7 +20,7 @@ _LONGEST_VALUE = 80
 
 @dataclass(frozen=True, slots=True)
 class SpecError:
-    """An error in a spec file.
+    """One error in a spec file, with what to write instead (`fix`).
 
     `path` is dotted with list indices (`hosts.gpu.ranges[0]`), `value` is shortened and free of secrets, and `line` counts from 1,
     0 if it is unknown.
@@ -33,7 +33,7 @@ class SpecError:
     line: int = 0
 
     def block(self, source: str) -> str:
-        """Return the error as a few lines for a terminal."""
+        """Return the error as lines for a terminal: place, value, problem and fix."""
         where = f"{source}:{self.line}" if self.line else source
         rows = [f"{where}: {self.path}" if self.path else where]
         if self.value:
@@ -45,7 +45,7 @@ class SpecError:
 
 
 class SpecErrors(Exception):
-    """All errors of one spec, with one block of text per error in `str()`; `exit_code` is 64."""
+    """Exception with all errors of one spec file; its text has a block for each error. `exit_code` is 64."""
 
     exit_code = USAGE_EXIT_CODE
 
@@ -62,7 +62,7 @@ class SpecErrors(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """A finding of a compatibility rule. `checked_later` names the gates that check what a spec cannot show."""
+    """A finding about a spec that could be read. `checked_later` names the gates that check what a spec cannot show."""
 
     rule: str
     severity: Severity
@@ -73,11 +73,11 @@ class Issue:
     checked_later: tuple[str, ...] = ()
 
     def as_error(self, line: int = 0) -> SpecError:
-        """Return the issue as a spec error whose sentence names the rule."""
+        """Return the issue as a spec error whose sentence names rule and source."""
         return SpecError(path=self.path, problem=f"{self.rule}: {self.problem} (see {self.source})", fix=self.fix, line=line)
 
     def block(self) -> str:
-        """Return the issue as a few lines for a terminal."""
+        """Return the issue as lines for a terminal: severity, rule, path, problem, fix, source, and gates that check again."""
         rows = [f"{self.severity} {self.rule} {self.path}", f"  {self.problem}", f"  fix    {self.fix}", f"  source {self.source}"]
         if self.checked_later:
             rows.append(f"  gates  checked again by {', '.join(self.checked_later)}")

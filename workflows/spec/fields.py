@@ -32,29 +32,29 @@ STAGES: tuple[StageName, ...] = get_args(StageName)
 
 
 class Section(BaseModel):
-    """Base of every part of a spec: frozen, without unknown keys, without silent conversion of types."""
+    """Base model of every section of a spec: frozen, without unknown keys, without silent conversion of types."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True, hide_input_in_errors=True)
 
 
 def problem(sentence: str, fix: str) -> PydanticCustomError:
-    """Return the error that a validator raises, with what is wrong and what to write instead."""
+    """Return an exception for a validator to raise: a sentence on what is wrong, and what to write instead."""
     return PydanticCustomError("spec", "{sentence}", {"sentence": sentence, "fix": fix})
 
 
 def as_tuple(value: Any) -> Any:
-    """Return a list as a tuple, and a single item as a tuple of one."""
+    """Return a list as a tuple, and any other value but None and tuples as a tuple of one."""
     if isinstance(value, list):
         return tuple(value)
     return value if isinstance(value, tuple) or value is None else (value,)
 
 
 Listed = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
-"""Marker of a `tuple[...]` field that YAML writes as a list."""
+"""Validator of a `tuple[...]` field that turns YAML's list into a tuple."""
 
 
 class _OneOrMore:
-    """Marker of a `tuple[...]` field that YAML writes as a list or as a single item; its JSON Schema has both forms."""
+    """Annotation of a `tuple[...]` field that YAML writes as a list or as a single item; its JSON Schema has both forms."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         return core_schema.no_info_before_validator_function(as_tuple, handler(source))
@@ -65,7 +65,7 @@ class _OneOrMore:
 
 
 OneOrMore = _OneOrMore()
-"""Instance of the marker; it must stand last in `Annotated`, so that its schema includes the limits of the list."""
+"""Annotation for fields; it must stand last in `Annotated`, so that its schema includes the limits of the list."""
 
 DnsLabel = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 """A Kubernetes name of at most 63 lower-case letters, digits and dashes."""
@@ -187,13 +187,14 @@ GitRef = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/+-]
 
 
 def over_ssh(url: str) -> bool:
-    """Return True if a repository is reached by SSH."""
+    """Return True if a Git URL is reached by SSH, not by http or https."""
     return not url.startswith(("http://", "https://"))
 
 
 def require_plain(key: str, url: str) -> None:
-    """Refuse a query or fragment, which may hold a token. Called by validators of sections: an error of the field would print the
-    URL.
+    """Raise a validation error for a URL with a query or fragment, which may hold a token.
+
+    Validators of sections call this, because an error of the field itself would print the URL.
     """
     if {"?", "#"} & set(url):
         raise problem(
@@ -203,13 +204,13 @@ def require_plain(key: str, url: str) -> None:
 
 
 def require_name(key: str, name: str, instead: str) -> None:
-    """Refuse a branch or tag that Git does not accept; `instead` is a valid name for the fix."""
+    """Raise a validation error for a branch or tag that Git does not accept; `instead` is a valid name for the fix."""
     if ".." in name or "//" in name or name.endswith(("/", ".", ".lock")):
         raise problem(f"{key} {name} is not a valid name in Git", f"write {key}: {instead}")
 
 
 def require_fitting(key: str, url: str, *, credentials: bool, ca: bool, known_hosts: bool) -> None:
-    """Refuse credentials that the URL has no use for or would send in the clear."""
+    """Raise a validation error for credentials that a Git URL has no use for, or would send unencrypted."""
     if credentials and url.startswith("http://"):
         raise problem("credentials would travel in the clear over http", f"write {key}: https://… or git@HOST:PATH")
     if ca and not url.startswith("https://"):

@@ -1,4 +1,4 @@
-"""When a node image is built by itself: cron lines, and the branch of a Git repository that says what is built then."""
+"""The schedule of a node image: cron lines, and the branch of a Git repository whose newest commit is built at these times."""
 
 from typing import Annotated
 
@@ -39,7 +39,7 @@ class GitSource(Section):
 
     @property
     def secrets(self) -> dict[str, SecretKey]:
-        """The credentials of the repository by field name."""
+        """References to the repository's credentials that are given, by field name (credentials, known_hosts, ca)."""
         keys = {"credentials": self.credentials, "known_hosts": self.known_hosts, "ca": self.ca}
         return {name: key for name, key in keys.items() if key is not None}
 
@@ -62,9 +62,9 @@ class GitSource(Section):
 
 
 class GitSchedule(Schedule):
-    """When a pod reads the repository and starts a build of what stands there: a CronWorkflow in the home cluster.
+    """Schedule of image builds: a CronWorkflow in the home cluster whose pod starts a build of the repository's newest commit.
 
-    Without a source it would build the recipe and the lock of the day when it was installed, night after night.
+    Without a source, builds would repeat the recipe and the lock of the day when the schedule was installed.
     """
 
     source: GitSource = Field(description="What is built then: the newest commit of a branch.")

@@ -26,7 +26,7 @@ _SHARE = re.compile(r"(?:(all)|([1-9]\d{0,5})|([1-9]\d{0,5})/([1-9]\d{0,5})|(\d{
 
 
 class Share(Section):
-    """Number of nodes that must pass: `all`, a count `15`, a fraction `15/16`, or a percentage `93.75%`."""
+    """A number of nodes that must pass: `all`, a count `15`, a fraction `15/16`, or a percentage `93.75%`."""
 
     text: str = Field(description="The share as written.", examples=["15/16"])
 
@@ -66,7 +66,7 @@ ShareField = Annotated[
 
 
 class Quorum(Section):
-    """Number of nodes that must pass each stage. The others are quarantined; servers must all pass in any case."""
+    """Number of nodes that must pass each stage. Nodes that fail are quarantined; servers must all pass in any case."""
 
     default: ShareField = Field(
         default=Share.model_validate("all"), description="Share of stages that are not named.", examples=["all", "95%"]
@@ -76,7 +76,7 @@ class Quorum(Section):
     )
 
     def share(self, stage: StageName) -> Share:
-        """Return the share that applies to a stage."""
+        """Return the number of nodes that must pass a stage: the stage's own share, else the default."""
         return self.stages.get(stage, self.default)
 
 
@@ -149,7 +149,7 @@ class Announce(Section):
 
 
 class ApprovalRequest(Section):
-    """Approvers of a run, and how they are notified."""
+    """Approvers of a run, how long the run waits for one of them, and how they are notified."""
 
     approvers: Annotated[
         tuple[Approver, ...],
@@ -169,7 +169,7 @@ class ApprovalRequest(Section):
 
     @property
     def signed(self) -> bool:
-        """True if an approval must be signed, because every approver has a key."""
+        """True if every approver has a key; then an approval must be signed."""
         return all(approver.key for approver in self.approvers)
 
     @model_validator(mode="after")
@@ -181,13 +181,13 @@ class ApprovalRequest(Section):
 
 
 class ApprovalPoint(ApprovalRequest):
-    """A point at which the run waits for an approval."""
+    """An approval that a run waits for before stage `before`."""
 
     before: StageName = Field(description="Stage that waits for the approval.", examples=["validation"])
 
 
 class Override(Section):
-    """Differences from the catalog for one component."""
+    """Settings of one component that differ from the catalog: chart version, repository, digest, Helm values."""
 
     version: ChartVersion | None = Field(
         default=None, description="Exact chart version; default: that of the catalog.", examples=["v26.3.3"]
@@ -206,7 +206,7 @@ class Override(Section):
 
 
 class Airgap(Section):
-    """Mirrors for a site without internet."""
+    """Section `airgap` of a spec: mirrors of images and charts for a site without internet."""
 
     registry: Registry = Field(description="Registry that holds every image.", examples=["registry.example.org:5000"])
     charts: Url = Field(description="Repository that holds every chart.", examples=["oci://registry.example.org:5000/charts"])

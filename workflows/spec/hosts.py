@@ -18,7 +18,7 @@ hosts (from 1).
 
 
 def check_range(text: Any) -> Any:
-    """Return a range text unchanged, or raise if it cannot be expanded or has upper-case letters."""
+    """Return a range text unchanged. Raises a validation error if it cannot be expanded, or has upper-case letters."""
     if isinstance(text, str) and text != text.lower():
         raise problem("node names are lower-case in Kubernetes", f"write {text.lower()}")
     if (flaw := _flaw(text)) is not None:
@@ -28,7 +28,7 @@ def check_range(text: Any) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def _flaw(text: str) -> range_syntax.BadRange | None:
-    """Return the error of a range that cannot be expanded, else None.
+    """Return the exception for a range that cannot be expanded, else None.
 
     Results are cached, since a spec with errors is validated more than once and ranges may be large.
     """
@@ -132,7 +132,7 @@ _KUBERNETES = ("kubernetes.io", "k8s.io")
 
 
 def _check_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
-    """Refuse labels that `kubelet --node-labels` rejects: only admins of the cluster may set these on a node."""
+    """Return labels unchanged. Raises for those that `kubelet --node-labels` rejects, because only cluster admins may set them."""
     for key in labels:
         prefix = key.rpartition("/")[0]
         if _is_below(prefix, _KUBERNETES) and not _is_below(prefix, KUBELET_PREFIXES) and key not in KUBELET_KEYS:
@@ -192,7 +192,7 @@ class Topology(Section):
 
 
 class HostOverride(Section):
-    """Differences of one host from its group."""
+    """Settings of one host that differ from those of its group."""
 
     address: Address | None = Field(default=None, description="Address of the host.", examples=["10.10.1.99"])
     rack: str | None = Field(default=None, description="Rack of the host.", examples=["rack07"])
@@ -208,7 +208,7 @@ class HostOverride(Section):
 
 
 class HostGroup(Section):
-    """A group of machines of the same kind."""
+    """A group of machines with one role, equal hardware and equal access; an entry of `hosts`."""
 
     role: Literal["server", "agent"] = Field(description="server runs the RKE2 control plane, agent runs work.", examples=["agent"])
     ranges: Annotated[tuple[RangeText, ...], Field(min_length=1), OneOrMore] = Field(
@@ -263,7 +263,10 @@ class HostGroup(Section):
 
 
 def _few_enough(groups: Any) -> Any:
-    """Refuse a fleet that is too large before any range is expanded. A single range that is too large has its own error."""
+    """Return host groups unchanged. Raises for a fleet that is too large, before any range is expanded.
+
+    A single range that is too large has an error of its own.
+    """
     if isinstance(groups, dict):
         written = [group.get("ranges") for group in groups.values() if isinstance(group, dict)]
         texts = [text for one in written for text in as_tuple(one) or () if isinstance(text, str)]

@@ -28,7 +28,7 @@ Registry = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]+(:[0-9]{1,5
 
 
 class TargetCluster(Section):
-    """The cluster that the bring-up builds."""
+    """Section `target` of a spec: the cluster that the bring-up builds, and how its API server is reached."""
 
     uid: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")] | None = Field(
         default=None,
@@ -59,7 +59,7 @@ class TargetCluster(Section):
 
 
 class SshSettings(Section):
-    """SSH access to the machines."""
+    """Section `ssh` of a spec: how the machines are reached by SSH."""
 
     user: SshUser = Field(default="root", description="User that logs in; any but root needs sudo.", examples=["bringup"])
     key: SecretRef | None = Field(default=None, description="Private key; default: the running SSH agent's keys.")
@@ -107,7 +107,7 @@ class SshSettings(Section):
 
 
 class OsSettings(Section):
-    """The operating system that is installed on the machines, and what a site wants of it."""
+    """Section `os` of a spec: the operating system that is installed on the machines, and what a site wants of it."""
 
     distribution: Literal["ubuntu", "debian", "rhel", "rocky", "almalinux", "sles"] = Field(
         default="ubuntu", description="Expected distribution (ID in /etc/os-release).", examples=["ubuntu"]
@@ -219,7 +219,7 @@ class OsSettings(Section):
 
 
 class Rke2Settings(Section):
-    """The RKE2 release and its configuration."""
+    """Section `rke2` of a spec: the RKE2 release and its configuration."""
 
     version: Annotated[str, StringConstraints(pattern=r"^v[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)[0-9]+)?\+rke2r[0-9]+$")] = Field(
         default="v1.35.7+rke2r1",

@@ -1,7 +1,7 @@
-"""Text or file → a frozen spec, or all errors at once.
+"""Load text or a file into a frozen spec, or raise all its errors at once.
 
 The order: size and YAML (`document`), secrets written out (`secrecy`), the models (pydantic), then rules between sections
-(`structure`). These run over every section that is valid itself, so one typo hides no other error.
+(`structure`). These rules run over every section that is valid itself, so one typo hides no other error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from workflows.spec.errors import SpecError, SpecErrors
 from workflows.spec.validation_errors import line_of, similar_key, translate
 
 MOST_ERRORS = 50
-"""Most errors that are shown. A sentence says how many more there are."""
+"""Largest number of errors that are shown; one more sentence says how many others there are."""
 
 _FILLER = {
     "apiVersion": "bringup/v1",
@@ -55,7 +55,7 @@ def load(source: Path | str) -> ClusterSpec:
 
 
 def load_as(model: type[Model], source: Path | str) -> Model:
-    """Load a spec of another kind (`factory.yaml`, `stack.yaml`, `image.yaml`) with the errors that `load` gives."""
+    """Load a spec of another kind (`factory.yaml`, `stack.yaml`, `image.yaml`). Raises `SpecErrors` with all its errors."""
     name, document = read(source)
     return validate_document(model, name, document)
 
@@ -69,7 +69,10 @@ def validate_document(model: type[Model], name: str, document: YamlDocument) -> 
 
 
 def read(source: Path | str) -> tuple[str, YamlDocument]:
-    """Return the name that errors use for a source, and the parsed document."""
+    """Return the name that errors use for a source, and its parsed document.
+
+    Raises `SpecErrors` if it is unreadable or no mapping.
+    """
     name, text = _text(source)
     try:
         document = parse(text)
@@ -108,7 +111,10 @@ def _validate(model: type[Model], document: YamlDocument) -> tuple[list[SpecErro
 
 
 def _sound_sections(document: YamlDocument, errors: list[SpecError]) -> ClusterSpec | None:
-    """Return a spec of the valid sections. The others have defaults or fillers, and rules that read them are skipped."""
+    """Return a spec of the valid sections, with defaults or fillers for the others; None if it is not valid even so.
+
+    Rules that read the other sections are skipped.
+    """
     bad = _broken(errors)
     data = document.data if isinstance(document.data, dict) else {}
     good = {key: value for key, value in data.items() if key not in bad}
@@ -119,7 +125,7 @@ def _sound_sections(document: YamlDocument, errors: list[SpecError]) -> ClusterS
 
 
 def _broken(errors: list[SpecError]) -> set[str]:
-    """Return the sections with errors and those whose names were misspelt, since nothing follows from their absence."""
+    """Return the names of sections with errors. If a name is unknown, the section that it resembles is one of them."""
     named = {error.path.split(".", 1)[0].split("[", 1)[0] for error in errors}
     return named | {similar_key(ClusterSpec, (name,)) for name in named}
 

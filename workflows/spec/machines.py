@@ -1,4 +1,4 @@
-"""Host groups → one frozen record for each machine, with its address and topology: the fleet of a plan."""
+"""Expand host groups into one frozen record for each machine, with its address and topology: the fleet of a plan."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Machine:
 
 
 def expand_groups(hosts: Mapping[str, HostGroup], gpus_per_node: int) -> tuple[Machine, ...]:
-    """Return every machine of the spec, in the order of groups and ranges."""
+    """Return every machine of the host groups, in the order of groups and ranges."""
     return tuple(machine for name, group in hosts.items() for machine in _members(name, group, gpus_per_node))
 
 
@@ -88,7 +88,7 @@ def _addresses(group: HostGroup, names: tuple[str, ...]) -> Iterator[str]:
 
 
 def fill(pattern: str | None, name: str, index: int, *, padded: bool = True) -> str:
-    """Return a pattern filled for one host; a number that the name does not have becomes 0.
+    """Return `pattern` filled for one host (`index` from 0 in its group); a number that the name does not have becomes 0.
 
     With `padded`, `{1}` is printed as in the name (`rack01`); without, as a plain number, which addresses need.
     """

@@ -23,7 +23,7 @@ Interface = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,15}$")]
 
 
 def _not_the_kernels(name: str) -> str:
-    """Refuse names that the kernel assigns by itself, since another interface may hold them (systemd.link(5))."""
+    """Return an interface name. Raises if the kernel assigns it, because another interface may hold it (systemd.link(5))."""
     if KERNELS.fullmatch(name):
         raise problem(f"the kernel assigns the name {name} itself, to whichever interface it finds first", "choose another: fab0")
     return name
@@ -37,14 +37,14 @@ FileSystem = Literal["xfs", "ext4", "btrfs", "zfs"]
 
 
 class Hugepages(Section):
-    """Huge pages that the kernel reserves on GPU machines, or on all machines if none has GPUs."""
+    """Section `os.hugepages` of a spec: huge pages to reserve on GPU machines, or on all machines if none has GPUs."""
 
     size: Literal["2M", "1G"] = Field(description="Size of a page; 1G needs a kernel parameter and a reboot.", examples=["1G"])
     count: Annotated[int, Field(ge=1, le=1_000_000)] = Field(description="Number of pages.", examples=[64])
 
 
 class Dns(Section):
-    """Name resolution of the machines; keys that are left out stay as they are."""
+    """Section `os.dns` of a spec: name resolution of the machines; keys that are left out stay as they are."""
 
     servers: Annotated[tuple[IpAddress, ...], Listed, Field(max_length=3)] = Field(
         default=(), description="DNS servers in order, at most 3 as in resolv.conf; default: unchanged.", examples=[["10.10.0.53"]]
@@ -115,7 +115,7 @@ class PolicyRepository(Section):
     """The dnf repository of RKE2's SELinux policy (package rke2-selinux).
 
     With SELinux enforcing its file /etc/yum.repos.d/rancher-rke2.repo is written, unless the package is installed or another file
-    with that beginning exists.
+    whose name begins like that exists.
     """
 
     write: bool = Field(

@@ -67,7 +67,7 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         "Installing storage systems is out of scope: bringup uses a storage class that exists, or a local path provisioner.",
     ),
 )
-"""Topics that are out of scope."""
+"""Topics that bringup does not cover, with the keys and sentences by which a spec is refused."""
 
 NOT_YET: tuple[OutOfScope, ...] = (
     OutOfScope(
@@ -89,5 +89,5 @@ _BY_KEY = {key: entry for entry in (*OUT_OF_SCOPE, *NOT_YET) for key in entry.ke
 
 
 def find(key: str) -> OutOfScope | None:
-    """Return the refused topic of a spec key, None if the key is not refused."""
+    """Return the refused topic that a spec key asks for; None if the key is not refused."""
     return _BY_KEY.get(key.lower().replace("-", "_"))

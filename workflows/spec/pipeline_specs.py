@@ -1,6 +1,6 @@
 """The models of `factory.yaml` and `stack.yaml`, and the base that they share with `image.yaml`.
 
-Each names its target, its sources, where results go and when it runs. The content of a build is described in those sources
+Each file names its target, its sources, where results go and when it runs. The content of a build is described in those sources
 (`spack.yaml`, an image recipe).
 """
 
@@ -31,7 +31,7 @@ from workflows.spec.services import Storage
 
 
 def stays_below(path: str) -> bool:
-    """Return True if a path leads to the folder of the spec or below."""
+    """Return True if a relative path stays in the spec's folder: it has neither `/` at its start nor `..`."""
     return not path.startswith("/") and ".." not in path.split("/")
 
 
@@ -46,7 +46,7 @@ RelativePath = Annotated[str, StringConstraints(min_length=1, max_length=500), A
 
 
 class Publish(Section):
-    """Target folder of results, and how many are kept for a rollback."""
+    """The folder where results go, and how many of them are kept for a rollback."""
 
     root: AbsolutePath = Field(description="Folder on shared storage that holds the results.", examples=["/srv/bringup/stacks"])
     keep: Annotated[int, Field(ge=2, le=100)] = Field(
@@ -55,7 +55,7 @@ class Publish(Section):
 
 
 class PipelineSpec(Section):
-    """Keys that all pipeline specs share."""
+    """Base model of `factory.yaml`, `stack.yaml` and `image.yaml`: the keys that they share."""
 
     api_version: Literal["bringup/v1"] = Field(alias="apiVersion", description="Version of this format.", examples=["bringup/v1"])
     name: ClusterName = Field(description="Name.", examples=["nightly"])
@@ -65,7 +65,7 @@ class PipelineSpec(Section):
 
 
 class Charts(Section):
-    """Chart versions of the services of a factory."""
+    """Section `charts` of `factory.yaml`: chart versions of the factory's services."""
 
     argo_workflows: ChartVersion = Field(default="1.0.18", description="Version of the Argo Workflows chart.", examples=["1.0.18"])
 
@@ -107,7 +107,7 @@ class PinnedRepository(Section):
 
 
 class StackTest(Section):
-    """A command that must succeed in the finished view."""
+    """A command that must succeed in the finished Spack view before the view is promoted."""
 
     name: SnakeId = Field(description="Name.", examples=["mpi_hello"])
     command: Annotated[tuple[Argument, ...], Listed, Field(min_length=1)] = Field(

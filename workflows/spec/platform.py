@@ -14,7 +14,7 @@ ProductName = Literal["A100-40GB", "A100-80GB", "H100", "H100-NVL", "H200", "B20
 
 
 class Accelerator(Section):
-    """The GPUs, and who installs their driver."""
+    """Section `accelerator` of a spec: the GPUs, and who installs their driver."""
 
     product: ProductName = Field(description="GPU product; the SXM variant if the name does not say otherwise.", examples=["H200"])
     per_node: Annotated[int, Field(ge=1, le=16)] = Field(default=8, description="GPUs in each GPU machine.", examples=[8])
@@ -47,7 +47,7 @@ class Accelerator(Section):
 
     @property
     def facts(self) -> Product:
-        """The facts of the product from the table of accelerators."""
+        """Facts about the product from the table `PRODUCTS`."""
         return PRODUCTS[self.product]
 
     @property
@@ -57,7 +57,7 @@ class Accelerator(Section):
 
 
 class IpPool(Section):
-    """Addresses of the secondary network, assigned by NVIDIA's IPAM."""
+    """Address pool of the pods' secondary network, from which NVIDIA's IPAM assigns."""
 
     subnet: Cidr = Field(description="Network of the pool.", examples=["192.168.0.0/16"])
     per_node_block: Annotated[int, Field(ge=1, le=65536)] = Field(default=32, description="Addresses for each node.", examples=[32])
@@ -84,7 +84,7 @@ DeviceId = Annotated[
 
 
 class Fabric(Section):
-    """The high-speed network, and how pods access it."""
+    """Section `fabric` of a spec: the high-speed network, and how pods access it."""
 
     kind: Literal["none", "infiniband", "roce"] = Field(
         default="none", description="Kind of the high-speed network.", examples=["infiniband"]
@@ -135,13 +135,13 @@ class Fabric(Section):
 
     @property
     def resource_key(self) -> str:
-        """The resource that pods request: `rdma/…` for shared devices, `nvidia.com/…` for whole devices."""
+        """Name of the resource that pods request: `rdma/…` for shared devices, `nvidia.com/…` for devices of a pod's own."""
         prefix = "nvidia.com" if self.mode in ("sriov", "host_device") else "rdma"
         return f"{prefix}/{self.resource_name}"
 
     @property
     def attachments(self) -> int:
-        """The number of times that a pod attaches the network: once a NIC if each network carries one device, else once."""
+        """Number of times that a pod attaches to the secondary network: once for each NIC (SR-IOV and whole devices), else once."""
         return self.nics_per_node if self.mode in ("sriov", "host_device") else 1
 
     @model_validator(mode="after")
@@ -160,7 +160,7 @@ class Fabric(Section):
 
 
 class GpuSharing(Section):
-    """Sharing of GPUs between pods."""
+    """Section `sharing` of a spec: how GPUs are shared between pods."""
 
     mode: Literal["none", "time_slicing", "mps", "mig", "dra"] = Field(
         default="none", description="Sharing model. Time-slicing and MPS give no isolation.", examples=["none"]
@@ -214,7 +214,7 @@ class TenantQueue(Section):
 
 
 class QueueFlavor(Section):
-    """The Kueue ResourceFlavor that the queues draw on."""
+    """The Kueue ResourceFlavor of all queues: the nodes and resources that are under quota."""
 
     name: DnsLabel = Field(default="gpu", description="Name of the flavor.", examples=["h200"])
     node_labels: Mapping[LabelKey, LabelValue] | None = Field(
@@ -228,7 +228,7 @@ class QueueFlavor(Section):
 
 
 class SchedulerSettings(Section):
-    """Gang scheduling and quota."""
+    """Section `scheduler` of a spec: all-or-nothing placement of jobs with several pods, and quotas of tenants."""
 
     gang: Literal["none", "volcano", "kai"] = Field(
         default="none", description="All-or-nothing placement for multi-pod jobs.", examples=["volcano"]

@@ -17,7 +17,7 @@ _MOST_NETWORKS = 16
 
 
 class Proxies(Section):
-    """HTTP proxies without a login."""
+    """URLs of HTTP proxies, without a login, and names and networks that are reached without a proxy."""
 
     http: ProxyUrl | None = Field(
         default=None, description="Proxy for http; default: none.", examples=["http://proxy.example.org:3128"]
@@ -54,16 +54,17 @@ class Proxy(Proxies):
 
 
 def require_whole_login(user: str | None, password: SecretRef | None, what: str = "a login", prefix: str = "") -> None:
-    """Raise if only one of the two fields `PREFIXuser` and `PREFIXpassword` is given."""
+    """Raise a validation error if only one of the fields `PREFIXuser` and `PREFIXpassword` is given."""
     if (user is None) != (password is None):
         why = f"{what} has a user and a password, and one of them is missing"
         raise problem(why, f"give {prefix}user and {prefix}password, or neither")
 
 
 def environment(proxy: Proxies | None, networks: Sequence[str], addresses: Iterable[str]) -> dict[str, str]:
-    """Return the proxy variables of a process in upper and lower case, since apt and curl read lower case. Empty without a proxy.
+    """Return a process's proxy variables in upper and lower case (apt and curl read lower case); empty without a proxy.
 
-    `networks` are those of pods and Services; `addresses` those of machines and of the load balancer before the servers.
+    `networks` are those of pods and Services; `addresses` those of machines and of the load balancer before the servers. They all
+    go into NO_PROXY.
     """
     if proxy is None:
         return {}
@@ -74,7 +75,7 @@ def environment(proxy: Proxies | None, networks: Sequence[str], addresses: Itera
 
 
 def _around(addresses: Iterable[str]) -> list[str]:
-    """Return few NO_PROXY entries that cover all addresses: names or their domains, and the smallest networks that will do."""
+    """Return NO_PROXY entries, as few as possible, that cover all addresses: host names or their domains, and networks."""
     every = list(dict.fromkeys(addresses))
     plain = [address for address in every if not is_address(address)]
     domains = [f".{domain}" for name in plain if (domain := name.partition(".")[2])]

@@ -1,7 +1,7 @@
-"""The host ranges that a spec may hold, `gpu[001-016,020]`: checked and bounded before ClusterShell expands them.
+"""Host ranges of a spec, such as `gpu[001-016,020]`: check and count them before ClusterShell expands them.
 
-Brackets multiply (`rack[01-04]-node[01-16]`), the rightmost running fastest, so that hosts come rack by rack. One text may
-hold several ranges with commas between them.
+Brackets multiply (`rack[01-04]-node[01-16]`), the rightmost running fastest, so that hosts come rack by rack. One text may hold
+several ranges with commas between them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from steps.contract import host_ranges
 
 MOST_HOSTS = 20_000
-"""Most hosts of one range, twice the largest planned fleet: `n[1-1000000000]` is refused before it is expanded."""
+"""Largest number of hosts of one range, twice the largest planned fleet: `n[1-1000000000]` is refused before it is expanded."""
 LONGEST = 4000
-"""Most characters of one range text of a spec."""
+"""Limit of one range text of a spec in characters."""
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?\Z")
 _PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?\Z")
@@ -25,7 +25,7 @@ _TOO_MANY = "split the fleet into several clusters"
 
 
 class BadRange(ValueError):
-    """A host range that cannot be read; `fix` says what to write instead."""
+    """Exception for a host range that cannot be read; `fix` says what to write instead."""
 
     def __init__(self, problem: str, fix: str) -> None:
         self.problem = problem
@@ -84,12 +84,12 @@ def split(text: str) -> list[str]:
 
 
 def texts(names: Iterable[str]) -> list[str]:
-    """Return range texts for host names, one for each kind of name, none longer than a spec allows."""
+    """Return range texts for host names, one for each pattern of names, none longer than LONGEST."""
     return [text for piece in split(host_ranges.fold(names)) for text in _short(piece)]
 
 
 def _short(piece: str) -> list[str]:
-    """Halve a range until each part is short enough: the text of numbers with many gaps is long."""
+    """Return a range as texts of at most LONGEST characters, halving it as often as needed: numbers with gaps make long texts."""
     if len(piece) <= LONGEST:
         return [piece]
     names = expand(piece)
@@ -108,7 +108,7 @@ def _count(piece: str) -> int:
 
 
 def _numbers(body: str) -> tuple[int, str]:
-    """Return how many numbers a bracket has, and the first of them as printed."""
+    """Return how many numbers the text between two brackets has, and the first of them as printed."""
     count, printed = 0, ""
     for part in body.split(","):
         match = _PART.match(part.strip())

@@ -11,14 +11,14 @@ from workflows.spec import schedule as cron
 from workflows.spec.fields import Argument, Listed, SecretRef, Section, Url, problem
 
 RegistryName = Annotated[str, StringConstraints(pattern=r"^(\*|[A-Za-z0-9.-]+(:[0-9]{1,5})?)$", max_length=260)]
-"""A registry as image names have it, or `*` for every registry without an entry."""
+"""Name of a registry as in image names, or `*` for every registry without an entry."""
 Interface = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$")]
 Image = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][A-Za-z0-9._/:-]*[:@][A-Za-z0-9._:-]+$", max_length=300)]
 OWN_ARCHIVE = r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.tar(\.(gz|zst|bz2|lz4))?"
 Archive = Annotated[str, StringConstraints(pattern=rf"^([a-z][a-z0-9-]{{1,30}}|{OWN_ARCHIVE})$")]
-"""An image archive of an RKE2 release, without the common parts of its name, or the file name of an archive of the site."""
+"""Name of an image archive: one of an RKE2 release, without the common parts of its name, or a file of the site."""
 MAX_PODS, MAX_PODS_FIELD = "max-pods", "maxPods"
-"""Kubelet setting that every plan states, as a flag and as a field of KubeletConfiguration."""
+"""Names of the kubelet's limit of pods, which every plan states: as a flag, and as a field of KubeletConfiguration."""
 
 
 def _check_flags(flags: Mapping[str, str]) -> Mapping[str, str]:
@@ -53,7 +53,7 @@ SECRET_PARTS = ("password", "ca", "cert", "key")
 
 
 class RegistryAccess(Section):
-    """Access of containerd to a registry.
+    """An entry of `rke2.registries`: mirrors, login and certificates with which containerd reaches a registry.
 
     Login and certificates belong to the registry itself. Those of a mirror go into an entry that has the name of the mirror's host.
     """
@@ -97,7 +97,7 @@ class RegistryAccess(Section):
 
     @property
     def access(self) -> tuple[str, ...]:
-        """The given keys that say how to connect to the registry itself."""
+        """The keys of this entry that are given and say how to connect to the registry itself: username, ca, cert, insecure."""
         return tuple(key for key in ("username", "ca", "cert", "insecure") if getattr(self, key))
 
 
@@ -106,11 +106,11 @@ Schedule = Annotated[
     StringConstraints(max_length=100),
     AfterValidator(lambda text: cron.check(text, "it counts in the time zone of the servers")),
 ]
-"""Five cron fields. RKE2 ignores a line that it cannot read without a message, and then makes no snapshot."""
+"""Cron line of five fields. It is checked here, because RKE2 ignores an unreadable one silently, and then makes no snapshot."""
 
 
 class EtcdSnapshots(Section):
-    """When servers save snapshots of etcd to their disks."""
+    """Section `rke2.etcd_snapshots`: when servers save snapshots of etcd to their disks, and how many they keep."""
 
     schedule: Schedule = Field(
         default="0 */12 * * *", description="Five cron fields in the time zone of the servers.", examples=["0 */6 * * *"]
@@ -132,7 +132,10 @@ class VirtualAddress(Section):
 
 
 def registry_secrets(registries: Mapping[str, RegistryAccess]) -> Iterator[tuple[str, str, str, SecretRef]]:
-    """Yield secret file name, registry, part and reference of every registry secret, numbered in the order of registry names."""
+    """Yield (secret file name, registry, key of its entry, reference) for every secret of `rke2.registries`.
+
+    File names have the number of the registry in the order of names.
+    """
     for number, name in enumerate(sorted(registries), 1):
         for part in SECRET_PARTS:
             reference = getattr(registries[name], part)

@@ -25,20 +25,20 @@ from workflows.spec.errors import SpecError
 from workflows.spec.fields import Argument, Duration, Section, SnakeId, StageName, problem
 
 LARGEST_BYTES = 500_000
-"""Most bytes of all packed roles together: on Argo they travel in the ConfigMap of the tasks, which holds 1 MiB."""
+"""Limit in bytes of all packed roles together: on Argo they travel in the ConfigMap of the tasks, which holds 1 MiB."""
 MOST_FILES = 2000
 _SKIPPED = {".git", "__pycache__", ".DS_Store", "molecule"}
 _NAME = re.compile(r"[A-Za-z0-9._@+-][A-Za-z0-9 ._@+-]{0,99}")
 _TEMPLATE = re.compile(r"\{[{%#]")
 _LARGEST_VARIABLES = 2000
 OURS = frozenset({"os_prep", "rke2", "rke2_reset"})
-"""Names of bringup's own roles (`playbooks/roles`), which a role of a site cannot have."""
+"""Names of bringup's own roles (`playbooks/roles`), which a site's role must not have."""
 
 VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
 
 
 class SiteRole(Section):
-    """A role of the site, before or after a stage."""
+    """An Ansible role of the site that runs before or after a stage."""
 
     name: SnakeId = Field(description="Name of the role, and of its task.", examples=["site_hardening"])
     path: Argument = Field(description="Folder of the role, relative to the spec.", examples=["./roles/site_hardening"])
@@ -96,7 +96,7 @@ class SiteRole(Section):
 
     @property
     def stage(self) -> StageName:
-        """The stage whose task the role becomes."""
+        """The stage that the role runs before or after; the role becomes one of its tasks."""
         return self.before or self.after or "os_prep"
 
     @property
@@ -106,13 +106,13 @@ class SiteRole(Section):
 
     @property
     def digest(self) -> str:
-        """Digest of the archive, by which a task names it."""
+        """Digest (`sha256:…`) of the archive, by which the role's task names it."""
         return f"sha256:{hashlib.sha256(self._archive).hexdigest()}"
 
 
 @dataclass(frozen=True)
 class BadRole(Exception):
-    """A role folder that cannot travel with a plan."""
+    """Exception for a role folder that cannot be packed into a plan; `fix` says what to do."""
 
     sentence: str
     fix: str
@@ -159,7 +159,7 @@ def pack(folder: Path) -> bytes:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yield every file in sorted order. Links are refused, since they could pull in files from outside the role."""
+    """Yield every file below a role folder in sorted order. Raises BadRole for links, which could pull in files from outside."""
     for path in sorted(folder.iterdir()):
         if path.name in _SKIPPED:
             continue

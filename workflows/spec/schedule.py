@@ -21,7 +21,7 @@ _FIX = "write five fields, as in 0 2 * * 6"
 
 
 class _Part(NamedTuple):
-    """A field of a cron line: name, bounds, and the words that stand for numbers."""
+    """A field of a cron line: its name, smallest and largest number, and the words that stand for numbers."""
 
     name: str
     low: int
@@ -39,7 +39,7 @@ _PARTS = (
 
 
 def check(text: str, zone: str) -> str:
-    """Return the five fields of a cron line with single spaces. Raises a spec error for a line that never fires or cannot be read.
+    """Return a cron line with single spaces between its five fields. Raises a spec error if it never fires or cannot be read.
 
     `zone` is a sentence about time zones for the error text.
     """
@@ -105,7 +105,7 @@ def _at_least_a_minute(span: timedelta) -> timedelta:
 
 
 class Schedule(Section):
-    """When a pipeline runs by itself: a CronWorkflow in the home cluster, one run at a time."""
+    """Section `schedule` of a spec: when Argo starts runs by itself, by a CronWorkflow in the home cluster, one run at a time."""
 
     cron: Annotated[tuple[Cron, ...], Field(min_length=1, max_length=20), OneOrMore] = Field(
         description="Five cron fields, or a list of such lines.", examples=["0 2 * * 6"]

@@ -1,4 +1,4 @@
-"""Detection of secrets written out in a spec; messages never contain their values.
+"""Find secrets that are written out in a spec; messages never contain their values.
 
 Secrets are given by reference. A value is refused if its text has the form of a credential, or if it is plain text under a key that
 names a secret.
@@ -43,14 +43,14 @@ def names_secret(key: str) -> bool:
 
 
 def form_of(text: str) -> str | None:
-    """Return the kind of credential that a text has the form of, None for other texts."""
+    """Return what a text looks like if it looks like a credential, such as `a GitHub token`; None for other texts."""
     if len(text) < 8:
         return None
     return next((name for name, form in _FORMS if form.search(text)), None)
 
 
 def literals(data: object, lines: dict[str, int]) -> list[SpecError]:
-    """Return an error for each secret that is written out in the data."""
+    """Return an error for each secret that is written out in a spec's data; `lines` maps paths to lines."""
     of_image = isinstance(data, dict) and data.get("kind") == "Image"
     return [
         SpecError(path, f"{what} is written out in the spec", _fix(path, of_image=of_image), REDACTED, lines.get(path, 0))
@@ -59,7 +59,7 @@ def literals(data: object, lines: dict[str, int]) -> list[SpecError]:
 
 
 def _fix(path: str, *, of_image: bool) -> str:
-    """Return the fix for a secret at a path. A proxy of machines has its login in separate keys; the proxy of an image has none."""
+    """Return the fix for a secret at a path: for proxies of machines a login in separate keys, for an image's proxy none."""
     if path.endswith(".http_proxy"):
         return SSH_PROXY_FIX
     if path not in ("proxy.http", "proxy.https"):

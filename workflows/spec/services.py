@@ -25,7 +25,7 @@ Size = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}[KMG]?$")]
 
 
 class Storage(Section):
-    """The default storage class."""
+    """Section `base_services.storage` of a spec: the default storage class."""
 
     provisioner: Literal["local_path", "existing", "none"] = Field(
         default="local_path",
@@ -39,7 +39,7 @@ class Storage(Section):
 
 
 class BaseServices(Section):
-    """Services that later stages need."""
+    """Section `base_services` of a spec: storage class, cert-manager and CRDs of monitors, which later stages need."""
 
     storage: Storage = Field(default=Storage(), description="Default storage class.")
     cert_manager: bool = Field(default=True, description="Install cert-manager.", examples=[True])
@@ -49,7 +49,7 @@ class BaseServices(Section):
 
 
 class Partition(Section):
-    """A Slurm partition."""
+    """A Slurm partition: the host groups whose nodes it has, and its time limit."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,30}$")] = Field(
         description="Name of the partition.", examples=["train"]
@@ -64,7 +64,7 @@ class Partition(Section):
 
 
 class SlurmLogin(Section):
-    """Slurm login pods."""
+    """Section `slurm.login` of a spec: the pods in which users log in to Slurm."""
 
     replicas: Annotated[int, Field(ge=0, le=16)] = Field(default=1, description="Number of login pods; 0: none.", examples=[1])
     authorized_keys: Annotated[tuple[Argument, ...], Listed] = Field(
@@ -76,7 +76,7 @@ class SlurmLogin(Section):
 
 
 class Accounting(Section):
-    """Slurm accounting in an existing MariaDB."""
+    """Section `slurm.accounting` of a spec: the existing MariaDB in which Slurm keeps its accounting."""
 
     host: Address = Field(description="Database host.", examples=["mariadb.slurm.svc"])
     port: Annotated[int, Field(ge=1, le=65535)] = Field(default=3306, description="Database port.", examples=[3306])
@@ -90,7 +90,7 @@ class Accounting(Section):
 
 
 class Slurm(Section):
-    """Slurm on Kubernetes."""
+    """Section `slurm` of a spec: Slurm on Kubernetes, by the operator Slinky or SUNK."""
 
     kind: Literal["none", "slinky", "sunk"] = Field(
         default="none", description="Operator of Slurm: Slinky (open source), SUNK (licensed), or none.", examples=["slinky"]
@@ -134,7 +134,10 @@ class Slurm(Section):
 
 
 class Nccl(Section):
-    """NCCL all-reduce bandwidth. Floors apply to the largest message size, since the average of nccl-tests mixes all sizes."""
+    """Section `validation.nccl` of a spec: message sizes and bandwidth floors of NCCL's all-reduce test.
+
+    Floors apply to the largest message size, since the average of nccl-tests mixes all sizes.
+    """
 
     sizes: Annotated[tuple[Size, ...], Listed, Field(min_length=1)] = Field(
         default=("1G", "8G"), description="Message sizes, smallest to largest.", examples=[["1G", "8G"]]
@@ -153,7 +156,7 @@ class Nccl(Section):
 
 
 class Validation(Section):
-    """The last stage: tests that the platform must pass to be accepted."""
+    """Section `validation` of a spec: the last stage, whose tests the platform must pass to be accepted."""
 
     image: Argument = Field(
         default="ghcr.io/coreweave/nccl-tests:12.8.1-devel-ubuntu22.04-nccl2.26.2-1-0708d2e",

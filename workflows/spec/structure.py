@@ -41,7 +41,7 @@ def _rule(*needs: str) -> Callable[[Callable[[ClusterSpec], Findings]], Callable
 
 
 def check(spec: ClusterSpec, broken: set[str]) -> list[SpecError]:
-    """Return the errors that rules find, skipping the rules that read a broken section."""
+    """Return the errors that rules between sections find; rules that read one of the `broken` sections are skipped."""
     return [found for rule in RULES if not rule.needs & broken for found in rule.find(spec)]
 
 

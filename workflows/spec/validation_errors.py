@@ -1,4 +1,4 @@
-"""Validation errors of pydantic → spec errors with path, value, problem and a fix that can be typed."""
+"""Translate pydantic's validation errors into spec errors with path, value, problem, and a fix that can be typed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ _WANTED = {
 
 
 def translate(model: type[BaseModel], details: list[ErrorDetails], document: YamlDocument, base: str = "") -> list[SpecError]:
-    """Return one spec error for each validation error, in the same order, with the line of its key."""
+    """Return spec errors for pydantic's errors, in their order, each with the line of its key.
+
+    Errors that only follow from another one are left out.
+    """
     unknown = [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"]
     misspelt = {(*place[:-1], similar_key(model, place)) for place in unknown}
     kept = [detail for detail in details if not _follows(detail, details, misspelt)]
@@ -49,7 +52,7 @@ def translate(model: type[BaseModel], details: list[ErrorDetails], document: Yam
 
 
 def _follows(detail: ErrorDetails, details: list[ErrorDetails], misspelt: Collection[tuple[int | str, ...]]) -> bool:
-    """Return True if an error only follows from another one.
+    """Return True if an error only follows from another one in `details`.
 
     A list is "too short" if its items were refused; a key is missing if it was misspelt.
     """
@@ -62,7 +65,7 @@ def _follows(detail: ErrorDetails, details: list[ErrorDetails], misspelt: Collec
 
 
 def similar_key(model: type[BaseModel], location: Sequence[int | str]) -> str:
-    """Return the key that a misspelt key resembles; empty if none is similar."""
+    """Return the known key that the last word of a location resembles, because it may be misspelt; empty if none is similar."""
     owner = _model_at(model, location[:-1])
     return _nearest(owner, str(location[-1])) if owner is not None else ""
 
@@ -87,7 +90,7 @@ def _one(model: type[BaseModel], detail: ErrorDetails, document: YamlDocument, b
 
 
 def line_of(path: str, document: YamlDocument) -> int:
-    """Return the line of a key, or of its nearest parent that the file has; 0 if there is none."""
+    """Return the line of the key at a path, or of its nearest parent that the file has; 0 if there is none."""
     while path:
         if path in document.lines:
             return document.lines[path]
@@ -137,7 +140,7 @@ def _keys_below(annotation: Any) -> Sequence[str]:
 def _sentences(
     model: type[BaseModel], detail: ErrorDetails, field: FieldInfo | None, location: Sequence[int | str], written: str | None
 ) -> tuple[str, str]:
-    """Return problem and fix of a validation error."""
+    """Return the problem and the fix of a validation error as sentences."""
     kind, context = detail["type"], detail.get("ctx", {})
     sample = _sample(field, location)
     write = f"write {sample}" if sample else "put `- ` before each entry" if kind == "tuple_type" else "see the schema"
@@ -164,7 +167,7 @@ def _sentences(
 
 
 def _accepts(model: type[BaseModel], location: Sequence[int | str], text: str) -> bool:
-    """Return True if a field accepts a text. Items of lists and values of maps are not checked, and count as accepted."""
+    """Return True if the field at a location accepts a text, or if the location is an item of a list or a value of a map."""
     owner = _model_at(model, location[:-1])
     field = find_field(owner, location[-1]) if owner is not None else None
     if field is None:
@@ -206,7 +209,7 @@ def _literal(detail: ErrorDetails, expected: str) -> tuple[str, str]:
 
 
 def _sample(field: FieldInfo | None, location: Sequence[int | str]) -> str:
-    """Return the first example of a field, or one item of it if the location is an item."""
+    """Return a field's first example as text, or one item of it if the location is an item; empty if the field has none."""
     if field is None or not field.examples:
         return ""
     sample = field.examples[0]
@@ -224,7 +227,7 @@ def _scalar(value: object) -> str:
 
 
 def _field(model: type[BaseModel], location: Sequence[int | str]) -> FieldInfo | None:
-    """Return the field that a location ends in or lies below."""
+    """Return the field at a location, or the nearest one above it; None if there is none."""
     for end in range(len(location), 0, -1):
         owner = _model_at(model, location[: end - 1])
         if owner is not None:
@@ -233,12 +236,12 @@ def _field(model: type[BaseModel], location: Sequence[int | str]) -> FieldInfo |
 
 
 def find_field(owner: type[BaseModel], key: object) -> FieldInfo | None:
-    """Return the field of a key, by its name or its alias."""
+    """Return the field of a model by its name or its alias; None if there is none."""
     return next((field for name, field in owner.model_fields.items() if key in (name, field.alias)), None)
 
 
 def _model_at(model: type[BaseModel], location: Sequence[int | str]) -> type[BaseModel] | None:
-    """Return the model whose keys are at a location. Field names step into a model; indices and map keys step over."""
+    """Return the model whose keys are at a location, or None. Field names step into a model; indices and map keys step over."""
     here: Any = model
     for key in location:
         owner = as_model(here)
@@ -251,12 +254,12 @@ def _model_at(model: type[BaseModel], location: Sequence[int | str]) -> type[Bas
 
 
 def as_model(annotation: Any) -> type[BaseModel] | None:
-    """Return the section that a field holds, None for other types."""
+    """Return the model in a field's type annotation; None if it has none."""
     return next((part for part in _parts(annotation) if isinstance(part, type) and issubclass(part, BaseModel)), None)
 
 
 def item(annotation: Any) -> Any:
-    """Return the type of the items of a list or of the values of a map; None for other types."""
+    """Return the type of a list's items or a map's values, given its annotation; None for other annotations."""
     for part in _parts(annotation):
         origin = get_origin(part)
         if isinstance(origin, type) and issubclass(origin, Mapping):
@@ -267,7 +270,7 @@ def item(annotation: Any) -> Any:
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
-    """Yield the types inside Annotated and unions."""
+    """Yield the types that an annotation consists of, looking into Annotated and unions."""
     origin = get_origin(annotation)
     if origin is Annotated:
         yield from _parts(get_args(annotation)[0])
@@ -279,12 +282,12 @@ def _parts(annotation: Any) -> Iterator[Any]:
 
 
 MOST_KNOWN = 50
-"""With more known errors than this the rules are not run, since their errors would not be shown."""
+"""Limit of known errors: with more of them the rules are not run, since their errors would not be shown."""
 _Place = tuple[int | str, ...]
 
 
 def findings(model: type[BaseModel], data: object, known: Collection[ErrorDetails]) -> list[ErrorDetails]:
-    """Return the errors of section rules that the invalid fields in `known` kept from running, in the form of pydantic's errors.
+    """Return the errors of section rules that did not run because of the invalid fields in `known`, in pydantic's form.
 
     A rule sees the valid fields. An invalid field counts as present; a rule that needs its value is skipped.
     """

@@ -1,4 +1,7 @@
-"""The check of `bringup image detach-check`: what of a published tree leads into the factory or out of the tree."""
+"""The check of `bringup image detach-check`: a published tree must not depend on the factory, or on files outside the tree.
+
+The factory is where images are built: folders and hosts. A published tree is the folder of versions that nodes boot from.
+"""
 
 import os
 from collections.abc import Iterable
@@ -16,7 +19,7 @@ from workflows.app.images.published_trees import OpenedTree
 
 
 def factory(store: Path, folders: Iterable[str], hosts: Iterable[str]) -> Factory:
-    """Return the factory: its store and further folders, each as named and with links resolved, and its hosts."""
+    """Return the factory to look for: this machine's store, further folders (as named, and with links resolved), and host names."""
     paths = [str(store), *(folder.rstrip("/") or "/" for folder in folders)]
     return Factory(folders=tuple(dict.fromkeys([*paths, *map(os.path.realpath, paths)])), hosts=tuple(hosts))
 
@@ -24,7 +27,7 @@ def factory(store: Path, folders: Iterable[str], hosts: Iterable[str]) -> Factor
 def problems(
     opened_tree: OpenedTree, looks: Iterable[ReleaseTree], url: str, of: Factory
 ) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return places with reasons for all that leads into the factory or out of the tree, and the places that were not read."""
+    """Return (place, reason) for everything that leads into the factory `of` or out of the tree, and the places not read."""
     rows = list(_tree_itself(opened_tree, of))
     unread: list[str] = []
     for look in looks:
@@ -49,7 +52,10 @@ def _tree_itself(opened_tree: OpenedTree, of: Factory) -> Iterable[tuple[str, st
 
 
 def _roots(opened_tree: OpenedTree, look: ReleaseTree, of: Factory, unread: list[str]) -> Iterable[tuple[str, str]]:
-    """Yield the settings in packed roots that name the factory; roots on another machine are noted in `unread`."""
+    """Yield (place, reason) of settings in packed roots that name the factory.
+
+    Roots that cannot be read here are added to `unread`.
+    """
     if opened_tree.place.host:
         unread.append("the settings in its packed roots, which lie on another machine")
         return
@@ -65,7 +71,7 @@ def _roots(opened_tree: OpenedTree, look: ReleaseTree, of: Factory, unread: list
 
 
 def good(looks: Iterable[ReleaseTree], of: Factory) -> str:
-    """Return the sentence for a tree without findings: what was read, and what it was compared with."""
+    """Return the sentence about a tree without problems: how much was read, and which folders and hosts nothing in it names."""
     all_trees = list(looks)
     links = sum(entry.is_link for look in all_trees for entry in look.entries.values())
     scripts = len({path for look in all_trees for path in look.contents if path.endswith(boot_tree.SCRIPT)})

@@ -1,4 +1,4 @@
-"""The roots of a garbage collection of images: recipes, published trees, runs."""
+"""The roots of `bringup image gc`: layers, images and packages that recipes, published trees, pins and recent runs need."""
 
 import os
 import time
@@ -24,14 +24,14 @@ from workflows.podimage.errors import BuildError
 
 SPEC = Path("image.yaml")
 IMAGES = "images"
-"""Folder of the store with all files that builds make and find again."""
+"""Folder of the store with the files that image builds make and reuse."""
 _REPAIR = "nothing was removed; repair or remove that version"
 
 
 class SpecRoots(Struct, frozen=True, kw_only=True):
-    """The images that the image spec of this folder keeps: its present build, and the versions of its published tree.
+    """The roots of `./image.yaml`: its present build and its published versions, `versions` in number.
 
-    `unlocked` names a missing lock; the spec then has no present build.
+    `unlocked` is the name of the spec's lock file if that is missing; the roots then hold no present build.
     """
 
     roots: Roots
@@ -40,9 +40,9 @@ class SpecRoots(Struct, frozen=True, kw_only=True):
 
 
 def here(login: TreeLogin) -> SpecRoots | None:
-    """Return what `./image.yaml` keeps, which is the default spec of other commands; None if there is none here.
+    """Return the roots of `./image.yaml`, the default spec of other commands; None if this folder has no image spec.
 
-    Raises SpecErrors, and BuildError if its lock or tree cannot be read: nothing is removed then.
+    Raises SpecErrors, and BuildError if the spec's lock or published tree cannot be read; the caller then removes nothing.
     """
     if not SPEC.is_file() or sources.kind_of(SPEC) != sources.IMAGE_SPEC:
         return None
@@ -69,7 +69,11 @@ def here(login: TreeLogin) -> SpecRoots | None:
 def roots(
     home: StateFolder, named: Sequence[str], published: Iterable[str], pins: Iterable[str], recent: float, login: TreeLogin
 ) -> Roots:
-    """Return all that must stay. Raises SpecErrors, BuildError, UsageError: if one root cannot be read, nothing is removed."""
+    """Return the roots of recipes, published trees, pins, and runs of the last `recent` seconds.
+
+    Without names in `named`, all shipped recipes that have a lock are roots. Raises SpecErrors, BuildError or UsageError if one
+    root cannot be read, so that nothing is removed.
+    """
     result = garbage_collection.of_pins(pins)
     for name in named or [name for name in recipe_files.shipped_names() if _locked(name)]:
         result |= garbage_collection.of_recipe(recipe_resolution.resolve(recipes.asked(name)).recipe)
@@ -81,13 +85,16 @@ def roots(
 
 
 def _locked(name: str) -> bool:
-    """Return True if a shipped recipe has a lock; a recipe that needs a site's values has none."""
+    """Return True if a shipped recipe has a lock file; recipes that need values of a site come without one."""
     asked = recipes.asked(name)
     return asked.lock_path(asked.chain(by_name=True)).exists()
 
 
 def _published(tree: str, login: TreeLogin) -> Iterator[image_manifest.Manifest]:
-    """Yield the manifests of a tree, of an image's folder in it, or of a spec's tree. Raises BuildError if one is unreadable."""
+    """Yield the manifest of each version in a published tree, in one image's folder, or where a spec publishes.
+
+    Raises BuildError.
+    """
     if not Path(tree).is_dir():
         yield from _where_a_spec_publishes(tree, login)
         return
@@ -104,7 +111,10 @@ def _published(tree: str, login: TreeLogin) -> Iterator[image_manifest.Manifest]
 
 
 def _where_a_spec_publishes(spec: str, login: TreeLogin) -> Iterator[image_manifest.Manifest]:
-    """Yield the manifests of the tree that a spec publishes to, here or by SSH. Raises NoTree, BuildError, StepError."""
+    """Yield the manifest of each version in a spec's published tree, on this machine or by SSH.
+
+    Raises NoTree, BuildError, StepError.
+    """
     with published_trees.opened(spec, "", login) as opened_tree:
         for tree in opened_tree.looks():
             for version in tree.versions:
@@ -116,7 +126,7 @@ def _where_a_spec_publishes(spec: str, login: TreeLogin) -> Iterator[image_manif
 
 
 def _of_runs(home: StateFolder, recent: float) -> Iterator[resolved_recipe.Recipe]:
-    """Yield recipes of runs that began lately: they may go on, or be resumed."""
+    """Yield the resolved recipes of runs that began in the last `recent` seconds, because those may go on or be resumed."""
     files = [path for name in home.runs() for path in home.run(name).inputs.glob(f"**/{resolved_recipe.FILE}")]
     for path in files:
         if path.stat().st_mtime < time.time() - recent:

@@ -1,4 +1,4 @@
-"""The preparation of a build of a node image: nothing is started if the image is there already, or cannot be made here."""
+"""Checks before a node image is built: no run starts if the image exists already, or if it cannot be built from here."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +24,10 @@ from workflows.stages import image_boot
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedBuild:
-    """A build that may be started: spec, recipe and pipeline. If `unchanged` has a text, nothing is built."""
+    """A checked build of a node image: its spec, resolved recipe, options and pipeline.
+
+    If `unchanged` is not empty, no run is needed.
+    """
 
     spec: str
     loaded: ImageSpec
@@ -34,12 +37,12 @@ class PreparedBuild:
     is_shipped: bool
     is_local: bool
     publishes: bool
-    """True if the build ends with the image in a published tree."""
+    """True if the build ends by publishing the image."""
     unchanged: str = ""
-    """Sentence about the same image that is there already, such as `0003-… is published`; empty if there is something to build."""
+    """Sentence about the equal image that exists already, such as `0003-… is published`; empty if a build is needed."""
 
     def unchanged_lines(self) -> list[str]:
-        """Return why nothing is built, and where an image lies that is not published."""
+        """Return lines for the user: why nothing is built, and the folder of the image if that is not published."""
         if not self.is_shipped:
             version = self.unchanged.removesuffix(" is published")
             return [f"nothing changed: {version} of {self.loaded.name} is published from this recipe, lock and settings"]
@@ -47,14 +50,17 @@ class PreparedBuild:
         return [sentence, *shipped_recipes.unpublished(self.recipe, self.wish.until, shipped=True)]
 
     def unpublished_lines(self) -> list[str]:
-        """Return where the built image lies if it is not published and was built on this machine; otherwise nothing."""
+        """Return lines with the folder of the built image if it was built on this machine without being published, else none."""
         if self.publishes or not self.is_local:
             return []
         return shipped_recipes.unpublished(self.recipe, self.wish.until, shipped=self.is_shipped)
 
 
 def prepare(spec: str, options: StartOptions, wish: Wish, login: TreeLogin) -> PreparedBuild:
-    """Return a build of a spec or of a shipped recipe. Raises UsageError, SpecErrors, NoPlace, BadTask; nothing is written."""
+    """Check a spec, or a shipped recipe given by name, and return its build. Raises UsageError, SpecErrors, NoPlace, BadTask.
+
+    For a recipe a spec is written into BRINGUP_HOME (`shipped_recipes.of_recipe`); no run is started.
+    """
     shipped_recipes.require_stage(wish.until)
     shipped, is_local = shipped_recipes.of_recipe(spec), options.engine == LOCAL
     if shipped is not None:
@@ -87,9 +93,9 @@ def prepare(spec: str, options: StartOptions, wish: Wish, login: TreeLogin) -> P
 
 
 def _published(path: Path, loaded: ImageSpec, recipe: Recipe, login: TreeLogin) -> str:
-    """Return the version that is published from exactly this spec and recipe; empty if there is none.
+    """Return the current published version if it was built from exactly this spec and recipe, else an empty text.
 
-    The result is empty too if the tree cannot be read from here: the run itself then reports why.
+    If the tree cannot be read from here, the result is empty too, and the run itself reports why.
     """
     target, image_key = place(loaded), (recipe.name, build_keys.image(recipe), loaded.boot.firmware)
     if not target.host:
@@ -102,9 +108,10 @@ def _published(path: Path, loaded: ImageSpec, recipe: Recipe, login: TreeLogin) 
 
 
 def _tested(path: Path, build: PreparedBuild) -> str:
-    """Return the newest run of this machine that passed its boots with exactly this plan, if its image is still whole.
+    """Return the newest run on this machine that passed its boots with exactly this plan, or an empty text.
 
-    Large files are compared by size. Empty if there is none, or if options ask for more.
+    The result is empty too if a file of the image is missing or has another size (contents are not read), or if the options ask for
+    more than tested boots.
     """
     wish, home = build.wish, StateFolder.of_environment()
     if wish.again or wish.reuse != "none" or wish.until != image_boot.ID or not build.is_local:
@@ -125,7 +132,7 @@ def _is_whole(folder: Path) -> bool:
 
 
 def _has_passed(store: Store, name: str, plan: Plan) -> bool:
-    """Return True if a run of this plan passed its boots; that stage begins only after all earlier ones have passed."""
+    """Return True if run `name` had this plan and passed its boot tests, a stage that begins only after all others have passed."""
     header = store.read(run.header_key(name))
     if header is None or run.decode_header(header).plan != plan.digest:
         return False

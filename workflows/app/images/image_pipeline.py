@@ -1,4 +1,4 @@
-"""The pipeline of node images: read the spec, resolve and plan the recipe, and tell if a failed build may pass when retried."""
+"""The pipeline of node images: load the spec, resolve the recipe, plan the run, and tell if a retry may mend a failed build."""
 
 from dataclasses import replace
 from functools import partial
@@ -36,7 +36,7 @@ def _plan(path: Path, loaded: ImageSpec, wish: Wish, *, resolved: Resolved | Non
 
 
 def _ended(run: str, code: int) -> int:
-    """Return exit code 75 for a failed build that may pass when retried: a build leaves nothing half changed."""
+    """Return exit code 75 for a failed build that a retry may mend, as a failed build leaves nothing half changed; else `code`."""
     return ExitCode.TEMPORARY if code == ExitCode.GATE_FAILED and may_pass(run) else code
 
 
@@ -44,12 +44,12 @@ IMAGE = Pipeline("image", _read, _plan, _ended)
 
 
 def of_image(path: Path, loaded: ImageSpec, resolved: Resolved) -> Pipeline:
-    """Return the pipeline of an image whose spec and recipe were read already, so that neither is read twice."""
+    """Return the image pipeline for a spec and recipe that are loaded already, so that it does not read their files again."""
     return replace(IMAGE, read=lambda _: (path, loaded), plan=partial(_plan, resolved=resolved))
 
 
 def may_pass(run: str) -> bool:
-    """Return True if every task without a pass ended its last attempt with a temporary error, whose record is inconclusive."""
+    """Return True if a retry may mend a failed run: each task that failed last ended with a temporary error, not with a verdict."""
     store = Store(StateFolder.of_environment().store)
     latest = {key.rpartition("/")[0]: key for key in store.keys(f"runs/{run}/evidence")}
     records = [evidence.decode(data) for key in latest.values() if (data := store.read(key)) is not None]

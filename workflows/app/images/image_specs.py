@@ -1,4 +1,4 @@
-"""Image specs of commands: a file, or the name of a shipped recipe; errors of spec and recipe are raised together."""
+"""Load and check the image spec that a command names; errors of the spec and of its recipe are raised together."""
 
 import re
 from pathlib import Path
@@ -30,13 +30,16 @@ _OTHERS = CLUSTER | {
         "name it as `recipe: {path}` in one; `bringup init --image` writes one",
     )
 }
-"""Other kinds of files given in place of an image spec: the problem, and the fix."""
+"""Kinds of files that are no image spec, each with the problem and the fix to print if it is given as one."""
 _OF_SPEC = "spec: "
 _OF_FILE = re.compile(r"[^\s:]+\.ya?ml(:\d+)?: ")
 
 
 class NoPlace(ValueError):
-    """Error for a missing place to build or to publish to, raised before the boots. `path` is the key of the spec."""
+    """Error for an image spec whose publish target the command cannot use, raised before a build.
+
+    `path` is the spec key at fault.
+    """
 
     exit_code = ExitCode.USAGE
 
@@ -47,7 +50,10 @@ class NoPlace(ValueError):
 
 
 def load(path: Path) -> ImageSpec:
-    """Return the spec of a file. Raises SpecErrors with all errors of spec and recipe, or one for a file of another kind."""
+    """Return the image spec in a file.
+
+    Raises SpecErrors: all errors of spec and recipe, or a single one for another kind of file.
+    """
     try:
         return load_image(path)
     except SpecErrors as errors:
@@ -56,12 +62,15 @@ def load(path: Path) -> ImageSpec:
 
 
 def asked(path: Path, spec: ImageSpec) -> RecipeRequest:
-    """Return the recipe that a spec asks for; its hints name this very file."""
+    """Return the request for the recipe that a spec names; hints in errors tell to lock this spec file."""
     return recipe_resolution.spec_request(spec, path.parent, f"bringup image lock {path}")
 
 
 def check(path: Path, spec: ImageSpec, lacking: NoPlace | None) -> Resolved:
-    """Return the resolved recipe of a spec. Raises the errors of recipe and lock together with `lacking`."""
+    """Return the resolved recipe of a spec.
+
+    Raises errors of recipe and lock, together with `lacking`, the error about the target.
+    """
     try:
         resolved = recipe_resolution.resolve(asked(path, spec))
     except (SpecErrors, BuildError) as error:
@@ -75,14 +84,14 @@ def check(path: Path, spec: ImageSpec, lacking: NoPlace | None) -> Resolved:
 
 
 def require_writable(spec: ImageSpec, recipe: Recipe) -> None:
-    """Raise NoPlace if this user may not write the spec's tree on this machine; a tree on another machine is checked by the run."""
+    """Raise NoPlace if this user may not write the spec's publish folder on this machine; a run checks a remote folder itself."""
     if spec.publish.ssh is None and (folders := local_transport.unwritable(Path(spec.publish.root), recipe.name)):
         problem = f"this user may not write to publish.root {spec.publish.root} ({', '.join(folders)})"
         raise NoPlace(problem, path="publish.root", hint="give this user these folders, or build as the user that has them")
 
 
 def lacking(spec: ImageSpec, engine: str) -> NoPlace | None:
-    """Return the error if a run on that engine could not reach the spec's tree; None if it could."""
+    """Return the error if a run on `engine` could not reach the folder that the spec publishes to, else None."""
     publish = spec.publish
     if publish.ssh is not None:
         return None
@@ -96,7 +105,7 @@ def lacking(spec: ImageSpec, engine: str) -> NoPlace | None:
 
 
 def _of_recipe(path: Path) -> list[SpecError]:
-    """Return the errors of a recipe whose spec has errors too; empty if the spec does not say which recipe."""
+    """Return the errors of the recipe that an invalid spec names; empty if the spec names no recipe in a valid way."""
     try:
         data = read(path)[1].data
         keys = data if isinstance(data, dict) else {}
@@ -112,7 +121,7 @@ def _of_recipe(path: Path) -> list[SpecError]:
 
 
 def _as_of_spec(errors: SpecErrors) -> list[SpecError]:
-    """Return errors of a recipe as errors of its spec: each names its file."""
+    """Return a recipe's errors in the form of errors of its spec: each path names recipe file and line, or is a key of the spec."""
     return [SpecError(_place(error, errors.source), error.problem, error.fix, error.value) for error in errors.errors]
 
 

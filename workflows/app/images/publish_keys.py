@@ -1,4 +1,4 @@
-"""The key for a boot server from the home cluster; apart from the trees, since a client of Kubernetes takes long to import."""
+"""Fetch the SSH key for a boot server from a Secret. A module of its own, because the Kubernetes client takes long to import."""
 
 from workflows.app import kubeconfigs
 from workflows.engines.argo import prerequisites
@@ -9,7 +9,10 @@ from workflows.stages.host_access import SecretFile
 
 
 def publish_key(kubeconfig: str, context: str, namespace: str, ssh: PublishSsh, key: SecretFile) -> bytes:
-    """Return the key that pods publish with, from the home cluster. Raises SecretMissing, with the hint to use one's own key."""
+    """Return the private key with which pods publish, from the home cluster.
+
+    Raises SecretMissing with a hint to use one's own key.
+    """
     namespace = (ssh.key.secret.namespace if ssh.key.secret else "") or namespace
     try:
         return prerequisites.fetch_secret(kubeconfigs.home(kubeconfig, context, namespace), key)

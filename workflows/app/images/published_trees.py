@@ -1,4 +1,4 @@
-"""Published trees of commands: given by path, or by the image spec that says where the tree lies."""
+"""Open the published tree of a command, the folder that nodes boot from; given by path, or by the image spec with that target."""
 
 import os
 import tempfile
@@ -24,35 +24,38 @@ from workflows.stages.host_access import SecretFile, secret_file
 
 
 class TreeLogin(Protocol):
-    """The login to a boot server: the user's own key, or the spec's key, which may be a Secret in the home cluster."""
+    """A login to a boot server: the user's own key and name, or the spec's, whose key may be a Secret of the home cluster."""
 
     @property
     def ssh_key(self) -> Path | None:
-        """Return the user's own private key; None for the spec's."""
+        """Return the path of the user's own private key; None to use the spec's key."""
 
     @property
     def ssh_user(self) -> str:
-        """Return the user's own name on the boot server; empty for the spec's."""
+        """Return the user's own login name on the boot server; empty to use the spec's."""
 
     def home_key(self, ssh: PublishSsh, key: SecretFile) -> bytes:
-        """Return the spec's key from the home cluster. Raises SecretMissing."""
+        """Return the spec's private key from a Secret of the home cluster. Raises SecretMissing."""
 
 
 class NoTree(ValueError):
-    """Error for an argument that is no published tree; the message says why, `hint` what to do."""
+    """Error for an argument that leads to no published tree or image; the message says why, `hint` what to do."""
 
     hint = "name the folder that nodes boot from, or an image spec (image.yaml)"
 
 
 class OpenedTree(Struct, frozen=True, kw_only=True):
-    """An open transport to a tree, the tree's place, and the image that the command line chose (empty: all)."""
+    """A published tree with an open transport to it, its publish target, and the image chosen on the command line (empty: all)."""
 
     transport: TreeTransport
     place: PublishTarget
     image: str
 
     def looks(self, *, digests: bool = False) -> tuple[ReleaseTree, ...]:
-        """Return every chosen image of the tree. Raises NoTree if there is none."""
+        """Return the content of each chosen image in the tree, with `digests` also the files' digests.
+
+        Raises NoTree if there is no image.
+        """
         paths = (ALL,) if digests else ()
         names = (self.image,) if self.image else self.transport.look(boot_tree.BOOT).products
         release_trees = tuple(self.transport.look(name, paths) for name in names)
@@ -61,7 +64,10 @@ class OpenedTree(Struct, frozen=True, kw_only=True):
         return release_trees
 
     def only(self) -> str:
-        """Return the one image that is meant. Raises NoTree if the command line does not say which."""
+        """Return the name of the only or chosen image.
+
+        Raises NoTree if it is not in the tree, or if none is chosen among several.
+        """
         names = self.transport.look(boot_tree.BOOT).products
         if self.image in names or (not self.image and len(names) == 1):
             return self.image or names[0]
@@ -70,7 +76,7 @@ class OpenedTree(Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def opened(tree: str, image: str, login: TreeLogin) -> Iterator[OpenedTree]:
-    """Open the tree that a command line names."""
+    """Open a published tree in this context; `tree` is its folder, an image's folder in it, or an image spec. Raises NoTree."""
     path = Path(tree)
     if path.is_dir():
         inner = path.absolute()
@@ -102,7 +108,7 @@ def _of_spec(path: Path, image: str, login: TreeLogin) -> Iterator[OpenedTree]:
 
 
 def _secrets(spec: ImageSpec, folder: Path, login: TreeLogin) -> dict[str, bytes]:
-    """Return the spec's secrets that SSH needs; empty if the tree is on this machine."""
+    """Return the contents of the SSH key and known_hosts files by file name; empty if the tree is on this machine."""
     ssh = spec.publish.ssh
     if ssh is None:
         return {}

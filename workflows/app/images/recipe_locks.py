@@ -1,4 +1,4 @@
-"""Locks of recipes: make or renew one, compare it with a newer one, and keep the locked packages on this machine."""
+"""Lock files of recipes: make or renew one, compare it with a newer one, and fetch the locked packages into the archive."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,22 +25,22 @@ BY_PROXY = "it is asked by the proxy that http_proxy or https_proxy names (sudo 
 
 @dataclass(frozen=True, kw_only=True)
 class NewLock:
-    """A new lock of a recipe and the lock that it replaces."""
+    """A new lock of a recipe, and `before`, the lock that it replaces (None for the first one)."""
 
     request: RecipeRequest
     path: Path
     lock: Lock
     before: Lock | None
     is_written: bool = False
-    """False if the file has the same content already."""
+    """True if the lock file was changed; False if nothing was written, for instance because the file has this content already."""
 
     @property
     def changes(self) -> Sequence[PackageChange]:
-        """Return the packages that differ from the earlier lock."""
+        """Return the packages that were added, removed or changed since the lock before."""
         return self.difference().changes
 
     def difference(self, cves: Path | None = None) -> LockDifference:
-        """Return all differences from the earlier lock, with vulnerabilities if Debian's feed of them is given."""
+        """Return all differences from the lock before, with vulnerabilities if `cves` is a feed of Debian's security tracker."""
         feed = Feed(cves, self.request.chain().foundation.release) if cves else None
         return lock_difference.compare_locks(self.before, self.lock, feed)
 
@@ -50,7 +50,10 @@ class NewLock:
 
 
 def lock_recipe(named: str, seeds: Sequence[Path]) -> NewLock:
-    """Lock a recipe and write the lock; an existing lock keeps its versions, but for packages that the recipe newly asks for."""
+    """Lock a recipe and write its lock file; an existing lock keeps its versions, but for packages that the recipe newly asks for.
+
+    `seeds` are folders that may hold packages already.
+    """
     request = recipes.asked(named)
     path = _own_lock(request, request.chain())
     before = _existing_lock(request, path)
@@ -60,9 +63,9 @@ def lock_recipe(named: str, seeds: Sequence[Path]) -> NewLock:
 
 
 def newer_lock(named: str, only: Sequence[str], *, writable: bool) -> NewLock:
-    """Return a lock with the newest versions of all packages, or of those in `only`; nothing is written.
+    """Return a lock with the newest versions of all packages, or only of those in `only`; nothing is written.
 
-    Raises BuildError if `writable` and the spec may not write the lock, or if there is no lock whose other versions could stay.
+    Raises BuildError if `writable` and the spec uses the lock of a shipped recipe, or if `only` is given and no lock exists yet.
     """
     request = recipes.asked(named)
     chain = request.chain()
@@ -97,7 +100,7 @@ def _existing_lock(request: RecipeRequest, path: Path) -> Lock | None:
 
 
 def _bringing(request: RecipeRequest, seeds: Sequence[Path] = ()) -> Bring:
-    """Return a function that fetches locked packages into the archive and returns their paths, or raises FetchError."""
+    """Return a function that fetches locked packages into the archive and returns their paths by digest. It raises FetchError."""
     chain = request.chain()
     images, layer = StateFolder.of_environment().store / "images", ResolvedLayer(name="locked")
     foundation = chain.foundation
@@ -129,11 +132,14 @@ def _bringing(request: RecipeRequest, seeds: Sequence[Path] = ()) -> Bring:
 
 
 class NotKept(Temporary):
-    """Error for locked packages that cannot be fetched into the archive now."""
+    """Temporary error: locked packages cannot be fetched into the archive now."""
 
 
 def keep_packages(request: RecipeRequest, seeds: Sequence[Path] = ()) -> str:
-    """Fetch the locked packages into this machine's archive and return a sentence about them. Raises NotKept."""
+    """Fetch a recipe's locked packages into this machine's archive; return a sentence with their number and size.
+
+    Raises NotKept.
+    """
     images = StateFolder.of_environment().store / "images"
     filled = package_archive.fill(images, recipe_resolution.resolve(request).recipe, lambda _: None, (*seeds, *debian.CACHES))
     if lacking := [*filled.missing, *filled.wrong]:

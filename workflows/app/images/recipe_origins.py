@@ -1,4 +1,4 @@
-"""The origin of a recipe in one line: the Git commits of all files that decide its content, and bringup's version."""
+"""The origin of an image in one line: the Git commits of all files that decide its content, and bringup's version."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -17,11 +17,11 @@ OUTSIDE: Final = "not in Git"
 
 
 def of(spec: Path, asked: RecipeRequest, source: SpecSource | None = None) -> str:
-    """Return the origin of an image, such as `3f2a… with changes, on bringup 0.1.0`, from spec, recipe, placed files and lock.
+    """Return the origin of an image, such as `3f2a… with changes, on bringup 0.1.0`.
 
-    A shipped recipe belongs to bringup, in whatever work tree the spec lies: `bringup 0.1.0, spec 3f2a…`. Every image contains boot
-    files of bringup, so its version is always included. `source` is the commit that the whole folder was read from, if the folder
-    is no work tree.
+    The commits are those of spec, recipes, the files that they place, and lock. A shipped recipe counts as part of bringup:
+    `bringup 0.1.0, spec 3f2a…`. The version is always included, because every image contains boot files of bringup. `source` is the
+    commit from which the spec's folder was read, if that folder is no work tree.
     """
     chain = asked.chain()
     files = dict.fromkeys([spec, *_files(chain), asked.lock_path(chain)])
@@ -42,7 +42,7 @@ def _files(chain: Chain) -> Iterator[Path]:
 
 
 def _said(files: Iterable[Path]) -> str:
-    """Return the commits of all work trees that the files lie in, with a mark if a file differs from its commit."""
+    """Return the commits of all work trees with these files, plus ` with changes` if a file differs; `not in Git` without any."""
     trees, outside = _trees(files)
     states = [revisions.state(top, paths) for top, paths in trees.items()]
     known = [state for state in states if state is not None]
@@ -53,7 +53,7 @@ def _said(files: Iterable[Path]) -> str:
 
 
 def _trees(files: Iterable[Path]) -> tuple[dict[Path, list[Path]], bool]:
-    """Return files by work tree, and True if some lie in none; a link counts together with its target."""
+    """Return files by work tree, and True if some lie in none. A link counts as two files: itself and its target."""
     trees: dict[Path, list[Path]] = {}
     outside, tops = False, dict[Path, Path | None]()
     links_and_files = ((file.parent.resolve() / file.name, Path(os.path.realpath(file))) for file in files)
@@ -69,7 +69,7 @@ def _trees(files: Iterable[Path]) -> tuple[dict[Path, list[Path]], bool]:
 
 
 def _changed_here(files: Iterable[Path]) -> str:
-    """Return a mark if bringup's own files differ from its checkout's commit; empty for an installed bringup."""
+    """Return ` with changes` if files of bringup differ from the commit of its checkout; empty otherwise, or without a checkout."""
     if revisions.top(recipe_files.IMAGES) != recipe_files.IMAGES.parent.resolve():
         return ""
     tree_state = revisions.state(recipe_files.IMAGES.parent.resolve(), [*files])

@@ -1,4 +1,4 @@
-"""Recipes of node images: the one that an argument names, findings about it, and the list of a folder's recipes."""
+"""Recipes of node images: find the one that an argument names, check its lock, and list the recipes of a folder."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ SUFFIXES = (".yaml", ".yml")
 
 @dataclass(frozen=True, kw_only=True)
 class ListedRecipe:
-    """A recipe of the list; `problem` says why nothing else is known of the recipe."""
+    """A row of `bringup image recipes`. If a recipe cannot be read, `problem` says why and only name and path are set besides."""
 
     name: str
     path: Path
@@ -36,14 +36,17 @@ class ListedRecipe:
     problem: str = ""
 
     def data(self) -> dict[str, Any]:
-        """Return the row for scripts."""
+        """Return the row as a mapping for scripts."""
         layers = [{"name": name, "packages": packages} for name, packages in self.layers]
         facts = {"name": self.name, "path": str(self.path), "description": self.description, "extends": self.extends}
         return {**facts, "layers": layers, "download_bytes": self.size, "lock": self.state, "problem": self.problem}
 
 
 def asked(named: str) -> RecipeRequest:
-    """Return the recipe that a RECIPE|SPEC argument names. Raises NoSpec, SpecErrors."""
+    """Return the request for the recipe that RECIPE|SPEC names: a shipped recipe, a recipe file, or an image spec's recipe.
+
+    Raises NoSpec, SpecErrors.
+    """
     if not is_path(named):
         return recipe_resolution.recipe_request(named, Path())
     path = sources.find_image(named)
@@ -54,12 +57,12 @@ def asked(named: str) -> RecipeRequest:
 
 
 def recipe_at(path: Path, named: str) -> RecipeRequest:
-    """Return the recipe at a path."""
+    """Return the request for the recipe file at `path`; hints in errors tell to lock `named`."""
     return recipe_resolution.recipe_request(path.name, path.parent, f"bringup image lock {named}")
 
 
 def image_issues(path: Path) -> Iterator[Issue]:
-    """Yield the findings about the lock of an image spec or recipe, and about an architecture that cannot be booted in tests.
+    """Yield findings about an image spec or recipe: a missing or unfitting lock, an architecture that no test machine can boot.
 
     Raises SpecErrors for errors in the files themselves.
     """
@@ -79,7 +82,7 @@ def image_issues(path: Path) -> Iterator[Issue]:
 
 
 def listed(folder: Path | None) -> list[ListedRecipe]:
-    """Return the recipes of a folder, sorted by name."""
+    """Return a row for each recipe file in a folder, sorted by file name; without a folder, for each shipped recipe."""
     root = folder or recipe_files.RECIPES
     if not root.is_dir():
         raise UsageError(f"{root} is no folder")

@@ -1,4 +1,4 @@
-"""First steps with a shipped recipe: write a spec for it, or build it without one."""
+"""Use of a shipped recipe: write an image spec for it, or build it by name without a spec."""
 
 import difflib
 from pathlib import Path
@@ -17,17 +17,17 @@ from workflows.stages import IMAGE_ORDER
 SPEC = Path("image.yaml")
 SUFFIXES = (".yaml", ".yml")
 ASKED, LOCKED, PACKED = "image_standing", "image_lock", "image_assemble"
-"""Stages: read the published tree, fetch packages, pack the image."""
+"""Ids of stages of an image build: read the published tree, fetch the locked packages, pack the image."""
 RECIPE = "compute"
 FOLDER = "recipes"
-"""Folder of BRINGUP_HOME for the generated specs of recipes that are built by name."""
+"""Folder in BRINGUP_HOME for the specs that `of_recipe` generates."""
 
 
 def write_spec(named: Path | None, *, force: bool, hint: str) -> str:
-    """Write an image spec and return what to do next; `named` is a shipped recipe, or the file to write.
+    """Write an image spec and return a sentence on what to do next; `named` is a shipped recipe, or the file to write.
 
-    No lock is written beside the spec. A shipped recipe's lock has the kernel of virtual machines, and versions that mirrors drop
-    once newer ones come.
+    No lock is written beside the spec, because a shipped recipe's lock holds the kernel for virtual machines, and versions that
+    mirrors drop once newer ones come.
     """
     shipped = recipe_files.shipped_names()
     if named is not None and named.suffix not in SUFFIXES and str(named) not in shipped:
@@ -47,9 +47,9 @@ def write_spec(named: Path | None, *, force: bool, hint: str) -> str:
 
 
 def of_recipe(named: str) -> Path | None:
-    """Return the generated spec, in BRINGUP_HOME, of a shipped recipe given by name; None for any other argument.
+    """Write the spec of a shipped recipe into BRINGUP_HOME and return its path; None if `named` is a file or no shipped recipe.
 
-    Raises BuildError for a recipe whose packages each site locks itself.
+    Raises BuildError for a recipe that has no lock, because each site locks its packages itself.
     """
     if Path(named).is_file() or named not in recipe_files.shipped_names():
         return None
@@ -64,9 +64,9 @@ def of_recipe(named: str) -> Path | None:
 
 
 def relock(path: Path, spec: ImageSpec) -> str:
-    """Return how to make a spec's lock anew, for builds whose locked versions mirrors have dropped.
+    """Return a sentence on how to lock a spec anew, for a build whose locked versions mirrors have dropped.
 
-    The sentence names the spec without its folder, because it is part of the plan, which is the same wherever the spec lies.
+    The sentence names the spec without its folder, because it is part of the plan, which must not depend on where the spec lies.
     """
     if _is_of_recipe(path):
         return f"write a spec with a lock of your own: bringup init --image {spec.recipe}, then bringup image lock {SPEC}"
@@ -77,7 +77,7 @@ def relock(path: Path, spec: ImageSpec) -> str:
 
 
 def _is_of_recipe(path: Path) -> bool:
-    """Return True if `of_recipe` wrote the spec. Without a BRINGUP_HOME none is: planning and rendering work without one."""
+    """Return True if `of_recipe` wrote the spec; False if no BRINGUP_HOME can be found, as may be while planning or rendering."""
     try:
         return path.parent == StateFolder.of_environment().root / FOLDER
     except NoStateFolder:
@@ -85,7 +85,7 @@ def _is_of_recipe(path: Path) -> bool:
 
 
 def require_stage(until: str) -> None:
-    """Raise UsageError for an unknown stage of an image."""
+    """Raise UsageError if `until` is neither empty nor a stage of an image build."""
     if until and until not in IMAGE_ORDER:
         near = difflib.get_close_matches(until, IMAGE_ORDER, n=1, cutoff=0.7)
         meant = f"did you mean {near[0]}?" if near else f"stages are {', '.join(IMAGE_ORDER)}"
@@ -93,9 +93,10 @@ def require_stage(until: str) -> None:
 
 
 def unpublished(recipe: Recipe, until: str, *, shipped: bool) -> list[str]:
-    """Return lines about the folder of an image that was built but not published. `shipped`: its recipe was named without a spec.
+    """Return lines with the folder of an image that was built up to stage `until` and not published.
 
-    There are no lines if the run ended before its files were packed: the folder then holds an earlier run's files.
+    `shipped` tells that the user named a recipe, not a spec. There are no lines if the run ended before its files were packed,
+    because the folder then holds an earlier run's files.
     """
     if IMAGE_ORDER.index(until) < IMAGE_ORDER.index(PACKED):
         return []

@@ -1,4 +1,7 @@
-"""Answers to an approval on either engine. The evidence must be named, shown by `status` on this machine, or shown now."""
+"""Answer an approval on either engine.
+
+The evidence must be named by digest, or have been shown by `status` here, or be shown now.
+"""
 
 from steps.contract import approval
 from workflows.app.runs import argo_runs as argo
@@ -20,7 +23,7 @@ class NotShown(ValueError):
 
 
 def answer_here(screen: Screen, folder: RunFolder, who: str, stage: str, *, reject: bool, key: str, evidence: str) -> str:
-    """Answer an approval of a run of this machine, and return a sentence about the answer."""
+    """Approve (or `reject`) what a local run waits for, and return a sentence about the answer."""
     nodes = [node.name for node in read_status(folder.engine).gates]
     open_approval = open_approvals.choose(folder, nodes, stage)
     local_runs.require_engine(folder)
@@ -32,7 +35,10 @@ def answer_here(screen: Screen, folder: RunFolder, who: str, stage: str, *, reje
 
 
 def answer_on_argo(screen: Screen, away: argo.ArgoRun, who: str, stage: str, *, reject: bool, key: str, evidence: str) -> str:
-    """Answer an approval of a run on Argo, and return a sentence about the answer; its evidence is read from the store now."""
+    """Approve (or `reject`) what a run on Argo waits for, and return a sentence.
+
+    The evidence is read from the run's store first.
+    """
     workflow = away.workflow()
     nodes = [node.display_name for node in follower.open_gates(workflow)]
     approval_patches.waiting_approvals(
@@ -49,7 +55,10 @@ def answer_on_argo(screen: Screen, away: argo.ArgoRun, who: str, stage: str, *, 
 def _settled(
     screen: Screen, folder: RunFolder, open_approval: OpenApproval, who: str, *, reject: bool, key: str, evidence: str
 ) -> dict[str, str]:
-    """Return the parameters of an answer that is allowed. Raises NotAllowed, NotSigned, NotShown, NoDigest, EvidenceChanged."""
+    """Check that an answer is allowed and return its parameters.
+
+    Raises NotAllowed, NotSigned, NotShown, NoDigest, EvidenceChanged.
+    """
     decision = approval.REJECT if reject else approval.PASS
     parameters = open_approvals.parameters(open_approval, decision, who)
     open_approvals.check_key(open_approval, decision, who, key)

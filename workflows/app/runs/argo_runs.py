@@ -1,4 +1,4 @@
-"""Runs on Argo: find one, read its status and logs, cancel it, finish it after an exit handler that did not."""
+"""Runs on Argo: find one, read status and logs, cancel it, and do the work of an exit handler that did not finish."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -47,7 +47,10 @@ class ArgoRun:
 
 
 def find(run: str, place: RunLocation) -> ArgoRun | None:
-    """Return the run if it is on Argo, or None for a run of this machine. Raises NoSuchRun, NoHomeCluster, NoWorkflow."""
+    """Return the run if it is on Argo, None for a run of this machine. Raises NoSuchRun, NoHomeCluster, NoWorkflow.
+
+    The Workflow must exist unless this machine has a copy of the run's tasks.
+    """
     away = locate(run, place)
     if away is None or (not place.is_named and run_memory.knows_tasks(away.folder)):
         return away
@@ -55,9 +58,9 @@ def find(run: str, place: RunLocation) -> ArgoRun | None:
 
 
 def locate(run: str, place: RunLocation) -> ArgoRun | None:
-    """Return the run if it is on Argo, without asking for its Workflow, which may be deleted; None for a run of this machine.
+    """Return the run if it is on Argo, even if its Workflow is deleted; None for a run of this machine.
 
-    Home is asked only for the name of the newest run, if none is given.
+    The home cluster is asked only if no run is named, for the name of the newest one.
     """
     runs = Runs.of_environment()
     if not place.is_named:
@@ -74,7 +77,7 @@ def locate(run: str, place: RunLocation) -> ArgoRun | None:
 
 
 def known(home: Home, folder: RunFolder) -> ArgoRun:
-    """Return a run that exists on Argo, and record on this machine where it is. Raises NoWorkflow."""
+    """Return a run that exists on Argo; copy its tasks to this machine and record where it is. Raises NoWorkflow."""
     away = ArgoRun(home, folder)
     pull.fetch_tasks(home, away.workflow(), folder)
     memory = run_memory.read(folder)
@@ -86,7 +89,7 @@ def known(home: Home, folder: RunFolder) -> ArgoRun:
 
 
 def reached(away: ArgoRun) -> Workflow:
-    """Return the run's Workflow, or if it is deleted a stand-in by which its store can still be read. Raises NoWorkflow."""
+    """Return the run's Workflow; if it is deleted, a stand-in through which the run's store can be read. Raises NoWorkflow."""
     try:
         return known(away.home, away.folder).workflow()
     except WorkflowGone as gone:
@@ -101,7 +104,7 @@ def _newest(home: Home) -> str:
 
 
 def status(away: ArgoRun) -> dict[str, Any]:
-    """Return phase, stages so far, and open waits with their times, in the same form as for local runs."""
+    """Return phase, stages so far, and what the run waits for with its start, in the same form as for local runs."""
     workflow = away.workflow()
     statuses = _statuses(workflow)
     open_waits = waits.find_waits(away.home, workflow)
@@ -123,7 +126,7 @@ def _statuses(workflow: Workflow) -> list[RunNodeStatus]:
 
 
 def _verdicts(folder: RunFolder) -> dict[str, tuple[str, str]]:
-    """Return status and reason of each stage whose verdict is on this machine."""
+    """Return status and reason by stage, for stages whose verdict is in this machine's store."""
     store = Store(folder.home.store)
     if store.read(contract.header_key(folder.name)) is None:
         return {}
@@ -147,7 +150,7 @@ def _waiting(away: ArgoRun, workflow: Workflow, wait: waits.Wait) -> dict[str, s
 
 
 def read_logs(away: ArgoRun, task: str) -> list[tuple[str, str]]:
-    """Return the logs of tasks as (name, text), also of the Workflow by which a schedule starts a run."""
+    """Return (name, text) of the logs of tasks named like `task`; of a schedule's Workflow that only starts runs, all logs."""
     try:
         return logs.logs(away.home, reached(away), away.folder, task)
     except StarterWorkflow:
@@ -160,12 +163,12 @@ def is_over(away: ArgoRun) -> bool:
 
 
 def nodes(away: ArgoRun) -> list[RunNodeStatus]:
-    """Return all nodes of the run as Argo knows them."""
+    """Return the state of all Argo nodes (pods, waits, groups of them) of the run."""
     return _statuses(reached(away))
 
 
 def cancel(screen: Screen, away: ArgoRun, *, now: bool) -> None:
-    """Cancel the run, and record who did."""
+    """Cancel the run, record who did, and print it; with `now` the exit handler does not run."""
     keep = cancellation.cancel(away.home, away.name, cancel_records.by_me(), now=now)
     then = f"; if it ends without report and seal: bringup sweep {away.name}" if cancellation.has_begun(away.workflow()) else ""
     screen.lines([f"{away.name} is being cancelled{then}"])
@@ -173,7 +176,10 @@ def cancel(screen: Screen, away: ArgoRun, *, now: bool) -> None:
 
 
 def sweep(away: ArgoRun) -> str:
-    """Do the exit handler's work, and return a sentence about it; for a sealed run, only fetch its evidence."""
+    """Write report and seal in place of a failed exit handler, release the target, fetch the evidence; return a sentence about it.
+
+    For a sealed run only the evidence is fetched; for a run that ended before its first task nothing is done.
+    """
     workflow = away.workflow()
     if cancellation.was_never_begun(workflow):
         return f"{away.name}: {NEVER_BEGUN}, nor holds a target"

@@ -1,4 +1,4 @@
-"""Start of runs on Argo: check, install, end superseded runs, submit, follow. To resume is to start a run that reuses evidence."""
+"""Start runs on Argo: check, install, end superseded runs, submit, follow. Resuming starts a new run that reuses evidence."""
 
 import os
 import secrets
@@ -32,7 +32,10 @@ from workflows.render.steps import Settings
 
 
 class GoesOn(Exception):
-    """Error for a submitted run that this command cannot follow. Never temporary: a retry would start a second run."""
+    """Error for a submitted run that this command cannot follow.
+
+    Its exit code is never 75, because a retry would start a second run.
+    """
 
     def __init__(self, run: str, how: str, problem: StepError | OSError) -> None:
         super().__init__(f"run {run} goes on, but this command cannot follow it: {problem}")
@@ -42,12 +45,12 @@ class GoesOn(Exception):
 
 
 Begun = Callable[[str, str], object]
-"""Function that gets the name of a run and the command that follows it, once it is or may have been submitted."""
+"""Callback that gets a run's name and the command that follows it, once the run is or may have been submitted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StartInput:
-    """The input of a start: the loaded spec, its plan and pipeline, the folder of its files, and its Git source."""
+    """The input of a start: the loaded spec, its plan and render function, the folder of its files, and its Git source."""
 
     loaded: Any
     plan: Plan
@@ -58,7 +61,7 @@ class StartInput:
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedRun:
-    """A run whose objects are installed: its manifest, the version of Argo that runs it, and its size in words."""
+    """A run that is installed in the home cluster but not yet submitted: its Workflow, Argo's version, and its size in words."""
 
     home: Home
     manifest: Object
@@ -67,7 +70,7 @@ class PreparedRun:
 
 
 def run(screen: Screen, spec: str, at: StartOptions, wish: Wish, pipeline: Pipeline, begun: Begun) -> tuple[str, int]:
-    """Install, submit and follow a run; return its name and exit code. Raises before anything is written if it cannot run."""
+    """Install, submit and follow a run; return its name and exit code. All checks come before anything is installed."""
     path, loaded = pipeline.read(spec)
     home = kubeconfigs.home(at.home_kubeconfig, at.home_context, at.namespace)
     settings = manifests.installation(home.namespace, at.image, os.environ, at.builder)
@@ -96,7 +99,10 @@ def prepared(
     settled: bool = False,
     owner: OwnerReference | None = None,
 ) -> PreparedRun:
-    """Check everything that can be checked, and install; `settled` and `owner` are those of `install`."""
+    """Check a run as far as possible, install its objects in the home cluster, and return it ready to be submitted.
+
+    `vouched` is the version of Argo that a person vouches for; `settled` and `owner` are those of `installer.install`.
+    """
     plan = asked.plan
     _check_reuse(screen, home, plan, reuse)
     run_inputs.require_target(plan)
@@ -113,13 +119,16 @@ def prepared(
 
 
 def leave(screen: Screen, ready: PreparedRun) -> int:
-    """Submit a run without following it. Raises GoesOn."""
+    """Submit a prepared run without following it; return the exit code. Raises GoesOn."""
     memory = run_memory.RunMemory(where=ready.home.where)
     return _submitted(screen, ready.home, ready.manifest, f"{ready.sizes}, namespace {ready.home.namespace}", memory, _left)[1]
 
 
 def _check_reuse(screen: Screen, home: Home, plan: Plan, earlier: str) -> None:
-    """Check the run to reuse as far as home can tell; `open` reads its store later. Raises NotAName, NotReusable."""
+    """Raise NotReusable if the Workflow of the run to reuse is about another cluster. Raises NotAName.
+
+    A missing Workflow is only noted, because the new run's task `open` checks the earlier run's store.
+    """
     if earlier == "none":
         return
     name_checks.require(earlier)
@@ -133,7 +142,10 @@ def _check_reuse(screen: Screen, home: Home, plan: Plan, earlier: str) -> None:
 
 
 def _version(home: Home, vouched: str, plan: Plan, folder: Path) -> str:
-    """Return Argo's version. If the cluster is away, missing secrets are reported first, since a retry would not mend them."""
+    """Return Argo's version.
+
+    If the cluster does not answer, missing secrets are raised first, because a retry would not mend those.
+    """
     try:
         return prerequisites.check_argo_version(home, vouched)
     except Temporary:
@@ -150,9 +162,9 @@ def _submitted(
     follow: Callable[[Screen, argo_runs.ArgoRun], int],
     begun: Begun = lambda _run, _how: None,
 ) -> tuple[str, int]:
-    """Submit, print the run's name, record it, and follow it; return name and exit code. Raises GoesOn.
+    """Submit a run, print its name, record where it is, and call `follow`; return name and exit code. Raises GoesOn.
 
-    After the submission nothing ends as temporary: a retry by CI would start a second run.
+    After the submission nothing ends as temporary, because a retry by CI would start a second run.
     """
     name: str = manifest["metadata"]["name"]
     how = f"bringup watch {name} {home.where.options}"
@@ -183,9 +195,9 @@ def _left(screen: Screen, away: argo_runs.ArgoRun) -> int:
 
 
 def resume(screen: Screen, away: argo_runs.ArgoRun, version: str = "") -> int:
-    """Start a new Workflow of the same template that reuses the earlier run's evidence; a run that has not ended is followed.
+    """Start a new Workflow that reuses an ended run's evidence, or follow a run that has not ended; return the exit code.
 
-    `version` is Argo's version as a person vouches for it now, else as vouched for when the earlier run was started here.
+    `version` is the version of Argo that a person vouches for now; if empty, the one vouched for when the earlier run was started.
     """
     before = away.workflow()
     if not before.finished:
@@ -216,9 +228,9 @@ def resume(screen: Screen, away: argo_runs.ArgoRun, version: str = "") -> int:
 
 
 def _began(run: Workflow) -> bool:
-    """Return True if the first task of the run passed; otherwise no stage began and the store may not know the run.
+    """Return True if the first task of the run passed; otherwise no stage began, and the store may not know the run.
 
-    A run whose nodes cannot be read counts as begun: the new run checks for itself.
+    A run whose nodes cannot be read counts as begun, because the new run checks for itself.
     """
     first = names.template(contract.STAGE, contract.OPEN)
     try:

@@ -1,7 +1,7 @@
-"""The follower of a run on Argo: its live view, and its report at the end.
+"""Follow a run on Argo with a live view, and print its report at the end.
 
-A thread feeds the view, so that slow requests to home never delay the command. The lines are those of a local run, but they
-come from last words of pods, since the store is in the home cluster.
+A thread feeds the view, so that slow requests to the home cluster never delay the command. The lines are those of a local run, but
+they come from pods' last words (termination messages, `steps.contract.last_word`), since the store is in the home cluster.
 """
 
 import functools
@@ -38,7 +38,7 @@ from workflows.engines.local.result import News, NodeNews, RunNodeStatus
 
 Observer = Callable[[News], None]
 Hear = Callable[[], Mapping[str, Said]]
-"""Function that asks home for the last words of pods. Raises StepError."""
+"""Function that asks the home cluster for the last words of a run's pods, by full node name. Raises StepError."""
 
 
 _BAD = ("Failed", "Error")
@@ -46,21 +46,21 @@ _BAD = ("Failed", "Error")
 
 @dataclass
 class AwayProgress(Progress):
-    """Progress of a run on Argo: by records that are here, by last words of pods, and by a node's outputs and message."""
+    """State of the view of a run on Argo, from records on this machine, last words of pods, and nodes' outputs and messages."""
 
     words: dict[str, Said] = field(default_factory=dict)
     """Last words of pods that ended well, by the full name of their node."""
     _heard: dict[tuple[str, str], dict[int, Said]] = field(default_factory=dict)
     _failed: dict[str, str] = field(default_factory=dict)
-    """The line of each node that failed without a last word: Argo updates such a node again while its pod ends."""
+    """Line that was printed for each node that failed without a last word; Argo updates such a node again while its pod ends."""
 
     def is_told_by_its_pod(self, node: RunNodeStatus) -> bool:
-        """Return True if the node's pod has a line for the view that was not read yet."""
+        """Return True if the node's pod ended well and its last word was not read yet."""
         ended = node.type == "Pod" and node.phase == "Succeeded"
         return ended and node.template in self.templates and node.path not in self.words
 
     def told(self, stage: str, task: str) -> Mapping[int, Said]:
-        """Return the last words of a task by shard; those read from pods replace older ones from records."""
+        """Return the last words of a task by shard number; those read from pods replace older ones from records."""
         return {**super().told(stage, task), **self._heard.get((stage, task), {})}
 
     def of_opening(self, node: RunNodeStatus) -> Said | None:
@@ -68,7 +68,7 @@ class AwayProgress(Progress):
         return last_word.of_node(node.message) or super().of_opening(node)
 
     def take(self, node: RunNodeStatus) -> list[str]:
-        """Take one node's news and return the plain lines for it."""
+        """Update the state by a node's news and return the lines to print for it."""
         word = last_word.of_node(node.message) or self.words.get(node.path)
         if word and node.template in self.templates:
             self._heard.setdefault(self.templates[node.template], {})[int(node.inputs.get("shard") or 0)] = word
@@ -92,16 +92,19 @@ class AwayProgress(Progress):
 
 
 def progress_on_argo(folder: RunFolder, where: HomeAddress) -> AwayProgress:
-    """Return the progress of a run whose tasks are known here. Evidence of an approval is not known here: `approve` shows it."""
+    """Return the initial state of the view of a run whose tasks are on this machine.
+
+    The line about an open approval names no evidence, which is in the home cluster; `bringup approve` shows it.
+    """
     how = approval.command(folder.name, namespace=where.namespace)
     return AwayProgress(planned_tasks(folder), folder.name, Store(folder.home.store), lambda _node: how)
 
 
 class Listener:
-    """A thread that hands news to a view in order, and asks home for the last words of pods that have ended.
+    """A thread that hands news to a view in order, and asks the home cluster for the last words of pods that have ended.
 
-    There is one request at a time, for all nodes that ended since the last one. If home does not answer within `patience` seconds,
-    the view goes on without.
+    There is one request at a time, for all nodes that ended since the last one. If the home cluster does not answer within
+    `patience` seconds, the view goes on without the words.
     """
 
     def __init__(
@@ -118,14 +121,14 @@ class Listener:
         self._thread.start()
 
     def observe(self, news: News) -> None:
-        """Take a piece of news. Raises the error that kept earlier news from being shown."""
+        """Queue a piece of news for the thread. Raises the error that kept earlier news from being shown."""
         self._check()
         self._news.put(news)
 
     def finish(self) -> None:
-        """Show all news so far, within `patience` seconds for a request under way and as long again for a new one.
+        """Show all queued news and end the thread, within `patience` seconds for a running request and as long again for a new one.
 
-        Raises the error that kept news from being shown, as `observe` does: the last news of all may be the one.
+        Raises the error that kept news from being shown, which may be the last news of the run.
         """
         self._news.put(None)
         self._thread.join()
@@ -136,7 +139,7 @@ class Listener:
             raise self._problem
 
     def leave(self) -> None:
-        """Stop showing news."""
+        """Tell the thread to end without showing what is queued; return at once."""
         self._left = True
         self._news.put(None)
 
@@ -189,7 +192,7 @@ class Listener:
 
 @contextmanager
 def listening(screen: Screen, view: RunView, progress: AwayProgress, where: HomeAddress) -> Iterator[Observer]:
-    """Show the live view of a run and give its observer. At a normal end all news have been shown."""
+    """Show the live view of a run in this context and yield its observer. At a normal end all news have been shown."""
 
     @functools.cache
     def home() -> Home:
@@ -205,7 +208,10 @@ def listening(screen: Screen, view: RunView, progress: AwayProgress, where: Home
 
 
 def watch(screen: Screen, away: ArgoRun) -> int:
-    """Follow the run to its end with the live view, then fetch evidence and report. Ctrl-C and SIGTERM do not stop the run."""
+    """Follow a run to its end, fetch its evidence and print its report; return the exit code.
+
+    Ctrl-C and SIGTERM do not stop the run.
+    """
     progress = progress_on_argo(away.folder, away.home.where)
     view = screen.view(progress)
     ended: Workflow | None = None
@@ -222,7 +228,7 @@ def watch(screen: Screen, away: ArgoRun) -> int:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Handle SIGTERM in this context as Ctrl-C."""
+    """Handle SIGTERM in this context like Ctrl-C."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -232,7 +238,7 @@ def _interruptible() -> Iterator[None]:
 
 @contextmanager
 def _announced(away: ArgoRun, say: follower.Say) -> Iterator[Callable[[Observer], Observer]]:
-    """Put an announcer beside an observer if this machine knows a command that announces approvals of the run."""
+    """Yield a function that puts an announcer of approvals beside an observer, or changes nothing if no command announces here."""
     memory = run_memory.read(away.folder)
     if memory is None or not memory.telling:
         yield lambda observer: observer
@@ -246,7 +252,7 @@ def _announced(away: ArgoRun, say: follower.Say) -> Iterator[Callable[[Observer]
 
 
 def conclude(screen: Screen, away: ArgoRun, ended: Workflow) -> int:
-    """Print the report of an ended run and return its exit code; a Workflow that succeeded without evidence is no success."""
+    """Fetch an ended run's evidence, print its report and return the exit code: 0 only if the sealed evidence passed, too."""
     code, phase = follower.exit_code(ended.status.phase), f"{ended.status.phase} {cancellation.end_message(ended)}".rstrip()
     if cancellation.was_never_begun(ended):
         screen.lines(["", f"{NEVER_BEGUN}: {phase}"])
@@ -277,7 +283,10 @@ T = TypeVar("T")
 
 
 def patiently(ask: Callable[[], T]) -> T:
-    """Call `ask` again while the API server is away. Raises Unreachable when it does not come back."""
+    """Return what `ask` returns, calling it again while the API server is away.
+
+    Raises Unreachable if it stays away for too long.
+    """
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(Unreachable),
         stop=tenacity.stop_after_delay(timeouts.CREDENTIAL_RENEWAL),

@@ -18,7 +18,7 @@ COMMAND = "bringup cancel"
 
 
 def by_me(how: str = COMMAND) -> run.Cancelled:
-    """Return the record that the user of this command cancels now."""
+    """Return a record that the user of this command cancels a run now, by the means `how`."""
     try:
         who = getpass.getuser()
     except (OSError, KeyError):  # an account without a name; Python before 3.13 raises KeyError
@@ -27,7 +27,7 @@ def by_me(how: str = COMMAND) -> run.Cancelled:
 
 
 def keep_on_argo(screen: Screen, keep: Callable[[], object]) -> None:
-    """Store who cancelled a run on Argo, by the function that `cancellation.cancel` returned; print a warning if that fails."""
+    """Store who cancelled a run on Argo by calling `keep`, which `cancellation.cancel` returned; print a warning if that fails."""
     try:
         keep()
     except (StepError, NoWorkflow) as error:
@@ -35,7 +35,7 @@ def keep_on_argo(screen: Screen, keep: Callable[[], object]) -> None:
 
 
 def by_command(folder: RunFolder, how: str = COMMAND) -> bool:
-    """Record that this user cancels the run, by the means `how`. Return True if it was not cancelled before."""
+    """Record that this user cancels a run, by the means `how`; return False if a cancellation was recorded before."""
     try:
         Store(folder.home.store).write(run.cancellation_key(folder.name), canonical(by_me(how)))
     except AlreadyWritten:
@@ -44,16 +44,16 @@ def by_command(folder: RunFolder, how: str = COMMAND) -> bool:
 
 
 def by_signal(folder: RunFolder) -> bool:
-    """Record that this user ended the run by a signal, unless it was cancelled by command before."""
+    """Record that this user ended a run by a signal; return False if a cancellation was recorded before."""
     return by_command(folder, "Ctrl-C" if sys.stdin.isatty() else "a signal")
 
 
 def take_back(folder: RunFolder) -> None:
-    """Delete the record, because nothing was cancelled."""
+    """Delete a run's record of cancellation, because the run was not cancelled after all."""
     Store(folder.home.store).path(run.cancellation_key(folder.name)).unlink(missing_ok=True)
 
 
 def told(folder: RunFolder, message: str) -> str:
-    """Return how a run ended as text: who cancelled it, else the engine's own message."""
+    """Return how a run ended: who cancelled it if that is recorded, else the engine's own `message`; empty if that is empty."""
     data = Store(folder.home.store).read(run.cancellation_key(folder.name))
     return run.decode_cancellation(data).sentence if data and message else message

@@ -1,4 +1,4 @@
-"""Access to a local run: read its state, follow it, find its logs, send requests to its engine."""
+"""Access to a run of this machine: read its state, follow it, find its logs, send requests to its engine."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +20,7 @@ from workflows.rehearsal.restart import restart_command
 from workflows.render import names
 
 ANSWER_SECONDS = 30.0
-"""Time to wait for an answer: an engine reads its inbox ten times a second, but a busy disk can delay its journal for seconds."""
+"""Seconds to wait for an answer: an engine reads its inbox ten times a second, but a busy disk can delay its journal by seconds."""
 LOOK_SECONDS = 0.5
 
 
@@ -33,7 +33,7 @@ class NoEngine(ValueError):
 
 
 class NoLog(ValueError):
-    """Error for a name that no task has; the hint lists those that ran. `ran` are pods of the run."""
+    """Error for a name that no task of a run has; the hint lists the tasks that ran, taken from the nodes `ran` and stored logs."""
 
     def __init__(self, wanted: str, folder: RunFolder, ran: Iterable[RunNodeStatus]) -> None:
         super().__init__(f"no log of {wanted!r} in run {folder.name}")
@@ -46,14 +46,17 @@ class NoLog(ValueError):
 
 
 def _task(template: str, folder: RunFolder) -> str:
-    """Return the task of a template, `os-prep-judge` → `os_prep.judge`, if the run's plan is here; else the template's name."""
+    """Return the task that a template runs, `os-prep-judge` → `os_prep.judge`; without the run's plan here, the template's name."""
     stages = [contract.STAGE, *run_progress.planned_tasks(folder)]
     stage = max((name for name in stages if template.startswith(f"{names.dashed(name)}-")), key=len, default="")
     return f"{stage}.{template[len(stage) + 1 :].replace('-', '_')}" if stage else template
 
 
 def status(folder: RunFolder) -> dict[str, Any]:
-    """Return phase, stages so far, and open waits with their times, from journal and store. The evidence then counts as shown."""
+    """Return phase, stages so far, and open approvals with their start, from journal and store.
+
+    Their evidence counts as shown then.
+    """
     engine = read_status(folder.engine)
     return {
         "run": folder.name,
@@ -71,7 +74,7 @@ def _waiting(folder: RunFolder, node: str, since: float) -> dict[str, str]:
 
 
 def _stages(folder: RunFolder, engine: RunStatus) -> list[dict[str, str]]:
-    """Return the stages as in the report; while an engine drives the run, stages without a verdict are still to come."""
+    """Return stage, status and reason of each stage as in the report; while a run goes on, unjudged ones are running or to come."""
     is_driven = engine.alive and not engine.finished
     if not (folder.stored / "run.json").exists():
         # the verdicts of the task `open` say why a run was not created
@@ -91,7 +94,7 @@ def _stages(folder: RunFolder, engine: RunStatus) -> list[dict[str, str]]:
 def follow(screen: Screen, folder: RunFolder) -> int:
     """Print changes until the run ends, with a table of its stages on a terminal; return the run's exit code.
 
-    Ctrl-C ends the following alone, and a line says that the run goes on.
+    Ctrl-C stops the following but not the run, and a line says so.
     """
     printed: set[str] = set()
     try:
@@ -116,18 +119,18 @@ def follow(screen: Screen, folder: RunFolder) -> int:
 
 
 def left_running(run: str) -> str:
-    """Return what to say of a run that goes on while nobody follows it here any more."""
+    """Return the sentence that a run goes on unfollowed, with the commands that see it and end it."""
     return f"run {run} goes on; see it with `bringup watch {run}`, end it with `bringup cancel {run}`"
 
 
 def follow_logs(
     screen: Screen, run: str, read: Callable[[], list[tuple[str, str]]], is_over: Callable[[], bool], pause: float = LOOK_SECONDS
 ) -> int:
-    """Print the logs that `read` returns and what they get later, until the run is over. Each change of task has its head line.
+    """Print the logs that `read` returns, then what is added to them, until `is_over` returns True; return 0.
 
-    `pause` is the time in seconds between two readings. A task that has written nothing yet is shown at the end alone.
-
-    A stored log replaces the live one of its task: what it has beyond the printed text is printed. Ctrl-C ends the following alone.
+    `pause` is the time in seconds between two readings. A heading precedes the text of another task. A task that has written
+    nothing is shown at the end only. If a task's stored log replaces its live one, only text that was not yet printed is printed.
+    Ctrl-C stops the following but not the run.
     """
     printed, last = dict[str, str](), ""
     try:
@@ -149,7 +152,7 @@ def follow_logs(
 
 
 def is_over(folder: RunFolder) -> bool:
-    """Return True if no engine drives the run any more."""
+    """Return True if no engine drives the run any more: it has ended or was interrupted."""
     engine = read_status(folder.engine)
     return bool(engine.finished) or not engine.alive
 
@@ -163,7 +166,7 @@ def _news(folder: RunFolder, engine: RunStatus, rows: list[dict[str, str]]) -> l
 
 
 def log_files(folder: RunFolder, wanted: str) -> list[tuple[str, str]]:
-    """Return logs of a run's tasks in the order in which they started: (node or key, text), each text once.
+    """Return (node or store key, text) of the logs of tasks named like `wanted`, in the order of their starts, each text once.
 
     While a task runs, its log is the engine's. Once the task has stored its log, the stored text replaces it, and the engine's
     other text (attempts that were killed) stays beside it. Stored logs that the engine does not know come last.
@@ -187,7 +190,7 @@ def _is_wanted(named: str, wanted: str) -> bool:
 
 
 def _with_stored(store: Store, said: str, folder: str) -> tuple[str, set[str]]:
-    """Return the engine's text of a node, with each stored part as in the store, and the keys of those parts."""
+    """Return the engine's log of a node with live parts replaced by the stored logs that it names, and the store keys of those."""
     parts = log_keys.KEPT.split(said)
     text, keys = "", set[str]()
     for live, key in zip(parts[::2], parts[1::2], strict=False):
@@ -199,12 +202,12 @@ def _with_stored(store: Store, said: str, folder: str) -> tuple[str, set[str]]:
 
 
 def nodes(folder: RunFolder) -> list[RunNodeStatus]:
-    """Return all nodes that the engine knows."""
+    """Return the state of all nodes (steps, waits and groups of them) that the run's engine knows."""
     return read_status(folder.engine).nodes
 
 
 def require_engine(folder: RunFolder) -> None:
-    """Raise NoEngine if nothing drives the run. An interrupted rehearsal cannot be resumed; another interrupted run can."""
+    """Raise NoEngine if no engine drives the run; the hint says how to resume it or, for a rehearsal, how to start it again."""
     engine = read_status(folder.engine)
     if engine.alive:
         return
@@ -217,7 +220,7 @@ def require_engine(folder: RunFolder) -> None:
 
 
 def cancel(folder: RunFolder, *, now: bool) -> None:
-    """Cancel the run and record who did; `now` leaves out the exit handler. Raises NoEngine."""
+    """Cancel the run and record who did; with `now` the exit handler does not run. Raises NoEngine."""
     is_first = cancel_records.by_command(folder)  # written before the engine stops, so that its report can name the person
     try:
         send(folder, "terminate" if now else "stop", "", {}, "cancelled by an operator")
@@ -228,7 +231,7 @@ def cancel(folder: RunFolder, *, now: bool) -> None:
 
 
 def send(folder: RunFolder, verb: str, node: str, parameters: Mapping[str, str], message: str) -> None:
-    """Send the run's engine a request and wait for its answer. Raises NoEngine."""
+    """Send the run's engine a request (`verb`) and wait up to ANSWER_SECONDS until it is accepted. Raises NoEngine."""
     require_engine(folder)
     ticket = inbox.send(folder.engine, verb, node=node, parameters=parameters, message=message)
     answer = inbox.wait(folder.engine, ticket, ANSWER_SECONDS)

@@ -1,4 +1,4 @@
-"""Runs of the embedded engine: start one, resume one, show it while it runs, conclude it."""
+"""Runs of the embedded engine: start one, resume one, show it while it runs, and print its report."""
 
 import os
 import shutil
@@ -32,7 +32,7 @@ from workflows.render.bundle import Bundle
 from workflows.spec import ClusterSpec
 
 ANNOUNCE_FILE = "telling.json"
-"""File with the announcing commands, beside the inputs of a run, so that `resume` announces too."""
+"""File beside a run's inputs with the commands that announce approvals, so that `resume` announces too."""
 CLAIMS = "announced"
 
 
@@ -47,13 +47,16 @@ class Forgotten(ValueError):
 
 
 def prepare(spec: ClusterSpec, only: Sequence[str], until: str, operation: Operation = BRINGUP) -> tuple[Plan, Bundle]:
-    """Plan, render and lint a bring-up, or a narrower operation."""
+    """Return plan and linted manifests of a bring-up, or of a narrower operation on a cluster."""
     plan = compile_plan(spec, only=only, until=until, operation=operation)
     return plan, manifests.rendered(plan, bringup.build)
 
 
 def start(screen: Screen, spec: str, wish: Wish, pipeline: Pipeline, begun: Callable[[str], object]) -> tuple[str, int]:
-    """Start a run on this machine and follow it; return its name and exit code. `begun` gets the name before the first step."""
+    """Start a run on this machine and follow it; return its name and exit code.
+
+    `begun` is called with the name before the first step.
+    """
     path, loaded = pipeline.read(spec)
     plan = pipeline.plan(path, loaded, wish)
     bundle = manifests.rendered(plan, manifests.PIPELINES[pipeline.kind])
@@ -75,7 +78,7 @@ def start(screen: Screen, spec: str, wish: Wish, pipeline: Pipeline, begun: Call
 
 
 def check_reuse(screen: Screen, home: StateFolder, plan: Plan, earlier: str) -> None:
-    """Raise NotReusable if a run of this plan on real hosts cannot reuse the earlier one; the run itself checks again."""
+    """Raise NotReusable if a run of this plan on real hosts cannot reuse run `earlier`; the run itself checks again."""
     if earlier == "none":
         return
     read = Store(home.store).read
@@ -102,14 +105,17 @@ def resume(screen: Screen, folder: RunFolder) -> int:
 
 
 def continues(earlier: str, *, proved: bool) -> str:
-    """Return the sentence about a new run that continues an ended one."""
+    """Return the sentence that a new run continues an ended one; `proved` says if there is evidence to reuse."""
     if not proved:
         return f"goes on where {earlier} ended, which was before it began: nothing of it is reused"
     return f"goes on where {earlier} ended; what that proved and still holds is not done again"
 
 
 def _start_anew(screen: Screen, before: RunFolder) -> int:
-    """Start a run with a copy of the ended one's inputs; return its exit code. Raises Forgotten and ClusterBusy."""
+    """Start a run with a copy of an ended run's inputs, reusing its evidence; return the exit code.
+
+    Raises Forgotten and ClusterBusy.
+    """
     template = _complete(before)
     read = Store(before.home.store).read
     began = read(run.header_key(before.name)) is not None
@@ -128,7 +134,7 @@ def _start_anew(screen: Screen, before: RunFolder) -> int:
 
 
 def _complete(before: RunFolder) -> dict[str, Any]:
-    """Return the run's template. Raises Forgotten if a file that its tasks read is missing."""
+    """Return the template of an ended run's Workflow. Raises Forgotten if a file that its tasks read is missing."""
     manifest = before.inputs / run_inputs.MANIFEST
     _require(before, manifest)
     template: dict[str, Any] = msgspec.json.decode(manifest.read_bytes())["template"]
@@ -152,14 +158,14 @@ def _require(before: RunFolder, path: Path) -> None:
 
 
 def new_view(screen: Screen, folder: RunFolder, plan: Plan) -> RunView:
-    """Return the live view of a run that is about to start, and print the run's name and size."""
+    """Return the live view of a run that is about to start, after printing the run's name and size."""
     view = _view(screen, folder, _progress(folder, {stage.id: [step.name for step in stage.steps] for stage in plan.stages}))
     view.say(f"run {folder.name}: {show.size_text(plan)}, plan {plan.digest[:19]}")
     return view
 
 
 def _resumed_view(screen: Screen, folder: RunFolder) -> RunView:
-    """Return the live view of a run that goes on, with the state from its journal: the spec may have changed since its plan."""
+    """Return the live view of a resumed run, filled from its journal and its stored plan, because the spec may have changed."""
     stages = planned_tasks(folder)
     progress = _progress(folder, stages)
     taken = [(node, progress.take(node)) for node in read_status(folder.engine).nodes]
@@ -187,7 +193,7 @@ def _view(screen: Screen, folder: RunFolder, progress: Progress) -> RunView:
 
 
 def conclude(screen: Screen, folder: RunFolder, result: RunResult) -> int:
-    """Print the acceptance report and where it lies; return the run's exit code."""
+    """Print the report of an ended run and the paths of its results; return the run's exit code."""
     report = folder.stored / "report" / "report.txt"
     unreported = f"no report was written: {result.phase} {cancel_records.told(folder, result.message)}"
     screen.lines(["", report.read_text().rstrip() if report.exists() else unreported])
@@ -201,14 +207,17 @@ def conclude(screen: Screen, folder: RunFolder, result: RunResult) -> int:
 
 
 def keep_announce_commands(folder: RunFolder, spec: ClusterSpec) -> None:
-    """Write the announcing commands beside the inputs of a run that is about to start."""
+    """Write the spec's commands that announce approvals beside the inputs of a run that is about to start."""
     folder.inputs.mkdir(parents=True, exist_ok=True)
     (folder.inputs / ANNOUNCE_FILE).write_bytes(msgspec.json.encode(approval_announcer.announce_commands(spec)))
 
 
 @contextmanager
 def announced(screen: Screen, folder: RunFolder, waiting: Sequence[RunNodeStatus] = ()) -> Iterator[Callable[[Observer], Observer]]:
-    """Put an announcer beside an observer. `waiting` are approvals that are open already, of which the engine sends no news."""
+    """Yield a function that puts an announcer of approvals beside an observer.
+
+    `waiting` are approvals that are open already; they are announced here, because the engine sends no news of them.
+    """
     file = folder.inputs / ANNOUNCE_FILE
     commands = msgspec.json.decode(file.read_bytes(), type=dict[str, approval_announcer.AnnounceCommand]) if file.exists() else {}
     claim = approval_announcer.local_claim(folder.engine / CLAIMS)

@@ -1,4 +1,4 @@
-"""Release of a quarantined node of a run on Argo, by a pod in home: it alone reaches the run's store and cluster."""
+"""Release quarantined nodes of a run on Argo by a pod in the home cluster, which alone reaches the run's store and cluster."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,9 +12,9 @@ _BY_HAND = f"there: kubectl uncordon NODE, and kubectl annotate node NODE {quara
 
 
 def release_on_argo(away: argo_runs.ArgoRun, nodes: Sequence[str], who: str) -> Iterator[str]:
-    """Release nodes, fetch the new records, and yield a line for each node.
+    """Release quarantined nodes, fetch the records about it, and yield a line for each node.
 
-    Raises CannotRelease before anything is changed, NotReleased, ErrandFailed, NoWorkflow.
+    Raises CannotRelease before anything is changed, NotReleased, HelperPodFailed, NoWorkflow.
     """
     releasing.check_name(who)
     workflow = argo_runs.reached(away)

@@ -1,4 +1,4 @@
-"""The report of a run as data, from what of the run is on this machine."""
+"""Build the report of a run as data from the run's files on this machine."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from workflows.render import names
 
 @dataclass(frozen=True)
 class RunEvidence:
-    """A run whose evidence is on this machine.
+    """A run whose evidence is on this machine, as input of its report.
 
-    `goes_on`: a run on Argo that has not ended, as far as is known here. `begun` are nodes of a run on Argo. `note` says how old
-    the evidence is if it is not current.
+    `is_away` marks a run on Argo, `goes_on` one that has not ended as far as is known here; `begun` are its nodes that have begun.
+    `note` says how old the evidence is, if it is not current.
     """
 
     folder: RunFolder
@@ -29,7 +29,7 @@ class RunEvidence:
 
 
 def assemble(evidence: RunEvidence) -> model.Report:
-    """Return the report from store and engine, or from the store alone if the engine's files are not here. Raises BadTask."""
+    """Return a run's report, from the store and, if they are here, the engine's files. Raises BadTask."""
     folder = evidence.folder
     stored = source.read(Store(folder.home.store), folder.name)
     if evidence.is_away:
@@ -43,7 +43,7 @@ def assemble(evidence: RunEvidence) -> model.Report:
 
 
 def _begun(stored: source.StoredRun, nodes: Iterable[RunNodeStatus]) -> Iterator[model.Begun]:
-    """Yield tasks whose processes or pods the engine began, and approvals that it waited for."""
+    """Yield a record for each task whose process or pod has begun, and for each approval that was waited for."""
     templates = {}
     for stage in stored.plan.get("stages", ()):
         templates[f"{approval.NODE_PREFIX}{names.dashed(stage['id'])}"] = stage["id"], model.APPROVAL

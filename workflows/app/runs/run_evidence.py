@@ -20,7 +20,7 @@ _OUT_OF_REACH = (StepError, NoWorkflow, NoHomeCluster, UnreadableStatus)
 
 
 class NotPulled(ValueError):
-    """Error for a run whose evidence is in the home cluster alone."""
+    """Error for a run on Argo of which this machine has no evidence yet."""
 
     def __init__(self, run: str) -> None:
         super().__init__(f"run {run} is on Argo, and its evidence is not on this machine")
@@ -28,10 +28,11 @@ class NotPulled(ValueError):
 
 
 def find(run: str, place: RunLocation, *, fresh: bool = False) -> RunEvidence:
-    """Return a run of this machine, or one on Argo: as sealed here, else as home has it now, else as it was last read.
+    """Return a run's evidence.
 
-    With `fresh`, a sealed run is read from home too, for records that may follow the seal (releases of nodes). Raises the errors of
-    `argo_runs.locate`, and those of reading home if nothing of the run is here.
+    For a run on Argo it is what is sealed here, else what can be fetched now, else what was fetched last. With `fresh`, a sealed
+    run is fetched again, for records that may follow the seal (releases of nodes). Raises the errors of `argo_runs.locate`, and
+    those of reading the home cluster if nothing of the run is here.
     """
     home = StateFolder.of_environment()
     # home alone knows which of its runs is the newest
@@ -50,7 +51,10 @@ def find(run: str, place: RunLocation, *, fresh: bool = False) -> RunEvidence:
 
 
 def brought(away: argo.ArgoRun) -> tuple[int, RunEvidence]:
-    """Fetch all that home has of the run; return the number of files and the run. Raises ErrandFailed, Damaged, NoWorkflow."""
+    """Fetch what the home cluster has of a run; return the number of files, and the evidence.
+
+    Raises HelperPodFailed, Damaged, NoWorkflow.
+    """
     workflow = argo.reached(away)
     count = pull.pull(away.home, workflow, away.folder)
     # only a run whose Workflow is gone has no record here yet: reading a Workflow writes one
@@ -65,7 +69,10 @@ def brought(away: argo.ArgoRun) -> tuple[int, RunEvidence]:
 
 
 def kept(folder: RunFolder, why: str = "") -> RunEvidence:
-    """Return a run as this machine has it, without a request to home. Raises NotPulled."""
+    """Return the evidence that this machine has of a run, without asking the home cluster. Raises NotPulled.
+
+    `why` says why the home cluster cannot be asked; it becomes part of the note.
+    """
     memory = run_memory.read(folder)
     whole = memory is not None and sealed(folder)
     if memory is None or (whole and not why):
@@ -82,5 +89,5 @@ def _has_header(folder: RunFolder) -> bool:
 
 
 def sealed(folder: RunFolder) -> bool:
-    """Return True if everything that was sealed of a run is here, unchanged."""
+    """Return True if this machine has the run's seal, and all that was sealed is unchanged."""
     return (folder.stored / run_seal.FILE).exists() and not verify.problems(folder.stored)

@@ -1,4 +1,4 @@
-"""Progress of a run by stage: its tasks from the plan, its state from the engine's news and the store's records."""
+"""State of a run's live view by stage: tasks from the plan, progress from the engine's news and the store's records."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,11 +14,11 @@ from workflows.engines.local.result import RunNodeStatus
 from workflows.render import names
 
 OPEN = names.template(contract.STAGE, contract.OPEN)
-"""Template of the first task, which belongs to no stage."""
+"""Template of the task `open`, the first of every run, which belongs to no stage."""
 
 
 def planned_tasks(folder: RunFolder) -> dict[str, list[str]]:
-    """Return names of the tasks by stage, both in running order; empty if the run has no plan on this machine."""
+    """Return the names of the tasks by stage, both in running order; empty if this machine has no plan of the run."""
     path = folder.inputs / "tasks" / contract.PLAN_FILE
     if not path.exists():
         return {}
@@ -28,7 +28,10 @@ def planned_tasks(folder: RunFolder) -> dict[str, list[str]]:
 
 @dataclass
 class StageRow:
-    """State of one stage in the view."""
+    """A row of the live view: state of one stage.
+
+    `nodes` is passed/judged; `started` and `finished` are Unix times (0.0: not yet).
+    """
 
     status: str = ""
     task: str = ""
@@ -40,18 +43,18 @@ class StageRow:
 
 @dataclass
 class Progress:
-    """The state of the view, updated by each piece of news without any output."""
+    """The state of a run's live view. Each piece of news updates it; printing is left to the view."""
 
     tasks: Mapping[str, Iterable[str]]
     """Names of each stage's tasks, the stages in running order."""
     run: str
     store: Store
     how: Callable[[str], str]
-    """Function that returns the command which answers the approval of a suspend node."""
+    """Function that returns the command which answers an approval, given the name of its suspend node."""
     rows: dict[str, StageRow] = field(default_factory=dict)
     templates: dict[str, tuple[str, str]] = field(default_factory=dict)
     said: dict[tuple[str, str, int], str] = field(default_factory=dict)
-    """Last text that was printed for a task's shard."""
+    """Last text that was printed for a shard, by (stage, task, shard)."""
 
     def __post_init__(self) -> None:
         for stage, named in self.tasks.items():
@@ -61,7 +64,7 @@ class Progress:
                 self.templates[names.template(stage, task)] = (stage, task)
 
     def take(self, node: RunNodeStatus) -> list[str]:
-        """Take one node's news and return the plain lines for it."""
+        """Update the state by a node's news and return the lines to print for it."""
         if node.template == OPEN and node.type == "Pod" and node.phase in ("Failed", "Error"):
             word = self.of_opening(node)
             why = f"{node.message}; why: bringup logs {contract.STAGE}.{contract.OPEN} --run {self.run}"
@@ -96,9 +99,9 @@ class Progress:
         return [f"{stage}: {task} {word.text if word.text != before else f'{word.status} again, as before'}"]
 
     def told(self, stage: str, task: str) -> Mapping[int, Said]:
-        """Return the last word of each record of a task, by shard."""
+        """Return the last words of a task's records by shard number."""
         return {record.shard: last_word.summary_of(record.verdict) for record in self.store.records(self.run, stage, task)}
 
     def of_opening(self, _node: RunNodeStatus) -> Said | None:
-        """Return the last word of the task `open`, the only explanation if no stage begins."""
+        """Return the last word of the task `open`, the only explanation if no stage begins; None if it left no record."""
         return self.told(contract.STAGE, contract.OPEN).get(0)

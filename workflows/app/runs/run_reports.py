@@ -1,4 +1,4 @@
-"""Reports of a run in the form that a command asks for."""
+"""Reports of a run as text (table, JSON, YAML, HTML, JUnit), and the JUnit file of a command that starts a run."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,13 +37,16 @@ FORMS: dict[str, Callable[[model.Report], str]] = {
 
 
 def report(evidence: RunEvidence, form: str, *, for_public: bool) -> str:
-    """Return the report of a run in one of FORMS. Raises BadTask if the run's first task left no record."""
+    """Return a run's report as text in one of FORMS. Raises BadTask if the run's first task left no record.
+
+    With `for_public`, hosts, addresses, paths and topology are left out.
+    """
     report = assemble(evidence)
     return FORMS[form](public.public(report) if for_public else report)
 
 
 def keep_junit(screen: Screen, home: StateFolder, run: str, file: Path, code: int) -> int:
-    """Write the report for CI servers and return the exit code; an error in the report never turns a failed run into a passed one.
+    """Write an ended run's JUnit report and return the exit code: `code`, or an error's code if `code` is 0 and the report failed.
 
     A run without evidence here (its `open` failed, or the home cluster went away) gets a report of one failed case.
     """
@@ -59,7 +62,7 @@ def keep_junit(screen: Screen, home: StateFolder, run: str, file: Path, code: in
 
 @dataclass
 class Unfinished:
-    """The report for CI servers while a run's result is unknown: one case with an error, neither passed nor failed.
+    """The JUnit file while a run's result is unknown: one case with an error, which CI takes neither for passed nor for failed.
 
     The file exists from the beginning of the command, and is replaced at the end of the run. So it is right however the command
     ends before, and no server shows an earlier build's file. `code` is the exit code for `--no-wait`.
@@ -72,7 +75,10 @@ class Unfinished:
 
     @contextmanager
     def explained(self, spec: str) -> Iterator[None]:
-        """Write in this context that no run has begun, and on an error why. Raises OSError if the file cannot be written."""
+        """Write at the beginning of this context that no run has begun, and on an error why.
+
+        Raises OSError if the file is unwritable.
+        """
         if self.file is not None:
             self.file.write_text(_one_case(spec, "error", "no run has begun: the command says why", "not begun"))
         try:
@@ -83,11 +89,11 @@ class Unfinished:
             raise
 
     def begun(self, run: str, follow: str) -> None:
-        """Record that the run goes on; `follow` is the command that follows it."""
+        """Write that the run goes on; `follow` is the command that follows it."""
         self._say(run, f"run {run} goes on; follow it: {follow}")
 
     def begun_here(self, run: str) -> None:
-        """Record how to resume this command's run, in case the command is killed."""
+        """Write how to resume a run of this command, in case the command is killed."""
         self._say(run, f"the engine of run {run} has not come to its end; if it is gone: bringup resume {run}")
 
     def _say(self, run: str, sentence: str) -> None:
@@ -97,7 +103,7 @@ class Unfinished:
 
 
 def keep_nothing_changed(screen: Screen, file: Path, name: str, said: str) -> ExitCode:
-    """Write the report of a build that had nothing to do, with one sentence about the image: one case that passed."""
+    """Write the JUnit report of a build that had nothing to do: one passed case. Return the exit code."""
     root = ElementTree.Element("testsuites", name=f"bringup {name}")
     suite = ElementTree.SubElement(root, "testsuite", name="image", tests="1", failures="0", errors="0", skipped="0")
     ElementTree.SubElement(suite, "testcase", classname="image", name=f"{name} {said}: nothing changed")
@@ -114,7 +120,7 @@ def _written(screen: Screen, file: Path, text: str) -> ExitCode:
 
 
 def _one_case(run: str, what: str, reason: str, kind: str) -> str:
-    """Return a report of the run as one case with an `error` or a `failure`."""
+    """Return JUnit XML with one case about a run, which ends with an `error` or a `failure` (`what`)."""
     root = ElementTree.Element("testsuites", name=f"bringup {run}")
     failures, errors = str(int(what == "failure")), str(int(what == "error"))
     suite = ElementTree.SubElement(root, "testsuite", name="run", tests="1", failures=failures, errors=errors, skipped="0")
@@ -125,10 +131,10 @@ def _one_case(run: str, what: str, reason: str, kind: str) -> str:
 
 
 def note(evidence: RunEvidence) -> str:
-    """Return a draft of the post-incident note."""
+    """Return a draft of a run's post-incident note as Markdown."""
     return timeline.note(assemble(evidence)).rstrip()
 
 
 def moments(evidence: RunEvidence) -> Any:
-    """Return the timeline as plain data."""
+    """Return a run's timeline as a list of mappings, in order of time."""
     return msgspec.to_builtins(timeline.timeline(assemble(evidence)))

@@ -8,7 +8,7 @@ from workflows.engines.folders import StateFolder
 
 
 def start(screen: Screen, spec: str, options: StartOptions, wish: Wish, pipeline: Pipeline = BRINGUP) -> int:
-    """Run a spec, follow the run, and return its exit code."""
+    """Run a spec on the engine of the options, follow the run, write its JUnit report if asked for, and return the exit code."""
     unfinished = run_reports.Unfinished(screen, options.junit)
     with unfinished.explained(spec):
         if options.engine == LOCAL:

@@ -1,6 +1,6 @@
-"""The end of unfinished builds of the same image, so that the newest state of a recipe is built, without waiting for older ones.
+"""End unfinished builds of an image when a newer one starts, so that the newest state is built without waiting for older ones.
 
-It comes last, when nothing but the start of the newer build is missing: a build that could not start ends no other.
+Callers do this last, when only the start of the newer build is missing: a build that could not start ends no other.
 """
 
 import time
@@ -23,18 +23,21 @@ from workflows.engines.local.result import read_status
 from workflows.render.bundle import Bundle
 
 NEWER = "a newer build"
-"""Reason in the record of the cancelled run."""
+"""Entry in the record of a cancelled run that says by what it was cancelled."""
 
 
 class StillGoing(RuntimeError):
-    """Error for a cancelled build that has not ended in time."""
+    """Temporary error for a cancelled build that has not ended in time."""
 
     exit_code = ExitCode.TEMPORARY
     hint = "see `bringup status RUN`; `bringup cancel --now RUN` ends it without a report"
 
 
 def end_here(screen: Screen, home: StateFolder, bundle: Bundle) -> None:
-    """End builds of the same pipeline and spec on this machine, and wait until they are gone. Raises StillGoing."""
+    """Cancel unfinished builds of the same pipeline and spec on this machine and wait until their engines are gone.
+
+    Raises StillGoing.
+    """
     labels = bundle.template["metadata"]["labels"]
     going = [folder for folder in map(home.run, home.runs()) if _is_of(folder, labels) and _alive(folder)]
     for folder in going:
@@ -49,7 +52,10 @@ def end_here(screen: Screen, home: StateFolder, bundle: Bundle) -> None:
 
 
 def _is_of(folder: RunFolder, wanted: dict[str, str]) -> bool:
-    """Return True if the run has the same pipeline and spec, by the labels of its manifest: names of other runs may begin alike."""
+    """Return True if the run's manifest has the pipeline and spec labels `wanted`.
+
+    Names are not compared, as others may begin alike.
+    """
     try:
         manifest = msgspec.json.decode((folder.inputs / run_inputs.MANIFEST).read_bytes())
         labels = manifest["template"]["metadata"]["labels"]
@@ -66,14 +72,14 @@ def _alive(folder: RunFolder) -> bool:
 
 
 def end_on_argo(screen: Screen, home: Home, name: str, pipeline: str) -> None:
-    """Ask home to end builds of this image; Argo's mutex holds the newer one until they are gone."""
+    """Ask the home cluster to cancel unfinished builds of this image; Argo's mutex holds the newer one until they are gone."""
     _end(screen, home, submission.unfinished_runs(home, name, pipeline), cancel_records.by_me(NEWER))
 
 
 def end_by_schedule(screen: Screen, home: Home, name: str, pipeline: str, digest: str, owner: OwnerReference | None) -> str:
-    """End builds of this image but for one with exactly this plan; return its name, or an empty text if there is none.
+    """Cancel unfinished builds of this image except one of exactly this plan, whose name is returned (empty without such a build).
 
-    That build goes on as if `owner`, this start of the schedule, had submitted it.
+    That build goes on; the schedule's Workflow `owner` becomes its owner, as if it had submitted it.
     """
     runs = submission.unfinished_runs(home, name, pipeline)
     same = submission.run_of_plan(runs, digest)
@@ -88,7 +94,10 @@ def end_by_schedule(screen: Screen, home: Home, name: str, pipeline: str, digest
 
 
 def _end(screen: Screen, home: Home, runs: Iterable[Workflow], record: Cancelled, *, stored: bool = True) -> None:
-    """Ask home to end these runs. Each Workflow records who ended it; with `stored` a pod writes that to the run's store too."""
+    """Ask the home cluster to cancel these runs; each Workflow records by whom.
+
+    With `stored` a pod records it in the run's store too.
+    """
     for run in runs:
         try:
             keep = cancellation.cancel(home, run.metadata.name, record, stored=stored)

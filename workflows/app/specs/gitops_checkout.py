@@ -1,4 +1,4 @@
-"""The Git tree of a spec in a folder: write it, or compare it with the files there."""
+"""The Git folder that Argo CD delivers a spec's charts from: write its files into a checkout, or compare them with those there."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,13 +19,16 @@ class NothingToDeliver(ValueError):
 
 
 class NoFolder(ValueError):
-    """Error for a path that is no folder, or for another thing at the place of one of bringup's files."""
+    """Error for a path that is no folder, or for a link or folder in place of a file that bringup writes."""
 
     hint = "give the root of a checkout of the repository that delivery.argo_cd.repo names"
 
 
 def write(source: str, folder: Path) -> Iterator[str]:
-    """Write the tree into a checkout and yield lines about it. An overlay is kept; files no longer rendered are removed."""
+    """Write the rendered files into a checkout and yield lines about it.
+
+    An overlay is kept; files no longer rendered are removed.
+    """
     spec, layout, tree = _made(source)
     if folder.exists() and not folder.is_dir():
         raise NoFolder(f"{folder} is no folder")
@@ -50,7 +53,7 @@ def write(source: str, folder: Path) -> Iterator[str]:
 
 
 def compare(source: str, folder: Path) -> tuple[list[str], int]:
-    """Compare a checkout with the tree: return lines about all files that differ, and the number of these files."""
+    """Compare a checkout with the rendered files: return lines about all files that differ, and the number of these files."""
     _, layout, tree = _made(source)
     if not folder.is_dir():
         raise NoFolder(f"{folder} is no folder")
@@ -64,7 +67,10 @@ def compare(source: str, folder: Path) -> tuple[list[str], int]:
 
 
 def _made(source: str) -> tuple[ClusterSpec, Layout, Mapping[str, str]]:
-    """Return the spec of a source, its layout and its tree. Raises NothingToDeliver, or SpecErrors for a breach of a rule."""
+    """Return a spec, its folder layout, and the rendered files by path.
+
+    Raises NothingToDeliver, or SpecErrors for a broken rule.
+    """
     spec = sources.read(source)[1]
     if spec.delivery.argo_cd is None:
         raise NothingToDeliver(f"{spec.name} is not delivered by Argo CD, so there is no tree to render")
@@ -74,7 +80,7 @@ def _made(source: str) -> tuple[ClusterSpec, Layout, Mapping[str, str]]:
 
 
 def _read(folder: Path, layout: Layout) -> dict[str, str]:
-    """Return bringup's files in a checkout: those of all environments, and the common ones.
+    """Return the text of bringup's files in a checkout by path: those of all environments, and the common ones.
 
     Binary files are decoded with replacement. Files behind a linked folder are left out, as Git does.
     """
@@ -86,7 +92,7 @@ def _read(folder: Path, layout: Layout) -> dict[str, str]:
 
 
 def _text(path: Path) -> str:
-    """Return a file's content as Git keeps it: for a link, its target."""
+    """Return a file's content as Git keeps it; for a link, a text with its target."""
     return f"a link to {path.readlink()}" if path.is_symlink() else path.read_bytes().decode(errors="replace")
 
 
@@ -117,6 +123,6 @@ def _drop_empty(path: Path, home: Path) -> None:
 
 
 def _notes(layout: Layout, files: Mapping[str, str]) -> list[str]:
-    """Return notes on environments that differ by more than values, revision and name: this may be intended, so it is no error."""
+    """Return notes on environments of the checkout that differ by more than values, revision and name, which may be intended."""
     differences = drift.environment_differences(layout, files)
     return [f"note: environments differ in more than values: {sentence}" for sentence in differences]

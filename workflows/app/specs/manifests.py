@@ -1,4 +1,4 @@
-"""The way from a spec to linted manifests, for all commands that print, submit or run them."""
+"""Render a plan into linted manifests, for all commands that print, submit or run them."""
 
 import re
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ class NotAnInstallation(ValueError):
 
 
 def installation(namespace: str, image: str, environ: Mapping[str, str], builder: str = "") -> Settings:
-    """Return the checked settings of an installation. Raises NotAnInstallation.
+    """Return the checked settings (namespace, images, pull secret) of bringup in the home cluster. Raises NotAnInstallation.
 
     An image that is not given comes from the environment, else it is this version's image name, for nodes that were given the image
     by hand.
@@ -67,7 +67,7 @@ def _chosen(image: str, variable: str, environ: Mapping[str, str]) -> str:
 
 
 def builder(source: str, own_kind: str, named: str) -> Build:
-    """Return the render function of a spec argument: of the pipeline `named`, else of the spec's own. Raises UsageError."""
+    """Return the function that renders plans of pipeline `named`, or of the spec's own if that is empty. Raises UsageError."""
     if named and named not in PIPELINES:
         raise UsageError(f"{named!r} is no pipeline; use {', '.join(PIPELINES)}")
     if named and (named == image.KIND) != (own_kind == image.KIND):
@@ -89,7 +89,7 @@ def rendered(plan: Plan, build: Build, settings: Settings | None = None) -> Bund
 
 
 def _refused(workflow: Object, templates: Mapping[str, Object]) -> list[str]:
-    """Return the linter's findings on a Workflow, whether it refers to a template or has templates of its own."""
+    """Return the linter's findings on a Workflow, which refers to one of `templates` or has templates of its own."""
     by_itself = bool(workflow["spec"].get("templates"))
     refused = findings.refused(lint(workflow, {} if by_itself else templates))
     sentences = [f"{finding.path}: {finding.sentence}" for finding in refused]

@@ -1,4 +1,4 @@
-"""Operations of a command line: their hosts as ranges, and the stages that each has."""
+"""Operations on a cluster as a command line names them: their hosts, given as ranges, and their stages."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,10 @@ def names(texts: Sequence[str], option: str = "--hosts") -> frozenset[str]:
 
 
 def only(operation: Operation, stages: Sequence[str] = (), until: str = "") -> tuple[str, ...]:
-    """Return the stages to narrow the plan to; empty if the spec decides. Raises UsageError if the operation has just one stage."""
+    """Return the stages that narrow a plan: those given, or rke2 for an upgrade or rollback; empty if the spec decides.
+
+    Raises UsageError if an upgrade or rollback is given stages.
+    """
     if operation.kind not in RELEASES:
         return tuple(stages)
     if stages or until:
@@ -28,7 +31,10 @@ def only(operation: Operation, stages: Sequence[str] = (), until: str = "") -> t
 
 
 def named(name: str, hosts: Sequence[str], older: str = "") -> Operation:
-    """Return the operation of a plan or rehearsal. Raises UsageError for an unknown one, or for options that do not fit it."""
+    """Return the operation that a plan or rehearsal names; bring-up if it names none.
+
+    Raises UsageError for options that do not fit it.
+    """
     kinds = {kind.value: kind for kind in OperationKind if kind is not OperationKind.BRINGUP}
     if name and name not in kinds:
         raise UsageError(f"--operation {name!r} is none; use {', '.join(kinds)}")

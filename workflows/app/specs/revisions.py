@@ -28,12 +28,12 @@ _ALONE = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_NO_REPLACE_OBJECTS": "1",
 }
-"""Environment in which git fetches nothing, and reads no configuration beside that of the repository."""
+"""Environment in which git fetches nothing, and reads no configuration except the repository's own."""
 _SHA256_DIGITS = hashlib.sha256().digest_size * 2
 
 
 def of(spec: Path) -> revision.SpecSource | None:
-    """Return commit, path in the work tree, and whether the file differs from the commit; None outside of Git, or without git."""
+    """Return a spec file's commit, path in its work tree, and if it differs from the commit; None outside of Git or without git."""
     folder = spec.absolute().parent
     tree = top(folder)
     commit_state = None if tree is None else state(tree, [folder.resolve() / spec.name])
@@ -44,7 +44,10 @@ def of(spec: Path) -> revision.SpecSource | None:
 
 
 def keep(folder: RunFolder, spec: str) -> None:
-    """Write the spec's Git source beside the run's tasks, where `open` reads it. For an example or without Git, write nothing."""
+    """Write the spec's Git source beside a run's tasks, where the task `open` reads it.
+
+    For an example or without Git, write nothing.
+    """
     path = Path(spec)
     if path.is_file() and (git_source := of(path)) is not None:
         place = folder.inputs / "tasks" / revision.FILE
@@ -69,10 +72,10 @@ def state(tree: Path, files: Iterable[Path]) -> tuple[str, bool] | None:
 
 
 def _state_of_anothers(tree: Path, commit: str, names: Sequence[str]) -> tuple[str, bool] | None:
-    """Return commit and difference for another user's work tree, by the bytes of the files.
+    """Return the commit of another user's work tree, and True if a file differs from it; None if its objects cannot be read.
 
-    `git status` would run filters that the tree's configuration names. A file that only a filter makes equal (LFS) counts as
-    different.
+    Bytes are compared, because `git status` would run filters that the tree's configuration names. A file that only a filter makes
+    equal (LFS) counts as different.
     """
     objects = _git(tree, "rev-parse", "--git-path", "objects")
     listed = _listed(tree / objects, commit, names) if objects else None
@@ -84,7 +87,7 @@ def _state_of_anothers(tree: Path, commit: str, names: Sequence[str]) -> tuple[s
 
 
 def _listed(objects: Path, commit: str, names: Iterable[str]) -> str | None:
-    """Return the commit's entries for these files, read by a temporary repository; None if objects or disk space are missing."""
+    """Return `git ls-tree` lines of these files from a temporary repository; None if objects or disk space are missing."""
     kind = "sha256" if len(commit) == _SHA256_DIGITS else "sha1"
     version = f"[core]\nrepositoryformatversion = 1\nbare = true\n[extensions]\nobjectformat = {kind}\n"
     question = ("--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--", *names)
@@ -101,7 +104,7 @@ def _listed(objects: Path, commit: str, names: Iterable[str]) -> str | None:
 
 
 def _blob(path: Path, digits: int) -> str:
-    """Return git's object id of a file's content, in a repository whose ids have so many digits; empty for no file."""
+    """Return git's object id of a file's content, `digits` long (SHA-1 or SHA-256); empty if the file cannot be read."""
     try:
         data = os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
     except OSError:
@@ -111,7 +114,7 @@ def _blob(path: Path, digits: int) -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """Return git's answer, or None if it fails or if the command might start a program of another user's work tree."""
+    """Return git's standard output, or None if git fails, as it does if it might start a program of another user's work tree."""
     code, stdout, stderr = _asked(folder, *arguments)
     # names alone can be asked of another user's tree, since that starts no program
     if code and _ANOTHERS in stderr and arguments[0] == "rev-parse":

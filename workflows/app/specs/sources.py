@@ -1,4 +1,4 @@
-"""The SPEC argument of a command: a file, or the name of an example; and the kind of file that it names."""
+"""Find and read the file of a command's SPEC argument (a file, or the name of an example), and tell its kind."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +19,7 @@ _OTHERS = {
     "Factory": ("this is the spec of a factory, and none of a cluster", "`bringup init` writes one of a cluster"),
     "Stack": ("this is the spec of a software stack, and none of a cluster", "`bringup init` writes one of a cluster"),
 }
-"""Other kinds of files given in place of a cluster's spec: the problem, and the fix."""
+"""Kinds of files that are no cluster spec, each with the problem and the fix to print if it is given as one."""
 
 
 class NoSpec(ValueError):
@@ -31,7 +31,7 @@ class NoSpec(ValueError):
 
 
 def find(source: str) -> Path:
-    """Return the file of a spec argument. Raises NoSpec, which lists the examples."""
+    """Return the file that a spec argument names. Raises NoSpec, which lists the examples."""
     path = Path(source)
     if source in examples.names() and not path.is_file():  # a folder with the name of an example does not hide the example
         return examples.path(source)
@@ -47,7 +47,10 @@ def beside(source: str) -> Path:
 
 
 def read(source: str) -> tuple[Path, ClusterSpec]:
-    """Return the file and the loaded spec. Raises NoSpec, and SpecErrors (a single error for a file of another kind)."""
+    """Return the path and the loaded spec that an argument names.
+
+    Raises NoSpec, or SpecErrors, with a single error for another kind.
+    """
     path = find(source)
     try:
         return path, load(path)
@@ -58,7 +61,7 @@ def read(source: str) -> tuple[Path, ClusterSpec]:
 
 
 def refuse_kinds(path: Path, kinds: Mapping[str, tuple[str, str]]) -> None:
-    """Raise SpecErrors with a single error, of problem and fix, for a file of one of these kinds, or one that cannot be read."""
+    """Raise SpecErrors with the problem and fix in `kinds` if the file is of one of these kinds, or if it cannot be read."""
     name, document = read_document(path)
     kind = document.data.get("kind") if isinstance(document.data, dict) else None
     if isinstance(kind, str) and kind in kinds:
@@ -79,7 +82,7 @@ def is_image(source: str) -> bool:
 
 
 def find_image(source: str) -> Path:
-    """Return the file of an image spec. Raises NoSpec, which lists the shipped recipes."""
+    """Return the file of an image spec argument. Raises NoSpec, which lists the shipped recipes."""
     path = Path(source)
     if path.exists():
         return path

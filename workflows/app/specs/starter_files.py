@@ -1,4 +1,4 @@
-"""The files that `bringup init` writes: a starter spec, and beside it the JSON Schema that editors check and complete it by."""
+"""Write the files of `bringup init`: a starter spec, and the JSON Schema by which editors check and complete it."""
 
 import json
 from pathlib import Path
@@ -7,14 +7,14 @@ from workflows.app.run_options import UsageError
 from workflows.spec.editor_schema import json_schema
 
 TITLE = "bringup/v1 "
-"""Begin of the title of every schema of ours: a file with another one is somebody else's."""
+"""Start of the title of every schema that bringup writes; a file with another title belongs to somebody else."""
 
 
 def write_starter(spec: Path, text: str, kind: str = "Cluster") -> str:
-    """Write a spec and its schema, and return both names as words of a sentence.
+    """Write a spec and its JSON Schema beside it, and return both names as words of a sentence.
 
     The spec begins with the line by which YAML language servers (VS Code, Neovim, JetBrains) find its schema. A schema of another
-    release of bringup is written over. Raises UsageError where another file has the schema's name.
+    release of bringup is written over. Raises UsageError if another file has the schema's name.
     """
     path = spec.parent / f"{kind.lower()}.schema.json"
     if path.exists() and not _is_ours(path):

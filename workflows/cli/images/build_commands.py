@@ -19,7 +19,7 @@ Spec = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions(RunOptions):
-    """Options of a build; on Argo its pods use two images."""
+    """Options of `image build`: those of every run, and the image of the pods that build on Argo."""
 
     builder: Annotated[
         str, typer.Option("--builder-image", help="The image of pods that build, with argo; or BRINGUP_BUILDER_IMAGE.")
@@ -28,7 +28,7 @@ class BuildOptions(RunOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class BranchBuildOptions(HomeOptions):
-    """Options of the build, which always runs on Argo, without a person who waits."""
+    """Options of `image from-git`, which always runs on Argo and never asks a person."""
 
     image: Annotated[str, typer.Option("--image", help="The step image; or BRINGUP_IMAGE.")] = ""
     builder: Annotated[str, typer.Option("--builder-image", help="The image of pods that build; or BRINGUP_BUILDER_IMAGE.")] = ""
@@ -36,12 +36,12 @@ class BranchBuildOptions(HomeOptions):
 
 
 def register_build(image: typer.Typer) -> None:
-    """Add the command `build`, which help shows first."""
+    """Add the command `build` to the group; help shows it first."""
     image.command(name="build")(placed(build, BuildOptions))
 
 
 def register_from_git(image: typer.Typer) -> None:
-    """Add the command `from-git`, which help shows last."""
+    """Add the command `from-git` to the group; help shows it last."""
     image.command(name="from-git")(placed(from_git, BranchBuildOptions))
 
 

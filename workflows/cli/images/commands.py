@@ -18,7 +18,7 @@ Tree = Annotated[Path | None, typer.Option("--tree", help="Checkout of bringup; 
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the group `image` with all its commands to the application."""
     image, step = (typer.Typer(no_args_is_help=True, cls=SectionedGroup) for _ in range(2))
     build_commands.register_build(image)
     for group in (recipe_commands, tree_commands, store_commands):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from workflows.nodeimage.lock_difference import LockDifference, PackageChange
 
 MOST_NAMED = 4
-"""Largest number of vulnerabilities in one row of a table; the other forms have all."""
+"""Largest number of vulnerabilities in one row of a table; JSON and YAML list all."""
 _UNCHANGED = (
     ", as before: the recipe asks for nothing else (what is newer, or at another URL now: `bringup image update … --write`)"
 )
@@ -28,7 +28,7 @@ Named = Annotated[
 
 
 def register(image: typer.Typer) -> None:
-    """Add the commands."""
+    """Add this module's commands to the typer group `image`."""
     for command in (recipes, lock, update):
         image.command()(command)
 

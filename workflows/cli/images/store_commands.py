@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _ANY = "A key, or its first digits; a folder with an image; with --tree, NAME (what is published now), NAME/VERSION or NAME/NUMBER."
 _MOST_FILES = 40
-"""Largest number of files of one package in a table; -o json has all."""
+"""Largest number of files of one package in a table; `-o json` lists all."""
 _DIGITS = 19
 """Characters shown of a digest: `sha256:` and twelve hex digits."""
 Keep = Annotated[
@@ -43,7 +43,7 @@ _SPEC = "image.yaml"
 
 
 def register(image: typer.Typer) -> None:
-    """Add the commands."""
+    """Add this module's commands to the typer group `image`."""
     image.command()(diff)
     image.command(name="gc")(placed(collect, LoginOptions))
 

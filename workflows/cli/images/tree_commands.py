@@ -27,7 +27,7 @@ Image = Annotated[str, typer.Option("--image", help="Only this image of the tree
 DAY = 86400.0
 Days = Annotated[float, typer.Option("--days", min=0, help="A node that has told nothing for so long is stale.")]
 _SHORT = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,}\b")
-"""Pattern of a commit, shortened to twelve digits in tables; -o json has all."""
+"""Pattern of a commit id, which tables cut to twelve digits; `-o json` has it whole."""
 Signer = Annotated[
     list[Path] | None, typer.Option("--signer", help="File with a trusted public key; repeat for more; default: those of the spec.")
 ]
@@ -42,7 +42,7 @@ Namespace = Annotated[str, typer.Option("--namespace", help="Namespace of the sp
 
 @dataclass(frozen=True)
 class LoginOptions(CheckedOptions):
-    """Options for the login to a boot server: the user's own key, or the spec's key, which may be a Secret in the home cluster."""
+    """Options for the login to a boot server: the user's own key, or the home cluster that may hold the spec's key as a Secret."""
 
     ssh_key: SshKey = None
     ssh_user: SshUser = ""
@@ -51,12 +51,12 @@ class LoginOptions(CheckedOptions):
     namespace: Namespace = ""
 
     def check(self) -> None:
-        """Raise BadParameter if options for the home cluster's Secret are given together with an own key."""
+        """Raise BadParameter if options of the home cluster are given together with the user's own key."""
         if self.ssh_key is not None and (self.home_kubeconfig or self.home_context or self.namespace):
             raise typer.BadParameter("with --ssh-key no Secret of the home cluster is read: leave out where that is")
 
     def home_key(self, ssh: "PublishSsh", key: "SecretFile") -> bytes:
-        """Return the spec's key from the home cluster. Raises SecretMissing."""
+        """Return the spec's private key from a Secret of the home cluster. Raises SecretMissing."""
         from workflows.app.images import publish_keys
 
         return publish_keys.publish_key(self.home_kubeconfig, self.home_context, self.namespace, ssh, key)
@@ -66,7 +66,7 @@ NOBODY = LoginOptions()
 
 
 def register(image: typer.Typer) -> None:
-    """Add the commands."""
+    """Add this module's commands to the typer group `image`."""
     image.command(name="list")(placed(show, LoginOptions))
     image.command()(placed(verify, LoginOptions))
     image.command()(placed(rollback, LoginOptions))

@@ -1,4 +1,4 @@
-"""The rule about image archives, which bring images to machines without a registry: P23."""
+"""Rule P23 about image archives, which bring images to machines without a registry."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from workflows.spec.infrastructure import Rke2Settings
 
 _LEGACY, _ALL = ("core", "canal"), "all is the archive of core and canal"
 _RELEASES = "docker.io"
-"""Registry of the images of RKE2 itself."""
+"""Registry that RKE2's own images name."""
 _PUBLIC = ("docker.io", "ghcr.io", "quay.io", "registry.k8s.io", "gcr.io", "nvcr.io", "public.ecr.aws")
 """Registries on the internet. Any other registry is taken for one of the site."""
 
@@ -49,7 +49,7 @@ def _of_release(platform: Platform) -> Iterator[RuleFinding]:
 
 
 def _ingress_archive(platform: Platform) -> list[str]:
-    """Return the ingress controller if it has an archive of its own: images of the release's default controller are in core."""
+    """Return the ingress controller in a list if it has its own archive; empty for the default one, whose images are in core."""
     wanted = platform.spec.rke2.ingress_controller
     in_core = "traefik" if platform.kubernetes >= TRAEFIK_SINCE else "ingress-nginx"
     return [] if wanted in (None, "none", in_core) else [wanted]

@@ -124,7 +124,7 @@ def _argo_cd_range(platform: Platform) -> Iterator[RuleFinding]:
 
 
 def _argo_cd_chart(platform: Platform, wanted: str) -> Iterator[RuleFinding]:
-    """Check that the chart installs the Argo CD version of the spec, which a gate expects."""
+    """Yield a finding if the pinned chart installs another Argo CD version than the spec names, which a gate expects."""
     chart = platform.releases.get("argo_cd")
     if chart is None or not chart.app_version or f"{chart.app_version}.".startswith(f"{wanted}."):
         return
@@ -163,7 +163,7 @@ def whole_node_pods_fit(platform: Platform) -> Iterator[RuleFinding]:
 
 
 def _of_kubelet(rke2: Rke2Settings, flag: str) -> tuple[str, Any]:
-    """Return path and value of a kubelet setting, None if the spec does not set it. A flag wins over KubeletConfiguration."""
+    """Return path and value of a kubelet setting in the spec; the value is None if it is not set. A flag wins over a field."""
     if flag in rke2.kubelet_args:
         return f"rke2.kubelet_args.{flag}", rke2.kubelet_args[flag]
     return f"rke2.kubelet_config.{_field(flag)}", rke2.kubelet_config.get(_field(flag))
@@ -202,7 +202,7 @@ def _across_numa(platform: Platform) -> Iterator[RuleFinding]:
 
 @rule("P17", "warning", source="https://docs.rke2.io/reference/ingress_migration", later=("rke2/control",))
 def ingress_is_named(platform: Platform) -> Iterator[RuleFinding]:
-    """From Kubernetes 1.36 on a spec names its ingress controller: new and upgraded clusters differ in the default."""
+    """From Kubernetes 1.36 on a spec names its ingress controller, because new and upgraded clusters differ in the default."""
     if platform.kubernetes >= TRAEFIK_SINCE and platform.spec.rke2.ingress_controller is None:
         problem = (
             "from v1.36 on new clusters get Traefik, while upgraded ones keep ingress-nginx: without this key Traefik is expected, "
@@ -213,7 +213,7 @@ def ingress_is_named(platform: Platform) -> Iterator[RuleFinding]:
 
 @rule("P24", "warning", source="https://docs.coreweave.com/products/sunk")
 def ingress_has_machines(platform: Platform) -> Iterator[RuleFinding]:
-    """The ingress controller has machines without taints and SUNK's lock; otherwise its pods run nowhere, and no gate checks it."""
+    """The ingress controller needs machines without taints and SUNK's lock: its pods run nowhere else, and no gate checks it."""
     spec = platform.spec
     if spec.rke2.ingress_controller == "none" or ingress_groups(spec):
         return

@@ -28,7 +28,7 @@ def the_api_is_reached(platform: Platform) -> Iterator[RuleFinding]:
 
 @rule("P22", "warning", source="https://docs.rke2.io/networking/basic_network_options")
 def nodes_have_ipv4(platform: Platform) -> Iterator[RuleFinding]:
-    """Every machine that SSH dials by IPv6 also has an IPv4 address, which its node uses as pods do."""
+    """Every machine that SSH dials by IPv6 also has an IPv4 address, because nodes use IPv4 as pods do."""
     reported: set[str] = set()
     for machine in platform.spec.machines:
         if is_ipv6(machine.address) and machine.group not in reported:
@@ -42,6 +42,6 @@ def nodes_have_ipv4(platform: Platform) -> Iterator[RuleFinding]:
 
 
 def _login(jumps: str) -> str:
-    """Return the arguments with which `ssh` logs in to the last of several jump hosts."""
+    """Return the `ssh` arguments that log in to the last of several jump hosts through the others."""
     before, _, last = jumps.rpartition(",")
     return (f"-J {before} " if before else "") + (f"ssh://{last}" if ":" in last else last)

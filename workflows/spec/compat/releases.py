@@ -13,7 +13,7 @@ from workflows.spec.fields import is_floating
 _SHORT_COMMIT = re.compile(r"(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{7,39}\Z")
 _SUPPORTED_LEAST = (26, 3)
 _RDMA_REGRESSION = ((26, 3, 0), (26, 3, 2))
-"""First and last GPU Operator that injects every RDMA device into GPU pods (NVIDIA/gpu-operator#2525)."""
+"""First and last GPU Operator release that injects every RDMA device into GPU pods (NVIDIA/gpu-operator#2525)."""
 
 
 @rule(

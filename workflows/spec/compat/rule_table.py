@@ -1,7 +1,7 @@
 """The table of compatibility rules: small pure functions, each registered with its id, severity and public source.
 
 Rules read a spec and the releases that the catalog plans for it. The spec may not import the catalog, so the catalog hands its
-releases down as `PlannedRelease`, which holds the few facts that rules need.
+releases down as `ReleaseFacts`, which hold the few facts that rules need.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from workflows.spec.errors import Issue, Severity
 
 @dataclass(frozen=True, slots=True)
 class ReleaseFacts:
-    """A planned release as rules see it. `least` and `most` are Kubernetes versions (`1.34.2`, `1.35`), empty without a limit.
+    """A planned chart release as rules see it.
 
-    `strict` is False if a version above `most` is only undocumented, not known to fail.
+    `least` and `most` are Kubernetes versions (`1.34.2`, `1.35`), empty without a limit. `strict` is False if a version above
+    `most` is only undocumented, not known to fail.
     """
 
     id: str
@@ -37,7 +38,7 @@ class ReleaseFacts:
     objects: tuple[Mapping[str, Any], ...] = ()
 
     def value(self, path: str) -> Any:
-        """Return the Helm value at a dotted path, or None."""
+        """Return the Helm value at a dotted path, None if there is none."""
         return value_at(self.values, path)
 
 
@@ -56,7 +57,7 @@ class Platform:
 
 @dataclass(frozen=True, slots=True)
 class RuleFinding:
-    """A violation of a rule. `severity` is set only if it differs from the severity of the rule."""
+    """A violation of a rule by a spec; `path` is the key at fault. `severity` is None if it is that of the rule."""
 
     path: str
     problem: str
@@ -97,7 +98,7 @@ def rule(id: str, severity: Severity, *, source: str, later: tuple[str, ...] = (
 
 
 def issue(violated: CompatibilityRule, finding: RuleFinding) -> Issue:
-    """Return a finding as an issue, with id, severity and source of the violated rule."""
+    """Return a rule's finding as an issue, with id, severity and source of the rule."""
     severity = finding.severity or violated.severity
     return Issue(violated.id, severity, finding.path, finding.problem, finding.fix, violated.source, violated.later)
 

@@ -21,12 +21,12 @@ Sources: https://docs.rke2.io/known_issues and https://docs.tigera.io/calico/lat
 """
 
 MOST_NETWORKS = 8
-"""Most entries of `os.firewall_networks`."""
+"""Largest number of entries of `os.firewall_networks`."""
 
 
 @rule("P18", "warning", source="https://docs.rke2.io/security/selinux", later=("os_prep/nodes",))
 def selinux_is_said(platform: Platform) -> Iterator[RuleFinding]:
-    """SELinux enforces only where RKE2 has a policy, whose distributions name the mode in the spec and have no AppArmor."""
+    """SELinux enforces only where RKE2 has a policy; specs for these distributions name its mode, and not AppArmor's state."""
     os = platform.spec.os
     if os.distribution in ENFORCING and os.apparmor is not None:
         yield RuleFinding(
@@ -45,7 +45,7 @@ def selinux_is_said(platform: Platform) -> Iterator[RuleFinding]:
 
 
 def _policy_comes(spec: ClusterSpec) -> Iterator[RuleFinding]:
-    """Check the repository of RKE2's SELinux policy: enforcing machines alone use it, offline ones need a mirror of it."""
+    """Yield findings about the repository of RKE2's SELinux policy: only enforcing machines use it, offline ones need a mirror."""
     os, said = spec.os, spec.os.rke2_repository
     if os.distribution not in ENFORCING or os.selinux != "enforcing":
         if said != PolicyRepository():
@@ -62,7 +62,7 @@ def _policy_comes(spec: ClusterSpec) -> Iterator[RuleFinding]:
 
 @rule("P19", "warning", source="https://docs.rke2.io/known_issues", later=("rke2/functional",))
 def firewall_is_kept(platform: Platform) -> Iterator[RuleFinding]:
-    """A host firewall is off on machines with Canal or Calico, which keep rules of their own in the same kernel."""
+    """A host firewall is off on machines with Canal or Calico, because these keep rules of their own in the same kernel."""
     cni = next((name for name in platform.spec.rke2.cni if name in FIREWALLS_OFF), None)
     if platform.spec.os.firewall == "keep" and cni:
         problem = f"RKE2 and Calico advise against a firewall on machines with {cni}: a reload of firewalld takes its rules away"
