@@ -44,9 +44,9 @@ class NewLock:
         feed = Feed(cves, self.request.chain().foundation.release) if cves else None
         return lock_difference.compare_locks(self.before, self.lock, feed)
 
-    def write(self) -> None:
-        """Write the new lock."""
-        lock_creation.write(self.lock, self.path)
+    def write(self) -> bool:
+        """Write the new lock; returns False if the file has this content already."""
+        return lock_creation.write(self.lock, self.path)
 
 
 def lock_recipe(named: str, seeds: Sequence[Path]) -> NewLock:

@@ -93,12 +93,12 @@ def update(
 
     new = recipe_locks.newer_lock(named, only or (), writable=write)
     differs = new.difference(cves)
+    is_written = write and new.write()
     if form is Format.TABLE:
         _show_difference(new.path, differs, first=new.before is None)
     else:
-        output.data(_difference_data(new.path, differs, written=write), form)
+        output.data(_difference_data(new.path, differs, written=is_written), form)
     if write:
-        new.write()
         kept = recipe_locks.keep_packages(new.request)
         output.lines([kept] if form is Format.TABLE else [])
     return ExitCode.OK
