@@ -82,7 +82,8 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
 
 
 def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
-    """Return the expected nodes. Validator pods are read only while their DaemonSet is incomplete."""
+    """Return the registered expected nodes with labels, resources and devices. Validator pods are read only while their DaemonSet
+    is incomplete."""
     raw_nodes, wanted = probe_workloads.nodes(kube), frozenset(scope.nodes)
     daemon = next(filter(None, (_daemon_set(kube, name) for name in VALIDATORS)), None)
     # a DaemonSet that has not seen a new node yet is complete without it
@@ -160,6 +161,6 @@ def _node(raw: probe_workloads.Node, validators: Mapping[str, Validator], device
 
 
 def _resources(quantities: Mapping[str, str]) -> dict[str, int]:
-    """Return NVIDIA's extended resources; -1 for a quantity that is not a whole number."""
+    """Return NVIDIA's extended resources of a node as numbers; -1 for a quantity that is not a whole number."""
     counts = {key: probe_workloads.whole_number(text) for key, text in quantities.items() if key.startswith("nvidia.com/")}
     return {key: -1 if count is None else count for key, count in counts.items()}

@@ -11,7 +11,7 @@ PRODUCT: Final = "nodeimage"
 
 
 class Published(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The tree after publishing, read back from the place from which nodes read.
+    """Observation of gate image_publish/tree: the published release folder, read back from where nodes read it.
 
     `version` is the version that the pointer names, `before` the one that it named before. `manifest` is the digest of that
     version's manifest, `found` are its files, `listed` those of its manifest. `scripts` maps each group to the version that all
@@ -48,7 +48,8 @@ class Published(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PublishedExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Groups that must have scripts, whether the manifest must be signed, and the number of versions to keep."""
+    """Expectation of the gate image_publish/tree: groups that must have boot scripts, if the manifest must be signed, and versions
+    to keep."""
 
     groups: tuple[str, ...]
     signed: bool = False

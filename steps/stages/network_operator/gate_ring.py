@@ -99,7 +99,7 @@ def _slow(name: str, bad: list[Pair], goal: str) -> Finding:
 
 
 def _ports(pod: CheckPod, want: FunctionalExpectation) -> Finding | None:
-    """Return a failure if too few of the node's own ports are active.
+    """Return a failure if fewer RDMA ports of a pod's node are active than rails are wanted.
 
     A shared RDMA resource advertises the same number with one NIC as with eight, so the ports are counted.
     """

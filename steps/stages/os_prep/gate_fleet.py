@@ -1,4 +1,4 @@
-"""Compares machines with each other: those that differ from most of their kind, and clones of one machine."""
+"""Compares machines with each other: it finds those that differ from most of their kind, and clones with one machine id."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,7 +58,8 @@ def remarks(facts: Mapping[str, Facts]) -> Iterator[str]:
 
 
 def _shown(machine: Facts, fact: str) -> str:
-    """Return a fact as people compare it: memory in whole GiB, because firmware keeps some MiB; lists as counts."""
+    """Return a fact as people compare it: memory in whole GiB, because firmware keeps some MiB; lists as counts of equal entries.
+    """
     if fact == "memory_gib":
         return str(round(machine.memory_mib / 1024))
     value = getattr(machine, fact)
