@@ -35,7 +35,7 @@ class FailureClass(StrEnum):
 
 
 def sentence(seen: str, expected: str, next_step: str) -> str:
-    """Return what was seen, what was expected, and what to do next as one line. Empty parts are left out."""
+    """Return `SEEN; expected EXPECTED; next: NEXT_STEP` as one line. Empty parts are left out."""
     parts = [seen, f"expected {expected}" if expected else "", f"next: {next_step}" if next_step else ""]
     return "; ".join(part for part in parts if part)
 
@@ -196,7 +196,10 @@ def of_nodes(gate: str, nodes: Iterable[NodeVerdict], *, what: str, notes: Itera
 
 
 class ToolError(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An error: its cause, its class, and the line that reports it. `host` and `device` are empty if not named."""
+    """An error that a reader recognised in tool output: its cause, its failure class, and the line that reports it.
+
+    `host` and `device` are empty if the line does not name them.
+    """
 
     cause: str
     failure_class: FailureClass

@@ -176,7 +176,7 @@ def _is_operand(name: str, wanted: str) -> bool:
 
 
 def short_operands(seen: ControlObservation, want: ControlExpectation) -> tuple[str, ...]:
-    """Return a note on each wanted operand that lacks nodes, but no more than the quorum allows."""
+    """Return a note on each wanted operand that is not ready on every node; a passing gate calls this once the quorum is met."""
     return tuple(
         f"{entry.name}: {entry.ready} of {entry.desired} ready, within the quorum"
         for entry in seen.operands

@@ -40,7 +40,7 @@ assets/state-operator-validation)."""
 
 
 def all_ready(seen: NodesObservation, want: NodesExpectation) -> bool:
-    """Return True if the validators' DaemonSet is ready on at least as many nodes as are expected, so that no pod need be read.
+    """Return True if the validators' DaemonSet is ready on all its nodes, and these are at least as many as expected.
 
     If it is not, the pods are read one by one.
     """

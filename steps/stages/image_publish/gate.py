@@ -120,7 +120,10 @@ def _tree(seen: Published, want: PublishedExpectation) -> Iterator[Finding]:
 
 
 def _too_many(seen: Published, want: PublishedExpectation) -> tuple[str, ...]:
-    """Return versions that should have been removed: not among the newest to keep, current, the rollback target, or on a node."""
+    """Return versions that retention should have removed: not among the newest to keep, not current or before it, and on no node.
+
+    The newest such version is tolerated, because it may be the one to roll back to.
+    """
     ordered = sorted(seen.versions, key=release_layout.number_of)
     stay = {*ordered[-want.keep :], seen.version, seen.before, *seen.in_use}
     spare = [name for name in ordered if name not in stay]

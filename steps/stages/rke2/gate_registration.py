@@ -82,7 +82,7 @@ def _alive(node: RegisteredNode, want: NodesExpectation, now: float) -> Iterator
 
 
 def _set_aside(node: RegisteredNode) -> Iterator[Finding]:
-    """Yield a final failure for a node that a run cordoned: it stays cordoned until a person releases it."""
+    """Yield a final failure for a node that this or an earlier run cordoned: it stays cordoned until a person releases it."""
     note = node.quarantine
     if node.cordoned and note is not None:
         why = note.reason.partition("; ")[0].removeprefix(f"{node.name}: ")
@@ -92,7 +92,8 @@ def _set_aside(node: RegisteredNode) -> Iterator[Finding]:
 
 
 def _unplanned(node: RegisteredNode) -> Iterator[Finding]:
-    """Yield a failure for a node that somebody else cordoned: that person may uncordon it at any time."""
+    """Yield a failure for a node that a person or another tool cordoned. It is not final, because they may uncordon it at any time.
+    """
     if node.cordoned:
         step = f"ask who did that, then `kubectl uncordon {node.name}`"
         yield fail(FailureClass.INPUT, "cordoned, and not by bringup", "schedulable", step)

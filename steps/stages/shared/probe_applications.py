@@ -17,7 +17,7 @@ MESSAGE = 2000
 """Characters kept of a message: the cause stands at the end of the failed command, often after 500 characters."""
 MOST_FAILURES = 10
 MOST_CHILDREN = 100
-"""Most children kept of a root; a stage has a handful."""
+"""Most child Applications that are kept of a root Application; a stage has a handful."""
 
 
 class _ApplicationSource(Struct, frozen=True, rename="camel"):
@@ -168,7 +168,10 @@ def application(raw: RawApplication) -> Application:
 
 
 def _unhealthy(resources: tuple[_AppResource, ...]) -> tuple[UnhealthyResource, ...] | None:
-    """Return every resource that is not healthy; None if none has a health. Never cut: the last entry may be the cause."""
+    """Return every unhealthy resource of an Application; None if no resource has a health.
+
+    The result is never cut, because the last entry may be the cause.
+    """
     healths = [(resource, resource.health.status) for resource in resources if resource.health is not None]
     bad = ((resource, health) for resource, health in healths if health != "Healthy")
     unhealthy = (
@@ -179,7 +182,7 @@ def _unhealthy(resources: tuple[_AppResource, ...]) -> tuple[UnhealthyResource, 
 
 
 def _failure(resource: _AppResource) -> FailedResource:
-    """Return a failed resource. Every applied object has a `hookPhase`; only a hook has a `hookType`."""
+    """Return a resource that failed in a sync. Every applied object has a `hookPhase`; only a hook has a `hookType`."""
     phase = resource.hook_phase if resource.hook_type else ""
     return FailedResource(
         kind=resource.kind, name=resource.name, status=resource.status, message=resource.message[:MESSAGE], hook_phase=phase

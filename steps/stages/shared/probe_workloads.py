@@ -103,7 +103,7 @@ class Raw(Struct, frozen=True):
 
 
 class Conditions(Struct, frozen=True):
-    """Conditions of an object."""
+    """Status of an object with its conditions, and look-ups by condition type."""
 
     conditions: tuple[Condition, ...] = ()
 
@@ -204,13 +204,13 @@ class Pod(Struct, frozen=True):
 
     @property
     def unscheduled(self) -> Condition | None:
-        """The condition by which the scheduler refuses the pod; None if it does not."""
+        """Return the condition by which the scheduler refuses the pod; None if it does not."""
         conditions = self.status.conditions
         return next((entry for entry in conditions if entry.type == "PodScheduled" and entry.status == "False"), None)
 
     @property
     def stuck_init(self) -> ContainerStatus | None:
-        """The first init container that has not ended well; None if all have."""
+        """Return the first init container that has not ended with exit code 0; None if all have."""
         return next((entry for entry in self.status.init_container_statuses if not entry.ended_well), None)
 
 
@@ -243,7 +243,7 @@ def nodes(kube: KubeReader) -> tuple[Node, ...]:
 
 
 def expected_nodes(kube: KubeReader, scope: Scope) -> tuple[Node, ...]:
-    """Return the expected nodes that exist."""
+    """Return those of the expected nodes that are registered in the cluster."""
     wanted = frozenset(scope.nodes)
     return tuple(node for node in nodes(kube) if node.metadata.name in wanted)
 
@@ -256,7 +256,7 @@ def pods(kube: KubeReader, namespace: str, labels: str = "") -> tuple[Pod, ...]:
 
 
 def troubles(pods: Iterable[Pod]) -> tuple[Trouble, ...]:
-    """Return the troubles of pods that are not ready; pods that are starting have none."""
+    """Return the reason of each pod that is not ready. Pods that are only starting have none."""
     known = (trouble(pod) for pod in pods if not pod.ready and pod.status.phase != "Succeeded")
     return tuple(entry for entry in known if entry is not None)[:MOST_TROUBLES]
 

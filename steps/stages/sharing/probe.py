@@ -22,7 +22,7 @@ MAX_CONFIG = 65536
 
 
 def read_shares(text: str) -> Shares | None:
-    """Return the shares that a configuration asks for; None if the text is no configuration."""
+    """Return the sharing configuration in a text of the device plugin's ConfigMap; None if the text is no configuration."""
     import yaml  # 30 ms that only this stage pays
 
     if len(text) > MAX_CONFIG:
