@@ -24,7 +24,7 @@ LATER = ("encodings.idna", "http.client", "jinja2", "ssl", "traceback", "urllib3
 
 
 def serve(connection: socket.socket) -> None:
-    """Fork a step for each request until the engine closes the connection."""
+    """Start a step for each request until the engine closes the connection."""
     _import_steps()
     gc.freeze()  # a garbage collection in a child would copy every memory page that it touches
     while True:

@@ -1,4 +1,4 @@
-"""The environment of a step: the five folders, the run, the engine, and the simulator of a rehearsal."""
+"""The environment of a step: its five folders, the run, the engine, and the simulator of a rehearsal."""
 
 import os
 from collections.abc import Mapping

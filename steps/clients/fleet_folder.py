@@ -40,7 +40,7 @@ class Fleet:
 def is_selected(host: fleet.Host, select: str) -> bool:
     """Return True if a selector takes a host. Raises BadTask for an unknown selector.
 
-    Selectors are `all`, `gpu`, a role or a group (`group-NAME`), each with a prefix for touched hosts alone (`touched-agent`).
+    Selectors are `all`, `gpu`, a role or a group (`group-NAME`). The prefix `touched-` takes only hosts that plays may change.
     """
     if select.startswith(fleet.TOUCHED):
         return not host.untouched and is_selected(host, select.removeprefix(fleet.TOUCHED))

@@ -63,9 +63,10 @@ class Jump(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def of(cls, text: str, key_path: str = "") -> "Jump":
-        """Return a chain of jump hosts from its text `user@host:port,…`, nearest first.
+        """Return the jump host next to the target, from the text of a chain `user@host:port,…`, the one nearest to this machine
+        first.
 
-        The last jump host is returned; the hosts before it are nested in its field `jump`.
+        The jump hosts before it are nested in its field `jump`.
         """
         # SSH's ProxyJump lists the nearest jump host first, so the last one is the outermost here
         before, _, last = text.rpartition(",")
