@@ -47,8 +47,7 @@ class Conflict(Refused):
 
 
 class NotUnderstood(StepError):
-    """Raised if a server answers in a form that this version does not know, for example a newer API version. Retrying would not
-    help."""
+    """Raised if a server answers in a form that this version does not know, such as a newer API version. A retry does not help."""
 
     exit_code = ExitCode.GATE_FAILED
     failure_class = FailureClass.DEPENDENCY

@@ -60,8 +60,7 @@ def trusting_context(bodies: tuple[str, ...]) -> "SSLContext":
 
 
 def advice(field: str) -> str:
-    """Return a hint for the user about a server whose certificate is not trusted. `field` is the spec's field for CA certificates.
-    """
+    """Return a hint for the user about a server whose certificate is not trusted. `field` is the spec's for CA certificates."""
     return f"give the certificates that sign the server's in {field} (PEM), or correct the server's name"
 
 

@@ -21,8 +21,7 @@ def on_the_way(url: str, otherwise: Callable[[str], str] = lambda _: "") -> str:
 
 
 def in_environment(url: str) -> str:
-    """Return the proxy variable for a URL's scheme (`HTTPS_PROXY`, in capitals or not), else that for all schemes; empty if unset.
-    """
+    """Return the proxy variable for a URL's scheme (`HTTPS_PROXY`, in capitals or not), else `ALL_PROXY`; empty if unset."""
     from urllib.request import getproxies_environment
 
     known = getproxies_environment()

@@ -172,8 +172,7 @@ def _yaml(text: str) -> Any:
 
 
 def _scalars(node: Any, secret: bool, seen: set[tuple[int, bool]]) -> Iterator[str]:
-    """Yield the scalars of parsed data that are at or below keys of secrets. `seen` keeps YAML aliases from multiplying the work.
-    """
+    """Yield the scalars of parsed data that are at or below keys of secrets. `seen` keeps aliases from multiplying the work."""
     if isinstance(node, dict | list):
         if (id(node), secret) in seen:
             return

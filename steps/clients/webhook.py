@@ -19,8 +19,7 @@ CA = "approvals[].announce.ca"
 
 
 class NotTaken(StepError):
-    """Raised if the webhook refused the message, or may have taken it, so that sending it again would not help or would repeat it.
-    """
+    """Raised if the webhook refused the message, or may have taken it, so sending it again would not help or would repeat it."""
 
     exit_code = ExitCode.GATE_FAILED
     failure_class = FailureClass.DEPENDENCY

@@ -48,8 +48,7 @@ def statement_bytes(statement: Statement) -> bytes:
 
 
 def is_name(text: str) -> bool:
-    """Return True if a text can be an approver's name: a workflow parameter must carry it, so blanks, quotes and braces are
-    excluded."""
+    """Return True if a text can be an approver's name: a workflow parameter carries it, so no blanks, quotes or braces."""
     return text != NOBODY and bool(_NAME.fullmatch(text))
 
 

@@ -16,8 +16,7 @@ _OF_FACTORY = "of the factory"
 
 
 class ExternalLink(Struct, frozen=True, kw_only=True):
-    """A link, or an address in a file, that leads out of a published folder. `place` is the path of the file below the folder's
-    root."""
+    """A link, or an address in a file, that leads out of a published folder. `place` is the file's path below the folder's root."""
 
     place: str
     leads_to: str

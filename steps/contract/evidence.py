@@ -13,8 +13,7 @@ T = TypeVar("T")
 
 
 class Diagnosis(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One finding of a diagnosis: an object, events or a log that a person would look at next after a verdict that is no pass;
-    redacted."""
+    """One finding of a diagnosis: an object, events or a log to look at next after a verdict that is no pass; redacted."""
 
     what: str
     source: str

@@ -63,8 +63,7 @@ class Jump(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def of(cls, text: str, key_path: str = "") -> "Jump":
-        """Return the jump host next to the target, from the text of a chain `user@host:port,…`, the one nearest to this machine
-        first.
+        """Return the jump host next to the target, from the text of a chain `user@host:port,…` that starts near this machine.
 
         The jump hosts before it are nested in its field `jump`.
         """
@@ -91,7 +90,7 @@ def through(jump: Jump | None, proxy: HttpProxy | None) -> tuple[Jump | None, Ht
 
 
 class PlayHost(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How SSH reaches one host.
+    """Settings by which SSH reaches one host.
 
     `key_path` is a file below the secrets folder, empty for the SSH agent. `proxy` is set only without a jump host.
     """
@@ -109,8 +108,7 @@ class PlayHost(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RoleArchive(Struct, frozen=True, kw_only=True):
-    """An Ansible role of the site: its name, its archive file (in a task: the name in the tasks folder), and the archive's digest.
-    """
+    """An Ansible role of the site: its name, archive file (in a task: its name in the tasks folder), and the archive's digest."""
 
     name: str
     file: str

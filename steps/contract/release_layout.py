@@ -108,8 +108,7 @@ def number_of(version: str) -> int:
 
 
 def encode_sums(files: Mapping[str, bytes], parts: Iterable[ReleaseFile]) -> bytes:
-    """Return the bytes of SHA256SUMS over small `files` (path → bytes), which are hashed here, and `parts`, whose digests are
-    known."""
+    """Return the bytes of SHA256SUMS over small `files` (path → bytes), hashed here, and `parts`, whose digests are known."""
     digests = {name: digest_bytes(data) for name, data in files.items()} | {part.name: part.digest for part in parts}
     return "".join(f"{digests[name].removeprefix('sha256:')}  {name}\n" for name in sorted(digests)).encode()
 
@@ -183,8 +182,7 @@ def rolled_back_sentence(rollback: Switch) -> str:
 
 
 def retained_versions(versions: Iterable[str], keep: int, protected: Iterable[str]) -> tuple[str, ...]:
-    """Return the versions that retention keeps: the newest `keep`, and the `protected` ones (current, previous, and those on
-    nodes)."""
+    """Return the versions that retention keeps: the newest `keep`, and `protected` ones (current, previous, those on nodes)."""
     ordered = sorted(versions, key=lambda name: (number_of(name), name))
     newest = set(ordered[-keep:] if keep > 0 else ())
     stay = newest | set(protected)

@@ -113,8 +113,7 @@ def reuse_obstacle(earlier: str, read: Read, *, cluster: str, uid: str, simulate
 
 
 def unreached_sentence(earlier: str, read: Read) -> str:
-    """Return the sentence that an earlier run never reached its cluster and left nothing to reuse; empty if it did, or needed none.
-    """
+    """Return a sentence that an earlier run never reached its cluster and left nothing to reuse; empty if it did or needed none."""
     header = read(header_key(earlier))
     if target_uid(earlier, read) or (header is not None and decode_header(header).targetless):
         return ""
@@ -126,8 +125,7 @@ PLAN_FILE = "plan.json"
 
 
 class Cancelled(Struct, frozen=True, kw_only=True):
-    """A stored request to cancel a run. `who` is a login name, `how` is `Ctrl-C` or a command, `when` is UTC seconds since the
-    epoch."""
+    """A stored request to cancel a run. `who` is a login name, `how` is `Ctrl-C` or a command, `when` in UTC seconds since 1970."""
 
     who: str
     how: str
@@ -155,8 +153,7 @@ PLAYBOOK = "identify"
 
 
 class ServerState(StrEnum):
-    """State of Kubernetes on a server. `bare`: none is configured; `unreadable`: one is configured, but its identity cannot be
-    read."""
+    """State of Kubernetes on a server. `bare`: none is configured; `unreadable`: the identity of the configured one is."""
 
     BARE = "bare"
     RUNNING = "running"

@@ -19,8 +19,7 @@ def stage_contract(stage: str) -> ModuleType | None:
 
 
 def product_of(stage: str) -> str:
-    """Return the PRODUCT that a stage's contract names, a folder of `steps` such as `nodeimage`; empty for a stage of a bring-up.
-    """
+    """Return the PRODUCT that a stage's contract names, a folder of `steps` like `nodeimage`; empty for a stage of a bring-up."""
     return str(getattr(stage_contract(stage), "PRODUCT", ""))
 
 

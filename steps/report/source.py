@@ -40,8 +40,7 @@ class StoredRun(Struct, frozen=True, kw_only=True):
 
 
 def read(store: Store, name: str) -> StoredRun:
-    """Return records, plan, hosts and quarantine of a run. Raises BadTask if there is no such run, or if it could not be created.
-    """
+    """Return records, plan, hosts and quarantine of a run. Raises BadTask if there is no such run, or it was not created."""
     header = store.read(run.header_key(name))
     if header is None:
         raise _missing(store, name)

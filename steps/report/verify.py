@@ -79,8 +79,7 @@ def cover(folder: Path) -> Cover:
 
 
 def hand_out(folder: Path, to: Path) -> int:
-    """Copy the sealed files and the seal, without secrets, to another folder. Return the number of files. Raises BadTask without a
-    seal."""
+    """Copy the sealed files and the seal, no secrets, to another folder; return their number. Raises BadTask without a seal."""
     names = [name for name in _files(folder) if run_seal.is_sealed(name) or name in run_seal.UNSEALED]
     _seal_bytes(folder)
     for name in names:

@@ -37,8 +37,7 @@ class _Meta(Struct, frozen=True, rename="camel"):
 
     @property
     def owner(self) -> str:
-        """Return who would undo changes to the object, in words: an Argo CD Application, an owner or a Helm release; empty if
-        nobody."""
+        """Return who would undo changes to the object, in words: an Application, an owner or a Helm release; empty if nobody."""
         if tracked := self.annotations.get(_TRACKED, ""):
             return f"Argo CD's Application {tracked.partition(':')[0]}"
         if self.owner_references:

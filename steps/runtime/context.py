@@ -38,8 +38,7 @@ MOST_ROWS = 50
 
 
 class Context:
-    """An attempt of one task, which a verb works with. Clients are created on first use. `log` is the process's log, if it has one.
-    """
+    """An attempt of one task, which a verb works with. Clients are created on first use. `log` is the process's, if it has one."""
 
     def __init__(
         self, task: Task, environment: Environment, shard: int = 0, inputs: Mapping[str, str] | None = None, log: Log | None = None
@@ -89,8 +88,7 @@ class Context:
         self._journal.note(event)
 
     def keep_log(self) -> None:
-        """Store the log so far and the events of plays; only the first call writes. Raises StoreBusy if the store cannot be
-        written."""
+        """Store the log so far and the events of plays; only the first call writes. Raises StoreBusy if it cannot write."""
         if self._log_is_kept:
             return
         here = (self.environment.run, self.task.stage, self.task.name, self.shard)

@@ -1,5 +1,4 @@
-"""Inputs of delivery by Argo CD: the rendered Git folder beside the tasks, and the commit that a root Application's revision stands
-for."""
+"""Inputs of delivery by Argo CD: the rendered Git folder beside the tasks, and the commit of a root Application's revision."""
 
 from collections.abc import Iterator, Mapping
 
@@ -43,8 +42,7 @@ HINT = "render again and submit all files together"
 
 
 def tree(context: Context, file: str) -> Mapping[str, str]:
-    """Return the rendered Git folder (path → text) from a file in the tasks folder. Raises BadTask if it is missing or unreadable.
-    """
+    """Return the rendered Git folder (path → text) from a file in the tasks folder. Raises BadTask if that is unreadable."""
     path = context.environment.tasks / file
     try:
         return delivery.decode_tree(path.read_bytes())

@@ -78,8 +78,7 @@ class Findings:
         self._entries.append(entry)
 
     def read(self, source: str, look: Callable[[], T]) -> T | None:
-        """Return the result of `look`; None, after adding a finding about the error, if the read is refused, unreadable or
-        unanswered."""
+        """Return the result of `look`; None, with a finding about the error, if the read is refused, unreadable or unanswered."""
         if self._away >= MOST_AWAY or time.monotonic() > self._end:
             self._left_out += 1
             return None

@@ -17,16 +17,14 @@ from steps.runtime.context import Context
 
 
 class ClusterIdentity(Struct, frozen=True, kw_only=True):
-    """Which cluster the servers belong to, as recorded in the evidence. `uid` is that cluster's; `servers` maps each to its state
-    in words."""
+    """Cluster that the servers belong to, as recorded in evidence. `uid` is the cluster's; `servers`: state of each in words."""
 
     uid: str = ""
     servers: dict[str, str] = {}
 
 
 class Way(Struct, frozen=True):
-    """Addresses for the API of a cluster that the servers run: their registration address, and `server` of the spec with its name.
-    """
+    """Addresses of the API of a cluster that the servers run: registration address, and `server` of the spec with its name."""
 
     registration: str = ""
     server: str = ""

@@ -44,14 +44,12 @@ def _judged(seen: StageObservation, want: StageExpectation) -> Verdict:
 
 
 def nodes_set_aside(verdict: Verdict) -> tuple[NodeVerdict, ...]:
-    """Return the verdicts on the nodes that are to be quarantined: those that did not pass in a stage that did. Empty for other
-    stages."""
+    """Return the verdicts on the nodes that are to be quarantined: those that failed in a stage that passed. Else empty."""
     return tuple(row for row in verdict.nodes if row.status not in _GOOD) if verdict.is_pass else ()
 
 
 def _missing(check: JudgedTask, verdicts: tuple[Verdict, ...], want: StageExpectation) -> Verdict | None:
-    """Return a verdict if a check has no usable result: no record, only skipped ones, or no node although its gate must name some.
-    """
+    """Return a verdict if a check has no usable result: no record, only skipped ones, or no node although its gate names some."""
     skipped = [verdict for verdict in verdicts if verdict.status is Status.SKIPPED]
     if not verdicts:
         seen, next_step = f"task {check.task} left no record", f"read the log of {check.task}: it ended before its gate could judge"

@@ -92,8 +92,7 @@ def reserve(context: Context, kubeconfig: str) -> str:
 
 
 def readdress_server(context: Context, kubeconfig: str, server: str, name: str) -> str:
-    """Return a server's kubeconfig with the API address from the spec, if it names one. A simulated cluster keeps its own address.
-    """
+    """Return a server's kubeconfig with the API address from the spec, if it names one. A simulated cluster keeps its own."""
     return readdress(kubeconfig, server, name) if server and not context.environment.simulator else kubeconfig
 
 
@@ -176,8 +175,7 @@ def keep_out(context: Context, spec: LeaseSpec, since: float = -math.inf) -> Non
 
 
 def _held(context: Context, kube: Kube, since: float) -> bool:
-    """Take or renew the lease once; return False if somebody changed it between read and write. Raises Refused if another run holds
-    it."""
+    """Take or renew the lease once; return False if it changed between read and write. Raises Refused for another holder."""
     now, run = context.clock.now(), context.environment.run
     header = context.store.read(contract.header_key(run))
     seconds = contract.decode_header(header).lease_seconds if header else contract.LEASE_SECONDS

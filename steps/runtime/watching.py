@@ -63,8 +63,7 @@ def finalise(verdict: Verdict, lost: Set[str]) -> Verdict:
 
 
 def _look(look: Look, last: bool) -> tuple[Any, Verdict]:
-    """Observe once. An API server that does not answer counts as an inconclusive verdict, but is raised as an error in the `last`
-    look."""
+    """Observe once. An API server that does not answer counts as an inconclusive verdict, but is raised in the `last` look."""
     try:
         return look()
     # not the end: the GPU Operator's toolkit restarts containerd, and on RKE2 the API server with it (NVIDIA/gpu-operator#992)
@@ -95,8 +94,7 @@ def _next_pause(pause: float, verdict: Verdict, now: float, pass_since: float, s
 
 
 def _with_history(verdict: Verdict, reasons: list[str]) -> Verdict:
-    """Return the verdict with the previous reason as a note: that one may be better, as when the log of a failed Job is gone by the
-    end."""
+    """Return the verdict with the previous reason as a note: it may be better, as when the log of a failed Job is gone."""
     if verdict.is_pass or len(reasons) < 2:
         return verdict
     return msgspec.structs.replace(verdict, notes=(*verdict.notes, f"before: {reasons[-2]}"))

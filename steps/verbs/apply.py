@@ -91,8 +91,7 @@ def _apply(context: Context, manifest: Object) -> str:
 
 
 def _label_nodes(context: Context, wanted: Arguments) -> Refusal | None:
-    """Set the labels on expected nodes that exist and lack one. Return the refusal that stopped this, else None. Nodes are never
-    created."""
+    """Set the labels on expected nodes that exist and lack one. Return the refusal that stopped it, else None. Create no Node."""
     if not wanted.node_labels:
         return None
     expected = set(context.expected_nodes(wanted.select))
@@ -113,8 +112,7 @@ def _label_nodes(context: Context, wanted: Arguments) -> Refusal | None:
 
 
 def _set_up(context: Context, wanted: Arguments) -> Refusal | None:
-    """Write Argo CD's settings, trusted servers and repository Secret. Return the first refusal, at which this stops; None if none.
-    """
+    """Write Argo CD's settings, trusted servers and repository Secret. Return the refusal that stopped this; None if none."""
     if (config := wanted.config_map) is not None:
         try:
             settings.merge(context, config)

@@ -125,8 +125,7 @@ def _found(context: Context, wanted: Arguments, answer: dict[str, str], now: str
 
 
 def _records(context: Context, stage: str) -> list[str]:
-    """Return lines with end time, key and digest of the stage's records, newest first, so that those after the answer are on top.
-    """
+    """Return lines with end time, key and digest of the stage's records, newest first, so those after the answer are on top."""
     keys = context.store.keys(f"runs/{context.environment.run}/evidence/{stage}")
     stored = [(key, context.store.path(key).read_bytes()) for key in keys if key.split("/")[4] not in approval.TASKS]
     rows = sorted(((evidence.decode(data).finished, key, digest_bytes(data)) for key, data in stored), reverse=True)

@@ -89,8 +89,7 @@ def run(context: Context) -> ExitCode:
 
 
 def _record_reused(context: Context, wanted: Arguments, earlier: Evidence, nodes: tuple[str, ...]) -> None:
-    """Store an earlier run's pass of the same check as this task's record, because a platform in use has no free GPUs to repeat it.
-    """
+    """Store an earlier run's pass of the same check as this task's record, because a platform in use has no free GPUs for it."""
     then = earlier.verdict or passed(wanted.gate, "")
     rows = tuple(row for row in then.nodes if row.node in nodes)
     context.record(passed(wanted.gate, f"unchanged since run {earlier.run}: {then.reason}", rows), reused=earlier.run)

@@ -1,5 +1,4 @@
-"""Verb judge: decide a stage from its tasks' records, and quarantine failed nodes. It ends with exit code 65 if the stage did not
-pass."""
+"""Verb judge: decide a stage from its tasks' records, and quarantine failed nodes. It ends with 65 if the stage did not pass."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -40,8 +40,7 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def run(context: Context) -> ExitCode:
-    """Create the run; output JSON lists of shard numbers: those with a host that plays may change, and of these those with agents.
-    """
+    """Create the run; output JSON lists of shard numbers: those with a host that plays may change, and of these the agents'."""
     wanted = context.arguments(Arguments)
     index = context.fleet.index()
     if index.plan != wanted.plan:

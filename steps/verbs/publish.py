@@ -40,8 +40,7 @@ class _PublicationOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run(context: Context) -> ExitCode:
-    """Publish the rendered Git folder if the repository does not hold it yet. Repository, revision, commit and changed files are
-    recorded."""
+    """Publish the rendered Git folder if the repository does not hold it yet. Commit and changed files are recorded."""
     tasks = product_tasks.tasks_of(context.task.stage)
     if tasks is not None:
         return tasks.publish(context)

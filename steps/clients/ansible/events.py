@@ -28,8 +28,7 @@ CUT_OFF = {PlayStatus.TIMEOUT: FailureKind.TIMEOUT, PlayStatus.CANCELLED: None}
 """Status of a play without statistics → failure kind of hosts that had no end. For other statuses Ansible itself ended early."""
 
 QUOTED = 60
-"""Number of first characters by which a failure is recognised in a later message that quotes it; longer texts are cut in the
-middle."""
+"""Number of first characters by which a failure is found in a later message that quotes it; longer texts are cut in the middle."""
 
 
 class Data(Struct, frozen=True, kw_only=True):

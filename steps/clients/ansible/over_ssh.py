@@ -99,8 +99,7 @@ def _environment(space: Workspace, mark: str) -> dict[str, str]:
 
 
 def task_seconds(playbooks: Path, request: PlayRequest) -> int:
-    """Return the time limit in seconds of tasks without their own: the configured one, or `TASK_SHARE` of the play's time if that
-    is less."""
+    """Return the time limit in seconds of tasks without their own: the configured one, at most `TASK_SHARE` of the play's."""
     configured = configparser.ConfigParser()
     configured.read(playbooks / "ansible.cfg")
     return max(1, min(configured.getint("defaults", "task_timeout"), int(request.timeout_seconds * TASK_SHARE)))

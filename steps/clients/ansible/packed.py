@@ -36,8 +36,7 @@ def packed_module(playbooks: Path, name: str) -> str:
 
 
 def _imports(playbooks: Path, text: str) -> dict[str, Path]:
-    """Return name → path of each part of module_utils that a text imports. Raises ValueError for a part of Ansible's own library.
-    """
+    """Return name → path of each part of module_utils that a text imports. Raises ValueError for one of Ansible's own."""
     parts: dict[str, Path] = {}
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(SHARED):

@@ -58,8 +58,7 @@ class PlayEvents:
         self._size += len(line)
 
     def text(self) -> str:
-        """Return the kept events as lines of JSON, secrets included. Unfinished tasks come last, followed by the number of dropped
-        events."""
+        """Return the events as lines of JSON, secrets included. Unfinished tasks come last, then the number of dropped events."""
         last = [msgspec.json.encode(event) + b"\n" for event in self._begun.values()]
         if self._left_out:
             message = f"{self._left_out} events left out beyond {MOST_BYTES >> 20} MiB"

@@ -29,8 +29,7 @@ class Transport(Protocol):
     name: str
 
     def stream(self, request: PlayRequest, feed: Callable[[object], None], stop: Stop) -> tuple[PlayStatus, str]:
-        """Play to the end and pass every event to `feed` as it comes. Return the status, and Ansible's last output if it matters.
-        """
+        """Play to the end and pass every event to `feed` as it comes. Return status and, if it matters, Ansible's last output."""
 
 
 def play(

@@ -103,8 +103,7 @@ def marks_ends(name: str) -> bool:
 
 @contextmanager
 def workspace(request: PlayRequest) -> Iterator[Workspace]:
-    """Create the private folder (0700) of a play and remove it at the end. Raises BadTask for values that Ansible or SSH would
-    interpret."""
+    """Create the private folder (0700) of a play and remove it at the end. Raises BadTask (see `check`)."""
     playbook = playbook_path(request.playbook)
     check(request)
     with private_folder() as folder:

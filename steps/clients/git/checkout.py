@@ -14,8 +14,7 @@ _EXECUTABLE = 0o100
 
 
 def bounded_entries(entries: Iterable[GitEntry]) -> list[GitEntry]:
-    """Return the files and links among the entries. Raises BadTask above the limits, because trees can contain themselves
-    repeatedly."""
+    """Return the files and links among the entries. Raises BadTask above the limits, because trees can nest themselves."""
     kept, size = list[GitEntry](), 0
     for count, entry in enumerate(entries, start=1):
         size += len(entry.content)

@@ -74,8 +74,7 @@ def of_files(folder: Path, url: str, credentials: str = "", known_hosts: str = "
 
 
 def read_certificates(environment: Environment, name: str) -> tuple[str, ...]:
-    """Return the certificates of a secret file, in the form of `delivery.certificates`. Raises BadTask for none, or a private key
-    beside."""
+    """Return the certificates of a secret file (see `delivery.certificates`). Raises BadTask for none, or for a private key."""
     return certificates.read(environment.secrets, name, DELIVERY.of("ca"))
 
 

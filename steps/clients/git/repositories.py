@@ -207,8 +207,7 @@ def _stored(store: Any, new: Any) -> Any:
 
 
 def _client(access: GitAccess, command: str, stack: ExitStack, *, bounded: bool) -> tuple[GitClient, str]:
-    """Return the dulwich client of an address, and the path for it. Packs are whole if `bounded`: dulwich spools thin ones first.
-    """
+    """Return the dulwich client of an address, and the path for it. Packs are whole if `bounded`: dulwich spools thin ones."""
     from dulwich import client
 
     if access.local is not None:

@@ -24,8 +24,7 @@ _RIGHT = {errno.EACCES, errno.EPERM}
 _CODES = {"device": {errno.EXDEV}, "right": _RIGHT, "room": _ROOM, "disk": _DISK}
 _GONE = {errno.ENOENT, errno.ESTALE}
 _OPEN = {errno.ENOTEMPTY, errno.EBUSY}
-"""Error numbers of removing a folder in which NFS keeps a removed file under another name, as long as a process here has it open.
-"""
+"""Error numbers of removing a folder in which NFS keeps a removed file under another name, while a process here has it open."""
 _TRIES = 3  # a folder is removed so often: NFS may answer with an error although it removed something
 _FILE, _FOLDER = 0o644, 0o755
 """Modes of files and folders: web servers may read them whatever the umask of this process is."""

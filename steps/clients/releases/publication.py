@@ -274,8 +274,7 @@ def _refuse(where: str, tree: ReleaseTree, request: PublishRequest) -> None:
 
 
 def _is_suitable(tree: ReleaseTree, version: str, request: PublishRequest) -> bool:
-    """Return True if a version that holds this release is whole and signed as the target asks for, so that nothing need be copied.
-    """
+    """Return True if a version that holds this release is whole and signed as the target asks for: nothing is copied."""
     release, target = request.release, request.target
     if not (release.is_suitable(tree, version) and release_signatures.suits(release.kind, tree, version, target)):
         return False
@@ -292,8 +291,7 @@ def _is_done(tree: ReleaseTree, request: PublishRequest) -> bool:
 
 
 def examine(folder: Path, files: Iterable[ReleaseFile]) -> None:
-    """Read the files of a release at their source and compare digests. Raises BadTask for the first that differs from the manifest.
-    """
+    """Read the files of a release at their source and compare digests. Raises BadTask for the first that differs."""
     for file in files:
         with (folder / file.name).open("rb") as stream:
             digest = "sha256:" + hashlib.file_digest(stream, "sha256").hexdigest()

@@ -100,8 +100,7 @@ class ReleaseKind(Struct, frozen=True, kw_only=True):
     shared_files: Callable[[ReleaseTree, str], SharedFiles] = no_shared_files
     """Function that returns the shared files of a version that is in the tree, for a rollback to it."""
     refuse_rollback: Callable[..., None] = allow_rollback
-    """Function `(tree, version, is_named=…)` that raises Refused for a version that readers could not use; `is_named`: a person
-    named it."""
+    """Function `(tree, version, is_named=…)` that raises Refused if readers could not use the version; `is_named`: by a person."""
     version_problems: Callable[[ReleaseTree, str], Iterable[TreeProblem]] = no_problems
     tree_problems: Callable[[ReleaseTree], Iterable[TreeProblem]] = no_problems
     usage: Callable[[str, bytes], UsageReport | None] | None = None
@@ -175,8 +174,7 @@ class StagedRelease(Struct, frozen=True, kw_only=True):
         return SharedFiles()
 
     def refuse(self, tree: ReleaseTree) -> None:
-        """Raise Refused if the tree has something that this release must not replace or make unusable. By default, raise nothing.
-        """
+        """Raise Refused if the tree has something that this release must not replace or make unusable. By default, do nothing."""
 
     def is_same(self, manifest: bytes) -> bool:
         """Return True if a manifest describes the same release, even if the manifests differ in how it was made."""

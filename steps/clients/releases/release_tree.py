@@ -156,8 +156,7 @@ class ReleaseTree(Struct, kw_only=True):
         return max((history for history in prepared if history), key=lambda history: history[-1].rollback, default=recorded)
 
     def _prepared_history(self, attempt: str, recorded: tuple[Switch, ...]) -> tuple[Switch, ...]:
-        """Return the history that an attempt prepared, if it extends the recorded one up to the current version; else an empty one.
-        """
+        """Return the history that an attempt prepared, if it extends the recorded one up to the current version; else empty."""
         data = self.contents.get(self.path(release_layout.INCOMING, attempt, release_layout.HISTORY), b"")
         prepared, unreadable = release_layout.read_history(data)
         continues = prepared[: len(recorded)] == recorded and len(prepared) > len(recorded) and not unreadable
@@ -191,6 +190,5 @@ class ReleaseTree(Struct, kw_only=True):
 
     @property
     def unfinished(self) -> tuple[str, ...]:
-        """Return the names in `incoming` that a stopped attempt left: neither lock files nor claims of processes that wait for the
-        lock."""
+        """Return the names in `incoming` that a stopped attempt left: no lock files, nor claims of waiting processes."""
         return tuple(name for name in self.strays if not name.startswith(release_layout.CLAIM))

@@ -24,8 +24,7 @@ class MakeFolder(Struct, frozen=True):
 
 
 class Put(Struct, frozen=True):
-    """Operation that writes a new file of `size` bytes and flushes it to disk; `source` is its bytes, or the path of a file here.
-    """
+    """Operation that writes a new file of `size` bytes and flushes it to disk; `source`: its bytes, or a file here."""
 
     path: str
     source: bytes | Path
@@ -106,8 +105,7 @@ class Claimed(Struct, frozen=True, kw_only=True):
 
 
 class TreeTransport(Protocol):
-    """Interface to read and change a release tree, on this machine or another one. Methods raise a StepError that names the tree.
-    """
+    """Interface to read and change a release tree, on this machine or another one. Methods raise StepErrors that name the tree."""
 
     where: str
 

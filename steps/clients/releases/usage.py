@@ -13,7 +13,7 @@ from steps.contract.release_layout import Switch, UsageReport
 
 
 class UsageState(StrEnum):
-    """How the version that a node runs compares with the current one.
+    """Comparison of the version that a node runs with the current one.
 
     `unknown`: no version in the tree. `unreadable`: the report cannot be read. `stranger`: the machine may not use this product, so
     no version is kept for it. `stale`: the last report is too old to tell whether the node still runs that version, or runs at all.

@@ -1,5 +1,4 @@
-"""Writes the SSH configuration for a play: how each host is reached, through which others, with which host keys. Pure, but for
-`met`."""
+"""Writes the SSH configuration for a play: the way to each host, jump hosts, trusted host keys. Pure, but for `met`."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -29,8 +29,8 @@ class Webhook(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Observation of gate base_services/control: charts, CRDs, storage classes, and the admission webhooks of the namespaces that
-    the task names."""
+    """Observation of gate base_services/control: charts, CRDs, storage classes, and the admission webhooks of the namespaces
+    that the task names."""
 
     releases: tuple[ReleaseState, ...] = ()
     root_app: RootState | None = None
@@ -71,8 +71,7 @@ class Certificate(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Observation of gate base_services/functional: claim, pods and certificate of check `pvc`; a pod reports what it `wrote` and
-    `read`."""
+    """Observation of gate base_services/functional: claim, pods and certificate of check `pvc`; pods report `wrote` and `read`."""
 
     claim: VolumeClaim | None = None
     pods: tuple[CheckPod, ...] = ()

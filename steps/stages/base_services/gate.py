@@ -50,8 +50,7 @@ def argo_cd(seen: ArgoCdObservation, want: ArgoCdExpectation) -> Verdict:
 
 
 def delivery(seen: DeliveryObservation, want: DeliveryExpectation) -> Verdict:
-    """Check argocd-cm, AppProjects, repository credentials and trusted host keys or certificates before Argo CD deploys anything.
-    """
+    """Check argocd-cm, AppProjects, repository credentials, trusted host keys and certificates before Argo CD deploys anything."""
     return gate_delivery.delivery(seen, want)
 
 

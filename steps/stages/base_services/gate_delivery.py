@@ -29,8 +29,8 @@ _CERTIFICATES = ("argocd-tls-certs-cm", "certificate", "configs.tls.certificates
 
 
 def argo_cd(seen: ArgoCdObservation, want: ArgoCdExpectation) -> Verdict:
-    """Check that each component of Argo CD runs in the wanted version, its CRDs are served, and its release is deployed if bringup
-    installs it."""
+    """Check that each component of Argo CD runs in the wanted version, its CRDs are served, and its release is deployed if
+    bringup installs it."""
     problem = gate_charts.problem(seen.releases, want.releases) or missing_crd(seen.crds, want.crds)
     for name in want.components:
         problem = problem or _component(name, seen, want)
@@ -137,8 +137,7 @@ def _projects(seen: tuple[Project, ...], want: DeliveryExpectation) -> Finding |
 
 
 def _differing(seen: dict[str, Any], want: dict[str, Any]) -> list[str]:
-    """Return the names of an AppProject's fields that differ from the plan. Lists compare as sets; an absent list equals an empty
-    one."""
+    """Return the names of an AppProject's fields that differ from the plan. Lists compare as sets; absent means empty."""
     # a list that the plan leaves out must be empty: it would give more rights
     names = sorted({*want, *(name for name, value in seen.items() if isinstance(value, list))})
     return [name for name in names if not _same(seen.get(name), want.get(name))]

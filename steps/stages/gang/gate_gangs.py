@@ -27,8 +27,7 @@ MADE_BY = {Scheduler.VOLCANO: "volcano-controllers", Scheduler.KAI: "pod-grouper
 
 
 def judge_oversize(seen: GangObservation, want: OversizeExpectation) -> Verdict:
-    """Fail as soon as a pod of the oversized gang was bound; pass after `observe_seconds` if the scheduler shows that it considered
-    the gang."""
+    """Fail once a pod of the oversized gang was bound; pass after `observe_seconds` if the scheduler evidently considered it."""
     if problem := next(_oversize_findings(seen, want), None):
         return problem.verdict(OVERSIZE)
     group = seen.group
@@ -106,8 +105,7 @@ def _group(seen: GangObservation, count: int, scheduler: Scheduler) -> Iterator[
 
 
 def _has_pods(group: GangGroup, scheduler: Scheduler) -> bool:
-    """Return True if a waiting gang should have pods by now: Volcano creates them once it lets a group in; Kueue suspends the Job.
-    """
+    """Return True if a waiting gang should have pods by now: Volcano makes them once it lets a group in; Kueue suspends the Job."""
     return scheduler is Scheduler.KAI or (scheduler is Scheduler.VOLCANO and group.phase == "Inqueue")
 
 
@@ -125,8 +123,7 @@ def _bound(seen: GangObservation) -> list[str]:
 
 
 def _evidence(group: GangGroup, scheduler: Scheduler) -> str:
-    """Return the group's condition, as text, which shows that the scheduler considered the gang and left it out; empty if there is
-    none."""
+    """Return, as text, the group's condition which shows that the scheduler considered the gang and left it out; else empty."""
     return next((text for condition in group.conditions if (text := _EVIDENCE[scheduler](group, condition))), "")
 
 

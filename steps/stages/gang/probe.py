@@ -218,8 +218,7 @@ def _member(pod: probe_workloads.Pod) -> GangMember:
 
 
 def _bindings(kube: KubeReader, check: str, since: float) -> tuple[str, ...]:
-    """Return the scheduler's events that bind pods of this check's gang. Events older than `since` belong to an earlier gang of
-    these names."""
+    """Return the scheduler's events that bind pods of this check's gang; older events than `since` are of an earlier gang."""
     events = kube.list(f"/api/v1/namespaces/{CHECK_NAMESPACE}/events", _RawEvent, fields="reason=Scheduled") or ()
     own = (event for event in events if event.involved_object.name.startswith(f"{check}-"))
     fresh = (event for event in own if max(seconds(event.last_timestamp), seconds(event.event_time)) >= int(since))

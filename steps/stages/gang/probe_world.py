@@ -41,8 +41,7 @@ class _RawPod(Struct, frozen=True):
 
 
 def nodes(kube: KubeReader, resource: str, labels: Iterable[str] = ()) -> tuple[SchedulableNode, ...]:
-    """Return every node with its units of a resource, its free units, and the named labels. Pods of checks do not count as users.
-    """
+    """Return every node with its units of a resource, its free units, and the named labels. Pods of checks are not counted."""
     keys = tuple(labels)
     taken: dict[str, int] = {}
     for pod in kube.list("/api/v1/pods", _RawPod) or ():

@@ -1,5 +1,4 @@
-"""Judges one GPU node. Checks follow the order in which driver, labels, validator and resources come up; the first failure counts.
-"""
+"""Judges a GPU node. Checks follow the order in which driver, labels, validator and resources come up; the first failure wins."""
 
 from collections.abc import Callable, Iterable
 

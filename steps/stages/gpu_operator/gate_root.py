@@ -170,8 +170,7 @@ def _driver_image(seen: ControlObservation, want: ControlExpectation) -> Finding
 
 
 def _is_operand(name: str, wanted: str) -> bool:
-    """Return True if a DaemonSet's name is the wanted one. A wanted name ending in a dash is a prefix: driver DaemonSets carry OS
-    and hash."""
+    """Return True if a DaemonSet has the wanted name. One ending in a dash is a prefix: driver DaemonSets carry OS and hash."""
     return name.startswith(wanted) if wanted.endswith("-") else name == wanted
 
 

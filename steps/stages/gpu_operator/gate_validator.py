@@ -1,5 +1,4 @@
-"""Judges the GPU Operator's validator on a node: its init containers run in order, and the one that hangs names the failing layer.
-"""
+"""Judges the GPU Operator's validator on a node: its init containers run in order; the one that hangs names the failing layer."""
 
 from msgspec import Struct
 
@@ -35,8 +34,7 @@ STUCK = {
         FailureClass.HEALTH, "the device plugin advertises nothing usable", "log of nvidia-device-plugin-daemonset, MIG state"
     ),
 }
-"""Init container → its meaning when it hangs, in the order in which they run (NVIDIA/gpu-operator
-assets/state-operator-validation)."""
+"""Init container → its meaning if it hangs, in running order (NVIDIA/gpu-operator assets/state-operator-validation)."""
 
 
 def all_ready(seen: NodesObservation, want: NodesExpectation) -> bool:

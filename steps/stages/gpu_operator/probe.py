@@ -82,8 +82,8 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
 
 
 def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
-    """Return the registered expected nodes with labels, resources and devices. Validator pods are read only while their DaemonSet
-    is incomplete."""
+    """Return the registered expected nodes with labels, resources and devices. Validator pods are read only while their
+    DaemonSet is incomplete."""
     raw_nodes, wanted = probe_workloads.nodes(kube), frozenset(scope.nodes)
     daemon = next(filter(None, (_daemon_set(kube, name) for name in VALIDATORS)), None)
     # a DaemonSet that has not seen a new node yet is complete without it

@@ -34,8 +34,7 @@ class Assembled(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class OutputsExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Expectation of the gate image_assemble/outputs: the image's key, and the most MiB that its squashfs may have (0: no limit).
-    """
+    """Expectation of the gate image_assemble/outputs: the image's key, and the most MiB of its squashfs (0: no limit)."""
 
     key: str
     budget_mib: int = 0

@@ -64,8 +64,7 @@ def _findings(boot: MachineBoot, seen: Booted, want: BootsExpectation) -> Iterat
 
 
 def _fetched(boot: MachineBoot, seen: Booted) -> Iterator[Finding]:
-    """Yield a problem for each file that the machine did not fetch from this server: a machine with a disk could have booted from
-    that."""
+    """Yield a problem for each file that the machine did not fetch from this server: a disk could have served it instead."""
     whole = {event.what for event in boot.events if event.sent == event.size > 0}
     if missing := [what for what in FETCHED if what not in whole]:
         fetched = f"it reported, and did not fetch {plain.some(missing, MOST_TOLD)} whole"

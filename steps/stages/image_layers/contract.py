@@ -30,8 +30,7 @@ class Built(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LayerExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Expectation of the gate image_layers/layer: name and key of the layer, number of packages in its root, and its budget in MiB
-    (0: none)."""
+    """Expectation of the gate image_layers/layer: the layer's name, key, number of packages and budget in MiB (0: none)."""
 
     layer: str
     key: str

@@ -48,8 +48,7 @@ class Published(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PublishedExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Expectation of the gate image_publish/tree: groups that must have boot scripts, if the manifest must be signed, and versions
-    to keep."""
+    """Expectation of the gate image_publish/tree: groups with boot scripts, signature if wanted, number of versions to keep."""
 
     groups: tuple[str, ...]
     signed: bool = False

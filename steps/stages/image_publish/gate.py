@@ -11,8 +11,7 @@ GATE = "image_publish/tree"
 
 
 def tree(seen: Published, want: PublishedExpectation) -> Verdict:
-    """Check that the pointer names a complete version, every group boots it, and the published folder depends on nothing outside.
-    """
+    """Check that the pointer names a complete version, every group boots it, and the published folder needs nothing outside."""
     if first := next(_findings(seen, want), None):
         return first.verdict(GATE)
     size = sum(part.size for part in seen.found)

@@ -20,8 +20,7 @@ CURRENT, CHANGED = "current", "changed"
 MOST_NAMED: Final = 3
 """Most packages of a kind (added, removed, changed) named in one line; the report has all."""
 LEFT, NOTHING = "left", "nothing"
-"""Further values of `Standing.answer`: `left`, a rollback went back from this image; `nothing`, no version of it is published yet.
-"""
+"""Further values of `Standing.answer`: `left`, a person rolled back from this image; `nothing`, none of it is published."""
 
 
 class Standing(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -82,8 +82,7 @@ class _NodeState(Struct, frozen=True):
 
 
 def charts(kube: KubeReader, scope: Scope) -> ChartsObservation:
-    """Return the state of the Network Operator's Helm release and of the CRDs that the task names, for gate
-    network_operator/charts."""
+    """Return the state of the Network Operator's Helm release and of the CRDs that the task names (network_operator/charts)."""
     return releases.with_charts(kube, scope)
 
 

@@ -25,8 +25,7 @@ class ItemStatus(StrEnum):
 
 
 class Item(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Result of one host setting, as node_profile reports it. `name` is its kind and its object, for example `sysctl
-    vm.max_map_count`."""
+    """Result of one host setting, as node_profile reports it. `name` is its kind and its object: `sysctl vm.max_map_count`."""
 
     name: str
     status: ItemStatus

@@ -152,14 +152,12 @@ def _advice(item: Item, name: str) -> str:
 
 
 def _is_unbootable(item: Item) -> bool:
-    """Return True if a failed host setting may leave the machine without an initramfs at its next boot; the play does not reboot it
-    then."""
+    """Return True if a failed host setting may leave the machine without an initramfs, so that the play does not reboot it."""
     return item.name == "reload initramfs" and item.status is ItemStatus.FAILED
 
 
 def _class(item: Item) -> FailureClass:
-    """Return the failure class of a host setting: dependency for what the site provides, input for its decisions, hardware, or
-    runtime."""
+    """Return the failure class of a host setting: dependency (the site provides it), input (it decides), hardware, runtime."""
     if item.name.startswith(("disk ", "mount ", "package ", "repository ", "link", "route ", "default route", "DNS")):
         return FailureClass.DEPENDENCY
     if LOCKED in item.why:

@@ -154,8 +154,7 @@ def _clock(clock: NodeClock, skew: float | None, want: NodesExpectation) -> Iter
 
 
 def _remedy(clock: NodeClock, limit: float) -> str:
-    """Return the next step for a clock that is wrong by more than `limit` seconds: repair the time service, or only the
-    controller's clock."""
+    """Return the next step for a clock wrong by more than `limit` seconds: mend its time service, or only the controller's."""
     if clock.synchronized is not True:
         return UNREACHED
     if clock.offset_seconds is not None and abs(clock.offset_seconds) > limit:

@@ -58,8 +58,7 @@ def remarks(facts: Mapping[str, Facts]) -> Iterator[str]:
 
 
 def _shown(machine: Facts, fact: str) -> str:
-    """Return a fact as people compare it: memory in whole GiB, because firmware keeps some MiB; lists as counts of equal entries.
-    """
+    """Return a fact as people compare it: memory in whole GiB, because firmware keeps some MiB; lists as counts."""
     if fact == "memory_gib":
         return str(round(machine.memory_mib / 1024))
     value = getattr(machine, fact)

@@ -18,8 +18,7 @@ class _Shown(Struct, frozen=True, kw_only=True):
 
 
 def from_play(outcomes: Iterable[HostOutcome]) -> NodesObservation:
-    """Return one observation for each host of an os_prep play; if a host's facts cannot be read, the reason becomes its `message`.
-    """
+    """Return one observation for each host of an os_prep play; for unreadable facts, the reason becomes the host's `message`."""
     return NodesObservation(nodes=tuple(_node(outcome) for outcome in outcomes))
 
 

@@ -38,8 +38,7 @@ def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
 
 
 def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
-    """Check every expected node: registered, alive, Ready for a while, and of the wanted release. Unexpected nodes are only noted.
-    """
+    """Check every expected node: registered, alive, Ready for a while, of the wanted release. Unexpected nodes are only noted."""
     strange = sorted({node.name for node in seen.nodes} - set(want.nodes))
     return of_nodes("rke2/nodes", gate_registration.rows(seen, want), what=f"Ready with {want.version}", notes=_strangers(strange))
 

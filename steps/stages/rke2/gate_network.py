@@ -54,8 +54,7 @@ class Ring(Struct, frozen=True):
         return pod is not None and pod.report.get("large") is True
 
     def answered(self, report: Mapping[str, Any], by: str) -> bool:
-        """Return True if the report names an expected node under key `by`, so that a pod of this check answered, not a foreign web
-        page."""
+        """Return True if the report names an expected node under key `by`: a pod of this check answered, no foreign web page."""
         return str(report.get(by, "")) in self.names
 
     @property

@@ -92,8 +92,7 @@ def _set_aside(node: RegisteredNode) -> Iterator[Finding]:
 
 
 def _unplanned(node: RegisteredNode) -> Iterator[Finding]:
-    """Yield a failure for a node that a person or another tool cordoned. It is not final, because they may uncordon it at any time.
-    """
+    """Yield a failure for a node that a person or another tool cordoned. Not final: they may uncordon it at any time."""
     if node.cordoned:
         step = f"ask who did that, then `kubectl uncordon {node.name}`"
         yield fail(FailureClass.INPUT, "cordoned, and not by bringup", "schedulable", step)

@@ -46,14 +46,12 @@ class _Lease(Struct, frozen=True):
 
 
 def from_play(outcomes: Iterable[HostOutcome]) -> PlayObservation:
-    """Return one observation for each host of a play of rke2; if a host's facts cannot be read, the reason becomes its `message`.
-    """
+    """Return one observation for each host of a play of rke2; for unreadable facts, the reason becomes the host's `message`."""
     return PlayObservation(nodes=tuple(_host(outcome) for outcome in outcomes))
 
 
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
-    """Return /readyz, etcd and API server pods of the expected servers that are registered, RKE2's workloads, and its install Jobs.
-    """
+    """Return /readyz, etcd and API server pods of expected servers that are registered, RKE2's workloads and install Jobs."""
     nodes = kube.list("/api/v1/nodes", Node, labels="node-role.kubernetes.io/control-plane") or ()
     jobs = kube.list(f"/apis/batch/v1/namespaces/{SYSTEM}/jobs", Conditioned) or ()
     static = {pod.metadata.name: _shown(pod) for pod in probe_workloads.pods(kube, SYSTEM, "tier=control-plane")}

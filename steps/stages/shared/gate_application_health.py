@@ -39,8 +39,7 @@ def is_good(app: Application, spared: Spared) -> bool:
 
 
 def expected_health(counts: bool) -> str:
-    """Return the words for the health that is accepted; with `counts`, the release counts nodes, so `Progressing` may be accepted.
-    """
+    """Return the words for the health that is accepted; `counts`: the release counts nodes, so `Progressing` may be accepted."""
     return f"{HEALTHY} or {PROGRESSING} for nodes that the quorum spares" if counts else HEALTHY
 
 

@@ -127,8 +127,7 @@ def _has_failed(app: Application) -> bool:
 
 
 def _source(resource: FailedResource) -> str:
-    """Return the source of a failed resource's message, as `causes` names it: hook, refused object, or object that did not become
-    healthy."""
+    """Return the source of a failed resource's message, as `causes` names it: hook, refused or unhealthy object."""
     if resource.hook_phase:
         return "hook"
     return "resource" if resource.status == "SyncFailed" else "unhealthy"

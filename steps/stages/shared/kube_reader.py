@@ -26,8 +26,7 @@ class Scope(Struct, frozen=True, kw_only=True):
 
 
 class KubeReader(Protocol):
-    """Read access to the target cluster. Reads raise `Temporary` for errors that may pass, `Refused` if the right is missing (403).
-    """
+    """Read access to the target cluster. Reads raise `Temporary` for errors that may pass, `Refused` for a missing right (403)."""
 
     def get(self, path: str, kind: type[T]) -> T | None:
         """Return one object by its API path, decoded into `kind`; None if it does not exist."""

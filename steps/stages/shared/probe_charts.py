@@ -232,8 +232,7 @@ def _workloads(kube: KubeReader, release: Release) -> tuple[tuple[Workload, ...]
 
 
 def _belongs(meta: probe_workloads.ObjectMeta, name: str) -> bool:
-    """Return True if the chart brought this object. Workloads that an operator creates have an owner, or no label of the release.
-    """
+    """Return True if the chart brought this object. Workloads that an operator makes have an owner, or no label of the release."""
     if any(owner.controller for owner in meta.owner_references):
         return False
     marks = (

@@ -74,8 +74,7 @@ MOST = 4 << 20
 
 
 def unpack_output(report: dict[str, Any]) -> str:
-    """Return the tool output that a check pod packed into its report (base64 of gzip); empty if there is none that can be unpacked.
-    """
+    """Return the tool output that a check pod packed into its report (base64 of gzip); empty if none can be unpacked."""
     packed = report.get(KEY)
     if not isinstance(packed, str):
         return ""

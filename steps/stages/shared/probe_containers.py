@@ -55,8 +55,7 @@ class ContainerStatus(Struct, frozen=True, rename="camel"):
 
     @property
     def problem(self) -> _Waiting | ContainerEnd | None:
-        """Return the waiting or ended state that shows a failure; None if the container runs, is starting, or ended with exit code
-        0."""
+        """Return the waiting or ended state that shows a failure; None if it runs, is starting, or ended with exit code 0."""
         waiting, ended = self.state.waiting, self.state.terminated
         if waiting is not None:
             return waiting if waiting.reason not in STARTING else None

@@ -23,8 +23,7 @@ Make = Callable[[re.Match[str], str], ToolError]
 
 
 class Pattern(Struct, frozen=True):
-    """A kind of error in tool output. `needle` is a plain part of its text; `regex` is searched from the start of a line with the
-    needle."""
+    """A kind of error in tool output. `needle` is a plain part of its text; `regex` is tried at the start of its line."""
 
     needle: str
     regex: re.Pattern[str]

@@ -41,8 +41,7 @@ def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
 
 
 def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
-    """Check that every node advertises its physical GPUs times the units of each and no more, under the right resource name and
-    labels."""
+    """Check that every node advertises its physical GPUs times the units of each and no more, under the right name and labels."""
     by_name = {node.name: node for node in seen.nodes}
     rows = [gate_nodes.judge(name, by_name.get(name), want) for name in want.nodes]
     what = "DRA devices" if want.mode is SharingMode.DRA else f"{want.resource} × {want.units} for each GPU"

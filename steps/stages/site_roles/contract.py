@@ -22,8 +22,7 @@ class Ran(Struct, frozen=True, kw_only=True):
 
 
 class RoleHost(Played, frozen=True, kw_only=True, omit_defaults=True):
-    """Observation of one host after the play of a site's role: how the play ended, and the role that ran to its end (None: none).
-    """
+    """Observation of one host after the play of a site's role: how the play ended, and the role that ran to its end, if one did."""
 
     ran: Ran | None = None
 

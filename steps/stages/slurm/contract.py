@@ -88,8 +88,7 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 class NodesObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Observation of gate slurm/nodes: every pod that runs slurmd, the NodeSets' promised GPUs, and Kubernetes' allocatable GPUs by
-    node."""
+    """Observation of gate slurm/nodes: slurmd pods, GPUs that NodeSets promise, and Kubernetes' allocatable GPUs by node."""
 
     pods: tuple[SlurmPod, ...] = ()
     nodesets: tuple[NodeSet, ...] = ()
@@ -130,8 +129,7 @@ class Srun(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Observation of gate slurm/functional: check pods, output of srun (None: no report yet), and the Kubernetes node of each Slurm
-    node."""
+    """Observation of gate slurm/functional: check pods, output of srun (None: no report), and Slurm node → Kubernetes node."""
 
     pods: tuple[CheckPod, ...] = ()
     srun: Srun | None = None

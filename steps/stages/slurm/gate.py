@@ -35,8 +35,7 @@ def charts(seen: ChartsObservation, want: ChartsExpectation) -> Verdict:
 
 
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
-    """Check charts, Slinky's custom resources with their workloads, rolled-out NodeSets, and that Slurm can use all nodes but the
-    spare ones."""
+    """Check charts, Slinky's resources with their workloads, rolled-out NodeSets, and that Slurm can use enough nodes."""
     problem = (
         releases.problem(seen.releases, want.releases, seen.root_app, want.root_app) or _parts(seen, want) or _nodesets(seen, want)
     )

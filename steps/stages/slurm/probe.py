@@ -93,8 +93,7 @@ def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
 
 
 def functional(kube: KubeReader, scope: Scope) -> FunctionalObservation:
-    """Return the check pods, the parsed output of sinfo and srun (None: no report yet), and the Kubernetes node of each Slurm node.
-    """
+    """Return the check pods, the parsed output of sinfo and srun (None: no report), and Slurm node → Kubernetes node."""
     space = _namespace(scope)
     pods = probe_checks.read(kube, CHECK, namespace=space)
     reported = next((pod for pod in pods if pod.report), None)

@@ -18,8 +18,7 @@ class Install(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Observation of gate validation/control: the Job that applied the MPI operator's manifest, the operator's CRD, and its
-    Deployment."""
+    """Observation of gate validation/control: the MPI operator's install Job, its CRD, and its Deployment."""
 
     install: Install | None = None
     crds: tuple[Crd, ...] = ()

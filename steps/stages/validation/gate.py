@@ -81,8 +81,7 @@ def _operator(seen: ControlObservation, want: ControlExpectation) -> Finding | N
 def _rows(
     nodes: Iterable[str], pods: Sequence[CheckedPod], judged: Callable[[str, CheckedPod], NodeVerdict], what: str
 ) -> list[NodeVerdict]:
-    """Return one verdict for each node: on its pod's report, or on the missing report. `what` names the expected content in
-    messages."""
+    """Return one verdict for each node: on its pod's report, or on its absence. `what` names the expected content in messages."""
     by_pod = {checked.pod.name: checked for checked in pods}
     best = gate_checks.by_node(checked.pod for checked in pods)
     pending = [checked.pod for checked in pods if not checked.pod.node]

@@ -69,8 +69,7 @@ class _Draft:
         return bool(self._rows or self._ranks or self._said)
 
     def over(self, group: str) -> bool:
-        """Return True if a line of this group belongs to the next run, because it follows the footer or starts a run a second time.
-        """
+        """Return True if a line of this group belongs to the next run, because it follows the footer or begins a run again."""
         if group in ("average", "concluded"):
             return group in self._said
         if group == "unit":
