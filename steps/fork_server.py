@@ -48,7 +48,7 @@ def _import_steps() -> None:
 
 
 def _fork(request: ForkRequest, descriptors: list[int], connection: socket.socket) -> int:
-    """Start a step and return its pid.
+    """Fork a process that runs a step, and return its process id.
 
     The parent of the step ends at once, so that the kernel hands the step to the nearest subreaper: the engine, which waits for it.
     """

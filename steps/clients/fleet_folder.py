@@ -1,4 +1,4 @@
-"""The expected hosts in the fleet folder, read shard by shard."""
+"""Reads the expected hosts from the fleet folder, shard by shard."""
 
 import gzip
 import zlib
@@ -11,7 +11,7 @@ from steps.errors import BadTask
 
 
 class Fleet:
-    """The fleet folder of one run."""
+    """Reader of a run's fleet folder, which has the expected hosts in one file for each shard."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

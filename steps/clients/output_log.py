@@ -50,7 +50,7 @@ class Log:
         self.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n")
 
     def write(self, text: str, out: TextIO | None = None) -> None:
-        """Write whole lines. Text given in one piece is searched for secrets as one."""
+        """Write whole lines to the log. A secret that spans several lines is found only if they are given in one piece."""
         clean = self.redactor.text(text)
         target = out or self._out or sys.stderr  # stderr is looked up now, because it may have been replaced
         target.write(clean)
@@ -100,11 +100,11 @@ class _Stream(io.TextIOBase):
 
     @property
     def encoding(self) -> str:  # type: ignore[override]  # read-only here: nobody changes it
-        """Return the encoding, as a stream of Python has it."""
+        """Return `utf-8`, the encoding that a text stream of Python must name."""
         return "utf-8"
 
     def finish(self) -> None:
-        """Pass on a last line without line end."""
+        """Write the rest of the output as a last line, if it did not end with a line end."""
         if self._rest:
             self.write("\n")
 

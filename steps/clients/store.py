@@ -117,7 +117,7 @@ class Store:
                 return numbered
 
     def records(self, run: str, stage: str, task: str) -> tuple[evidence.Evidence, ...]:
-        """Return the last attempt of each shard of a task, by shard number."""
+        """Return the records of the last attempts of a task, one for each shard, by shard number."""
         latest: dict[str, str] = {}
         prefix = f"runs/{run}/evidence/{stage}/{task}"
         for key in self.keys(prefix):

@@ -159,9 +159,10 @@ def inconclusive(
 
 
 def of_nodes(gate: str, nodes: Iterable[NodeVerdict], *, what: str, notes: Iterable[str] = ()) -> Verdict:
-    """Combine verdicts on nodes without a quorum, which the judge applies. The result passes only if there are nodes and all pass.
+    """Return the verdict that combines verdicts on nodes; it passes only if there are nodes and all pass.
 
-    The result is final if every row that is no pass is final. `what` names what a passing node has, such as `8 GPUs allocatable`.
+    The quorum is not applied here, but later by the judge. The result is final if every node's verdict that is no pass is final.
+    `what` names what a passing node has, such as `8 GPUs allocatable`.
     """
     rows = tuple(nodes)
     bad = [row for row in rows if row.status not in (Status.PASS, Status.SKIPPED)]

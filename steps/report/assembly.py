@@ -16,7 +16,7 @@ from steps.report.upgraded import changed_releases
 
 
 def build(source: StoredRun, workflow: str = "", running: bool = False, begun: Iterable[model.Begun] = ()) -> model.Report:
-    """Return the report of one run.
+    """Return the report of one run, made from what the store has of it.
 
     `workflow` is the engine's word for how the run ended, if known. `running`: the run has not ended. `begun`: tasks and approvals
     that its engine started.

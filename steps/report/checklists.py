@@ -32,5 +32,5 @@ def every() -> dict[FailureClass, Checklist]:
 
 
 def link(kind: FailureClass) -> Diagnosis:
-    """Return the diagnosis entry that refers to the checklist of a failure class."""
+    """Return the diagnosis entry that stands for the checklist of a failure class in a record."""
     return Diagnosis(what=LINK, source=f"class {kind.value}", content=f"steps/report/{FILE}#{kind.value}")

@@ -112,7 +112,7 @@ class Context:
 
     @property
     def own_gate(self) -> str:
-        """Return the gate id of a verdict that the task gives itself: `STAGE/TASK`."""
+        """Return the gate id `STAGE/TASK`, for a verdict that the task makes itself, without a gate."""
         return f"{self.task.stage}/{self.task.name}"
 
     @functools.cached_property
@@ -248,7 +248,7 @@ def _about(record: Evidence) -> Iterator[str]:
 
 
 def _tools(verb: Verb) -> dict[str, str]:
-    """Return versions of the tools that this verb uses."""
+    """Return name → version of the tools that this verb uses."""
     # reading Ansible's version takes half as long as importing a client, so only plays do it
     if verb is not Verb.PLAY:
         return {"bringup": __version__}

@@ -119,7 +119,7 @@ _WEBHOOK = re.compile(r"https://[a-z0-9-]+\.([a-z0-9-]+)\.svc\b")
 
 
 def diagnose_refusal(context: Context, manifest: dict[str, Any], error: StepError) -> tuple[Diagnosis, ...]:
-    """Return findings about a refused write.
+    """Return findings about an object that the API server refused to write.
 
     These are the API server's answer, the account that bringup uses if a right was denied, the live object without secret or bulky
     parts, its field managers, phase and quotas of its namespace, and the webhook that the answer names. A failed read becomes a
@@ -202,7 +202,7 @@ def _managers(live: dict[str, Any]) -> str:
 
 
 def _fields(owned: dict[str, Any], path: str = "") -> list[str]:
-    """Return the paths of the fields that a manager owns: the leaves of fieldsV1."""
+    """Return the paths of the fields that a field manager owns, from fieldsV1 in the object's managedFields."""
     inner = {key: value for key, value in owned.items() if key != "."}
     if not inner:
         return [path] if path else []

@@ -158,7 +158,7 @@ def _report(findings: Findings, source: str, status: ContainerStatus, log: str) 
 
 
 def pods(findings: Findings, namespace: str, failing: Sequence[str], leave: Iterable[str] = (), labels: str = "") -> None:
-    """Add the pods of a namespace.
+    """Add findings about the pods of a namespace.
 
     Pods on failing nodes come first, one line each. The unhealthy ones follow in full, causes and failing nodes first, then logs of
     healthy ones on the first failing nodes. `leave` names checks whose pods are left out.

@@ -129,7 +129,7 @@ def _jump(jump: Jump | None, secrets: Path) -> Jump | None:
 
 
 def _existing(context: Context, named: Mapping[str, str]) -> dict[str, str]:
-    """Return variable → file for all files that exist."""
+    """Return those entries of variable → file name whose files exist, with the files' full paths."""
     folders = (context.run_secrets, context.environment.secrets)
     paths = {
         variable: next((folder / name for folder in folders if (folder / name).exists()), None) for variable, name in named.items()

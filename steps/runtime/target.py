@@ -37,7 +37,7 @@ class _Meta(Struct, frozen=True, rename="camel"):
 
 
 class IdentifiedObject(Struct, frozen=True):
-    """An object of any kind with its identity and labels."""
+    """An object of any kind, read for its UID, resource version and labels."""
 
     metadata: _Meta = _Meta()
 

@@ -12,7 +12,7 @@ from steps.runtime.context import Context
 
 
 class _Trusting(Struct, frozen=True, kw_only=True):
-    """Arguments of a task that name trusted host keys and certificates."""
+    """The arguments of a task that name trusted host keys and certificates; all others are ignored."""
 
     known_hosts: KnownHosts | None = None
     certificates: ServerCertificates | None = None

@@ -29,7 +29,7 @@ class NoWebhook(StepError):
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
-    """Arguments of the announcement.
+    """Arguments of verb announce.
 
     `webhook` is the secret file with the URL. `approved` is the stage whose evidence is to be approved. `ca` is the secret file
     with the only CA certificates to trust; empty for those that this machine trusts.

@@ -31,7 +31,7 @@ _REFUSALS = {
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
-    """Arguments of a functional check.
+    """Arguments of verb job, which runs a functional check.
 
     `objects` are created in order with their markers replaced (see `fill`); their pods carry the label `bringup/check` with one of
     `checks`. Only nodes that passed the stage's `after` tasks take part, and at least `least` of them are needed.
@@ -97,7 +97,7 @@ def _record_reused(context: Context, wanted: Arguments, earlier: Evidence, nodes
 
 
 def _measure(context: Context, wanted: Arguments, objects: list[dict[str, Any]], nodes: tuple[str, ...]) -> _Measured:
-    """Create the check's objects and watch them until the gate is decided."""
+    """Create the check's objects and watch their pods until the gate is decided. Return verdict, observation and findings."""
     gate, probe = gating.find(wanted.gate), gating.probe(wanted.gate)
     want = gate.expect(context.task.expectations, nodes)
     if refused := _create(context, wanted, objects):

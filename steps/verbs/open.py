@@ -15,7 +15,7 @@ from steps.runtime.identify import ClusterIdentity, Way, identify
 
 
 class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Arguments that start a run.
+    """Arguments of verb open, which creates a run.
 
     `plan` is the plan's digest. `ssh` is given if the plan changes hosts; then the servers are asked which cluster they run.
     `registration` is the API address of a cluster that they run, by which it is held before anything is changed; `server` and

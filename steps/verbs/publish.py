@@ -163,7 +163,7 @@ def _published(context: Context, repo: Git, wanted: Publication, tree: Mapping[s
 
 
 def _push(context: Context, repo: Git, wanted: Publication, tree: Mapping[str, str]) -> _PublicationOutcome:
-    """Push the branch first, then its tag.
+    """Push the branch, then its tag; return the outcome.
 
     In a common push a server may accept the tag and refuse a branch that has moved. The tag would then mark a publication as
     complete that the branch does not have.

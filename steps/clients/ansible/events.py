@@ -204,7 +204,7 @@ def _take_facts(state: HostState, data: Data) -> None:
 
 
 def _facts(data: Data) -> dict[str, Any]:
-    """Return the facts that a task set."""
+    """Return the Ansible facts that a task set on its host; empty if it set none."""
     facts = data.res.get("ansible_facts")
     return facts if isinstance(facts, dict) else {}
 

@@ -80,7 +80,7 @@ class Workspace(Struct, frozen=True):
     roles: Path
     """Folder of the site's role; it exists only if the play has one."""
     library: Path
-    """Modules that are packed for this play."""
+    """Folder of the Ansible modules that are packed for this play."""
 
 
 def playbook_path(name: str) -> Path:

@@ -37,7 +37,7 @@ class Page(Struct, Generic[T], frozen=True):
 
 
 class _EventMeta(Struct, frozen=True, rename="camel"):
-    """Time of an event, by which events are ordered."""
+    """Metadata of an event: the time by which events are ordered."""
 
     creation_timestamp: str = ""
 
@@ -51,7 +51,7 @@ class _KubeEvent(Struct, frozen=True, rename="camel"):
 
 
 class Resource(Struct, frozen=True, rename="camel"):
-    """An entry of API discovery."""
+    """A kind of object that an API group serves, as API discovery lists it."""
 
     name: str
     kind: str
@@ -59,7 +59,7 @@ class Resource(Struct, frozen=True, rename="camel"):
 
 
 class ResourceList(Struct, frozen=True):
-    """API discovery of one group version."""
+    """All kinds of one API group and version, as API discovery lists them."""
 
     resources: tuple[Resource, ...] = ()
 

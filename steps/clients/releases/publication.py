@@ -282,7 +282,7 @@ def _is_suitable(tree: ReleaseTree, version: str, request: PublishRequest) -> bo
 
 
 def _is_done(tree: ReleaseTree, request: PublishRequest) -> bool:
-    """Return True if a publication would write nothing."""
+    """Return True if the release is current, whole and signed, shared files are right, and retention has nothing to remove."""
     release, shared = request.release, request.release.shared_files(tree)
     settled_files = all(tree.contents.get(f"{tree.layout.shared}/{name}") == data for name, data in shared.files.items())
     if not settled_files or shared.stale or tree.last_recorded != tree.current:

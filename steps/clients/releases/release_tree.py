@@ -85,11 +85,11 @@ class ReleaseTree(Struct, kw_only=True):
     unwritable: tuple[str, ...] = ()
 
     def path(self, *parts: str) -> str:
-        """Return a path below the product's own folder."""
+        """Return a path below the product's own folder, relative to the root of the tree."""
         return "/".join((self.product, *parts))
 
     def version_path(self, version: str, *parts: str) -> str:
-        """Return a path below the folder of a version."""
+        """Return a path below the folder of a version, relative to the root of the tree."""
         return "/".join((self.product, release_layout.VERSIONS, version, *parts))
 
     def below(self, folder: str) -> dict[str, TreeEntry]:

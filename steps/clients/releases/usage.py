@@ -98,7 +98,7 @@ class VersionIndex(Struct, frozen=True, kw_only=True):
 
 
 def version_index(kind: ReleaseKind, tree: ReleaseTree) -> VersionIndex:
-    """Return the index of a tree's versions."""
+    """Return the index by which versions of a tree are found from the reports of nodes."""
     versions, current = tree.versions, tree.current
     order = tuple(dict.fromkeys((*((current,) if current in versions else ()), *reversed(versions))))
     digests: dict[str, frozenset[str]] = {}

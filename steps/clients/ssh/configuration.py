@@ -18,7 +18,7 @@ COMMON = """Host *
   ServerAliveInterval 5
   ServerAliveCountMax 3
 {exchange}"""
-"""Options for all hosts, jump hosts included.
+"""SSH options for every host and jump host.
 
 ServerAlive ends a dead connection after 15 s, even one that a master holds (`playbooks/docs/facts.md`, SSH logins). SSH reports why
 a connection ended (closed by the other end, no algorithm in common) at level INFO, which LogLevel suppresses together with the

@@ -9,7 +9,7 @@ from steps.contract.checks import CheckPod
 
 
 class StorageClass(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A storage class of the cluster."""
+    """A Kubernetes StorageClass: its name, its provisioner, and if it is the default."""
 
     name: str
     provisioner: str = ""
@@ -94,7 +94,7 @@ class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
 COMPONENTS = ("application-controller", "applicationset-controller", "redis", "repo-server")
 """Workloads that Argo CD needs: their names end with `-COMPONENT`, or their label app.kubernetes.io/component is COMPONENT."""
 REDIS = "redis"
-"""The one component whose image is not Argo CD's own."""
+"""Component of Argo CD whose image is not Argo CD's own, so that its version is not compared."""
 
 
 class ArgoCdWorkload(Struct, frozen=True, kw_only=True, omit_defaults=True):

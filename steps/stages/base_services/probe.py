@@ -56,7 +56,7 @@ class _Configuration(Struct, frozen=True):
 
 
 class _EndpointConditions(Struct, frozen=True):
-    """Readiness of an endpoint; absent means ready."""
+    """Readiness of an endpoint of a Service; an absent value means ready."""
 
     ready: bool | None = None
 

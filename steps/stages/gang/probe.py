@@ -86,14 +86,14 @@ class _RawGroup(Struct, frozen=True):
 
 
 class _Involved(Struct, frozen=True):
-    """Object that an event is about."""
+    """Reference to the object that a Kubernetes event is about."""
 
     kind: str = ""
     name: str = ""
 
 
 class _RawEvent(Struct, frozen=True, rename="camel"):
-    """Event that reports a pod as bound."""
+    """A Kubernetes event by which a scheduler reports that it bound a pod."""
 
     metadata: probe_workloads.ObjectMeta = probe_workloads.ObjectMeta()
     involved_object: _Involved = _Involved()

@@ -24,7 +24,7 @@ class Look(Struct, frozen=True):
 
     @property
     def gpus(self) -> int:
-        """Number of GPUs that this node must have."""
+        """Return the number of GPUs that this node must have."""
         return self.want.others.get(self.node.name, self.want.gpus)
 
 

@@ -155,7 +155,10 @@ def _operands(seen: ControlObservation, want: ControlExpectation) -> Finding | N
 
 
 def _driver_image(seen: ControlObservation, want: ControlExpectation) -> Finding | None:
-    """Return inconclusive unless the driver DaemonSet has the wanted version: a status from before the change lacks it."""
+    """Return an inconclusive finding unless the driver DaemonSet runs the wanted version; None if it does.
+
+    Otherwise a root resource that was ready before a change of version would pass.
+    """
     drivers = [
         entry for entry in seen.operands if entry.name.startswith(("nvidia-driver-", "nvidia-gpu-driver-")) and entry.desired
     ]

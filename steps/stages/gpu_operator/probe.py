@@ -46,7 +46,7 @@ class _DriverSpec(Struct, frozen=True):
 
 
 class _RootSpec(Struct, frozen=True):
-    """Part of a root resource's spec that is compared."""
+    """The fields of a root resource's spec that the gate compares."""
 
     driver: _DriverSpec | None = None
 
@@ -97,7 +97,7 @@ def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
 
 
 def functional(kube: KubeReader, _scope: Scope) -> FunctionalObservation:
-    """Return the pods of check `cuda-smoke`."""
+    """Return the pods of check `cuda-smoke` with their reports."""
     return FunctionalObservation(pods=probe_checks.read(kube, CHECK))
 
 

@@ -9,7 +9,7 @@ PRODUCT: Final = "nodeimage"
 
 ID: Final = "image_lock"
 TASK: Final = "archive"
-"""The task that fetches the packages."""
+"""Name of the task that fetches the locked packages into the archive."""
 
 
 class Archive(Struct, frozen=True, kw_only=True, omit_defaults=True):

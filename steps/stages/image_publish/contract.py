@@ -38,11 +38,11 @@ class Published(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Changes against the version published before; entries are `name=version`, or `name old → new` for changed packages."""
     problem: str = ""
     entries: tuple[str, ...] = ()
-    """Groups whose ROOT/boot/GROUP.ipxe leads to the pointer of this image."""
+    """Groups whose entry script ROOT/boot/GROUP.ipxe leads to the pointer of this image."""
     in_use: tuple[str, ...] = ()
     """Versions that nodes report to run; they are kept, whatever their number."""
     lost: tuple[str, ...] = ()
-    """Machines that the version has a script for, but that are not led to it."""
+    """Machines that have a boot script in this version, but that no entry script leads to it."""
     origin: str = ""
     """Origin of the version's recipe at the time it was published."""
 

@@ -1,4 +1,4 @@
-"""Gate of image_sandbox: every test of the image ran in its root and passed."""
+"""Gate of image_sandbox: every test of the image ran in the image's root file system and passed."""
 
 from collections.abc import Iterator
 from typing import Final

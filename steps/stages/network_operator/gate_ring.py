@@ -24,7 +24,7 @@ class Pair(Struct, frozen=True, kw_only=True):
 
 
 class Attached(Struct, frozen=True):
-    """An entry of Multus' network status."""
+    """A network of a pod in the annotation that Multus writes: its name, interface and addresses."""
 
     name: str = ""
     interface: str = ""

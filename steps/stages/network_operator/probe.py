@@ -61,7 +61,7 @@ class _Allocation(Struct, frozen=True, rename="camel"):
 
 
 class _PoolStatus(Struct, frozen=True):
-    """Blocks of an address pool that were handed out."""
+    """Status of an address pool: the nodes to which blocks of addresses were handed out."""
 
     allocations: tuple[_Allocation, ...] | None = None
 

@@ -13,7 +13,7 @@ COMPARED = (
 )
 """Facts that are usually equal on machines of one kind; a machine that differs gets a remark."""
 NAMED = 5
-"""Most differing nodes named in a remark."""
+"""Largest number of differing nodes that a remark names."""
 
 
 def findings(facts: Mapping[str, Facts], same: Sequence[str]) -> dict[str, list[Finding]]:

@@ -190,7 +190,7 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 class RegisteredNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A registered node. Times are seconds since the epoch, 0 if unknown.
+    """A node that is registered in the cluster. Times are seconds since the epoch, 0 if unknown.
 
     `ready` is the status of condition Ready with `reason` and `message`. `seen` is its newest sign of life (lease or heartbeat),
     `since` the last transition of Ready. `pressure` are conditions that are True and must not be. `taints` are `key=value:effect`.

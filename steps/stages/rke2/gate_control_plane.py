@@ -77,7 +77,7 @@ def _member(server: Server) -> Iterator[Finding]:
 
 
 def _jobs(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
-    """Yield install Jobs that failed or are not complete.
+    """Yield a problem for each of RKE2's install Jobs that failed or is not complete.
 
     Absent Jobs are no sign of a problem: people delete finished ones, and the workloads that they install are checked by name. A
     server that has just started applies the charts of its release anew, which may repair a failed Job, so the failure is not final

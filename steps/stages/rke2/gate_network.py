@@ -59,7 +59,7 @@ class Ring(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Number of expected nodes."""
+        """Return the number of expected nodes, each of which should have a pod in the ring."""
         return len(self.names)
 
     def connected(self, node: str) -> bool:
@@ -111,7 +111,7 @@ def _good(pod: CheckPod, ring: Ring) -> str:
 
 
 def _findings(name: str, pod: CheckPod, ring: Ring) -> Iterator[Finding]:
-    """Yield the failures of a pod's report, causes before their consequences."""
+    """Yield the network failures that a pod's report shows, causes before their consequences."""
     report = pod.report
     yield from _service(name, report, ring)
     yield from _dns(name, report, ring)

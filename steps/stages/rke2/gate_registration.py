@@ -20,7 +20,7 @@ def rows(seen: NodesObservation, want: NodesExpectation) -> list[NodeVerdict]:
 
 
 def version_seen(seen: str, wanted: str) -> str:
-    """Return a version with a hint on the part that differs.
+    """Return a node's RKE2 version for a message, with a hint on the part that differs from the wanted one.
 
     Semantic versioning calls v1.35.7+rke2r1 and v1.35.7+rke2r2 equal, but they are different RKE2 releases.
     """
@@ -99,7 +99,7 @@ def _unplanned(node: RegisteredNode) -> Iterator[Finding]:
 
 
 def _registered(node: RegisteredNode, group: RegistrationGroup | None, want: NodesExpectation) -> Iterator[Finding]:
-    """Yield labels and taints that differ from the spec.
+    """Yield a problem for labels and taints of a node that differ from the spec.
 
     A kubelet sets them only when it registers its node (https://docs.rke2.io/reference/linux_agent_config), so differences are
     final.
@@ -131,7 +131,7 @@ def _key(taint: str) -> str:
 
 
 def _taints(node: RegisteredNode, wanted: tuple[str, ...], own: tuple[str, ...]) -> Iterator[Finding]:
-    """Yield taints that are missing or unexpected.
+    """Yield a problem for taints of a node that are missing or unexpected.
 
     Taints of the spec must be present. Taints of the platform (`own`) come and go with its work and are ignored.
     """

@@ -74,7 +74,7 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
 
 
 def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
-    """Return every registered node, expected or not.
+    """Return every node that is registered in the cluster, expected or not.
 
     The task's arguments name the labels to read (`labels`) and select the network plugin's pods: `network_pods` (a label selector)
     in `network_namespace`.

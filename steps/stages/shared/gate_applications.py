@@ -112,7 +112,7 @@ def _no_error(app: Application, name: str, failures: Iterable[FailedResource]) -
 
 
 def _unknown_condition(app: Application, name: str) -> Finding | None:
-    """Return inconclusive for a condition that no rule knows, because it may be harmful; None if there is none."""
+    """Return an inconclusive finding for a condition that no rule knows, because it may be harmful; None if there is none."""
     odd = next((condition for condition in app.conditions if condition.type not in causes.HARMLESS), None)
     if odd is None:
         return None

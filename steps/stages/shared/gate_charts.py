@@ -163,7 +163,7 @@ def with_charts(gate: str, seen: ChartsObservation, want: ChartsExpectation) -> 
 
 
 def missing_crd(seen: Iterable[Crd], want: Iterable[str]) -> Finding | None:
-    """Return inconclusive for the first wanted CRD that the API server does not serve; None if all are established."""
+    """Return an inconclusive finding for the first wanted CRD that the API server does not serve; None if all are established."""
     by_name = {crd.name: crd for crd in seen}
     for name in want:
         crd = by_name.get(name)

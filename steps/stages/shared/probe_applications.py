@@ -48,7 +48,7 @@ class _AppSpec(Struct, frozen=True):
 
     @property
     def every(self) -> tuple[_ApplicationSource, ...]:
-        """All sources, from whichever of the two fields has them."""
+        """Return the sources of the Application, from its list of sources or, without one, from its single source."""
         return self.sources or ((self.source,) if self.source and self.source.repo_url else ())
 
 
@@ -68,7 +68,7 @@ class _AppHealth(Struct, frozen=True):
 
 
 class _AppResource(Struct, frozen=True, rename="camel"):
-    """A resource of an Application or of its last sync.
+    """A resource in the status of an Argo CD Application, or in its last sync.
 
     `health` is set only for kinds with a health check, and only if Argo CD stores it: `controller.resource.health.persist`, off by
     default since 3.0.
@@ -96,7 +96,7 @@ class _AppResult(Struct, frozen=True):
 
 
 class _AppOperation(Struct, frozen=True, rename="camel"):
-    """The last sync: its phase, message and result."""
+    """The last sync of an Application: its phase, message and result."""
 
     phase: str = ""
     message: str = ""
@@ -133,7 +133,7 @@ def read(kube: KubeReader, namespace: str, name: str) -> Application | None:
 
 
 def application(raw: RawApplication) -> Application:
-    """Reduce an Application to the fields that the gate compares."""
+    """Return an Application with only the fields that the gate compares."""
     sources = raw.spec.every
     chart = next((source for source in sources if source.chart), _ApplicationSource())
     git = next((source for source in sources if not source.chart), _ApplicationSource())

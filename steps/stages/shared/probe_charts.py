@@ -57,7 +57,7 @@ class HelmChart(Struct, frozen=True):
 
 
 class AnyObject(Struct, frozen=True):
-    """Metadata of any object."""
+    """Any object of the API, read for its metadata alone."""
 
     metadata: ManagedMeta = ManagedMeta()
 
@@ -67,7 +67,7 @@ class _JobSpec(Struct, frozen=True):
 
 
 class Job(Struct, frozen=True):
-    """An install Job of helm-controller."""
+    """A Job by which helm-controller installs a chart."""
 
     metadata: ManagedMeta = ManagedMeta()
     spec: _JobSpec = _JobSpec()
@@ -175,7 +175,7 @@ def _job(kube: KubeReader, release: Release, name: str) -> InstallJob | None:
 
 
 def job_log(kube: KubeReader, namespace: str, job: str) -> str:
-    """Return the end of the log of the Job's newest pod."""
+    """Return the end of the log of the newest pod of an install Job; empty if there is none."""
     pods = probe_workloads.pods(kube, namespace, f"job-name={job}")
     return kube.log(namespace, pods[-1].metadata.name, tail=LOG_LINES)[-LOG_CHARACTERS:] if pods else ""
 

@@ -7,18 +7,18 @@ import msgspec
 from msgspec import Struct
 
 STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
-"""Reasons of waiting that every container goes through."""
+"""Waiting reasons through which every container goes when it starts, so that they show no problem."""
 
 
 class _Waiting(Struct, frozen=True):
-    """The reason for which a container waits."""
+    """State of a container that waits: reason and message."""
 
     reason: str = ""
     message: str = ""
 
 
 class ContainerEnd(Struct, frozen=True, rename="camel"):
-    """The end of a container: reason, message and exit code."""
+    """State of a container that ended: reason, message and exit code."""
 
     reason: str = ""
     message: str = ""
@@ -32,7 +32,7 @@ class ContainerEnd(Struct, frozen=True, rename="camel"):
 
 
 class States(Struct, frozen=True):
-    """State of a container; one of the fields is set."""
+    """State of a container: running, waiting or ended; one of the fields is set."""
 
     waiting: _Waiting | None = None
     terminated: ContainerEnd | None = None

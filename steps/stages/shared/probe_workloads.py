@@ -40,9 +40,9 @@ def seconds(time: datetime.datetime | None) -> float:
 
 RESOURCES = {"Deployment": "deployments", "StatefulSet": "statefulsets", "DaemonSet": "daemonsets"}
 MESSAGE = 300
-"""Most characters of one trouble's message."""
+"""Most characters of the message that says why a pod is not ready."""
 MOST_TROUBLES = 16
-"""Most troubles kept of one namespace: the first ones show the cause, hundreds of copies would bury it."""
+"""Most pods of a namespace whose reason for not being ready is kept: hundreds of copies would bury the cause."""
 
 
 class _OwnerReference(Struct, frozen=True):
@@ -84,7 +84,7 @@ class Spec(Struct, frozen=True):
 
 
 class _WorkloadStatus(Struct, frozen=True, rename="camel"):
-    """Counts of a workload; each kind sets some of them."""
+    """Numbers of pods in a workload's status; each kind of workload sets some of them."""
 
     observed_generation: int = 0
     updated_replicas: int = 0
@@ -262,7 +262,7 @@ def troubles(pods: Iterable[Pod]) -> tuple[Trouble, ...]:
 
 
 def trouble(pod: Pod) -> Trouble | None:
-    """Return the reason for which a pod is not ready; None if it shows none."""
+    """Return why a pod is not ready; None if it is ready or shows no reason."""
     name, node = pod.metadata.name, pod.spec.node_name
     for entry in (*pod.status.init_container_statuses, *pod.status.container_statuses):
         if (problem := entry.problem) is not None:

@@ -46,7 +46,7 @@ class BadArchive(ValueError):
 
 
 def file_name(role: str) -> str:
-    """Return the name of the file in the tasks folder that holds a role."""
+    """Return the name of the file in the tasks folder that holds a role's archive."""
     return f"role_{role}.tar.gz.b64"
 
 

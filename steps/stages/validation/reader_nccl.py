@@ -54,7 +54,7 @@ def runs(text: str) -> tuple[NcclRun, ...]:
 
 
 class _Draft:
-    """A run while its lines are being read."""
+    """Builder of one run of nccl-tests, which takes the run's lines as they are read."""
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self.columns = columns
@@ -83,7 +83,7 @@ class _Draft:
         return False
 
     def take(self, match: re.Match[str]) -> None:
-        """Add one line to the run."""
+        """Add one matched line to the run."""
         groups = {key: value for key, value in match.groupdict().items() if value is not None}
         if "row" in groups:
             row = reader_nccl_table.row(groups["row"].split(), self.columns)
