@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module that reads with a server's kubectl which cluster the server belongs to and which run holds it; changes nothing."""
+"""Ansible module that reports which Kubernetes cluster a server belongs to and which bringup run holds that cluster; read-only."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PLACES = (
     ("k3s", "/etc/rancher/k3s/k3s.yaml", (["/usr/local/bin/k3s", "kubectl"], ["/usr/bin/k3s", "kubectl"])),
     ("kubeadm", "/etc/kubernetes/admin.conf", (["/usr/bin/kubectl"], ["/usr/local/bin/kubectl"])),
 )
-"""Kind of cluster, its admin kubeconfig, and the commands that can read with it."""
+"""Kind of cluster, path of its admin kubeconfig, and the kubectl commands to try with it (the first that exists is run)."""
 QUESTION = ["--request-timeout=10s", "get", "namespace", "kube-system", "--output=jsonpath={.metadata.uid}"]
 LEASE = ["--request-timeout=10s", "get", "lease", "bringup", "--namespace=kube-system", "--ignore-not-found", "--output=json"]
 LOCAL = "https://127.0.0.1:6443"
@@ -39,7 +39,7 @@ UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def identity(module: AnsibleModule) -> dict:
-    """Return the identity that the first kubeconfig on this host leads to, or the state `bare` if there is none."""
+    """Return the fields of `ServerIdentity` through the first admin kubeconfig on this host; `state` is `bare` without one."""
     for kind, kubeconfig, commands in PLACES:
         if os.path.exists(kubeconfig):
             return {"kind": kind, **answer(module, kubeconfig, commands)}
@@ -47,7 +47,7 @@ def identity(module: AnsibleModule) -> dict:
 
 
 def answer(module: AnsibleModule, kubeconfig: str, commands: tuple) -> dict:
-    """Return the cluster's UID, its Lease and kubeconfig, or the reason why the UID cannot be read."""
+    """Return `state` (running or unreadable) with the cluster's UID, Lease and kubeconfig, or with a message on what failed."""
     command = next((words for words in commands if os.path.exists(words[0])), None)
     if command is None:
         return {"state": "unreadable", "message": "%s is there, but no kubectl" % kubeconfig}
@@ -59,7 +59,7 @@ def answer(module: AnsibleModule, kubeconfig: str, commands: tuple) -> dict:
 
 
 def lease_spec(answer: str) -> dict:
-    """Return the Lease's spec, or nothing if there is no Lease or it cannot be parsed."""
+    """Return `{"lease": SPEC}` from kubectl's JSON for a Lease; an empty dict if there is no Lease or its JSON cannot be parsed."""
     try:
         spec = json.loads(answer)["spec"]
     except (ValueError, KeyError, TypeError):
@@ -68,7 +68,7 @@ def lease_spec(answer: str) -> dict:
 
 
 def secret(kubeconfig: str, address: str) -> dict:
-    """Return the kubeconfig with `address` in place of 127.0.0.1. Empty without `address`, or if its server is not RKE2's."""
+    """Return `{"kubeconfig": TEXT}` with `address` in place of 127.0.0.1; an empty dict without `address` or such a server URL."""
     with open(kubeconfig) as source:
         text = source.read()
     if not address or LOCAL not in text:
@@ -77,7 +77,7 @@ def secret(kubeconfig: str, address: str) -> dict:
 
 
 def main() -> None:
-    """Run the module."""
+    """Exit the Ansible module with this server's cluster identity."""
     module = AnsibleModule(argument_spec={"address": {"type": "str", "default": ""}}, supports_check_mode=True)
     module.exit_json(changed=False, observation=identity(module))
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module that checks and changes a whole node profile in one round trip."""
+"""Ansible module that checks and changes all host settings of a node profile in one round trip."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ SPEC = {
 
 
 def main() -> None:
-    """Read the profile, apply it, read it again if something changed, and return every item."""
+    """Apply the profile, read it again if something changed, and exit with all setting results, facts and reasons for a reboot."""
     began = time.monotonic()
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     host_lock.hold_or_fail(module, "node_profile")

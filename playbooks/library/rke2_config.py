@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module that writes RKE2's files after checking that they agree with each other and with the host."""
+"""Ansible module that writes RKE2's configuration files after checking that they agree with each other and with the host."""
 
 from __future__ import annotations
 
@@ -73,28 +73,31 @@ NEVER = {
     "cluster-reset": ("false", "it would make a cluster of one server at every start"),
     "cluster-init": ("", "RKE2 has no such key; K3s has"),
 }
-"""Keys that must keep RKE2's default. Each has that default, where it can be written down, and the reason."""
+"""Keys that must keep RKE2's default: key → that default (empty if the key must not be written at all), and the reason."""
 JOINS = "server"
-"""The key by which a host joins a cluster. The config.yaml of the server that founds our cluster lacks it."""
+"""Key of config.yaml with the server that a host joins. The server that founds a cluster has no such key."""
 REGISTRIES, PRIVATE = "/etc/rancher/rke2/registries.yaml", "private-registry"
-"""RKE2's registry settings, and the key that makes it read another file."""
+"""Path of RKE2's registry settings, and the config.yaml key that makes RKE2 read another file instead."""
 FILES = ("audit-policy-file", "pod-security-admission-config-file", "token-file")
 """Keys that name files which must exist when RKE2 starts."""
 
 FIXED = ("cluster-cidr", "service-cidr", "cluster-dns", "cluster-domain", "disable-kube-proxy", "egress-selector-mode")
-"""Keys that a cluster is founded with. A server whose file has another value does not start again (docs.rke2.io/install/ha)."""
+"""Keys whose values are fixed when a cluster is founded. With another value a server does not start (docs.rke2.io/install/ha)."""
 MEMBER = "/var/lib/rancher/rke2/server/db/etcd/member"
-"""The folder that etcd makes at its first start, by which RKE2 recognises a member."""
+"""The folder that etcd makes at its first start. RKE2 takes a server with this folder for an etcd member."""
 PLUGINS = re.compile(r"^cni:[ \t]*(\S.*|(?:\n[ \t]*-[ \t].*)+)", re.MULTILINE)
 """The network plugins in a config.yaml, as a list or as one value."""
 
 
 class ConfigConflict(Exception):
-    """Error: the configuration cannot work; the text names the key and the remedy."""
+    """Error: RKE2 cannot work with this configuration; the text names the key and the remedy."""
 
 
 def check(config: dict, paths: list) -> None:
-    """Raise ConfigConflict if RKE2 would not start with this configuration, or would ignore part of it."""
+    """Raise ConfigConflict if RKE2 would not start with the parsed config.yaml `config`, or would ignore part of it.
+
+    `paths` are the files that this module writes, which a key of `config` may name although they do not exist yet.
+    """
     for key, value in config.items():
         why = never(key, value)
         if why:
@@ -109,18 +112,21 @@ def check(config: dict, paths: list) -> None:
 
 
 def never(key: str, value: object) -> str:
-    """Return the reason why a key must not have this value; empty if it may."""
+    """Return the reason why a config.yaml key must not have this value; empty if it may."""
     default, why = NEVER.get(key, ("", ""))
     return "" if default and str(value).lower() == default else why
 
 
 def is_of_a_cluster(member: str = MEMBER, config: str = CONFIG) -> bool:
-    """Return True if this server is part of a cluster. RKE2 creates etcd's folder before etcd runs: it proves nothing."""
+    """Return True if etcd has run on this server, or config.yaml names a server to join. etcd's empty folder proves nothing."""
     return os.path.exists(member) or rke2_settings.effective_value("server", config) != ""
 
 
 def check_fixed(config: dict, there: str) -> None:
-    """Raise ConfigConflict if a server would get other values than its cluster was founded with. `there`: current config.yaml."""
+    """Raise ConfigConflict if `config` changes a value that the cluster was founded with.
+
+    `there` is the present config.yaml's text.
+    """
     for key in FIXED:
         match = re.search(r"^%s:[ \t]*(\S.*?)[ \t]*$" % key, there, re.MULTILINE)
         present = match.group(1).strip("'\"") if match else ""
@@ -135,12 +141,12 @@ def check_fixed(config: dict, there: str) -> None:
 
 
 def _primary(plugins: list) -> str:
-    """Return the plugin that gives pods their network; empty if none is named."""
+    """Return the network plugin that gives pods their main network: the first one except multus; empty if none is named."""
     return next((plugin for plugin in plugins if plugin != "multus"), "")
 
 
 def check_etcd_user() -> None:
-    """Raise ConfigConflict if the user `etcd`, which a hardened server needs, is missing."""
+    """Raise ConfigConflict if the user `etcd` is missing, which RKE2's hardened (CIS) profile needs on a server."""
     try:
         pwd.getpwnam("etcd")
     except KeyError:
@@ -148,7 +154,10 @@ def check_etcd_user() -> None:
 
 
 def check_drop_ins(config: dict, paths: list, folder: str = rke2_settings.DROP_INS) -> None:
-    """Raise ConfigConflict for a drop-in (RKE2 reads it last) that overrides our keys, sets a forbidden one, or hides our file."""
+    """Raise ConfigConflict for a drop-in that overrides our keys, sets a forbidden key, or hides our registries.yaml.
+
+    RKE2 reads drop-ins after config.yaml, so they win. `paths` are the files that this module writes.
+    """
     for path in rke2_settings.drop_ins(folder):
         try:
             keys = rke2_settings.load(path)
@@ -163,7 +172,7 @@ def check_drop_ins(config: dict, paths: list, folder: str = rke2_settings.DROP_I
 
 
 def _check_drop_in(path: str, key: str, value: str, config: dict) -> None:
-    """Raise ConfigConflict if a key of a drop-in conflicts with `config`. A key that ends in + adds to lists, else replaces."""
+    """Raise ConfigConflict if a key of a drop-in conflicts with `config`. A key that ends in + adds to a list; others replace."""
     name = key.rstrip("+")
     why = never(name, value)
     if why:
@@ -173,7 +182,7 @@ def _check_drop_in(path: str, key: str, value: str, config: dict) -> None:
 
 
 def check_environment(entries: list, root: str = "") -> None:
-    """Raise ConfigConflict if a file in /etc/sysconfig overrides the environment that we give to RKE2's units."""
+    """Raise ConfigConflict if a file in /etc/sysconfig overrides a variable that bringup sets for RKE2's units in /etc/default."""
     for entry in entries:
         if entry["path"].startswith(DEFAULTS) and not entry["absent"]:
             later = LATER + entry["path"][len(DEFAULTS) :]
@@ -193,7 +202,10 @@ def check_kubelet(config: dict, entries: list) -> None:
 
 
 def token_text(given: str, joined: str) -> str:
-    """Return the content for the token file; a file with the same secret stays as it is. Raises ConfigConflict."""
+    """Return the content for RKE2's token file: the present content if its secret is the given one, else the given or a new token.
+
+    Raises ConfigConflict if the host, which has joined as `joined` (server, agent or empty), does not accept the token.
+    """
     there = atomic_files.read(TOKEN).rstrip("\n")
     why = supervisor.token_refusal(there, given, joined)
     if why:
@@ -203,7 +215,7 @@ def token_text(given: str, joined: str) -> str:
 
 
 def differing_files(entries: list) -> list:
-    """Return the entries whose content or mode differs on the host, and files of ours that are to be removed."""
+    """Return the file entries whose content or mode differs on the host, and the entries of files to remove that bringup wrote."""
     changed = []
     for entry in entries:
         path, text = entry["path"], atomic_files.read(entry["path"]).rstrip("\n")
@@ -215,14 +227,14 @@ def differing_files(entries: list) -> list:
 
 
 def of_the_site(entries: list, root: str = "") -> list:
-    """Return the paths where the host has a file of the site's that ours would replace."""
+    """Return the paths at which the site has a file of its own that one of bringup's files would replace."""
     signed = [entry["path"] for entry in entries if not entry["absent"] and entry["content"].startswith(OURS)]
     texts = {path: atomic_files.read(root + path) for path in signed}
     return [path for path, text in texts.items() if text.strip() and not text.startswith(OURS)]
 
 
 def main() -> None:
-    """Check, then write."""
+    """Check the configuration, write the files that differ, and exit with their paths and whether RKE2 must be restarted."""
     options = {
         "path": {"type": "path", "required": True},
         "content": {"type": "str", "required": True, "no_log": True},
@@ -264,7 +276,7 @@ def main() -> None:
 
 
 def write(entries: list, owed: str = restart_mark.PATH) -> None:
-    """Replace the files. The need for a restart is recorded first, so that it survives a run that is killed halfway."""
+    """Replace or remove the files of the entries. The restart mark is written first, so that a killed run leaves it behind."""
     if any(entry["restart"] for entry in entries):
         restart_mark.mark(owed)
     for entry in entries:

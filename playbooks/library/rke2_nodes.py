@@ -51,7 +51,7 @@ SPEC: dict = {
 
 
 def read(kubectl: kube.Kubectl, wanted: dict) -> dict:
-    """Return facts of the named Nodes and of all servers, and the refusals that were asked for."""
+    """Return facts of the named Nodes, each server's version, and why the wanted release or a server's stop is refused."""
     servers = kubectl.servers()
     return {
         "nodes": kubectl.nodes(wanted["names"]),
@@ -62,7 +62,7 @@ def read(kubectl: kube.Kubectl, wanted: dict) -> dict:
 
 
 def read_when_spared(kubectl: kube.Kubectl, wanted: dict) -> dict:
-    """Return `read`'s result as soon as etcd can spare the leaving server, or after `patience` seconds."""
+    """Return `read`'s result once etcd can lose the leaving server without losing its majority, or after `patience` seconds."""
     cluster: dict = {}
     for _ in polling.attempts(wanted["patience"]):
         cluster = read(kubectl, wanted)
@@ -72,7 +72,7 @@ def read_when_spared(kubectl: kube.Kubectl, wanted: dict) -> dict:
 
 
 def change(kubectl: kube.Kubectl, wanted: dict, check_mode: bool) -> dict:
-    """Drain, uncordon or remove the Nodes that are not yet in the wanted state."""
+    """Drain, uncordon or remove Nodes; return their facts, refusals by name, Nodes left undrained (`lone`), and `changed`."""
     nodes = kubectl.nodes(wanted["names"])
     lone = kube.stranded_nodes(nodes, kubectl.pages()) if wanted["state"] == "drained" and wanted["returns"] and nodes else []
     if wanted["state"] == "drained":
@@ -92,7 +92,7 @@ def change(kubectl: kube.Kubectl, wanted: dict, check_mode: bool) -> dict:
 
 
 def main() -> None:
-    """Run the module on this server."""
+    """Read or change Nodes with this server's kubectl, and fail the module if kubectl fails or is missing."""
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     if not kube.Kubectl.is_here():
         module.fail_json(msg="this host is no RKE2 server: %s or %s is not there" % (kube.KUBECTL, kube.KUBECONFIG))

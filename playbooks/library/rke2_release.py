@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module that verifies an RKE2 release on its host, installs it, or restores the previous one."""
+"""Ansible module that fetches and verifies an RKE2 release on its host, installs it, or restores the previous one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ SPEC: dict = {
 
 
 def act(module: AnsibleModule) -> list:
-    """Bring the release into the wanted state and return the files concerned."""
+    """Fetch, supply, install or restore the release (`state`); return the files that were missing or differed."""
     wanted: dict[str, Any] = module.params
     if wanted["state"] == "restored":
         return [] if module.check_mode else _made(module, release_backup.restore(wanted["version"]))
@@ -69,7 +69,10 @@ def act(module: AnsibleModule) -> list:
 
 
 def _made(module: AnsibleModule, files: list) -> list:
-    """Register the installed files with SELinux and fapolicyd and record that a restart is due. Raises GuardRefusal."""
+    """Register installed files with SELinux and fapolicyd, record that a restart is due, and return the files.
+
+    Raises GuardRefusal.
+    """
     places = [install_prefix.target_path(name) for name in files] or [release_backup.PROGRAM]
     try:
         security_rules.register_files(places, lambda command: module.run_command(command, handle_exceptions=True))
@@ -81,7 +84,7 @@ def _made(module: AnsibleModule, files: list) -> list:
 
 
 def main() -> None:
-    """Run the module."""
+    """Run the requested action on the release; a failure says whether a retry may succeed (`temporary`)."""
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     host_lock.hold_or_fail(module, "rke2_release")
     proxy_login.log_in(module.params)

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module for the steps of one server when its cluster rolls back to the previous release."""
+"""Ansible module that does one action of a server's part in a cluster rollback to the previous RKE2 release."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ SPEC: dict = {
 
 
 class StepFailed(Exception):
-    """Error: a step was not done; the text gives the reason or RKE2's own words."""
+    """Error: an action of the rollback failed; the text gives the reason or RKE2's own output."""
 
 
 def look(wanted: dict) -> dict:
-    """Return how far this server's rollback is and which snapshots it can offer."""
+    """Return how far this server's rollback is (`step`), its releases, and the etcd snapshots that can be restored."""
     newer = rollback.is_newer(wanted["installed"], wanted["to"])
     mark = rollback.read_mark(wanted["to"], wanted["installed"])
     left = wanted["installed"] if newer else mark["left"]
@@ -78,7 +78,7 @@ def look(wanted: dict) -> dict:
 
 
 def act(wanted: dict) -> bool:
-    """Do one step and return True if it changed something."""
+    """Do the action of the rollback that `wanted["state"]` names, such as `restored`; return True if it changed this host."""
     if wanted["state"] in (rollback.BEGUN, rollback.DONE):
         rollback.write({**{name: wanted[name] for name in ("to", "left", "snapshot")}, "step": wanted["state"]})
         return True
@@ -90,7 +90,7 @@ def act(wanted: dict) -> bool:
 
 
 def silence(virtual: str) -> bool:
-    """Remove the virtual address from this server; return True if the server had it. Raises StepFailed."""
+    """Remove the cluster's virtual IP address from this server; return True if the server had it. Raises StepFailed if it stays."""
     held, _ = traces.addresses(virtual)
     traces.remove_addresses(held)
     left, looked = traces.addresses(virtual)
@@ -102,13 +102,13 @@ def silence(virtual: str) -> bool:
 
 
 def restore(snapshot: str, seconds: int) -> None:
-    """Restore etcd on the server that the others will join. Raises StepFailed."""
+    """Restore etcd from a snapshot on the server that the other servers will join. Raises StepFailed."""
     rollback.join_nobody()
     reset(snapshot, seconds)
 
 
 def reset(snapshot: str, seconds: int, program: str = release_backup.PROGRAM) -> None:
-    """Run RKE2's cluster reset with a snapshot. Raises StepFailed."""
+    """Run `rke2 server --cluster-reset` with a snapshot. Raises StepFailed if it fails or takes longer than `seconds`."""
     command = [program, "server", "--cluster-reset", "--cluster-reset-restore-path=" + snapshot]
     login = os.umask(host_lock.UMASK)
     try:
@@ -125,7 +125,7 @@ def reset(snapshot: str, seconds: int, program: str = release_backup.PROGRAM) ->
 
 
 def main() -> None:
-    """Run one step."""
+    """Report the state of the rollback, or do one action of it and fail the module if that action fails."""
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     wanted: dict[str, Any] = module.params
     if wanted["state"] == "looked":

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module that saves an RKE2 server's etcd once under a name."""
+"""Ansible module that saves a named snapshot of an RKE2 server's etcd, once per name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ files: {description: Names of the snapshot's files., type: list, returned: succe
 
 
 def main() -> None:
-    """Save a snapshot, unless a complete one of this name exists."""
+    """Save an etcd snapshot unless a complete one of this name exists, and exit with the names of its files."""
     module = AnsibleModule(argument_spec={"name": {"type": "str", "required": True}}, supports_check_mode=True)
     name = module.params["name"]
     host_lock.hold_or_fail(module, "rke2_snapshot")

@@ -72,18 +72,18 @@ KUBECONFIG = kubectl.KUBECONFIG
 TOKEN = "/var/lib/rancher/rke2/server/token"
 ETCD = "/var/lib/rancher/rke2/server/db/etcd"
 JOINED = {"rke2-server": ETCD, "rke2-agent": "/var/lib/rancher/rke2/agent/kubelet.kubeconfig"}
-"""The path that exists once the host has been part of a cluster. An empty folder is no proof: it may be a disk for etcd."""
+"""Service → the path that has content once the host has joined a cluster. An empty folder is no proof: it may be etcd's disk."""
 KUBELET = "http://127.0.0.1:10248/healthz"
 LOCAL = "127.0.0.1"
 CRASHES = 10
-"""Restarts after which waiting ends. systemd restarts RKE2 after 5 s, so this is about a minute of crashes."""
+"""Number of restarts by systemd after which waiting ends. systemd restarts RKE2 after 5 s, so this is about a minute of crashes."""
 WRITES_SECONDS = 90
 """Longest wait for etcd's writes, in seconds. The leases of an idle cluster alone make etcd write twice a second."""
 LOG_LINES = "15"
 
 
 def observe(module: AnsibleModule, service: str) -> tuple:
-    """Return the observation without secrets, and the unit's invocation id."""
+    """Return the fields of `HostFacts` without kubeconfig and token, and systemd's invocation id of the unit."""
     properties = unit(module, service)
     active = properties.get("ActiveState") == "active"
     joined = os.path.exists(JOINED[service]) and rke2_mounts.has_content(JOINED[service], [JOINED[service]])
@@ -110,7 +110,7 @@ def observe(module: AnsibleModule, service: str) -> tuple:
 
 
 def missing_state(facts: dict, answering: Callable[[], bool]) -> list:
-    """Return what an observed service still lacks to be ready by itself."""
+    """Return what keeps the observed service from being ready on its own host, such as `supervisor`; empty if it is ready."""
     if facts["state"] != "active":
         return ["unit %s" % (facts["state"] or "unknown")]
     lacks = [name for name in ("supervisor", "etcd_healthy") if facts.get(name) is False]
@@ -118,14 +118,17 @@ def missing_state(facts: dict, answering: Callable[[], bool]) -> list:
 
 
 def unit(module: AnsibleModule, service: str) -> dict:
-    """Return systemd's properties of the unit; empty if systemd does not run."""
+    """Return systemd's properties of the RKE2 unit by name; an empty dict if systemctl fails."""
     wanted = "ActiveState,UnitFileState,NRestarts,ActiveEnterTimestampMonotonic,InvocationID"
     code, output, _ = module.run_command(["systemctl", "show", "--property=" + wanted, service])
     return dict(line.partition("=")[::2] for line in output.splitlines()) if code == 0 else {}
 
 
 def start_times(microseconds: int) -> dict:
-    """Return when the unit became active (epoch seconds) and how long ago, both 0 if it never did. Uses the monotonic clock."""
+    """Return `started` (epoch seconds) and `up_seconds` of a unit; both 0 if it never became active.
+
+    `microseconds` is systemd's monotonic time stamp, which a change of the wall clock does not move.
+    """
     ago = time.monotonic() - microseconds / 1e6 if microseconds else 0.0
     return {"started": round(time.time() - ago, 3) if microseconds else 0.0, "up_seconds": round(ago, 3)}
 
@@ -145,13 +148,13 @@ def find_binary() -> str:
 
 
 def is_supervisor_ready() -> bool:
-    """Return True if the host's own supervisor answers and is ready. One with another token, given by hand, counts too."""
+    """Return True if the host's own supervisor is ready. A refused token or another cluster's CA also counts: both are answers."""
     token = atomic_files.read(TOKEN).rstrip("\n")
     return supervisor.state(LOCAL, token)[0] in (supervisor.PONG, supervisor.REFUSED, supervisor.STRANGER)
 
 
 def etcd_health() -> bool:
-    """Return True if the host's etcd member reports itself healthy."""
+    """Return True if the host's etcd member reports itself healthy; False if it does not answer."""
     try:
         return str(json.loads(etcd_metrics.fetch("/health")).get("health")) == "true"
     except ValueError:
@@ -159,7 +162,7 @@ def etcd_health() -> bool:
 
 
 def answers(module: AnsibleModule, service: str) -> bool:
-    """Return True if a server's API server passes all its readiness checks, or an agent's kubelet reports ok."""
+    """Return True if the server's API server passes all readiness checks, or the agent's kubelet reports ok."""
     if service == "rke2-server":
         if not os.path.exists(kubectl.KUBECTL):
             return False
@@ -172,21 +175,24 @@ def answers(module: AnsibleModule, service: str) -> bool:
 
 
 def encryption(module: AnsibleModule) -> str:
-    """Return `Enabled` or `Disabled` for RKE2's encryption of Secrets; empty if RKE2 does not say."""
+    """Return `Enabled` or `Disabled` for RKE2's encryption of Secrets; empty if the rke2 command does not tell."""
     output = module.run_command([find_binary(), "secrets-encrypt", "status"], handle_exceptions=True)[1] if find_binary() else ""
     match = re.search(r"^Encryption Status:\s*(\w+)", output, re.MULTILINE)
     return match.group(1) if match else ""
 
 
 def secrets(address: str) -> dict:
-    """Return the admin kubeconfig with a reachable address, and the token in its secure form."""
+    """Return `kubeconfig` (admin, with `address` for 127.0.0.1) and `token` (with the CA's hash); missing files are left out."""
     kubeconfig, token = (atomic_files.read(path).rstrip("\n") for path in (KUBECONFIG, TOKEN))
     kubeconfig = kubeconfig.replace("https://127.0.0.1:6443", "https://%s:6443" % supervisor.host(address)) + "\n"
     return {name: text for name, text in (("kubeconfig", kubeconfig), ("token", token)) if text.strip()}
 
 
 def member(name: str) -> list:
-    """Return what a ready server still lacks to be a full member of its cluster. etcd promotes one learner at a time."""
+    """Return what a ready server lacks to be a full cluster member, in a list: its Node, its etcd vote, or an API that answers.
+
+    etcd promotes one learner to a voter at a time.
+    """
     try:
         node = kubectl.Kubectl().nodes([name]).get(name)
     except kubectl.KubectlError:
@@ -195,7 +201,11 @@ def member(name: str) -> list:
 
 
 def wait(module: AnsibleModule, service: str, seconds: int, not_before: str) -> tuple:
-    """Return the last observation, the unit's invocation id, and why waiting ended early (empty if ready or time is up)."""
+    """Poll until the service is ready in another invocation than `not_before`, for at most `seconds`.
+
+    Returns the last observation, the unit's invocation id, and why waiting ended early (systemd gave the unit up, or too many
+    crashes; empty if the service is ready or time is up).
+    """
     facts, invocation, why, before, failed = {}, "", "", sys.maxsize, False
     for passed in polling.attempts(0 if module.check_mode else seconds):
         facts, invocation = observe(module, service)
@@ -216,7 +226,7 @@ def wait(module: AnsibleModule, service: str, seconds: int, not_before: str) -> 
 
 
 def settle(module: AnsibleModule, seen: dict, why: str, owed: str) -> Optional[str]:
-    """Clear the restart mark if the service is ready; otherwise return why it is not. `owed` is the mark that was waited for."""
+    """Remove the restart mark `owed` and return None if the service is ready; else return why it is not, with its last log."""
     if seen["ready"]:
         host_lock.hold_or_fail(module, "rke2_status")
         restart_mark.clear(owed)
@@ -227,7 +237,7 @@ def settle(module: AnsibleModule, seen: dict, why: str, owed: str) -> Optional[s
 
 
 def wait_for_metrics(writes: int, check_mode: bool) -> dict:
-    """Return etcd's metrics once its log has been written `writes` times, because the gate needs so many samples."""
+    """Return etcd's metrics once etcd has written its WAL `writes` times, as the gate needs, or after WRITES_SECONDS."""
     metrics: dict = {}
     for _ in polling.attempts(0 if check_mode else WRITES_SECONDS, most=polling.FIRST):
         metrics = etcd_metrics.read_etcd()
@@ -252,7 +262,7 @@ SPEC: dict = {
 
 
 def own_node_address(module: AnsibleModule, address: str, joined: bool) -> str:
-    """Return the address if it is the host's and no drop-in names another. Fails the module if addresses cannot be read."""
+    """Return the address for `node-ip`, empty if RKE2 is to choose. Fails the module if the host's addresses cannot be read."""
     try:
         return node_address.node_ip(address, joined, lambda command: module.run_command(command, handle_exceptions=True))
     except node_address.AddressesUnreadable as error:
@@ -260,7 +270,7 @@ def own_node_address(module: AnsibleModule, address: str, joined: bool) -> str:
 
 
 def main() -> None:
-    """Read the state, and wait if asked to."""
+    """Read the service's state, wait for it if `ready_seconds` is set, and fail the module if it does not become ready."""
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     arguments: dict[str, Any] = module.params
     owed = restart_mark.read()

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module that waits until an RKE2 supervisor is ready to be joined with a token. It changes nothing."""
+"""Ansible module that waits until an RKE2 supervisor accepts joins with a given token; it changes nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RETURN = r"""
 
 
 def main() -> None:
-    """Wait for the supervisor and fail with the reason if it does not become ready."""
+    """Wait for the supervisor; fail with the reason if it refuses the token or is not ready in time."""
     spec = {
         "address": {"type": "str", "required": True},
         "token": {"type": "str", "required": True, "no_log": True},

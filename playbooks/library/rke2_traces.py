@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module that counts what RKE2 left on its host and removes it."""
+"""Ansible module that counts the processes, mounts, files and rules that RKE2 left on its host, and removes them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ joins: {description: The server that the configuration joins; empty where it joi
 
 
 def main() -> None:
-    """Count, remove, and count again."""
+    """Count RKE2's traces, do the requested part of the reset, and count again."""
     spec: dict = {
         "state": {"type": "str", "choices": ["looked", "begun", "apart", "gone"], "required": True},
         "force": {"type": "bool", "default": False},

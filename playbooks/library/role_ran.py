@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module that reports that a host reached the end of a site's own role. It changes nothing."""
+"""Ansible module that reports that a host reached the end of a role of the site; it changes nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ observation: {description: Role and digest., type: dict, returned: always}
 
 
 def main() -> None:
-    """Return the given role name and digest."""
+    """Exit with the name and digest of the role that ran."""
     arguments = {"role": {"type": "str", "required": True}, "digest": {"type": "str", "required": True}}
     module = AnsibleModule(argument_spec=arguments, supports_check_mode=True)
     module.exit_json(changed=False, observation={"role": module.params["role"], "digest": module.params["digest"]})

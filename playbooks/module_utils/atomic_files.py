@@ -1,4 +1,4 @@
-"""Files that are replaced in one step or not at all, so that a reader sees the old or the new content; and their digests."""
+"""Atomic replacement of files, so that a reader sees either the old or the new content, and SHA-256 digests of files."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ansible.module_utils import selinux_labels
 
 BLOCK = 1 << 20
 FRESH = ".bringup-"
-"""Prefix of files that are still being written. Files that are to be kept must not use it."""
+"""Prefix of files that are being written. No other file may have it, because `replacement` deletes left-over ones."""
 
 
 @contextmanager
 def replacement(path: str, mode: int) -> Iterator[Any]:
-    """Yield a binary file that takes the place of `path` when the block ends without an error. Missing folders are created.
+    """Yield a binary file that replaces `path` when the block ends without an error, and is removed otherwise.
 
-    A program that is running can be replaced too. Left-over files of an interrupted run are removed first, which is safe because a
-    host has one writer (`host_lock`).
+    Missing folders are created. A running program can be replaced too. Left-over files of an interrupted run in the folder are
+    removed first, which is safe because only one module at a time writes to a host (`host_lock`).
     """
     folder = os.path.dirname(path)
     selinux_labels.make_folders(folder)
@@ -44,25 +44,25 @@ def replacement(path: str, mode: int) -> Iterator[Any]:
 
 
 def write(path: str, data: bytes, mode: int) -> None:
-    """Replace a file by `data` in one step and create its folder if it is missing."""
+    """Replace the file at `path` atomically by `data`, with this mode; create its folder if it is missing."""
     with replacement(path, mode) as out:
         out.write(data)
 
 
 def copy(path: str, source: Any, mode: int) -> None:
-    """Replace a file by the content of an open file, in one step."""
+    """Replace the file at `path` atomically by the content of the open file `source`, with this mode."""
     with replacement(path, mode) as out:
         shutil.copyfileobj(source, out, BLOCK)
 
 
 def touch(path: str) -> None:
-    """Create a file if it is missing and leave its content as it is."""
+    """Create an empty file if it is missing; an existing file keeps its content."""
     with open(path, "a"):
         pass
 
 
 def read(path: str) -> str:
-    """Return a file's text; empty if it cannot be read."""
+    """Return a file's text; an empty string if it cannot be read."""
     try:
         with open(path, errors="replace") as source:
             return source.read()

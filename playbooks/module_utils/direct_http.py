@@ -1,4 +1,4 @@
-"""HTTP requests to services of the cluster's own hosts, never through a proxy, whatever the environment says."""
+"""HTTP requests to services on the cluster's own hosts. They never use a proxy, even if the environment names one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def get(
     seconds: float = SECONDS,
     most: int = MOST,
 ) -> bytes:
-    """Return the body of a response, at most `most` bytes. Raises OSError (urllib's errors are OSErrors) and ValueError."""
+    """Return the first `most` bytes of the response to a GET. Raises OSError (also for HTTP errors and timeouts) and ValueError."""
     opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), urllib.request.ProxyHandler({}))
     with opener.open(urllib.request.Request(url, headers=headers or {}), timeout=seconds) as answer:
         return answer.read(most)

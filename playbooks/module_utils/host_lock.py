@@ -1,4 +1,4 @@
-"""A lock file that lets one module at a time change a host.
+"""Lock file by which only one of bringup's Ansible modules at a time changes a host.
 
 A module may outlive its SSH session, so the next attempt can find the first one still running. The lock lies below /run and ends
 with the process that holds it. Modules that only read take no lock.
@@ -16,7 +16,9 @@ from ansible.module_utils import polling
 
 LOCK = "/run/bringup.lock"
 SECONDS = 600
-"""Seconds to wait for another holder. Its own task has a time-out, most of which has passed when a play comes again."""
+"""Seconds to wait for a module that holds the lock. The holder's own Ansible task has a time-out, most of which has passed when a
+later play comes to this host.
+"""
 UMASK = 0o022
 """The umask that systemd gives to services. Under the umask of a hardened login (027, 077) the files that RKE2 writes are closed to
 etcd's own user, and RKE2 waits for an etcd that never starts (rancher/rke2#6466).
@@ -25,11 +27,11 @@ FIRST, MOST = 0.05, 1.0
 
 
 class HostBusy(Exception):
-    """Error: another module still holds the host; the text names the module and since when."""
+    """Error: another module still holds the host's lock; the text names the module and since when."""
 
 
 def hold_or_fail(module: Any, name: str) -> None:
-    """Hold the host until this process ends, or end the Ansible module as failed with the name of the holder."""
+    """Lock the host until this process ends, or fail the Ansible module with the name of the module that holds the lock."""
     try:
         hold(name)
     except HostBusy as busy:
@@ -37,10 +39,10 @@ def hold_or_fail(module: Any, name: str) -> None:
 
 
 def hold(name: str, path: str = LOCK, seconds: float = SECONDS) -> None:
-    """Lock the host, record the holder in the lock file, and set the umask to 022. Raises HostBusy after `seconds`.
+    """Lock the host, write this process's name into the lock file, and set the umask to 022. Raises HostBusy after `seconds`.
 
     A user other than root cannot open the lock file and cannot change the host either; the function then returns without a lock,
-    and an item of its own reports the missing rights.
+    and the setting result `root` of the node profile reports the missing rights.
     """
     os.umask(UMASK)
     try:

@@ -1,4 +1,4 @@
-"""Mounts as /proc/self/mounts lists them, where blanks and backslashes in paths are written in octal."""
+"""Reader of the mount table /proc/self/mounts, where blanks and backslashes in paths are written in octal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def decode_path(text: str) -> str:
 
 
 def mount_of(path: str, mounts: str) -> tuple:
-    """Return mount point, type and read-only flag of the file system of a path. `mounts` is the text of /proc/self/mounts."""
+    """Return mount point, type and read-only flag of the file system that holds a path; `mounts` is the mount table's text."""
     rows = [line.split() for line in mounts.splitlines()]
     real = os.path.realpath(path)
     shown = [(decode_path(row[1]), row[2], "ro" in row[3].split(",")) for row in rows if len(row) > 3]

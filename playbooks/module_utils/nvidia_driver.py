@@ -7,15 +7,16 @@ import re
 from typing import Optional
 
 RUNNING = "/proc/driver/nvidia/version"
-"""The file that exists while the driver module is in the kernel, whoever loaded it. Containers have no kernel of their own."""
+"""File that exists while an NVIDIA driver module is in the kernel, the host's or a container's: both share the kernel."""
 LISTED = re.compile(r"^(?:\S*/)?nvidia(?:-(?:current|tesla|legacy)[^/\s:]*)?\.ko(?:\.\w+)?:", re.MULTILINE)
-"""The driver in depmod's list, whose lines begin with a module's file: that of DKMS, of packages, or of NVIDIA's installer. Debian
-renames the file, so `modinfo nvidia` does not find it there.
+"""A line of modules.dep for the driver's file, as DKMS, packages and NVIDIA's installer name it.
+
+Debian renames the file, so `modinfo nvidia` does not find it there.
 """
 
 
 def is_installed(root: str = "") -> Optional[bool]:
-    """Return True if the host has the driver module for its running kernel, loaded or not; None without a list of modules.
+    """Return True if the host has an NVIDIA driver module for its running kernel, loaded or not; None without a modules.dep.
 
     A driver container loads its module from folders of its own, which end with the container; the host cannot load that module.
     """
@@ -27,5 +28,8 @@ def is_installed(root: str = "") -> Optional[bool]:
 
 
 def is_of_container(root: str = "") -> bool:
-    """Return True if the loaded driver is certainly not the host's own. It outlives its container until a reboot."""
+    """Return True if the loaded NVIDIA driver is certainly a container's, not the host's own.
+
+    It outlives its container until a reboot.
+    """
     return os.path.exists(root + RUNNING) and is_installed(root) is False

@@ -1,4 +1,4 @@
-"""Polling in place: look at once, then again after growing pauses, until time is up."""
+"""Polling on the host itself: a first attempt at once, then more after growing pauses, until time is up."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import time
 from typing import Iterator
 
 FIRST, LONGEST, GROWTH = 0.5, 5.0, 1.5
-"""Pauses in seconds: short at first, then long enough not to burden a service that is starting."""
+"""First and longest pause in seconds, and the factor between pauses: a service that is starting must not be burdened."""
 
 
 def attempts(seconds: float, first: float = FIRST, most: float = LONGEST) -> Iterator[float]:
-    """Yield the seconds since the first attempt, once an attempt, until `seconds` have passed. With 0 there is one attempt."""
+    """Yield once an attempt the seconds since the first one, with pauses, until `seconds` have passed; 0 gives one attempt."""
     began = time.monotonic()
     pause = first
     yield 0.0

@@ -1,4 +1,4 @@
-"""Logins for HTTP proxies, put into this process's environment, where only its child processes see them.
+"""Logins for HTTP proxies, put into the environment of the module's process, where only its child processes see them.
 
 A login in the environment that a play sets would appear on a command line of the host, where every user could read it.
 """
@@ -14,12 +14,12 @@ OPTIONS: dict = {"proxy_user": {"type": "str", "default": ""}, "proxy_password":
 NAMES = re.compile(r"https?_proxy", re.IGNORECASE)
 LOGIN_REFUSED = "the proxy refuses this login (407)"
 UNAUTHORIZED = "the proxy refuses this login (401)"
-"""The message for a 401: some proxies (tinyproxy) answer a wrong login as a web site would. It counts only with a login."""
+"""The message for a 401, used only if the proxy has a login: some proxies (tinyproxy) answer a wrong login as a web site would."""
 REDACTED = "[redacted]"
 
 
 def log_in(params: dict) -> None:
-    """Add the login to the proxy URLs of the environment, if the module was given one."""
+    """Add the module's proxy login, if it has one, to the proxy URLs in this process's environment."""
     if not params.get("proxy_user"):
         return
     login = "%s:%s" % (_quoted(params["proxy_user"]), _quoted(params["proxy_password"]))
@@ -28,7 +28,7 @@ def log_in(params: dict) -> None:
 
 
 def login_refusal(code: int) -> str:
-    """Return the sentence for an HTTP status code that means a refused login, or an empty string."""
+    """Return the message for an HTTP status code by which a proxy refuses its login; empty for any other code."""
     if code == 401 and any(NAMES.fullmatch(name) and "@" in value for name, value in os.environ.items()):
         return UNAUTHORIZED
     return LOGIN_REFUSED if code == 407 else ""

@@ -1,4 +1,4 @@
-"""The replacement for `ansible.module_utils.basic` in a packed module: arguments, commands and results, nothing more."""
+"""Replacement for `ansible.module_utils.basic` in a packed module: it has only arguments, commands and results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TRUE, FALSE = ("y", "yes", "on", "1", "true", "t", "1.0"), ("n", "no", "off", "0
 
 
 class AnsibleModule:
-    """The part of Ansible's class that our modules use, with the same names and results."""
+    """The part of Ansible's class of this name that bringup's modules use, with equal names and results."""
 
     def __init__(self, argument_spec: Dict[str, Any], supports_check_mode: bool = False) -> None:
         given = json.loads(ARGUMENTS)
@@ -34,7 +34,7 @@ class AnsibleModule:
             self.fail_json(msg=str(error))
 
     def run_command(self, args: list, cwd: str, environ_update: Dict[str, str], handle_exceptions: bool = True) -> tuple:
-        """Return exit code, standard output and standard error of a command; the code is 126 if the command cannot be started."""
+        """Return exit code, standard output and standard error of a command. The code is 126 if the command cannot be started."""
         try:
             done = subprocess.run(
                 args,
@@ -52,18 +52,18 @@ class AnsibleModule:
         return done.returncode, *(text.decode(errors="surrogateescape") for text in (done.stdout, done.stderr))
 
     def exit_json(self, **result: Any) -> NoReturn:
-        """Print a successful result and exit with 0."""
+        """Print the result as JSON and exit with 0."""
         print(json.dumps({"changed": False, **result}))
         sys.exit(0)
 
     def fail_json(self, msg: str, **result: Any) -> NoReturn:
-        """Print a failed result with its reason and exit with 1."""
+        """Print a failed result with the reason `msg` as JSON and exit with 1."""
         print(json.dumps({"failed": True, "msg": msg, **result}))
         sys.exit(1)
 
 
 def _log(given: Dict[str, Any], text: str) -> None:
-    """Write a line to the machine's syslog. Ansible passes its `no_target_syslog` as `no_log`."""
+    """Write a line to the machine's syslog, under the name and facility that Ansible passes to the module."""
     name = str(given.get("_ansible_module_name", "module"))
     facility = getattr(syslog, str(given.get("_ansible_syslog_facility")), syslog.LOG_USER)
     syslog.openlog("ansible-" + name.rpartition(".")[2], 0, facility)
@@ -71,7 +71,10 @@ def _log(given: Dict[str, Any], text: str) -> None:
 
 
 def _settled(where: str, spec: Dict[str, Any], given: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the arguments with defaults and types applied. Raises ValueError for an unknown, missing or ill-typed argument."""
+    """Return the module's arguments with defaults and types applied.
+
+    Raises ValueError for an unknown, missing or wrong argument.
+    """
     unknown = sorted(set(given) - set(spec))
     if unknown:
         raise ValueError(
@@ -103,7 +106,7 @@ def _argument(where: str, rule: Dict[str, Any], value: Any) -> Any:
 
 
 def _typed(where: str, kind: str, value: Any) -> Any:
-    """Return the value converted to a type, with the conversions that Ansible itself allows. Raises ValueError."""
+    """Return the value converted to an argument type, as Ansible itself converts. Raises ValueError if it cannot be converted."""
     text = str(value).lower()
     if kind == "str" and not isinstance(value, (dict, list)):
         return value if isinstance(value, str) else str(value)

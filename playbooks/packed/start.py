@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""The entry point of a packed module: this script contains all parts, and Ansible writes the arguments into it."""
+"""Entry point of a packed module: this script contains the module and all that it imports; Ansible writes the arguments into it."""
 
 import base64
 import json
@@ -11,30 +11,30 @@ from importlib.machinery import ModuleSpec
 from typing import Any, Optional
 
 PARTS: dict = json.loads(zlib.decompress(base64.b64decode("@PARTS@")).decode())
-"""Text of each part by its name. A package has a text too."""
+"""Full module name → Python text of each packed module; a package has its text too."""
 
 # Ansible takes a script with these words for a module that has its arguments in itself: <<INCLUDE_ANSIBLE_MODULE_JSON_ARGS>>
 ARGUMENTS: Any = "<<INCLUDE_ANSIBLE_MODULE_COMPLEX_ARGS>>"
 
 
 class Finder:
-    """An import hook that finds the packed parts before any module of the same name on the host."""
+    """An import hook that finds the packed modules before any module of the same name on the host."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> Optional[ModuleSpec]:
-        """Return the spec of a packed part, or None for any other module."""
+        """Return the import spec of a packed module or package, or None for any other module."""
         package = any(part.startswith(name + ".") for part in PARTS)
         return ModuleSpec(name, self, is_package=package) if name in PARTS or package else None  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Use Python's default module object."""
+        """Return None, so that Python makes its default module object."""
 
     def exec_module(self, module: Any) -> None:
-        """Run the part's text; a package without a text is empty."""
+        """Run the packed text of a module; a package without a text stays empty."""
         exec(compile(PARTS.get(module.__name__, ""), module.__name__ + ".py", "exec"), module.__dict__)
 
 
 def main() -> None:
-    """Run the module as Ansible would, and report an uncaught exception as a failure with its reason."""
+    """Run the packed module as Ansible would; print an uncaught exception as a failed result and exit with 1."""
     if sys.version_info < (3, 9):
         print(json.dumps({"failed": True, "msg": "@NAME@ requires a minimum of Python 3.9; this is %s" % sys.version.split()[0]}))
         sys.exit(1)

@@ -1,1 +1,1 @@
-"""Node images: what runs after submit to build, test and publish them."""
+"""Node images at run time: the code of the tasks that build, test and publish them."""

@@ -1,8 +1,7 @@
-"""Garbage collection of the image store: removes entries that no recipe or published image reaches, that are not in use, nor
-recent.
+"""Garbage collection of the image store: removes entries that no recipe or published image needs and nobody used lately.
 
-Keys alone decide reachability (`Roots`, pure). Locks of builds decide use: a shared lock on each mounted layer, one on the archive
-while packages are installed, and the lock of a key while its entry is made, booted or published.
+Keys alone decide whether an entry is needed (`Roots`, pure). Locks of builds decide use: a shared lock on each mounted layer, one
+on the package archive while packages are installed, and the lock of a key while its entry is made, booted or published.
 """
 
 import contextlib
@@ -24,7 +23,7 @@ LAYERS, IMAGES, BLOBS, INITRDS, ARCHIVE = "layers", "assembled", "oci", "initrds
 
 
 class Roots(Struct, frozen=True, kw_only=True):
-    """Entries that must stay: keys of layers and images, digests of packages, all as hex digits."""
+    """Names of store entries that must stay: keys of layers and images, digests of packages, all as hex digits."""
 
     layers: frozenset[str] = frozenset()
     images: frozenset[str] = frozenset()
@@ -35,7 +34,7 @@ class Roots(Struct, frozen=True, kw_only=True):
 
 
 class Garbage(Struct, frozen=True, kw_only=True):
-    """Entry that was removed, or would be: `kind` is the folder of the store, `name` a key or digest, `size` its bytes on disk."""
+    """Store entry that was removed, or would be: `kind` is its folder in the store, `name` a key or digest, `size` in bytes."""
 
     kind: str
     name: str
@@ -43,7 +42,7 @@ class Garbage(Struct, frozen=True, kw_only=True):
 
 
 class Collected(Struct, frozen=True, kw_only=True):
-    """Result of a collection: removed entries, unreachable entries in use, and the number of entries that stayed."""
+    """Result of a collection: removed entries, entries that nobody needs but are in use, and the number of entries that stayed."""
 
     removed: tuple[Garbage, ...]
     in_use: tuple[Garbage, ...]
@@ -51,7 +50,7 @@ class Collected(Struct, frozen=True, kw_only=True):
 
 
 def of_recipe(recipe: Recipe) -> Roots:
-    """Return the entries that a recipe needs to be built again without building anything."""
+    """Return the store entries with which a recipe's image is built again from the cache alone."""
     return Roots(
         layers=frozenset(build_keys.layers(recipe).values()),
         images=frozenset({build_keys.image(recipe)}),
@@ -60,7 +59,7 @@ def of_recipe(recipe: Recipe) -> Roots:
 
 
 def of_manifest(manifest: Manifest) -> Roots:
-    """Return the entries that a published image needs to be changed or built again."""
+    """Return the store entries with which a published image can be changed or built again."""
     return Roots(
         layers=frozenset(layer.key for layer in manifest.layers),
         images=frozenset({manifest.key}),
@@ -69,15 +68,15 @@ def of_manifest(manifest: Manifest) -> Roots:
 
 
 def of_pins(pins: Iterable[str]) -> Roots:
-    """Return keys or digests that a user wants to keep, whatever their kind."""
+    """Return these keys or digests, which a user wants to keep, as entries of every kind."""
     names = frozenset(pins)
     return Roots(layers=names, images=names, packages=names)
 
 
 def collect(images: Path, roots: Roots, *, recent: float, dry_run: bool, packages: bool = False) -> Collected:
-    """Remove entries that are not reached and were not used in the last `recent` seconds; `dry_run` removes nothing.
+    """Remove store entries that `roots` does not name and nobody used in the last `recent` seconds; return what was removed.
 
-    Packages go only with `packages`: everything else can be built again, but mirrors drop old versions.
+    `dry_run` removes nothing. Packages go only with `packages`: everything else can be built again, but mirrors drop old versions.
     """
     before = time.time() - recent
     removed: list[Garbage] = []
@@ -115,13 +114,16 @@ def _entries(images: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _reached(kind: str, path: Path, roots: Roots) -> bool:
-    """Return True if an entry is reached. Initial RAM disks are never: they are copies to save seconds, so only use keeps them."""
+    """Return True if `roots` names the entry.
+
+    Kept initrds are never named: they only save seconds, so recent use alone keeps them.
+    """
     known = {LAYERS: roots.layers, BLOBS: roots.layers, IMAGES: roots.images, ARCHIVE: roots.packages, INITRDS: frozenset[str]()}
     return programs.key_of(path.name.removesuffix(debian.SUFFIX)) in known[kind]
 
 
 def _used(path: Path) -> float:
-    """Return when an entry was made or last used, by its newest file; now, if another process removes it meanwhile."""
+    """Return when an entry was made or last used (epoch seconds); the present time if another process removes it meanwhile."""
     names = [path, *(path.glob("*.json") if path.is_dir() else ())]
     try:
         return float(max(name.stat().st_mtime for name in names))
@@ -130,7 +132,7 @@ def _used(path: Path) -> float:
 
 
 def _size(path: Path) -> int:
-    """Return the bytes on disk, as far as this user may read; files that vanish meanwhile count 0."""
+    """Return an entry's bytes on disk, as far as this user may read; files that vanish meanwhile count 0."""
     sizes: dict[tuple[int, int], int] = {}
     with contextlib.suppress(FileNotFoundError):
         if not path.is_dir():
@@ -144,7 +146,7 @@ def _size(path: Path) -> int:
 
 @contextlib.contextmanager
 def _alone(images: Path, kind: str, path: Path, *, create: bool) -> Iterator[bool]:
-    """Yield True if nobody uses an entry or can while this block lasts."""
+    """Yield True if nobody uses the entry; its locks are then held until the block ends, so that nobody begins to."""
     with contextlib.ExitStack() as locks:
         is_unmounted = kind != LAYERS or locks.enter_context(_locked(path / "tree"))
         lock = _locked(images / ARCHIVE) if kind == ARCHIVE else _locked(store_entries.lock_of(path), create=create)
@@ -153,7 +155,7 @@ def _alone(images: Path, kind: str, path: Path, *, create: bool) -> Iterator[boo
 
 @contextlib.contextmanager
 def _locked(path: Path, *, create: bool = False) -> Iterator[bool]:
-    """Take an exclusive lock without waiting; yield True if it was free."""
+    """Try to take an exclusive lock for the block; yield False if another process holds it, True if not or without the file."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT if create else os.O_RDONLY, 0o644)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Parts of a node image that verb `build` makes, one function each, and their inputs; boots of an earlier run are reused."""
+"""Parts of a node image's build (lock, layer, assemble, sandbox, boot), one function each; earlier test boots are reused."""
 
 import base64
 import binascii
@@ -33,13 +33,13 @@ from steps.stages.image_lock.contract import Archive
 from steps.stages.image_sandbox.contract import Sandboxed
 
 IMAGES: Final = "images"
-"""Folder of the store in which builds keep layers, packages and images."""
+"""Folder of the run's store in which builds keep layers, packages and images."""
 SANDBOX, BOOT = "sandbox", "boot"
-"""Parts that run the recipe's tests."""
+"""Names of the parts that run the recipe's tests."""
 
 
 class BuildArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Arguments of verb `build`.
+    """Arguments of a task of verb `build`, which makes one `part` of an image.
 
     `recipe` is the digest of the resolved recipe beside the task. `layer` is for part `layer`; its task names the secret files that
     its commands see, so that the pod gets them. The fields after it are for part `boot`.
@@ -57,21 +57,21 @@ class BuildArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ImageInput(Struct, frozen=True, kw_only=True):
-    """Input of a part: its arguments and the recipe."""
+    """Input of the function of a part: the task's arguments and the recipe."""
 
     wanted: BuildArguments
     recipe: contract.Recipe
 
 
 def read_recipe(context: Context, wanted: BuildArguments) -> ImageInput:
-    """Read the recipe beside the task. Raises BadTask if it is not the one that the task was made for."""
+    """Return the task's arguments with their recipe. Raises BadTask for an unknown part, or if the recipe is not the task's."""
     if wanted.part not in PARTS:
         raise BadTask(f"part {wanted.part!r} of an image is not one of {', '.join(PARTS)}")
     return ImageInput(wanted=wanted, recipe=recipe(context, wanted.recipe))
 
 
 def recipe(context: Context, digest: str) -> contract.Recipe:
-    """Read the resolved recipe of the tasks folder. Raises BadTask unless it has this digest."""
+    """Return the resolved recipe in the tasks folder. Raises BadTask unless it has this digest."""
     try:
         resolved = contract.decode((context.environment.tasks / contract.FILE).read_bytes())
     except (OSError, contract.RecipeError) as error:
@@ -82,7 +82,10 @@ def recipe(context: Context, digest: str) -> contract.Recipe:
 
 
 def read_target(context: Context, place: PublishTarget, groups: str) -> PublishTarget:
-    """Return the place with its groups, from the file beside the task. Raises BadTask unless the file has the digest `groups`."""
+    """Return the publish target with the groups from the file beside the task.
+
+    Raises BadTask unless the file's digest is `groups`.
+    """
     try:
         decoded = boot_tree.decode_groups((context.environment.tasks / boot_tree.GROUPS).read_bytes(), groups)
     except (OSError, boot_tree.GroupsError) as error:
@@ -94,12 +97,12 @@ _AGAIN = "render again and submit both together"
 
 
 def packed_folder(context: Context, wanted: contract.Recipe) -> Path:
-    """Return the folder of the packed image of a recipe, which need not exist."""
+    """Return the folder in the store for a recipe's packed image, which need not exist."""
     return context.environment.store / IMAGES / "assembled" / build_keys.image(wanted)
 
 
 def packed_root(context: Context, wanted: contract.Recipe) -> str:
-    """Return the digest of the packed root; empty if none can be read, which the reader of the image reports."""
+    """Return the digest of a packed image's squashfs; empty if its manifest cannot be read, which another reader reports."""
     with contextlib.suppress(OSError, manifests.ManifestError):
         part = manifests.decode((packed_folder(context, wanted) / manifests.MANIFEST).read_bytes()).part(manifests.ROOT)
         return part.digest if part else ""
@@ -107,7 +110,7 @@ def packed_root(context: Context, wanted: contract.Recipe) -> str:
 
 
 def _files(context: Context) -> dict[str, bytes]:
-    """Read the recipe's own files by digest, which only layers need. Raises BadTask."""
+    """Return digest → bytes of the recipe's own files, which only layers need. Raises BadTask."""
     path = context.environment.tasks / contract.FILES
     try:
         packed = msgspec.json.decode(path.read_bytes(), type=dict[str, str]) if path.exists() else {}
@@ -117,7 +120,10 @@ def _files(context: Context) -> dict[str, bytes]:
 
 
 def _lock(context: Context, image: ImageInput) -> Archive:
-    """Fill the archive. Raises Unreachable if only silent mirrors are in the way; the gate judges packages that were dropped."""
+    """Fill the package archive and return its state; the gate judges packages that mirrors no longer have.
+
+    Raises Unreachable if packages are missing only because mirrors do not answer.
+    """
     archive = package_archive.fill(context.environment.store / IMAGES, image.recipe, context.say)
     if archive.is_only_away:
         lacking = f"{len(archive.missing)} of {archive.packages} locked packages are not in the archive"
@@ -153,13 +159,13 @@ PARTS: Final[dict[str, Callable[[Context, ImageInput], Seen]]] = {
     SANDBOX: _sandbox,
     BOOT: _boot,
 }
-"""Functions by the name of the part, in running order."""
+"""Name of each part → its function, in running order."""
 
 _TESTED: Final = {SANDBOX: (Where.SANDBOX, Where.BOTH), BOOT: (Where.BOOT, Where.BOTH)}
 
 
 def gate_expectation(context: Context, image: ImageInput) -> dict[str, Any]:
-    """Return the expectation of the gate: that of the task, plus the recipe's tests if this part runs them."""
+    """Return the task's expectation for the gate, with the recipe's tests added if this part runs them."""
     expectation = dict(context.task.expectations)
     if places := _TESTED.get(image.wanted.part):
         tests = (test for test in image.recipe.tests if test.where in places)
@@ -169,7 +175,7 @@ def gate_expectation(context: Context, image: ImageInput) -> dict[str, Any]:
 
 
 def changes(seen: Seen) -> Iterator[str]:
-    """Yield what was written to the store, for the record; nothing for parts that were found there."""
+    """Yield a sentence for the record about each thing that was written to the store; nothing for parts that were found there."""
     if isinstance(seen, Archive) and seen.fetched:
         yield f"fetched {seen.fetched} packages into the archive"
     elif isinstance(seen, Built) and not seen.cached and not seen.failed:
@@ -179,7 +185,7 @@ def changes(seen: Seen) -> Iterator[str]:
 
 
 def earlier_boot(context: Context, root: str) -> Evidence | None:
-    """Return the passed record of this very task from the run that the workflow names for reuse; None if there is none.
+    """Return the passed evidence record of this task from the run that the workflow names for reuse; None if there is none.
 
     The task names the image by its key, and a boot leaves nothing behind that could have changed, so its observation holds as long
     as the image is the same. If the image was packed anew since, other tool versions may have made other bytes: a boot of another
@@ -202,5 +208,5 @@ def _booted(record: Evidence, root: str) -> bool:
 
 
 def boot_of(record: Evidence) -> Booted | None:
-    """Return the observation of a boot record; None if another version wrote it in another form."""
+    """Return the observation in a boot's evidence record; None if another version wrote it in another form."""
     return evidence.read_observation(record.observation, Booted)

@@ -1,4 +1,4 @@
-"""Calls of the Linux kernel that Python 3.11 does not have: namespaces, mounts, and the death of a child with its parent."""
+"""Linux system calls that Python 3.11 lacks: namespaces, mounts, flushing, and the death of a child with its parent."""
 
 import ctypes
 import fcntl
@@ -25,28 +25,28 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def unshare(flags: int) -> None:
-    """Leave namespaces for new ones. Raises OSError."""
+    """Move this process into new namespaces, which `flags` names. Raises OSError."""
     _checked(_libc.unshare(flags), "unshare")
 
 
 def mount(source: str, target: Path, kind: str, flags: int = 0, options: str = "") -> None:
-    """Mount a file system, or with BIND a folder or file. Raises OSError."""
+    """Mount a file system at `target`, or with flag BIND a folder or file. Raises OSError."""
     words = [part.encode() for part in (source, str(target), kind)]
     _checked(_libc.mount(*words, ctypes.c_ulong(flags), options.encode() or None), f"mount {kind or source} on {target}")
 
 
 def unmount(target: Path) -> None:
-    """Detach a mount: new lookups no longer see it."""
+    """Detach a mount: it is no longer visible, and ends when nobody uses it. Raises OSError."""
     _checked(_libc.umount2(str(target).encode(), _DETACH), f"unmount {target}")
 
 
 def die_with_parent(signal: int) -> None:
-    """Let the kernel send this process a signal when the thread that started it ends."""
+    """Ask the kernel to send this process a signal when the thread that started it ends. Raises OSError."""
     _checked(_libc.prctl(_SET_PDEATHSIG, signal, 0, 0, 0), "prctl")
 
 
 def flush(folder: Path) -> None:
-    """Write to disk all that the file system of a folder still holds in memory."""
+    """Write to disk all that the file system of a folder still holds in memory. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         _checked(_libc.syncfs(handle), f"syncfs {folder}")
@@ -55,19 +55,19 @@ def flush(folder: Path) -> None:
 
 
 def loopback_up() -> None:
-    """Start the loopback interface of a new network namespace: programs that talk to themselves need it."""
+    """Start the loopback interface of a new network namespace, which programs that talk to themselves need. Raises OSError."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         (flags,) = struct.unpack_from("16xh", fcntl.ioctl(any_socket, _GET_FLAGS, struct.pack("16sh22x", b"lo", 0)))
         fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sh22x", b"lo", flags | _UP))
 
 
 def host_name(name: bytes) -> None:
-    """Set the host name of this process's namespace."""
+    """Set the host name of this process's UTS namespace. Raises OSError."""
     _checked(_libc.sethostname(name, len(name)), "sethostname")
 
 
 def may_mount() -> bool:
-    """Return True if this process may mount: it is root with the capability SYS_ADMIN."""
+    """Return True if this process may mount: its user is root and has the capability SYS_ADMIN."""
     status = Path("/proc/self/status").read_text().splitlines()
     effective = next((line.split()[1] for line in status if line.startswith("CapEff:")), "0")
     return os.geteuid() == 0 and bool(int(effective, 16) >> _SYS_ADMIN & 1)

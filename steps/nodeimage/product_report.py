@@ -1,4 +1,4 @@
-"""Part of the report about a node image: files, layers, packages against the published ones, tests, boots."""
+"""Section of a run's report about a node image: files, layers, packages against the published version, tests, boots."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
@@ -25,11 +25,11 @@ from steps.stages.image_standing.contract import Standing
 T = TypeVar("T")
 _SANDBOX: Final = "sandbox"
 CONSOLE_LINES = 25
-"""Console lines shown for a failed boot."""
+"""Number of console lines that the report shows for a failed boot."""
 
 
 class LayerRow(Struct, frozen=True, kw_only=True):
-    """One layer: the bytes and entries that it adds, the seconds of its build, and if it came from the cache."""
+    """One layer in the report: the bytes and entries that it adds, the seconds of its build, and `cached` if it was not built."""
 
     name: str
     key: str
@@ -40,7 +40,7 @@ class LayerRow(Struct, frozen=True, kw_only=True):
 
 
 class ResultRow(Struct, frozen=True, kw_only=True):
-    """One test and where it ran: `sandbox`, or the name of the machine that booted."""
+    """Result of one test in the report; `where` it ran is `sandbox`, or the name of the machine that booted."""
 
     name: str
     where: str
@@ -50,19 +50,19 @@ class ResultRow(Struct, frozen=True, kw_only=True):
 
     @property
     def over(self) -> str:
-        """Remark if the test took longer in the sandbox than it should; empty for booted machines, which are emulated."""
+        """Remark if a test took longer in the sandbox than it should; empty for booted machines, because they are emulated."""
         return f"over {SANDBOX_SECONDS:g} s" if self.where == _SANDBOX and self.seconds > SANDBOX_SECONDS else ""
 
 
 class BootMark(Struct, frozen=True, kw_only=True):
-    """One moment of a boot: seconds since the machine was started, and the request or report at that time."""
+    """One moment on the report's timeline of a boot: `at` seconds after the machine's start came the request or report `what`."""
 
     at: float
     what: str
 
 
 class MachineRow(Struct, frozen=True, kw_only=True):
-    """One test machine; `console` is set for a boot that did not pass."""
+    """One test machine in the report; `console` has its last lines if its boot did not pass."""
 
     name: str
     firmware: str
@@ -74,7 +74,7 @@ class MachineRow(Struct, frozen=True, kw_only=True):
 
 
 class ImageReport(Struct, frozen=True, kw_only=True):
-    """Image that a run built.
+    """Image that a run built, as the report shows it; made by `details`.
 
     `origin` is where its recipe came from, `version` the published version, `before` the version published until then (empty:
     none), `first` where the recipe of that version came from when it was published.
@@ -104,7 +104,10 @@ class ImageReport(Struct, frozen=True, kw_only=True):
 
 
 def details(latest: Sequence[Evidence]) -> ImageReport | None:
-    """Return the image that these records describe; None for a run that builds none. Unreadable records are left out."""
+    """Return the report's data about the image that a run built; None for a run that builds none.
+
+    Unreadable records are left out.
+    """
     if not any(record.stage.startswith("image_") for record in latest):
         return None
     archive = next(_observed(latest, "image_lock", Archive), None)
@@ -146,8 +149,7 @@ def details(latest: Sequence[Evidence]) -> ImageReport | None:
 
 
 def nothing_to_do(latest: Iterable[Evidence]) -> str:
-    """Return why the stages after the first were skipped: this image is published already. Empty for every other run, and if the
-    record cannot be read."""
+    """Return the sentence that this image is published already, for which later stages were skipped; empty for any other run."""
     for record in latest:
         if (record.stage, record.task) == (STATUS_STAGE, STATUS_TASK) and record.verdict is not None and record.verdict.is_pass:
             standing = read_observation(record.observation, Standing)
@@ -156,7 +158,7 @@ def nothing_to_do(latest: Iterable[Evidence]) -> str:
 
 
 def template() -> str:
-    """Return the Jinja template of the image's part of the HTML report; it renders `details`."""
+    """Return the Jinja template of the report's section about an image; it renders the result of `details`."""
     return resources.files("steps.nodeimage").joinpath("report.html.j2").read_text()
 
 

@@ -1,7 +1,7 @@
-"""Publication of a node image: find out whether the image is published already, and publish it.
+"""Tasks of verb `publish` for node images: one finds out whether the image is published already, the other publishes it.
 
 The first task has the connection, account and image of the second, but not its signing key. Both remember in the store which
-versions they saw, so that a tree whose mount is missing is told from the tree of a new site.
+versions they saw, so that a release folder whose mount is missing is told from the folder of a new site.
 """
 
 from collections.abc import Mapping
@@ -35,10 +35,11 @@ _SIGNED = "signed"
 
 
 class StatusArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Arguments of the task that asks the published tree.
+    """Arguments of the task that reads the release folder before anything is built.
 
-    `recipe` is the digest of the resolved recipe, `image` its name, `key` that of the packed image, `place` the tree, `groups` the
-    digest of the file of its groups, `firmware` those that must have booted it; `signed`: the published version must be signed.
+    `recipe` is the digest of the resolved recipe, `image` its name, `key` that of the packed image, `place` the release folder,
+    `groups` the digest of the file of its groups, `firmware` those that must have booted it; `signed`: the published version must
+    be signed.
     """
 
     recipe: str
@@ -52,9 +53,10 @@ class StatusArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def find_status(context: Context) -> ExitCode:
-    """Ask the tree, judge and store; the output says whether anything is left to do.
+    """Compare the release folder with the wanted image, store verdict and record, and return OK.
 
-    Raises a StepError if the tree cannot be asked: the image could not be published there either.
+    The task's output says whether anything is left to build. Raises a StepError if the folder cannot be read, because the image
+    could not be published there either.
     """
     wanted = context.arguments(StatusArguments)
     place = image_parts.read_target(context, wanted.place, wanted.groups)
@@ -75,14 +77,14 @@ def find_status(context: Context) -> ExitCode:
 
 
 _TESTED: Final[dict[str, type[Sandboxed] | type[Booted]]] = {"image_sandbox": Sandboxed, "image_boot": Booted}
-"""Stages whose judges must have passed this image in this very run."""
+"""Stage → type of its observations, for the stages that must have passed this image in this very run."""
 
 
 class PublicationArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Arguments of the publishing task.
+    """Arguments of the task that publishes an image.
 
-    `recipe` is the digest of the resolved recipe beside the task, `place` the tree, `groups` the digest of the file of its groups.
-    `again`: publish also an image that a rollback left, or into a tree that was emptied.
+    `recipe` is the digest of the resolved recipe beside the task, `place` the release folder, `groups` the digest of the file of
+    its groups. `again`: publish also an image that a rollback left, or into a folder that was emptied.
     """
 
     recipe: str
@@ -93,7 +95,10 @@ class PublicationArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def publish_image(context: Context) -> ExitCode:
-    """Publish, read back, judge and store. Raises Refused if this run has not shown that the image works."""
+    """Publish the image, read it back, store verdict and record, and return OK.
+
+    Raises Refused unless this run's tests have passed.
+    """
     wanted = context.arguments(PublicationArguments)
     recipe = image_parts.recipe(context, wanted.recipe)
     place = image_parts.read_target(context, wanted.place, wanted.groups)
@@ -121,7 +126,7 @@ def publish_image(context: Context) -> ExitCode:
 
 
 def _results(context: Context, key: str, root: str) -> dict[str, list[ImageTestResult]]:
-    """Return the test results of this run by task (`image_boot.boot_uefi`).
+    """Return task (such as `image_boot.boot_uefi`) → test results of this run.
 
     Raises Refused if a stage did not pass, tested another image, or booted another root: the order of an engine alone is no proof,
     and other tool versions make other bytes of the same key.
@@ -154,18 +159,18 @@ def _of(seen: Sandboxed | Booted) -> list[ImageTestResult]:
 
 
 def _tasks(context: Context, stage: str) -> list[str]:
-    """Return the names of a stage's tasks that left records, without judge and approval."""
+    """Return the sorted names of a stage's tasks that left records in this run, without judge, approval and announcement."""
     prefix = f"runs/{context.environment.run}/evidence/{stage}/"
     names = {key.removeprefix(prefix).partition("/")[0] for key in context.store.keys(prefix.rstrip("/"))}
     return sorted(names - {"judge", "confirm", "announce"})
 
 
 TREES: Final = "trees"
-"""Folder of the store with a folder for each tree, and in that a file for each image."""
+"""Folder of the run store with a folder for each release folder, and in that a file for each image (`KnownVersion`)."""
 
 
 class KnownVersion(Struct, frozen=True, kw_only=True):
-    """Newest version of an image that was current in a tree, and the address of the tree for people who read the store."""
+    """Newest version of an image that was current in a release folder; `root` and `host` are for people who read the store."""
 
     image: str
     version: str
@@ -174,7 +179,10 @@ class KnownVersion(Struct, frozen=True, kw_only=True):
 
 
 def known_versions(context: Context, place: PublishTarget) -> Mapping[str, str]:
-    """Return the known versions of a tree by image; empty for a tree that no run here has seen. Unreadable files are skipped."""
+    """Return image → newest version that runs here saw in a release folder; empty for an unknown folder.
+
+    Unreadable files are skipped.
+    """
     versions = {}
     for key in context.store.keys(_folder(place)):
         try:
@@ -186,7 +194,7 @@ def known_versions(context: Context, place: PublishTarget) -> Mapping[str, str]:
 
 
 def remember_version(context: Context, place: PublishTarget, image: str, version: str, *, again: bool = False) -> None:
-    """Remember that a version is current if it is the newest so far, or if the tree is started anew on purpose (`again`)."""
+    """Record that a version is current, if it is the newest so far or the release folder is started anew on purpose (`again`)."""
     before = known_versions(context, place).get(image, "")
     if version == before or not (again or release_layout.number_of(version) > release_layout.number_of(before)):
         return

@@ -1,4 +1,4 @@
-"""Tasks of a node image: verbs `build` and `publish`, called through `steps.runtime.product_tasks`."""
+"""Entry points of a node image's tasks: verbs `build` and `publish`, called through `steps.runtime.product_tasks`."""
 
 import msgspec
 
@@ -10,10 +10,9 @@ from steps.stages.image_standing.contract import ID as STATUS_STAGE
 
 
 def build(context: Context) -> ExitCode:
-    """Make one part of a node image, judge it and store the record.
+    """Make one part of a node image, judge it, store the record, and return OK, whatever the verdict: the stage's judge decides.
 
-    Returns OK once the record is written, whatever the verdict: the judge decides the stage. Parts lie in the store by keys of the
-    recipe, so a part that is there already is checked and not built again.
+    Parts lie in the store by keys of the recipe, so a part that is there already is checked and not built again.
     """
     arguments = context.arguments(image_parts.BuildArguments)
     image = image_parts.read_recipe(context, arguments)
@@ -32,7 +31,7 @@ def build(context: Context) -> ExitCode:
 
 
 def publish(context: Context) -> ExitCode:
-    """Publish the image, or, in the first stage, find out whether it is published already."""
+    """Run a publication task: in the first stage find out whether the image is published already, in the last one publish it."""
     if context.task.stage == STATUS_STAGE:
         return publication_tasks.find_status(context)
     return publication_tasks.publish_image(context)

@@ -1,4 +1,4 @@
-"""The catalog: charts, pins, values and overlays as data, resolved with a spec into planned releases."""
+"""The catalog: Helm charts, pinned versions, values and overlays as data, resolved with a spec into planned releases."""
 
 from workflows.catalog.loader import Catalog, load
 from workflows.catalog.model import Component, KubernetesRange, Overlay, PlannedRelease, ValuesLayer

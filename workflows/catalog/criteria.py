@@ -1,4 +1,4 @@
-"""The facts of a spec in the dimensions of the catalog, and the matching of criteria against them."""
+"""Reduce a cluster spec to named facts such as `fabric: infiniband`, and match the criteria of catalog entries against them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ Facts = Mapping[str, str]
 
 
 def multus_owner(spec: ClusterSpec) -> str:
-    """Return who installs Multus: `rke2`, `operator` or `none`. Two Multus DaemonSets would fight over /etc/cni/net.d."""
+    """Return who installs Multus: `rke2`, `operator` (the NVIDIA Network Operator) or `none`.
+
+    It must be one of them only, because two Multus DaemonSets would fight over /etc/cni/net.d.
+    """
     if spec.fabric.kind != "none" and spec.fabric.multus is not None:
         return spec.fabric.multus
     if "multus" in spec.rke2.cni:
@@ -20,15 +23,18 @@ def multus_owner(spec: ClusterSpec) -> str:
 
 
 def argo_cd_owner(spec: ClusterSpec) -> str:
-    """Return whose Argo CD delivers: `bringup` (installed by this run), `site` (verified only) or `none`."""
+    """Return who installs the Argo CD that deploys the charts: `bringup` (this run), `site` (only verified here), or `none`.
+
+    `none` means that the spec uses no Argo CD.
+    """
     argo_cd = spec.delivery.argo_cd
     return "none" if argo_cd is None else "bringup" if argo_cd.install else "site"
 
 
 def wants_peer_to_peer(spec: ClusterSpec) -> bool:
-    """Return True if devices must reach each other directly: as the spec says, else GPUs and NICs of a fabric.
+    """Return True if PCIe devices must reach each other directly: the spec's setting, else True for GPUs together with a fabric.
 
-    GB200 is left out by default: it reaches its NICs over paths that need the ACS settings of its maker.
+    Without a setting GB200 gives False, because it reaches its NICs over paths that need the ACS settings of its maker.
     """
     if spec.os.peer_to_peer is not None:
         return spec.os.peer_to_peer
@@ -73,14 +79,14 @@ _FACTS: Mapping[str, Callable[[ClusterSpec], str]] = {
     "site": lambda spec: spec.site or "none",
 }
 DIMENSIONS = tuple(_FACTS)
-"""The dimensions that criteria may name. Any other name is an error of the catalog."""
+"""The names of facts that criteria may use, such as `fabric`. Any other name is an error of the catalog."""
 
 
 def facts(spec: ClusterSpec) -> Facts:
-    """Return the value of each dimension for a spec; `none` for an absent section."""
+    """Return the fact of each dimension, as in `{"fabric": "infiniband", "gpu": "yes"}`; `none` for a section the spec omits."""
     return {dimension: read(spec) for dimension, read in _FACTS.items()}
 
 
 def matches(criteria: Mapping[str, tuple[str, ...]], known: Facts) -> bool:
-    """Return True if each dimension of the criteria accepts the fact of the spec."""
+    """Return True if the spec's fact is among the accepted values in each dimension that the criteria name."""
     return all(known[dimension] in accepted for dimension, accepted in criteria.items())

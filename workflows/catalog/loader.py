@@ -1,4 +1,4 @@
-"""Catalog files → a frozen `Catalog`, checked as a whole: references exist, criteria are known, and there are no cycles."""
+"""Load the catalog's files into a frozen `Catalog` and check it as a whole: references exist, criteria are known, no cycles."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ HERE = Path(__file__).parent
 
 
 class CatalogFile(Section):
-    """The content of `components.yaml`."""
+    """Schema of a file `components.yaml`: the charts and manifests by component id."""
 
     components: Mapping[SnakeId, Component]
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Components, overlays, values files and object files by name."""
+    """The loaded catalog: components by id, overlays by name, and the contents of values files and object files by file name."""
 
     components: Mapping[str, Component]
     overlays: Mapping[str, Overlay]
@@ -34,7 +34,7 @@ class Catalog:
     objects: Mapping[str, Mapping[str, Any]]
 
     def order(self) -> tuple[str, ...]:
-        """Return the component ids with each after those it needs; ties are in the order of the file."""
+        """Return the component ids so that each comes after the components it needs; ties keep the order of `components.yaml`."""
         sorter = graphlib.TopologicalSorter({name: component.needs for name, component in self.components.items()})
         sorter.prepare()
         position = {name: index for index, name in enumerate(self.components)}
@@ -47,12 +47,12 @@ class Catalog:
 
 
 def load(*more: Path) -> Catalog:
-    """Load the catalog of the package, then site folders of the same layout over it.
+    """Return the catalog of this package with the folders `more` of a site, which have its layout, laid over it.
 
     A folder may hold `components.yaml`, `overlays/`, `values/` and `objects/`. An entry with a known name replaces the earlier one.
 
     Raises:
-        SpecErrors: a file is wrong, or the files do not fit together.
+        SpecErrors: a file is invalid, names something that does not exist, or components or overlays need each other in a cycle.
     """
     return _read((HERE, *more)) if more else _packaged()
 

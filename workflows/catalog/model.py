@@ -1,4 +1,4 @@
-"""Types of the catalog: component, overlay, and the release that a spec plans of a component."""
+"""Types of the catalog: the component (a chart as data), the overlay that changes components, and the release planned of one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,13 +24,13 @@ Sentence = Annotated[str, StringConstraints(min_length=1, max_length=400)]
 FileName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+\.yaml$")]
 Minor = Annotated[str, StringConstraints(pattern=r"^1\.[0-9]{2}$")]
 Criteria = Mapping[SnakeId, Annotated[tuple[str, ...], OneOrMore]]
-"""Dimension → accepted values (see `criteria`). A fact that is not among them does not match."""
+"""Dimension → accepted values (see `criteria`). If the spec's fact is not among them, the criteria do not match."""
 
 RolloutKind = Literal["rolling_update", "on_delete", "recreate", "crds_only"]
 
 
 class Provision(Section):
-    """A capability that may exist only once in a cluster, with the Helm value that turns it on."""
+    """A capability that only one component of a cluster may provide, with the Helm value that turns it on."""
 
     capability: Literal["nfd", "multus", "device_plugin"] = Field(description="Capability that the component provides.")
     where: str | None = Field(
@@ -40,7 +40,7 @@ class Provision(Section):
 
 
 class KubernetesRange(Section):
-    """Supported Kubernetes versions, both ends included. Patch levels count only at the low end."""
+    """The Kubernetes versions that a component supports, both ends included. Only the low end may name a patch release."""
 
     least: Annotated[str, StringConstraints(pattern=r"^1\.[0-9]{2}(\.[0-9]+)?$")] = Field(description="Lowest version.")
     most: Minor | None = Field(default=None, description="Highest minor; default: no limit.")
@@ -50,7 +50,7 @@ class KubernetesRange(Section):
 
 
 class ObjectFile(Section):
-    """A file of `objects/` whose objects are applied after the release itself."""
+    """A reference to a file of `objects/`, whose Kubernetes objects are applied after the component's own release."""
 
     file: FileName = Field(description="File name in objects/.")
     when: Criteria = Field(default={}, description="Criteria under which the objects are applied; default: always.")
@@ -61,7 +61,7 @@ ClusterKind = Annotated[str, StringConstraints(pattern=r"^[a-z0-9.-]+/([A-Z][A-Z
 
 
 class IgnoredDifference(Section):
-    """A field of the release's objects that others write: Argo CD neither counts it as drift nor restores it."""
+    """Fields of a release's objects that other controllers write: Argo CD neither counts them as drift nor restores them."""
 
     group: Annotated[str, StringConstraints(pattern=r"^[a-z0-9.-]*$")] = Field(description="API group.")
     kind: Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Za-z]+$")] = Field(
@@ -71,7 +71,7 @@ class IgnoredDifference(Section):
 
 
 class Component(Section):
-    """A chart, or an upstream manifest, as data."""
+    """An entry of `components.yaml`: a Helm chart or an upstream manifest with its pin, namespace, rollout, health and rollback."""
 
     stage: StageName = Field(description="Stage that installs the component.")
     when: Criteria = Field(default={}, description="Criteria under which the component is planned; default: always.")
@@ -126,7 +126,7 @@ class Component(Section):
 
 
 class OverlayPart(Section):
-    """Changes of an overlay to one component."""
+    """The changes that one overlay makes to one component."""
 
     version: ChartVersion | None = Field(default=None, description="Version instead of the catalog's.")
     repo: Url | None = Field(default=None, description="Repository instead of the catalog's.")
@@ -135,7 +135,10 @@ class OverlayPart(Section):
 
 
 class Overlay(Section):
-    """A change of components under criteria. `base` names the overlay that it refines, which is applied first."""
+    """A file of `overlays/`: changes to components that apply if the spec meets its criteria.
+
+    `base` names the overlay that it refines. The base is applied first, and its criteria must match too.
+    """
 
     base: str | None = Field(default=None, description="Overlay that this one refines, whose criteria must match too.")
     criteria: Criteria = Field(default={}, description="Criteria under which the overlay applies; default: always.")
@@ -145,7 +148,10 @@ class Overlay(Section):
 
 @dataclass(frozen=True, slots=True)
 class ValuesLayer:
-    """A layer of the values of a release: its origin (`values/x.yaml`, `overlay NAME`, `spec overrides.x`) and the keys it set."""
+    """The origin of some Helm values of a release, and the dotted keys that it set.
+
+    The origin is `values/x.yaml`, `overlay NAME` or `spec overrides.x`.
+    """
 
     origin: str
     keys: tuple[str, ...]
@@ -153,12 +159,12 @@ class ValuesLayer:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRelease:
-    """A planned release: everything that its apply task and its gates need, and where each part came from.
+    """A component as one spec deploys it: pinned source, final Helm values, and what its apply task and its gates need.
 
     `chart` and `repo` are in the form of a HelmChart: an OCI chart has its whole address in `chart`. For an upstream manifest both
-    are empty and `manifest` is its URL. `source` names the origin in one text. `other_digests` are further digests given for the
-    same version. `upgrade_from` lists the release lines that may be upgraded to it, empty without such a rule. `app_version` is
-    empty if unknown.
+    are empty and `manifest` is its URL. `source` names the origin in one text. `other_digests` are further accepted digests of the
+    same version. `upgrade_from` lists the release lines from which an upgrade is allowed, empty if any is. `app_version` is empty
+    if unknown. `provenance` says which file, overlay or override set which values.
     """
 
     id: str

@@ -1,7 +1,7 @@
-"""Spec and catalog → the planned releases, each with its values, their origin, and no empty fact.
+"""Resolve a spec with the catalog into planned releases, each with complete metadata, its Helm values, and their origin.
 
-Layers, lowest first: the values file of the component, overlays from general to specific, the overrides of the spec. References are
-filled before the overrides are merged, so values of a user are taken as written.
+Values are merged from these layers, lowest first: the component's values file, overlays from general to specific, the spec's
+overrides. References are filled before the overrides are merged, so values that a user writes are taken literally.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NO_OVERRIDE = Override()
 
 
 def resolve(spec: ClusterSpec, catalog: Catalog) -> tuple[PlannedRelease, ...]:
-    """Return the releases that a spec plans, in the order of stages, each after those it needs.
+    """Return the releases that a spec plans, ordered by stage, and within a stage after the releases they need.
 
     Raises:
         SpecErrors: a release lacks source, version, namespace, rollout, health or rollback; a version floats; an override
@@ -62,7 +62,10 @@ def _gaps(release: PlannedRelease) -> Iterator[SpecError]:
 
 
 def _applied(catalog: Catalog, facts: criteria.Facts) -> list[tuple[str, Overlay]]:
-    """Return the matching overlays with their names: bases first, then fewest criteria first, then by name."""
+    """Return the overlays whose criteria match, with their names, in the order of application.
+
+    Bases come before what refines them, then overlays with fewer criteria, then by name.
+    """
     chosen = []
     for name, overlay in catalog.overlays.items():
         lineage = [overlay]
@@ -75,7 +78,7 @@ def _applied(catalog: Catalog, facts: criteria.Facts) -> list[tuple[str, Overlay
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """The inputs that all releases of one spec are resolved from."""
+    """The inputs from which all releases of one spec are resolved: spec, catalog, facts, matching overlays, scope of references."""
 
     spec: ClusterSpec
     catalog: Catalog
@@ -84,11 +87,14 @@ class _Work:
     scope: Mapping[str, Any]
 
     def parts(self, name: str) -> list[tuple[str, OverlayPart]]:
-        """Return the changes of overlays to a component, lowest first."""
+        """Return the changes that matching overlays make to a component, each with the overlay's name, lowest layer first."""
         return [(origin, overlay.components[name]) for origin, overlay in self.applied if name in overlay.components]
 
     def plans(self, name: str) -> bool:
-        """Return True if a component is planned: its stage runs, and its own criteria match unless an overlay decides."""
+        """Return True if a component is planned: its stage runs, and its criteria match or an overlay enables it.
+
+        The last overlay with `enabled` overrules the criteria, in both directions.
+        """
         component = self.catalog.components[name]
         wanted = criteria.matches(component.when, self.facts)
         for _, part in self.parts(name):
@@ -138,31 +144,34 @@ class _Work:
         )
 
     def namespace(self, component: Component) -> str:
-        """Return the target namespace: the field of the spec that the component names, else the namespace of the catalog."""
+        """Return the target namespace: the spec's, if the component names a field for it, else the catalog's."""
         return _optional(component.from_spec.get("namespace"), self.scope) or component.namespace or ""
 
     def coordinate(self, name: str, which: str, override: str | None) -> str:
-        """Return version or repo: from the override, else the spec's own field, else the last overlay, else the catalog."""
+        """Return a component's version or repo (`which`): the override's, else the spec's, the last overlay's, or the catalog's."""
         component = self.catalog.components[name]
         given = _optional(component.from_spec.get("version" if which == "version" else "repo"), self.scope)
         overlaid = [getattr(part, which) for _, part in self.parts(name) if getattr(part, which)]
         return override or given or (overlaid[-1] if overlaid else "") or getattr(component, which) or ""
 
     def address(self, chart: str, repo: str, override: Override) -> tuple[str, str]:
-        """Return chart and repo in the form of a HelmChart, where an OCI chart has its whole address in `chart`."""
+        """Return chart and repo as a HelmChart has them: an OCI chart has its whole address in `chart` and an empty `repo`."""
         if chart and self.spec.airgap is not None and override.repo is None:
             repo = self.spec.airgap.charts
         return (f"{repo.rstrip('/')}/{chart}", "") if chart and repo.startswith("oci://") else (chart, repo)
 
     def digests(self, name: str, override: Override, version: str) -> tuple[str, ...]:
-        """Return all given digests: that of the override first, that of the catalog last and for its own version only."""
+        """Return the known digests of a chart version, in this order: the override's, the air-gap mirror's, the catalog's.
+
+        The catalog's digest counts only if `version` is the catalog's own version.
+        """
         mirrored = self.spec.airgap.digests.get(name) if self.spec.airgap else None
         component = self.catalog.components[name]
         own = component.digest if component.version == version else None
         return tuple(dict.fromkeys(digest for digest in (override.digest, mirrored, own) if digest))
 
     def values(self, name: str, override: Override, inner: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[ValuesLayer, ...]]:
-        """Return the merged values and the layers they came from."""
+        """Return the merged Helm values, and the layers that they came from, lowest first."""
         component = self.catalog.components[name]
         stack = [(f"values/{component.values}", self.catalog.values[component.values])] if component.values else []
         stack += [(f"overlay {origin}", part.values) for origin, part in self.parts(name)]
@@ -178,7 +187,7 @@ class _Work:
         return merged, tuple(layers)
 
     def objects(self, component: Component, inner: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        """Yield the objects that are applied after the release."""
+        """Yield the Kubernetes objects that are applied after a component's release, with references filled."""
         for part in component.objects:
             if criteria.matches(part.when, self.facts):
                 yield from templating.fill(self.catalog.objects[part.file]["objects"], inner, self.facts)
@@ -196,9 +205,10 @@ def _provided(component: Component, values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def reachable_from(lines: Sequence[str], version: str) -> tuple[str, ...]:
-    """Return the release lines that may be upgraded to `version`: its own and the one before.
+    """Return the release lines from which an upgrade to `version` is allowed: the line of `version` and the one before.
 
-    Empty if the component lists no lines and so has no rule. A version of an unknown line is reached from its own line only.
+    Empty if the component lists no lines, so that any upgrade is allowed. A version whose line is not listed is reached from that
+    line only.
     """
     if not lines:
         return ()
@@ -208,12 +218,12 @@ def reachable_from(lines: Sequence[str], version: str) -> tuple[str, ...]:
 
 
 def may_upgrade(installed: str, reachable: Sequence[str]) -> bool:
-    """Return True if an installed version belongs to one of these lines, or if there is no rule."""
+    """Return True if the installed version belongs to one of the release lines `reachable`, or if that is empty (no rule)."""
     return not reachable or any(numbers(installed)[:2] == numbers(line)[:2] for line in reachable)
 
 
 def check(spec: ClusterSpec, catalog: Catalog) -> tuple[Issue, ...]:
-    """Return every issue of a spec, errors first.
+    """Return all errors and warnings of the compatibility rules for a spec and its releases, errors first.
 
     Raises:
         SpecErrors: the releases cannot be resolved.
@@ -222,10 +232,10 @@ def check(spec: ClusterSpec, catalog: Catalog) -> tuple[Issue, ...]:
 
 
 def require(spec: ClusterSpec, catalog: Catalog) -> tuple[Issue, ...]:
-    """Return the warnings of a spec.
+    """Return the warnings of the compatibility rules for a spec.
 
     Raises:
-        SpecErrors: at least one rule found an error; all errors are in it.
+        SpecErrors: a rule found an error, or the releases cannot be resolved; the exception holds all errors.
     """
     issues = check(spec, catalog)
     errors = [issue.as_error() for issue in issues if issue.severity == "error"]

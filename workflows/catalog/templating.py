@@ -1,9 +1,9 @@
-"""Helm values from catalog data: references to the spec and to facts computed from it are filled in, and layers are merged.
+"""Fill references in Helm values and objects of the catalog from a spec, and merge layers of values.
 
-- `${path}`: the value at a dotted path of the scope. A text that is a single reference keeps the type of the value
+- `${path}`: the value at a dotted path of the scope (see `scope`). A text that is a single reference keeps the type of the value
   (`${accelerator.per_node}` → 8); inside a longer text it is printed. A path without a value is an error.
-- `{$each: path, $key: K, $value: V}`: a map with one entry for each item of a list; `${item.…}` is the item.
-  Without `$key` it is a list.
+- `{$each: path, $key: K, $value: V}`: a map with one entry for each item of the list at `path`; `${item.…}` refers to that item.
+  Without `$key` the result is a list.
 - `{$when: CRITERIA, …}`: a map that is left out, with its key, unless the criteria match the spec. With `$value` inside, that
   value replaces the map.
 """
@@ -25,7 +25,10 @@ _MELLANOX = "15b3"
 
 
 def scope(spec: ClusterSpec) -> Mapping[str, Any]:
-    """Return the scope of references. Hosts are left out: they belong to the fleet, not to a chart."""
+    """Return the data that `${path}` references read: the spec's sections, and under `derived` the values computed from them.
+
+    Hosts, SSH, secrets, approvals and overrides are left out, so a chart cannot depend on them.
+    """
     written = spec.model_dump(mode="python", exclude={"hosts", "ssh", "secrets", "approvals", "overrides"})
     return {**written, "derived": _derived(spec)}
 
@@ -51,7 +54,7 @@ def _derived(spec: ClusterSpec) -> dict[str, Any]:
 
 
 def _fabric(fabric: Fabric) -> dict[str, Any]:
-    """Return the values that network objects need. Configurations of device plugins are JSON text, as NicClusterPolicy requires."""
+    """Return the derived values for network objects. Device plugin configurations are JSON text, as NicClusterPolicy requires."""
     selectors: dict[str, Any] = {"vendors": [_MELLANOX], "deviceIDs": list(fabric.device_ids)}
     shared = {**selectors, "ifNames": list(fabric.interfaces)} if fabric.interfaces else selectors
     named = {"resourceName": fabric.resource_name}
@@ -99,7 +102,7 @@ def _slurm_group(spec: ClusterSpec, name: str, resources: tuple[str, ...]) -> di
 
 
 def toleration(taint: str) -> dict[str, str]:
-    """Return the toleration of a taint `key=value:effect` or `key:effect`."""
+    """Return the Kubernetes toleration for a taint written as `key=value:effect` or `key:effect`."""
     pair, effect = taint.rsplit(":", 1)
     key, _, value = pair.partition("=")
     match = {"operator": "Equal", "value": value} if value else {"operator": "Exists"}
@@ -123,21 +126,21 @@ _REFERENCE = re.compile(r"\$\{([a-z0-9_.]+)\}")
 
 
 class BadReference(ValueError):
-    """A reference in catalog data to something that the spec does not have."""
+    """Exception: a `${path}` in catalog data names something that the spec does not have; the message holds the path."""
 
 
 class _Absent:
-    """Marker of a part that `$when` leaves out."""
+    """Type of the marker value for a part that `$when` leaves out."""
 
 
 _ABSENT = _Absent()
 
 
 def fill(value: Any, scope: Mapping[str, Any], facts: Facts) -> Any:
-    """Return the value with every reference replaced; None for a whole value that `$when` leaves out.
+    """Return `value` with every reference, `$each` and `$when` replaced; None if a `$when` leaves out the whole value.
 
     Raises:
-        BadReference: the message names the path.
+        BadReference: a path has no value; the message names the path.
     """
     filled = _fill(value, scope, facts)
     return None if filled is _ABSENT else filled
@@ -184,7 +187,7 @@ def _each(value: Mapping[str, Any], scope: Mapping[str, Any], facts: Facts) -> A
 
 
 def look_up(path: str, scope: Mapping[str, Any]) -> Any:
-    """Return the value at a dotted path. Raises BadReference if there is none."""
+    """Return the value at a dotted path of the scope. Raises BadReference if the path does not exist or its value is null."""
     here: Any = scope
     for part in path.split("."):
         if not isinstance(here, Mapping) or part not in here:
@@ -196,9 +199,9 @@ def look_up(path: str, scope: Mapping[str, Any]) -> Any:
 
 
 def merge(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
-    """Return two layers of Helm values as one; neither is changed.
+    """Return `upper` merged over `lower` by Helm's rule: maps merge, lists and scalars replace; neither argument is changed.
 
-    The upper layer wins, maps merge, lists and scalars replace, and null removes: Helm's own rule.
+    A null in `upper` is kept in the result, because it tells Helm to remove the chart's default.
     """
     merged = dict(lower)
     for key, value in upper.items():
@@ -208,7 +211,7 @@ def merge(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield the dotted path of every value that a layer sets."""
+    """Yield the dotted path of every value that is no map with entries, such as `driver.enabled`; `prefix` starts each path."""
     for key, value in values.items():
         path = f"{prefix}.{key}" if prefix else key
         if isinstance(value, Mapping) and value:

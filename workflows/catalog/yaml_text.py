@@ -1,4 +1,4 @@
-"""Deterministic YAML text: Helm values for manifests, and files that people read."""
+"""Convert data to deterministic YAML text: Helm values for manifests, and files that people read."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ import yaml
 
 
 def values_text(values: Mapping[str, Any]) -> str:
-    """Return Helm values as YAML text with sorted keys."""
+    """Return Helm values as YAML text with sorted keys, so that equal values give equal text."""
     return str(yaml.dump(plain_data(values), Dumper=_Dumper, sort_keys=True, default_flow_style=False, width=120))
 
 
 def readable_yaml(value: Mapping[str, Any], *, sort: bool = False) -> str:
-    """Return an object as YAML text for people: keys in their order, multi-line texts as blocks, lines not folded."""
+    """Return an object as YAML text for people: multi-line texts as blocks, lines not folded, keys sorted only with `sort`."""
     return str(yaml.dump(plain_data(value), Dumper=_Blocks, sort_keys=sort, default_flow_style=False, width=10**9))
 
 
 def plain_data(value: Any) -> Any:
-    """Return a value with built-in maps and lists in place of other mapping and sequence types."""
+    """Return a copy with built-in dicts and lists instead of other mappings and tuples, as PyYAML's safe dumper needs them."""
     if isinstance(value, Mapping):
         return {str(key): plain_data(item) for key, item in value.items()}
     return [plain_data(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 class _Dumper(yaml.SafeDumper):
-    """PyYAML's safe dumper as a subclass, because Hera changes the representers of the original for the whole process."""
+    """A private subclass of PyYAML's safe dumper, because Hera changes the representers of the original for the whole process."""
 
 
 class _Blocks(yaml.SafeDumper):
-    """Safe dumper that writes multi-line texts as blocks."""
+    """A safe YAML dumper that writes multi-line texts as blocks (`|`)."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

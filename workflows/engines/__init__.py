@@ -1,1 +1,1 @@
-"""The engines that execute a rendered workflow: `local` (embedded) and `argo`."""
+"""The engines that execute a rendered workflow: `local` on this machine, `argo` on a cluster with Argo Workflows."""

@@ -1,6 +1,6 @@
-"""Announcement of open approvals by a command on the machine that follows a run; each approval is announced at most once.
+"""Announce open approvals by a command on the machine that follows a run; each approval is announced at most once.
 
-Announcements never delay the run. Webhooks are called by the run itself (verb `announce`), whether or not it is followed.
+Announcements never delay the run. The run itself calls webhooks (verb `announce`), whether or not anybody follows it.
 """
 
 import threading
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 EvidenceLookup = Callable[[str], tuple[str, str]]
-"""Function from a suspend node to the digest of its evidence ("" if unreadable) and the command that answers the approval."""
+"""Type of a function from a suspend node's name to the evidence's digest ("" if unreadable) and the command that answers it."""
 ChangeSummary = Callable[[], str]
-"""Function that returns what the approval would change, or "" if unknown."""
+"""Type of a function that returns what the approved stages would change, or "" if unknown."""
 Claim = Callable[[str], bool]
-"""Function from a node's full name to True exactly once among all followers of the run: the winner announces the approval."""
+"""Type of a function from a node's full name to True for exactly one follower of the run, which then announces the approval."""
 
 
 class AnnounceCommand(Struct, frozen=True, kw_only=True):
-    """The command that announces one approval; it runs without a shell and gets the announcement as JSON on standard input."""
+    """The command that announces one approval. It runs without a shell and reads the announcement as JSON from standard input."""
 
     cluster: str
     approvers: tuple[str, ...]
@@ -37,7 +37,7 @@ class AnnounceCommand(Struct, frozen=True, kw_only=True):
 
 
 def announce_commands(spec: "ClusterSpec") -> dict[str, AnnounceCommand]:
-    """Return the announcement commands of a spec by the stage that waits for the approval."""
+    """Return stage → the command that announces the approval before it, for the approvals of a spec that have a command."""
     return {
         str(approval_spec.before): AnnounceCommand(
             cluster=spec.name,
@@ -50,7 +50,7 @@ def announce_commands(spec: "ClusterSpec") -> dict[str, AnnounceCommand]:
 
 
 class Announcer:
-    """An observer of a run's news that announces approvals, each in its own thread; failures become warnings through `say`."""
+    """Observer of a run's news that announces approvals, each in a thread of its own; `say` gets failures as warnings."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Announcer:
         self._threads: list[threading.Thread] = []
 
     def observe(self, news: News) -> None:
-        """Announce an approval that has just opened, or that is open when the observer first sees the run."""
+        """Start a thread that announces the approval, if this news is that one has opened or was open when the observer began."""
         if not isinstance(news, NodeNews) or not news.waits or not news.node.name.startswith(approval.NODE_PREFIX):
             return
         stage = news.node.name.removeprefix(approval.NODE_PREFIX).replace("-", "_")
@@ -74,7 +74,7 @@ class Announcer:
             self._threads[-1].start()
 
     def beside(self, observer: Callable[[News], None]) -> Callable[[News], None]:
-        """Return an observer that passes news to `observer` and then to this one."""
+        """Return an observer that passes news first to `observer` and then to this announcer."""
 
         def observe(news: News) -> None:
             observer(news)
@@ -83,7 +83,7 @@ class Announcer:
         return observe
 
     def close(self) -> None:
-        """Wait for announcements under way, for up to the time-out of each."""
+        """Wait until announcements under way have ended, for each at most its time-out."""
         for thread in self._threads:
             thread.join(timeouts.ANNOUNCE)
 
@@ -102,13 +102,13 @@ class Announcer:
 
 
 def run_announce_command(command: tuple[str, ...], body: bytes) -> str:
-    """Run the command with the announcement as its input; return why it failed, or ""."""
+    """Run the command with `body` on standard input, and return why it failed, or "" if it succeeded."""
     done = process.run(command, data=body, seconds=timeouts.ANNOUNCE)
     return "" if done.code == 0 else f"{command[0]} ended with {done.code}: {done.err.strip()[-200:]}"
 
 
 def local_claim(folder: Path) -> Claim:
-    """Return a claim that creates a file in this folder, for runs that only this machine knows."""
+    """Return a `Claim` for runs that only this machine knows: the first to create a file in this folder wins."""
 
     def claim(node: str) -> bool:
         folder.mkdir(parents=True, exist_ok=True)

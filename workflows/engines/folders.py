@@ -1,4 +1,4 @@
-"""Folders of this machine's runs: the run store, and beside it what the local engine needs for each run."""
+"""Folders of this machine's runs: the run store, and beside it the files that the local engine needs for each run."""
 
 import os
 import secrets
@@ -11,7 +11,7 @@ HOME_VARIABLE = "BRINGUP_HOME"
 
 
 class NoSuchRun(ValueError):
-    """No run has that name; the message lists some that exist."""
+    """Exception: no run of this machine has that name; the message lists some that exist."""
 
     hint = (
         "a run on Argo that this machine does not know is found with --engine argo [--namespace N]; "
@@ -20,20 +20,20 @@ class NoSuchRun(ValueError):
 
 
 class NoStateFolder(ValueError):
-    """The environment names no folder for runs."""
+    """Exception: no environment variable tells where the folder of the runs is."""
 
     hint = f"set {HOME_VARIABLE} to a folder on a local disk"
 
 
 @dataclass(frozen=True)
 class StateFolder:
-    """The folder that holds all runs of this machine: `$BRINGUP_HOME`, else `~/.local/state/bringup`."""
+    """The folder with all runs of this machine: `$BRINGUP_HOME`, else `$XDG_STATE_HOME/bringup`, else `~/.local/state/bringup`."""
 
     root: Path
 
     @classmethod
     def of_environment(cls, environ: Mapping[str, str] | None = None) -> "StateFolder":
-        """Return the folder that the environment names. Raises NoStateFolder if there is none: runs must not land just anywhere."""
+        """Return the folder that the environment names. Raises NoStateFolder if it names none: runs must not land just anywhere."""
         env = os.environ if environ is None else environ
         if env.get(HOME_VARIABLE):
             return cls(Path(env[HOME_VARIABLE]).absolute())
@@ -45,21 +45,21 @@ class StateFolder:
 
     @property
     def store(self) -> Path:
-        """Return the run store: evidence, reports and seals of all runs."""
+        """Return the path of the run store, which holds evidence, reports and seals of all runs."""
         return self.root / "store"
 
     def run(self, name: str) -> "RunFolder":
-        """Return the folders of a run, which need not exist."""
+        """Return the folders of the run with this name, whether or not they exist."""
         return RunFolder(self, name)
 
     def runs(self) -> tuple[str, ...]:
-        """Return the names of all runs, the newest last."""
+        """Return the names of all runs of this machine, the newest last."""
         folder = self.root / "engine"
         found = [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
         return tuple(path.name for path in sorted(found, key=lambda path: (path.stat().st_mtime, path.name)))
 
     def find(self, name: str) -> "RunFolder":
-        """Return an existing run; an empty name or `last` means the newest. Raises NoSuchRun."""
+        """Return the folders of an existing run; the name "" or `last` means the newest run. Raises NoSuchRun."""
         every = self.runs()
         if name in ("", "last") and every:
             return self.run(every[-1])
@@ -72,33 +72,33 @@ class StateFolder:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The folders of one run: `engine` (journal, inbox, logs), `inputs` (tasks, fleet, secrets), and its part of the run store."""
+    """The folders of one run on this machine: `engine` (journal, inbox, logs), `inputs` (tasks, fleet, secrets), and `stored`."""
 
     home: StateFolder
     name: str
 
     @property
     def engine(self) -> Path:
-        """Return the engine's folder for the run; it must lie on a local disk."""
+        """Return the folder in which the engine keeps journal, inbox and logs of the run; it must lie on a local disk."""
         return self.home.root / "engine" / self.name
 
     @property
     def inputs(self) -> Path:
-        """Return the folder with the run's inputs: tasks, fleet, secrets, and the manifest."""
+        """Return the folder with the files that the run reads: tasks, fleet, secrets, and the manifest."""
         return self.home.root / "inputs" / self.name
 
     @property
     def stored(self) -> Path:
-        """Return the folder with evidence, report and seal of the run."""
+        """Return the run's folder in the run store, with its evidence, report and seal."""
         return self.home.store / "runs" / self.name
 
 
 def result_paths(folder: RunFolder) -> list[str]:
-    """Return lines with the paths of a run's report and evidence, as far as these exist."""
+    """Return a line with the path for each of a run's report and evidence that exists."""
     known = (("report", folder.stored / "report/report.html"), ("evidence", folder.stored))
     return [f"{name:<8} {path}" for name, path in known if path.exists()]
 
 
 def new_run_name(cluster: str) -> str:
-    """Return a name for a new run: cluster, UTC time and four random digits, as in `h200-16-20261121-101500-3f2a`."""
+    """Return a name for a new run: cluster, UTC time and four random hex digits, as in `h200-16-20261121-101500-3f2a`."""
     return f"{cluster}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"

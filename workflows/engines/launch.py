@@ -1,4 +1,4 @@
-"""Start and resume of runs on the local engine, with the rendered manifest, this machine's folders and the steps' environment."""
+"""Start and resume runs on the local engine, with the rendered manifest, this machine's folders and the steps' environment."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -17,13 +17,16 @@ from workflows.engines.local.result import Observer, RunResult
 from workflows.engines.local.run_settings import RunPaths, default_environment
 
 PARALLELISM = 8
-"""Steps that run at one time; more than there are cores, since most steps wait for something else."""
+"""Number of steps that run at the same time; more than there are cores, since most steps wait for something else."""
 
 
 def start(
     folder: RunFolder, extra: Mapping[str, str], observer: Observer | None, reuse: str = "none", spawn: StartProcess = start_process
 ) -> RunResult:
-    """Run the manifest in `folder.inputs` from the start; `extra` is added to each step's environment. Raises ClusterBusy."""
+    """Run the manifest in `folder.inputs` from the start to its end. Raises ClusterBusy.
+
+    `extra` is added to each step's environment. `reuse` names an earlier run whose results may be reused, or is `none`.
+    """
     document = _document(folder)
     template = document["template"]
     namespace = document["workflow"]["metadata"]["namespace"]
@@ -47,18 +50,18 @@ def start(
 
 
 def resume(folder: RunFolder, observer: Observer | None) -> RunResult:
-    """Continue a run on real hosts whose engine has died; a finished run is returned unchanged. Raises ClusterBusy."""
+    """Continue a run on real hosts whose engine has died, to its end. A finished run is returned unchanged. Raises ClusterBusy."""
     with _cluster_lock(folder, _document(folder)["template"]):
         return LocalEngine.resume(folder.engine, environment({}), observer)
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of every step of a local run."""
+    """Return the environment of every step of a local run, with the variables `extra` added."""
     return {**default_environment(), paths.ENGINE: "local", **extra}
 
 
 def _passing(extra: Mapping[str, str]) -> TimePassing | None:
-    """Return a function by which the engine's waits age the simulated cluster; None outside a rehearsal."""
+    """Return a function that lets a number of seconds pass in the simulated cluster; None outside a rehearsal."""
     if SIMULATOR not in extra:
         return None
     clock = SimulatedClock(extra[SIMULATOR], extra[SIMULATOR_TOKEN])

@@ -1,4 +1,4 @@
-"""Locks of local runs: a lock file admits one run per cluster at a time, as the workflow's mutex does on Argo."""
+"""Locks of local runs: a lock file admits one run per cluster at a time, as the Workflow's mutex does on Argo."""
 
 import fcntl
 import os
@@ -11,28 +11,28 @@ from workflows.engines.local.result import read_status
 
 
 class ClusterBusy(RuntimeError):
-    """Another run of this machine works on the same cluster."""
+    """Exception: another run of this machine works on the same cluster."""
 
     exit_code = ExitCode.TEMPORARY
     hint = "see `bringup status`; wait for that run, or cancel it"
 
 
 class RunDriven(RuntimeError):
-    """Another process drives the same run."""
+    """Exception: another process drives this run."""
 
     exit_code = ExitCode.TEMPORARY
     hint = "follow it with `bringup watch`, or stop it with `bringup cancel`"
 
 
 def require_idle(folder: RunFolder) -> None:
-    """Raise RunDriven if the run's engine is alive."""
+    """Raise RunDriven if an engine drives the run now."""
     if read_status(folder.engine).alive:
         raise RunDriven(f"run {folder.name} is being driven by another process")
 
 
 @contextmanager
 def cluster(home: StateFolder, name: str) -> Iterator[None]:
-    """Hold the lock on a cluster; the kernel releases it when the process ends. Raises ClusterBusy."""
+    """Hold the lock on a cluster inside a `with` block; the kernel also releases it when the process ends. Raises ClusterBusy."""
     folder = home.root / "locks"
     folder.mkdir(parents=True, exist_ok=True)
     # children must not inherit the lock, or it would outlive this process

@@ -1,4 +1,4 @@
-"""Release of quarantined nodes, wherever the run store and the target cluster are reachable: on this machine or in a pod.
+"""Release nodes that a run quarantined, on this machine or in a pod: where the run store and the target cluster are reachable.
 
 A pod gets the source of this module as text and the package `steps` from its image, so only `steps` may be imported here.
 """
@@ -23,11 +23,11 @@ from steps.errors import StepError
 
 KUBECONFIG = "kubeconfig"
 ANSWER_PREFIX = "bringup-release "
-"""Prefix of the line with the result that a pod prints."""
+"""Prefix of the line in which a pod prints its result as JSON."""
 
 
 class CannotRelease(ValueError):
-    """A node cannot be released; the message says why. Nothing was changed."""
+    """Exception: a node cannot be released; the message says why. Nothing was changed."""
 
     exit_code = ExitCode.USAGE
 
@@ -37,20 +37,20 @@ class CannotRelease(ValueError):
 
 
 class _ObjectMeta(Struct, frozen=True):
-    """Identity and annotations of an object."""
+    """Uid and annotations of a Kubernetes object."""
 
     uid: str = ""
     annotations: dict[str, str] = {}
 
 
 class _NamedObject(Struct, frozen=True):
-    """A Node or the namespace kube-system."""
+    """A Kubernetes object, here a Node or the namespace kube-system, reduced to its metadata."""
 
     metadata: _ObjectMeta = _ObjectMeta()
 
 
 class QuarantinedNode(Struct, frozen=True, kw_only=True):
-    """A node that a run quarantined; `released` says who released it and when, empty if nobody did."""
+    """A node that a run quarantined, with stage and reason; `released` says who released it and when, "" if nobody did."""
 
     node: str
     stage: str
@@ -59,7 +59,7 @@ class QuarantinedNode(Struct, frozen=True, kw_only=True):
 
 
 def quarantined_nodes(store: Store, run: str) -> tuple[QuarantinedNode, ...]:
-    """Return all nodes that a run quarantined, by name."""
+    """Return all nodes that a run quarantined, including released ones, in the order of their names."""
     found = quarantine.entries(store.keys(quarantine.folder(run)), store.read)
     return tuple(
         QuarantinedNode(node=entry.node, stage=entry.stage, reason=entry.reason, released=_released(store, run, entry.node))
@@ -76,7 +76,7 @@ def _released(store: Store, run: str, node: str) -> str:
 
 
 def check_name(who: str) -> None:
-    """Raise CannotRelease if the name of the person who releases is missing or invalid."""
+    """Raise CannotRelease if `who`, the name of the person who releases nodes, is empty or invalid."""
     if not who:
         raise CannotRelease("a release needs the name of the person who releases", "give it with --as NAME; it becomes evidence")
     if not approval.is_name(who):
@@ -86,7 +86,7 @@ def check_name(who: str) -> None:
 
 
 def release(store: Store, run: str, kubeconfigs: Sequence[Path], nodes: Iterable[str], who: str) -> Iterator[str]:
-    """Remove the run's cordon from these nodes, then record who released them; yield a line for each node.
+    """Uncordon these nodes if this run cordoned them, record in the store who released them, and yield a line for each.
 
     The first existing file of `kubeconfigs` names the cluster. Raises CannotRelease before anything is changed, and the client's
     errors if the cluster does not answer.
@@ -110,7 +110,7 @@ def release(store: Store, run: str, kubeconfigs: Sequence[Path], nodes: Iterable
 
 
 def require_quarantined(run: str, nodes: Iterable[str], every: Iterable[QuarantinedNode]) -> dict[str, QuarantinedNode]:
-    """Return the quarantine entries by node. Raises CannotRelease if one of `nodes` is not quarantined, or already released."""
+    """Return the entries of `every` by node. Raises CannotRelease if one of `nodes` is not among them or was already released."""
     by_name = {entry.node: entry for entry in every}
     for node in nodes:
         entry = by_name.get(node)
@@ -123,9 +123,9 @@ def require_quarantined(run: str, nodes: Iterable[str], every: Iterable[Quaranti
 
 
 def _cluster(store: Store, run: str, kubeconfigs: Sequence[Path]) -> Kube | None:
-    """Return a client of the run's target cluster; None for a rehearsal, whose cluster is gone, and for a run without a cluster.
+    """Return a client of the run's target cluster; None for a rehearsal, whose cluster is gone, and if no kubeconfig exists.
 
-    Raises CannotRelease if the kubeconfig leads to another cluster than the one of the run.
+    Raises CannotRelease if the kubeconfig leads to another cluster than that of the run.
     """
     header = store.read(contract.header_key(run))
     path = next((path for path in kubeconfigs if path.exists()), None)
@@ -142,7 +142,7 @@ def _cluster(store: Store, run: str, kubeconfigs: Sequence[Path]) -> Kube | None
 
 
 def _uncordon(kube: Kube, node: str, run: str) -> str:
-    """Remove the node's cordon if this run set it; return the run that set it, or "" if no run did."""
+    """Remove the node's cordon if this run set it, and return the name of the run that set it; "" if no run did."""
     path = f"/api/v1/nodes/{node}"
     kube_node = kube.get(path, _NamedObject)
     if kube_node is None or quarantine.ANNOTATION not in kube_node.metadata.annotations:
@@ -162,7 +162,7 @@ def _holder(text: str) -> str:
 
 
 def main() -> int:
-    """Release the nodes that the environment names and print the result as JSON."""
+    """Release the nodes that environment variables name, and print the result as a line of JSON."""
     store, run = Store(Path(os.environ["BRINGUP_STORE"])), os.environ["BRINGUP_RUN"]
     kubeconfigs = (store.root / f"runs/{run}/secrets" / KUBECONFIG, Path(os.environ["BRINGUP_SECRETS"]) / KUBECONFIG)
     lines: list[str] = []

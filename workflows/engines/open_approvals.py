@@ -1,4 +1,4 @@
-"""Open approvals of a run: read one with its evidence, check who may answer, and sign the answer."""
+"""Open approvals of a run: read one together with its evidence, check who may answer, and sign the answer."""
 
 import contextlib
 import re
@@ -17,33 +17,34 @@ from workflows.engines.folders import RunFolder
 PREFIX = approval.NODE_PREFIX
 """Prefix of the names of suspend nodes that are approvals: `approve-STAGE`."""
 RUN = "run"
-"""Name under which an approval before the first stage refers to the run's own evidence, which the task `open` writes."""
+"""Stage id by which an approval before the first stage refers to the evidence of the task `open`."""
 SHOWN = "shown.json"
-"""File with the digests of evidence that this machine has shown, by suspend node."""
+"""Name of the file in which this machine keeps, by suspend node, the digest of the evidence that it last showed."""
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
 
 class NotWaiting(ValueError):
-    """No approval is open, or several are and none was named."""
+    """Exception: no approval is open, or several are and none was named."""
 
     hint = "see what a run waits for with `bringup status RUN`"
 
 
 class NotAllowed(ValueError):
-    """The given name may not approve here."""
+    """Exception: the given name cannot be an approver's, or is not among the approvers."""
 
 
 class NotSigned(ValueError):
-    """The spec lists an SSH key for this approver, but no key was given to sign with."""
+    """Exception: the spec lists an SSH key for this approver, but there is no key file to sign with."""
 
     hint = "sign with --key and the private SSH key of this name"
 
 
 class OpenApproval(Struct, frozen=True, kw_only=True):
-    """An approval that waits for an answer.
+    """An approval that waits for an answer, as commands show it and answer it.
 
-    `stage` is the stage that starts afterwards, `approved` the stage whose evidence is approved, `evidence` its digest, `verdict`
-    its verdict. `approvers` maps the names that may answer to their SSH keys; empty means anybody.
+    `stage` is the stage that starts afterwards, `approved` the stage whose evidence is approved, `evidence` the digest of that
+    evidence, `verdict` the verdict of that stage. `approvers` maps the names that may answer to their SSH keys; empty means
+    anybody.
     """
 
     run: str
@@ -54,25 +55,25 @@ class OpenApproval(Struct, frozen=True, kw_only=True):
     approvers: dict[str, tuple[str, ...]]
     verdict: str = ""
     changes: str = ""
-    """Changes that the next stages would make, if an earlier stage compared them; else empty."""
+    """Changes that the approved stages would make, if an earlier stage found them by comparison; else ""."""
 
     @property
     def what(self) -> str:
-        """Return the name of what is approved."""
+        """Return the name of what is approved: a stage of the run, or the run's opening."""
         return f"the opening of {self.run}" if self.approved == RUN else f"{self.approved} in {self.run}"
 
     @property
     def about(self) -> str:
-        """Return one line with what is approved, its verdict and its evidence."""
+        """Return one line that names what is approved, its verdict, its changes and the digest of its evidence."""
         changes = f"; {self.changes}" if self.changes else ""
         return f"{self.what}: {self.verdict or 'no verdict'}{changes}; evidence {self.evidence}"
 
     def how(self, namespace: str | None = None) -> str:
-        """Return the command that answers on exactly this evidence; `namespace` is that of a run on Argo."""
+        """Return the command that approves exactly this evidence; `namespace` is that of the runs for a run on Argo, else None."""
         return approval.command(self.run, evidence=self.evidence, namespace=namespace)
 
     def row(self, namespace: str | None = None) -> dict[str, str]:
-        """Return the row that `status` shows; `namespace` is that of a run on Argo."""
+        """Return the fields that the command `status` shows; `namespace` is the runs' namespace for a run on Argo, else None."""
         return {
             "stage": self.stage,
             "about": self.about,
@@ -83,7 +84,7 @@ class OpenApproval(Struct, frozen=True, kw_only=True):
 
 
 def read_approval(folder: RunFolder, node: str) -> OpenApproval:
-    """Return the approval behind a suspend node, with the evidence as it is now."""
+    """Return the approval that a suspend node waits for, with the evidence as it is now."""
     stage = node.removeprefix(PREFIX).replace("-", "_")
     name = task.file_name(stage, "confirm")
     arguments = task.decode((folder.inputs / "tasks" / name).read_bytes()).arguments
@@ -101,7 +102,10 @@ def read_approval(folder: RunFolder, node: str) -> OpenApproval:
 
 
 def answer_command(folder: RunFolder, node: str) -> tuple[str, str]:
-    """Return the digest of the evidence behind a suspend node and the command that answers; without evidence if unreadable."""
+    """Return the digest of the evidence at a suspend node, and the command that answers the approval.
+
+    If the evidence is unreadable, the digest is "" and the command names none.
+    """
     try:
         pending = read_approval(folder, node)
     except (StepError, OSError):
@@ -110,7 +114,7 @@ def answer_command(folder: RunFolder, node: str) -> tuple[str, str]:
 
 
 def _verdict(store: Store, run: str, approved: str) -> str:
-    """Return the recorded verdict of a stage's judge, or of the task `open`."""
+    """Return the recorded verdict of a stage's judge, or of the task `open`, as a sentence; "" if there is none."""
     try:
         records = store.records(run, approved, "open" if approved == RUN else "judge")
     except msgspec.DecodeError:
@@ -120,7 +124,7 @@ def _verdict(store: Store, run: str, approved: str) -> str:
 
 
 def changes(folder: RunFolder) -> str:
-    """Return what the approved stages would change, as an earlier stage of the run observed it; empty if none compared anything."""
+    """Return what the stages after an approval would change, as an earlier stage observed it; "" if no stage compared anything."""
     store, evidence = Store(folder.home.store), f"runs/{folder.name}/evidence"
     try:
         stages = dict.fromkeys(key.removeprefix(f"{evidence}/").split("/")[0] for key in store.keys(evidence))
@@ -134,7 +138,7 @@ def changes(folder: RunFolder) -> str:
 
 
 def choose(folder: RunFolder, nodes: list[str], stage: str = "") -> OpenApproval:
-    """Return the only open approval, or the one before `stage`. Raises NotWaiting."""
+    """Return the only open approval among suspend nodes, or the one before `stage`. Raises NotWaiting unless there is just one."""
     waiting = [read_approval(folder, node) for node in nodes if node.startswith(PREFIX)]
     matching = [pending for pending in waiting if not stage or pending.stage == stage]
     if len(matching) == 1:
@@ -145,25 +149,25 @@ def choose(folder: RunFolder, nodes: list[str], stage: str = "") -> OpenApproval
 
 
 def parameters(pending: OpenApproval, decision: str, approver: str) -> dict[str, str]:
-    """Return the three output parameters that answer an approval. Raises NotAllowed for a name that cannot be an approver's."""
+    """Return the three output parameters that answer an approval. Raises NotAllowed if `approver` may not answer it."""
     check_name(approver, pending.approvers)
     return {"decision": decision, "approver": approver, "evidence": pending.evidence}
 
 
 class EvidenceChanged(ValueError):
-    """The evidence differs from what was shown to the approver."""
+    """Exception: the evidence is not the one that was shown to the approver."""
 
     hint = "look at it again: bringup status RUN, bringup report RUN; then approve what they show"
 
 
 class NoDigest(ValueError):
-    """The text given as a digest of evidence is not a digest."""
+    """Exception: the text given as a digest of evidence is not a digest."""
 
     hint = "`bringup status RUN` prints the command with the whole digest"
 
 
 def remember(folder: RunFolder, approvals: Collection[OpenApproval]) -> None:
-    """Store on this machine which evidence was shown; if that fails, the evidence counts as not shown."""
+    """Store on this machine which evidence was shown for these approvals. A failed write is ignored: it counts as not shown."""
     shown = _shown(folder) | {pending.node: pending.evidence for pending in approvals}
     with contextlib.suppress(OSError):
         folder.engine.mkdir(parents=True, exist_ok=True)
@@ -171,7 +175,7 @@ def remember(folder: RunFolder, approvals: Collection[OpenApproval]) -> None:
 
 
 def was_shown(folder: RunFolder, pending: OpenApproval) -> str:
-    """Return the digest of the evidence that this machine last showed for the approval, or ""."""
+    """Return the digest of the evidence that this machine last showed for the approval, or "" if it showed none."""
     return _shown(folder).get(pending.node, "")
 
 
@@ -183,7 +187,7 @@ def _shown(folder: RunFolder) -> dict[str, str]:
 
 
 def check_shown(pending: OpenApproval, shown: str) -> None:
-    """Raise EvidenceChanged if the evidence differs from what was shown (`shown`), NoDigest if that text is not a digest."""
+    """Raise EvidenceChanged if the evidence is not the shown one with the digest `shown`, NoDigest if that is not a digest."""
     if not _DIGEST.fullmatch(shown):
         raise NoDigest(f"{shown!r} is not a digest of evidence (sha256: and 64 hexadecimal digits)")
     if shown != pending.evidence:
@@ -191,7 +195,7 @@ def check_shown(pending: OpenApproval, shown: str) -> None:
 
 
 def check_name(approver: str, approvers: Collection[str]) -> None:
-    """Raise NotAllowed for a name that cannot be an approver's, or that is not in `approvers` (if that is not empty)."""
+    """Raise NotAllowed if `approver` cannot be an approver's name, or if `approvers` is not empty and lacks it."""
     if not approval.is_name(approver):
         raise NotAllowed(f"{approver!r} cannot be an approver's name: letters, digits and ._@+- only")
     # a rehearsal answers its approvals itself
@@ -200,7 +204,7 @@ def check_name(approver: str, approvers: Collection[str]) -> None:
 
 
 def check_key(pending: OpenApproval, decision: str, approver: str, key: str) -> None:
-    """Raise NotSigned if the approver must sign but gave no key, or if the key file does not exist; nothing has been sent then."""
+    """Raise NotSigned if the approver must sign but gave no key, or if the key file does not exist. It sends nothing."""
     if decision == approval.PASS and not key and pending.approvers.get(approver):
         raise NotSigned(f"the spec lists an SSH key for {approver}: this approval must be signed")
     if key and not user_paths.expand_home(key).is_file():
@@ -208,7 +212,7 @@ def check_key(pending: OpenApproval, decision: str, approver: str, key: str) -> 
 
 
 def sign(folder: RunFolder, pending: OpenApproval, approver: str, key: str) -> None:
-    """Sign an approval with a private key file and put the signature into the run store."""
+    """Sign an approval with a private key file, and write the signature into this machine's run store."""
     fields = {
         "run": pending.run,
         "stage": pending.approved,

@@ -1,4 +1,4 @@
-"""Comparison of two runs by their evidence: equal except for times and ids, or a list of differences in sentences.
+"""Compare the evidence of two runs except for times and ids, and list the differences as sentences.
 
 Lists of objects are compared without regard to order, because an API server lists objects by names that contain ids.
 """
@@ -14,7 +14,10 @@ from steps.contract import run as contract
 from steps.errors import BadTask
 
 COMPARED = ("evidence", "quarantine", "hosts.json", "plan.json", "run.json")
-"""Parts of `runs/RUN/` that record what happened. Reports and seals are derived from them; logs differ in every run."""
+"""Files and folders below `runs/RUN/` that record what happened.
+
+Reports and seals are not compared, since they are derived from these; logs differ in every run.
+"""
 
 _PASSING = frozenset(
     (
@@ -34,7 +37,7 @@ _PASSING = frozenset(
         "evidence_now",
     )
 )
-"""Fields that hold times or ids, and `engine`, which names the engine of the run."""
+"""Fields that are not compared: times, ids, and `engine`, the name of the engine of the run."""
 
 _TEXTS = (
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "UID"),
@@ -47,7 +50,10 @@ MOST_DIFFERENCES = 200
 
 
 def differences(store: Store, first: str, second: str) -> tuple[str, ...]:
-    """Return the differences between two runs of a store. Raises BadTask for a run that is not in the store."""
+    """Return the differences between two runs of a store, at most `MOST_DIFFERENCES` and a count of the others.
+
+    Raises BadTask for a run that is not in the store.
+    """
     first_files, second_files = _bundle(store, first), _bundle(store, second)
     lines = [f"{key}: only in {first}" for key in first_files if key not in second_files]
     lines += [f"{key}: only in {second}" for key in second_files if key not in first_files]
@@ -60,7 +66,7 @@ def differences(store: Store, first: str, second: str) -> tuple[str, ...]:
 
 
 def _bundle(store: Store, run: str) -> dict[str, Any]:
-    """Return the JSON of each compared key, without times and ids."""
+    """Return key → JSON data without times and ids, for each file of a run that is compared."""
     if store.read(contract.header_key(run)) is None:
         raise BadTask(f"the store has no run {run}", hint="bring a run of Argo here first: bringup pull RUN")
     prefix = f"runs/{run}/"

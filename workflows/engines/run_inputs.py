@@ -1,4 +1,4 @@
-"""The inputs of a run on this machine: tasks, fleet and secrets as files, and the manifest beside them."""
+"""Files that a local run reads: its tasks, hosts and secrets in folders, and the manifest beside them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MANIFEST = "manifest.json"
 
 
 class NoTarget(ValueError):
-    """The plan works on a target cluster that it does not build, and the spec names no kubeconfig for it."""
+    """Exception: the plan works on a target cluster that it does not build, and the spec names no kubeconfig for it."""
 
     hint = "add target: {kubeconfig: {file: PATH}} to the spec, or run from stage rke2 on"
 
@@ -34,7 +34,7 @@ class NoTarget(ValueError):
 def write(
     folder: RunFolder, plan: Plan, bundle: Bundle, spec_folder: Path, environ: Mapping[str, str], *, simulated: bool = False
 ) -> None:
-    """Write the inputs of a run. A rehearsal (`simulated`) needs no secrets.
+    """Write the files that a run reads. A rehearsal (`simulated`) gets no secrets and needs no target cluster.
 
     Raises NoTarget and SecretMissing before anything is written.
     """
@@ -54,7 +54,7 @@ def write(
 
 @contextmanager
 def inputs_removed_if_busy(folder: RunFolder) -> Iterator[None]:
-    """Remove the inputs of a run again if another run holds its cluster.
+    """Delete the inputs of a run if its start, inside the `with` block, raises ClusterBusy.
 
     Such a run never began, so no command would ever find (and clean up) its inputs, which include private keys.
     """
@@ -66,7 +66,7 @@ def inputs_removed_if_busy(folder: RunFolder) -> Iterator[None]:
 
 
 def require_target(plan: Plan) -> None:
-    """Raise NoTarget for a plan that needs a kubeconfig, if none of its plays creates one and the spec names none."""
+    """Raise NoTarget if the plan needs a kubeconfig, none of its plays creates one, and the spec names none."""
     tasks = [step.task for stage in plan.stages for step in stage.steps]
     creates_kubeconfig = any(task.arguments.get("kubeconfig_from") for task in tasks)
     named = any(file.name == KUBECONFIG for file in plan.secrets)

@@ -1,6 +1,6 @@
-"""The secrets that a spec refers to, read from files and environment variables of this machine.
+"""Read the secrets that a spec refers to from files and environment variables of this machine.
 
-Apart from the other inputs of a run: commands about published trees read secrets and no plan.
+This is apart from a run's other inputs, because commands about published images read secrets but have no plan.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from workflows.stages.host_access import KNOWN_HOSTS, SecretFile
 
 
 class SecretMissing(ValueError):
-    """Secrets that the spec refers to do not exist; the message says where they were looked for."""
+    """Exception: secrets that the spec refers to are missing or unusable; the message says where they were looked for."""
 
     def __init__(self, sentence: str, hint: str = "") -> None:
         super().__init__(sentence)
@@ -21,7 +21,10 @@ class SecretMissing(ValueError):
 
 
 def read_secrets(files: Sequence[SecretFile], spec_folder: Path, environ: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the content of every secret by name. Raises SecretMissing, which names all that are missing."""
+    """Return file name → content of every secret; an optional file that is missing is left out.
+
+    Raises SecretMissing, which names all that are missing or unusable.
+    """
     contents, missing = {}, {}
     for file in files:
         if file.optional and file.path and not (spec_folder / user_paths.expand_home(file.path)).exists():
@@ -39,7 +42,10 @@ def read_secrets(files: Sequence[SecretFile], spec_folder: Path, environ: Mappin
 
 
 def check_secret(file: SecretFile, data: bytes) -> bytes:
-    """Return the content. Raises SecretMissing for an unusable CA certificate, which a run would report as a server outage."""
+    """Return the content unchanged. Raises SecretMissing if it must be a CA certificate but is unusable.
+
+    A run would report that as an outage of the server.
+    """
     if file.certificates:
         try:
             certificates.check_certificates(data.decode(errors="replace"), file.name, file.certificates)
@@ -49,7 +55,7 @@ def check_secret(file: SecretFile, data: bytes) -> bytes:
 
 
 def read_secret(file: SecretFile, spec_folder: Path, environ: Mapping[str, str]) -> bytes:
-    """Return the content of a secret from a file or variable of this machine. Raises SecretMissing."""
+    """Return the content of a secret from a file or variable of this machine. Raises SecretMissing if that gives no content."""
     if file.variable:
         if file.variable not in environ:
             raise SecretMissing(f"secret {file.name}: the environment variable {file.variable} is not set")

@@ -1,1 +1,1 @@
-"""The Git tree that Argo CD delivers from: spec and planned releases → a mapping of path to text, without I/O."""
+"""The Git files that Argo CD deploys from: spec and planned releases → a mapping of path to text, computed without I/O."""

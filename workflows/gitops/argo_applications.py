@@ -1,4 +1,4 @@
-"""Argo CD objects: an Application per release, a root per stage, one over the roots, and an ApplicationSet over environments."""
+"""Build the Argo CD objects: an Application per release, a root Application per stage, one over all roots, an ApplicationSet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ API = "argoproj.io/v1alpha1"
 WAVE = "argocd.argoproj.io/sync-wave"
 CHART_DIGEST = "bringup/chart-digest"
 _RETRY = {"limit": 10, "backoff": {"duration": "10s", "factor": 2, "maxDuration": "3m"}}
-"""Sync retries of about 20 minutes, which outlast a short network outage while a hopeless sync still ends.
+"""Retry policy of syncs: about 20 minutes, which outlasts a short network outage but ends a sync that cannot succeed.
 
 After its last retry Argo CD never syncs the same revision again by itself.
 """
@@ -24,14 +24,14 @@ PRIVILEGED = {f"pod-security.kubernetes.io/{mode}": "privileged" for mode in ("e
 
 
 def stage_applications(spec: ClusterSpec, releases: Iterable[PlannedRelease]) -> list[Object]:
-    """Return the Applications of the releases of one stage, in catalog order."""
+    """Return the Applications of one stage's releases, in catalog order, with sync waves that follow their needs."""
     chosen = tuple(releases)
     wave, opened = waves(chosen), privileged_namespaces(chosen)
     return [release_application(spec, release, wave=wave[release.id], privileged=opened[release.namespace]) for release in chosen]
 
 
 def release_application(spec: ClusterSpec, release: PlannedRelease, *, wave: int = 0, privileged: bool = False) -> Object:
-    """Return the Application of a release: the pinned chart from its repository, with values from Git.
+    """Return the Application that installs a release: the pinned chart from its repository, with the Helm values from Git.
 
     The Application has no finalizer: removing it leaves what it installed, so a change in Git never tears out running drivers.
     """
@@ -59,21 +59,21 @@ def release_application(spec: ClusterSpec, release: PlannedRelease, *, wave: int
 
 
 def root_application(spec: ClusterSpec, stage: str) -> Object:
-    """Return the Application over the Applications of a stage. It is applied when the stage starts, and creates them from Git."""
+    """Return the root Application of a stage: once applied, it creates the Applications of the stage's releases from Git."""
     wave = next(str(place) for place, name in enumerate(STAGES) if name == stage)
     return _over(spec, root_name(stage), Layout.of(spec).stage(stage), {WAVE: wave})
 
 
 def environment_application(spec: ClusterSpec) -> Object:
-    """Return the Application over all stage roots, for sites that use Argo CD without the pipeline."""
+    """Return the Application that creates all root Applications of an environment, for sites without the pipeline."""
     layout = Layout.of(spec)
     return _over(spec, f"environment-{layout.environment}", layout.roots, {})
 
 
 def application_set(spec: ClusterSpec) -> Object:
-    """Return the ApplicationSet of a management Argo CD: one Application over the stage roots of each environment.
+    """Return the ApplicationSet of a management Argo CD, which makes one Application over the stage roots of each environment.
 
-    Everything that tells environments apart comes from their `environment.yaml`. The generator reads these files on the branch; the
+    Every difference between environments comes from their `environment.yaml`. The generator reads these files on the branch; the
     revision in each file is what gets deployed.
     """
     argo, layout = delivery(spec), Layout.of(spec)
@@ -103,7 +103,10 @@ def application_set(spec: ClusterSpec) -> Object:
 
 
 def _over(spec: ClusterSpec, name: str, path: str, notes: dict[str, str]) -> Object:
-    """Return an Application over Applications. It prunes those that are gone from Git, while their installed objects stay."""
+    """Return an Application that creates the Applications found at `path` in Git.
+
+    It deletes an Application that is gone from Git, while the objects installed by that Application stay.
+    """
     argo = delivery(spec)
     body = {
         "project": roots_project(argo),
@@ -120,7 +123,7 @@ def _application(name: str, namespace: str, notes: dict[str, str], body: Object)
 
 
 def _sources(spec: ClusterSpec, release: PlannedRelease) -> list[Object]:
-    """Return the chart and, for a tag, the values file at that tag.
+    """Return the sources of a release's Application: the chart and, if the spec pins a tag, the Git repository with the values.
 
     A commit cannot name itself, so with a pinned commit the values are inline in the Application.
     """

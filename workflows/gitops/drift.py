@@ -1,4 +1,4 @@
-"""Comparison of a rendered tree with the files of a folder, and of environments with each other."""
+"""Compare the rendered Git files with the files of a folder, and the chart versions of environments with each other."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from workflows.gitops.layout import Layout
 from workflows.spec.document import BadDocument, parse
 
 LONGEST = 100
-"""Most characters that are shown of a line."""
+"""Largest number of characters shown of a differing line."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeDifference:
-    """A file that differs: `missing` or `extra` in the folder, or `differs` at its first differing line, counted from 1."""
+    """A file whose text in a folder is not the rendered one; printing it gives a sentence.
+
+    `what` is `missing` or `extra` (in the folder) or `differs`. For `differs`, `line` is the first differing line, counted from 1,
+    with its rendered text `wanted` and its text `found` in the folder.
+    """
 
     path: str
     what: str
@@ -32,10 +36,10 @@ class TreeDifference:
 
 
 def differences(layout: Layout, made: Mapping[str, str], found: Mapping[str, str]) -> list[TreeDifference]:
-    """Return every file that differs, sorted by path, leaving out other environments and the overlay of the site.
+    """Return every differing file between the rendered files `made` and the folder's files `found`, sorted by path.
 
-    Only a missing kustomization of the overlay counts, since no stage can be built without it. Common files that other environments
-    share are reported by `shared_file_notes` instead.
+    Files of other environments and of the site's overlay are not compared. Only a missing kustomization file of the overlay counts,
+    since no stage can be built without it. `shared_file_notes` reports files that several environments share.
     """
     shared = {path for path in layout.common if path in found} if layout.others(found) else set()
     # Python takes an empty tuple for no beginning at all
@@ -47,7 +51,7 @@ def differences(layout: Layout, made: Mapping[str, str], found: Mapping[str, str
 
 
 def shared_file_notes(layout: Layout, made: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each differing common file that other environments share, which a run leaves as it is."""
+    """Return a sentence for each differing file (README, ApplicationSet) that other environments share; runs do not change it."""
     names = layout.others(found)
     differing = (path for path in layout.common if path in found and found[path] != made.get(path))
     said = f"differs from what {layout.environment} renders; it is shared with {', '.join(names)}, so it is left as it is"
@@ -69,7 +73,7 @@ def _difference(path: str, wanted: str | None, found: str | None) -> TreeDiffere
 
 
 def environment_differences(layout: Layout, files: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each chart, version or kind in which another environment differs from this one."""
+    """Return a sentence for each release whose chart, version or kind in another environment is not this environment's."""
     charts: dict[str, dict[str, str]] = {}
     for path, text in files.items():
         environment, _, rest = path.removeprefix(f"{layout.environments}/").partition("/")
@@ -88,7 +92,7 @@ def _against(own: str, mine: Mapping[str, str], name: str, theirs: Mapping[str, 
 
 
 def _chart(text: str) -> str:
-    """Return kind, chart and version in the file of an Application."""
+    """Return repository, chart and version in the file of an Application as one text; a kind other than Application comes first."""
     try:
         data = parse(text).data
     except BadDocument:

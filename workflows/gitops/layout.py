@@ -1,4 +1,4 @@
-"""Paths and names of everything in the Git tree."""
+"""Paths and names of the files and Argo CD objects that bringup writes to the Git repository."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from workflows.spec import STAGES, ClusterSpec
 from workflows.spec.argocd_delivery import ArgoCdDelivery
 
 INSTALLER = "argo_cd"
-"""The only release that Argo CD does not own where it delivers: itself. Each release has exactly one owner."""
+"""Release id of Argo CD itself, the only chart that Argo CD does not install. Each release has exactly one owner."""
 IN_CLUSTER = "https://kubernetes.default.svc"
-"""API address of the cluster that Argo CD runs in, which is the target."""
+"""API address under which Argo CD knows the cluster that it runs in, which is the target cluster."""
 
 
 def delivery(spec: ClusterSpec) -> ArgoCdDelivery:
-    """Return the Argo CD delivery of a spec. Raises ValueError if the spec has none."""
+    """Return the settings of a spec for delivery by Argo CD. Raises ValueError if the spec has none."""
     if spec.delivery.argo_cd is None:
         raise ValueError(f"{spec.name} is not delivered by Argo CD")
     return spec.delivery.argo_cd
 
 
 def delivered_releases(releases: Iterable[PlannedRelease]) -> tuple[PlannedRelease, ...]:
-    """Return the releases that Argo CD installs: every chart except its own."""
+    """Return the releases that Argo CD installs: every chart except Argo CD's own, and no upstream manifest."""
     return tuple(release for release in releases if release.chart and release.id != INSTALLER)
 
 
 def by_stage(releases: Iterable[PlannedRelease]) -> dict[str, tuple[PlannedRelease, ...]]:
-    """Return the delivered releases of each stage that has any, stages in running order."""
+    """Return stage id → the releases that Argo CD installs in it, in running order; stages without such releases are left out."""
     chosen = delivered_releases(releases)
     stages = {stage: tuple(release for release in chosen if release.stage == stage) for stage in STAGES}
     return {stage: delivered for stage, delivered in stages.items() if delivered}
 
 
 def waves(releases: Iterable[PlannedRelease]) -> dict[str, int]:
-    """Return the sync wave of each release of a stage by id: one later than any release of the stage that it needs."""
+    """Return release id → sync wave for the releases of one stage: one more than the highest wave among those it needs, else 0."""
     by_id = {release.id: release for release in releases}
     wave: dict[str, int] = {}
     for release in by_id.values():  # catalog order: what is needed comes first
@@ -45,7 +45,7 @@ def waves(releases: Iterable[PlannedRelease]) -> dict[str, int]:
 
 
 def privileged_namespaces(releases: Iterable[PlannedRelease]) -> Mapping[str, bool]:
-    """Return for each namespace of these releases whether one of them needs the privileged pod security level."""
+    """Return namespace → True if one of the releases in it needs the privileged level of Pod Security, else False."""
     spaces: dict[str, bool] = {}
     for release in releases:
         spaces[release.namespace] = spaces.get(release.namespace, False) or release.privileged
@@ -53,74 +53,74 @@ def privileged_namespaces(releases: Iterable[PlannedRelease]) -> Mapping[str, bo
 
 
 def root_name(stage: str) -> str:
-    """Return the name of the root Application of a stage: `bringup-gpu-operator`."""
+    """Return the name of a stage's root Application, such as `bringup-gpu-operator`."""
     return f"bringup-{stage.replace('_', '-')}"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Paths of one environment, relative to the root of the repository."""
+    """The file paths of one environment (one cluster), relative to the root of the Git repository."""
 
     path: str
     environment: str
 
     @classmethod
     def of(cls, spec: ClusterSpec) -> Layout:
-        """Return the layout of a spec."""
+        """Return the layout of the environment that a spec describes. Raises ValueError without delivery by Argo CD."""
         argo = delivery(spec)
         return cls(argo.path, argo.environment or spec.name)
 
     @property
     def environments(self) -> str:
-        """Folder of all environments."""
+        """Return the folder that has one subfolder for each environment."""
         return f"{self.path}/environments"
 
     @property
     def home(self) -> str:
-        """Folder of this environment."""
+        """Return the folder of this environment."""
         return f"{self.environments}/{self.environment}"
 
     @property
     def config_map(self) -> str:
-        """File with bringup's keys of the ConfigMap argocd-cm."""
+        """Return the file with the keys that bringup sets in the ConfigMap argocd-cm."""
         return f"{self.home}/bootstrap/argocd-cm.yaml"
 
     @property
     def overlay(self) -> str:
-        """Folder that belongs to the site."""
+        """Return the folder whose files the site writes and bringup never changes."""
         return f"{self.home}/overlay"
 
     @property
     def roots(self) -> str:
-        """Folder of the root Applications."""
+        """Return the folder of the stages' root Applications."""
         return f"{self.home}/roots"
 
     @property
     def common(self) -> tuple[str, str]:
-        """Files that all environments share: README and ApplicationSet."""
+        """Return the two files that all environments share: README and ApplicationSet."""
         return f"{self.path}/README.md", f"{self.path}/applicationset.yaml"
 
     def stage(self, stage: str) -> str:
-        """Return the folder of a stage."""
+        """Return the folder with the Applications of a stage's releases."""
         return f"{self.home}/stages/{stage.replace('_', '-')}"
 
     def root(self, stage: str) -> str:
-        """Return the file of the root Application of a stage."""
+        """Return the file of a stage's root Application."""
         return f"{self.roots}/{stage.replace('_', '-')}.yaml"
 
     def values(self, release: PlannedRelease) -> str:
-        """Return the values file of a release."""
+        """Return the file with a release's Helm values."""
         return f"{self.home}/values/{release.release_name}.yaml"
 
     def has_overlay(self, paths: Iterable[str]) -> bool:
-        """Return True if the overlay among these paths has a kustomization file, which every stage includes."""
+        """Return True if `paths` contain the overlay's kustomization file, without which no stage can be built."""
         return not {f"{self.overlay}/{name}" for name in KUSTOMIZATIONS}.isdisjoint(paths)
 
     def others(self, paths: Iterable[str]) -> tuple[str, ...]:
-        """Return the other environments with files among these paths, sorted."""
+        """Return the sorted names of the other environments that have files among `paths`."""
         below = (path.removeprefix(f"{self.environments}/") for path in paths if path.startswith(f"{self.environments}/"))
         return tuple(sorted({name for name, inside, _ in (path.partition("/") for path in below) if inside} - {self.environment}))
 
     def is_ours(self, path: str) -> bool:
-        """Return True if a file belongs to this environment and only bringup writes it."""
+        """Return True if a path lies in this environment's folder but not in its overlay, so that only bringup writes the file."""
         return path.startswith(f"{self.home}/") and not path.startswith(f"{self.overlay}/")

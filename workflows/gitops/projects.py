@@ -1,4 +1,4 @@
-"""AppProjects (never the project `default`), and the keys of argocd-cm that a delivery needs: health checks, pod specs."""
+"""Build the AppProjects of Argo CD (never the project `default`), and its settings in argocd-cm: health checks, pod spec fields."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _EVERY_CHART = (
     "admissionregistration.k8s.io/MutatingWebhookConfiguration",
     "admissionregistration.k8s.io/ValidatingWebhookConfiguration",
 )
-"""Cluster-wide kinds that charts of operators usually create. Each component of the catalog lists its further kinds."""
+"""Cluster-wide kinds that operator charts usually create. A component's `cluster_kinds` in the catalog lists further ones."""
 
 ENVIRONMENTS = "bringup-environments"
-"""Project of the ApplicationSet, shared by all environments of a repository."""
+"""Name of the AppProject of the ApplicationSet, shared by all environments of a repository."""
 
 
 def roots_project(argo: ArgoCdDelivery) -> str:
-    """Return the name of the project of Applications over Applications."""
+    """Return the name of the AppProject of Applications that create other Applications."""
     return f"{argo.project}-roots"
 
 
 def projects(spec: ClusterSpec, releases: Iterable[PlannedRelease]) -> list[Object]:
-    """Return two projects: that of the releases, and that of the roots, which may create Applications next to Argo CD only."""
+    """Return two AppProjects: one for releases, one for the roots, which may create only Applications in Argo CD's namespace."""
     argo, chosen = delivery(spec), delivered_releases(releases)
     spaces = sorted({space for release in chosen for space in (release.namespace, *release.other_namespaces)})
     kinds = sorted({*_EVERY_CHART, *(kind for release in chosen for kind in release.cluster_kinds)})
@@ -49,13 +49,13 @@ def projects(spec: ClusterSpec, releases: Iterable[PlannedRelease]) -> list[Obje
 
 
 def environments_project(spec: ClusterSpec) -> Object:
-    """Return the project of a management Argo CD, which may create Applications in the cluster of each environment."""
+    """Return the AppProject of a management Argo CD, which may create only Applications, in the cluster of each environment."""
     argo = delivery(spec)
     return _project(ENVIRONMENTS, argo, _of_applications("Roots of every environment", "*", argo))
 
 
 def _of_applications(description: str, server: str, argo: ArgoCdDelivery) -> Object:
-    """Return the body of a project that may create Applications next to Argo CD, and nothing else."""
+    """Return the spec of an AppProject that may create Applications in Argo CD's namespace and nothing else."""
     return {
         "description": description,
         "sourceRepos": [argo.repo],
@@ -66,7 +66,7 @@ def _of_applications(description: str, server: str, argo: ArgoCdDelivery) -> Obj
 
 
 def chart_source(release: PlannedRelease) -> tuple[str, str]:
-    """Return repository and chart name as Argo CD expects them; the address of an OCI chart has no scheme."""
+    """Return repository and chart name as Argo CD expects them: the address of an OCI chart loses its scheme and its last part."""
     if release.repo:
         return release.repo, release.chart
     repo, _, chart = release.chart.removeprefix("oci://").rpartition("/")
@@ -89,9 +89,9 @@ def _project(name: str, argo: ArgoCdDelivery, body: Object) -> Object:
 
 CONFIG_MAP = "argocd-cm"
 HEALTH = "resource.customizations.health."
-"""Prefix of the keys that hold the health check of a kind, followed by GROUP_KIND."""
+"""Prefix of the keys in argocd-cm that hold the health script of a kind; GROUP_KIND follows it."""
 _ALWAYS = frozenset({"argoproj.io", "helm.cattle.io"})
-"""API groups of every delivery: those of Argo CD and of RKE2's helm-controller."""
+"""API groups whose settings are always needed: those of Argo CD and of RKE2's helm-controller."""
 _POD_SPECS = ("sunk.coreweave.com_NodeSet", "slinky.slurm.net_NodeSet")
 """Kinds whose `spec.template.spec` is a pod spec. Argo CD matches the kind exactly: `Nodeset` would silently match nothing."""
 _ALIKE = {"nvidia.com_GPUCluster": "nvidia.com_ClusterPolicy", "kueue.x-k8s.io_LocalQueue": "kueue.x-k8s.io_ClusterQueue"}
@@ -100,7 +100,10 @@ _FIELDS = "- field: spec.template.spec\n  type: core/v1/PodSpec\n"
 
 
 def settings(releases: Iterable[PlannedRelease]) -> dict[str, str]:
-    """Return key and text of argocd-cm for the kinds that these releases bring, found by the API groups of their CRDs."""
+    """Return the keys and texts of argocd-cm for these releases: health scripts and pod spec fields of their kinds.
+
+    The kinds are found by the API groups of the releases' CRDs.
+    """
     groups = _ALWAYS | {crd.partition(".")[2] for release in releases for crd in release.crds}
     found = {f"{HEALTH}{kind}": text for kind, text in health_scripts().items() if _group(kind) in groups}
     found |= {f"resource.customizations.knownTypeFields.{kind}": _FIELDS for kind in _POD_SPECS if _group(kind) in groups}
@@ -108,7 +111,7 @@ def settings(releases: Iterable[PlannedRelease]) -> dict[str, str]:
 
 
 def config_map(spec: ClusterSpec, releases: Iterable[PlannedRelease]) -> dict[str, Any]:
-    """Return the merge patch of argocd-cm, which has bringup's keys only."""
+    """Return the ConfigMap argocd-cm as a merge patch with bringup's keys only, so that other keys stay."""
     meta = {"name": CONFIG_MAP, "namespace": delivery(spec).namespace}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": settings(releases)}
 
@@ -119,7 +122,7 @@ def _group(kind: str) -> str:
 
 @cache
 def health_scripts() -> dict[str, str]:
-    """Return the Lua health script of every kind, by GROUP_KIND, without comments and indentation.
+    """Return GROUP_KIND → the Lua script by which Argo CD judges the health of such objects, without comments and indentation.
 
     tests/cluster/health has cases for every outcome of each script, which a real Argo CD evaluates.
     """

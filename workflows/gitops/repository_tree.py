@@ -1,4 +1,4 @@
-"""Spec and releases → the whole Git tree. The head of each file says who writes it and why."""
+"""Render all files that bringup writes to the Git repository. The first lines of each file say who writes it and why."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from workflows.gitops.layout import Layout, by_stage, delivered_releases, delive
 from workflows.spec import ClusterSpec
 
 Tree = dict[str, str]
-"""Path from the root of the repository → text."""
+"""File path from the root of the repository → file text."""
 
 _OURS = "Written by bringup: it is rendered from the cluster's spec, changes by hand are overwritten."
 _KUSTOMIZE = "kustomize.config.k8s.io"
 
 
 def render_tree(spec: ClusterSpec, releases: Iterable[PlannedRelease]) -> Tree:
-    """Return every file of the tree, sorted by path. Equal spec and catalog give equal bytes."""
+    """Return every file for the Git repository, path → text, sorted by path. Equal spec and catalog give equal bytes."""
     every = tuple(releases)
     made = {**_common(spec), **_bootstrap(spec, every), **_stages(spec, every), **_values(spec, every), **_overlay(spec)}
     made |= _pointers(spec, every)
@@ -28,7 +28,10 @@ def render_tree(spec: ClusterSpec, releases: Iterable[PlannedRelease]) -> Tree:
 
 
 def published_files(spec: ClusterSpec, made: Mapping[str, str]) -> Tree:
-    """Return the files that the pinned revision must hold. A commit cannot name itself: files with the revision are left out."""
+    """Return the subset of the rendered files `made` that the pinned revision must hold.
+
+    With a pinned commit, files that contain the revision are left out, because a commit cannot name itself.
+    """
     if not delivery(spec).is_commit:
         return dict(made)
     layout = Layout.of(spec)
@@ -98,7 +101,10 @@ def _values(spec: ClusterSpec, releases: tuple[PlannedRelease, ...]) -> Tree:
 
 
 def _overlay(spec: ClusterSpec) -> Tree:
-    """Return the component of the site, written only if it is missing. Without a name Kustomize calls it empty and fails."""
+    """Return the initial kustomization file of the site's overlay, which is written only if it is missing.
+
+    It is a Kustomize component with a name, because Kustomize calls one without any field empty and fails.
+    """
     component = {
         "apiVersion": f"{_KUSTOMIZE}/v1alpha1",
         "kind": "Component",

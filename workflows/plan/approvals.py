@@ -1,4 +1,4 @@
-"""Approvals of a plan: the stages that wait, and the tasks that announce the wait and verify the answer."""
+"""Attach a spec's approvals to the stages that wait for them, and make the tasks that announce an approval and check its answer."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator
@@ -10,14 +10,14 @@ from workflows.stages.stage import COMMAND, WEBHOOK, Approval, Stage
 from workflows.stages.stage import task as stage_task
 
 RUN = "run"
-"""Stage name of the tasks that belong to the run as a whole."""
+"""Pseudo stage id of the tasks that belong to the run as a whole, such as `run.open`."""
 
 ANNOUNCE_SECONDS = 60
-"""Time for one POST, which `timeouts.ANNOUNCE` bounds; the engine retries."""
+"""Deadline in seconds of an announcement task, which makes one POST bounded by `timeouts.ANNOUNCE`; the engine retries the task."""
 
 
 def attach_approvals(stages: tuple[Stage, ...], approvals: Iterable[Any]) -> tuple[Stage, ...]:
-    """Return the stages, each with the approval that it waits for. An approval before a stage outside the plan is dropped."""
+    """Return the stages, each with the spec's approval before it, if any. Approvals before stages outside the plan are dropped."""
     waiting: dict[str, Any] = {approval.before: approval for approval in approvals}
     return tuple(
         dataclasses.replace(stage, approval=_approval(waiting[stage.id])) if stage.id in waiting else stage for stage in stages
@@ -32,7 +32,10 @@ def _approval(approval: Any) -> Approval:
 
 
 def confirm_tasks(stages: tuple[Stage, ...]) -> dict[str, Task]:
-    """Return the task that verifies each approval, by stage; the evidence of the stage before is what gets approved."""
+    """Return stage id → the task that verifies the answer to the approval before that stage.
+
+    The approver approves the evidence of the preceding stage.
+    """
     tasks = {}
     for before, stage, approval in _waiting(stages):
         keys = {name: list(values) for name, values in approval.approvers.items()}
@@ -42,9 +45,9 @@ def confirm_tasks(stages: tuple[Stage, ...]) -> dict[str, Task]:
 
 
 def _waiting(stages: tuple[Stage, ...]) -> Iterator[tuple[str, str, Approval]]:
-    """Yield what gets approved, the stage that waits, and its approval.
+    """Yield for each stage with an approval: the stage whose evidence is approved, the waiting stage's id, and the approval.
 
-    The evidence of the stage before gets approved; before the first stage, that of the run's opening.
+    The approved evidence is that of the preceding stage; before the first stage, that of the task `open` (`RUN`).
     """
     for before, stage in zip((RUN, *(stage.id for stage in stages)), stages, strict=False):
         if stage.approval is not None:
@@ -52,7 +55,7 @@ def _waiting(stages: tuple[Stage, ...]) -> Iterator[tuple[str, str, Approval]]:
 
 
 def announce_tasks(cluster: str, approvals: Iterable[Any], stages: tuple[Stage, ...]) -> dict[str, Task]:
-    """Return the task that announces each approval by webhook, by stage."""
+    """Return stage id → the task that announces the approval before that stage, for approvals with a webhook."""
     tasks = {}
     private = {entry.before for entry in approvals if entry.announce is not None and entry.announce.ca is not None}
     for before, stage, approval in _waiting(stages):

@@ -1,4 +1,4 @@
-"""The compiler, spec → plan: resolve the catalog, build each stage, attach approvals, and compute all digests."""
+"""Compile a spec into a plan: resolve the catalog, build each stage, attach approvals, and compute all digests."""
 
 import dataclasses
 import difflib
@@ -29,16 +29,16 @@ END_TASKS = (
     Task(stage=approvals.RUN, name="report", verb=Verb.REPORT, deadline_seconds=300),
     Task(stage=approvals.RUN, name="seal", verb=Verb.SEAL, deadline_seconds=300),
 )
-"""The tasks that end every run, however it went."""
+"""The tasks that run at the end of every run, whether it passed or failed."""
 
 OPEN_SECONDS = 300
-"""Time to query a handful of servers over SSH, with one retry for a server that does not answer."""
+"""Deadline in seconds of the task `open`: a handful of servers over SSH, with one retry for a server that does not answer."""
 
 NODES = "nodes"
-"""Name of the task whose gate judges nodes; plays judge their hosts as well."""
+"""Name of the check task whose gate judges nodes one by one, as gates of plays judge hosts one by one."""
 
 _MAYBE = (Verb.JOB, Verb.PLAY)
-"""Verbs that renew the lease only if they have work: a check of too few nodes, or a play on no host, ends at once."""
+"""Verbs that renew the lease only if they have work: a check of too few nodes, or a play on no host, ends without renewing."""
 
 
 def compile_plan(
@@ -48,10 +48,13 @@ def compile_plan(
     until: str = "",
     operation: Operation = BRINGUP,
 ) -> Plan:
-    """Return the plan of a spec; pure.
+    """Return the plan of a spec, without I/O other than reading the packaged catalog if `catalog` is None.
 
-    `only` and `until` narrow the stages; `operation` narrows the work and the hosts that it touches. Raises PlanError for a stage
-    that the spec leaves out or a host that it does not have, and SpecErrors for a breach of a compatibility rule.
+    `only` and `until` restrict the plan to some stages; `operation` restricts the work and the hosts that it changes.
+
+    Raises:
+        PlanError: a named stage or host is not in the spec, or the operation would break the cluster.
+        SpecErrors: the spec breaks a compatibility rule.
     """
     known = catalog or catalogs.load()
     issues = catalogs.require(spec, known)
@@ -100,7 +103,7 @@ def compile_plan(
 
 
 def _check_operation(site: Site) -> None:
-    """Raise PlanError for hosts that the spec does not have, and for servers that the cluster cannot do without."""
+    """Raise PlanError if the operation names unknown hosts, or would remove or replace servers that the cluster needs."""
     operation, names = site.operation, {machine.name for machine in site.machines}
     if strange := sorted(operation.hosts - names):
         fix = (
@@ -127,7 +130,7 @@ def _check_operation(site: Site) -> None:
 
 
 def _operation_header(site: Site) -> dict[str, str]:
-    """Return the operation and its hosts for the run's header; empty for a whole bring-up."""
+    """Return `{"operation": KIND HOSTS}` for the arguments of the task `open`; an empty dict for a whole bring-up."""
     operation = site.operation
     if operation == BRINGUP:
         return {}
@@ -144,7 +147,7 @@ def _stages(site: Site) -> tuple[Stage, ...]:
 
 
 def _complete_judge(stage: Stage, site: Site) -> Stage:
-    """Return the stage with a judge that checks all its tasks, those that only change something included."""
+    """Return the stage with a judge that checks every other task of the stage, including tasks that only change something."""
     *steps, judge = stage.steps
     named_checks = {check["task"]: check for check in judge.task.arguments["checks"]}
     checks = [_judge_check(stage, step, named_checks.get(step.name, {})) for step in steps]
@@ -162,9 +165,9 @@ def _judge_check(stage: Stage, step: Step, named: dict[str, Any]) -> dict[str, A
 
 
 def _partial_judge(stage: Stage, arguments: dict[str, Any], site: Site) -> dict[str, Any]:
-    """Return the judge's arguments for an operation on some hosts: gates of plays judge those hosts alone.
+    """Return the judge's arguments for an operation on some hosts: the gates of plays then judge only the hosts that it touches.
 
-    Quorum and members are narrowed too, unless another gate of the stage judges all nodes.
+    The quorum and the counted members are restricted to these hosts too, unless another gate of the stage judges all nodes.
     """
     plays = {step.name: step.task.arguments for step in stage.steps if step.task.verb is Verb.PLAY}
     # a play with `everyone` reads all hosts, so its gate judges all of them
@@ -198,14 +201,14 @@ def _narrowed(stages: tuple[Stage, ...], only: Sequence[str], until: str) -> tup
 
 
 def _excluded_stages(every: tuple[Stage, ...], stages: tuple[Stage, ...]) -> list[str]:
-    """Return the stages of the spec before the last planned one that a narrowed plan leaves out: their results are not checked."""
+    """Return the ids of stages that a narrowed plan skips before its last stage; nothing checks their results in this run."""
     planned = [stage.id for stage in stages]
     before = itertools.takewhile(lambda stage: stage.id != planned[-1], every) if planned else ()
     return [stage.id for stage in before if stage.id not in planned]
 
 
 def _open_task(spec: ClusterSpec, plan: str, stages: tuple[Stage, ...], excluded: list[str], site: Site) -> Task:
-    """Return the task that starts the run. If the plan plays on hosts, it first asks the servers which cluster they belong to."""
+    """Return the task `open`, which starts the run; if the plan has plays, it first asks the servers which cluster they form."""
     header: dict[str, Any] = {
         "plan": plan,
         "cluster": spec.name,
@@ -222,7 +225,10 @@ def _open_task(spec: ClusterSpec, plan: str, stages: tuple[Stage, ...], excluded
 
 
 def _lease_seconds(stages: Iterable[Stage]) -> int:
-    """Return the longest time in seconds between two certain renewals, by deadlines and approvals, plus `LEASE_SECONDS`."""
+    """Return the duration in seconds of the target's lease: the longest time without a certain renewal, plus `LEASE_SECONDS`.
+
+    That time is the sum of task deadlines and approval time-outs between two tasks that are sure to renew the lease.
+    """
     longest = waited = 0
     for stage in stages:
         waited += stage.approval.timeout_seconds if stage.approval is not None else 0

@@ -1,4 +1,4 @@
-"""The difference of two plans: cluster, hosts, releases, files, approvals, gates and tasks, each with old and new value."""
+"""Compare two plans: list changed cluster fields, hosts, releases, files, approvals, gates and tasks with old and new value."""
 
 import re
 from collections import defaultdict
@@ -20,7 +20,7 @@ from workflows.plan.model import Plan, PlanError
 from workflows.stages.stage import Approval, Stage
 
 MOST = 6
-"""Largest number of changed values that is printed for one thing; scripts get all of them."""
+"""Largest number of changed values printed for one host group, release or task; `changes` returns all of them."""
 
 _RELEASE_FIELDS = (
     *("version", "digest", "source", "namespace", "release_name", "timeout_seconds", "rollout", "health", "rollback"),
@@ -28,20 +28,21 @@ _RELEASE_FIELDS = (
 )
 _REPEATED = re.compile(r"^(arguments\.)?((gate_)?expectations\.)?")
 ABSENT = "(none)"
-"""Text shown for a path that only one of the two values has."""
+"""Text printed in place of a value for a path that only one of the two plans has."""
 
 LONGEST = 60
 _NAMES = ("name", "task", "id", "key")
 
 Leaf = tuple[str, Any, Any]
-"""Path, old value and new value; a value is None where the path is missing."""
+"""A dotted path, its old value and its new value; a value is None where the path is missing."""
 
 
 class PlanDifference(Struct, frozen=True, kw_only=True):
-    """A difference between two plans.
+    """One difference between two plans, as `bringup plan --against` prints it or gives it to scripts.
 
-    `what` is cluster, hosts, release, revision, file, approval, gates, stage or task; `name` says which one; `path` is the place in
-    it, with its value `before` and `after`. `how` is added, removed or changed; for a revision it is `not changed`.
+    `what` is the kind of the changed thing (cluster, hosts, release, revision, file, approval, gates, stage or task) and `name` its
+    name. `how` is `added`, `removed` or `changed`; for a revision it is `not changed`. `path` is the dotted path of the changed
+    value, `before` and `after` are its old and new value, and `note` is text that ends the printed line.
     """
 
     what: str
@@ -62,7 +63,7 @@ def differences(before: Plan, after: Plan) -> tuple[str, ...]:
 
 
 def changes(before: Plan, after: Plan) -> tuple[PlanDifference, ...]:
-    """Return all differences in running order; empty for two equal plans.
+    """Return all differences between two plans in running order; empty if the plans are equal.
 
     Raises PlanError if a release cannot be upgraded to its new version in one step (rule P14).
     """
@@ -117,7 +118,7 @@ def _identity(before: Plan, after: Plan) -> Iterator[PlanDifference]:
 
 
 def _hosts(before: Plan, after: Plan) -> Iterator[PlanDifference]:
-    """Yield removed and added hosts as ranges, and changed hosts grouped by the change."""
+    """Yield a difference for removed and for added hosts (as ranges), and for each changed value with the range of its hosts."""
     old, new = ({host.name: msgspec.to_builtins(host) for host in plan.hosts} for plan in (before, after))
     for how, these, others in (("removed", old, new), ("added", new, old)):
         if names := [name for name in these if name not in others]:
@@ -146,7 +147,10 @@ def _releases(before: Plan, after: Plan) -> Iterator[PlanDifference]:
 
 
 def _rke2(before: Plan, after: Plan) -> Iterator[PlanDifference]:
-    """Yield a change of RKE2's version as its own line with the command that performs it, since people look for it first."""
+    """Yield a change of the RKE2 version as a difference of its own, which names the command that performs it.
+
+    People look for this change first.
+    """
     old, new = (_rke2_version(plan) for plan in (before, after))
     old_version, new_version = parse_version(old), parse_version(new)
     if old_version is None or new_version is None or old_version == new_version:
@@ -161,13 +165,13 @@ def _rke2(before: Plan, after: Plan) -> Iterator[PlanDifference]:
 
 
 def _rke2_version(plan: Plan) -> str:
-    """Return the RKE2 version that servers get; empty for a plan without that task."""
+    """Return the RKE2 version that the task `rke2.servers` installs; empty for a plan without that task."""
     played = (task.arguments for task in plan.tasks if (task.stage, task.name) == ("rke2", "servers"))
     return next((str(arguments.get("variables", {}).get("rke2_version", "")) for arguments in played), "")
 
 
 def _stages(before: Plan, after: Plan) -> Iterator[PlanDifference]:
-    """Yield added and removed stages, and changed approvals and gates of the stages that both plans have."""
+    """Yield added and removed stages, and changed approvals and gates of stages that both plans have."""
     old, new = ({stage.id: stage for stage in plan.stages} for plan in (before, after))
     for name in (*old, *(name for name in new if name not in old)):
         if name not in new:
@@ -202,7 +206,7 @@ def _approval_fields(approval: Approval) -> dict[str, Any]:
 
 
 def _tasks(before: Plan, after: Plan) -> Iterator[PlanDifference]:
-    """Yield changed tasks of the stages that both plans have: a changed input means that the task runs again."""
+    """Yield added, removed and changed tasks of stages that both plans have. A task with changed input runs again."""
     old, new = ({(task.stage, task.name): task for task in plan.tasks} for plan in (before, after))
     both = {stage.id for stage in before.stages} & {stage.id for stage in after.stages}
     approvals_by_stage = [{stage.id: stage.approval for stage in plan.stages} for plan in (before, after)]
@@ -219,7 +223,7 @@ def _tasks(before: Plan, after: Plan) -> Iterator[PlanDifference]:
 
 
 def _without_repeats(leaves: Iterable[Leaf]) -> Iterator[Leaf]:
-    """Yield the differences without those in expectations that only repeat a difference in the arguments."""
+    """Yield the differences of a task without those in its expectations that only repeat a difference in its arguments."""
     seen: set[tuple[str, str]] = set()
     for path, old_value, new_value in leaves:
         change = (_REPEATED.sub("", path), f"{old_value} {new_value}")
@@ -229,7 +233,10 @@ def _without_repeats(leaves: Iterable[Leaf]) -> Iterator[Leaf]:
 
 
 def _files(before: Plan, after: Plan) -> Iterator[PlanDifference]:
-    """Yield the changed files that verb `publish` would commit, if both plans publish."""
+    """Yield the changed files that verb `publish` would commit to Git, if both plans publish; else nothing.
+
+    If the pinned tag is unchanged although files are not, the first difference says so, because a tag is never moved.
+    """
     if not before.tree or not after.tree or before.tree == after.tree:
         return
     publishing = (next(task.arguments for task in plan.tasks if task.verb is Verb.PUBLISH) for plan in (before, after))
@@ -245,7 +252,10 @@ def _files(before: Plan, after: Plan) -> Iterator[PlanDifference]:
 
 
 def differing_leaves(before: Any, after: Any, path: str = "") -> Iterator[Leaf]:
-    """Yield every leaf that differs, in order. Items of lists are matched by name if they have names, else by position."""
+    """Yield path, old and new value of every innermost value that differs between two nested values, in order.
+
+    Maps in lists are matched by their name if all have unique names, else by position.
+    """
     if before == after:
         return
     if isinstance(before, Mapping) and isinstance(after, Mapping):
@@ -259,7 +269,7 @@ def differing_leaves(before: Any, after: Any, path: str = "") -> Iterator[Leaf]:
 
 
 def short_text(value: Any) -> str:
-    """Return a value on one line, cut if it is long."""
+    """Return a value as text on one line, cut to `LONGEST` characters; `ABSENT` for None."""
     if value is None:
         return ABSENT
     text = _flow(value)
@@ -280,7 +290,7 @@ def _is_nested(values: Sequence[Any]) -> bool:
 
 
 def _by_name(values: Sequence[Any]) -> dict[str, Any]:
-    """Return items of a list by their label in a path: `[Job nccl]`, `[worker]`, or `[2]` if names are missing or not unique."""
+    """Return list items by their label in a path: `[Job nccl]`, `[worker]`, or `[2]` if names are missing or not unique."""
     names = [_name(value) for value in values]
     unique = all(names) and len(set(names)) == len(names)
     return {f"[{name if unique else number}]": value for number, (name, value) in enumerate(zip(names, values, strict=True))}
@@ -295,7 +305,10 @@ def _name(value: Any) -> str:
 
 
 def _first_line(before: str, after: str, path: str) -> Leaf:
-    """Return the first line at which two long texts differ, with a path such as `valuesContent line 3`."""
+    """Return path, old and new text of the first line at which two texts differ; None for a line that one of them lacks.
+
+    The path looks like `valuesContent line 3`.
+    """
     old, new = before.splitlines(), after.splitlines()
     number = next((row for row, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), min(len(old), len(new)))
     first, second = (lines[number].strip() if number < len(lines) else None for lines in (old, new))

@@ -1,4 +1,4 @@
-"""The plan as frozen data: stages in order with their tasks and digests, the fleet, and the releases."""
+"""Types of the plan, as frozen data: stages in order with their tasks and digests, the hosts, and the releases."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,63 +14,61 @@ from workflows.stages.stage import Stage
 
 
 class PlanError(ValueError):
-    """Error for a spec that cannot be planned; the message says why and what to do."""
+    """Exception: the spec or the requested operation cannot be planned; the message says why and what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Starts:
-    """Schedule and events that start runs without a person.
+    """The schedule and the events by which Argo starts runs of a plan without a person.
 
-    They are outside the plan's digest: the time at which a run starts changes nothing of its work.
+    The plan's digest does not cover them, because the time of a start changes nothing of a run's work.
     """
 
     schedule: Schedule | None = None
     events: tuple[EventTrigger, ...] = ()
     issues: tuple[Issue, ...] = ()
-    """Warnings that the spec has because of schedule and events alone, such as approvals that nobody hears of."""
+    """Warnings caused by the schedule and the events, such as approvals that nobody hears of."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Everything that a run is given. `tasks` are those of the stages and of the run itself (`run.open`, `run.report`,
-    `run.seal`).
-    """
+    """Everything that a run is given, as the compiler makes it and as rendering and the engines read it."""
 
     name: str
     owner: str
     revision: str
     target_uid: str
     accelerator: str
-    """GPU product in lower case, for the machines of a rehearsal; empty without GPUs."""
+    """GPU product in lower case, for the simulated machines of a rehearsal; empty without GPUs."""
     built: Mapping[str, str | int | bool]
-    """Further statements of the spec about its machines, for a rehearsal: operating system, driver, network adapters."""
+    """Properties of the machines that the spec states, for the simulated machines of a rehearsal: system, driver, NICs."""
     stages: tuple[Stage, ...]
     hosts: tuple[fleet.Host, ...]
     releases: tuple[PlannedRelease, ...]
     issues: tuple[Issue, ...]
     secrets: tuple[SecretFile, ...]
-    """Files of the secrets folder; those of `public` among them are no secrets."""
+    """Files that the tasks may find in the secrets folder. The field `public` names those that anybody may read."""
     digest: str
     open_task: task.Task
     confirm_tasks: Mapping[str, task.Task]
-    """Tasks that verify approvals, by the stage that waits."""
+    """Stage id → the task that verifies the approval before this stage."""
     end_tasks: tuple[task.Task, ...]
     announce_tasks: Mapping[str, task.Task] = field(default_factory=dict)
-    """Tasks that announce approvals by webhook, by the stage that waits."""
+    """Stage id → the task that announces the approval before this stage by webhook."""
     tree: Mapping[str, str] = field(default_factory=dict)
     """Files that verb `publish` commits to Git, path → text; empty if the plan publishes nothing."""
     archives: Mapping[str, bytes] = field(default_factory=dict)
-    """The site's own roles, file name in the tasks folder → archive; tasks name their digests."""
+    """File name in the tasks folder → archive: the site's own Ansible roles, or the image recipe; tasks name them by digest."""
     public: frozenset[str] = frozenset()
-    """Names of secret files that anybody may read, such as known hosts; on Argo they lie in a ConfigMap."""
+    """Names of files among `secrets` that anybody may read, such as known hosts; on Argo a ConfigMap holds them, no Secret."""
     proxies: Mapping[str, str] = field(default_factory=dict)
-    """Proxy variables of tasks that reach outside networks. They are outside the digest: they change nothing of the work."""
+    """Proxy variables for tasks that reach outside networks; outside the digest, because they change nothing of the work."""
     starts: Starts | None = None
-    """Schedule and events; None for a plan narrowed by `only` or `until`, which leaves those of the whole plan alone."""
+    """Schedule and events; None for a narrowed plan (`only`, `until`, an operation), which must not replace the whole plan's."""
 
     @cached_property
     def tasks(self) -> tuple[task.Task, ...]:
-        """Return all tasks in running order."""
+        """Return all tasks in running order: `run.open`, the tasks of the stages and their approvals, `run.report`, `run.seal`."""
         inner: list[task.Task] = []
         for stage in self.stages:
             inner += self.approval_tasks(stage)
@@ -79,16 +77,16 @@ class Plan:
 
     @cached_property
     def inputs(self) -> str:
-        """Return the digest of everything that the plan's tasks find; names of installed objects are made from it.
+        """Return a digest of all input of the plan's tasks, from which the names of the installed Argo objects are made.
 
-        The digest covers `digest`, the files beside the tasks, and the proxies. A recipe's files hold more than decides the build:
-        the mirror of the day, and the commit that the recipe comes from.
+        It covers `digest`, the archives beside the task files, and the proxies. An image recipe's archive holds more than what
+        decides the build, namely the package mirror of the day and the recipe's commit, so it can change while `digest` stays.
         """
         beside = {name: digest_bytes(data) for name, data in self.archives.items()} | dict(self.proxies)
         return digest([self.digest, beside]) if beside else self.digest
 
     def approval_tasks(self, stage: Stage) -> tuple[task.Task, ...]:
-        """Return the tasks of the approval before a stage, without the wait: the announcement, and the check of the answer."""
+        """Return the tasks of the approval before a stage: its announcement, if any, and the check of the answer; else none."""
         if stage.approval is None:
             return ()
         announcement = self.announce_tasks.get(stage.id)
@@ -96,5 +94,5 @@ class Plan:
 
     @cached_property
     def task_files(self) -> dict[str, bytes]:
-        """Return the tasks folder, file name → bytes. Raises TaskError for a task above 8 kB."""
+        """Return the encoded tasks, file name → bytes. Raises TaskError for a task above 8 kB."""
         return {task.file_name(entry.stage, entry.name): task.encode(entry) for entry in self.tasks}

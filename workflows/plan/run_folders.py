@@ -1,4 +1,4 @@
-"""The two folders that a run is given: one with its tasks, one with its fleet, cut into shards."""
+"""Make the files of the two folders that a run is given: one with its tasks, one with its hosts, cut into shards."""
 
 import gzip
 from collections.abc import Iterable
@@ -15,11 +15,11 @@ from workflows.spec.cluster_spec import ClusterSpec, max_pods
 from workflows.spec.machines import Machine
 
 MAX_BYTES = 900_000
-"""Size limit of the tasks folder: on Argo it is one ConfigMap, limited by the API server to 1 MiB with names and metadata."""
+"""Size limit of the tasks folder in bytes: on Argo it is one ConfigMap, limited by the API server to 1 MiB with its metadata."""
 
 
 def tasks_folder(plan: Plan) -> dict[str, bytes]:
-    """Return the tasks folder, file name → bytes: one file a task, the plan's summary, and the tree that is published to Git.
+    """Return the files of the tasks folder, name → bytes: each task, role archives, the plan as JSON, and the files for Git.
 
     Raises TaskError for a task above 8 kB, or if all files together are too large for a ConfigMap.
     """
@@ -37,7 +37,10 @@ def tasks_folder(plan: Plan) -> dict[str, bytes]:
 
 
 def hosts(machines: Iterable[Machine], operation: Operation = BRINGUP) -> tuple[fleet.Host, ...]:
-    """Return the expected hosts, servers first, otherwise in the order of the spec."""
+    """Return the expected hosts of a run, servers first, otherwise in the order of the spec.
+
+    Hosts that the operation does not touch are marked `untouched`.
+    """
     ordered = sorted(machines, key=lambda machine: machine.role != "server")
     return tuple(
         fleet.Host(
@@ -55,7 +58,7 @@ def hosts(machines: Iterable[Machine], operation: Operation = BRINGUP) -> tuple[
 
 
 def shards(every: Iterable[fleet.Host]) -> tuple[tuple[fleet.Host, ...], ...]:
-    """Return the hosts cut into shards of at most SHARD_SIZE, in order; servers and agents are never in the same shard."""
+    """Return the hosts cut into shards of at most SHARD_SIZE, in order. No shard holds both servers and agents."""
     cut: list[tuple[fleet.Host, ...]] = []
     for _, members in groupby(every, key=lambda host: host.role):
         group = tuple(members)
@@ -64,7 +67,7 @@ def shards(every: Iterable[fleet.Host]) -> tuple[tuple[fleet.Host, ...], ...]:
 
 
 def fleet_folder(plan: str, every: tuple[fleet.Host, ...]) -> dict[str, bytes]:
-    """Return the fleet folder: `index.json` and one gzip file a shard. `plan` is the plan's digest."""
+    """Return the files of the fleet folder, name → bytes: `index.json` and one gzip file a shard. `plan` is the plan's digest."""
     cut = shards(every)
     index = fleet.Index(plan=plan, hosts=len(every), shards=len(cut))
     # without a time in the gzip header the same hosts give the same bytes
@@ -73,7 +76,7 @@ def fleet_folder(plan: str, every: tuple[fleet.Host, ...]) -> dict[str, bytes]:
 
 
 def _variables(machine: Machine) -> dict[str, str]:
-    """Return the variables of one machine for plays and simulated hosts; empty values are left out."""
+    """Return the variables of one machine for Ansible plays and simulated hosts; empty values are left out."""
     values = {
         "leaf": machine.leaf,
         "scalable_unit": machine.scalable_unit,
@@ -87,7 +90,7 @@ def _variables(machine: Machine) -> dict[str, str]:
 
 
 def machine_statements(spec: ClusterSpec) -> dict[str, str | int | bool]:
-    """Return the spec's statements about its machines by field name of a simulated machine; open ones are left out."""
+    """Return the machine properties that the spec states, by field name of a simulated machine; properties left open are absent."""
     system, gpu, fabric = spec.os, spec.accelerator, spec.fabric
     settings: dict[str, str | int | bool] = {"os_id": system.distribution, "os_version": system.version}
     settings |= {"os_image": f"{system.distribution} {system.version}"} | ({"kernel": system.kernel} if system.kernel else {})

@@ -1,4 +1,4 @@
-"""Views of a plan as data and as text: what each stage changes, where, whether it reboots, how it is rolled back."""
+"""Show a plan as data or as text: the changes of each stage, on which hosts, with which reboots, and the way back."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ COLUMNS = ("stage", "changes", "where", "gates", "rollback")
 
 
 def to_data(plan: Plan) -> dict[str, Any]:
-    """Return the plan for scripts: JSON data with stable keys, tasks with their input digests."""
+    """Return the plan as JSON data with stable keys for scripts, including the input digest of each task."""
     return {
         "cluster": plan.name,
         "owner": plan.owner,
@@ -31,23 +31,26 @@ def to_data(plan: Plan) -> dict[str, Any]:
 
 
 def operation(plan: Plan) -> str:
-    """Return the operation on an existing cluster and its hosts as text; empty for a whole bring-up."""
+    """Return the operation of a plan and its hosts as text, such as `reset h[1-2]`; empty for a whole bring-up."""
     return str(plan.open_task.arguments.get("operation", ""))
 
 
 def is_targetless(plan: Plan) -> bool:
-    """Return True if the plan has no target cluster and no hosts, as that of a node image."""
+    """Return True if the plan has no target cluster and no hosts, as the plan of a node image."""
     return bool(plan.open_task.arguments.get("targetless"))
 
 
 def size_text(plan: Plan) -> str:
-    """Return the size of a run as text: its number of stages, and of hosts if it has any."""
+    """Return the size of a run as text, such as `16 hosts, 9 stages`; without hosts only the number of stages."""
     hosts = f"{plain.count(len(plan.hosts), 'host')}, " if plan.hosts else ""
     return f"{hosts}{plain.count(len(plan.stages), 'stage')}"
 
 
 def starts(plan: Plan) -> dict[str, Any]:
-    """Return schedule and events as data; empty for a narrowed plan. They are no part of `to_data`, which the digest covers."""
+    """Return schedule and events as JSON data; for a narrowed plan the schedule is null and the list of events empty.
+
+    `to_data` leaves them out, because the plan's digest does not cover them.
+    """
     schedule, events = (plan.starts.schedule, plan.starts.events) if plan.starts else (None, ())
     timed = (
         {
@@ -64,18 +67,18 @@ def starts(plan: Plan) -> dict[str, Any]:
 
 
 def issues(plan: Plan) -> list[dict[str, Any]]:
-    """Return every warning of the spec as data, those about schedule and events included."""
+    """Return every warning of the spec as JSON data, including those caused by schedule and events."""
     return [_issue(issue) for issue in (*plan.issues, *(plan.starts.issues if plan.starts else ()))]
 
 
 def warnings(plan: Plan) -> list[str]:
-    """Return the warnings about schedule and events, a line each with place and fix; `bringup validate` prints the others."""
+    """Return the warnings caused by schedule and events as lines with place and fix; `bringup validate` prints all others."""
     issues_of_starts = plan.starts.issues if plan.starts else ()
     return [f"{issue.severity} {issue.rule} {issue.path}: {issue.problem}; fix: {issue.fix}" for issue in issues_of_starts]
 
 
 def start_lines(plan: Plan) -> list[str]:
-    """Return schedule and events as text, a line each."""
+    """Return the schedule and each event as a line of text; empty if the plan has none."""
     schedule, events = (plan.starts.schedule, plan.starts.events) if plan.starts else (None, ())
     lines = []
     if schedule:
@@ -87,7 +90,7 @@ def start_lines(plan: Plan) -> list[str]:
 
 
 def outline(plan: Plan) -> list[str]:
-    """Return the plan as an indented outline, one line an entry."""
+    """Return the plan as lines of an indented outline: stages, approvals, tasks with gates, changes, releases, rollback."""
     prefix = f"{operation_text}, " if (operation_text := operation(plan)) else ""
     hosts = "" if is_targetless(plan) else f"{len(plan.hosts)} hosts, "
     lines = [f"{plan.name} ({prefix}{hosts}plan {plan.digest[:19]})"]
@@ -108,7 +111,7 @@ def outline(plan: Plan) -> list[str]:
 
 
 def approval_text(approval: Approval) -> str:
-    """Return an approval as text: who may approve and how, how they hear of it, and how long the run waits."""
+    """Return an approval as text: who may approve and how, how the approval is announced, and how long the run waits."""
     approvers = (
         ", ".join(f"{name} (signed)" if keys else name for name, keys in approval.approvers.items()) or "anybody who may approve"
     )
@@ -119,13 +122,13 @@ def approval_text(approval: Approval) -> str:
 
 
 def duration_text(seconds: int) -> str:
-    """Return a span of time in the form of a spec: `24h`, `1h30m`, `45s`."""
+    """Return a number of seconds in the form that a spec uses: `24h`, `1h30m`, `45s`."""
     parts = ((seconds // 3600, "h"), (seconds % 3600 // 60, "m"), (seconds % 60, "s"))
     return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
 
 
 def release_lines(plan: Plan) -> list[str]:
-    """Return each planned release with source, rollout, health and rollback, in lines that fit a narrow terminal."""
+    """Return lines for each release: id, version, namespace and stage, then indented source, rollout, health and rollback."""
     lines = []
     for release in plan.releases:
         head, *rest = _release_facts(release)
@@ -145,7 +148,7 @@ def _release_facts(release: PlannedRelease) -> list[str]:
 
 
 def table_rows(plan: Plan) -> list[tuple[str, str, str, str, str]]:
-    """Return the plan as table rows (`COLUMNS`): each stage, after the approval that it waits for."""
+    """Return the plan as table rows with the columns `COLUMNS`: a row per stage, preceded by a row for its approval."""
     result = []
     for stage in plan.stages:
         if stage.approval:

@@ -1,1 +1,1 @@
-"""The simulated cluster that a rehearsal runs against: an emulated Kubernetes API, a simulator and its faults."""
+"""Rehearsals: runs against a simulated cluster, made of an emulated Kubernetes API server, a simulator, and faults."""

@@ -1,4 +1,4 @@
-"""Automatic answers to the approvals of a rehearsal, recorded under the name that gave them."""
+"""Automatic approval of a rehearsal's approvals, recorded under the name of an approver."""
 
 from collections.abc import Callable
 
@@ -12,11 +12,11 @@ from workflows.plan.model import Plan
 
 
 class SigningKeyMissing(ValueError):
-    """The key file that should sign approvals does not exist."""
+    """Raised if the key file that should sign approvals does not exist."""
 
 
 def check_approver(plan: Plan, name: str, key: str = "") -> None:
-    """Raise NotAllowed or SigningKeyMissing if this name and key cannot answer the plan's approvals."""
+    """Raise NotAllowed if `name` may not answer one of the plan's approvals, or SigningKeyMissing if there is no file `key`."""
     open_approvals.check_name(name, ())
     for stage in plan.stages:
         if stage.approval:
@@ -26,9 +26,10 @@ def check_approver(plan: Plan, name: str, key: str = "") -> None:
 
 
 def approving_observer(folder: RunFolder, name: str = approval.REHEARSAL, key: str = "") -> Callable[[News], None]:
-    """Return an observer that passes each approval as soon as it opens.
+    """Return an observer of engine news that approves each approval of a run as soon as it opens.
 
-    `name` must be an allowed approver. `key` is the file that signs approvals where the spec lists approvers' keys.
+    `name` must be an allowed approver. `key` is the file that signs approvals where the spec lists approvers' keys; empty:
+    unsigned.
     """
 
     def observe(news: News) -> None:

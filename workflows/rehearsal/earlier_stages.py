@@ -1,4 +1,4 @@
-"""The stages before the rehearsed ones: they come up healthy first, or leave stand-ins for their secrets and commits."""
+"""Stages before the rehearsed ones: they are brought up first, or replaced by stand-ins for the secrets that they would leave."""
 
 import shutil
 from pathlib import Path
@@ -21,17 +21,20 @@ AytlcANBAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
 AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=
 -----END CERTIFICATE-----
 """
-"""A certificate of the host name `stand-in` whose public key is all zeros, so that no server can own it."""
+"""A certificate for the host name `stand-in`. Its public key is all zeros, so no server can own the private key."""
 STAND_INS = {
     GIT_CREDENTIALS: "rehearsal:simulated-password-1\n",
     GIT_CA: _CERTIFICATE,
     GIT_KNOWN_HOSTS: "* ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0000000000000000000000000000000000000000000\n",
 }
-"""Stand-ins for secrets by name. Simulated hosts need none, but the gates look at the copies that Argo CD gets in the target."""
+"""Contents of stand-in secrets by file name.
+
+Simulated Git servers need no credentials, but the gates look at the copies of these secrets that Argo CD gets in the cluster.
+"""
 
 
 def write_stand_in_secrets(plan: Plan, folder: Path) -> None:
-    """Write stand-ins for the secrets that the plan names into a folder."""
+    """Write into `folder` a stand-in for each secret that the plan names and that `STAND_INS` has."""
     for file in plan.secrets:
         if file.name in STAND_INS:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -39,27 +42,30 @@ def write_stand_in_secrets(plan: Plan, folder: Path) -> None:
 
 
 def copy_delivery(source: Path, target: Path) -> None:
-    """Copy `delivery.json` from one folder to another if it exists."""
+    """Copy `delivery.json`, the record of delivered Git commits, from one run's folder to another's if it exists."""
     if (source / RECORD).exists():
         target.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / RECORD, target / RECORD)
 
 
 class MissingStages(ValueError):
-    """Stages between the chosen ones are left out, and nothing could bring them up in the middle of the rehearsal."""
+    """Raised if stages between the chosen ones are left out, because nothing could bring them up in the middle of a rehearsal."""
 
     hint = "name them with --only as well, or rehearse the chosen stages one by one"
 
 
 class NotPrepared(RuntimeError):
-    """The stages before the chosen ones did not come up."""
+    """Raised if the stages before the chosen ones did not come up in the simulated cluster."""
 
     exit_code = 65
     hint = "rehearse them first: bringup rehearse SPEC --until STAGE"
 
 
 def plan_of_earlier_stages(spec: ClusterSpec, plan: Plan) -> Plan | None:
-    """Return the plan of the stages before a narrowed plan, without approvals; None if there are none. Raises MissingStages."""
+    """Return a plan, without approvals, of the stages that `plan` leaves out before its first; None if it leaves out none.
+
+    Raises MissingStages if `plan` also leaves out stages after its first.
+    """
     chosen = [stage.id for stage in plan.stages]
     left_out = [str(stage) for stage in plan.open_task.arguments.get("left_out", ())]
     between = [stage for stage in left_out if ORDER.index(stage) > ORDER.index(chosen[0])]
@@ -69,9 +75,10 @@ def plan_of_earlier_stages(spec: ClusterSpec, plan: Plan) -> Plan | None:
 
 
 def prepare(folder: RunFolder, before: Plan, cluster: SimulatedCluster) -> None:
-    """Bring the earlier stages up in the cluster, with a store of their own, and hand their secrets on. Raises NotPrepared.
+    """Run the plan `before` in the simulated cluster, and copy its secrets and delivery record to the rehearsal `folder`.
 
-    They run under the name of the rehearsal, so that the lease in the target belongs to it. Their own store is deleted afterwards.
+    The run has the name of the rehearsal, so that the lease in the cluster belongs to the rehearsal afterwards. Its state is kept
+    in a folder of its own, which is deleted on success. Raises NotPrepared if the run fails.
     """
     from workflows import bringup  # loads Hera, which most rehearsals do not need here
     from workflows.render.bundle import render

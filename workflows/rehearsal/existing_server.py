@@ -1,4 +1,4 @@
-"""Command-line options about an existing API server to rehearse in, checked and turned into an `ExistingServer`."""
+"""The command-line options that name an existing API server for a rehearsal, checked and turned into an `ExistingServer`."""
 
 import ipaddress
 import math
@@ -12,7 +12,7 @@ _HOST_NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*")
 
 
 class ContradictoryOptions(ValueError):
-    """Options about an API server that contradict each other, or that no simulator could follow."""
+    """Raised for options about an API server that contradict each other or have an impossible value; `hint` says what to do."""
 
     def __init__(self, sentence: str, hint: str) -> None:
         super().__init__(sentence)
@@ -20,9 +20,9 @@ class ContradictoryOptions(ValueError):
 
 
 def existing_server(kubeconfig: Path | None, roles_off: str, speed: float | None, nodes_at: str) -> ExistingServer | None:
-    """Return the API server that the options name; None means that the rehearsal starts an emulated one.
+    """Return the API server that the options name, or None without `--kubeconfig`: the rehearsal then starts an emulated one.
 
-    `speed` is None if the option was not given. Raises ContradictoryOptions.
+    `speed` is in virtual seconds per real second, None if the option was not given. Raises ContradictoryOptions.
     """
     options = {"--roles-off": roles_off, "--speed": speed is not None, "--nodes-at": nodes_at}
     if kubeconfig is None:

@@ -1,4 +1,4 @@
-"""Protection of clusters in use: the simulator creates nodes and plays controllers in any API server that it is given."""
+"""Protection of clusters in use against rehearsals, because a simulator creates nodes and plays controllers in its API server."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,20 +14,20 @@ from workflows.rehearsal.simulator.node_objects import SIMULATED
 from workflows.render.rbac import BUILT_IN
 
 LENT_LABEL = "bringup/rehearsal"
-"""The label by which the owner of a real node or namespace allows rehearsals in the cluster."""
+"""The label that the owner of a real cluster sets to `allowed` on its nodes and namespaces to allow rehearsals."""
 
 
 class ForeignCluster(ValueError):
-    """The API server has nodes (or, without any node, namespaces) whose owner did not allow rehearsals."""
+    """Raised if the API server has nodes (or, without any node, namespaces) whose owner did not allow rehearsals."""
 
     hint = f"use an API server made for rehearsals, or label all nodes and namespaces of a test cluster {LENT_LABEL}=allowed"
 
 
 class UsedCluster(ValueError):
-    """The API server still holds objects of an earlier rehearsal.
+    """Raised if the API server still holds simulated nodes of an earlier rehearsal.
 
-    A rehearsal begins with bare machines. Old objects would be judged together with its own: as foreign objects if another spec
-    made them, as work already done if the same spec did.
+    A rehearsal begins with bare machines. It would judge old objects together with its own: as foreign objects if another spec made
+    them, as work already done if the same spec did.
     """
 
     hint = (
@@ -36,7 +36,7 @@ class UsedCluster(ValueError):
 
 
 class MissingRights(ValueError):
-    """The kubeconfig's user lacks rights that a simulator needs."""
+    """Raised if the user of the kubeconfig may not do what a simulator has to do."""
 
     hint = "a rehearsal plays all controllers and therefore needs a cluster admin's kubeconfig"
 
@@ -48,14 +48,15 @@ class _Meta(Struct, frozen=True):
 
     @property
     def simulated(self) -> bool:
-        """Return True if a simulator created the object. Names prove nothing: a real platform built by the same spec has the same
-        names.
+        """Return True if a simulator created the object, which its annotation says.
+
+        Its name would prove nothing: a real platform built by the same spec has nodes of the same names.
         """
         return SIMULATED in self.annotations
 
     @property
     def lent(self) -> bool:
-        """Return True if the owner allows rehearsals."""
+        """Return True if the object's label says that its owner allows rehearsals."""
         return self.labels.get(LENT_LABEL) == "allowed"
 
 
@@ -64,10 +65,10 @@ class _Object(Struct, frozen=True):
 
 
 def check_unused_cluster(kubeconfig: Path) -> None:
-    """Raise ForeignCluster if the cluster is in use, or UsedCluster if it holds objects of an earlier rehearsal.
+    """Return if a rehearsal may use the cluster; raise ForeignCluster or UsedCluster otherwise.
 
-    Nodes decide. Without any node, namespaces do, because a control plane may be in use without nodes. Raises Unreachable, Garbled
-    or MissingRights if the API server cannot be read.
+    Its nodes decide. Only if it has none do its namespaces, because a control plane may be in use without nodes. Raises
+    Unreachable, Garbled or MissingRights if the API server cannot be read.
     """
     api = Api.from_kubeconfig(kubeconfig)
     try:
@@ -100,5 +101,5 @@ def _all(api: Api, kind: ObjectKind) -> tuple[_Meta, ...]:
 
 
 def _names(objects: Iterable[_Meta]) -> str:
-    """Return the first five names, sorted."""
+    """Return the first five names in alphabetical order, separated by commas; empty if there are none."""
     return ", ".join(sorted(meta.name for meta in objects)[:5])

@@ -6,19 +6,19 @@ REMEDY = "ip link set lo up"
 
 
 class NoLoopback(ValueError):
-    """A machine on which no program can be reached at 127.0.0.1."""
+    """Raised if this machine has no working loopback interface, so that no program can be reached at 127.0.0.1."""
 
     hint = REMEDY
 
 
 def require_loopback() -> None:
-    """Raise NoLoopback if the interface is missing, before any process waits for another one in vain."""
+    """Raise NoLoopback if the loopback interface is missing, so that no process waits in vain for another one."""
     if not loopback_works():
         raise NoLoopback("no loopback interface: the processes of the simulated cluster cannot reach each other at 127.0.0.1")
 
 
 def loopback_works() -> bool:
-    """Return True if this machine can connect to itself; without the interface the connection is refused at once."""
+    """Return True if this machine can connect to itself at 127.0.0.1. Without the interface the connection is refused at once."""
     try:
         with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname(), timeout=5):
             return True

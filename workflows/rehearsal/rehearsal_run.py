@@ -1,4 +1,4 @@
-"""A rehearsal: the rendered manifest of a plan on the embedded engine, against a simulated cluster started for it."""
+"""A rehearsal: the rendered manifest of a plan runs on the embedded engine, against a simulated cluster started for it."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from workflows.rehearsal.simulated_cluster import (
 from workflows.spec import ClusterSpec
 
 if TYPE_CHECKING:
-    from workflows.render.bundle import Bundle  # loads Hera, which takes longer than `status` and `watch` themselves
+    from workflows.render.bundle import Bundle  # imports Hera, which takes longer than all of `status` or `watch`
 
 READS_LOGS = frozenset({"validation"})
-"""Stages that cannot pass without logs of pods; for other stages logs only explain failures."""
+"""Stages whose gates read logs of pods, so that they cannot pass without; the other stages use logs only to explain failures."""
 
 
 class FaultDoesNotFit(ValueError):
-    """A fault that could not show in this rehearsal."""
+    """Raised for a fault that could not show in this rehearsal: the spec, its stages or its hosts do not fit."""
 
     hint = "`bringup faults` lists the faults with their stages and what they need"
 
 
 class NoPodLogs(ValueError):
-    """The API server of the rehearsal cannot read logs of simulated pods, but a stage is judged by them."""
+    """Raised if the API server cannot read logs of simulated pods although the gates of a rehearsed stage need them."""
 
     hint = (
         "give the address under which the API server reaches this machine with --nodes-at. A server that verifies kubelets' "
@@ -48,10 +48,11 @@ class NoPodLogs(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class RehearsalOptions:
-    """Options of a rehearsal.
+    """The options of a rehearsal.
 
-    `faults` are NAME or NAME:NODE,…; `seed`, `jitter` and `delay_scale` shape the delays. `existing` is an API server to play
-    against; without one the rehearsal starts an emulated one.
+    `faults` are NAME or NAME:NODE,…. `seed`, `jitter` (share of each delay's range) and `delay_scale` (factor) decide the simulated
+    delays. `existing` is an API server to use; without one the rehearsal starts an emulated one. `extra` holds environment
+    variables of the steps.
     """
 
     faults: Sequence[str] = ()
@@ -61,9 +62,9 @@ class RehearsalOptions:
     existing: ExistingServer | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
     bare: frozenset[str] = frozenset()
-    """Hosts that are replaced by new, bare machines before the rehearsal itself begins."""
+    """Names of hosts that are replaced by bare machines after the stages before, and before the rehearsal itself begins."""
     restart_command: str = "bringup rehearse SPEC"
-    """The command that starts the same rehearsal again."""
+    """The command line that starts this rehearsal again."""
 
     def check(self, spec: ClusterSpec, plan: Plan) -> None:
         """Raise an error if a fault cannot show in this plan, or if the existing API server must not be used.
@@ -80,12 +81,12 @@ class RehearsalOptions:
             if strangers := [host for host in victims.split(",") if host and host not in hosts]:
                 raise FaultDoesNotFit(f"fault {name}: the spec has no host {', '.join(strangers)}")
         if self.existing is not None:
-            from workflows.rehearsal import foreign_cluster  # with Hera, for the namespaces that are no stranger's
+            from workflows.rehearsal import foreign_cluster  # imports Hera, with the list of Kubernetes' own namespaces
 
             foreign_cluster.check_unused_cluster(self.existing.kubeconfig)
 
     def arguments(self) -> list[str]:
-        """Return the options of the simulator process."""
+        """Return these options as command-line arguments of the simulator process."""
         shape = ["--seed", str(self.seed), "--jitter", str(self.jitter), "--delay-scale", str(self.delay_scale)]
         existing = self.existing.arguments() if self.existing else ()
         return [*shape, *existing, *(part for fault in self.faults for part in ("--fault", fault))]
@@ -99,10 +100,10 @@ def rehearse(
     observers: Sequence[Callable[[News], None]],
     before: Plan | None = None,
 ) -> RunResult:
-    """Run a rehearsal to its end, with options that were checked.
+    """Run a rehearsal to its end and return the result. `options` must have passed `RehearsalOptions.check`.
 
-    The stages of `before` come up first, healthy. The simulated cluster ends with this call; an existing API server keeps its
-    objects. Raises NoPodLogs or NotPrepared.
+    With `before`, the stages of that plan come up first, without faults. The simulated cluster ends with this call; an existing API
+    server keeps its objects. Raises NoPodLogs or NotPrepared.
     """
     run_inputs.write(folder, plan, bundle, Path("/"), {}, simulated=True)
     earlier_stages.write_stand_in_secrets(plan, folder.inputs / "secrets")

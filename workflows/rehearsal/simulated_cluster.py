@@ -1,4 +1,4 @@
-"""The processes of a simulated cluster, an API server and the simulator: start, stop and control calls."""
+"""The two processes of a simulated cluster, an API server and a simulator: starting, stopping and calling them."""
 
 import json
 import os
@@ -22,26 +22,26 @@ from workflows.rehearsal.simulator.kubelet_port import own_address
 from workflows.rehearsal.step_forks import StepForks
 
 FLEET = "machines.json"
-"""File that describes the simulated machines to the simulator."""
+"""Name of the file that describes the machines to the simulator."""
 
 START_SECONDS = 60.0
-"""Seconds until a process that does not serve yet counts as failed; on an idle machine the start takes under one."""
+"""Seconds after which a process that does not serve yet counts as failed. On an idle machine the start takes under one."""
 STOP_SECONDS = 10.0
 LOOK_SECONDS = 0.02
 CALL_SECONDS = 120.0
-"""Timeout of a control call. Restoring a thousand nodes takes a second; two minutes mean that a process hangs."""
+"""Timeout in seconds of a call to the simulator. Restoring 1,000 nodes takes one; two minutes mean that a process hangs."""
 
 
 class ProcessDidNotStart(RuntimeError):
-    """A process of the simulated cluster ended or never served; the message holds the end of its log."""
+    """Raised if a process of the simulated cluster ended or did not serve in time; the message holds the end of its log."""
 
 
 @dataclass(frozen=True)
 class SimulatedCluster:
-    """A running simulated cluster: its admin kubeconfig and the control API of its simulator.
+    """A running simulated cluster: its admin kubeconfig, and URL and token of its simulator's control API.
 
     `no_logs` says why its API server cannot read logs of simulated pods; empty if it can. `git_root` is the folder of the bare
-    repositories that stand for all Git servers.
+    repositories that stand for all Git servers. `start` starts a step of the run.
     """
 
     kubeconfig: Path
@@ -53,17 +53,17 @@ class SimulatedCluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the variables that make steps use the simulated clock, hosts and repositories."""
+        """Return the environment variables with which steps use the simulated clock, hosts and Git repositories."""
         return {SIMULATOR: self.url, SIMULATOR_TOKEN: self.token, GIT_ROOT: str(self.git_root)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExistingServer:
-    """An API server that already runs and replaces the emulated one.
+    """An API server that runs already and that a rehearsal uses instead of an emulated one.
 
-    `roles_off` names the roles that real programs of that cluster play; they need `speed`, virtual seconds in a real one.
-    `nodes_at` is this machine's address as seen from that API server, which reads logs of simulated pods there; empty: the address
-    of the route.
+    `roles_off` names the simulator roles that real programs of that cluster take over. They need real time, so virtual time then
+    runs at `speed` virtual seconds per real second. `nodes_at` is the address at which the API server reaches this machine for logs
+    of simulated pods; if empty, this machine's address on the route to the server.
     """
 
     kubeconfig: Path
@@ -72,14 +72,14 @@ class ExistingServer:
     nodes_at: str = ""
 
     def arguments(self) -> list[str]:
-        """Return the options of the simulator process."""
+        """Return command-line arguments that make a simulator process use this API server."""
         address = self.nodes_at or own_address(kubeconfigs.load(self.kubeconfig).server)
         options = {"--roles-off": ",".join(self.roles_off), "--real-time": self.speed or "", "--kubelet-address": address}
         return [part for name, value in options.items() if value for part in (name, str(value))]
 
 
 def write_fleet(folder: Path, plan: Plan) -> Path:
-    """Write the description of the plan's machines into a folder and return the file."""
+    """Write the file that describes the plan's machines to the simulator into `folder`, and return its path."""
     fleet = folder / FLEET
     document = {"hosts": plan.hosts, "accelerator": plan.accelerator, "built": plan.built, "argo_cd": _argo_cd(plan)}
     fleet.write_bytes(msgspec.json.encode(document))
@@ -87,9 +87,7 @@ def write_fleet(folder: Path, plan: Plan) -> Path:
 
 
 def _argo_cd(plan: Plan) -> dict[str, str] | None:
-    """Return namespace and version of an Argo CD that the site runs itself; None unless the plan waits for one that it does not
-    install.
-    """
+    """Return namespace and version of the site's own Argo CD; None unless the plan waits for one that it does not install."""
     tasks = {step.task.name: step.task for stage in plan.stages if stage.id == "base_services" for step in stage.steps}
     if "argo_cd" not in tasks or "argo_cd_install" in tasks:
         return None
@@ -103,7 +101,8 @@ def simulated_cluster(
 ) -> Iterator[SimulatedCluster]:
     """Run a simulated cluster while the context lasts. `fleet` is the file of `write_fleet`; `options` go to the simulator.
 
-    The processes end with this one, even if it is killed (`--with-parent`). An existing server keeps running. `tls` is for kubectl.
+    The processes end with this one, even if it is killed (`--with-parent`). An `existing` API server keeps running. `tls` makes the
+    emulated one serve HTTPS, because kubectl sends no token over plain HTTP. Raises NoLoopback or ProcessDidNotStart.
     """
     loopback.require_loopback()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -118,7 +117,7 @@ def simulated_cluster(
 
 @contextmanager
 def _api(folder: Path, existing: ExistingServer | None, tls: bool) -> Iterator[Path]:
-    """Yield the kubeconfig of the API server to play against."""
+    """Yield the kubeconfig of the existing API server, or of an emulated one that runs while the context lasts."""
     if existing is not None:
         yield existing.kubeconfig
         return
@@ -162,7 +161,7 @@ def _await(name: str, process: subprocess.Popen[bytes], ready: Path, log: Path) 
 
 
 def call_control_api(method: str, url: str, token: str, body: bytes | None = None) -> bytes:
-    """Send one request to the simulator or to an emulation path, and return the body. Raises RuntimeError for an error status."""
+    """Send a request to the simulator or emulated API server; return the answer's body. Raises RuntimeError for a status ≥ 300."""
     with urllib3.PoolManager(1, retries=False, timeout=CALL_SECONDS) as http:
         answer = http.request(method, url, body=body, headers={"Authorization": f"Bearer {token}"})
     if answer.status >= 300:
@@ -171,13 +170,13 @@ def call_control_api(method: str, url: str, token: str, body: bytes | None = Non
 
 
 def replace_hosts(cluster: SimulatedCluster, hosts: Collection[str]) -> None:
-    """Replace these hosts by new, bare machines."""
+    """Replace the named hosts by bare machines, as if new hardware had been racked under their names."""
     state = msgspec.json.decode(call_control_api("GET", cluster.url + "/state", cluster.token))
     kept = {name: shown for name, shown in state["hosts"].items() if name not in hosts}
     call_control_api("PUT", cluster.url + "/state", cluster.token, msgspec.json.encode({**state, "hosts": kept}))
 
 
 def set_faults(cluster: SimulatedCluster, faults: Sequence[str]) -> None:
-    """Make these faults (NAME or NAME:NODE,…), and no others, the ones in force."""
+    """Have the simulator play exactly these faults, each NAME or NAME:NODE,…; all others end."""
     rows = [dict(zip(("name", "node"), fault.partition(":")[::2], strict=True)) for fault in faults]
     call_control_api("PUT", cluster.url + "/faults", cluster.token, msgspec.json.encode(rows))

@@ -1,4 +1,4 @@
-"""A simulated cluster on its own, with RKE2 up, for people and tools that want to look at one."""
+"""A simulated cluster without a run, on which RKE2 is up, for people and tools that want to look at one."""
 
 import os
 import shutil
@@ -17,26 +17,27 @@ from workflows.plan.model import Plan
 from workflows.rehearsal.simulated_cluster import SimulatedCluster, simulated_cluster, write_fleet
 
 PLAY_SECONDS = 600.0
-"""Timeout of a play on simulated hosts. Thousands of hosts take seconds; ten minutes mean that the simulator hangs."""
+"""Timeout in seconds of one playbook on simulated hosts. Thousands take seconds; ten minutes mean that the simulator hangs."""
 
 
 class KubeconfigExists(ValueError):
-    """The file that should hold the kubeconfig exists already and may belong to somebody."""
+    """Raised if the file for the new kubeconfig exists already, because it may belong to somebody."""
 
     hint = "name a file that does not exist; it is deleted with the simulated cluster"
 
 
 class PlayRefused(RuntimeError):
-    """The simulated hosts refused a play."""
+    """Raised if the simulator refuses to run a playbook on the simulated hosts."""
 
 
 @contextmanager
 def serving(
     plan: Plan, kubeconfig_out: Path, *, faults: Sequence[str] = (), speed: float = 60.0, bare: bool = False
 ) -> Iterator[str]:
-    """Serve a simulated cluster while the context lasts, and yield the address of its API server.
+    """Serve a simulated cluster while the context lasts, and yield the URL of its API server.
 
-    `speed` is in simulated seconds per second. The kubeconfig is deleted with the cluster. Raises KubeconfigExists.
+    RKE2 is installed on the hosts unless `bare`. `speed` is in simulated seconds per real second. The kubeconfig is deleted with
+    the cluster. SIGINT and SIGTERM are blocked meanwhile, for `until_interrupted`. Raises KubeconfigExists.
     """
     if kubeconfig_out.exists():
         raise KubeconfigExists(f"{kubeconfig_out} exists already")
@@ -54,13 +55,13 @@ _ENDING = {signal.SIGINT, signal.SIGTERM}
 
 
 def until_interrupted() -> None:
-    """Return on SIGINT or SIGTERM, including one that arrived since the cluster began to serve."""
+    """Block until SIGINT or SIGTERM; return at once if one has arrived since `serving` yielded."""
     signal.sigwait(_ENDING)
 
 
 @contextmanager
 def _held_back() -> Iterator[None]:
-    """Block SIGINT and SIGTERM, so that `until_interrupted` receives them whenever they arrive."""
+    """Block SIGINT and SIGTERM while the context lasts, so that `until_interrupted` receives them whenever they arrive."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     try:
         yield
@@ -69,7 +70,7 @@ def _held_back() -> Iterator[None]:
 
 
 def _bring_up(plan: Plan, cluster: SimulatedCluster) -> None:
-    """Run the plan's own RKE2 plays on the simulated hosts, servers first."""
+    """Run the plan's RKE2 playbooks on the simulated hosts, in the plan's order. Raises PlayRefused."""
     http = urllib3.PoolManager(1, headers={"Authorization": f"Bearer {cluster.token}"}, retries=False)
     steps = [step.task for stage in plan.stages if stage.id == "rke2" for step in stage.steps if "playbook" in step.task.arguments]
     for task in steps:

@@ -1,4 +1,4 @@
-"""The cluster that a rehearsed operation starts from: the same spec as it was before the operation."""
+"""The cluster on which a rehearsed operation (upgrade, rollback, added or replaced nodes) begins, as the same spec describes it."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,13 +13,13 @@ from workflows.spec.hosts import HostGroup
 
 
 class NoStartingRelease(ValueError):
-    """There is no valid release that a rehearsed upgrade or rollback could start from."""
+    """Raised if a rehearsed upgrade or rollback has no valid RKE2 release to start from."""
 
     hint = "name a release that an upgrade connects with the spec's release, for instance --from v1.35.6+rke2r1"
 
 
 class NoStartingMajority(ValueError):
-    """Without the servers to be added, the cluster would have an even number of etcd members."""
+    """Raised if the cluster would have an even number of etcd members without the servers that the operation adds."""
 
     hint = (
         "etcd needs an odd number of servers before and after: choose --hosts so that 1, 3 or 5 servers remain, or use replace-node"
@@ -27,10 +27,11 @@ class NoStartingMajority(ValueError):
 
 
 def starting_plan(spec: ClusterSpec, plan: Plan, operation: Operation, other: str = "") -> Plan:
-    """Return the plan, without approvals, that builds the starting cluster up to the last stage that the operation looks at.
+    """Return a plan, without approvals, that builds the cluster as it is before the operation.
 
-    Hosts that the operation adds are left out. An upgrade starts from release `other`, by default the patch release before; a
-    rollback also starts from `other`, by default the next minor. Raises NoStartingRelease or NoStartingMajority.
+    Hosts that the operation adds are left out. An upgrade starts from the RKE2 release `other`, by default the patch release before
+    the spec's; a rollback too, by default the first of the next minor. The plan ends with the operation's last stage if that adds
+    or replaces nodes, else with rke2. Raises NoStartingRelease or NoStartingMajority.
     """
     changes: dict[str, Any] = {"approvals": ()}
     if operation.kind is OperationKind.ADD_NODE:
@@ -44,7 +45,7 @@ def starting_plan(spec: ClusterSpec, plan: Plan, operation: Operation, other: st
 
 
 def replaced_hosts(operation: Operation) -> frozenset[str]:
-    """Return the hosts that are replaced by new machines after the starting cluster is built."""
+    """Return the names of the hosts that a replacement of nodes concerns; empty for any other operation."""
     return operation.hosts if operation.kind is OperationKind.REPLACE_NODE else frozenset()
 
 
@@ -69,7 +70,10 @@ def _require_majority(spec: ClusterSpec, operation: Operation) -> None:
 
 
 def _before(version: str, older: str) -> str:
-    """Return the release that an upgrade starts from; raise NoStartingRelease for one that plays on real hosts refuse too."""
+    """Return the RKE2 release from which an upgrade to `version` starts: `older` or, if empty, the patch release before.
+
+    Raises NoStartingRelease for a release from which real hosts would refuse to upgrade too.
+    """
     target, start = parse_version(version), parse_version(older)
     if target is None or (not older and not target.patch):
         raise NoStartingRelease(f"there is no patch release before {version} to rehearse the upgrade from")
@@ -87,7 +91,10 @@ def _before(version: str, older: str) -> str:
 
 
 def _after(version: str, newer: str) -> str:
-    """Return the release that a rollback starts from: one to which the spec's release can be upgraded."""
+    """Return the RKE2 release from which a rollback to `version` starts: `newer` or, if empty, the first of the next minor.
+
+    Raises NoStartingRelease if `version` could not have been upgraded to it.
+    """
     target, start = parse_version(version), parse_version(newer)
     if target is None:
         raise NoStartingRelease(f"{version} is not a release of RKE2")

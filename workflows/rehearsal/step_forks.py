@@ -1,4 +1,4 @@
-"""Steps of a rehearsal as forks of one process that has imported them, which costs a quarter of starting each anew."""
+"""Starts the steps of a rehearsal as forks of one process that has imported them, at a quarter of the cost of new processes."""
 
 import os
 import socket
@@ -19,18 +19,18 @@ STEP = ("-m", "steps")
 
 
 class ForkedStep:
-    """A step that the fork server forked; the kernel made this process its parent."""
+    """A step process that the fork server has forked and that the kernel made a child of this process."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
 
     def wait(self) -> int:
-        """Reap the step and return its exit code, negative for a signal."""
+        """Wait until the step ends and return its exit code; the negative signal number if a signal killed it."""
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
 class StepForks:
-    """Starts steps by a fork server, which begins with the first of them; `log` gets what the server itself prints."""
+    """Starts steps through a fork server, which begins with the first step; `log` is the file for what the server prints."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -39,13 +39,16 @@ class StepForks:
 
     @property
     def server(self) -> int | None:
-        """Return the pid of the fork server, or None before the first step."""
+        """Return the process id of the fork server, or None before the first step."""
         return self._server[0].pid if self._server else None
 
     def start(
         self, words: Sequence[str], environment: Mapping[str, str], folder: Path, out: IO[bytes], err: IO[bytes]
     ) -> ChildProcess:
-        """Fork a step, and start any other program as it is. Raises OSError."""
+        """Start a command and return its process: a fork for `python -m steps …`, a new process for anything else.
+
+        `out` and `err` receive what it prints. Raises OSError if the fork server has ended.
+        """
         request = msgspec.json.encode(ForkRequest(list(words[3:]), dict(environment), str(folder)))
         if tuple(words[1:3]) != STEP or not words[0].startswith("python") or len(request) > LARGEST:
             return start_process(words, environment, folder, out, err)
@@ -62,7 +65,7 @@ class StepForks:
         return ForkedStep(int(answer))
 
     def close(self) -> None:
-        """End the fork server; steps that still run go on."""
+        """End the fork server and wait for it. Steps that still run go on."""
         if self._server is not None:
             process, connection = self._server
             connection.close()

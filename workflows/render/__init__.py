@@ -1,1 +1,1 @@
-"""Rendering of a plan into manifests, and the checks of those manifests (compile side)."""
+"""Render a plan into Argo manifests, and check these manifests."""

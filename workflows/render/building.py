@@ -1,4 +1,4 @@
-"""Pods of verb `build`: the builder image, root with the capabilities to mount, and memory for test machines.
+"""Settings of pods with verb `build`: root with the capabilities to mount, and memory for test machines.
 
 Node images are built over overlays in mount namespaces, as files of many owners. So these pods are root with `CAPABILITIES`, and
 run without two profiles: AppArmor's default forbids mounts, and seccomp's default forbids to change the root of a mount namespace,
@@ -26,24 +26,27 @@ CAPABILITIES: Final = (
     "SYS_ADMIN",
     "SYS_CHROOT",
 )
-"""Capabilities of a build: root over files and processes of an image (package scripts expect that), and four special ones.
+"""Capabilities of a build pod: those of root over files and processes, as package scripts expect, and three special ones.
 
 SYS_ADMIN is for mounts and namespaces, NET_ADMIN for the loopback of a network namespace, SETPCAP to drop capabilities in a
 sandbox.
 """
 MEMORY_MIB: Final = 1024
-"""Memory in MiB that a build requests for itself."""
+"""Memory in MiB that a build pod requests in addition to that of test machines."""
 MOST_MIB: Final = 8192
-"""Memory limit of a build in MiB: squashfs and initrd are packed side by side, and tests write to memory."""
+"""Memory limit of a build pod in MiB, without test machines: squashfs and initrd are packed at once, tests write to memory."""
 
 
 def builds(task: Task) -> bool:
-    """Return True if the task's pod is a build pod."""
+    """Return True if the task runs in a build pod, that is, if its verb is `build`."""
     return task.verb is Verb.BUILD
 
 
 def security() -> m.SecurityContext:
-    """Return the container's security context. Kubernetes refuses SYS_ADMIN together with `allowPrivilegeEscalation: false`."""
+    """Return the container's security context.
+
+    Kubernetes refuses SYS_ADMIN together with `allowPrivilegeEscalation: false`, so that field is absent.
+    """
     return m.SecurityContext(
         run_as_user=0,
         run_as_group=0,
@@ -56,7 +59,7 @@ def security() -> m.SecurityContext:
 
 
 def resources(task: Task) -> m.ResourceRequirements:
-    """Return requests and limits: the build's own memory, plus that of the spec's test machines."""
+    """Return resource requests and limits: memory of the build itself, plus memory of the recipe's test machines."""
     machines = int(task.arguments.get("machines", 0)) * int(task.arguments.get("memory_mib", 0))
     return m.ResourceRequirements(
         requests={"cpu": m.Quantity(root="500m"), "memory": m.Quantity(root=f"{machines + MEMORY_MIB}Mi")},

@@ -1,4 +1,4 @@
-"""Everything that is submitted for a plan: WorkflowTemplate, Workflow, RBAC, the ConfigMaps of tasks and fleet, and its starts."""
+"""Render everything that is submitted for a plan: WorkflowTemplate, Workflow, RBAC, ConfigMaps, schedule and event bindings."""
 
 import base64
 from collections.abc import Callable
@@ -15,16 +15,16 @@ from workflows.render.steps import Settings
 
 Object = dict[str, Any]
 Build = Callable[[Plan, Settings], WorkflowTemplate]
-"""Type of `build` of the four pipeline modules."""
+"""Type of the function `build` in the four pipeline modules."""
 
 
 class RenderError(ValueError):
-    """Error for a manifest that Argo would read differently; the message names the place. Always a bug of bringup."""
+    """Exception: Argo would read a rendered manifest differently; the message names the place. It is always a bug of bringup."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bundle:
-    """The manifests of one plan. `template` and `workflow` do not depend on the number of nodes; the ConfigMaps do."""
+    """The manifests of one plan. `template` and `workflow` do not grow with the number of hosts; the ConfigMaps do."""
 
     template: Object
     workflow: Object
@@ -32,10 +32,10 @@ class Bundle:
     target_rbac: tuple[Object, ...]
     config_maps: tuple[Object, ...]
     starts: tuple[Object, ...] | None = None
-    """CronWorkflow, event bindings and their accounts; None for a narrowed plan, which leaves those of the whole plan alone."""
+    """CronWorkflow, event bindings and their accounts; None for a narrowed plan, which must not replace those of the whole plan."""
 
     def files(self) -> dict[str, str]:
-        """Return file name → YAML, as `bringup render` writes them."""
+        """Return file name → YAML text, as `bringup render` writes the files."""
         result = {
             "workflowtemplate.yaml": to_yaml(self.template),
             "workflow.yaml": to_yaml(self.workflow),
@@ -47,9 +47,9 @@ class Bundle:
 
 
 def render(plan: Plan, build: Build, settings: Settings | None = None) -> Bundle:
-    """Return the manifests of one pipeline, e.g. `workflows.bringup.build`; deterministic.
+    """Return the manifests of a plan; `build` is the function of its pipeline, such as `workflows.bringup.build`.
 
-    Raises RenderError if Argo would drop a field.
+    Equal input gives equal manifests. Raises RenderError if Argo would drop a field.
     """
     chosen = settings or Settings()
     template = build(plan, chosen).to_dict()
@@ -74,7 +74,7 @@ def render(plan: Plan, build: Build, settings: Settings | None = None) -> Bundle
 
 
 def to_yaml(*objects: Object) -> str:
-    """Return YAML documents with keys in the given order and no folded lines, so that `{{ }}` stays on one line."""
+    """Return YAML documents with keys in their own order and without folded lines, so that `{{ }}` stays on one line."""
     # libyaml's dumper is several times faster than PyYAML's own, where it is built in
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     return yaml.dump_all(objects, Dumper=dumper, sort_keys=False, width=10**9, explicit_start=len(objects) > 1)

@@ -1,7 +1,7 @@
-"""The closed-schema check: a rendered field that Argo's models do not know is an error, never dropped in silence.
+"""Find rendered fields that Argo's models do not know, because Argo would drop them silently.
 
-Hera's generated models ignore unknown fields, so the rendered data is walked beside the models (`steps/docs/facts/argo.md`, Hera
-and the models of Argo).
+Hera's generated models ignore unknown fields, so the rendered data is compared with the models field by field
+(`steps/docs/facts/argo.md`, Hera and the models of Argo).
 """
 
 import types
@@ -16,7 +16,7 @@ NEWER: dict[str, frozenset[str]] = {
     "Template": frozenset({"pendingTimeout", "podResources", "resourceClaims"}),
     "WorkflowSpec": frozenset({"podResources", "resourceClaims", "executorPlugins"}),
 }
-"""Fields of Argo Workflows 4.1 that the models of Hera 7.1, made from Argo 4.0, do not have yet."""
+"""Model → fields of Argo Workflows 4.1 that the models of Hera 7.1, generated from Argo 4.0, lack."""
 
 _MODELS: dict[str, type[BaseModel]] = {
     "Workflow": m.Workflow,
@@ -27,9 +27,9 @@ _MODELS: dict[str, type[BaseModel]] = {
 
 
 def unknown_fields(manifest: dict[str, Any]) -> tuple[str, ...]:
-    """Return the paths of all fields that no model knows, such as `spec.templates[2].dag.tasks[0].depend`.
+    """Return the paths of all fields that Argo's models do not know, such as `spec.templates[2].dag.tasks[0].depend`.
 
-    Kinds that are not Argo's have no such fields.
+    The result is empty for kinds that are not Argo's.
     """
     model = _MODELS.get(str(manifest.get("kind")))
     return tuple(_walk(manifest, model, "")) if model else ()
@@ -62,7 +62,7 @@ def _fields(value: dict[str, Any], kind: type[BaseModel], path: str) -> Iterator
 
 
 def _plain(kind: Any) -> Any:
-    """Return a type without Annotated and Optional; for a union, its first model."""
+    """Return the type inside Annotated and Optional; for a union, its first member that is not None."""
     while True:
         origin = typing.get_origin(kind)
         if origin is typing.Annotated:

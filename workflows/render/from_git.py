@@ -1,7 +1,7 @@
-"""The pod that a node image's schedule starts: it reads a branch, and submits the build of what it finds there.
+"""The pod that a node image's schedule starts: it reads a Git branch and submits the build of the image described there.
 
-This pod alone has a token of home. Its account may submit runs; it may not change rights, schedules or events. The Secrets that the
-installed spec names, and its approvers, are arguments of the pod, so that no commit changes them.
+Only this pod has a token of the home cluster. Its account may submit runs; it may not change rights, schedules or events. The
+Secrets that the installed spec names, and its approvers, are arguments of the pod, so that no commit can change them.
 """
 
 from collections.abc import Mapping
@@ -19,12 +19,12 @@ from workflows.spec.git_schedule import GitSource
 Object = dict[str, Any]
 COMMAND: Final = ("python", "-m", "workflows")
 VERB: Final = ("image", "from-git")
-"""Command of the one container, and its first arguments."""
+"""Command line of the pod's only container: COMMAND followed by VERB."""
 ENTRYPOINT: Final = "from-git"
 SCRATCH_SIZE: Final = "1Gi"
-"""Size of the folder for fetched and unpacked files."""
+"""Size limit of the folder for fetched and unpacked files."""
 POD_SECONDS: Final = 900
-"""Time after which the pod ends: image pull, a slow Git server, an API server that is away for a while."""
+"""Seconds after which Argo ends the pod: image pull, a slow Git server, an API server that is away for a while."""
 RIGHTS: rbac.Rights = {
     ("argoproj.io", "workflowtemplates"): frozenset({"get", "create", "patch"}),
     ("argoproj.io", "workflows"): frozenset({"get", "list", "create", "patch"}),
@@ -32,27 +32,30 @@ RIGHTS: rbac.Rights = {
     ("", "serviceaccounts"): frozenset({"get"}),
     ("", "persistentvolumeclaims"): frozenset({"get"}),
 }
-"""Rights in home that a submission needs. There are none on Secrets: the spec names those that pods mount."""
+"""Rights in the home cluster that a submission needs. They exclude Secrets, because the spec names the Secrets that pods mount."""
 
 
 def account_name(name: str) -> str:
-    """Return the name of the pod's account."""
+    """Return the name of the ServiceAccount of the pod that a schedule starts for the node image `name`."""
     return f"bringup-schedule-{name}"
 
 
 def secrets_of(plan: Plan) -> tuple[str, ...]:
-    """Return the keys of Secrets that pods of a plan mount, as `SECRET/KEY`."""
+    """Return the sorted keys of Kubernetes Secrets that a plan's pods mount, as `SECRET/KEY`."""
     return tuple(sorted({f"{file.secret}/{file.key}" for file in plan.secrets if file.secret}))
 
 
 def approvers_of(plan: Plan) -> tuple[str, ...]:
-    """Return the approvers of a plan, each with the key that signs the approval, if any."""
+    """Return the sorted approvers of a plan as `NAME`, or `NAME KEY` if the approver must sign with an SSH key."""
     per_stage = [stage.approval.approvers for stage in plan.stages if stage.approval is not None]
     return tuple(sorted(" ".join([name, *keys]) for approvers in per_stage for name, keys in approvers.items()))
 
 
 def account(name: str, labels: Mapping[str, str], space: str) -> list[Object]:
-    """Return account, Role and binding. The account asks for a mounted token itself, because the Workflow leaves that to it."""
+    """Return ServiceAccount, Role and RoleBinding for the pod that a node image's schedule starts.
+
+    The account itself asks for a mounted token, because the Workflow leaves that choice to the account.
+    """
     own = rbac.account(account_name(name), space)
     own["automountServiceAccountToken"] = True
     own["metadata"]["labels"] = dict(labels)
@@ -60,9 +63,9 @@ def account(name: str, labels: Mapping[str, str], space: str) -> list[Object]:
 
 
 def workflow_spec(plan: Plan, source: GitSource, settings: steps.Settings) -> Object:
-    """Return the spec of the Workflow that an image's schedule starts.
+    """Return the spec of the Workflow that a node image's schedule starts, with one pod that reads Git and submits the build.
 
-    A mutex admits one at a time, also beside one that a person starts.
+    A mutex admits one such Workflow at a time, also if a person starts one.
     """
     name = plan.name
     scratch = m.Volume(name="out", empty_dir=m.EmptyDirVolumeSource(size_limit=m.Quantity(root=SCRATCH_SIZE)))
@@ -114,7 +117,7 @@ def _arguments(plan: Plan, source: GitSource, settings: steps.Settings) -> list[
 
 
 def _credentials(source: GitSource) -> m.Volume:
-    """Return the volume with the repository's credentials, each under the name of its key in the spec."""
+    """Return the volume with the credentials for the Git repository, each in a file named as its key in the spec."""
     secrets = (
         m.SecretProjection(name=key.name, items=[m.KeyToPath(key=key.key, path=name)]) for name, key in source.secrets.items()
     )

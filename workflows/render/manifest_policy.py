@@ -1,7 +1,7 @@
-"""Rules for the manifests that bringup itself renders, stricter than those of the linter. Each breach is one sentence.
+"""Rules for manifests that bringup renders, in addition to those of the linter. A breach is reported as one sentence.
 
-Containers run only `python -m steps VERB`, paths start with /bringup, outputs fail closed, and Argo's executor has one account with
-a token Secret.
+Containers run only `python -m steps VERB`, paths start with /bringup, defaults of outputs let nothing pass, and Argo's executor has
+one account with a token Secret.
 """
 
 import re
@@ -24,16 +24,16 @@ SAFE_DEFAULTS = {
     **{entry.output: entry.proceed for entry in stage_contracts.declared_shortcuts(EVERY)},
     **approval.PARAMETERS,
 }
-"""Every output parameter that a manifest may have, with the default that lets nothing pass."""
+"""Output parameter → its required default, which lets nothing pass. A manifest may have no other output parameters."""
 
 _FORBIDDEN_FIELDS = ("privileged", "procMount", "seLinuxOptions")
-"""Fields of a security context that no container sets."""
+"""Fields of a security context that no container may set."""
 _OUTPUT_OF = re.compile(r"\{\{=?\s*tasks\.([A-Za-z0-9_-]+)\.outputs\.")
 _ALLOWED_ABSOLUTE = f"{paths.ROOT}/"
 
 
 def breaches(template: Object) -> tuple[str, ...]:
-    """Return every breach of these rules in a WorkflowTemplate or Workflow, with its place."""
+    """Return a sentence with its place for every breach of these rules in a WorkflowTemplate or Workflow."""
     spec = template.get("spec", {})
     result = list(_whole(spec))
     for number, entry in enumerate(spec.get("templates", ())):
@@ -45,7 +45,7 @@ def breaches(template: Object) -> tuple[str, ...]:
 def starter_breaches(workflow: Object) -> tuple[str, ...]:
     """Return the breaches in the Workflow that a node image's schedule starts: one pod, which submits a run.
 
-    The pod alone may have a token of home. It has no verb, and nothing to report or seal.
+    Only this pod may have a token of the home cluster. It runs no verb of `steps`, and there is nothing to report or seal.
     """
     spec = workflow["spec"]
     templates: list[Object] = spec.get("templates") or []
@@ -61,7 +61,7 @@ def starter_breaches(workflow: Object) -> tuple[str, ...]:
 
 
 def _whole(spec: Object) -> Iterator[str]:
-    """Yield the breaches of a spec as a whole."""
+    """Yield the breaches in fields of the spec outside its templates."""
     if not spec.get("onExit"):
         yield "spec.onExit is missing: every run ends with report and seal; name the template that holds them"
     if not (spec.get("synchronization") or {}).get("mutexes"):
@@ -100,7 +100,7 @@ def _container(template: Object) -> Iterator[str]:
 
 
 def _confinement(template: Object) -> Iterator[str]:
-    """Yield breaches about the places a container may write to, its time limit, and its retries."""
+    """Yield the breaches of a container template in its paths and mounts, its time limit, and its retries."""
     container = template["container"]
     arguments = [str(argument) for argument in container.get("args") or ()]
     for text in (*arguments, *(str(entry.get("value", "")) for entry in container.get("env") or ())):
@@ -118,7 +118,7 @@ def _confinement(template: Object) -> Iterator[str]:
 
 
 def _security(context: Object, *, builds: bool) -> Iterator[str]:
-    """Yield breaches of the security context: only verb `build` is root with capabilities, and not with all of them."""
+    """Yield the breaches of a security context: only verb `build` may be root, and only with `CAPABILITIES`."""
     added = set((context.get("capabilities") or {}).get("add") or ())
     allowed = set(CAPABILITIES) if builds else set()
     if context.keys() & set(_FORBIDDEN_FIELDS) or not added <= allowed:

@@ -1,13 +1,13 @@
-"""Names in a manifest. Ids in snake_case get dashes here and nowhere else; a plan's names come from its digest."""
+"""Names in manifests: snake_case ids get dashes here and nowhere else; names of a plan's objects come from its digest."""
 
 
 def dashed(name: str) -> str:
-    """Return the name with dashes: `gpu_operator` → `gpu-operator`."""
+    """Return the id with dashes in place of underscores: `gpu_operator` → `gpu-operator`."""
     return name.replace("_", "-")
 
 
 def template(stage: str, task: str) -> str:
-    """Return the template name of a task: `gpu-operator-apply`."""
+    """Return the name of a task's Argo template, such as `gpu-operator-apply`."""
     return dashed(f"{stage}-{task}")
 
 

@@ -1,4 +1,4 @@
-"""Parts of the four pipelines: settings of their WorkflowTemplate, its templates, and the nodes from which each draws its DAG."""
+"""Build the parts of the four pipelines: settings of the WorkflowTemplate, its templates, and the nodes of its DAG."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -17,31 +17,34 @@ from workflows.render.secret_volumes import SecretVolumes
 from workflows.stages.stage import Stage, Step, When
 
 FINISH = "finish"
-"""Name of the exit handler."""
+"""Name of the template that is the exit handler."""
 _ENDED = ("Succeeded", "Failed", "Errored", "Skipped", "Omitted")
 SHARD_LISTS = ("shards", "agents")
-"""Lists of shard numbers that `open` outputs and stages take as inputs."""
+"""Names of the lists of shard numbers that the task `open` outputs and every stage takes as input."""
 
 Edge = tuple[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineNode:
-    """A node of a pipeline's DAG: one task of the run, or a stage with the approval before it."""
+    """A node of a pipeline's DAG: one task of the run, or a stage together with the approval before it.
+
+    A pipeline module gets nodes from `PipelineTasks` and connects them by `>>`.
+    """
 
     id: str
     first: tuple[Task, ...]
-    """Tasks that wait for the node before."""
+    """Tasks of this node that wait for the preceding node."""
     last: Task
     done: str
-    """Condition (`depends`) under which the next node starts."""
+    """Condition on this node (`depends`) under which the next node starts."""
     proceed: str | None
-    """Further condition (`when`) of the next node. If it does not hold, Argo omits all later nodes with the next one."""
+    """Further condition (`when`) for the next node, or None. If it does not hold, Argo omits the next node and all later ones."""
     edges: list[Edge]
-    """Edges that the pipeline has drawn so far."""
+    """All edges of the pipeline drawn so far, shared by its nodes."""
 
     def __rshift__(self, following: "PipelineNode | None") -> "PipelineNode":
-        """Draw an edge and return its end. None is a stage that the plan does not have: the chain passes over it."""
+        """Make `following` start after this node and return it. None is a stage that the plan lacks: then return this node."""
         if following is None:
             return self
         for task in following.first:
@@ -52,7 +55,7 @@ class PipelineNode:
 
 
 class PipelineTasks:
-    """Templates and tasks of one run. `only` restricts them to some stages; by default they are all stages of the plan."""
+    """Maker of the templates and DAG nodes of one run, for all stages of the plan or for those in `only`."""
 
     def __init__(self, kind: str, plan: Plan, settings: steps.Settings, only: Collection[str] | None = None) -> None:
         self._kind, self._plan = kind, plan
@@ -61,7 +64,10 @@ class PipelineTasks:
         self._edges: list[Edge] = []
 
     def workflow_settings(self) -> dict[str, Any]:
-        """Return the arguments of the WorkflowTemplate that all pipelines share. A mutex admits one run at a time per cluster."""
+        """Return the constructor arguments of the WorkflowTemplate that all pipelines share.
+
+        Its mutex admits one run at a time per cluster.
+        """
         plan, settings = self._plan, self._settings
         labels = {"bringup/pipeline": self._kind, "bringup/cluster": plan.name}
         notes = {"bringup/plan": plan.digest, "bringup/owner": plan.owner, "bringup/revision": plan.revision}
@@ -86,7 +92,7 @@ class PipelineTasks:
         }
 
     def add_templates(self) -> None:
-        """Add the templates to the open WorkflowTemplate: a Container a task, a DAG a stage, a Suspend an approval."""
+        """Add the templates to the open WorkflowTemplate: a Container per task, a DAG per stage, a Suspend per approval."""
         plan, settings, secrets = self._plan, self._settings, self._secrets
         steps.container(plan.open_task, settings, secrets)
         for stage in self._stages.values():
@@ -100,11 +106,11 @@ class PipelineTasks:
             steps.container(task, settings, secrets, inputs=("status",))
 
     def open(self) -> PipelineNode:
-        """Return the task that starts the run and hands out the lists of shards."""
+        """Return the node of the task `open`, which starts the run and outputs the lists of shards."""
         return self._node("open", Task(name="open", template=names.template("run", "open")))
 
     def stage(self, stage_id: str) -> PipelineNode | None:
-        """Return a stage behind its approval, if it has one; None if the plan does not have the stage."""
+        """Return the node of a stage, behind its approval if it has one; None if the plan does not have the stage."""
         if (stage := self._stages.get(stage_id)) is None:
             return None
         name, lists = names.dashed(stage.id), SHARD_LISTS
@@ -118,25 +124,25 @@ class PipelineTasks:
         return self._node(stage.id, task, first, proceed=proceed)
 
     def report(self) -> PipelineNode:
-        """Return the task that writes the report. The task after it starts even if the report failed."""
+        """Return the node of the task that writes the report. The next node starts even if the report failed."""
         return self._node("report", self._end_task("report"), done="report.Succeeded || report.Failed || report.Errored")
 
     def seal(self) -> PipelineNode:
-        """Return the task that lists the digests of all evidence."""
+        """Return the node of the task that lists the digests of all evidence."""
         return self._node("seal", self._end_task("seal"))
 
     def check_edges(self) -> None:
-        """Raise RenderError unless the pipeline's edges run through all stages in the order of the plan."""
+        """Raise RenderError unless the edges that the pipeline has drawn connect all stages in the order of the plan."""
         planned = [("report", "seal"), *pairwise(["open", *self._stages])]
         if sorted(planned) != sorted(self._edges):
             wanted, drawn = (", ".join(f"{before} >> {after}" for before, after in edges) for edges in (planned, self._edges))
             raise RenderError(f"workflows/{self._kind}.py draws the edges {drawn}, but the plan has {wanted}; draw those")
 
     def _approval(self, stage: Stage) -> tuple[tuple[Task, ...], str]:
-        """Add the wait for a person and the check of the answer; return the first tasks, and the condition of the stage's start.
+        """Add the tasks of an approval; return those that start first, and the condition (`depends`) on which the stage starts.
 
-        The announcement runs beside the wait, and its success plays no part. The stage comes after both, because a DAG task without
-        a successor decides how the whole run ends.
+        The announcement runs beside the wait for a person, and the stage starts even if the announcement failed. The stage waits
+        for its end, because a DAG task without a successor would decide how the whole run ends.
         """
         name = names.dashed(stage.id)
         approve, announce, confirm = f"{approval.NODE_PREFIX}{name}", f"{approval.ANNOUNCE}-{name}", f"{approval.CONFIRM}-{name}"
@@ -160,7 +166,7 @@ class PipelineTasks:
 
 
 def _stage_dag(stage: Stage, settings: steps.Settings, secrets: SecretVolumes) -> None:
-    """Add the DAG of one stage. Its judge is its only leaf, so the judge alone decides the stage's phase."""
+    """Add the DAG template of one stage. Its judge is its only leaf, so the judge alone decides the stage's phase."""
     templates = {step.name: steps.step_container(stage, step, settings, secrets) for step in stage.steps}
     with DAG(
         name=names.dashed(stage.id),
@@ -175,7 +181,7 @@ def _stage_dag(stage: Stage, settings: steps.Settings, secrets: SecretVolumes) -
 
 
 def _outputs(stage: Stage) -> list[Parameter]:
-    """Return the output of a stage with a shortcut, which later stages read; none for other stages."""
+    """Return the output parameter by which a stage with a shortcut tells later stages to be skipped; empty for other stages."""
     if stage.shortcut is None:
         return []
     output = f"{{{{tasks.{names.dashed(stage.shortcut.task)}.outputs.parameters.{stage.shortcut.output}}}}}"
@@ -193,15 +199,15 @@ def _task(step: Step, template: Container) -> None:
 
 
 def _ended_condition(name: str) -> str:
-    """Return the condition that a task has ended, in whatever way."""
+    """Return the `depends` condition that a task has ended, in any phase."""
     return "(" + " || ".join(f"{name}.{phase}" for phase in _ENDED) + ")"
 
 
 def _approval_wait(stage: Stage) -> Suspend:
-    """Return the suspend node before a stage.
+    """Return the suspend template that waits for the approval before a stage.
 
-    Its parameters default to no approval, because Argo marks a suspend node that timed out as succeeded
-    (`steps/docs/facts/argo.md`, Argo Workflows: approvals).
+    Its outputs default to no approval, because Argo marks a suspend node that timed out as succeeded (`steps/docs/facts/argo.md`,
+    Argo Workflows: approvals).
     """
     assert stage.approval is not None
     return Suspend(

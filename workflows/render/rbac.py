@@ -1,6 +1,4 @@
-"""Accounts and roles: in home for Argo's executor, for each verb (without rights) and for submitters; on the target for
-each task.
-"""
+"""Accounts and roles: in the home cluster for Argo's executor, verbs and people who submit; on the target for each task."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,14 +11,14 @@ from workflows.stages.stage import Rule
 
 Object = dict[str, Any]
 Rights = dict[tuple[str, str], frozenset[str]]
-"""Rights by (API group, resource), each with its verbs."""
+"""(API group, resource) → the allowed verbs."""
 
 RBAC = "rbac.authorization.k8s.io"
 TARGET_NAMESPACE = "bringup"
-"""Namespace of the tasks' ServiceAccounts on the target."""
+"""Namespace on the target cluster for the ServiceAccounts of tasks."""
 CLUSTER_WIDE = ""
 BUILT_IN = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
-"""Namespaces that every cluster has from its start."""
+"""Namespaces that Kubernetes creates itself."""
 
 ESCALATIONS = (
     (("helm.cattle.io", "helmcharts"), frozenset({"create", "patch", "update"}), "may create HelmCharts: cluster-admin in effect"),
@@ -38,7 +36,7 @@ ESCALATIONS = (
     ),
     (("argoproj.io", "workflows"), frozenset({"create"}), "may create Workflows: uses every account and Secret of this namespace"),
 )
-"""Rights that give more than they name.
+"""Rights that allow more than they name: (API group, resource), verbs, and the note for the role's annotation.
 
 The helm-controller installs whatever a HelmChart names, with its own rights. Argo CD installs whatever an Application names and its
 project allows. A Workflow runs with the account that it names, and mounts what it names.
@@ -46,7 +44,7 @@ project allows. A Workflow runs with the account that it names, and mounts what 
 
 
 SUBMITTER = "bringup-submitter"
-"""The Role of a person who runs bring-ups; an admin binds it."""
+"""Name of the Role for people who submit runs; an admin binds it to them."""
 
 _INSTALL = frozenset({"get", "create", "patch"})
 SUBMITTER_RIGHTS: Rights = {
@@ -65,17 +63,18 @@ SUBMITTER_RIGHTS: Rights = {
     ("", "persistentvolumeclaims"): frozenset({"get"}),
     ("apps", "deployments"): frozenset({"list"}),
 }
-"""Rights in home that the commands need.
+"""Rights in the home cluster that bringup's commands need.
 
-Task results are included because nobody may grant rights that he has not, and an installation grants the executor's. Deployments
-show the controller's version if it runs in the same namespace; otherwise `--argo-version` says it.
+Task results are included because nobody may grant rights that he has not, and an installation grants them to the executor.
+Deployments show the controller's version if it runs in the same namespace; otherwise the option `--argo-version` gives it.
 """
 
 
 def home(plan: Plan, settings: steps.Settings) -> list[Object]:
-    """Return the objects for home: Argo's own containers may report task results; the verbs' accounts have no rights there.
+    """Return the objects for the home cluster: Argo's executor with token and rights, a Role for people, an account per verb.
 
-    A pod without a mounted token needs the executor's token as a Secret: Argo refuses to create the pod otherwise.
+    The executor may report task results; the accounts of verbs have no rights. Without the token Secret Argo would refuse to create
+    a pod that mounts no token.
     """
     results: Rights = {("argoproj.io", "workflowtaskresults"): frozenset({"create", "patch"})}
     executor = account(steps.EXECUTOR, settings.namespace)
@@ -88,12 +87,12 @@ def home(plan: Plan, settings: steps.Settings) -> list[Object]:
 
 
 def submitter(namespace: str) -> Object:
-    """Return the Role for people who run bring-ups in this home; it is bound to nobody."""
+    """Return the Role for people who submit runs in the home cluster; nobody is bound to it."""
     return role({"name": SUBMITTER, "namespace": namespace}, SUBMITTER_RIGHTS)
 
 
 def token(owner: Object) -> Object:
-    """Return the account's long-lived token under the name by which Argo looks for it; Kubernetes fills it in."""
+    """Return the Secret for an account's long-lived token, under the name by which Argo looks for it; Kubernetes fills it in."""
     meta = owner["metadata"]
     return {
         "apiVersion": "v1",
@@ -108,11 +107,11 @@ def token(owner: Object) -> Object:
 
 
 def target(plan: Plan) -> list[Object]:
-    """Return the accounts and roles that a target could get: namespaces first, then a ServiceAccount and roles for each task.
+    """Return accounts and roles for a target cluster: Namespaces first, then a ServiceAccount and roles for each task.
 
-    The first task of a plan with plays takes the target's lease and the last one releases it; they get the rights of a claim. No
-    run installs or uses these objects, since steps act as the user of their kubeconfig: they show what that user needs, for review
-    and for sites that make a kubeconfig of their own.
+    No run installs or uses these objects, since steps act as the user of their kubeconfig. They show what that user needs, for
+    review and for sites that make a kubeconfig of their own. The first task of a plan with plays takes the target's lease and the
+    last one releases it, so both get the rights of a claim.
 
     Rules without namespaces become a ClusterRole, the others one Role in each of their namespaces; all are called
     `bringup-STAGE-TASK`. A Role needs its namespace to exist, even if a stage creates it later. So the Namespaces come first, bare,
@@ -138,7 +137,7 @@ def target(plan: Plan) -> list[Object]:
 
 
 def merge(rules: Iterable[Rule]) -> dict[str, Rights]:
-    """Return namespace (CLUSTER_WIDE first) → rights: each right once, and in no namespace if it holds cluster-wide anyway."""
+    """Return namespace → rights, CLUSTER_WIDE first; a right that holds cluster-wide is left out of the namespaces."""
     by_namespace: dict[str, defaultdict[tuple[str, str], set[str]]] = {}
     for rule in rules:
         for space in rule.namespaces or (CLUSTER_WIDE,):
@@ -156,13 +155,13 @@ def merge(rules: Iterable[Rule]) -> dict[str, Rights]:
 
 
 def account(name: str, namespace: str) -> Object:
-    """Return a ServiceAccount whose token is mounted in no pod unless the pod asks for it."""
+    """Return a ServiceAccount whose token is mounted only in pods that ask for it."""
     meta = {"name": name, "namespace": namespace}
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta, "automountServiceAccountToken": False}
 
 
 def role_and_binding(owner: Object, namespace: str, rights: Rights) -> Iterator[Object]:
-    """Yield a role with these rights and its binding to the account; an annotation warns if the role gives more than it names."""
+    """Yield a role with these rights and its binding to the account `owner`; cluster-wide if the namespace is CLUSTER_WIDE."""
     subject = owner["metadata"]
     scope = "Cluster" if namespace == CLUSTER_WIDE else ""
     meta: Object = {"name": subject["name"]}
@@ -181,7 +180,7 @@ def role_and_binding(owner: Object, namespace: str, rights: Rights) -> Iterator[
 
 
 def role(meta: Object, rights: Rights) -> Object:
-    """Return a Role, or a ClusterRole if `meta` names no namespace."""
+    """Return a Role, or a ClusterRole if `meta` has no namespace; an annotation warns of rights that allow more than they name."""
     notes = [note for key, verbs, note in ESCALATIONS if rights.get(key, frozenset()) & verbs]
     noted = {**meta, "annotations": {"bringup/note": "; ".join(notes)}} if notes else meta
     kind = "Role" if "namespace" in meta else "ClusterRole"
@@ -189,7 +188,7 @@ def role(meta: Object, rights: Rights) -> Object:
 
 
 def _rules(rights: Rights) -> list[Object]:
-    """Return as few rules as possible: resources of one group with the same verbs share one."""
+    """Return the rights as rules of a role; resources of one group with the same verbs share a rule."""
     shared: defaultdict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
     for (group, resource), verbs in rights.items():
         shared[group, tuple(sorted(verbs))].append(resource)

@@ -1,7 +1,7 @@
-"""Volumes with the secret files of each task's pod: those that its task names, and the kubeconfig if its verb acts on the target.
+"""Volumes with secret files for pods: a task's pod gets the files that the task names, and the kubeconfig if its verb needs it.
 
-Every pod mounts them at the same place below ROOT. Tasks that need the same files share a volume, and a pod that needs none has no
-mount. A pod redacts the content of these files, and of files that its run keeps in the store, in its log and records.
+Every pod mounts them at the same place below ROOT. Tasks that need the same files share a volume, and a pod that needs none mounts
+none. A pod redacts the content of these files, and of files that its run keeps in the store, in its log and records.
 """
 
 from hera.workflows import models as m
@@ -15,13 +15,16 @@ from workflows.stages.host_access import KUBECONFIG, SecretFile
 
 FOLDER = "secrets"
 _NO_TARGET = {Verb.ANNOUNCE, Verb.BUILD, Verb.CONFIRM, Verb.PUBLISH, Verb.REPORT}
-"""Verbs that read and write nothing in the target."""
+"""Verbs that do not access the target cluster and so need no kubeconfig."""
 _NAMED = {Verb.ANNOUNCE: ("webhook", "ca"), Verb.CONFIRM: (), Verb.REPORT: ()}
-"""Arguments that name secret files, for verbs whose other arguments are free words that could equal a file's name by chance."""
+"""Verb → arguments that name secret files; other texts of these tasks could equal a file's name by chance."""
 
 
 def needed_secrets(task: Task, files: tuple[SecretFile, ...]) -> tuple[str, ...]:
-    """Return the sorted names of the secret files that a task needs: all that its arguments and expectations name."""
+    """Return the sorted names of the secret files that a task's pod mounts.
+
+    These are the files that its arguments and expectations name, and the kubeconfig if its verb accesses the target cluster.
+    """
     known = {file.name for file in files}
     if task.verb in _NAMED:
         texts = {str(task.arguments[name]) for name in _NAMED[task.verb] if name in task.arguments}
@@ -33,20 +36,20 @@ def needed_secrets(task: Task, files: tuple[SecretFile, ...]) -> tuple[str, ...]
 
 
 class SecretVolumes:
-    """The volumes of a plan's secret files: one for each distinct set that a task needs, numbered in running order."""
+    """The volumes of a plan's secret files: one for each distinct set of files that a task needs, numbered in running order."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._sets = list(dict.fromkeys(chosen for task in plan.tasks if (chosen := needed_secrets(task, plan.secrets))))
 
     def mounts(self, task: Task) -> list[m.VolumeMount]:
-        """Return the mounts of a task's container: none, or its one volume."""
+        """Return the mount of the volume that a task's container needs, in a list; empty if the task needs no secret file."""
         chosen = needed_secrets(task, self._plan.secrets)
         place = f"{paths.ROOT}/{FOLDER}"
         return [m.VolumeMount(name=self._name(chosen), mount_path=place, read_only=True)] if chosen else []
 
     def volumes(self) -> list[m.Volume]:
-        """Return all volumes; Argo gives a pod only those that it mounts (`addVolumeReferences`)."""
+        """Return the volumes of all tasks; Argo adds to a pod only those that the pod mounts (`addVolumeReferences`)."""
         return [
             m.Volume(name=self._name(chosen), projected=m.ProjectedVolumeSource(sources=self._sources(chosen), default_mode=0o400))
             for chosen in self._sets
@@ -56,10 +59,9 @@ class SecretVolumes:
         return f"{FOLDER}-{self._sets.index(chosen) + 1}"
 
     def _sources(self, chosen: tuple[str, ...]) -> list[m.VolumeProjection]:
-        """Return the sources of a set: keys of Secrets that the spec names, one ConfigMap for public files, one Secret for the
-        rest.
+        """Return the sources of one volume: Secrets that the spec names, a ConfigMap for public files, a Secret for other files.
 
-        bringup makes that Secret at submit.
+        bringup creates the ConfigMap and the last Secret when it submits a run.
         """
         by_secret: dict[str, list[m.KeyToPath]] = {}
         public = [name for name in chosen if name in self._plan.public]
@@ -80,5 +82,5 @@ class SecretVolumes:
 
 
 def public_name(plan: Plan) -> str:
-    """Return the name of the ConfigMap with the files that are no secrets."""
+    """Return the name of the ConfigMap with those secret files that are public, such as known hosts (`Plan.public`)."""
     return f"bringup-public-{names.short(plan.inputs)}"

@@ -1,8 +1,8 @@
-"""Objects that start runs without a person: a CronWorkflow for the schedule, a WorkflowEventBinding for each event, an account.
+"""Objects that start runs without a person: a CronWorkflow for the schedule, a WorkflowEventBinding for each event, accounts.
 
-They submit the plan's own WorkflowTemplate by reference, so they start the same as `bringup run`. A node image's schedule instead
-starts a pod that reads the newest state from Git (`from_git`). Names come from the cluster, not from the plan, so that a new
-revision replaces the objects. Facts: `steps/docs/facts/argo.md`, Argo Workflows: triggers.
+They submit the plan's own WorkflowTemplate by reference, so they start the same run as `bringup run`. A node image's schedule
+instead starts a pod that reads the newest state from Git (`from_git`). Names come from the cluster, not from the plan, so that a
+new revision replaces the objects. Facts: `steps/docs/facts/argo.md`, Argo Workflows: triggers.
 """
 
 from typing import Any
@@ -17,10 +17,10 @@ from workflows.spec.schedule import EventTrigger, Schedule
 Object = dict[str, Any]
 API = "argoproj.io/v1alpha1"
 KEPT_WORKFLOWS = 14
-"""Number of ended Workflows of a schedule that stay, of succeeded and of failed ones each: two weeks of a nightly schedule.
+"""Number of succeeded and number of failed Workflows that a schedule keeps: each two weeks of a nightly schedule.
 
-Each takes 1 MiB at most. Argo's defaults are 3 and 1. Once a Workflow is deleted, `status` and `logs` know nothing of its run. A
-Workflow of an image's schedule owns the run that it started and the objects installed for it, which are deleted with it.
+A Workflow takes 1 MiB at most. Argo's defaults are 3 and 1. Once a Workflow is deleted, `status` and `logs` know nothing of its
+run. A Workflow of an image's schedule owns the run that it started and the objects installed for it, which are deleted with it.
 """
 STARTS = "bringup/starts"
 """Label of a Workflow that only starts a run; its value is the pipeline of that run."""
@@ -29,23 +29,24 @@ EVENT_RIGHTS: rbac.Rights = {
     ("argoproj.io", "workfloweventbindings"): frozenset({"list"}),
     ("argoproj.io", "workflowtemplates"): frozenset({"get"}),
 }
-"""Rights of an event's sender. Argo's server acts with them: it looks up the binding, reads the template, creates the Workflow."""
+"""Rights of the account that sends events. Argo's server uses them to find the binding, read the template, create the Workflow."""
 
 
 def cron_name(kind: str, cluster: str) -> str:
-    """Return the name of a cluster's CronWorkflow, at most 48 characters. Argo allows 52, since names of runs get a time
-    appended.
+    """Return the name of a cluster's CronWorkflow, at most 48 characters long.
+
+    Argo allows 52, because it appends a time to the names of runs.
     """
     return f"{kind}-{cluster}"
 
 
 def account_name(cluster: str) -> str:
-    """Return the name of the account with whose token events are sent."""
+    """Return the name of the ServiceAccount whose token an event's sender uses."""
     return f"bringup-events-{cluster}"
 
 
 def starts(plan: Plan, template: Object, settings: steps.Settings) -> tuple[Object, ...] | None:
-    """Return the objects for a plan and its WorkflowTemplate, accounts first; None for a narrowed plan, which leaves them alone."""
+    """Return the objects that start runs of a plan, accounts first; None for a narrowed plan, which must not replace them."""
     if plan.starts is None:
         return None
     objects, schedule = _account(plan, template) if plan.starts.events else [], plan.starts.schedule
@@ -62,7 +63,7 @@ def starts(plan: Plan, template: Object, settings: steps.Settings) -> tuple[Obje
 
 
 def workflow(manifest: Object) -> Object | None:
-    """Return the Workflow that a CronWorkflow or event binding makes, for the linter; None for other kinds."""
+    """Return the Workflow that a CronWorkflow or event binding would create, for the linter; None for other kinds."""
     spec = manifest.get("spec", {})
     if manifest["kind"] == "CronWorkflow":
         workflow_spec = spec["workflowSpec"]
@@ -88,7 +89,10 @@ def _meta(name: str, template: Object) -> Object:
 
 
 def _git_cron(plan: Plan, template: Object, schedule: GitSchedule, settings: steps.Settings) -> Object:
-    """Return the CronWorkflow of a node image. Its Workflows get another label than runs: otherwise one would supersede itself."""
+    """Return the CronWorkflow of a node image.
+
+    Its Workflows get another label than runs do, because a run supersedes older Workflows with the label of runs.
+    """
     annotations = {key: value for key, value in template["metadata"]["annotations"].items() if key != "bringup/plan"}
     labels = _labels(template)
     started = {
@@ -99,7 +103,7 @@ def _git_cron(plan: Plan, template: Object, schedule: GitSchedule, settings: ste
 
 
 def _cron_workflow(plan: Plan, template: Object, schedule: Schedule, started: Object) -> Object:
-    """Return a CronWorkflow.
+    """Return the CronWorkflow of a schedule; `started` are the fields that describe the Workflows it creates.
 
     `suspend` is written only if the spec sets it; otherwise it belongs to whoever suspends the schedule on the cluster. The object
     has no annotations of its own: at each tick Argo writes back all that it has read (cron/operator.go, persistUpdate). It would
@@ -124,8 +128,9 @@ def _cron_workflow(plan: Plan, template: Object, schedule: Schedule, started: Ob
 
 
 def _binding(plan: Plan, template: Object, event: EventTrigger) -> Object:
-    """Return the binding of an event. Argo reads labels and annotations as expressions, hence the quotes; nothing of the event
-    enters.
+    """Return the WorkflowEventBinding of an event. The event starts the Workflow but puts no data into it.
+
+    Labels and annotations are quoted, because Argo evaluates them as expressions.
     """
     annotations = {"bringup/plan": plan.digest}
     metadata = {"labels": _quoted(_labels(template)), "annotations": _quoted(annotations)}
@@ -147,7 +152,7 @@ def _quoted(values: dict[str, str]) -> dict[str, str]:
 
 
 def _account(plan: Plan, template: Object) -> list[Object]:
-    """Return the account of the events, its token where Argo's server looks for it, and its Role in home."""
+    """Return the ServiceAccount for events, its token under the name by which Argo's server looks for it, and its Role."""
     space = template["metadata"]["namespace"]
     account = rbac.account(account_name(plan.name), space)
     account["metadata"]["labels"] = _labels(template)

@@ -1,4 +1,4 @@
-"""Hera Container templates of tasks: one command, the five folders, retries by exit code, a deadline, few privileges.
+"""Hera Container templates of tasks: one command, the run's folders, retries by exit code, a deadline, few privileges.
 
 Pods of verb `build` have more privileges (see `building`).
 """
@@ -19,31 +19,31 @@ from workflows.stages.stage import Stage, Step
 
 RETRY_LIMIT = 3
 RETRY_FIRST, RETRY_FACTOR, RETRY_MOST = "10s", 2, "5m"
-"""Waits between two attempts, growing up to the last value.
+"""Waits between attempts: the first wait, the factor by which it grows, and the longest wait.
 
 There is no `maxDuration`: Argo counts the attempts' own time too, and would end the second attempt of every longer task.
 """
 DEADLINE_MARGIN = 900
-"""Seconds beyond the task's own deadline (image pull, start, diagnosis, clean-up) after which the engine ends the pod."""
+"""Seconds that Argo gives a pod beyond its task's deadline: image pull, start, diagnosis, clean-up."""
 ANNOUNCE_MARGIN = 240
-"""Seconds beyond an announcement's deadline, kept short because the stage waits for it: nothing to diagnose, one image pull."""
+"""Seconds that Argo gives an announcement's pod beyond its deadline; few, because the stage waits for its end."""
 LOG_READABLE = "60s"
-"""Time for which the pod of a successful step stays, so that a process that follows its log reads the end."""
+"""Time for which the pod of a successful task stays, so that a process that follows its log can read the end."""
 EXECUTOR = "bringup-executor"
-"""The account of Argo's own containers, which report each step's result; the step's container itself gets no token."""
+"""Name of the account of Argo's own containers, which report each task's result; the task's container itself gets no token."""
 USER = 8737
-"""The user id of Argo's own non-root executor image; any id but 0 will do."""
+"""User id of pods: that of Argo's own non-root executor image; any id but 0 would do."""
 
 OUTPUTS = {
     "open": {"shards": "[]", "agents": "[]"},
     **{verb: {"verdict": "inconclusive"} for verb in ("wait", "job", "play", "judge", "build", "announce", "confirm")},
 }
-"""Output parameters by verb with their fail-closed defaults: enums and lists of shard numbers only, never free text."""
+"""Verb → output parameters with defaults that let nothing pass: enums and lists of shard numbers only, never free text."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Choices of an installation: namespace of home, images of steps and of builds, their pull secret, the store's volume claim."""
+    """Choices of an installation: namespace of the runs, images of steps and builds, pull secret, and the store's volume claim."""
 
     namespace: str = "bringup"
     image: str = f"bringup-steps:{__version__}"
@@ -51,7 +51,7 @@ class Settings:
     pull_secret: str = ""
     store_claim: str = "bringup-store"
     proxies: Mapping[str, str] = field(default_factory=dict)
-    """Proxy variables of tasks that fetch; they come from the spec, not from the installation."""
+    """Proxy variables for tasks that fetch; they come from the spec, not from the installation."""
 
 
 def container(
@@ -64,10 +64,10 @@ def container(
     fanned: bool = False,
     downloads: bool = False,
 ) -> Container:
-    """Return the template of one task.
+    """Add the Container template of one task to the open WorkflowTemplate and return it.
 
-    `inputs` are workflow inputs handed on by `--input`. `outputs` are its output parameters with their defaults, by default those
-    of its verb. `fanned` adds the shard, `downloads` the proxies of the spec.
+    `inputs` are input parameters that the command gets by `--input`. `outputs` maps output parameters to defaults; by default they
+    are those of the task's verb. `fanned` adds the parameter `shard`, `downloads` the proxy variables.
     """
     folders = [
         m.VolumeMount(name=folder, mount_path=f"{paths.ROOT}/{folder}", read_only=folder in ("tasks", "fleet") or None)
@@ -106,12 +106,12 @@ def container(
 
 
 def variables(values: Mapping[str, str]) -> list[Env]:
-    """Return variables as entries of a container's environment."""
+    """Return name → value pairs as entries of a container's environment."""
     return [Env(name=name, value=value) for name, value in values.items()]
 
 
 PLAY_MEMORY = ("1Gi", "3Gi")
-"""Memory of a play, requested and at most.
+"""Memory request and memory limit of a play.
 
 Ansible has a process for each of 50 hosts: 0.8 GiB if each does one small thing, 1.2 GiB if facts are gathered. Data that a site's
 own role registers or loops over comes on top, in each process.
@@ -120,7 +120,7 @@ USUAL_MEMORY = ("256Mi", "1Gi")
 
 
 def resources(verb: task.Verb | None = None) -> m.ResourceRequirements:
-    """Return requests and limits of a container that builds nothing."""
+    """Return CPU and memory requests and limits of a container, except for verb `build` (see `building.resources`)."""
     requested, limit = PLAY_MEMORY if verb is task.Verb.PLAY else USUAL_MEMORY
     return m.ResourceRequirements(
         requests={"cpu": m.Quantity(root="100m"), "memory": m.Quantity(root=requested)}, limits={"memory": m.Quantity(root=limit)}
@@ -128,14 +128,14 @@ def resources(verb: task.Verb | None = None) -> m.ResourceRequirements:
 
 
 def security() -> m.SecurityContext:
-    """Return the security context of a container that builds nothing: no rights beyond its files."""
+    """Return the security context of a container except for verb `build`: no capabilities, no writable root file system."""
     return m.SecurityContext(
         allow_privilege_escalation=False, read_only_root_filesystem=True, capabilities=m.Capabilities(drop=["ALL"])
     )
 
 
 def step_container(stage: Stage, step: Step, settings: Settings, secrets: SecretVolumes) -> Container:
-    """Return the template of one task of a stage."""
+    """Add the Container template of a stage's task to the open WorkflowTemplate and return it."""
     decides = stage.shortcut is not None and stage.shortcut.task == step.name
     # the default is to proceed: a task without a result must not skip the later stages
     outputs = {stage.shortcut.output: stage.shortcut.proceed} if stage.shortcut and decides else None
@@ -144,12 +144,12 @@ def step_container(stage: Stage, step: Step, settings: Settings, secrets: Secret
 
 
 def account(verb: str) -> str:
-    """Return the ServiceAccount in home of all pods of one verb."""
+    """Return the name of the home cluster's ServiceAccount for all pods of one verb."""
     return f"bringup-{verb}"
 
 
 def retry() -> m.RetryStrategy:
-    """Return the retry strategy: up to three retries on exit code 75 and on a lost pod, with growing waits."""
+    """Return the retry strategy: up to three retries after exit code 75 or a lost pod, with growing waits."""
     return m.RetryStrategy(
         limit=m.IntOrString(root=RETRY_LIMIT),
         # Argo reports a lost pod as Error, never as Failure (steps/docs/facts/argo.md, Argo Workflows: control flow)
@@ -160,17 +160,17 @@ def retry() -> m.RetryStrategy:
 
 
 def pod_security() -> m.PodSecurityContext:
-    """Return the pod's security context that Pod Security's restricted level requires, beside each container's own."""
+    """Return the pod-level security context that the restricted level of Pod Security requires, beside each container's own."""
     return m.PodSecurityContext(
         run_as_non_root=True, run_as_user=USER, fs_group=USER, seccomp_profile=m.SeccompProfile(type="RuntimeDefault")
     )
 
 
 def placement() -> m.Affinity:
-    """Return a preference for nodes that no bring-up changes, since those may reboot under the pod.
+    """Return a preference for nodes that no bring-up changes, since those that it changes may reboot under the pod.
 
-    It is no requirement, because home may have no other nodes. It names a label and no nodes, so the manifest stays small at 10,000
-    nodes.
+    It is only a preference, because the home cluster may have no other nodes. It names a label instead of nodes, so the manifest
+    stays small at 10,000 nodes.
     """
     unmanaged = m.NodeSelectorRequirement(key=GROUP_LABEL, operator="DoesNotExist")
     term = m.PreferredSchedulingTerm(weight=100, preference=m.NodeSelectorTerm(match_expressions=[unmanaged]))
@@ -178,7 +178,7 @@ def placement() -> m.Affinity:
 
 
 def volumes(inputs: str, settings: Settings, secrets: SecretVolumes) -> list[m.Volume]:
-    """Return the volumes of the five folders: tasks and fleet of this plan, the store, a scratch folder, and secrets by set."""
+    """Return the volumes of a run's folders: its tasks, its hosts, the run store, a scratch folder, and sets of secret files."""
     # ConfigMaps are immutable and named by digest: a plan that is installed later never changes this one
     short = names.short(inputs)
     return [
@@ -191,8 +191,9 @@ def volumes(inputs: str, settings: Settings, secrets: SecretVolumes) -> list[m.V
 
 
 def _environment(verb: task.Verb) -> list[Env]:
-    """Return the environment of a task: `open` alone gets the spec's source, which it records; `announce` alone gets the
-    namespace.
+    """Return the environment entries of a task, by verb.
+
+    Only `open` gets the source of the spec, which it records; only `announce` gets the namespace.
     """
     environment = variables({**paths.ENVIRONMENT, paths.RUN: "{{workflow.name}}", paths.REUSE: "{{workflow.parameters.reuse}}"})
     own = {

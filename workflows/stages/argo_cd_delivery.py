@@ -1,6 +1,6 @@
-"""Delivery by Argo CD, the first tasks of stage base_services: Argo CD itself, its settings, and the tree that it delivers from.
+"""Tasks that let Argo CD deploy the charts, the first tasks of stage base_services: install Argo CD, set it up, push files to Git.
 
-Two gates read the result back before any release is applied: `argo_cd` checks Argo CD, `delivery` its settings.
+Two gates read the result back before any release is applied: `argo_cd` checks Argo CD itself, `delivery` its settings.
 """
 
 from __future__ import annotations
@@ -22,18 +22,21 @@ STAGE = "base_services"
 ARGO_CD, DELIVERY = "base_services/argo_cd", "base_services/delivery"
 SECONDS = 300
 PUBLISH_SECONDS = 600
-"""Time to publish: a push is built again on top of commits that others pushed meanwhile."""
+"""Time limit in seconds of a push to Git, which is built again on top of commits that others pushed meanwhile."""
 RESOURCE_HEALTH = "controller.resource.health.persist"
 """Setting that makes Argo CD store the health of single resources, off since Argo CD 3.0
 (https://argo-cd.readthedocs.io/en/stable/operator-manual/upgrading/2.14-3.0/).
 """
 CRDS = ("applications.argoproj.io", "applicationsets.argoproj.io", "appprojects.argoproj.io")
 WORKLOADS = 4
-"""Fewest workloads of Argo CD: application controller, repo server, ApplicationSet controller and Redis; argocd-server is extra."""
+"""Smallest number of workloads of Argo CD: application controller, repo server, ApplicationSet controller, Redis.
+
+argocd-server is extra, because it is optional.
+"""
 
 
 def steps(site: Site) -> tuple[Step, ...]:
-    """Return the delivery tasks, one after another; empty where helm-controller installs the charts."""
+    """Return the tasks that set up deployment by Argo CD, one after another; empty if helm-controller installs the charts."""
     argo = site.spec.delivery.argo_cd
     if argo is None:
         return ()
@@ -48,12 +51,15 @@ def steps(site: Site) -> tuple[Step, ...]:
 
 
 def gates(site: Site) -> dict[str, str]:
-    """Return the gate id of each delivery task that has a gate."""
+    """Return task name → gate id for the two tasks of `steps` that have a gate; empty without Argo CD."""
     return {"argo_cd": ARGO_CD, "delivery": DELIVERY} if site.spec.delivery.argo_cd else {}
 
 
 def installed_argo_cd(site: Site) -> tuple[PlannedRelease, ...]:
-    """Return Argo CD's own chart where this run installs it, with bringup's keys of argocd-cm merged into its values."""
+    """Return the release of Argo CD's own chart, with bringup's keys of argocd-cm merged into its values.
+
+    The result is empty if this run does not install Argo CD.
+    """
     release = site.releases.get(layout.INSTALLER)
     if release is None:
         return ()
@@ -65,7 +71,7 @@ def installed_argo_cd(site: Site) -> tuple[PlannedRelease, ...]:
 
 
 def changes(site: Site) -> tuple[Change, ...]:
-    """Return the changes that the delivery tasks make, for the plan."""
+    """Return the changes that the tasks of `steps` make, for display in the plan."""
     argo = site.spec.delivery.argo_cd
     if argo is None:
         return ()
@@ -109,12 +115,15 @@ def _argo_cd(site: Site, argo: ArgoCdDelivery) -> Step:
 
 
 def _keys(site: Site) -> dict[str, str]:
-    """Return digests of bringup's keys of argocd-cm; the texts are too large for a task."""
+    """Return key → digest of its text for bringup's keys of argocd-cm; the texts themselves are too large for a task."""
     return {key: text_digest(text) for key, text in projects.settings(site.releases.values()).items()}
 
 
 def _trusted(argo: ArgoCdDelivery) -> Object:
-    """Return the Git server that Argo CD must trust, with the names of the secret files for host keys and certificates."""
+    """Return the task arguments that make Argo CD trust the Git server: its host name, and the secret files with host keys or CA.
+
+    The result is empty if the spec gives neither host keys nor a CA.
+    """
     trusted: Object = {}
     if argo.known_hosts:
         trusted["known_hosts"] = {"namespace": argo.namespace, "host": ssh_host(argo.repo), "file": host_access.GIT_KNOWN_HOSTS}
@@ -124,9 +133,9 @@ def _trusted(argo: ArgoCdDelivery) -> Object:
 
 
 def _settings(site: Site, argo: ArgoCdDelivery) -> Step:
-    """Return the task that applies AppProjects, keys of argocd-cm, trusted Git servers, and the repository's Secret.
+    """Return the task that applies AppProjects, keys of argocd-cm, trusted Git servers, and the Secret for the repository.
 
-    The task names no gate for reuse: gate `delivery` reads all of it back in any case.
+    The task names no gate that could skip it, because the gate `delivery` reads everything back in any case.
     """
     space = (argo.namespace,)
     arguments: Object = {"objects": projects.projects(site.spec, site.releases.values())}
@@ -152,9 +161,9 @@ def _settings(site: Site, argo: ArgoCdDelivery) -> Step:
 
 
 def _publish(site: Site, argo: ArgoCdDelivery) -> Step:
-    """Return the task that pushes the tree to Git; it changes nothing in the cluster.
+    """Return the task that pushes the rendered files to Git; it changes nothing in the cluster.
 
-    Its arguments hold the tree's digest, so another tree is another input of the task.
+    Its arguments contain the digest of these files, so the task runs again if a file changes.
     """
     place = layout.Layout.of(site.spec)
     arguments: Object = {

@@ -1,4 +1,4 @@
-"""Stage base_services: the storage class, cert-manager and the monitoring CRDs that the charts of later stages need."""
+"""Stage base_services: install the storage class, cert-manager and the monitoring CRDs that charts of later stages need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHECK = "pvc"
 CONTROL, FUNCTIONAL = "base_services/control", "base_services/functional"
 CERT_MANAGER = "cert_manager"
 MARGIN_SECONDS = 300
-"""Seconds beside Helm's own time-outs, to pull images and elect leaders."""
+"""Seconds added to Helm's own time-outs, to pull images and elect leaders."""
 
 _WRITE = 'printf %s "$POD_UID" > /volume/nonce && sync'
 _READ = (
@@ -23,7 +23,7 @@ _READ = (
 
 
 def build(site: Site) -> Stage | None:
-    """Return the stage, or None if the spec asks for no base service."""
+    """Return stage base_services, or None if the spec asks for no base service."""
     chosen = manifest_objects.releases(site, STAGE)
     storage = site.spec.base_services.storage
     storage_class = "" if storage.provisioner == "none" else storage.storage_class
@@ -117,7 +117,7 @@ def _functional(site: Site, storage_class: str, certificates: bool) -> Step:
 
 
 def _volume_check(storage_class: str, image: str) -> list[Object]:
-    """Return a volume claim, and a Job whose first container writes the pod's uid to the volume and whose second reads it back."""
+    """Return a volume claim and a Job whose first container writes the pod's uid to the volume and whose second reads it back."""
     uid = {"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
     mount = [{"name": "volume", "mountPath": "/volume"}]
     claim = {
@@ -140,7 +140,7 @@ def _volume_check(storage_class: str, image: str) -> list[Object]:
 
 
 def _certificate_check() -> list[Object]:
-    """Return a self-signed issuer and one short-lived certificate; cert-manager leaves the Secret `pvc-tls` behind."""
+    """Return a self-signed Issuer and a short-lived Certificate; cert-manager creates the Secret `pvc-tls` for it and keeps it."""
     meta = manifest_objects.check_metadata(STAGE, CHECK)
     issuer = {"apiVersion": "cert-manager.io/v1", "kind": "Issuer", "metadata": meta, "spec": {"selfSigned": {}}}
     spec = {

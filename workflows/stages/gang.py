@@ -1,11 +1,11 @@
-"""Stage gang: a gang scheduler, quotas, or both, proven by one gang that must not start and one that must.
+"""Stage gang: a gang scheduler, quotas, or both, proven by a gang of pods that must not start and by one that must start.
 
-The oversized gang has one member more than all GPUs of the plan can hold (`steps/docs/facts/gpu.md`, Functional gate of a gang
-scheduler). It stays too large whatever part of the fleet is set aside or busy, and a scheduler that binds pods one by one is
-caught.
+The gang that must not start has one member more than all GPUs of the plan can hold (`steps/docs/facts/gpu.md`, Functional gate of a
+gang scheduler). It stays too large whatever part of the nodes is cordoned or busy, and it exposes a scheduler that binds pods one
+by one.
 
-Where no GPUs can be requested, members are spread one a node. With DRA nodes advertise no GPU resource, and with Slurm its node
-pods hold every GPU, so that a second run would find none free.
+If pods cannot request GPUs, members are spread one a node. This is so with DRA, where nodes advertise no GPU resource, and with
+Slurm, whose node pods hold every GPU, so that a second run would find none free.
 """
 
 from __future__ import annotations
@@ -40,12 +40,15 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(groups=("kueue.x-k8s.io",), resources=("localqueues",), verbs=("get", "create", "delete"), namespaces=SPACE),
     ),
 }
-"""Rights that the objects of a scheduler need, beside those of every check."""
+"""Scheduler → the rights that the objects of its check need, in addition to those of every check."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gang:
-    """A gang of `count` pods, each as `sizes` says. It ends by itself after `seconds` if nobody deletes it."""
+    """A gang of `count` pods that the check `check` creates, with the size of each member.
+
+    The pods end by themselves after `seconds` if nobody deletes them.
+    """
 
     check: str
     count: int
@@ -54,7 +57,7 @@ class Gang:
 
 
 def check_objects(gang: Gang, spec: ClusterSpec) -> list[Object]:
-    """Return the objects of a gang, in the order in which they must be created."""
+    """Return the Kubernetes objects of a gang for the spec's scheduler, in the order in which they must be created."""
     if scheduler(spec) == "volcano":
         return [_volcano(gang, spec)]
     if scheduler(spec) == "kai":
@@ -74,7 +77,7 @@ def check_objects(gang: Gang, spec: ClusterSpec) -> list[Object]:
 
 
 def _volcano(gang: Gang, spec: ClusterSpec) -> Object:
-    """Return Volcano's Job, which needs all members at once and retries none."""
+    """Return a Volcano Job that starts only if all members can start at once, and that retries none."""
     template = {"metadata": {"labels": manifest_objects.check_labels(STAGE, gang.check)}, "spec": _pod(gang, spec)}
     return {
         "apiVersion": "batch.volcano.sh/v1alpha1",
@@ -92,7 +95,7 @@ def _volcano(gang: Gang, spec: ClusterSpec) -> Object:
 
 
 def _batch(gang: Gang, spec: ClusterSpec, labels: dict[str, str], notes: dict[str, str], pod: Object) -> Object:
-    """Return a batch Job. Its pods carry the labels too, because KAI reads the queue there."""
+    """Return a batch Job with one pod per member. The pods carry `labels` too, because KAI reads its queue from the pod."""
     base = manifest_objects.check_metadata(STAGE, gang.check)
     meta = {**base, "labels": base["labels"] | labels, **({"annotations": notes} if notes else {})}
     template = {"metadata": {"labels": manifest_objects.check_labels(STAGE, gang.check) | labels}, "spec": _pod(gang, spec) | pod}
@@ -111,9 +114,9 @@ def _batch(gang: Gang, spec: ClusterSpec, labels: dict[str, str], notes: dict[st
 
 
 def _cluster_queue(gang: Gang, spec: ClusterSpec) -> Object:
-    """Return a ClusterQueue of the check: one unit short of the oversized gang, and enough for the gang that fits.
+    """Return the ClusterQueue of a gang, with a quota one unit short of the oversized gang, or just enough for the gang that fits.
 
-    Members that request nothing count as pods.
+    If members request nothing, the quota counts pods.
     """
     sizes = gang.sizes
     quota = gang.count * (1 if sizes.apart else sizes.units) - (1 if gang.check == "gang-oversize" else 0)
@@ -127,7 +130,10 @@ def _cluster_queue(gang: Gang, spec: ClusterSpec) -> Object:
 
 
 def _pod(gang: Gang, spec: ClusterSpec) -> Object:
-    """Return a pod that sleeps on a node of the GPU groups and holds its units of the resource, or its place."""
+    """Return the pod spec of a gang member, which sleeps on a node of the GPU groups.
+
+    The pod requests its units of the resource; a member that is spread one a node has an anti-affinity instead.
+    """
     groups = sorted(name.replace("_", "-") for name, group in spec.hosts.items() if group.gpu)
     apart, limits = gang.sizes.apart, {gang.sizes.resource: gang.sizes.units}
     spread = {"affinity": manifest_objects.one_a_node({manifest_objects.CHECK_LABEL: gang.check}, GROUP_LABEL, groups)}
@@ -149,11 +155,11 @@ CONTROL, NODES, OVERSIZE, FIT = "gang/control", "gang/nodes", "gang/oversize", "
 MARGIN_SECONDS = 300
 NODES_SECONDS = 300
 CHECK_SECONDS = 420
-"""Time limit of a gang: 60 s of watching the one that must not start, and time for controllers to create thousands of pods."""
+"""Time limit in seconds of one gang: 60 s to watch the gang that must not start, and time to create thousands of pods."""
 PODS = "pods"
-"""The resource that spread members are counted by: each counts for all pods that its node takes."""
+"""Resource name by which spread members are counted: each counts as all pods that its node can take."""
 MOST_PODS = 1024
-"""Number of members above which a member takes a whole node, so that the check stays smaller than the jobs that will run."""
+"""Number of GPU units from which each member takes a whole node, so that the check stays smaller than the site's real jobs."""
 
 DEPLOYMENTS = {
     "volcano": ("volcano-scheduler", "volcano-controllers", "volcano-admission"),
@@ -168,17 +174,17 @@ DEPLOYMENTS = {
     ),
     "kueue": ("kueue-controller-manager",),
 }
-"""Deployments by release id; KAI's operator creates all but its own."""
+"""Release id → its Deployments that must run. KAI's chart installs only the operator, which creates the others."""
 
 QUEUES = {"volcano": "Queue default", "kai_scheduler": "Queue default-queue"}
-"""The queue that each scheduler creates by itself and that the check uses."""
+"""Release id → the queue that the scheduler creates by itself and that the check uses."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Members of the two gangs, and the units of `resource` that each member counts for.
+    """Number of members of the oversized gang and of the gang that fits, and the `units` of `resource` that each member takes.
 
-    Members that are spread one a node (`apart`) request nothing.
+    With `apart`, members are spread one a node and request nothing.
     """
 
     oversize: int
@@ -189,7 +195,7 @@ class Sizes:
 
 
 def build(site: Site) -> Stage | None:
-    """Return the stage, or None without a gang scheduler and quotas, or without GPUs."""
+    """Return stage gang, or None if the spec has no gang scheduler and no quotas, or no GPUs."""
     chosen = manifest_objects.releases(site, STAGE)
     spec = site.spec
     if not chosen or spec.accelerator is None:
@@ -222,13 +228,14 @@ def build(site: Site) -> Stage | None:
 
 
 def scheduler(spec: ClusterSpec) -> str:
-    """Return the scheduler that places the check's gangs: the gang scheduler, or Kueue where the spec has quotas alone."""
+    """Return the name of the scheduler that places the check's gangs: the gang scheduler, or `kueue` with quotas only."""
     return spec.scheduler.gang if spec.scheduler.gang != "none" else "kueue"
 
 
 def gang_sizes(site: Site) -> Sizes:
-    """Return the sizes of the gangs: one member more than all GPUs (or all nodes) hold, and one a node of the quorum (two at
-    least).
+    """Return the sizes of the two gangs: one member more than all GPUs (or nodes) hold, and one member per node of the quorum.
+
+    The gang that fits has at least two members if the fleet can hold them.
     """
     spec, machines = site.spec, [machine for machine in site.machines if machine.gpu]
     needed = max(site.needed(STAGE, "gpu"), 2)
@@ -250,7 +257,7 @@ def _changes(chosen: tuple[PlannedRelease, ...], made: list[Object]) -> tuple[Ch
 
 
 def _quota_objects(spec: ClusterSpec, chosen: tuple[PlannedRelease, ...]) -> list[Object]:
-    """Return Kueue's flavor and queues, and the tenants' namespaces that LocalQueues lie in."""
+    """Return the tenants' Namespaces and Kueue's flavor and queues; empty if the catalog plans no such objects."""
     own_objects = [dict(item) for release in chosen for item in release.objects]
     spaces = dict.fromkeys(queue.namespace for queue in spec.scheduler.queues)
     return [*(manifest_objects.namespace(name) for name in spaces), *own_objects] if own_objects else []
@@ -273,7 +280,10 @@ def _expectations(site: Site, chosen: tuple[PlannedRelease, ...], made: list[Obj
 
 
 def _flavors(spec: ClusterSpec) -> dict[str, dict[str, str]]:
-    """Return the flavor with its node labels. Sharing changes `nvidia.com/gpu.product`, so the label after sharing counts."""
+    """Return the Kueue flavor's name → its node labels; empty without quotas.
+
+    Sharing changes the label `nvidia.com/gpu.product`, so the value after sharing is used.
+    """
     if spec.scheduler.quota == "none":
         return {}
     flavor = spec.scheduler.flavor
@@ -298,7 +308,10 @@ def _wait(site: Site, chosen: tuple[PlannedRelease, ...], name: str, after: str,
 
 
 def _configure(site: Site, chosen: tuple[PlannedRelease, ...], made: list[Object]) -> tuple[Step, ...]:
-    """Return the tasks for Kueue's own objects; they wait for the chart, whose CRDs and webhook they need."""
+    """Return the two tasks that wait for Kueue's chart, whose CRDs and webhook they need, and then apply the quota objects.
+
+    The result is empty if there are none.
+    """
     if not made:
         return ()
     charts = _wait(site, chosen, "charts", "apply", _expectations(site, chosen, []))
@@ -324,7 +337,7 @@ _READS = (
     Rule(groups=("kueue.x-k8s.io",), resources=("clusterqueues", "localqueues", "resourceflavors", "workloads"), verbs=("list",)),
 )
 _WORLD = (Rule(groups=("",), resources=("nodes", "pods"), verbs=("list",)),)
-"""Rights to count free units: every node and every pod."""
+"""Rights to read every node and every pod, from which the free units are counted."""
 
 
 def _nodes(spec: ClusterSpec, sizes: Sizes) -> Step:

@@ -1,4 +1,4 @@
-"""Stage gpu_operator: driver, container toolkit, device plugin and feature discovery on every GPU node, proven by CUDA."""
+"""Stage gpu_operator: install driver, container toolkit, device plugin and feature discovery on GPU nodes, proven by CUDA."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ CHECK = "cuda-smoke"
 CONTROL, NODES, FUNCTIONAL = "gpu_operator/control", "gpu_operator/nodes", "gpu_operator/functional"
 
 CONTROL_SECONDS = 2700
-"""Time limit of the control gate: a driver container may build for 20 minutes (its startup probe: 120 × 10 s), beside Helm and
-image pulls.
+"""Time limit in seconds of the control gate: Helm, image pulls, and a driver container that may build for 20 minutes.
+
+The 20 minutes are the limit of that container's startup probe: 120 × 10 s.
 """
 
 NODES_SECONDS = 1200
-"""Time limit of the node gate: after the control gate only late nodes remain, with one more driver build."""
+"""Time limit in seconds of the node gate: after the control gate only late nodes remain, with one more driver build."""
 
 FLAPPING_BEFORE = (26, 7)
 """First version in which ClusterPolicy no longer reports ready in the middle of a driver upgrade (NVIDIA/gpu-operator#1567)."""
 
 
 def build(site: Site) -> Stage | None:
-    """Return the stage, or None for a cluster without GPUs."""
+    """Return stage gpu_operator, or None for a cluster without GPUs."""
     release = site.releases.get(RELEASE)
     if release is None or site.spec.accelerator is None:
         return None
@@ -62,8 +63,9 @@ def _changes(site: Site, release: PlannedRelease) -> tuple[Change, ...]:
 
 
 def _operands(spec: ClusterSpec, release: PlannedRelease) -> list[str]:
-    """Return the DaemonSets that must run on every GPU node; a trailing dash marks a prefix (`steps/docs/facts/gpu.md`, GPU
-    Operator).
+    """Return the DaemonSets that must run on every GPU node; a trailing dash marks a name prefix.
+
+    Source: `steps/docs/facts/gpu.md`, GPU Operator.
     """
     driver = value_at(release.values, "driver.enabled") is not False
     if has_gpu_cluster(spec):
@@ -141,7 +143,10 @@ def _nodes(site: Site) -> Step:
 
 
 def _shapes(spec: ClusterSpec) -> list[dict[str, int]]:
-    """Return the resources that a node may advertise per GPU: whole GPUs, or on a second run those of the sharing stage."""
+    """Return the sets of resources that a node may advertise per GPU; empty with DRA.
+
+    A first run sees whole GPUs; a second run may see the resources of the stage sharing.
+    """
     if spec.sharing.mode == "dra" or has_gpu_cluster(spec):
         return []
     whole, shared = {GPU: 1}, allocatable(spec, 1)

@@ -1,4 +1,4 @@
-"""The access of a plan's tasks to hosts: the SSH arguments of a play, and the secret files that they name."""
+"""Access of tasks to hosts and to the cluster: SSH arguments of plays, and the secret files that arguments name."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +22,7 @@ GIT_CREDENTIALS = "git_credentials"
 GIT_KNOWN_HOSTS = "git_known_hosts"
 GIT_CA = "git_ca"
 JOIN_TOKEN = "join_token"
-"""Names of files below the secrets folder; a spec's own secrets keep their names."""
+"""Names of the files that bringup puts into the secrets folder. A secret that the spec names itself has its own name there."""
 
 
 USERS_KNOWN_HOSTS = "~/.ssh/known_hosts"
@@ -30,10 +30,10 @@ USERS_KNOWN_HOSTS = "~/.ssh/known_hosts"
 
 @dataclass(frozen=True, kw_only=True)
 class SecretFile:
-    """A file below the secrets folder and the source of its content: a path, a Kubernetes Secret's key, or a variable.
+    """A file of the secrets folder and the source of its content: a local path, a key of a Kubernetes Secret, or a variable.
 
-    `certificates` is the field of the spec that gives the file, where it must hold certificates alone. `optional`: a missing path
-    is no error, and the file is left out.
+    `certificates` is the spec field that gives the file if it may hold only certificates. With `optional`, a missing path is no
+    error, and the file is left out.
     """
 
     name: str
@@ -46,7 +46,7 @@ class SecretFile:
 
 
 def ssh_arguments(spec: ClusterSpec) -> dict[str, Any]:
-    """Return the `ssh` argument of the verb `play`: user, port, host-key policy, and names of secret files, never their content."""
+    """Return the argument `ssh` of the verb `play`: user, port, host-key policy, and names of secret files, never their content."""
     ssh = spec.ssh
     arguments: dict[str, Any] = {"user": ssh.user, "port": ssh.port, "host_keys": ssh.host_key_policy.replace("_", "-")}
     # secrets are named by file only, because arguments end up in ConfigMaps and records
@@ -67,7 +67,7 @@ def ssh_arguments(spec: ClusterSpec) -> dict[str, Any]:
 
 
 def api_arguments(spec: ClusterSpec) -> dict[str, str]:
-    """Return the spec's own address of the cluster's API and the name in its certificate; empty where it gives none."""
+    """Return the cluster's API address from the spec and the name in its certificate; empty if the spec gives no address."""
     if not spec.target.server:
         return {}
     # the API server's certificate names the registration address, even if `server` is the end of a tunnel
@@ -82,7 +82,7 @@ def _proxy(spec: ClusterSpec) -> dict[str, str]:
 
 
 def secret_files(spec: ClusterSpec) -> tuple[SecretFile, ...]:
-    """Return every secret file that tasks of this spec may ask for, sorted by name."""
+    """Return every file that tasks of this spec may need in the secrets folder, with its source, sorted by name."""
     argo = spec.delivery.argo_cd
     references: dict[str, SecretRef | None] = {
         SSH_KEY: spec.ssh.key,
@@ -115,7 +115,7 @@ def secret_files(spec: ClusterSpec) -> tuple[SecretFile, ...]:
 
 
 def secret_file(name: str, reference: SecretRef, certificates: str = "") -> SecretFile:
-    """Return the file below the secrets folder that a secret reference of a spec fills."""
+    """Return the file in the secrets folder for a secret that a spec refers to."""
     if reference.secret is not None:
         return SecretFile(name=name, secret=reference.secret.name, key=reference.secret.key, certificates=certificates)
     return SecretFile(name=name, path=reference.file or "", variable=reference.env or "", certificates=certificates)

@@ -1,4 +1,4 @@
-"""Stage image_assemble: the layers are packed into squashfs, kernel, initrd, manifest and OCI archive, and read back."""
+"""Stage image_assemble: pack the image's layers into squashfs, kernel, initrd, manifest and OCI archive, and read these back."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from workflows.stages.stage import Change, Stage
 ID: Final = "image_assemble"
 GATE: Final = "image_assemble/outputs"
 SECONDS = 1200
-"""Time to pack the image: 10 GB take a minute or two of one core."""
+"""Time limit in seconds to pack the image: 10 GB take a minute or two of one core."""
 
 
 def build(site: ImageSite) -> Stage:
-    """Return the stage: one task that packs the image."""
+    """Return stage image_assemble: one task that packs the image."""
     expectations: dict[str, Any] = {"key": site.key}
     expectations |= {"budget_mib": site.recipe.budget_mib} if site.recipe.budget_mib else {}
     return image_stage(

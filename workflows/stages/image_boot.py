@@ -1,4 +1,4 @@
-"""Stage image_boot: test machines boot the image by PXE with each firmware, and report their state."""
+"""Stage image_boot: test machines boot the image over the network (PXE) with each firmware, and report their state."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from workflows.stages.stage import Stage, Step
 ID: Final = "image_boot"
 GATE: Final = "image_boot/boots"
 MARGIN_SECONDS = 300
-"""Seconds beside the boot's own limit, because machines of the other firmware use the same cores."""
+"""Seconds added to the boot's own time limit, because machines with the other firmware use the same cores."""
 
 
 def build(site: ImageSite) -> Stage:
-    """Return the stage: one task a firmware, side by side."""
+    """Return stage image_boot: one task for each firmware, all at the same time."""
     return image_stage(ID, "PXE boots", GATE, *(_boot(site, firmware) for firmware in site.firmware))
 
 

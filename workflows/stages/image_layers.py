@@ -1,4 +1,4 @@
-"""Stage image_layers: one task a layer, each on the layer below; a layer that exists already is found by its key."""
+"""Stage image_layers: build the image's layers, each on top of the layer below; a layer that exists under its key is reused."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from workflows.stages.stage import Change, Stage, Step
 ID: Final = "image_layers"
 GATE: Final = "image_layers/layer"
 SECONDS = 3600
-"""Time for a layer that compiles a driver; a base of 140 packages takes half a minute."""
+"""Time limit in seconds of one layer, enough to compile a driver; a base of 140 packages takes half a minute."""
 
 
 def build(site: ImageSite) -> Stage:
-    """Return the stage: the layers in order, each built on those below it."""
+    """Return stage image_layers: one task for each layer, each after the layer below."""
     steps: list[Step] = []
     keys, packages = build_keys.layers(site.recipe), 0
     for layer in site.recipe.layers:

@@ -1,4 +1,4 @@
-"""Stage image_lock: every package that the recipe locks is fetched into the archive and verified, before anything is built."""
+"""Stage image_lock: fetch every package of the recipe's lock into the package archive and verify it, before anything is built."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from workflows.stages.stage import Change, Stage
 
 GATE: Final = "image_lock/archive"
 SECONDS = 1800
-"""Time for a thousand packages from a slow mirror; packages in the archive already cost milliseconds each."""
+"""Time limit in seconds for a thousand packages from a slow mirror; packages already in the archive take milliseconds each."""
 
 
 def build(site: ImageSite) -> Stage:
-    """Return the stage: one task that fills the archive."""
+    """Return stage image_lock: one task that fills the package archive."""
     count = sum(len(layer.packages) for layer in site.recipe.layers)
     expectations: dict[str, Any] = {"recipe": site.recipe.digest, "packages": count}
     expectations |= {"relock": site.relock} if site.relock else {}

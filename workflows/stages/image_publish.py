@@ -1,4 +1,4 @@
-"""Stage image_publish: the tested image becomes a new version in the tree that nodes boot from, by one rename of a pointer."""
+"""Stage image_publish: copy the tested image to the boot server as a new version; renaming one pointer makes nodes boot it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from workflows.stages.stage import Change, Stage, Step, task
 ID: Final = "image_publish"
 GATE: Final = "image_publish/tree"
 SECONDS = 1800
-"""Time to copy a few GB over a slow link to the boot server."""
+"""Time limit in seconds to copy a few GB over a slow link to the boot server."""
 
 
 def build(site: ImageSite) -> Stage:
-    """Return the stage: one task that publishes; an approval may hold it back."""
+    """Return stage image_publish: one task that publishes the image. An approval before the stage may hold it back."""
     place = site.place
     expectations: dict[str, Any] = {"groups": [group.name for group in place.groups], "keep": place.keep}
     expectations |= {"signed": True} if place.key else {}

@@ -1,4 +1,4 @@
-"""The input of the stages of the image pipeline: the resolved recipe, its test machines, and the tree to publish to."""
+"""Input of the builders of image stages (recipe, test machines, publish target), and the tasks and stages that they share."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from workflows.stages.stage import Change, Object, Stage, Step, judge_step, task
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSite:
-    """A node image to build.
+    """Everything that decides the build of one node image: the resolved recipe, the boot tests, and where to publish.
 
-    It must boot with each of `firmware`, on `machines` machines of `memory_mib` MiB, within `boot_seconds`. `again`: publish even a
-    version that was rolled back. `asked`: check first whether this image is published already. `relock` says how the recipe's lock
-    is made anew.
+    The image must boot with each of `firmware`, on `machines` test machines of `memory_mib` MiB each, within `boot_seconds`.
+    `again`: publish even a version that was rolled back. `asked`: first check whether this image is already published. `relock` are
+    the commands that renew the recipe's lock, for a message of the gate.
     """
 
     recipe: Recipe
@@ -36,19 +36,19 @@ class ImageSite:
 
     @property
     def key(self) -> str:
-        """Return the key of the packed image."""
+        """Return the digest key under which the store keeps the packed image."""
         return build_keys.image(self.recipe)
 
 
 def arguments(site: ImageSite, gate: str, **more: object) -> Object:
-    """Return the arguments of a task of the image pipeline: recipe by digest, gate, and the part's own arguments."""
+    """Return the arguments of an image task: the recipe's digest, the gate id, and the keyword arguments `more`."""
     return {"recipe": site.recipe.digest, "gate": gate, **more}
 
 
 def publish_arguments(place: PublishTarget) -> Object:
-    """Return the arguments that say where an image is published.
+    """Return the task arguments for a publish target, with the digest of its groups in place of the groups.
 
-    A task file has no room for a fleet, so the groups lie in a file beside the task and are named by digest.
+    The groups lie in a file beside the task, because a task file has no room for many machines.
     """
     target = msgspec.to_builtins(msgspec.structs.replace(place, groups=()))
     return {"place": target, "groups": boot_tree.groups_digest(place.groups)}
@@ -66,7 +66,7 @@ def part_step(
     after: tuple[str, ...] = (),
     **more: object,
 ) -> Step:
-    """Return the task that does one part of a build."""
+    """Return the task in which verb `build` does one part of an image build, such as `lock`."""
     own = arguments(site, gate, part=part, **more)
     return Step(task=task(stage, name, Verb.BUILD, deadline=deadline, arguments=own, expectations=expectations), after=after)
 
@@ -80,7 +80,7 @@ def image_stage(
     rollback: str = "nothing is changed",
     **more: Any,
 ) -> Stage:
-    """Return a stage of the image pipeline: tasks with one gate each, and a judge that judges no machine of a fleet."""
+    """Return a stage of the image pipeline: the given tasks, which share one gate, and a judge without hosts and quorum."""
     checks = [{"task": step.name, "gate": gate} for step in steps]
     judge = judge_step(stage, checks, deadline=300, needed=0, members="all")
     return Stage(id=stage, title=title, steps=(*steps, judge), gates=(gate,), changes=changes, rollback=rollback, **more)

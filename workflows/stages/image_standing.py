@@ -1,4 +1,4 @@
-"""Stage image_standing: read the published tree first; if this very image is current, all later stages are skipped."""
+"""Stage image_standing: read what the boot server publishes; if it is this very image, all later stages are skipped."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from workflows.stages.stage import Stage, Step, task
 
 GATE: Final = "image_standing/tree"
 SECONDS = 600
-"""Time to read a few GB of one version on the boot server, needed where nothing else tells a difference."""
+"""Time limit in seconds to read a few GB of one published version, which is needed only if nothing else shows a difference."""
 
 
 def build(site: ImageSite) -> Stage | None:
-    """Return the stage, or None if the command asks for a build whatever is published.
+    """Return stage image_standing, or None if the command asks for a build without looking at what is published.
 
-    Its task gets the arguments of publishing without the signing key.
+    The task gets the arguments of publishing without the signing key, because it only reads.
     """
     if not site.asked:
         return None

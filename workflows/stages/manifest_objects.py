@@ -1,4 +1,4 @@
-"""Builders of the Kubernetes objects that several stages share. The same site always gives the same bytes."""
+"""Build the Kubernetes objects, tasks and expectations that several stages share. Equal input gives equal bytes."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ CHECK_LABEL = "bringup/check"
 STAGE_LABEL = "bringup/stage"
 HOSTNAME = "kubernetes.io/hostname"
 COUNT, NODES = "@count", "@nodes"
-"""Markers that the verb `job` replaces by the number and the list of the nodes under test."""
+"""Placeholders in check objects that the verb `job` replaces by the number and by the list of the nodes under test."""
 
 
 # ---- releases ------------------------------------------------------------------------------------------------------------------
 
 
 def namespace(name: str, *, privileged: bool = False) -> Object:
-    """Return a Namespace; `privileged` lifts pod security for workloads that touch the host."""
+    """Return a Namespace; `privileged` allows pods at the privileged level of Pod Security, for workloads that touch the host."""
     labels = {"labels": dict(argo_applications.PRIVILEGED)} if privileged else {}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, **labels}}
 
 
 def releases(site: Site, stage: str) -> tuple[PlannedRelease, ...]:
-    """Return the charts of a stage, in catalog order, without upstream manifests and without Argo CD itself."""
+    """Return a stage's Helm charts in catalog order, without upstream manifests and without Argo CD itself."""
     return tuple(release for release in layout.delivered_releases(site.releases.values()) if release.stage == stage)
 
 
 def installs(chosen: Iterable[PlannedRelease]) -> tuple[Change, ...]:
-    """Return the changes that installing releases makes, for the plan."""
+    """Return one change for each release, for display in the plan."""
     return tuple(Change(what=f"install {release.release_name} {release.version}", where=release.namespace) for release in chosen)
 
 
 def rollback(chosen: Iterable[PlannedRelease]) -> str:
-    """Return how a person undoes the releases of a stage."""
+    """Return the sentence that tells a person how to undo the releases of a stage."""
     return "; ".join(f"{release.release_name}: {release.rollback}" for release in chosen)
 
 
 def release_objects(site: Site, chosen: Iterable[PlannedRelease]) -> list[Object]:
-    """Return the objects that apply releases of a stage: their namespaces, and a HelmChart each or the stage's root Application.
+    """Return the objects that install a stage's releases: their Namespaces, and HelmCharts or the stage's root Application.
 
-    Each release has one owner: RKE2's helm-controller, or Argo CD, which creates an Application for each release from Git.
+    Each release has one owner: RKE2's helm-controller reads a HelmChart; Argo CD creates an Application for each release from Git.
     """
     chosen = tuple(chosen)
     namespaces = [namespace(name, privileged=flag) for name, flag in layout.privileged_namespaces(chosen).items()]
@@ -60,14 +60,14 @@ def release_objects(site: Site, chosen: Iterable[PlannedRelease]) -> list[Object
 
 
 def by_argo_cd(site: Site, chosen: Iterable[PlannedRelease]) -> bool:
-    """Return True if Argo CD owns these releases: it owns all but its own where it delivers."""
+    """Return True if Argo CD installs at least one of these releases: any chart except Argo CD's own, in a spec with Argo CD."""
     return site.spec.delivery.argo_cd is not None and bool(layout.delivered_releases(chosen))
 
 
 def root_app(site: Site, chosen: Iterable[PlannedRelease]) -> Object:
-    """Return `steps.contract.charts.RootApplication` as plain data under its key, for tasks and gates of a stage.
+    """Return `{"root_app": …}` with the fields of `steps.contract.charts.RootApplication`, for tasks and gates of a stage.
 
-    The result is empty where Argo CD does not own the stage's releases.
+    The result is empty if Argo CD does not install the stage's releases.
     """
     chosen, argo = tuple(chosen), site.spec.delivery.argo_cd
     if argo is None or not by_argo_cd(site, chosen):
@@ -93,14 +93,14 @@ _BY_NODES: Mapping[str, tuple[str, ...]] = {
     "sharing": (_DAEMON_SET,),
     "slurm": (_DAEMON_SET, "slinky.slurm.net/NodeSet"),
 }
-"""Kinds (GROUP/KIND) that are not ready while a single node is missing, for the stages whose own gates count nodes.
+"""Stage id → kinds (GROUP/KIND) that are not ready while one node is missing, for stages whose own gates count nodes.
 
-Everything else in these stages must be healthy.
+All other objects of these stages must be healthy.
 """
 
 
 def helm_chart(release: PlannedRelease) -> Object:
-    """Return a HelmChart for RKE2's helm-controller."""
+    """Return the HelmChart from which RKE2's helm-controller installs a release."""
     spec: Object = {
         "chart": release.chart,
         "version": release.version,
@@ -123,10 +123,10 @@ def helm_chart(release: PlannedRelease) -> Object:
 
 
 def upgrades(site: Site, chosen: Sequence[PlannedRelease]) -> Object:
-    """Return the argument `upgrade_from` of verb `apply`: by release (NAMESPACE/NAME) the version lines it may be upgraded from
-    (rule P14).
+    """Return the argument `upgrade_from` of verb `apply`: NAMESPACE/NAME of a release → release lines it may be upgraded from.
 
-    The result is empty with Argo CD, which keeps no Helm releases: there only `plan --against` checks the rule.
+    It enforces rule P14. The result is empty with Argo CD, which keeps no Helm releases: there only `plan --against` checks the
+    rule.
     """
     if by_argo_cd(site, chosen):
         return {}
@@ -137,7 +137,7 @@ def upgrades(site: Site, chosen: Sequence[PlannedRelease]) -> Object:
 
 
 def expected_release(site: Site, release: PlannedRelease, *, workloads: int = 1) -> Object:
-    """Return the chart gate's expectation of a release: `steps.contract.charts.Release` as plain data."""
+    """Return the chart gate's expectation of a release, with the fields of `steps.contract.charts.Release`."""
     argo = site.spec.delivery.argo_cd
     crds_only = release.rollout == "crds_only"
     expectation: Object = {
@@ -159,7 +159,10 @@ def expected_release(site: Site, release: PlannedRelease, *, workloads: int = 1)
 
 
 def spare_nodes(site: Site, stage: StageName) -> int:
-    """Return how many nodes a DaemonSet may be short of: those that the quorum spares still count as desired there."""
+    """Return how many pods a DaemonSet may lack: all nodes less the quorum of the stage.
+
+    Kubernetes still counts failed nodes as desired.
+    """
     members = "gpu" if site.count("gpu") else "all"
     return site.count(members) - site.needed(stage, members)
 
@@ -168,38 +171,38 @@ def spare_nodes(site: Site, stage: StageName) -> int:
 
 
 def gpu_counts(site: Site) -> Object:
-    """Return the usual number of GPUs a node, and the machines that have another number."""
+    """Return the usual number of GPUs per node under `gpus`, and machine → number under `others` for machines that differ."""
     usual = site.spec.accelerator.per_node if site.spec.accelerator else 0
     others = {machine.name: machine.gpus for machine in site.machines if machine.gpu and machine.gpus != usual}
     return {"gpus": usual, **({"others": others} if others else {})}
 
 
 def check_namespace() -> Object:
-    """Return the namespace of all check objects; it is kept after the checks."""
+    """Return the Namespace of all check objects, which stays after the checks."""
     return namespace(CHECK_NAMESPACE, privileged=True)
 
 
 def check_metadata(stage: str, check: str) -> Object:
-    """Return name, namespace and labels of a check's object."""
+    """Return the metadata of a check's object: name, namespace and labels."""
     return {"name": check, "namespace": CHECK_NAMESPACE, "labels": check_labels(stage, check)}
 
 
 def check_labels(stage: str, check: str) -> dict[str, str]:
-    """Return the labels by which a check's pods are found."""
+    """Return the labels of a check's objects, by which its pods are found."""
     return {CHECK_LABEL: check, STAGE_LABEL: stage.replace("_", "-")}
 
 
 def container(image: str, script: str, *, name: str = "check", **fields: Any) -> Object:
-    """Return a container that runs a shell script and reports by writing to /dev/termination-log."""
+    """Return a container that runs a shell script, which reports by writing to /dev/termination-log; `fields` are added."""
     return {"name": name, "image": image, "command": ["/bin/sh", "-c", script], **fields}
 
 
 CLAIM = "gpus"
-"""Name of the claim in a pod that uses a template of `gpu_claims`."""
+"""Name by which a pod refers to its claim for GPUs, made from a template of `gpu_claims`."""
 
 
 def gpu_claims(stage: str, check: str, *, every: bool) -> Object:
-    """Return a template for claims of GPUs (DRA): one GPU a pod, or with `every` all GPUs of its node."""
+    """Return a ResourceClaimTemplate for GPUs (DRA): one GPU for each pod, or with `every` all GPUs of the pod's node."""
     device_request: Object = {"deviceClassName": "gpu.nvidia.com", **({"allocationMode": "All"} if every else {})}
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -210,21 +213,21 @@ def gpu_claims(stage: str, check: str, *, every: bool) -> Object:
 
 
 def node_claims(spec: ClusterSpec, stage: str, check: str) -> list[Object]:
-    """Return the template of a claim for all GPUs of a node, in the GPU Operator's DRA mode; empty otherwise."""
+    """Return the ResourceClaimTemplate for all GPUs of a node in a list; empty unless the GPU Operator uses DRA."""
     return [gpu_claims(stage, check, every=True)] if has_gpu_cluster(spec) else []
 
 
 def pod_with_claim(check: str, container: Object) -> Object:
-    """Return a pod whose one container uses the GPU claim template of this check."""
+    """Return a pod spec whose only container uses a claim from the check's ResourceClaimTemplate."""
     claimed = {**container, "resources": {**container.get("resources", {}), "claims": [{"name": CLAIM}]}}
     return {"containers": [claimed], "resourceClaims": [{"name": CLAIM, "resourceClaimTemplateName": check}]}
 
 
 def gpu_pod(site: Site, container: Object, check: str, *, fabric: bool = False) -> Object:
-    """Return a pod whose one container has all GPUs of its node, and with `fabric` the RDMA devices.
+    """Return a pod spec whose only container has all GPUs of its node, and with `fabric` also the RDMA devices.
 
     The pod requests GPUs if they are whole, free, and equally many on every node. If sharing or Slurm's node pods have taken them
-    (on a second run), or machines differ, it gets them by the runtime class: nothing else runs on the GPUs during a check.
+    (on a second run), or machines differ, it gets them by the runtime class, since nothing else runs on the GPUs during a check.
     """
     spec, counts = site.spec, gpu_counts(site)
     limits = _fabric_limits(spec) if fabric else {}
@@ -242,8 +245,9 @@ def gpu_pod(site: Site, container: Object, check: str, *, fabric: bool = False) 
 
 
 def _fabric_limits(spec: ClusterSpec) -> dict[str, int]:
-    """Return the RDMA devices that a pod requests; a privileged pod reaches whole devices that Slurm's node pods hold without a
-    request.
+    """Return resource name → number of RDMA devices that a pod requests; empty without a fabric.
+
+    If Slurm's node pods hold the devices, it is empty too, because a privileged pod reaches whole devices without a request.
     """
     fabric = spec.fabric
     taken = spec.slurm.kind != "none" and fabric.mode in ("sriov", "host_device")
@@ -251,7 +255,7 @@ def _fabric_limits(spec: ClusterSpec) -> dict[str, int]:
 
 
 def script(name: str) -> str:
-    """Return a shell script of `scripts/` without its comments."""
+    """Return the text of a shell script in `scripts/` without its comment lines."""
     lines = Path(__file__).with_name("scripts").joinpath(name).read_text(encoding="utf-8").splitlines()
     return "\n".join(line for line in lines if not line.startswith("# "))
 
@@ -261,7 +265,7 @@ SERVICE_RIGHTS = Rule(groups=("",), resources=("services",), verbs=("get", "crea
 
 
 def ring_service(stage: str, check: str, name: str, spec: Object) -> Object:
-    """Return a Service of a check's pods. They look each other up before they are ready."""
+    """Return a Service over a check's pods, which resolves also pods that are not ready, because they look each other up early."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -271,19 +275,19 @@ def ring_service(stage: str, check: str, name: str, spec: Object) -> Object:
 
 
 def node_name() -> Object:
-    """Return the environment variable NODE_NAME with the pod's node."""
+    """Return the environment entry that gives a container the name of its node as NODE_NAME."""
     return {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
 
 
 def single_job(stage: str, check: str, pod: Object, *, seconds: int) -> Object:
-    """Return a Job of one pod that is tried once, and deleted by Kubernetes an hour after it ended."""
+    """Return a Job with one pod and no retry, which Kubernetes deletes an hour after it ended; `seconds` is its time limit."""
     return _job(stage, check, pod, {"backoffLimit": 0}, seconds)
 
 
 def per_node_job(stage: str, check: str, pod: Object, *, seconds: int, annotations: Mapping[str, str] | None = None) -> Object:
-    """Return an indexed Job with one pod on each node under test.
+    """Return an indexed Job with one pod on each node under test; `seconds` is its time limit.
 
-    A node whose pod fails does not stop the others (`backoffLimitPerIndex`, Kubernetes 1.33).
+    A pod that fails does not stop those on other nodes (`backoffLimitPerIndex`, Kubernetes 1.33).
     """
     # a node under test may carry any taint, hence the toleration of all
     affinity = one_a_node({CHECK_LABEL: check}, HOSTNAME, NODES)
@@ -292,7 +296,7 @@ def per_node_job(stage: str, check: str, pod: Object, *, seconds: int, annotatio
 
 
 def one_a_node(own: Mapping[str, str], key: str, values: str | list[str]) -> Object:
-    """Return the affinity of pods with the labels `own`: one a node, and only on nodes whose label `key` is one of `values`."""
+    """Return an affinity that puts pods with the labels `own` on different nodes, whose label `key` is one of `values`."""
     apart = {"labelSelector": {"matchLabels": dict(own)}, "topologyKey": HOSTNAME}
     terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": values}]}]
     return {
@@ -332,7 +336,10 @@ def apply_step(
     after: tuple[str, ...] = (),
     **arguments: object,
 ) -> Step:
-    """Return the task that applies releases of a stage, unless its gate finds what it expects; `rules` are those of the gate."""
+    """Return the task that installs a stage's releases; it does nothing if its gate already finds what it expects.
+
+    `rules` are the rights that the gate needs in addition to those of the installation.
+    """
     objects = {"objects": release_objects(site, chosen), "gate": gate, "gate_expectations": expectations}
     return Step(
         task=task(stage, name, Verb.APPLY, deadline=300, arguments={**objects, **arguments}),
@@ -355,10 +362,10 @@ def check_step(
     rules: Iterable[Rule] = (),
     **arguments: object,
 ) -> Step:
-    """Return the task that creates a check's objects in the namespace of checks, and reads what its pods report.
+    """Return the task that creates a check's objects in the check namespace and reads what its pods report.
 
-    It comes after the tasks `waits_for`, on the nodes that passed the tasks `passed` (all of them if that is empty). `rules` are
-    the rights on objects other than Jobs and pods.
+    It starts after the tasks `waits_for`, on the nodes that passed the tasks `passed` (all nodes if that is empty). `rules` are
+    rights on objects other than Jobs and pods.
     """
     created: Object = {"gate": gate, "objects": [check_namespace(), *objects], "checks": [check], **arguments}
     created |= {"after": list(passed)} if passed else {}
@@ -370,7 +377,10 @@ def check_step(
 
 
 def judge(site: Site, stage: StageName, gates: Mapping[str, str], *, members: str = "gpu", cordon: bool = True) -> Step:
-    """Return the step that decides the stage. `gates` maps task names to gate ids, in running order."""
+    """Return the task that decides the stage by quorum. `gates` maps task names to gate ids, in running order.
+
+    `members` selects the machines that the quorum counts; with `cordon` the judge cordons nodes that failed.
+    """
     checks = [{"task": name, "gate": gate} for name, gate in gates.items()]
     rules = rights.CORDON if cordon else ()
     return judge_step(stage, checks, rules=rules, needed=site.needed(stage, members), members=members)

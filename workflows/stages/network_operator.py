@@ -1,4 +1,4 @@
-"""Stage network_operator: NICs and RDMA for pods, proven by bandwidth between neighbouring nodes."""
+"""Stage network_operator: install NIC driver, RDMA and networks for pods, proven by the bandwidth between neighbouring nodes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ CHECK = "ib-write-bw"
 CHARTS, CONTROL = "network_operator/charts", "network_operator/control"
 NODES, FUNCTIONAL = "network_operator/nodes", "network_operator/functional"
 CONTROL_SECONDS, NODES_SECONDS, FUNCTIONAL_SECONDS = 2400, 900, 1200
-"""Time limits of the gates: a NIC driver container may build for 20 minutes. The bandwidth check takes 5 s for each of up to 8
-devices, and 7 minutes more if a peer is missing.
+"""Time limits in seconds of the three gates: a NIC driver container may build for 20 minutes.
+
+The bandwidth check takes 5 s for each of up to 8 devices, and 7 minutes more if a peer is missing.
 """
 
 VIRTUAL_FUNCTION = "101e"
@@ -38,13 +39,16 @@ _STATES = {
     "secondaryNetwork.ipoib": "state-ipoib-cni",
     "secondaryNetwork.multus": "state-multus-cni",
 }
-"""Part of a NicClusterPolicy's spec → the applied state that reports on it (`steps/docs/facts/gpu.md`, Network Operator)."""
+"""Path in a NicClusterPolicy's spec → the state in its status that reports on this part.
+
+Source: `steps/docs/facts/gpu.md`, Network Operator.
+"""
 
 _LINK = {"infiniband": "InfiniBand", "roce": "Ethernet"}
 
 
 def build(site: Site) -> Stage | None:
-    """Return the stage, or None without a fabric."""
+    """Return stage network_operator, or None if the spec has no fabric."""
     release = site.releases.get(RELEASE)
     if release is None or site.spec.fabric.kind == "none":
         return None
@@ -93,7 +97,7 @@ def _charts(site: Site, release: PlannedRelease, expectations: Object) -> Step:
 
 
 def required_states(policy: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the states that a NicClusterPolicy's spec asks for, each with the image tag of its part."""
+    """Yield state name and image tag for each part that the NicClusterPolicy asks for; the tag is empty if it names none."""
     for path, state in _STATES.items():
         value = value_at(policy.get("spec", {}), path)
         if value is not None:
@@ -207,7 +211,10 @@ def _functional(site: Site) -> Step:
 
 
 def _pod(site: Site) -> Object:
-    """Return a pod with the node's RDMA devices. It is given only the number of pods: a list of names in every pod would be N²."""
+    """Return the pod spec of the bandwidth check, with the node's RDMA devices.
+
+    The pod gets only the number of pods, because a list of all names in each pod would grow with the square of the nodes.
+    """
     fabric = site.spec.fabric
     ids = (*fabric.device_ids, VIRTUAL_FUNCTION) if fabric.mode == "sriov" else fabric.device_ids
     env = [

@@ -1,4 +1,4 @@
-"""Stage os_prep: one play brings every machine to the profile that RKE2 and the GPU stack need; its gate reads them again."""
+"""Stage os_prep: one play applies the node profile that RKE2 and the GPU stack need to every machine; its gate reads it back."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _FURTHER = {
     "time_servers": "time servers",
     "firewall": "what the cluster needs let in by a firewall that runs",
 }
-"""Words for the parts that a spec or its criteria add, by key of the profile."""
+"""Profile key → words for it in the plan, for settings that only some specs have."""
 
 
 def describe_changes(profile: Object) -> str:
-    """Return the list of everything that the profile sets, without the parts that it only checks."""
+    """Return a comma-separated text of everything that the profile sets, without what it only checks."""
     settings = profile | profile.get("gpu", {})
     parts = ["hostname, /etc/hosts, packages, kernel modules, sysctls, limits of locked memory"]
     parts += ["swap off (also in /etc/fstab)"] if settings.get("swap_off") else []
@@ -48,7 +48,7 @@ def describe_changes(profile: Object) -> str:
 
 
 def describe_rollback(profile: Object) -> str:
-    """Return the steps to undo the profile by hand; only the machine itself knows its earlier state."""
+    """Return a sentence with the steps to undo the profile by hand, because only the machine itself knows its earlier state."""
     return "; ".join([*_steps(profile | profile.get("gpu", {})), "reboot; packages, users and the hostname stay"])
 
 
@@ -84,8 +84,9 @@ def _steps(settings: Object) -> Iterator[str]:
 
 
 def _closed(openings: Object) -> str:
-    """Return how to close a firewall again: bringup's rules carry a mark in ufw, but in firewalld they show only by what they let
-    in.
+    """Return the step to close the ports that bringup opened in a firewall.
+
+    In ufw, bringup's rules have a comment; in firewalld only the list of ports and networks identifies them.
     """
     ports = sorted(port for key in ("api", "servers", "nodes") for port in openings.get(key, ()))
     trusted = " and ".join(openings.get("pods", ()))
@@ -96,7 +97,7 @@ def _closed(openings: Object) -> str:
 
 
 def _boot_loader(adapter: str, parameters: Sequence[str]) -> str:
-    """Return how to restore the kernel's command line with the boot loader of the distribution."""
+    """Return the step to remove kernel parameters with the boot loader tool of the distribution."""
     words = " ".join(parameters)
     return {"update_grub": "run update-grub", "grubby": f"run grubby --update-kernel=ALL --remove-args='{words}'"}.get(
         adapter, f"take {words} out of /etc/default/grub and run grub2-mkconfig -o /boot/grub2/grub.cfg"
@@ -104,7 +105,7 @@ def _boot_loader(adapter: str, parameters: Sequence[str]) -> str:
 
 
 def _services(settings: Object, wanted: str) -> list[str]:
-    """Return the units that the profile puts into a state; a service and its timer count as one."""
+    """Return the units that the profile puts into the state `wanted`; a service and its timer are listed as one name."""
     names = (name for name, state in sorted(settings.get("services", {}).items()) if state == wanted)
     return list(dict.fromkeys(name.removesuffix(".service").removesuffix(".timer") for name in names))
 
@@ -116,7 +117,7 @@ def _listed(names: Sequence[str]) -> str:
 ID: Final = "os_prep"
 GATES = {"play": "os_prep/nodes"}
 PLAY_SECONDS = 4200
-"""Time limit of the play for a shard of 50 machines side by side.
+"""Time limit in seconds of the play for a shard of 50 machines at the same time.
 
 The profile with its packages takes 900 s, a reboot 1,380 s, the second reading 900 s; the rest is for logins
 (`playbooks/roles/os_prep/defaults`).
@@ -125,13 +126,13 @@ The profile with its packages takes 900 s, a reboot 1,380 s, the second reading 
 CGROUP_V2 = (1, 35, 0)
 """First Kubernetes version whose kubelet does not start on cgroup version 1, unless its settings allow it."""
 MIB = 1024
-"""MiB in a GiB."""
+"""Number of MiB in a GiB."""
 TIME_SERVICE = "time service"
-"""Name of the item that checks the time service; a spec that tolerates its fault accepts clocks that are not synchronized."""
+"""Name of the time service's entry in a host report. A spec that tolerates its failure accepts clocks that are not synchronized."""
 MELLANOX = "15b3"
 """PCI vendor id of the NICs whose device ids a spec names."""
 POLICY = "rke2-selinux"
-"""The package of RKE2's SELinux policy."""
+"""Name of the package with RKE2's SELinux policy, and of its entry under `repositories` in the profile."""
 
 ITEMS = (
     "root",
@@ -143,7 +144,7 @@ ITEMS = (
     "sysctl fs.inotify.max_user_instances",
     "disk *",
 )
-"""Items that every machine must show: a profile without them would prove nothing."""
+"""Settings that every host report must show (name patterns), because a profile without them would prove nothing."""
 PROVEN = {
     "packages": "package",
     "modules": "module",
@@ -158,14 +159,14 @@ PROVEN = {
     "repositories": "repository of",
     "system_users": "system user",
 }
-"""Parts of a profile whose entries each show as an item of their own, and the first word of the item's name."""
+"""Profile key → first word of the setting's name in a host report, for keys whose every entry has a result of its own."""
 KEPT = {
     "modules": "file /etc/modules-load.d/*",
     "blacklist": "file /etc/modprobe.d/*",
     "sysctls": "file /etc/sysctl.d/*",
     "memlock": "file /etc/security/limits.d/*",
 }
-"""The file that applies each part of the profile again at the next boot."""
+"""Profile key → file that applies this part of the profile again at the next boot."""
 SINGLE = {
     "swap_off": "swap /etc/fstab",
     "time_service": TIME_SERVICE,
@@ -174,15 +175,15 @@ SINGLE = {
     "pcie_acs": "PCIe ACS",
     "firewall": "firewall",
 }
-"""Parts of the profile that are one item each.
+"""Profile key → name of its single result in a host report.
 
-Ports are missing because they show nothing where RKE2 has them, memlock because only systemd's limit shows. The line in /etc/hosts
+Ports are missing because a machine with RKE2 reports none, memlock because only systemd's limit is reported. The line in /etc/hosts
 does not exist on a machine that is reached by name.
 """
 
 
 def build(site: Site) -> Stage | None:
-    """Return the stage for every machine: all servers must pass, agents by quorum."""
+    """Return stage os_prep, which covers every machine: all servers must pass, agents by quorum."""
     members = "agent" if site.count("agent") else "server"
     names, needed = fold(site.touched("all")), site.needed(ID, members)
     checks = [{"task": name, "gate": gate} for name, gate in GATES.items()]
@@ -218,15 +219,15 @@ def _play(spec: ClusterSpec) -> Step:
 
 
 def _asks_for_time(spec: ClusterSpec) -> bool:
-    """Return True if a clock that is not synchronized is a fault on this site."""
+    """Return True if the gate must fail a machine whose clock is not synchronized."""
     return not any(fnmatchcase(TIME_SERVICE, pattern) for pattern in spec.os.tolerate)
 
 
 def node_profile(spec: ClusterSpec) -> Object:
-    """Return the catalog's profile layers for this spec, overridden by the spec's own settings.
+    """Return the node profile for a spec: the catalog's layers, overridden by the spec's own settings.
 
-    Kernel parameters, huge pages, interfaces and routes apply to machines with GPUs, which the fabric connects, or to all machines
-    if none has GPUs.
+    Additions for GPU machines are under `gpu`, and the names of their groups under `gpu_groups`. Kernel parameters, huge pages,
+    interfaces and routes apply to GPU machines, which the fabric connects, or to all machines if none has GPUs.
     """
     general, special = profile.resolve(criteria.facts(spec))
     general = profile.merge_layers(profile.merge_layers(general, _of_all(spec)), _of_policy(spec, general))
@@ -255,7 +256,10 @@ def _of_all(spec: ClusterSpec) -> Object:
 
 
 def _of_policy(spec: ClusterSpec, general: Object) -> Object:
-    """Return the spec's settings of the repository of RKE2's SELinux policy, if the catalog's layers use that repository."""
+    """Return the profile part that changes the dnf repository of RKE2's SELinux policy as the spec says, or removes it.
+
+    The result is empty if the catalog's layers do not use that repository.
+    """
     repository = spec.os.rke2_repository
     if POLICY not in general.get("repositories", {}):
         return {}
@@ -299,7 +303,7 @@ def _links(spec: ClusterSpec) -> Object:
 
 
 def _expectations(spec: ClusterSpec) -> Object:
-    """Return the gate's expectation of each machine: the items that its profile must show, and further requirements."""
+    """Return the expectation by which the gate of os_prep judges a machine: settings that its report must show, and other facts."""
     system = f"{spec.os.distribution} {spec.os.version}"
     node = node_profile(spec)
     expectations: Object = {
@@ -327,9 +331,9 @@ def _expectations(spec: ClusterSpec) -> Object:
 
 
 def proving_items(part: Object) -> list[str]:
-    """Return the names of the items by which a node shows that it got this part of a profile.
+    """Return the names of the settings that a host report must show to prove that this part of a profile was applied.
 
-    A play that left an item out proves nothing.
+    A report that lacks one of them proves nothing. Names may be patterns.
     """
     links = part.get("links", {})
     names = [f"{word} {entry}" for key, word in PROVEN.items() for entry in part.get(key, ())]

@@ -1,4 +1,4 @@
-"""Stage reset: remove RKE2 from machines, agents first; its gate counts what remains on each machine."""
+"""Stage reset: remove RKE2 from machines, agents first; its gate counts what RKE2 left on each machine."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from workflows.stages.stage import Change, Object, Site, Stage, Step, judge_step
 ID: Final = "reset"
 PLAYBOOK = "rke2_reset"
 SHARDS_AT_ONCE = 2
-"""Shards at one time while some servers stay: every machine has the same server drain and delete its Node, ten kubectl
-calls each.
+"""Number of shards at the same time while some servers stay.
+
+All machines ask the same server to drain and delete their Nodes, with ten kubectl calls each.
 """
 SECONDS = 1200
-"""Time to clean a shard of 50 machines side by side, once their pods have gone."""
+"""Time limit in seconds to clean a shard of 50 machines at the same time, after their pods have ended."""
 
 
 def build(site: Site) -> Stage | None:
-    """Return the stage; agents go first, while the servers still run and can delete the agents' Nodes."""
+    """Return stage reset; agents go first, while the servers still run and can delete the agents' Nodes."""
     agents = (_play(site, "agent", fan_out="agents"),) if site.touched("agent") else ()
     servers = (_play(site, "server", after=tuple(step.name for step in agents)),) if site.touched("server") else ()
     steps = (*agents, *servers)
@@ -71,7 +72,7 @@ def _play(site: Site, role: str, *, fan_out: str = "", after: tuple[str, ...] = 
 
 
 def _is_survived(site: Site) -> bool:
-    """Return True if a server stays: the cluster must then delete the Nodes and etcd members of the machines that go."""
+    """Return True if at least one server stays, so that the Nodes and etcd members of the removed machines must be deleted."""
     return len(site.touched("server")) < site.count("server")
 
 

@@ -1,4 +1,4 @@
-"""Rights that several stages share, as Role rules. Each task gets only the rights that it needs on the target."""
+"""Rights on the target cluster that several stages share, as rules of a Role. Each task gets only the rights that it needs."""
 
 from __future__ import annotations
 
@@ -39,14 +39,17 @@ DIAGNOSE = (
     Rule(groups=("cert-manager.io",), resources=("certificates",), verbs=("get", "list")),
     Rule(groups=("coordination.k8s.io",), resources=("leases",), verbs=("get",), namespaces=("kube-system",)),
 )
-"""Rights to read the diagnosis of a verdict that is no pass, of a refused write, and of an error.
+"""Rights to collect a diagnosis after a verdict other than pass, a refused write, or an error.
 
 Quotas are read because a quota refuses a write as a missing right does; the lease shows who holds the target.
 """
 
 
 def release_rules(site: Site, chosen: Sequence[PlannedRelease]) -> tuple[Rule, ...]:
-    """Return the rights to apply releases. Whoever may create HelmCharts in kube-system is cluster-admin in effect."""
+    """Return the rights to install releases and to read what their gate compares; for no releases, those for lease and diagnosis.
+
+    An account that may create HelmCharts in kube-system is cluster-admin in effect.
+    """
     if not chosen:
         return (*CLAIM, *DIAGNOSE)
     argo = _argo_cd(site, chosen)
@@ -60,8 +63,9 @@ def release_rules(site: Site, chosen: Sequence[PlannedRelease]) -> tuple[Rule, .
 
 
 def gate_rules(site: Site, chosen: Sequence[PlannedRelease]) -> tuple[Rule, ...]:
-    """Return the rights to read what the chart gate compares, with Secrets (which hold values) in the releases' namespaces
-    alone.
+    """Return the rights to read what the chart gate compares.
+
+    Secrets, which hold Helm values, are readable in the namespaces of the releases only.
     """
     spaces = tuple(dict.fromkeys(release.namespace for release in chosen))
     if not spaces:  # a rule without namespaces would be cluster-wide
@@ -86,12 +90,12 @@ def gate_rules(site: Site, chosen: Sequence[PlannedRelease]) -> tuple[Rule, ...]
 
 
 def _argo_cd(site: Site, chosen: Sequence[PlannedRelease]) -> ArgoCdDelivery | None:
-    """Return the Argo CD that owns these releases, or None where helm-controller does."""
+    """Return the spec's Argo CD if it installs one of these releases, or None if helm-controller installs them."""
     return site.spec.delivery.argo_cd if layout.delivered_releases(chosen) else None
 
 
 def check_rules(*more: Rule) -> tuple[Rule, ...]:
-    """Return the rights to run a check: Jobs and pods in the check namespace, and further rules for its other objects."""
+    """Return the rights to run a check: Jobs and pods in the check namespace, and `more` rules for the check's other objects."""
     space = (CHECK_NAMESPACE,)
     return (
         *CLAIM,
@@ -104,7 +108,7 @@ def check_rules(*more: Rule) -> tuple[Rule, ...]:
 
 
 def kind_rules(release: PlannedRelease) -> tuple[Rule, ...]:
-    """Return the rights on the kinds of the release's own objects."""
+    """Return the rights on the kinds of the objects that are applied after a release."""
     kinds = sorted({(str(item["apiVersion"]).partition("/")[0], str(item["kind"]).lower()) for item in release.objects})
     verbs = ("get", "list", "create", "patch")
     # these operators name their resources so: `nicclusterpolicy` → `nicclusterpolicies`

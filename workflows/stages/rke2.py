@@ -1,4 +1,4 @@
-"""Stage rke2: install servers, then agents in shards, then verify the cluster; an operation such as upgrade changes its plays."""
+"""Stage rke2: install servers, then agents in shards, then check the cluster; an operation such as upgrade changes its plays."""
 
 from __future__ import annotations
 
@@ -37,21 +37,22 @@ HOW = {
         "agent": " again, {batch} at a time, each drained before" + IN_PLACE,
     },
 }
-"""Sentence endings that say how machines get their release, by operation and role; other operations simply let them join."""
+"""Operation → role → end of the sentence that says how machines get their RKE2 release; in other operations they simply join."""
 
 
 def servers(site: Site) -> Object:
-    """Return further arguments of the servers' play.
+    """Return the arguments that the servers' play has in addition to those of every play of the stage.
 
-    `together`: a server that fails stops those after it. `everyone`: servers that are only read take part too. In a rollback the
-    cluster may be down (`may_be_down`), and etcd has the old lease once its snapshot is restored (`restores`).
+    `together`: a server that fails stops the servers after it. `everyone`: servers that the operation only reads take part too. A
+    rollback adds `may_be_down`, because the cluster may be down, and `restores`, because the restored etcd snapshot has an old
+    lease.
     """
     arguments: Object = {"together": True} | ({"everyone": True} if site.operation.is_partial else {})
     return arguments | ({"may_be_down": True, "restores": True} if site.operation.kind is OperationKind.ROLLBACK else {})
 
 
 def operation_variables(site: Site, role: str) -> Object:
-    """Return the variables of an operation on an existing cluster: servers that are only read, and hosts whose old Node must go."""
+    """Return the role variables of an operation: servers that are only read, and replaced hosts whose old Node must be deleted."""
     operation, names = site.operation, [machine.name for machine in site.machines if machine.role == role]
     result: Object = {}
     if role == "server" and operation.is_partial:
@@ -62,7 +63,7 @@ def operation_variables(site: Site, role: str) -> Object:
 
 
 def changes(site: Site) -> tuple[Change, ...]:
-    """Return the change of the machines of each role that the plays touch."""
+    """Return one change for each role whose machines the plays touch, for display in the plan."""
     how, rke2 = HOW.get(site.operation.kind, {}), site.spec.rke2
     return tuple(
         Change(what=f"RKE2 {rke2.version} as {role}{how.get(role, '').format(batch=rke2.upgrade_batch)}", where=fold(names))
@@ -72,7 +73,7 @@ def changes(site: Site) -> tuple[Change, ...]:
 
 
 def way_back(site: Site) -> str:
-    """Return the sentence that tells a person how to undo the operation."""
+    """Return the sentence in the plan that tells a person how to undo the operation."""
     if site.operation.kind is OperationKind.ROLLBACK:
         return FORWARD
     if site.operation.kind is not OperationKind.UPGRADE:
@@ -87,7 +88,7 @@ def way_back(site: Site) -> str:
 
 
 PLAY_SECONDS = 3600
-"""Shortest time limit of a play.
+"""Lower bound of a play's time limit in seconds.
 
 Servers join one by one (etcd takes one learner at a time), and the first pulls or imports 2 GB of images. A shard of 50 agents
 joins in batches of `join_batch`, each within about ten minutes.
@@ -97,7 +98,7 @@ READY_SECONDS = 900
 
 
 def variables(rke2: Rke2Settings) -> Object:
-    """Return the options that differ from the role's defaults."""
+    """Return the variables of the role rke2 for those settings of the spec that differ from the role's defaults."""
     default = type(rke2).model_construct()
     plain = {
         "rke2_source": rke2.source,
@@ -117,7 +118,10 @@ def variables(rke2: Rke2Settings) -> Object:
 
 
 def further_settings(spec: ClusterSpec) -> Object:
-    """Return further keys of RKE2's config.yaml: SELinux labels where it enforces, and no fallback to registries behind mirrors."""
+    """Return `{"rke2_config": …}` with further keys of RKE2's config.yaml; empty if there are none.
+
+    The keys are SELinux labels where SELinux enforces, and no fallback to registries behind mirrors.
+    """
     node = node_profile(spec)
     labelled = node.get("selinux") == "enforcing" and "rhel" in node["system"]["ids"]
     config = {"selinux": True} if labelled else {}
@@ -131,7 +135,7 @@ def secret_variables(rke2: Rke2Settings) -> dict[str, str]:
 
 
 def _registries(rke2: Rke2Settings) -> Object:
-    """Return registries as the role takes them: `secrets` names the variable that holds each part, never its content."""
+    """Return registry name → settings as the role takes them; `secrets` names variables that hold secrets, never their content."""
     secrets: dict[str, dict[str, str]] = {}
     for file, name, part, _ in registry_secrets(rke2.registries):
         secrets.setdefault(name, {})[part] = f"rke2_{file}"
@@ -149,7 +153,7 @@ def _registries(rke2: Rke2Settings) -> Object:
 
 
 def play_seconds(rke2: Rke2Settings, batches: int) -> int:
-    """Return the time limit of a play in seconds: each batch may wait for draining and until its hosts are ready."""
+    """Return the time limit of a play in seconds: every batch may drain its hosts and wait until they are ready."""
     return max(PLAY_SECONDS, batches * (rke2.drain_seconds + READY_SECONDS))
 
 
@@ -159,7 +163,7 @@ MOST_JOINING = 50
 CONTROL_SECONDS = 900
 NODES_SECONDS = 900
 MOST_NAMES = 1500
-"""Largest length in characters of the host ranges in a task; beyond it, a node's group label alone says its group."""
+"""Largest total length in characters of host ranges in a task. Above it, a node's group is known only by its label."""
 
 NETWORK = {
     "canal": "DaemonSet rke2-canal",
@@ -168,18 +172,18 @@ NETWORK = {
     "flannel": "DaemonSet kube-flannel-ds",
     "multus": "DaemonSet rke2-multus",
 }
-"""Workload of each network plugin that RKE2 installs. Not verified: the names for calico, cilium and flannel."""
+"""Network plugin → the workload that RKE2 installs for it. Not verified: the names for calico, cilium and flannel."""
 NETWORK_PODS = {
     "canal": ("kube-system", "k8s-app=canal"),
     "cilium": ("kube-system", "k8s-app=cilium"),
     "calico": ("calico-system", "k8s-app=calico-node"),
 }
-"""Namespace and label of each network plugin's pods, where known; other plugins are judged by their workload alone."""
+"""Network plugin → namespace and label of its pods, where known; the gate judges other plugins by their workload alone."""
 DNS = "Deployment rke2-coredns-rke2-coredns"
 
 
 def build(site: Site) -> Stage | None:
-    """Return the stage: RKE2 on every machine. A cluster without agents has no task for them."""
+    """Return stage rke2, which puts RKE2 on every machine. A cluster without agents has no task for agents."""
     spec, members = site.spec, "agent" if site.count("agent") else "server"
     plays = (_servers(site), *((_agents(site),) if site.touched("agent") else ()))
     steps = (*plays, _control(site, plays[-1].name), _nodes(site, [play.name for play in plays]), _functional(site))
@@ -236,7 +240,7 @@ def _play(site: Site, role: str) -> Object:
 
 
 def _variables(spec: ClusterSpec) -> Object:
-    """Return the variables of the role rke2, without those that the spec leaves open: the role's defaults hold there."""
+    """Return the variables of the role rke2. Settings that the spec leaves open are absent, so that the role's defaults hold."""
     rke2, servers = spec.rke2, spec.servers
     optional = {
         "rke2_registry_mirror": rke2.registry_mirror,
@@ -266,7 +270,7 @@ def _variables(spec: ClusterSpec) -> Object:
 
 
 def _host_labels(spec: ClusterSpec) -> Object:
-    """Return the labels of hosts that differ from their group."""
+    """Return host → its labels as `key=value`, for hosts whose labels differ from those of their group."""
     overrides = ((host, group.overrides[host]) for group in spec.hosts.values() for host in group.overrides)
     return {host: _pairs(override.labels) for host, override in overrides if override.labels}
 
@@ -322,7 +326,10 @@ def _nodes(site: Site, plays: Iterable[str]) -> Step:
 
 
 def _groups(spec: ClusterSpec) -> Object:
-    """Return the hosts, labels and taints of each group, by the value of the group's own label."""
+    """Return the hosts (as ranges), labels and taints of each group, by the value of the label that names the group.
+
+    Ranges that are too long for a task are left empty (see `MOST_NAMES`).
+    """
     few = sum(len(text) for group in spec.hosts.values() for text in group.ranges) <= MOST_NAMES
     return {
         node_labels(spec, name)[GROUP_LABEL]: {

@@ -1,4 +1,4 @@
-"""Objects of check `dns` of stage rke2: a ring of pods, a Service in front, and an Ingress where RKE2 has a controller."""
+"""Objects of the check `dns` of stage rke2: a ring of pods, a Service over them, and an Ingress if RKE2 has a controller."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from workflows.stages.stage import Object, Rule, Site
 STAGE, CHECK = "rke2", "dns"
 JOB_SECONDS = 600
 POD_SECONDS = 240
-"""Seconds for which a pod of the ring waits for its neighbours, the slowest image pull among them."""
+"""Seconds for which a pod of the ring waits for its neighbours, whose image pull may be slow."""
 SERVICE = "vip"
-"""The Service with a cluster address; Kubernetes gives it to pods as VIP_SERVICE_HOST."""
+"""Name of the Service that has a cluster address; Kubernetes tells pods this address in VIP_SERVICE_HOST."""
 INGRESS_HOST = "ring.bringup-check.internal"
 MOST_ENTRIES = 3
 
 
 class Controller(NamedTuple):
-    """An ingress controller of RKE2: its IngressClass, its DaemonSet, and the label of its pods (port 80 of their nodes)."""
+    """An ingress controller of RKE2: its IngressClass, its DaemonSet, and the label of its pods (which use port 80 of nodes)."""
 
     ingress_class: str
     workload: str
@@ -42,7 +42,7 @@ Traefik's pods.
 
 
 def controller(site: Site) -> Controller | None:
-    """Return the cluster's ingress controller, or None where the spec wants none or taints keep it from every node."""
+    """Return the cluster's ingress controller, or None if the spec wants none or taints keep it away from every node."""
     since_traefik = kubernetes(site.spec.rke2.version)[:2] >= TRAEFIK_SINCE
     name = site.spec.rke2.ingress_controller or ("traefik" if since_traefik else "ingress-nginx")
     return CONTROLLERS.get(name) if entries(site) else None
@@ -55,7 +55,10 @@ def entries(site: Site) -> tuple[str, ...]:
 
 
 def check_objects(site: Site) -> list[Object]:
-    """Return the objects in order: Services come first, because a pod's environment lists only Services that exist before it."""
+    """Return the check's objects in the order of creation.
+
+    Services come first, because a pod's environment lists only Services that exist before the pod.
+    """
     ingress = controller(site)
     # the headless Service gives each pod of the ring a DNS name, even before the pod is ready; the other one has a new cluster
     # address, so that the check proves that nodes keep their Service rules up to date
@@ -66,7 +69,7 @@ def check_objects(site: Site) -> list[Object]:
 
 
 def rules(site: Site) -> tuple[Rule, ...]:
-    """Return the rights to create the check's Services and Ingress."""
+    """Return the rights to create the check's Services and, if there is an ingress controller, its Ingress."""
     verbs, space = ("get", "create", "delete"), (manifest_objects.CHECK_NAMESPACE,)
     ingresses = Rule(groups=("networking.k8s.io",), resources=("ingresses",), verbs=verbs, namespaces=space)
     return (manifest_objects.SERVICE_RIGHTS, ingresses) if controller(site) else (manifest_objects.SERVICE_RIGHTS,)
@@ -84,9 +87,10 @@ def _ingress(ingress: Controller) -> Object:
 
 
 def _ring(site: Site, ingress: Controller | None) -> Object:
-    """Return the Job with one pod a node.
+    """Return a Job with one pod per node, each of which tests the network with its neighbours.
 
-    Each pod resolves names, reaches the Service, asks the next pod, answers the previous one, and comes in by ingress.
+    Each pod resolves names, reaches the Service, asks the next pod, answers the previous one, and sends a request through the
+    ingress.
     """
     environment = [
         manifest_objects.node_name(),

@@ -1,7 +1,8 @@
 """Stage sharing: divide GPUs among pods as the spec says; for mode `none`, prove that GPUs are not shared.
 
-The GPU Operator's chart carries every sharing configuration from its first install, switched off. This stage sets the node label
-that selects one. So the chart keeps its only owner, and installing it again never undoes this stage (`spec.derived.sharing_label`).
+The GPU Operator's chart contains every sharing configuration from its first install, inactive. This stage sets the node label that
+selects one. So only the stage gpu_operator installs the chart, and installing it again never undoes this stage
+(`spec.derived.sharing_label`).
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ CHECK = "sharing"
 CONTROL, NODES, FUNCTIONAL = "sharing/control", "sharing/nodes", "sharing/functional"
 CONTROL_SECONDS = 900
 NODES_SECONDS = {"mig": 1800, "dra": 900}
-"""Time limit of the node gate by mode: the MIG manager waits five minutes for each application's pods to go, and may reboot.
+"""Sharing mode → time limit in seconds of the node gate.
 
-The MIG manager's state `pending` can be terminal (`steps/docs/facts/gpu.md`, Sharing).
+The MIG manager waits five minutes for each application's pods to end, and may reboot. Its state `pending` can be final
+(`steps/docs/facts/gpu.md`, Sharing).
 """
 OTHER_NODES_SECONDS = 600
 HOLD_SECONDS = 60
@@ -37,11 +39,11 @@ HOLD_SECONDS = 60
 CHECK_SECONDS = 600
 
 STRATEGY_LABELS = {"none": "none", "time_slicing": "time-slicing", "mps": "mps"}
-"""Mode → value of the label nvidia.com/gpu.sharing-strategy (`steps/docs/facts/gpu.md`, Sharing)."""
+"""Sharing mode → value of the label nvidia.com/gpu.sharing-strategy (`steps/docs/facts/gpu.md`, Sharing)."""
 
 
 def build(site: Site) -> Stage | None:
-    """Return the stage, or None for a cluster without GPUs."""
+    """Return stage sharing, or None for a spec without GPUs."""
     spec = site.spec
     if spec.accelerator is None:
         return None
@@ -63,7 +65,7 @@ def build(site: Site) -> Stage | None:
 
 
 def _pair_fits(site: Site) -> bool:
-    """Return True if every node can hold two pods with one unit each."""
+    """Return True if every GPU node has at least two units, so that two pods with one unit each fit."""
     least = min((machine.gpus for machine in site.machines if machine.gpu), default=0)
     units = allocatable(site.spec, 1)
     return least * max(units.values(), default=1) >= 2
@@ -142,7 +144,7 @@ def _shares(spec: ClusterSpec) -> Object:
 
 
 def _daemons(site: Site, mode: str) -> list[str]:
-    """Return the operator's DaemonSets that the mode needs; DRA's standalone driver is a release of its own."""
+    """Return the GPU Operator's DaemonSets that the mode needs; DRA's standalone driver is not one, but a release of its own."""
     operator = site.releases.get("gpu_operator")
     plugin = operator is None or value_at(operator.values, "devicePlugin.enabled") is not False
     by_mode = {"mps": ["nvidia-device-plugin-mps-control-daemon"], "mig": ["nvidia-mig-manager"]}
@@ -192,13 +194,14 @@ def _nodes_expectations(site: Site) -> Object:
 
 
 def _effective_mode(spec: ClusterSpec) -> str:
-    """Return the sharing mode that nodes show."""
+    """Return the sharing mode by which nodes are judged: `dra` if the GPU Operator uses DRA, else the mode of the spec."""
     return "dra" if has_gpu_cluster(spec) else spec.sharing.mode
 
 
 def _expected_labels(spec: ClusterSpec) -> dict[str, str]:
-    """Return the labels that turn sharing on and those that GPU feature discovery must then set: quotas and schedulers select by
-    them.
+    """Return the node labels that turn sharing on, and those that GPU feature discovery must then set.
+
+    Quotas and schedulers select nodes by these labels.
     """
     mode = spec.sharing.mode
     labels = {**_labels(spec), PRODUCT_LABEL: product_label(spec)}
@@ -230,12 +233,12 @@ def _functional(spec: ClusterSpec) -> Step:
 
 
 def _claims(spec: ClusterSpec) -> list[Object]:
-    """Return the template from which each pod gets a claim for one GPU, for DRA; empty otherwise."""
+    """Return the template from which each pod gets a claim for one GPU (DRA) in a list; empty in other modes."""
     return [manifest_objects.gpu_claims(STAGE, CHECK, every=False)] if _effective_mode(spec) == "dra" else []
 
 
 def _pod(spec: ClusterSpec, name: str) -> Object:
-    """Return a pod that holds one unit (`sharing-two`: two); `sharing-second` goes to the node of the first pod."""
+    """Return a pod of the check, which holds one unit (`sharing-two`: two); `sharing-second` runs beside `sharing-first`."""
     environment = [
         manifest_objects.node_name(),
         {"name": "SECONDS_TO_HOLD", "value": str(HOLD_SECONDS)},
@@ -262,10 +265,10 @@ def _pod(spec: ClusterSpec, name: str) -> Object:
 
 
 def _with_device(spec: ClusterSpec, name: str, container: Object) -> Object:
-    """Return a pod's container with its device: by a claim, by a request, or by device number if Slurm has requested all of them.
+    """Return the pod spec fields that give a container its GPU: a claim, a request, or the device number if Slurm holds all GPUs.
 
-    By number and without privileges, the container toolkit must show that one device and no other. Earlier gates count the devices
-    that a node advertises, and Slurm's own check shows who holds them.
+    By number the container is unprivileged, so the container toolkit must show it that one device and no other. Earlier gates count
+    the devices that a node advertises, and the check of stage slurm shows who holds them.
     """
     if _claims(spec):
         return manifest_objects.pod_with_claim(CHECK, container)
@@ -278,7 +281,7 @@ def _with_device(spec: ClusterSpec, name: str, container: Object) -> Object:
 
 
 def _affinity(name: str) -> Object:
-    """Return the affinity of a pod: nodes that passed the earlier gates, and for the second pod the first pod's node."""
+    """Return the affinity of a pod: nodes that passed the earlier gates, and for `sharing-second` the node of `sharing-first`."""
     terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": manifest_objects.NODES}]}]
     affinity: Object = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
     if name == "sharing-second":

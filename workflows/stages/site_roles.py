@@ -1,4 +1,4 @@
-"""A site's own Ansible roles as tasks before or after a stage: each is a play of its own with its own gate."""
+"""Run a site's own Ansible roles before or after a stage: each role is a play with a gate of its own."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ GATE: Final = "site_roles/ran"
 
 
 def add_site_roles(stage: Stage, site: Site) -> Stage:
-    """Return the stage with the roles that the spec puts before and after it, in the spec's order; its judge counts them too.
+    """Return the stage with the roles that the spec puts before and after it, in the spec's order; its judge checks them too.
 
-    Roles on whose hosts this operation changes nothing are left out.
+    A role is left out if this operation changes none of its hosts.
     """
     roles = [role for role in site.spec.roles if role.stage == stage.id and _hosts(role, site)]
     if not roles:
@@ -48,19 +48,22 @@ def add_site_roles(stage: Stage, site: Site) -> Stage:
 
 
 def archives(roles: Iterable[SiteRole], stages: Iterable[Stage]) -> Mapping[str, bytes]:
-    """Return files of the tasks folder: the archive of each role that runs in one of these stages."""
+    """Return file name in the tasks folder → archive, for each role that runs in one of these stages."""
     planned = {(stage.id, step.name) for stage in stages for step in stage.steps}
     used = (role for role in roles if (role.stage, step_name(role)) in planned)
     return {site_roles.file_name(role.name): site_roles.encode(role.archive) for role in used}
 
 
 def step_name(role: SiteRole) -> str:
-    """Return the name of a role's task within its stage."""
+    """Return the name of the task that runs a role, such as `role_NAME`."""
     return f"role_{role.name}"
 
 
 def _behind(step: Step, before: list[Step]) -> Step:
-    """Return a task of the stage, moved behind the roles before it; its play leaves out hosts where one of them failed."""
+    """Return a task of the stage, changed to start after the roles that precede the stage.
+
+    If the task is a play, it leaves out hosts on which one of these roles failed.
+    """
     if not before:
         return step
     names = [role_step.name for role_step in before]
@@ -71,7 +74,7 @@ def _behind(step: Step, before: list[Step]) -> Step:
 
 
 def _chain(roles: list[SiteRole], stage: Stage, site: Site, after: tuple[str, ...], plays: tuple[str, ...] = ()) -> list[Step]:
-    """Return the roles one after another, each on the hosts that passed the `plays` and the roles before it."""
+    """Return one task per role, each after the one before, on the hosts that passed the `plays` and the roles before it."""
     steps: list[Step] = []
     for role in roles:
         passed = [*plays, *(step.name for step in steps)]
@@ -120,5 +123,5 @@ def _change(role: SiteRole, site: Site) -> Change:
 
 
 def _hosts(role: SiteRole, site: Site) -> list[str]:
-    """Return the role's hosts that this operation's plays may change."""
+    """Return the names of the role's hosts that this operation may change."""
     return site.operation.touched(machine.name for machine in site.machines if role.hosts in ("all", machine.group))

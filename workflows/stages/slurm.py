@@ -1,4 +1,4 @@
-"""Stage slurm: Slurm on Kubernetes by Slinky or SUNK, proven by sinfo and by srun on every node.
+"""Stage slurm: install Slurm on Kubernetes by Slinky or SUNK, proven by sinfo and by srun on every node.
 
 Facts: `steps/docs/facts/slurm.md`, Slinky and SUNK.
 """
@@ -21,21 +21,24 @@ CHARTS, CONTROL = "slurm/charts", "slurm/control"
 NODES, FUNCTIONAL = "slurm/nodes", "slurm/functional"
 
 CONTROL_SECONDS = 2400
-"""Time limit of the control gate: images of slurmctld, slurmd and login are pulled (2 GB a node), then every slurmd registers."""
+"""Time limit in seconds of the control gate: images of slurmctld, slurmd and login (2 GB a node), then every slurmd registers."""
 NODES_SECONDS = 600
 FUNCTIONAL_SECONDS = 900
 
 LOGIN_IMAGE = "ghcr.io/slinkyproject/login:26.05-ubuntu26.04"
-"""The chart's own login image (slurm chart 1.2.1, loginsetDefaults.login.image): it has srun, sinfo and sackd."""
+"""The login image of the slurm chart 1.2.1 (loginsetDefaults.login.image), which has srun, sinfo and sackd."""
 
 _WORKLOADS = {"slurm_operator_crds": 0, "slurm_operator": 2, "slurm": 0, "sunk": 1, "sunk_slurm": 1}
-"""Number of workloads that a chart itself brings; of the resources in Slinky's chart `slurm` the operator makes workloads."""
+"""Release id → number of workloads that the chart itself installs.
+
+Slinky's chart `slurm` has only custom resources, from which the operator makes the workloads.
+"""
 _CLUSTER = ("slurm", "sunk_slurm")
-"""Releases that are installed once the operator's CRDs are served."""
+"""Ids of the releases that are installed only after the API server serves the operator's CRDs."""
 
 
 def build(site: Site) -> Stage | None:
-    """Return the stage, or None where the spec wants no Slurm."""
+    """Return stage slurm, or None if the spec wants no Slurm."""
     if site.spec.slurm.kind == "none":
         return None
     releases = manifest_objects.releases(site, STAGE)
@@ -91,7 +94,7 @@ def machines(site: Site) -> tuple[Machine, ...]:
 
 
 def node_selector(site: Site) -> str:
-    """Return the selector that takes exactly the machines that run Slurm."""
+    """Return the selector (`gpu`, `agent`, `all` or `group:NAMES`) that takes exactly the machines that run Slurm."""
     chosen = {machine.name for machine in machines(site)}
     simple = {
         "gpu": {machine.name for machine in site.machines if machine.gpu},
@@ -102,7 +105,7 @@ def node_selector(site: Site) -> str:
 
 
 def gpus(site: Site) -> int:
-    """Return the number of GPUs that Slurm must have on every node; 0 if nodes differ, have none, or share them."""
+    """Return the number of GPUs that Slurm must show on every node; 0 if nodes differ, have none, or share them."""
     counts = {machine.gpus for machine in machines(site)}
     return counts.pop() if len(counts) == 1 and site.spec.sharing.mode == "none" else 0
 
@@ -192,7 +195,7 @@ def _nodes(site: Site, cluster: PlannedRelease) -> Step:
 
 
 def _functional(site: Site, cluster: PlannedRelease) -> Step:
-    """Return the srun check; it runs in Slurm's own namespace to mount the cluster's key, because Secrets do not cross namespaces.
+    """Return the task of the srun check. It runs in Slurm's own namespace to mount the cluster's key, which is a Secret there.
 
     SUNK has no such check: how a foreign pod authenticates there is not public (`steps/docs/facts/slurm.md`, SUNK).
     """

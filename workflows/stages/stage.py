@@ -1,4 +1,4 @@
-"""The types of a stage as plain data: tasks and their order, gates, changes, rollback; and the input of a stage's builder."""
+"""Types of stages as plain data (tasks and their order, gates, changes, rollback), and `Site`, the input of a stage's builder."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -19,7 +19,11 @@ from workflows.spec.machines import Machine
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """A resolved spec. `releases` are by release id, in catalog order; `machines` are all hosts of the spec."""
+    """A resolved spec, from which the builders of stages take everything they need.
+
+    `releases` are the planned releases by id, in catalog order; `machines` are all hosts of the spec; `operation` is what the run
+    does.
+    """
 
     spec: ClusterSpec
     machines: tuple[Machine, ...]
@@ -27,27 +31,27 @@ class Site:
     operation: Operation = BRINGUP
 
     def count(self, select: str) -> int:
-        """Return the number of machines that a selector (`all`, `gpu`, `server` or `agent`) takes."""
+        """Return the number of machines that a selector (`all`, `gpu`, `server` or `agent`) matches."""
         return sum(_takes(machine, select) for machine in self.machines)
 
     def touched(self, select: str) -> tuple[str, ...]:
-        """Return the names of the selector's machines that this operation's plays may change."""
+        """Return the names of the machines that match the selector and that this operation may change."""
         return tuple(self.operation.touched(machine.name for machine in self.machines if _takes(machine, select)))
 
     @cached_property
     def tree(self) -> Mapping[str, str]:
-        """Return the files that are published to Git, path → text; empty where Argo CD does not deliver."""
+        """Return the files that are published to Git, path → text; empty if the spec does not use Argo CD."""
         if self.spec.delivery.argo_cd is None:
             return {}
         return repository_tree.published_files(self.spec, repository_tree.render_tree(self.spec, self.releases.values()))
 
     @cached_property
     def tree_digest(self) -> str:
-        """Return the digest of the published tree, by which tasks name it."""
+        """Return the digest of the files that are published to Git; tasks and gates name the files by it."""
         return tree_digest(self.tree)
 
     def needed(self, stage: StageName, select: str) -> int:
-        """Return the quorum of a stage: how many of the selector's machines must pass."""
+        """Return the quorum of a stage: how many of the machines that match the selector must pass."""
         return self.spec.quorum.share(stage).needed(self.count(select))
 
 
@@ -60,20 +64,20 @@ Object = dict[str, Any]
 
 
 class When(StrEnum):
-    """Condition under which a task may start, given the tasks that it comes after."""
+    """Condition on the preceding tasks under which a task may start."""
 
     PASSED = "passed"
     """Start if every earlier task succeeded."""
     ANYHOW = "anyhow"
-    """Start once every earlier task ended or was left out after a failure: a judge must always judge."""
+    """Start once every earlier task ended or was left out after a failure, because a judge must always judge."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A task of a stage in its place.
+    """A task together with its place in a stage.
 
-    `after` names tasks of the same stage. `fan_out` names the list of shards that `open` hands out (`shards` or `agents`); it is
-    empty for a single task. `rules` are the rights that the task needs on the target.
+    `after` names the tasks of the stage that come before it. `fan_out` names the list of shards that the task `open` outputs
+    (`shards` or `agents`); it is empty for a single task. `rules` are the rights that the task needs on the target.
     """
 
     task: Task
@@ -90,7 +94,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """Rights on the target, as a Kubernetes Role states them."""
+    """Rights on the target cluster, with the fields of a rule in a Kubernetes Role."""
 
     groups: tuple[str, ...]
     resources: tuple[str, ...]
@@ -101,7 +105,7 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A change that a stage makes, for the plan that a person reads; `where` names nodes (as ranges) or releases."""
+    """A sentence in the plan about a change that a stage makes; `where` names nodes (as ranges), releases or other places."""
 
     what: str
     where: str
@@ -110,9 +114,9 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """A stage of a plan.
+    """A stage of a plan, as its builder makes it and as compiler and rendering read it.
 
-    `gates` are gate ids in running order without the judge's; `releases` are release ids of the catalog.
+    `gates` are the gate ids in running order without the judge's; `releases` are release ids of the catalog.
     """
 
     id: str
@@ -123,25 +127,25 @@ class Stage:
     rollback: str
     releases: tuple[str, ...] = ()
     parallelism: int = 0
-    """Largest number of tasks of the stage at one time, over all shards; 0 means as many as the engine runs."""
+    """Largest number of tasks of the stage at the same time, over all shards; 0 means no limit of the stage's own."""
     approval: "Approval | None" = None
     shortcut: Shortcut | None = None
-    """The output by which the stage says that nothing is left to do, so that all later stages are skipped."""
+    """The output by which the stage says that all later stages can be skipped; None if the stage never says so."""
     downloads: tuple[str, ...] = ()
-    """Names of the stage's tasks that fetch over HTTP: their pods get the proxies of the spec."""
+    """Names of the stage's tasks that fetch over HTTP, whose pods get the proxies of the spec."""
 
     @property
     def digested(self) -> Object:
-        """Return the fields that a plan's digest covers: all but those that only say how the stage is rendered and shown."""
+        """Return the fields that the plan's digest covers: all except those that only decide how the stage is rendered."""
         return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name not in ("shortcut", "downloads")}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Approval:
-    """A person's decision before a stage starts.
+    """A decision that the run waits for before a stage starts.
 
-    `approvers` maps names to SSH public keys (empty where a name is enough). `announced` is WEBHOOK (the run itself calls it),
-    COMMAND (the process that follows the run starts it), or empty.
+    `approvers` maps the names of persons to SSH public keys (none if a name is enough). `announced` is WEBHOOK (the run itself
+    calls it), COMMAND (the process that follows the run starts it), or empty.
     """
 
     approvers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -150,7 +154,7 @@ class Approval:
 
 
 WEBHOOK, COMMAND = "webhook", "command"
-"""Ways to announce an approval. A command runs on the machine that follows the run; a webhook's URL is a secret of the run."""
+"""Ways to announce an approval. The command runs on the machine that follows the run; the webhook's URL is a secret of the run."""
 
 
 Builder = Callable[..., Stage | None]
@@ -160,9 +164,10 @@ Builder = Callable[..., Stage | None]
 def judge_step(
     stage: str, checks: Iterable[Object], *, deadline: int = 600, rules: tuple[Rule, ...] = (), **arguments: object
 ) -> Step:
-    """Return the step that decides a stage, whatever came of its tasks.
+    """Return the task that decides a stage; it runs even if earlier tasks failed.
 
-    Each of `checks` names a task with its gate, in running order. `rules` are those of cordons: without them no node is cordoned.
+    Each of `checks` names a task with its gate, in running order. `rules` are the rights to cordon; without them the judge cordons
+    no node.
     """
     listed = list(checks)
     judged: Object = {"checks": listed, "cordon": bool(rules), **arguments}
@@ -177,7 +182,7 @@ def judge_step(
 def task(
     stage: str, name: str, verb: Verb, *, deadline: int, arguments: Object | None = None, expectations: Object | None = None
 ) -> Task:
-    """Return a task of a stage; `deadline` is in seconds."""
+    """Return a task with empty arguments and expectations by default; `deadline` is in seconds."""
     return Task(
         stage=stage, name=name, verb=verb, arguments=arguments or {}, expectations=expectations or {}, deadline_seconds=deadline
     )

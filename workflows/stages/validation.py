@@ -1,6 +1,6 @@
-"""Stage validation: accept the platform by measured numbers: NCCL inside nodes, DCGM diagnostics, and NCCL over all nodes.
+"""Stage validation: accept the platform by measurements: NCCL inside nodes, DCGM diagnostics, and NCCL over all nodes.
 
-The upstream MPI operator is applied by a Job in the target. Facts: `steps/docs/facts/acceptance.md`.
+A Job in the target cluster applies the upstream MPI operator. Facts: `steps/docs/facts/acceptance.md`.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ GATE = "validation/control"
 SECONDS = 900
 
 KUBECTL_IMAGE = "registry.k8s.io/kubectl"
-"""Image of the Job that applies the operator's manifest, at the cluster's own Kubernetes version; the Job needs no shell."""
+"""Image of the Job that applies the operator's manifest, used at the cluster's own Kubernetes version; the Job needs no shell."""
 
 
 def install_name(release: PlannedRelease) -> str:
-    """Return the name of the install Job: one per version, since a Job cannot be changed."""
+    """Return the name of the install Job, which contains the version because a Job cannot be changed."""
     return f"install-{re.sub('[^a-z0-9]+', '-', release.version.lower())}"
 
 
 def apply(site: Site, release: PlannedRelease) -> Step:
-    """Return the task that installs the operator by a Job. Upstream has no chart, and the manifest with its CRD is too large for a
-    task.
+    """Return the task that installs the MPI operator by a Job in the target cluster.
+
+    Upstream has no chart, and the manifest with its CRD is too large for a task.
     """
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "bringup-install", "namespace": NAMESPACE}}
     binding = {
@@ -101,7 +102,7 @@ def _control_expectations(release: PlannedRelease) -> Object:
 
 
 def control(release: PlannedRelease) -> Step:
-    """Return the task that waits until the operator runs and its CRD is served."""
+    """Return the task that waits until the MPI operator runs and the API server serves its CRD."""
     arguments = {**_observed(release), "stable_seconds": 10, "namespaces": [NAMESPACE]}
     return Step(
         task=task(STAGE, "control", Verb.WAIT, deadline=SECONDS, arguments=arguments, expectations=_control_expectations(release)),
@@ -116,7 +117,7 @@ _WORKERS = {"training.kubeflow.org/job-name": JOB, "training.kubeflow.org/job-ro
 
 
 def sizes(site: Site, runs: int, seconds: int) -> list[Object]:
-    """Return the environment of the NCCL scripts: message sizes, repetitions, and seconds a run may take."""
+    """Return the environment entries of the NCCL scripts: node name, message sizes, number of runs, and seconds per run."""
     message_sizes = site.spec.validation.nccl.sizes
     settings = {
         "FIRST": message_sizes[0],
@@ -128,14 +129,14 @@ def sizes(site: Site, runs: int, seconds: int) -> list[Object]:
 
 
 def slots(site: Site) -> int:
-    """Return the number of ranks a node: that of the machine with the fewest GPUs."""
+    """Return the number of MPI ranks per node: the GPU count of the machine with the fewest GPUs."""
     return min(machine.gpus for machine in site.machines if machine.gpu)
 
 
 def mpi_job(site: Site, seconds: int) -> Object:
-    """Return the MPIJob with workers on exactly the nodes under test.
+    """Return the MPIJob of the NCCL test over all nodes, with workers on exactly the nodes under test.
 
-    The launcher starts once all workers are ready, and counts its ranks in its host file.
+    The launcher starts once all workers are ready, and counts the ranks in its host file.
     """
     spec, labels = site.spec, manifest_objects.check_labels(STAGE, INTER_CHECK)
     env = [*sizes(site, spec.validation.runs, seconds), {"name": "PER_NODE", "value": str(slots(site))}]
@@ -183,17 +184,17 @@ INTRA_CHECK, DCGM_CHECK = "nccl-intra", "dcgm"
 INTRA, DCGM, FUNCTIONAL = "validation/intra", "validation/dcgm", "validation/functional"
 
 SPREAD_INTRA, SPREAD_INTER = 0.1, 0.15
-"""Largest difference of repeated runs, as a share of the fastest; healthy fabrics repeat within a few percent."""
+"""Largest accepted difference between repeated runs, as a share of the fastest run; healthy fabrics repeat within a few percent."""
 
 DCGM_IMAGE = "nvcr.io/nvidia/cloud-native/dcgm:4.6.0-1-ubuntu24.04"
-"""DCGM of GPU Operator 26.7 (its values.yaml `dcgm`); DCGM 4 runs with every driver from R535 on."""
+"""The DCGM image of GPU Operator 26.7 (its values.yaml `dcgm`); DCGM 4 runs with every driver from R535 on."""
 
 DCGM_SECONDS = {1: 300, 2: 900, 3: 3600, 4: 10800}
-"""Time limit of `dcgmi diag -r` by level, with a margin: levels take seconds, 2 minutes, 15 minutes, or longer."""
+"""Level of `dcgmi diag -r` → time limit in seconds, with a margin: levels take seconds, 2 minutes, 15 minutes, or longer."""
 
 
 def build(site: Site) -> Stage | None:
-    """Return the stage, or None for a cluster without GPUs, which has nothing to measure."""
+    """Return stage validation, or None for a cluster without GPUs, which has nothing to measure."""
     release = site.releases.get(RELEASE)
     if release is None or site.spec.accelerator is None or not site.count("gpu"):
         return None
@@ -215,12 +216,15 @@ def build(site: Site) -> Stage | None:
 
 
 def _whole(spec: ClusterSpec) -> bool:
-    """Return True if pods can have whole GPUs: NCCL cannot join MIG instances of several GPUs."""
+    """Return True if pods can have whole GPUs, which is False with MIG: NCCL cannot join MIG instances of several GPUs."""
     return spec.sharing.mode != "mig"
 
 
 def _checks(site: Site, between: bool) -> list[Step]:
-    """Return the checks one after another, since each needs all GPUs of a node; a node that fails one is left out of the next."""
+    """Return the tasks of the checks, each after the one before, since each needs all GPUs of a node.
+
+    A node that fails a check is left out of the next. `between` adds the NCCL test over all nodes.
+    """
     spec, after = site.spec, ["control"] if between else []
     steps: list[Step] = []
     if _whole(spec) and spec.accelerator and spec.accelerator.per_node > 1:
@@ -232,7 +236,7 @@ def _checks(site: Site, between: bool) -> list[Step]:
 
 
 def _seconds(site: Site) -> int:
-    """Return the spec's time limit of each test in seconds."""
+    """Return the spec's time limit of one test in seconds."""
     return int(site.spec.validation.timeout.total_seconds())
 
 
@@ -251,7 +255,7 @@ def _check(
     expectations: Object,
     rules: tuple[Rule, ...] = (),
 ) -> Step:
-    """Return one check as a step; only nodes that passed the earlier checks take part."""
+    """Return the task of one check, on the nodes that passed the earlier checks `after`; `seconds` is its time limit."""
     claims = manifest_objects.node_claims(site.spec, STAGE, check)
     return manifest_objects.check_step(
         STAGE,
@@ -270,7 +274,7 @@ def _check(
 
 
 def _want(site: Site, *, floor: float | None, spread: float, **more: bool | int) -> Object:
-    """Return `steps.contract.nccl.NcclWant` as plain data."""
+    """Return the NCCL result that a gate expects, with the fields of `steps.contract.nccl.NcclWant`; no `floor` if None."""
     return {"runs": site.spec.validation.runs, "spread": spread, **({"floor": floor} if floor else {}), **more}
 
 

@@ -1,1 +1,1 @@
-"""The parts of a node profile. Each part reads its items, changes those that differ, and reads them again."""
+"""Host settings of a node profile. Each module reads its settings, changes those that differ, and returns a result for each."""

@@ -1,4 +1,4 @@
-"""Kernel command-line parameters: written where the boot loader reads them, and judged by the running kernel's command line."""
+"""Kernel command-line parameters and huge pages: kept in the boot loader's configuration, and read back from the running kernel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REPEATABLE = (
 root devices (without which a machine may not boot), and settings of systemd.
 """
 SIZE = "hugepagesz"
-"""The key for a size of huge pages. The kernel ignores a size that was given before, so the first page count wins."""
+"""Kernel parameter with a size of huge pages. Of several page counts for one size the kernel takes the first."""
 GRUB = {
     "update_grub": (["update-grub"], "/boot/grub/grub.cfg"),
     "grub2_mkconfig": (["grub2-mkconfig", "-o", "/boot/grub2/grub.cfg"], "/boot/grub2/grub.cfg"),
@@ -43,16 +43,16 @@ HUGE = "/sys/kernel/mm/hugepages/hugepages-%dkB/nr_hugepages"
 ASSIGNMENT = re.compile(
     r"""^[ \t]*(?:export[ \t]+)?GRUB_CMDLINE_LINUX=((?:"(?:[^"\\]|\\.)*"|'[^']*'|\\.|[^\s"'#;\\])*)""", re.MULTILINE | re.DOTALL
 )
-"""An assignment of GRUB_CMDLINE_LINUX, with its value as the shell reads one word."""
+"""Pattern of a shell assignment of GRUB_CMDLINE_LINUX, whose value it captures as the shell reads one word."""
 WHOLE = re.compile(r"""("(?:[^"\\]|\\.)*")|('[^']*')""", re.DOTALL)
 KIB = {"2M": 2048, "1G": 1048576}
 
 
 def parameters(node: NodeAccess, wanted: list, adapter: str, rebooted: bool) -> list:
-    """Return an item for each parameter, which is kept for later boots and is ok once the running kernel has it.
+    """Write missing kernel parameters into the boot loader's configuration and return one setting result for each wanted parameter.
 
-    A parameter may have several words whose order counts, as in `hugepagesz=1G hugepages=16`. `rebooted` says that the machine was
-    booted for it, so that a missing parameter has failed.
+    A result is `ok` once the running kernel has the parameter. A parameter may have several words whose order counts, as in
+    `hugepagesz=1G hugepages=16`. With `rebooted` (the machine was booted for it) a missing parameter has failed.
     """
     running = read_text("/proc/cmdline")
     error = ""
@@ -70,7 +70,7 @@ def parameters(node: NodeAccess, wanted: list, adapter: str, rebooted: bool) -> 
 
 
 def _item(node: NodeAccess, parameter: str, runs: bool, kept: "bool | None", lacked: bool, rebooted: bool, error: str) -> Item:
-    """Return the item of one parameter. `kept` says whether all boot entries have it, and is None if no boot loader is known."""
+    """Return the setting result of one parameter. `kept`: every boot entry has it; None if the boot loader is unknown."""
     name = "kernel parameter " + parameter
     before = "lacks" if lacked else ""
     if error:
@@ -94,7 +94,10 @@ def _item(node: NodeAccess, parameter: str, runs: bool, kept: "bool | None", lac
 
 
 def _has_parameter(line: str, parameter: str, wanted: list) -> bool:
-    """Return True if a command line has this parameter, its words in a row. Of a repeated key the last value counts, or all do."""
+    """Return True if a kernel command line has this parameter, with its words in a row.
+
+    Of a repeated key only the last value counts, unless the key is REPEATABLE or wanted several times: then any value does.
+    """
     words, ours = line.split(), parameter.split()
     key = _key(parameter)
     if key == SIZE and ours[0] in words:
@@ -105,12 +108,12 @@ def _has_parameter(line: str, parameter: str, wanted: list) -> bool:
 
 
 def _key(word: str) -> str:
-    """Return the key of a word with - as _, because the kernel takes both for the same."""
+    """Return the part of a word before `=`, with - as _, because the kernel takes both for the same."""
     return word.partition("=")[0].replace("-", "_")
 
 
 def _boot_entries(node: NodeAccess, adapter: str) -> list:
-    """Return the command line of every boot entry; empty if the machine boots in another way."""
+    """Return the kernel command line of every boot entry; empty if the machine does not boot by the loader of `adapter`."""
     if adapter == "grubby":
         return re.findall(r'^args="(.*)"$', node.must("grubby", "--info=ALL"), re.MULTILINE) if node.has("grubby") else []
     command, menu = GRUB[adapter] if adapter else ([""], "")
@@ -136,7 +139,7 @@ def _write_parameters(node: NodeAccess, adapter: str, wanted: list, kept: list, 
 
 
 def _other_values(kept: list, wanted: list) -> list:
-    """Return the values that boot entries already give to repeatable keys, in order. grubby drops them when it adds one."""
+    """Return the values that boot entries give to repeatable keys, in order, because grubby drops them when it adds a value."""
     keys = _keys(wanted) & set(REPEATABLE)
     values: list = []
     for line in kept:
@@ -154,14 +157,17 @@ def _keys(parameters: list) -> set:
 
 
 def _without_page_counts(line: str, wanted: list) -> str:
-    """Return a command line without the page counts that ours replace."""
+    """Return a command line without the huge page counts of those sizes for which `wanted` has a count."""
     for size in [word for parameter in wanted for word in parameter.split() if _key(word) == SIZE]:
         line = re.sub(r"(?<![^\s\"'])%s\s+hugepages=[^\s\"']*[ \t]*" % re.escape(size), "", line)
     return line
 
 
 def with_parameters(text: str, wanted: list) -> str:
-    """Return the text of /etc/default/grub with missing parameters in its last GRUB_CMDLINE_LINUX. Raises CannotChange."""
+    """Return the text of /etc/default/grub with missing parameters added to its last GRUB_CMDLINE_LINUX.
+
+    Raises CannotChange if that assignment has a quote without an end.
+    """
     assignments = list(ASSIGNMENT.finditer(text))
     if not assignments:
         return text.rstrip("\n") + '\nGRUB_CMDLINE_LINUX="%s"\n' % " ".join(wanted)
@@ -184,7 +190,10 @@ def with_parameters(text: str, wanted: list) -> str:
 
 
 def hugepages(wanted: dict, waiting: list, shown: str = HUGE) -> list:
-    """Return an item for the huge pages of each size. `waiting` names parameters of the next boot, `shown` is a counter's path."""
+    """Return one setting result for each wanted size of huge pages, measured on the running kernel.
+
+    `waiting` are names of parameters that need a reboot; `shown` is the path of the kernel's page counter, with %d for KiB.
+    """
     waits = any("hugepages" in parameter for parameter in waiting)
     return [_pages(size, least, waits, read_text(shown % KIB[size]).strip()) for size, least in sorted(wanted.items())]
 

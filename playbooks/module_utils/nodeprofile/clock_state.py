@@ -1,4 +1,4 @@
-"""The clock: its time and the time service's state. A service that has just started gets time to find its servers."""
+"""Reader of the machine's clock and time service. A service that has just started gets time to find its servers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ TIMEX_SIZE, TIMEX_ERROR = 256, struct.calcsize("l") * 3
 """Room for the kernel's `struct timex`, and the offset of its fourth field `maxerror`, in microseconds. Fields are `long`."""
 
 SMALL_OFFSET_SECONDS = 0.1
-"""Offset in seconds that needs no further waiting. A boot sets whole seconds; chrony corrects the rest within seconds."""
+"""Clock offset that ends the wait for synchronization. A boot sets whole seconds; chrony corrects the rest within seconds."""
 OWN_CLOCK = "7F7F0101"
-"""The reference 127.127.1.1: chrony follows its own clock because `local` is configured (chronyc(1))."""
+"""chrony's name for the reference 127.127.1.1: it follows its own clock because `local` is configured (chronyc(1))."""
 
 
 def read(node: NodeAccess, began: float, seconds: float) -> dict:
-    """Return the fields of `Clock` in the os_prep contract.
+    """Return the fields of `Clock` in the os_prep contract: time, age of this module, name and state of the time service.
 
     `began` is the module's start by the monotonic clock. `seconds` is the longest wait for a running time service: chrony takes 4
     to 8 s after its start, more after a reboot.
@@ -32,7 +32,10 @@ def read(node: NodeAccess, began: float, seconds: float) -> dict:
 
 
 def wait_for_sync(node: NodeAccess, seconds: float, pause: float = polling.FIRST) -> dict:
-    """Return the time service's state once synchronized with a small offset, or after `seconds`. Empty if nothing reports one."""
+    """Return `synchronized` and `offset_seconds` as soon as the clock is synchronized with a small offset, or after `seconds`.
+
+    The dict is empty if neither chrony nor the kernel tells.
+    """
     state: dict = {}
     for _ in polling.attempts(seconds, pause, max(pause, 1.0)):
         state = chrony(node) or (_kernel_clock() if systemd_services.has_systemd() else None) or {}
@@ -42,7 +45,7 @@ def wait_for_sync(node: NodeAccess, seconds: float, pause: float = polling.FIRST
 
 
 def chrony(node: NodeAccess) -> Optional[dict]:
-    """Return chrony's state; None if chrony does not answer."""
+    """Return `synchronized` and, if it is True, `offset_seconds` from chrony; None if chrony does not answer."""
     # of `chronyc -c tracking` field 0 is the reference, 4 the offset in seconds, 13 the leap status
     code, output, _ = node.run("chronyc", "-c", "-n", "tracking")
     fields = output.strip().split(",")
@@ -53,7 +56,10 @@ def chrony(node: NodeAccess) -> Optional[dict]:
 
 
 def _kernel_clock() -> Optional[dict]:
-    """Return the kernel's synchronization state by systemd's rule: maximum error below 16 s. timedatectl would start a service."""
+    """Return the kernel's `synchronized` by systemd's rule (maximum error below 16 s); None if the kernel does not tell.
+
+    `timedatectl` is not asked because it would start a service.
+    """
     timex = ctypes.create_string_buffer(TIMEX_SIZE)
     try:
         state = ctypes.CDLL(None).adjtimex(timex)

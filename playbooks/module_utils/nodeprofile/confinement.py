@@ -1,4 +1,4 @@
-"""SELinux and AppArmor. SELinux's mode is set now and for later boots, AppArmor's by the kernel's command line."""
+"""SELinux's mode, set now and for later boots, and AppArmor's mode, set by the kernel's command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ PARSER = "apparmor_parser"
 
 
 def selinux(node: NodeAccess, wanted: str, root: str = "") -> list:
-    """Return the item for SELinux's mode. A machine that booted with SELinux disabled is left alone: its files have no labels."""
+    """Set SELinux's mode and return its setting result in a list; an empty list if no mode is wanted.
+
+    On a machine that booted with SELinux disabled the setting fails and nothing changes, because its files have no labels.
+    """
     if not wanted:
         return []
 
@@ -36,7 +39,7 @@ def selinux(node: NodeAccess, wanted: str, root: str = "") -> list:
 
 
 def selinux_mode(root: str = "") -> str:
-    """Return enforcing, permissive or disabled; empty if the machine has no SELinux."""
+    """Return SELinux's present mode: enforcing, permissive or disabled; empty if the machine has no SELinux."""
     text = read_text(root + ENFORCE).strip()
     if text:
         return "enforcing" if text == "1" else "permissive"
@@ -44,10 +47,10 @@ def selinux_mode(root: str = "") -> str:
 
 
 def apparmor(node: NodeAccess, wanted: str, waiting: list, rebooted: bool, root: str = "") -> list:
-    """Return the item for AppArmor's mode, `enabled` or `disabled`; an empty `wanted` keeps the present mode.
+    """Return the setting result for AppArmor's mode, `enabled` or `disabled`, in a list; empty `wanted` accepts the present mode.
 
-    Where AppArmor is enabled its parser must be installed, because containerd loads a profile for each pod. `waiting` names
-    parameters that the next boot brings.
+    Where AppArmor is enabled its parser must be installed, because containerd loads a profile for each pod. `waiting` are names of
+    kernel parameters that need a reboot. The list is empty if no mode is wanted and the kernel has no AppArmor.
     """
     mode = apparmor_mode(root)
     if not wanted and not mode:
@@ -70,7 +73,7 @@ def apparmor(node: NodeAccess, wanted: str, waiting: list, rebooted: bool, root:
 
 
 def apparmor_parameters(wanted: str, root: str = "") -> list:
-    """Return the kernel parameters for the wanted AppArmor mode; empty if the mode holds by default, which saves a reboot."""
+    """Return the kernel parameters for the wanted AppArmor mode; an empty list if the kernel has that mode without a parameter."""
     is_on_command_line = any(word.startswith("apparmor=") for word in read_text(root + "/proc/cmdline").split())
     if not wanted or not apparmor_mode(root) or (apparmor_mode(root) == wanted and not is_on_command_line):
         return []
@@ -78,13 +81,16 @@ def apparmor_parameters(wanted: str, root: str = "") -> list:
 
 
 def apparmor_mode(root: str = "") -> str:
-    """Return enabled or disabled; empty if the kernel has no AppArmor."""
+    """Return AppArmor's present mode, enabled or disabled; empty if the kernel has no AppArmor."""
     text = read_text(root + "/sys/module/apparmor/parameters/enabled").strip()
     return {"Y": "enabled", "N": "disabled"}.get(text, "")
 
 
 def _mode_at_boot(root: str) -> str:
-    """Return the SELinux mode on the kernel's command line, which overrides the configuration. libselinux takes the first word."""
+    """Return the SELinux mode on the kernel's command line, which overrides the configuration; empty if there is none.
+
+    libselinux takes the first such word.
+    """
     words = [word for word in read_text(root + "/proc/cmdline").split() if word in ("enforcing=0", "enforcing=1")]
     return {"0": "permissive", "1": "enforcing"}[words[0][-1]] if words else ""
 

@@ -1,4 +1,4 @@
-"""The order in which the items of a whole profile are read and changed on this machine."""
+"""The order in which all host settings of a node profile are read and changed on this machine, and the reasons for a reboot."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CHRONY_END = "driftfile /var/lib/chrony/drift\nmakestep 1.0 3\nrtcsync\n"
 
 
 def machine_profile(parameters: dict) -> dict:
-    """Return this machine's profile from the module's parameters: the common part, combined with the GPU part on GPU machines."""
+    """Return this machine's profile from the module's parameters: the part for all machines, with the GPU part on GPU machines."""
     profile = dict(parameters["profile"])
     extra = profile.pop("gpu")
     gpu = bool(set(profile.pop("gpu_groups")) & set(parameters["groups"]))
@@ -66,7 +66,10 @@ def _combined(common: object, more: object) -> object:
 
 
 def settle_all(node: NodeAccess, want: dict) -> list:
-    """Bring every item to its wanted state, packages before their services, modules before their sysctls; return the items."""
+    """Bring every host setting to its wanted value (in check mode: compare it) and return all setting results.
+
+    Packages come before their services, and kernel modules before their sysctls.
+    """
     system, rebooted = want["system"], bool(want["rebooted_from"])
     boot_loader, manager = _adapter(system, "boot_loader"), _adapter(system, "package_manager")
     # repositories before their packages; a machine of another distribution than the profile's gets none
@@ -110,7 +113,7 @@ def settle_all(node: NodeAccess, want: dict) -> list:
 
 
 def _fabric(node: NodeAccess, want: dict, rebooted: bool) -> list:
-    """Return the items for interface names, then for what needs those names."""
+    """Return the setting results for fabric interfaces: their names first, then MTUs and routes, which need the names."""
     mtus = dict.fromkeys(want["links"].get("names") or [], int(want["links"].get("mtu") or 0))
     pods = pod_interfaces.PodInterfaces(node, want["given_away"], list(mtus), want["interface_names"])
     named = link_names.named_links(node, want["interface_names"], mtus, want["address"], rebooted, pods)
@@ -120,24 +123,24 @@ def _fabric(node: NodeAccess, want: dict, rebooted: bool) -> list:
 
 
 def is_to_be_continued(items: list) -> bool:
-    """Return True if an item can be changed only after the reboot that the machine asks for."""
+    """Return True if a setting result waits for an interface name that only the requested reboot brings."""
     return any(entry["status"] == DIFFERS and entry.get("why") == links.NAME_AFTER_BOOT for entry in items)
 
 
 def is_without_initramfs(items: list) -> bool:
-    """Return True if a reboot would fail without initramfs: dracut before 107 removes the old one first, and /boot may be full."""
+    """Return True if making the initramfs failed: the machine might not boot, as dracut before 107 removes the old one first."""
     return any(entry["name"] == systemd_services.INITRAMFS and entry["status"] == FAILED for entry in items)
 
 
 def _adapter(system: dict, key: str) -> str:
-    """Return a setting of the profile's distribution; empty if this machine runs neither that distribution nor a relative of it."""
+    """Return a setting of the profile's distribution; empty if this machine runs neither that distribution nor a derivative."""
     release = facts.os_release()
     ours = {release.get("ID", ""), *release.get("ID_LIKE", "").split()} & set(system.get("ids") or [])
     return str(system.get(key) or "") if ours else ""
 
 
 def chrony(servers: list, system: dict) -> list:
-    """Return chrony's file with these servers alone, in place of the distribution's."""
+    """Return the file entry of a chrony.conf with only these servers, in a list; empty without servers or a known path."""
     if not servers or not system.get("chrony"):
         return []
     content = "# Made by bringup.\n" + "".join(CHRONY % server for server in servers) + CHRONY_END
@@ -145,7 +148,10 @@ def chrony(servers: list, system: dict) -> list:
 
 
 def confirm(changed: list, read: list) -> list:
-    """Return the items after a second reading of the profile. An item whose state did not last has failed."""
+    """Return the `changed` setting results, corrected by a second reading of the profile (`read`).
+
+    A setting whose value did not last has failed.
+    """
     again = {entry["name"]: entry for entry in read}
     return [_confirm_item(entry, again.get(entry["name"])) for entry in changed]
 
@@ -172,7 +178,7 @@ def _why_lost(entry: Item, again: Item, waits: bool) -> str:
 
 
 def packages_need_reboot(node: NodeAccess, want: dict) -> tuple:
-    """Return whether an installed package needs a reboot, and an item that reports it if the package manager cannot tell."""
+    """Return True if an installed package needs a reboot, and a list of one setting result if the package manager cannot tell."""
     try:
         return os_packages.asks_for_reboot(node, _adapter(want["system"], "package_manager")), []
     except Unavailable as reason:
@@ -180,7 +186,7 @@ def packages_need_reboot(node: NodeAccess, want: dict) -> tuple:
 
 
 def reboot_reasons(node: NodeAccess, want: dict, asking: bool) -> list:
-    """Return why the machine needs a reboot: kernel parameters, a newer kernel's modules, blacklisted modules in use, packages."""
+    """Return why the machine needs a reboot: settings recorded it, a package asks (`asking`), a blacklisted module is loaded."""
     packages = ["a package asks for it"] if asking else []
     loaded = ["%s is loaded" % name for name in want["blacklist"] if kernel_settings.is_loaded(name)]
     return [*dict.fromkeys(node.reboots), *packages, *loaded]

@@ -1,4 +1,4 @@
-"""Facts about the machine, read without changing anything. Unknown facts are left out, never guessed."""
+"""Facts about the machine for gate os_prep, read without a change. Unknown facts are left out or empty, never guessed."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ ANSWER_SECONDS = 60
 
 
 def os_release() -> dict:
-    """Return /etc/os-release as a dict."""
+    """Return the keys and unquoted values of /etc/os-release."""
     pairs = [line.partition("=") for line in read_text("/etc/os-release").splitlines() if "=" in line]
     return {key: value.strip("\"'") for key, _, value in pairs}
 
 
 def gather(node: NodeAccess, paths: list, began: float, clock_seconds: float) -> dict:
-    """Return the facts of the os_prep contract (see `clock_state.read` for `began` and `clock_seconds`)."""
+    """Return the facts of the os_prep contract about hardware, kernel, distribution, clock and the disks at `paths`.
+
+    `clock_state.read` explains `began` and `clock_seconds`.
+    """
     release = os_release()
     memory = re.search(r"^MemTotal:\s+(\d+)", read_text("/proc/meminfo"), re.MULTILINE)
     memlock = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
@@ -70,7 +73,7 @@ def gather(node: NodeAccess, paths: list, began: float, clock_seconds: float) ->
 
 
 def _cpu_model() -> str:
-    """Return the CPU's name. ARM kernels give implementer and part only."""
+    """Return the CPU's model name; on ARM, whose kernels give no name, the numbers of implementer and part."""
     text = read_text("/proc/cpuinfo")
     named = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
     if named:
@@ -80,13 +83,13 @@ def _cpu_model() -> str:
 
 
 def nic_firmware(root: str = "") -> list:
-    """Return board and firmware of every RDMA device, sorted, without device names: machines of one kind give equal lists."""
+    """Return `BOARD FIRMWARE` of every RDMA device, sorted, without device names: machines of one model give equal lists."""
     folders = glob.glob(root + "/sys/class/infiniband/*")
     return sorted("%s %s" % (read_text(path + "/board_id").strip(), read_text(path + "/fw_ver").strip()) for path in folders)
 
 
 def cgroup(root: str = "") -> str:
-    """Return `v2` if control groups are one hierarchy, else `v1`, also for systemd's hybrid layout."""
+    """Return `v2` if the machine has the unified cgroup hierarchy, else `v1`, which includes systemd's hybrid layout."""
     return "v2" if os.path.exists(root + "/sys/fs/cgroup/cgroup.controllers") else "v1"
 
 
@@ -96,7 +99,7 @@ def _disk(path: str) -> dict:
 
 
 def nvidia_devices(root: str = "") -> tuple:
-    """Return the number of GPUs and of NVSwitches on the PCI bus, with or without a driver."""
+    """Return how many GPUs and how many NVSwitches are on the PCI bus, with or without a driver."""
     classes = [
         read_text(folder + "/class").strip()[:6]
         for folder in glob.glob(root + "/sys/bus/pci/devices/*")
@@ -106,7 +109,7 @@ def nvidia_devices(root: str = "") -> tuple:
 
 
 def driver(node: NodeAccess, root: str = "", seconds: float = ANSWER_SECONDS) -> dict:
-    """Return the running NVIDIA driver, whoever loaded it, and its Fabric Manager, whose versions must be equal.
+    """Return facts of the loaded NVIDIA driver and of its Fabric Manager, whose versions must be equal; empty without a driver.
 
     Source: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/
     """
@@ -127,6 +130,9 @@ def driver(node: NodeAccess, root: str = "", seconds: float = ANSWER_SECONDS) ->
 
 
 def _fabric_states(output: str) -> list:
-    """Return the states of GPUs in the NVLink fabric. A GPU with state Completed may still have failed, which its status says."""
+    """Return the distinct NVLink fabric states of the GPUs in nvidia-smi's output, sorted.
+
+    A GPU whose state is Completed may still have failed; its status is then appended.
+    """
     rows = re.findall(r"^\s+Fabric\s*\n\s+State\s*:\s*(.+?)\s*\n(?:\s+Status\s*:\s*(.+?)\s*$)?", output, re.MULTILINE)
     return sorted({"%s: %s" % row if row[0] == "Completed" and row[1] not in ("", "Success") else row[0] for row in rows})

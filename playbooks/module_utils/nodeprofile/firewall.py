@@ -1,6 +1,6 @@
-"""A firewall that stays: firewalld and ufw let in what the cluster needs, now and after a boot, and keep everything else as it is.
+"""A firewall that the site keeps running: firewalld and ufw let in what the cluster needs and keep all other rules as they are.
 
-Openings are pairs of a port with its protocol and the source network (empty: any). An opening without a port is a network of pods
+An opening is a pair of a port with its protocol and a source network (empty: any). An opening without a port is a network of pods
 or services, from which everything is accepted and forwarded, as K3s advises for both firewalls
 (docs.k3s.io/installation/requirements). The network plugin's interfaces have addresses of the pod network and need no opening of
 their own. SSH and ICMP, which Cilium's health checks use, are let in by both firewalls by default. Refusing rules of the site go
@@ -22,18 +22,18 @@ RULE_LOADERS = (
     "ip6tables.service",
     "SuSEfirewall2.service",
 )
-"""Units that load rules of the site's own, which only the site can change."""
+"""systemd units that load the site's own packet filter rules, which only the site can change."""
 SITE_RULES_NOTE = "%s loads rules of the site's own, which stay as they are: see that they let in %s, and packets of pods through"
 ALL_INBOUND_RULES = "what RKE2's inbound rules say"
 RUNS = ("active", "reloading", "activating")
 
 
 def firewall(node: NodeAccess, wanted: dict, server: bool, address: str, root: str = "") -> list:
-    """Return the item for the firewall.
+    """Open the running firewalls for the cluster, now and for later boots, and return the setting result in a list.
 
     `wanted` has `nodes`, `servers` and `api` (ports of every machine, among servers, and of servers for all), `networks` (where the
     cluster's machines are; without them ports are open to all) and `pods` (networks of pods and services). With nothing wanted,
-    only a note about rules of the site is returned.
+    only a note about the site's own rules is returned, if there are any.
     """
     if not wanted:
         return _site_rules(node, root)
@@ -59,7 +59,7 @@ def firewall(node: NodeAccess, wanted: dict, server: bool, address: str, root: s
 
 
 def _site_rules(node: NodeAccess, root: str) -> list:
-    """Return a note about units that load the site's own rules, or nothing if there are none."""
+    """Return a setting result that names the units that load the site's own rules, in a list; an empty list if there are none."""
     try:
         states = systemd_services.units(node, list(RULE_LOADERS)) if systemd_services.has_systemd(root) else {}
     except CannotChange:
@@ -72,7 +72,7 @@ def _site_rules(node: NodeAccess, root: str) -> list:
 
 
 def openings(wanted: dict, server: bool) -> list:
-    """Return the openings that this machine needs."""
+    """Return the openings that this machine needs, as pairs of PORT/PROTOCOL and source network; either may be empty (any)."""
     ports = [*wanted.get("nodes", []), *(wanted.get("servers", []) if server else [])]
     rows = [(port, source) for source in wanted.get("networks") or [""] for port in ports]
     rows += [(port, "") for port in wanted.get("api", []) if server]
@@ -80,7 +80,7 @@ def openings(wanted: dict, server: bool) -> list:
 
 
 def describe(needed: list) -> str:
-    """Return openings as text, grouped by source network."""
+    """Return openings as one text, grouped by source network."""
     sources = dict.fromkeys(source for _, source in needed)
     ports = {source: ", ".join(port or "all" for port, origin in needed if origin == source) for source in sources}
     return "; ".join(text + (" from " + source if source else "") for source, text in ports.items())
@@ -103,7 +103,7 @@ def _open_firewalls(node: NodeAccess, want: str, needed: list, running: list) ->
 
 
 def _running_firewalls(node: NodeAccess, seen: dict, near: list, address: str, root: str) -> list:
-    """Return the known firewalls that run. ufw has no process: it runs if its chains exist."""
+    """Return an adapter for each of firewalld and ufw that runs. ufw has no process, so it runs if its chains exist."""
     firewalls: list = []
     if seen and seen[FIREWALLD]["ActiveState"] in RUNS:
         firewalls.append(Firewalld(node, near, address, root))
@@ -112,7 +112,7 @@ def _running_firewalls(node: NodeAccess, seen: dict, near: list, address: str, r
 
 
 def _starts_at_boot(seen: dict, running: list, root: str) -> str:
-    """Return the unit of a firewall that is stopped but enabled: its rules would come unchecked with the next boot. Else empty."""
+    """Return the unit of a stopped firewall that the next boot starts, whose rules nobody has checked; empty if there is none."""
     for unit in (FIREWALLD, UFW):
         if seen and unit not in running and seen[unit]["UnitFileState"] == "enabled" and (unit == FIREWALLD or Ufw.is_on(root)):
             return unit

@@ -1,4 +1,4 @@
-"""Adapters for firewalld and ufw: which openings are closed, and how to open them at once and for later boots.
+"""Adapters for firewalld and ufw: each tells which openings are closed, and opens them at once and for later boots.
 
 firewalld is never reloaded, because a reload removes the iptables rules of kube-proxy and Canal (rancher/rke2#774).
 """
@@ -17,11 +17,11 @@ RUNNING, PERMANENT = (), ("--permanent",)
 RULE = 'rule family="%s" source address="%s" port port="%s" protocol="%s" accept'
 HARMLESS = ("Warning: ALREADY_ENABLED", "Warning: ZONE_ALREADY_SET")
 OURS = "made by bringup"
-"""Comment of our rules in ufw."""
+"""Comment on the rules that we add to ufw."""
 
 
 class Firewalld:
-    """firewalld's zones. Ports are opened where machines of the cluster come in; networks of pods become sources of zone trusted.
+    """Adapter for firewalld: opens ports in the zones that see the cluster's machines, and adds pod networks to zone `trusted`.
 
     The running and the permanent configuration are changed separately, so that no reload is needed.
     """
@@ -33,12 +33,12 @@ class Firewalld:
         self._near = [near for near in map(_network, near) if near is not None and not near.is_loopback]
 
     def closed(self, needed: list) -> list:
-        """Return the openings that are missing in the running or in the permanent configuration."""
+        """Return those of the needed openings that the running or the permanent configuration lacks."""
         lacking = {opening for opening, *_ in self._lacking(needed)}
         return [opening for opening in needed if opening in lacking]
 
     def open(self, needed: list) -> None:
-        """Add the missing openings, with one call for all of a kind in a zone. Raises CannotChange."""
+        """Add the missing openings to both configurations, with one call for each zone and option. Raises CannotChange."""
         calls: dict = {}
         for _, place, zone, option, value in self._lacking(needed):
             calls.setdefault((place, zone, option), []).append("%s=%s" % (option, value))
@@ -58,7 +58,7 @@ class Firewalld:
         return [(row, place, *step) for place, zones in every for row in needed for step in _missing_steps(row, zones, names)]
 
     def _zones(self, place: tuple) -> dict:
-        """Return the settings of each zone by key; a rich rule is one value."""
+        """Return zone → key → list of values (a rich rule is one value); `place` selects the running or permanent configuration."""
         # firewall-cmd prints a zone at the margin, its keys indented by blanks, and rich rules by tabs below their key
         zones: dict = {}
         zone: dict = {}
@@ -74,10 +74,10 @@ class Firewalld:
         return zones
 
     def _names(self, zones: dict) -> list:
-        """Return the zones by which machines of the cluster come in.
+        """Return the names of the zones through which packets from the cluster's machines arrive.
 
         These are the zones of the interfaces that lead to them (the default zone for an interface in none), and zones whose sources
-        include them or this machine. A source is matched before an interface.
+        include them or this machine. firewalld matches a source before an interface.
         """
         links = self._links()
         held = {link for zone in zones.values() for link in zone.get("interfaces", [])}
@@ -88,7 +88,7 @@ class Firewalld:
         return list(dict.fromkeys([*by_link, *by_source]))
 
     def _links(self) -> set:
-        """Return the interfaces of the address that SSH dials (else of default routes), and those in the cluster's networks."""
+        """Return the interfaces with the address that SSH dials (else with a default route) and those in the cluster's networks."""
         held = reachability.addresses(self._node)
         dialled = {link for link, local in held if local == self._address} - {"lo"} or set(reachability.default_routes(self._root))
         return dialled | {link for link, local in held if link != "lo" and self._is_near(local)}
@@ -99,7 +99,7 @@ class Firewalld:
 
 
 def _missing_steps(opening: tuple, zones: dict, names: list) -> list:
-    """Return zone, option and value of each step that firewalld lacks for an opening."""
+    """Return a (zone, option, value) for each firewall-cmd call that an opening still needs; empty if it is open in all `names`."""
     port, source = opening
     if not port:
         trusted = [network for zone in zones.values() if zone.get("target") == ACCEPT for network in zone.get("sources", [])]
@@ -116,7 +116,7 @@ def _missing_steps(opening: tuple, zones: dict, names: list) -> list:
 
 
 def _network(text: str) -> "ipaddress.IPv4Network | ipaddress.IPv6Network | None":
-    """Return the parsed network, or None for other sources such as MAC addresses and IP sets."""
+    """Return the text parsed as an IP network, or None for other firewalld sources such as MAC addresses and IP sets."""
     try:
         return ipaddress.ip_network(text, strict=False)
     except ValueError:
@@ -129,7 +129,7 @@ def _is_within(inner: str, outer: str) -> bool:
 
 
 def _covers(there: list, wanted: str) -> bool:
-    """Return True if the ports are open already. firewalld joins adjacent ranges."""
+    """Return True if one of the open port ranges `there` contains the wanted ports; firewalld joins adjacent ranges."""
     low, high, kind = _range(wanted)
     return any(first <= low and high <= last and protocol == kind for first, last, protocol in map(_range, there))
 
@@ -141,7 +141,7 @@ def _range(port: str) -> tuple:
 
 
 class Ufw:
-    """ufw's rules. Running rules are listed by iptables, permanent ones are read from ufw's files.
+    """Adapter for ufw: running rules are listed by iptables, permanent ones are read from ufw's files.
 
     By default ufw refuses forwarded packets, so routes to and from the pod networks are allowed.
     """
@@ -153,20 +153,20 @@ class Ufw:
 
     @staticmethod
     def is_on(root: str = "") -> bool:
-        """Return True if starting ufw's service would load its rules."""
+        """Return True if ufw is enabled in its configuration, so that its service would load rules."""
         return "ENABLED=yes" in read_text(root + "/etc/ufw/ufw.conf").split()
 
     def runs(self) -> bool:
-        """Return True if ufw's rules are in the kernel."""
+        """Return True if ufw is installed and its rules are in the kernel."""
         return self._node.has("ufw") and self._node.run(*_listing("4", "input"))[0] == 0
 
     def closed(self, needed: list) -> list:
-        """Return the openings that are missing in the running rules or in ufw's files."""
+        """Return those of the needed openings that the running rules or ufw's files lack."""
         there = self._kept() & self._running(needed)
         return [opening for opening in needed if not set(_rules(opening)) <= there]
 
     def open(self, needed: list) -> None:
-        """Add the missing rules, which ufw writes to its files and to the kernel. Rules that only it lacks come with a reload."""
+        """Add the rules that ufw's files lack; reload ufw if the kernel still lacks some. Raises CannotChange."""
         kept = self._kept()
         for opening in needed:
             for rule, command in zip(_rules(opening), _commands(opening)):
@@ -185,13 +185,16 @@ class Ufw:
 
 
 def _listing(version: str, chain: str) -> tuple:
-    """Return the command that lists a chain of ufw, with a wait for the lock of xtables."""
+    """Return the command that lists ufw's user chain `input` or `forward`; it waits up to 10 s for the xtables lock."""
     tool, prefix = ("iptables", "ufw") if version == "4" else ("ip6tables", "ufw6")
     return (tool, "-w", "10", "-S", "%s-user-%s" % (prefix, chain))
 
 
 def _parse_rules(text: str) -> set:
-    """Return the rules of a listing or file. Files omit the names of matches and the mask of a single address."""
+    """Return each rule of an iptables listing or ufw file as a frozenset of (option, value), so that both forms compare equal.
+
+    ufw's files omit the names of matches and the mask of a single address.
+    """
     rows = [line.replace("ufw6-", "ufw-").split() for line in text.splitlines() if line.startswith("-A ")]
     return {frozenset((key, _without_host_mask(value)) for key, value in zip(row[::2], row[1::2]) if key != "-m") for row in rows}
 
@@ -201,7 +204,7 @@ def _without_host_mask(value: str) -> str:
 
 
 def _rules(opening: tuple) -> list:
-    """Return the iptables rules of an opening, in the order of `_commands`."""
+    """Return the iptables rules that ufw makes of an opening, in the form of `_parse_rules` and the order of `_commands`."""
     port, source = opening
     if not port:
         ways = (("input", "-s"), ("forward", "-s"), ("forward", "-d"))
@@ -215,7 +218,7 @@ def _rules(opening: tuple) -> list:
 
 
 def _commands(opening: tuple) -> list:
-    """Return ufw's arguments for each rule of an opening."""
+    """Return ufw's arguments for each rule that an opening needs."""
     port, source = opening
     if not port:
         return [["allow", "from", source], ["route", "allow", "from", source], ["route", "allow", "to", source]]

@@ -1,4 +1,4 @@
-"""Modes of folders with our files: systemd-networkd and systemd-resolved read theirs as users of their own.
+"""Modes of the folders that hold our files, which systemd-networkd and systemd-resolved read as users of their own.
 
 Folders created under a hardened umask (027, 077) are closed to those users, and our files in them have no effect. A folder that
 also holds other files may be closed on purpose and stays as it is.
@@ -13,7 +13,7 @@ READABLE, SEARCHABLE = 0o004, 0o005
 
 
 def closed_folders(path: str, mode: int = 0o644) -> list:
-    """Return the folders above a world-readable file that are closed to others and hold only our files."""
+    """Return the parent folders of a world-readable file that are closed to other users and hold only files by bringup."""
     folders, folder = [], os.path.dirname(path)
     while mode & READABLE and folder != os.path.dirname(folder) and _is_ours(folder):
         if os.stat(folder).st_mode & SEARCHABLE != SEARCHABLE:
@@ -23,13 +23,13 @@ def closed_folders(path: str, mode: int = 0o644) -> list:
 
 
 def open_folders(path: str, mode: int) -> None:
-    """Make the closed folders above a file accessible to others."""
+    """Set mode 0755 on the parent folders of a file that `closed_folders` returns."""
     for folder in closed_folders(path, mode):
         os.chmod(folder, 0o755)
 
 
 def _is_ours(folder: str) -> bool:
-    """Return True if a folder holds only our files, or folders of such files."""
+    """Return True if a folder holds only files that bringup wrote, or folders of such files; False if it is empty or unreadable."""
     try:
         with os.scandir(folder) as entries:
             inside = sorted(entries, key=lambda entry: entry.is_dir(follow_symlinks=False))  # files first: one of others ends it

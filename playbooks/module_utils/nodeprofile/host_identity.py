@@ -1,4 +1,4 @@
-"""The machine's name and its line in /etc/hosts, which must give the name an address that other machines can reach.
+"""The machine's host name and its line in /etc/hosts, which must give the name an address that other machines can reach.
 
 Installers of Debian and Ubuntu write `127.0.1.1 NAME`, and the first line with a name wins. slurmd, MPI and NCCL's bootstrap would
 then announce 127.0.1.1 to their peers.
@@ -18,7 +18,7 @@ BEGIN = "# begin of bringup's lines\n"
 END = "# end of bringup's lines\n"
 PUT_ASIDE = "# bringup: "
 LOOPBACKS = ("localhost", "loopback", "ip6-", "ipv6-", "broadcasthost")
-"""Prefixes of the loopback's own names, as distributions write them."""
+"""Prefixes of the loopback address's own names, as distributions write them."""
 CLOUD_CONFIGS = ("cloud-config.txt", "vendor2-cloud-config.txt", "vendor-cloud-config.txt")
 """Files with a machine's user-data and vendor-data below /var/lib/cloud/instance, strongest first. All of them override
 /etc/cloud/cloud.cfg.d (ConfigMerger of cloud-init 22.4), where the profile's zz-bringup.cfg comes last.
@@ -33,7 +33,7 @@ _OURS = re.compile(re.escape(BEGIN) + "(.*?)" + re.escape(END), re.DOTALL)
 
 
 def hostname(node: NodeAccess, want: str) -> list:
-    """Return the item for the machine's name, now and after a reboot."""
+    """Set the host name, now and for later boots, and return its setting result in a list; an empty list without a wanted name."""
     if not want:
         return []
 
@@ -49,7 +49,7 @@ def hostname(node: NodeAccess, want: str) -> list:
 
 
 def hosts(node: NodeAccess, address: str, name: str, root: str = "") -> list:
-    """Return the item for our line in /etc/hosts; none for a machine that is reached by a name or by a loopback port.
+    """Write our line in /etc/hosts and return its setting result in a list; empty if `address` is no IP address or a loopback.
 
     Lines that give the name a loopback address are commented out, and their other names move into our line. All other lines stay.
     """
@@ -76,7 +76,10 @@ def hosts(node: NodeAccess, address: str, name: str, root: str = "") -> list:
 
 
 def cloud_init_hosts(address: str, name: str, root: str = "") -> list:
-    """Return a note if cloud-init rewrites /etc/hosts at each boot: the machine's user-data, not ours, overrides our file."""
+    """Return a setting result, in a list, if user-data makes cloud-init overwrite /etc/hosts at each boot; else an empty list.
+
+    That user-data is the site's and overrides the cloud-init file of the profile.
+    """
     if not name or not _is_of_a_network(address) or os.path.exists(root + CLOUD_INIT_OFF):
         return []
     try:
@@ -101,17 +104,20 @@ def _foreign_lines(text: str) -> list:
 
 
 def _loopback_lines(text: str, name: str) -> list:
-    """Return the lines of others that give this host's name a loopback address."""
+    """Return the lines of /etc/hosts, except ours, that give this host's name a loopback address."""
     return [line for line in _foreign_lines(text) if any(_host(alias) == _host(name) for alias in _split(line)[1])]
 
 
 def _host(name: str) -> str:
-    """Return a name in lower case without its domain, because host names ignore case."""
+    """Return a host name in lower case without its domain, for comparison: host names ignore case."""
     return name.partition(".")[0].lower()
 
 
 def _names(text: str, name: str) -> list:
-    """Return the names that such lines give, also commented out. Those with a domain come first: the first is canonical."""
+    """Return all names of this host in loopback lines, also in those that we commented out, and `name` itself.
+
+    Names with a domain come first, because the first name of a line is the canonical one.
+    """
     lines = [line[len(PUT_ASIDE) :] if line.startswith(PUT_ASIDE) else line for line in _foreign_lines(text)]
     names = [alias for line in _loopback_lines("\n".join(lines), name) for alias in _split(line)[1]]
     every = [name if alias.lower() == name.lower() else alias for alias in [*names, name]]
@@ -119,14 +125,17 @@ def _names(text: str, name: str) -> list:
 
 
 def _commented_out(line: str, others: list) -> list:
-    """Return the line as a comment, unless that comment exists, and a line that keeps the loopback's own names."""
+    """Return the lines that replace a loopback line: a comment with it, unless `others` has that, and the loopback's own names."""
     address, _, own = _split(line)
     aside = PUT_ASIDE + line
     return [*([] if aside in others else [aside]), *([" ".join([address, *own])] if own else [])]
 
 
 def _split(line: str) -> tuple:
-    """Return the address, the machine's names and the loopback's names of a line. Both are empty if it is no loopback."""
+    """Return the address of a line of /etc/hosts, the names of the machine, and the loopback's own names such as localhost.
+
+    Both lists are empty if the address is no loopback address.
+    """
     address, *names = line.partition("#")[0].split() or [""]
     try:
         if not ipaddress.ip_address(address).is_loopback:

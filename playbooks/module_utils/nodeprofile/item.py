@@ -1,4 +1,4 @@
-"""Items of a node profile: read, change if different, read again. A failure stays within its item."""
+"""Host settings of a node profile: each is read, changed if it differs, and read again. One that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ FAILED = "failed"
 UNAVAILABLE = "unavailable"
 
 Item = dict
-"""A dict with name and status, and where known want, before, after and why."""
+"""Result of one host setting: a dict with `name`, `status` (a constant above), and where known `want`, `before`, `after`, `why`."""
 
 
 class Unavailable(Exception):
-    """Error: the machine lacks the thing itself, such as a kernel module or an init system."""
+    """Error: the machine lacks what the setting is about, such as a kernel module or an init system."""
 
 
 class RebootPending(Exception):
-    """Error: the change is prepared and only a reboot brings it. The text says so; `now` is the state until then."""
+    """Error: the change is prepared and takes effect with the next boot. The text says why; `now` is the value until then."""
 
     def __init__(self, why: str, now: str = "") -> None:
         super().__init__(why)
@@ -35,11 +35,14 @@ class RebootPending(Exception):
 
 
 class CannotChange(Exception):
-    """Error: a change was tried and refused; the text is the end of the tool's own message."""
+    """Error: a change of this machine was refused or failed; the text says why, often with the end of the tool's own message."""
 
 
 class NodeAccess:
-    """Access to the node for the parts of the profile: commands, files, and whether changes are allowed."""
+    """Access to this machine for the modules of the profile: runs commands, writes files, and knows whether changes are allowed.
+
+    `diffs`, `reloads` and `reboots` collect what the settings changed, which programs must reload, and why a reboot is needed.
+    """
 
     def __init__(self, module: Any, root: str = "") -> None:
         self.root = root
@@ -51,7 +54,7 @@ class NodeAccess:
         self._module = module
 
     def reader(self) -> NodeAccess:
-        """Return access to the same node that may change nothing."""
+        """Return a NodeAccess to this machine in check mode, which changes nothing."""
         other = NodeAccess(self._module, self.root)
         other.check_mode = True
         return other
@@ -61,7 +64,7 @@ class NodeAccess:
         return shutil.which(tool, path=_PATH) is not None
 
     def reload(self, name: str) -> None:
-        """Record that a program must read a change that is about to be made (see `systemd_services.reloads`)."""
+        """Record that service or tool `name` must reload after a change that is about to be made (`systemd_services.reloads`)."""
         if name and name not in self.reloads:
             reload_marks.mark(name, root=self.root)
             self.reloads.append(name)
@@ -78,9 +81,10 @@ class NodeAccess:
         return self._module.run_command(list(command), cwd="/", environ_update=settings, handle_exceptions=True)
 
     def run_bounded(self, seconds: float, *command: str) -> Optional[str]:
-        """Return the output of a command that may never end, or None if it has not ended in time.
+        """Return the standard output of a command that may never end, or None if it has not ended after `seconds`.
 
-        Such a command is killed but not waited for: one that hangs in a driver cannot be killed, and its waiter would hang too.
+        It is empty if the command is missing. A command that has not ended is killed but not waited for: one that hangs in a driver
+        cannot be killed, and a process that waits for it would hang too.
         """
         if not self.has(command[0]):
             return ""
@@ -106,7 +110,7 @@ class NodeAccess:
             return None
 
     def must(self, *command: str, **environment: str) -> str:
-        """Return the standard output of a command. Raises CannotChange with the end of its message if it fails."""
+        """Return the standard output of a command. Raises CannotChange with the end of the command's message if it fails."""
         code, output, error = self.run(*command, **environment)
         if code != 0:
             message = proxy_login.redact_login(error.strip() or output.strip(), self._module.params)[-400:]
@@ -114,20 +118,20 @@ class NodeAccess:
         return output
 
     def write(self, path: str, content: str, mode: int) -> None:
-        """Replace a file in one step and create its folder if it is missing."""
+        """Replace a file atomically, create its folder if missing, and let other users enter folders that hold only our files."""
         with replacement(path, mode) as out:
             out.write(content.encode())
         folder_modes.open_folders(path, mode)
 
 
 FIRST_LOOK, LAST_LOOK = 0.05, 1.0
-"""Seconds until the first check of a command that may not end, and the longest wait for one that was killed."""
+"""Seconds until the first check of a command that may not end, and the longest wait for a command that was killed."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SETTINGS = {"LC_ALL": "C", "PATH": _PATH, "HOME": "/"}
 
 
 def read_text(path: str) -> str:
-    """Return a file's content, empty if the file is missing."""
+    """Return a file's content; empty if the file is missing. Raises OSError if it cannot be read."""
     try:
         with open(path, errors="replace") as source:
             return source.read()
@@ -136,16 +140,17 @@ def read_text(path: str) -> str:
 
 
 def item(name: str, status: str, **words: str) -> Item:
-    """Return an item; empty words are left out."""
+    """Return the result of one host setting as a dict; empty words are left out."""
     return dict({"name": name, "status": status}, **{key: value for key, value in words.items() if value})
 
 
 def settle(
     node: NodeAccess, name: str, want: str, read: Callable[[], str], change: Callable[[], object], *, seen_later: bool = False
 ) -> Item:
-    """Bring one item to `want` and return it. A second run finds it there and changes nothing.
+    """Bring one host setting to `want` and return its result; in check mode only compare. A setting that has its value stays.
 
-    With `seen_later`, only a reload for several items shows the change; the second reading of the whole profile then proves it.
+    `read` returns the present value, and `change` changes it. With `seen_later` the new value shows only after a reload that serves
+    several settings; it is taken for reached, and the second reading of the whole profile proves it.
     """
     before = ""
     try:
@@ -171,7 +176,7 @@ def settle(
 
 
 def measured(name: str, good: bool, want: str, seen: str, why: str) -> Item:
-    """Return an item that no profile can change, such as the size of a disk."""
+    """Return the result of a setting that can only be measured, such as a disk's size: ok if `good`, else failed with `why`."""
     if good:
         return item(name, OK, want=want, after=seen)
     return item(name, FAILED, want=want, before=seen, after=seen, why=why)

@@ -1,4 +1,4 @@
-"""Kernel modules and sysctls of the running kernel. The files that set them at boot are in `profile_files`."""
+"""Kernel modules and sysctls of the running kernel. `profile_files` writes the files that set them at boot."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ MINIMUM_KEYS = ("fs.inotify.", "vm.max_map_count")
 
 
 def modules(node: NodeAccess, wanted: dict, root: str = "", *, rebooted: bool = False) -> list:
-    """Return an item for each kernel module that must be loaded. The path beside a name exists if the module is built in.
+    """Load each wanted kernel module and return one setting result for each.
 
-    `rebooted` says that the machine was booted for a newer kernel, so that a missing module has failed.
+    `wanted` maps a name to a path that exists if the module is built in. With `rebooted` (the machine was booted for a newer
+    kernel) a missing module has failed.
     """
     return [_module(node, name, evidence or "", root, rebooted) for name, evidence in sorted(wanted.items())]
 
@@ -37,7 +38,7 @@ def _module(node: NodeAccess, name: str, evidence: str, root: str, rebooted: boo
 
 
 def blacklist(node: NodeAccess, wanted: list, root: str = "") -> list:
-    """Return an item for each module that must not be loaded. A module in use leaves only with the next boot."""
+    """Unload each kernel module that must not be loaded and return one setting result for each. A used one stays until a reboot."""
     return [_blacklisted_module(node, name, root) for name in wanted]
 
 
@@ -49,7 +50,7 @@ def _blacklisted_module(node: NodeAccess, name: str, root: str) -> Item:
 
 
 def at_least_running(wanted: dict, root: str = "") -> dict:
-    """Return the wanted sysctls, with the running kernel's value where that is higher and higher is allowed."""
+    """Return the wanted sysctls; those with a key in MINIMUM_KEYS get the running kernel's value where that is higher."""
     return {key: _higher(key, str(value), root) if key.startswith(MINIMUM_KEYS) else value for key, value in wanted.items()}
 
 
@@ -66,7 +67,7 @@ def _path(key: str) -> str:
 
 
 def sysctls(node: NodeAccess, wanted: dict) -> list:
-    """Return an item for each sysctl of the running kernel; runs of blanks count as one."""
+    """Set each sysctl of the running kernel and return one setting result for each; runs of blanks in values count as one."""
     return [_sysctl(node, key, " ".join(str(value).split())) for key, value in sorted(wanted.items())]
 
 
@@ -86,12 +87,12 @@ def _sysctl(node: NodeAccess, key: str, want: str) -> Item:
 
 
 def is_loaded(name: str, root: str = "") -> bool:
-    """Return True if the module is loaded, or built in and visible in /sys/module."""
+    """Return True if the kernel module is loaded, or built in and visible in /sys/module."""
     return os.path.exists(root + "/sys/module/" + name.replace("-", "_"))
 
 
 def _newer_kernel_with(node: NodeAccess, name: str, root: str) -> str:
-    """Return the newest installed kernel if it is newer than the running one and has the module, else an empty string."""
+    """Return the release of the newest installed kernel if it is newer than the running one and has the module; else empty."""
     running, folder = os.uname().release, root + MODULES
     installed = sorted(os.listdir(folder), key=_numbers) if os.path.isdir(folder) else []
     newer = [release for release in installed if _numbers(release) > _numbers(running)]

@@ -1,4 +1,4 @@
-"""Interface names by PCI address, in systemd.link(5) files that udev applies when a device appears.
+"""Network interface names by PCI address, in systemd.link(5) files that udev applies when a device appears.
 
 An interface in use keeps its name until the next boot; one that is down is renamed at once. An interface by which the machine is
 reached keeps its name, because its configuration would not find it. Interfaces held by pods are left alone.
@@ -18,16 +18,16 @@ FILE = "/etc/systemd/network/10-bringup-%s.link"
 UDEV = "/run/udev/data/n%s"
 DEFAULT = "99-default.link"
 UP = 1
-"""IFF_UP in an interface's flags (netdevice(7))."""
+"""The flag IFF_UP of an interface that is up (netdevice(7))."""
 
 
 def named_links(
     node: NodeAccess, wanted: dict, mtus: dict, address: str, rebooted: bool, pods: "pod_interfaces.PodInterfaces", root: str = ""
 ) -> list:
-    """Return the items for interface names.
+    """Give interfaces their wanted names, now or with the next boot; return setting results for each .link file and each name.
 
     `wanted` maps a name to a PCI address (`0000:18:00.0`), `mtus` a name to its initial MTU. `address` is this machine's.
-    `rebooted` says that the machine was booted for the names; `pods` are interfaces that pods hold.
+    With `rebooted` (the machine was booted for the names) a missing name has failed. `pods` knows the interfaces that pods hold.
     """
     rows: list = []
     for name, slot in sorted(wanted.items()):
@@ -40,8 +40,11 @@ def named_links(
 
 
 def _pod_link(node: NodeAccess, name: str, slot: str, mtu: int, pods: "pod_interfaces.PodInterfaces", root: str) -> list:
-    """Return the items of an interface that a pod holds. Only a file of an earlier run is kept: nobody can tell whether a new file
-    would be the first to match."""
+    """Return the setting results of an interface that a pod holds: of its .link file and of its name, which stays.
+
+    Without a .link file of an earlier run the setting fails, because nobody can tell whether a new file would be the first to
+    match.
+    """
     label, path = "name of " + slot, FILE % name
     if not os.path.exists(root + path):
         why = "run again while no pod has it: it has no file of ours"
@@ -51,7 +54,10 @@ def _pod_link(node: NodeAccess, name: str, slot: str, mtu: int, pods: "pod_inter
 
 
 def _link(node: NodeAccess, name: str, slot: str, mtu: int, address: str, rebooted: bool, root: str) -> list:
-    """Return the items of the file and of the name it gives. No file may name another interface or cut the machine off."""
+    """Write the .link file of one interface, give it the name, and return the setting results of both.
+
+    The setting fails, and nothing is written, if the name could cut the machine off or the site names the interface itself.
+    """
     label = "name of " + slot
     try:
         now = _now(slot, root + CLASS)
@@ -90,24 +96,24 @@ def _link_name(node: NodeAccess, label: str, name: str, slot: str, booted: bool,
 
 
 def names_after_boot(rows: list) -> list:
-    """Return the names that only the next boot brings, from the items."""
+    """Return the interface names that need a reboot to take effect, from the setting results of `named_links`."""
     return [row["want"] for row in rows if row["name"].startswith("name of ") and row["status"] == "differs" and row.get("why")]
 
 
 def link_file(slot: str, name: str, mtu: int) -> str:
-    """Return the text of the .link file, with systemd's default policies, as only the first matching file applies."""
+    """Return the text of an interface's .link file, with systemd's default policies, as only the first matching file applies."""
     lines = ["# Made by bringup.", "[Match]", "Path=pci-" + slot, "", "[Link]", "Name=" + name]
     lines += ["AlternativeNamesPolicy=database onboard slot path", "MACAddressPolicy=persistent"]
     return "\n".join([*lines, *["MTUBytes=%d" % mtu] * bool(mtu)]) + "\n"
 
 
 def sets_mtu(name: str, mtu: int) -> bool:
-    """Return True if our file gives the named interface this MTU at each boot."""
+    """Return True if our .link file gives the named interface this MTU at each boot."""
     return "MTUBytes=%d\n" % mtu in read_text(FILE % name)
 
 
 def _require_renamable(node: NodeAccess, now: str, slot: str, address: str, root: str) -> None:
-    """Raise CannotChange if a new name would cut the machine off, or if the site names the interface itself."""
+    """Raise CannotChange if renaming the interface `now` would cut the machine off, or if the site names it itself."""
     if now in reachability.access_links(node, address, root):
         raise CannotChange("%s carries the default route or this machine's address: its configuration would not find it" % now)
     index = read_text("%s/%s/ifindex" % (root + CLASS, now)).strip()

@@ -1,4 +1,4 @@
-"""Interfaces of the fabric: their presence, and their MTU now and after a boot."""
+"""Network interfaces of the fabric: whether they are present, and their MTU now and after a boot."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ NAME_AFTER_BOOT = "its interface gets its name with the next boot"
 
 
 def links(node: NodeAccess, wanted: dict, pending: list, pods: "pod_interfaces.PodInterfaces", root: str = "") -> list:
-    """Return the items for interfaces.
+    """Check that the fabric's interfaces are present, set their MTU, and return the setting results.
 
     `wanted` has `names`, or PCI `devices` (vendor:device) where names are not given, and `mtu` (0: any). `pending` are names that
-    only the next boot brings; `pods` are interfaces that pods hold.
+    only the next boot brings; `pods` knows the interfaces that pods hold, which are left alone.
     """
     shown = root + CLASS
     if not wanted:
@@ -50,7 +50,10 @@ def links(node: NodeAccess, wanted: dict, pending: list, pods: "pod_interfaces.P
 
 
 def links_of_devices(wanted: list, shown: str = CLASS) -> list:
-    """Return the interfaces of PCI devices, given as vendor:device in hex like `lspci -n`. `shown`: folder of all interfaces."""
+    """Return the names of the interfaces of PCI devices, given as vendor:device in hex as `lspci -n` prints them, sorted.
+
+    `shown` is the folder with all interfaces, /sys/class/net.
+    """
     return sorted(path.split("/")[-2] for path in glob.glob(shown + "/*/device") if pod_interfaces.device_ids(path) in wanted)
 
 

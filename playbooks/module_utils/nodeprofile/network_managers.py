@@ -1,4 +1,4 @@
-"""Adapters for systemd-networkd and NetworkManager, which configure interfaces at boot: how each keeps an MTU and routes."""
+"""Adapters for systemd-networkd and NetworkManager, which configure interfaces at boot: each keeps MTU and routes in its files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ OURS = "# Made by bringup.\n"
 
 
 class Networkd:
-    """Drop-ins beside the .network file of an interface. systemd-networkd reads them at boot; the state of now is set apart."""
+    """Adapter for an interface of systemd-networkd: writes drop-ins beside its .network file, which take effect at the next boot.
+
+    Callers set the present MTU and routes separately.
+    """
 
     def __init__(self, node: NodeAccess, network: str) -> None:
         self._node, self._network = node, network
@@ -25,30 +28,30 @@ class Networkd:
         self._routes = NETWORKD_ROUTES % os.path.basename(network)
 
     def has(self, mtu: int) -> bool:
-        """Return True if the drop-in has this MTU and networkd may read it."""
+        """Return True if our drop-in has this MTU and systemd-networkd may read it."""
         return read_text(self._path) == self._text(mtu) and not folder_modes.closed_folders(self._path)
 
     def keep(self, mtu: int) -> None:
-        """Write the drop-in with this MTU."""
+        """Write the drop-in that gives the interface this MTU at boot."""
         self._node.write(self._path, self._text(mtu), 0o644)
 
     def has_route(self, to: str, via: str) -> bool:
-        """Return True if the drop-in has this route and networkd may read it."""
+        """Return True if our drop-in has the route to network `to` by gateway `via` and systemd-networkd may read it."""
         return (to, via) in ROUTE.findall(read_text(self._routes)) and not folder_modes.closed_folders(self._routes)
 
     def kept_via(self, to: str) -> "str | None":
-        """Return the gateway that our drop-in has for a network, or None."""
+        """Return the gateway of our drop-in's route to a network (empty: no gateway), or None if it has no such route."""
         return dict(ROUTE.findall(read_text(self._routes))).get(to)
 
     def keep_route(self, to: str, via: str) -> None:
-        """Write the drop-in with this route in place of an older one to the same network."""
+        """Write the drop-in with this route, in place of an older one to the same network."""
         others = [pair for pair in ROUTE.findall(read_text(self._routes)) if pair[0] != to]
         pairs = [*others, (to, via)]
         sections = ["[Route]\nDestination=%s\n%s" % (target, "Gateway=%s\n" % way if way else "") for target, way in pairs]
         self._node.write(self._routes, OURS + "".join(sections), 0o644)
 
     def require_for_none_but(self, ours: list) -> None:
-        """Raise CannotChange if the .network file also configures other interfaces, which would get our settings too."""
+        """Raise CannotChange if the .network file configures interfaces other than `ours` too, which would get our settings."""
         for name in sorted(set(os.listdir(CLASS)) - {"lo", *ours}):
             if _network_of(self._node, name) == self._network:
                 raise CannotChange("%s configures %s too: give %s a file of its own" % (self._network, name, ", ".join(ours)))
@@ -59,7 +62,7 @@ class Networkd:
 
 
 class NetworkManager:
-    """NetworkManager: an MTU goes into our section of its configuration, as a default; a route into the connection."""
+    """Adapter for an interface of NetworkManager: an MTU is kept as a default in our configuration file, routes in connections."""
 
     def __init__(self, node: NodeAccess, name: str, connection: str = "", settings: str = "") -> None:
         own = re.search(r"^((?:802-3-ethernet|infiniband)\.mtu):(\d+)$", settings, re.MULTILINE)
@@ -68,11 +71,11 @@ class NetworkManager:
         self._routes = " ".join(re.findall(r"^ipv[46]\.routes:(.*)$", settings, re.MULTILINE)).replace("\\:", ":")
 
     def has(self, mtu: int) -> bool:
-        """Return True if the connection has this MTU itself, or leaves it to our section, which has it."""
+        """Return True if the connection itself has this MTU, or has none and our section of the configuration has it."""
         return self._own == str(mtu) if self._own else self._section(mtu) in read_text(NM_CONFIG)
 
     def keep(self, mtu: int) -> None:
-        """Write our section for this interface. Raises CannotChange if the connection has an MTU of its own."""
+        """Write our section with this interface's MTU. Raises CannotChange if the connection has an MTU of its own."""
         if self._own:
             step = "nmcli connection modify %s %s %d" % (self._connection, self._setting, mtu)
             raise CannotChange("its connection in NetworkManager has an MTU of its own, %s: `%s`" % (self._own, step))
@@ -81,19 +84,19 @@ class NetworkManager:
         self._node.write(NM_CONFIG, (old or OURS) + self._section(mtu), 0o644)
 
     def has_route(self, to: str, via: str) -> bool:
-        """Return True if the connection has this route, written `{ ip = TO, nh = VIA }` or `TO VIA`."""
+        """Return True if the connection has the route to `to` by `via`; nmcli prints `{ ip = TO, nh = VIA }` or `TO VIA`."""
         entries = [re.findall(r"[0-9a-fA-F.:/]+", entry) for entry in re.split(r"[;},]\s*(?=$|\{|[0-9a-f.:]+/)", self._routes)]
         return any(to in words and (not via or via in words) for words in entries)
 
     def keep_route(self, to: str, via: str) -> None:
-        """Add the route to the connection, which uses it from its next start on."""
+        """Add the route to the connection, which uses it from its next start on. Raises CannotChange if there is no connection."""
         if not self._connection:
             raise CannotChange("NetworkManager has no connection for %s: make one, with this route" % self._name)
         setting = "+ipv%s.routes" % ("6" if ":" in to else "4")
         self._node.must("nmcli", "connection", "modify", self._connection, setting, ("%s %s" % (to, via)).strip())
 
     def require_for_none_but(self, ours: list) -> None:
-        """Do nothing: NetworkManager's settings are per interface or connection anyway."""
+        """Do nothing, because NetworkManager's settings never cover other interfaces."""
 
     def _section(self, mtu: int) -> str:
         lines = (self._name, self._name, mtu, mtu)
@@ -101,7 +104,7 @@ class NetworkManager:
 
 
 def manager_of(node: NodeAccess, name: str) -> "Networkd | NetworkManager | None":
-    """Return the manager that configures an interface at boot, or None if it is neither of the two."""
+    """Return the adapter of the manager that configures an interface at boot; None if it is neither of the two."""
     network = _network_of(node, name)
     if network:
         return Networkd(node, network)
@@ -114,7 +117,7 @@ def manager_of(node: NodeAccess, name: str) -> "Networkd | NetworkManager | None
 
 
 def _network_of(node: NodeAccess, name: str) -> str:
-    """Return the .network file by which systemd-networkd configures an interface; empty if it does not."""
+    """Return the path of the .network file by which systemd-networkd configures an interface; empty if it does not."""
     _, output, _ = node.run("networkctl", "--no-pager", "--no-legend", "status", name)
     match = re.search(r"Network File: (/\S+\.network)", output)
     return match.group(1) if match else ""

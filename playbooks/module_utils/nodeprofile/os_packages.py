@@ -1,4 +1,4 @@
-"""Packages and their repositories, by small adapters for the package managers. A fault of the manager is reported once."""
+"""Packages and their repositories, through one adapter for each package manager. A fault of the manager is reported once."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ QUERY_RPM = ["rpm", "--query", "--queryformat", "%{NAME}\\tinstalled\\t%{VERSION
 LOCK_SECONDS = 120
 """Seconds to wait for another package manager's lock, unless the profile says otherwise."""
 NO_LOCK_WAIT = "--setopt=exit_on_lock=True"
-"""Option without which dnf waits for a lock for ever. We retry instead, as with tools that have no waiting of their own."""
+"""Option that makes dnf end if another process holds its lock, instead of waiting for ever. We retry the command."""
 ALTERNATIVE = " or "
-"""Separator between packages of which any will do. If all are missing, the first available one is installed."""
+"""Separator in `a or b`: any of these packages will do. If all are missing, the first available one is installed."""
 
 Adapter = Dict[str, list]
 
@@ -71,11 +71,11 @@ ADAPTERS = {
         "without": [],
     },
 }
-"""Manager → its commands; @ stands for the seconds to wait for a lock.
+"""Package manager → its commands; @ stands for the seconds to wait for a lock.
 
 `query` prints name, status and version separated by tabs. `repair` completes what an earlier run left half done. `rebooting` tells
 whether a reboot is due. `of_kernel` are packages that exist per kernel. `without` begins the option that excludes a repository,
-which dnf needs: it refreshes as it installs and does neither if one repository is away.
+which dnf needs: it refreshes as it installs and does neither if one repository does not answer.
 """
 
 REBOOT_FLAGS = ("/run/reboot-required", "/run/reboot-needed")
@@ -89,10 +89,11 @@ INTERRUPTED = re.compile(r"dpkg was interrupted|not fully installed or removed")
 
 
 def packages(node: NodeAccess, wanted: list, manager: str, lock_seconds: float, pause: float = polling.FIRST) -> list:
-    """Return an item for each package that must be installed.
+    """Install the missing packages and return one setting result for each wanted package.
 
-    All missing packages are installed at once, and one by one if a package is at fault. `pause` is the first pause between two
-    attempts at a lock, in seconds.
+    All missing packages are installed at once, and one by one if a package is at fault. If the package manager itself fails, one
+    result `package manager` takes the place of the missing packages. `pause` is the first pause in seconds between two tries for
+    its lock.
     """
     if not wanted:
         return []
@@ -121,7 +122,7 @@ def packages(node: NodeAccess, wanted: list, manager: str, lock_seconds: float, 
 
 
 def asks_for_reboot(node: NodeAccess, manager: str, root: str = "", pause: float = polling.FIRST) -> bool:
-    """Return True if an installed package needs a reboot. Raises Unavailable if the package manager cannot tell."""
+    """Return True if an installed package needs a reboot. Raises Unavailable if the package manager should tell and cannot."""
     if any(os.path.exists(root + flag) for flag in REBOOT_FLAGS):
         return True
     command = ADAPTERS[manager]["rebooting"] if manager in ADAPTERS else []
@@ -138,7 +139,10 @@ def asks_for_reboot(node: NodeAccess, manager: str, root: str = "", pause: float
 
 
 def _choices(name: str, adapter: Adapter) -> list:
-    """Return what may be installed for a name, best first. Modules must fit the running kernel: dnf would install a newer one."""
+    """Return the package names that satisfy a wanted name (`a or b`), best first.
+
+    Packages of kernel modules get the running kernel's release first, because dnf would install those of a newer kernel.
+    """
     names = name.split(ALTERNATIVE)
     return [*("%s-%s" % (package, os.uname().release) for package in names if package in adapter["of_kernel"]), *names]
 
@@ -155,7 +159,7 @@ def _item(node: NodeAccess, name: str, before: str, after: str, error: str) -> I
 
 
 def _versions(node: NodeAccess, names: list, adapter: Adapter) -> dict:
-    """Return the installed version of each package, or of an alternative of it."""
+    """Return wanted name → installed version of that package, or of one of its alternatives; missing packages are left out."""
     each = {name: name.split(ALTERNATIVE) for name in names}
     _, output, _ = node.run(*adapter["query"], *(package for packages in each.values() for package in packages))
     rows = [line.split("\t") for line in output.splitlines()]
@@ -165,7 +169,11 @@ def _versions(node: NodeAccess, names: list, adapter: Adapter) -> dict:
 
 
 def _refresh_and_install(node: NodeAccess, choices: list, adapter: Adapter) -> tuple:
-    """Refresh and install. Return the error of each failed package, and that of a repository that is away (else None)."""
+    """Refresh the package lists and install; return name → error of each failed package, and the error of the refresh or None.
+
+    The second is a repository that does not answer, although others worked. Raises PackageManagerBroken if nothing can be
+    installed.
+    """
     try:
         if not adapter["refresh"]:
             return _install_all(node, choices, adapter), None
@@ -183,7 +191,10 @@ def _refresh_and_install(node: NodeAccess, choices: list, adapter: Adapter) -> t
 
 
 def _install_from_others(node: NodeAccess, choices: list, adapter: Adapter, missed: Exception) -> dict:
-    """Install from the other repositories. If they have nothing either, the first error is raised."""
+    """Install without the repositories that do not answer, and return name → error of each failed package.
+
+    Raises `missed`, the error that came first, or RepositoryAway if the other repositories cannot serve any package.
+    """
     problem, tool, *rest = missed, *adapter["install"]
     adapter = dict(adapter, away=[missed] if isinstance(missed, RepositoryAway) else [])
     out: list = []
@@ -202,7 +213,7 @@ def _install_from_others(node: NodeAccess, choices: list, adapter: Adapter, miss
 
 
 def _install_all(node: NodeAccess, choices: list, adapter: Adapter) -> dict:
-    """Install the first available choice of each package. Return the error of each package that has none."""
+    """Install the first available choice of each package; return first choice → error of each package that has none."""
     errors = _install(node, [first for first, *_ in choices], adapter)
     for first, *others in choices:
         if first in errors and any(not _install(node, [other], adapter) for other in others):
@@ -211,7 +222,11 @@ def _install_all(node: NodeAccess, choices: list, adapter: Adapter) -> dict:
 
 
 def _install(node: NodeAccess, names: list, adapter: Adapter) -> dict:
-    """Install packages and return the error of each that failed. Raises PackageManagerBroken if none can be installed."""
+    """Install packages, one by one if that fails for all together; return name → error of each that failed.
+
+    Raises PackageManagerBroken (also as RepositoryAway) at the first error that is a fault of the package manager or of a
+    repository.
+    """
     try:
         _run_tool(node, adapter, adapter["install"] + names)
     except CannotChange as error:
@@ -225,7 +240,10 @@ def _install(node: NodeAccess, names: list, adapter: Adapter) -> dict:
 
 
 def _run_tool(node: NodeAccess, adapter: Adapter, command: list) -> None:
-    """Run a command, and complete what an earlier run left half done if the tool asks for it."""
+    """Run a package manager's command; if an earlier run was interrupted, complete that one first.
+
+    Raises what `classify` returns.
+    """
     try:
         _run_unlocked(node, adapter, command)
     except CannotChange as error:
@@ -239,7 +257,7 @@ def _run_tool(node: NodeAccess, adapter: Adapter, command: list) -> None:
 
 
 def _run_unlocked(node: NodeAccess, adapter: Adapter, command: list) -> None:
-    """Run a command, and retry while another package manager holds the lock, until time is up."""
+    """Run a package manager's command; retry until time is up while another process holds its lock. Raises CannotChange."""
     problem = CannotChange()
     for _ in polling.attempts(float(adapter["seconds"][0]), adapter["pause"][0]):
         try:
@@ -255,7 +273,7 @@ def _run_unlocked(node: NodeAccess, adapter: Adapter, command: list) -> None:
 
 
 def _environment(adapter: Adapter) -> dict:
-    """Return the tools' environment, with the play's proxies also in lower case, which apt reads."""
+    """Return the environment for package managers, with the play's proxy variables also in lower case, which apt reads."""
     proxies = {name.lower(): value for name, value in os.environ.items() if name.upper().endswith("_PROXY")}
     return dict(ENVIRONMENT, ZYPP_LOCK_TIMEOUT=adapter["seconds"][0], **proxies)
 
@@ -265,10 +283,10 @@ NO_BASEURL = "none is known for this release of the distribution: write os.rke2_
 
 
 def repositories(node: NodeAccess, wanted: dict) -> list:
-    """Return an item for the repository of each package that no distribution has.
+    """Write the repository file of each package that no distribution has, and return one setting result for each.
 
     `id` and `keys` are the content of its file, `path` the file. `unless` is a pattern of files by which the site brings the
-    package itself. A machine with the package needs no repository: dnf fails if it cannot reach one.
+    package itself. A machine with the package needs no repository, because dnf fails if it cannot reach one.
     """
     return [_repository(node, package, entry) for package, entry in sorted(wanted.items())]
 

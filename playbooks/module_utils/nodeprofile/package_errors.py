@@ -1,4 +1,4 @@
-"""Messages of package managers and their meaning: a fault of the machine, of a repository, or of one package."""
+"""Classes for the errors of package managers: a fault of the machine, of a repository, or of single packages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOOL_FAILURES = {
     "No space left on device": r"No space left on device",
     "Read-only file system": r"Read-only file system",
 }
-"""Our reason → the messages of a package manager that works for no package at all."""
+"""Our words for a fault → pattern of the messages of a package manager that can install no package at all."""
 
 REPOSITORY_FAILURES = {
     proxy_login.LOGIN_REFUSED: r"[Pp]roxy [Aa]uthentication [Rr]equired",
@@ -31,12 +31,12 @@ REPOSITORY_FAILURES = {
         r"|Could not refresh the repositories"
     ),
 }
-"""Our reason → the messages about one repository, while others may work."""
+"""Our words for a fault → pattern of the messages about one repository, while others may work."""
 REPOSITORY = re.compile(r"""metadata .*for repo(?:sitory)? ['"]([^'"]+)['"]""")
-"""The name of the failing repository in dnf's last message."""
+"""Pattern of dnf's message about a failing repository, whose name it captures."""
 
 ANSWER = re.compile(r"\b(40[17]) +(?:Proxy|Unauthorized)|(?:[Ss]tatus code:?|HTTP code|returned error:) (40[17])")
-"""An HTTP status code that may be a proxy's."""
+"""Pattern of an HTTP status (401 or 407) in a tool's message, by which a proxy may have refused its login."""
 
 SOME_REFRESHED = "Some of the repositories have not been refreshed"
 """zypper's message when some repositories failed and it goes on with the others."""
@@ -49,17 +49,17 @@ LOCK_HELD = re.compile(TOOL_FAILURES["another package manager holds the lock"])
 
 
 class PackageManagerBroken(Exception):
-    """Error: the package manager works for no package."""
+    """Error: the package manager can install no package on this machine. `said` is the tool's own message."""
 
 
 class RepositoryAway(PackageManagerBroken):
-    """Error: a repository does not answer, which must not block others that do. `said` is the tool's own message."""
+    """Error: a repository does not answer or is not trusted; packages of other repositories may still be installed."""
 
     said = ""
 
 
 def classify(error: CannotChange) -> Exception:
-    """Return PackageManagerBroken or RepositoryAway by a tool's message, or the error itself if it is about packages alone."""
+    """Return PackageManagerBroken or RepositoryAway, by the message of `error`; `error` itself if it is about single packages."""
     message = str(error)
     answer = ANSWER.search(message)
     refused = proxy_login.login_refusal(int(answer.group(1) or answer.group(2))) if answer else ""

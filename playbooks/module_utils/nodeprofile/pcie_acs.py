@@ -1,4 +1,4 @@
-"""PCIe ACS. Bridges that redirect peer-to-peer traffic to the root complex make GPUDirect slow or wrong.
+"""PCIe Access Control Services (ACS): bridges that redirect peer-to-peer traffic to the root complex make GPUDirect slow or wrong.
 
 Source: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html
 """
@@ -21,7 +21,7 @@ STATUS, HAS_LIST, LIST, EXPRESS = 0x06, 0x10, 0x34, 0x10
 ACS, CONTROL = 0x000D, 6
 """Id of the capability Access Control Services, and the offset of its control register."""
 NO_DEVICE = b"\xff\xff"
-"""The vendor id that no device has (PCI specification 3.0, 6.2.1)."""
+"""Vendor id that is read where no device answers (PCI specification 3.0, 6.2.1)."""
 LOCKDOWN = "/sys/kernel/security/lockdown"
 LOCKED = (
     "the kernel is locked down (Secure Boot), and lets nobody write PCI configuration: turn ACS off in the firmware, or Secure "
@@ -53,7 +53,10 @@ WantedBy=multi-user.target
 
 
 def acs(node: NodeAccess, wanted: str) -> list:
-    """Return the items that turn ACS off on all bridges, now and after every boot. The same script does both."""
+    """Turn ACS off on all PCI bridges, now and at every boot, by one script; return the setting results.
+
+    Empty unless `off` is wanted.
+    """
     if wanted != "off":
         return []
     off = settle(node, "PCIe ACS", "off", lambda: _read(bridges()), lambda: turn_off(node))
@@ -78,7 +81,7 @@ def _enabled(node: NodeAccess) -> dict:
 
 
 def turn_off(node: NodeAccess, lockdown: str = LOCKDOWN) -> None:
-    """Run the script that turns ACS off. Raises CannotChange if the kernel refuses such writes; the script does not report that."""
+    """Write and run the script that turns ACS off. Raises CannotChange if the kernel is locked down and would ignore its writes."""
     lockdown_state = read_text(lockdown)
     if lockdown_state and "[none]" not in lockdown_state:
         raise CannotChange(LOCKED)
@@ -94,7 +97,7 @@ def _read(controls: dict) -> str:
 
 
 def bridges() -> dict:
-    """Return the ACS control word of every PCI bridge that has one, by address. Raises Unavailable if the bus shows no bridges."""
+    """Return address → ACS control word of every PCI bridge that has ACS. Raises Unavailable if the machine shows no bridges."""
     folders = [path for path in glob.glob(DEVICES + "/*") if read_text(path + "/class").startswith(BRIDGE)]
     if not folders:
         raise Unavailable("this machine shows no PCI bridges: it is virtual, and ACS is its host's")
@@ -102,7 +105,10 @@ def bridges() -> dict:
 
 
 def control_words(spaces: dict) -> dict:
-    """Return the control word of every device that has ACS. Raises Unavailable if a configuration space is not fully readable."""
+    """Return address → ACS control word of each device with ACS.
+
+    Raises Unavailable if a configuration space is not fully readable.
+    """
     hidden = sorted(address for address, space in spaces.items() if is_truncated(space))
     if hidden:
         raise Unavailable("the extended configuration space of %s cannot be read: see `lspci -vvv -s %s`" % (hidden[0], hidden[0]))
@@ -111,7 +117,7 @@ def control_words(spaces: dict) -> dict:
 
 
 def is_truncated(space: bytes) -> bool:
-    """Return True if a device may have extended capabilities that these bytes do not show.
+    """Return True if a device may have extended capabilities that these bytes of its configuration space do not show.
 
     A device without PCI Express has none. Users other than root see only 64 bytes. A device that has left the bus or has no power
     reads as all ones.
@@ -124,7 +130,7 @@ def is_truncated(space: bytes) -> bool:
 
 
 def _capabilities(space: bytes) -> set:
-    """Return the ids of the ordinary capabilities. A cyclic list ends."""
+    """Return the ids of a device's ordinary capabilities; reading stops if their list is cyclic."""
     kinds, seen, at = set(), set(), space[LIST] if space[STATUS] & HAS_LIST else 0
     while 0x40 <= at < EXTENDED - 1 and at not in seen:
         seen.add(at)
@@ -139,7 +145,7 @@ def _configuration(folder: str) -> bytes:
 
 
 def control(space: bytes) -> "int | None":
-    """Return the ACS control word in a configuration space, or None if the device has no ACS. A cyclic list ends."""
+    """Return the ACS control word in a configuration space, None if the device has no ACS; reading stops if the list is cyclic."""
     at, seen = EXTENDED, set()
     while at >= EXTENDED and at + 8 <= len(space) and at not in seen:
         seen.add(at)

@@ -1,4 +1,4 @@
-"""Ports that RKE2 will need: on a machine without RKE2, no other program may listen on them."""
+"""Check that no other program listens on the ports that RKE2 needs, on a machine where RKE2 is not set up yet."""
 
 from __future__ import annotations
 
@@ -14,12 +14,18 @@ TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 
 
 def ports_of_role(want: dict) -> list:
-    """Return the ports of every machine and of this one's role. An agent may have an etcd of the site's."""
+    """Return the ports that RKE2 needs on this machine: those of every machine and those of its role, server or agent.
+
+    An agent may have an etcd of the site's, so etcd's ports are not among its own.
+    """
     return want["ports"] + want["server_ports" if want["server"] else "agent_ports"]
 
 
 def ports(node: NodeAccess, wanted: list, root: str = "") -> list:
-    """Return one item for all ports, with the names of listeners. No item if the listener is RKE2, which must not be stopped."""
+    """Return one setting result for all ports, with the programs that listen on them, in a list.
+
+    The list is empty if RKE2 is set up here, because then the listener is RKE2, which must not be stopped.
+    """
     numbers = {int(port) for port in wanted}
     taken = sorted({(port, inode) for port, inode in _listeners(root) if port in numbers})
     if not wanted or (taken and rke2_presence.is_set_up(node, root)):
@@ -31,7 +37,7 @@ def ports(node: NodeAccess, wanted: list, root: str = "") -> list:
 
 
 def _listeners(root: str) -> Iterator[tuple]:
-    """Yield port and socket inode of each listener (proc(5): the local address is HEX:PORT, field 10 the inode)."""
+    """Yield (port, socket inode) of each TCP listener (proc(5): the local address is HEX:PORT, field 10 the inode)."""
     for table in TABLES:
         for row in (line.split() for line in read_text(root + table).splitlines()[1:]):
             if len(row) > 9 and row[3] == LISTEN:
@@ -39,7 +45,7 @@ def _listeners(root: str) -> Iterator[tuple]:
 
 
 def _owner(inode: str) -> str:
-    """Return the name of the process that holds a socket, or the socket's number if the process has ended."""
+    """Return the name of the process that holds a socket; `socket NUMBER` if the process has ended."""
     held = (path for path in glob.glob("/proc/[0-9]*/fd/*") if _target(path) == "socket:[%s]" % inode)
     return next((read_text("/proc/%s/comm" % path.split("/")[2]).strip() for path in held), "") or "socket " + inode
 

@@ -1,4 +1,4 @@
-"""Files and directories of the profile, swap, and the files that bring the profile back after a boot."""
+"""Files and directories of the profile, swap, and the files that restore kernel settings and limits after a boot."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ DRACUT = "/etc/dracut.conf.d/90-bringup.conf"
 SYSTEMD = "/etc/systemd/system.conf.d/90-bringup.conf"
 IN_INITRAMFS = 'install_optional_items+=" %s "' % BLACKLIST
 BACKUP_SUFFIX = ".before-bringup"
-"""Suffix of a site's file that one of ours has replaced."""
+"""Suffix of the copy of a site's file that one of our files has replaced."""
 
 
 def boot_files(want: dict) -> list:
-    """Return the files that set modules, sysctls and limits again at the next boot, and those of the profile."""
+    """Return the file entries that set modules, sysctls and limits again at the next boot, and the profile's own file entries."""
     memlock = want["memlock"]
     rows = ["%s %s memlock %s" % (user, kind, memlock) for user in ("*", "root") for kind in ("soft", "hard")]
     limits = ["[Manager]", "%s=%s" % (systemd_services.MEMLOCK, systemd_services.limit(memlock))]
@@ -45,10 +45,10 @@ def _own_file(path: str, lines: list, needs: str = "", reload: str = "") -> dict
 
 
 def files(node: NodeAccess, wanted: list) -> list:
-    """Return an item for each wanted file: `path`, `content`, `mode`.
+    """Write the wanted files (`path`, `content`, `mode`) and return one setting result for each.
 
-    A file is written only where `needs` exists. `reload` names the program that must read a change. With `aside`, a file that is
-    not ours is first saved under another name.
+    A file is written only where `needs` exists. `reload` names the service or tool that must read a change. With `aside`, a file
+    that is not ours is first saved under another name.
     """
     there = [entry for entry in wanted if not entry.get("needs") or os.path.exists(entry["needs"])]
     return [_file(node, entry) for entry in there if entry["content"]]
@@ -62,7 +62,7 @@ def _file(node: NodeAccess, entry: dict) -> Item:
 def whole_file(
     node: NodeAccess, name: str, path: str, content: str, octal: str = "0644", reload: str = "", *, aside: bool = False
 ) -> Item:
-    """Return the item of one whole file, named `name`."""
+    """Write one whole file if content, mode, owner or its folder's mode differ; return its setting result, named `name`."""
     mode = int(octal, 8)
 
     def read() -> str:
@@ -85,7 +85,10 @@ def whole_file(
 
 
 def _foreign_owner(path: str) -> str:
-    """Return a remark if the file is not owned by root: the owner could change what root relies on, and sudo ignores it."""
+    """Return a remark if neither root nor this user owns the file, else an empty string.
+
+    Its owner could change a file that root relies on, and sudo ignores such a file.
+    """
     owner = os.stat(path).st_uid
     return "" if owner in (0, os.geteuid()) else ", owned by uid %d" % owner
 
@@ -95,7 +98,7 @@ def _signature(content: str, mode: int) -> str:
 
 
 def directories(node: NodeAccess, wanted: dict) -> list:
-    """Return an item for each directory with its mode; directories are owned by root."""
+    """Create each wanted directory, owned by root and with its mode; return one setting result for each."""
     return [_directory(node, path, int(mode, 8)) for path, mode in sorted(wanted.items())]
 
 
@@ -113,7 +116,10 @@ def _directory(node: NodeAccess, path: str, mode: int) -> Item:
 
 
 def swap(node: NodeAccess, off: bool, root: str = "") -> list:
-    """Return items that turn swap off. kubelet does not start with swap, and pages of pinned GPU buffers must stay in memory."""
+    """Turn swap off, now and in /etc/fstab, and return both setting results; an empty list unless `off`.
+
+    The kubelet does not start with swap, and pages of pinned GPU buffers must stay in memory.
+    """
     if not off:
         return []
     return [

@@ -1,7 +1,7 @@
-"""Marks of reloads that are due: a file changes first, its reader is told later, and a run may end in between.
+"""Marker files for reloads that are due: a file is changed first, its reader reloads later, and a run may end in between.
 
-A mark is set before the change and removed after a successful reload. Without it a later run would find the file as wanted and
-never reload.
+A marker is written before the change and removed after a successful reload. Without it a later run would find the file as wanted
+and never reload its reader.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from contextlib import suppress
 
 UNTIL_BOOT, KEPT = "/run/bringup-owed", "/var/lib/bringup-owed"
 FOLDERS = {"initramfs": KEPT, "networkmanager": UNTIL_BOOT, "time": UNTIL_BOOT}
-"""Folder of each reload's mark. Marks that a boot makes up for lie below /run. systemd reports unread files itself."""
+"""Reload → folder of its marker file, below /run if a boot makes the reload unnecessary. systemd reports unread files itself."""
 
 
 def mark(name: str, why: str = "", root: str = "") -> None:
-    """Record that a reload is due; `why` an earlier one failed."""
+    """Write the marker file of a due reload, with `why` a try failed; do nothing for a reload that systemd tracks itself."""
     if name not in FOLDERS:
         return
     os.makedirs(root + FOLDERS[name], mode=0o700, exist_ok=True)
@@ -25,18 +25,18 @@ def mark(name: str, why: str = "", root: str = "") -> None:
 
 
 def due_reloads(root: str = "") -> list:
-    """Return the names of the reloads that are due."""
+    """Return the names of the reloads that have a marker file."""
     return [name for name in FOLDERS if os.path.exists(_path(name, root))]
 
 
 def reason(name: str, root: str = "") -> str:
-    """Return why a reload has not been done yet."""
+    """Return why the reload has not been done yet, from its marker file. Raises OSError if that is missing."""
     with open(_path(name, root)) as source:
         return source.read() or "a run was cut off before it"
 
 
 def clear(name: str, root: str = "") -> None:
-    """Remove the mark of a reload that was done, and the folder with its last mark."""
+    """Remove the marker file of a reload that was done, and its folder if it is then empty."""
     with suppress(OSError, KeyError):  # others are owed still, or the file system has gone read-only
         os.unlink(_path(name, root))
         os.rmdir(root + FOLDERS[name])

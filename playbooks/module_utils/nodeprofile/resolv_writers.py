@@ -1,6 +1,7 @@
-"""Other writers of /etc/resolv.conf: DHCP clients, with each lease, and resolvconf.
+"""Programs that rewrite /etc/resolv.conf and that we do not configure: DHCP clients, with each lease, and resolvconf.
 
-Changes beside them do not last, and their settings belong to the site, so the item tells a person what to write where.
+Our changes to the file would not last, and the settings of these programs belong to the site, so the setting result tells a person
+what to write where.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ INERT_HOOKS, RESOLVED_HOOKS = ("resolvconf",), ("resolved", "resolved-enter")
 `make_resolv_conf` keeps dhclient from writing the file.
 """
 IFCFG, NO_PEER_DNS = "/etc/sysconfig/network-scripts/ifcfg-", re.compile(r"""^\s*PEERDNS=["']?no["']?(\s|$)""", re.MULTILINE)
-"""Settings of an interface of network-scripts, and the line that keeps its dhclient from writing resolv.conf."""
+"""Prefix of an interface's settings file (network-scripts), and the line there that keeps dhclient from writing resolv.conf."""
 LEASES = "/var/lib/dhcp/dhclient.leases"
 NAMES = re.compile(r"\boption (dhcp6\.)?(domain-|name-servers)")
-"""Options of a lease about DNS. Without them dhclient leaves the file alone."""
+"""Pattern of the DHCP lease options about DNS. Without such an option dhclient leaves resolv.conf alone."""
 
 WRITER_SETTINGS = {
     "dhclient": (
@@ -49,11 +50,11 @@ WRITER_SETTINGS = {
     ),
     "openresolv": ("/etc/resolvconf.conf", '`name_servers="{servers}"`', '`search_domains="{search}"`', " ", "run `resolvconf -u`"),
 }
-"""Writer → its settings file, lines for servers and search domains, separator between servers, how it learns of a change."""
+"""Writer → its settings file, lines for servers and search domains, separator between servers, how it rereads the file."""
 
 
 def advice(node: NodeAccess, servers: list, search: list, root: str = "") -> str:
-    """Return who rewrites resolv.conf and what to write in that program's settings; empty if nobody does."""
+    """Return which program rewrites resolv.conf and what to write in its settings, in one sentence; empty if none does."""
     text = read_text(root + RESOLV)
     keeper = _resolvconf(node, text, root)
     client = next((name for name, words in _running(root) if keeper or _writes(node, name, words, text, root)), "")
@@ -68,14 +69,17 @@ def advice(node: NodeAccess, servers: list, search: list, root: str = "") -> str
 
 
 def _resolvconf(node: NodeAccess, text: str, root: str) -> str:
-    """Return which of the two resolvconf programs owns the file. Its header without the program is a left-over."""
+    """Return which resolvconf program owns resolv.conf: `resolvconf` (Debian's), `openresolv`, or empty.
+
+    openresolv's header alone is a left-over if the program is not installed.
+    """
     if os.path.realpath(root + RESOLV).startswith(root + RESOLVCONF):
         return "resolvconf"
     return "openresolv" if OPENRESOLV in text and node.has("resolvconf") else ""
 
 
 def _running(root: str) -> list:
-    """Return name and command line of the machine's own DHCP clients. Clients in containers write files of their own."""
+    """Return (name, command line) of each DHCP client of this machine, without those in containers or told to report elsewhere."""
     folder, clients = root + "/proc", []
     ours = _namespace(folder, "self")
     for pid in filter(str.isdigit, sorted(os.listdir(folder)) if os.path.isdir(folder) else ()):
@@ -98,7 +102,7 @@ def _namespace(folder: str, pid: str) -> str:
 
 
 def _writes(node: NodeAccess, name: str, words: list, text: str, root: str) -> bool:
-    """Return True if a running DHCP client writes resolv.conf itself."""
+    """Return True if this running DHCP client (`name`, command line `words`) writes resolv.conf itself."""
     if name == "dhcpcd":
         return DHCPCD in text and not NO_HOOK.search(read_text(root + "/etc/dhcpcd.conf"))
     interface = next(filter(None, reversed(words)), "")

@@ -1,4 +1,4 @@
-"""DNS servers and search domains of the machine, set where the program that writes resolv.conf reads them.
+"""DNS servers and search domains of the machine, set in the configuration of the program that writes resolv.conf.
 
 systemd-resolved keeps servers per link (from DHCP or the link's configuration) beside global ones. A name that no link claims goes
 to the global servers alone only if these serve all names (`Domains=~.`, resolved.conf(5)). Settings of other writers are not
@@ -26,7 +26,7 @@ ALL_NAMES = "~."
 
 
 def dns(node: NodeAccess, servers: list, search: list, root: str = "") -> list:
-    """Return the item for DNS servers, in order, and search domains; nothing if none are wanted."""
+    """Set the DNS servers, in order, and search domains; return the setting result in a list, empty if none are wanted."""
     if not servers and not search:
         return []
     try:
@@ -59,7 +59,7 @@ def _line(servers: list, search: list, everywhere: bool) -> str:
 
 
 def _current(node: NodeAccess, root: str) -> tuple:
-    """Return servers, search domains, and whether systemd-resolved asks its global servers for all names."""
+    """Return present servers, present search domains, and True if systemd-resolved asks its global servers for all names."""
     if not _is_below(RESOLVE, root):
         rows = [line.split() for line in read_text(root + RESOLV).splitlines()]
         servers, search, domain = (
@@ -78,19 +78,19 @@ def _global_words(output: str) -> list:
 
 
 def _is_below(folder: str, root: str) -> bool:
-    """Return True if resolv.conf is a link into this folder of its writer."""
+    """Return True if /etc/resolv.conf is a link to a file in this folder of the program that writes it."""
     return os.path.realpath(root + RESOLV).startswith(root + folder + "/")
 
 
 def _writer(node: NodeAccess, root: str) -> str:
-    """Return which writer of /etc/resolv.conf we can configure: resolved, manager (NetworkManager) or nobody."""
+    """Return the writer of /etc/resolv.conf that we can configure: `resolved`, `manager` (NetworkManager) or `nobody`."""
     if _is_below(RESOLVE, root):
         return "resolved"
     return "manager" if "NetworkManager" in read_text(root + RESOLV)[:200] or _is_network_manager_writer(node, root) else "nobody"
 
 
 def _is_network_manager_writer(node: NodeAccess, root: str) -> bool:
-    """Return True if NetworkManager runs and owns resolv.conf, so that its next reload would overwrite other changes."""
+    """Return True if NetworkManager runs and writes resolv.conf, so that its next reload would overwrite other changes."""
     if not os.path.isdir(root + NM_RUNTIME):
         return False
     code, mode, _ = node.run("busctl", "--auto-start=no", "get-property", *RC_MANAGER)

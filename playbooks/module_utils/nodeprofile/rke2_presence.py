@@ -13,9 +13,9 @@ RUNNING = ("active", "activating", "reloading")
 
 
 def is_set_up(node: NodeAccess, root: str = "") -> bool:
-    """Return True if RKE2 has a configuration here, or a unit that runs or starts at boot.
+    """Return True if this machine has RKE2's config.yaml, or an RKE2 unit that runs or starts at boot.
 
-    RKE2's quick start has no configuration, and Rancher writes drop-ins alone. Drop-ins without such a unit may be the site's, from
+    RKE2's quick start has no config.yaml, and Rancher writes drop-ins alone. Drop-ins without such a unit may be the site's, from
     before the first bring-up.
     """
     if os.path.exists(root + CONFIG):
@@ -27,7 +27,7 @@ def is_set_up(node: NodeAccess, root: str = "") -> bool:
 
 
 def is_running(node: NodeAccess, root: str = "") -> bool:
-    """Return True if pods may run here. Such a machine must be drained before a reboot, and nobody has done so."""
+    """Return True if an RKE2 unit runs, so that pods may run here and the machine must be drained before a reboot."""
     return any(unit.get("ActiveState") in RUNNING for unit in _units(node, root))
 
 

@@ -1,4 +1,4 @@
-"""Routes of the fabric, now and after a boot, and the default route that RKE2 needs."""
+"""Routes of the GPU fabric, set now and kept for later boots, and a check for the default route that RKE2 needs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible.module_utils.nodeprofile.links import NAME_AFTER_BOOT
 
 
 class NextHop:
-    """Gateway and interface of a route, and whether they work.
+    """One next hop of a route in the kernel: its gateway and interface, and whether they work.
 
     `down` lists what keeps the hop from working (no carrier, interface down, reject type). `by_hand` is True for a route without a
     protocol, which a boot removes.
@@ -22,7 +22,7 @@ class NextHop:
         self.gateway, self.device, self.down, self.by_hand = gateway, device, down, by_hand
 
     def leads(self, via: str, device: str) -> bool:
-        """Return True if gateway and device are the wanted ones; an empty value matches any."""
+        """Return True if the hop has this gateway and this interface; an empty argument matches any."""
         return (not via or self.gateway == via) and (not device or self.device == device)
 
     def __str__(self) -> str:
@@ -30,7 +30,7 @@ class NextHop:
 
 
 def default_route(wanted: bool, root: str = "") -> list:
-    """Return the item for a default route that leads to an interface."""
+    """Check that a default route leads to an interface; return the setting result in a list, empty unless `wanted`."""
     if not wanted:
         return []
     links = reachability.default_routes(root)
@@ -40,10 +40,11 @@ def default_route(wanted: bool, root: str = "") -> list:
 
 
 def routes(node: NodeAccess, wanted: list, pending: list, pods: "pod_interfaces.PodInterfaces") -> list:
-    """Return an item for each route (`to`, `via`, `device`).
+    """Set each wanted route (`to` a network, `via` a gateway, `device` an interface) and return one setting result for each.
 
-    An absent route is set, and kept where its interface is configured. A route that leads elsewhere is the site's and stays.
-    `pending` are interfaces that only the next boot brings; `pods` are interfaces that pods hold.
+    A missing route is added, now and to its interface's configuration. One that leads another way is the site's and makes the
+    setting fail. `pending` are names of interfaces that appear only after the next boot; `pods` knows the interfaces that pods
+    hold, whose routes are left alone.
     """
     return [_route(node, entry["to"], entry.get("via") or "", entry.get("device") or "", pending, pods) for entry in wanted]
 
@@ -86,7 +87,7 @@ def _route(node: NodeAccess, to: str, via: str, device: str, pending: list, pods
 
 
 def _is_pod_route(node: NodeAccess, family: list, to: str, via: str, device: str, pods: "pod_interfaces.PodInterfaces") -> bool:
-    """Return True if a pod holds the route's interface: the named one, else if route and gateway are out of reach."""
+    """Return True if a pod holds the route's interface: the named one, or else if neither the route nor its gateway is there."""
     if device or not pods.slots():
         return bool(device) and pods.has(device)
     code, output, _ = node.run("ip", "-json", *family, "route", "show", "exact", to)
@@ -106,7 +107,7 @@ def _unmanaged(name: str) -> str:
 
 
 def _survives_boot(node: NodeAccess, ways: list, to: str, via: str) -> bool:
-    """Return True if the route will exist after a boot. One set by hand does so only if it is also kept."""
+    """Return True if the route will exist after a boot: it was not set by hand, or the interface's configuration has it too."""
     if not all(way.by_hand for way in ways):
         return True
     kept = network_managers.manager_of(node, ways[0].device)
@@ -114,7 +115,7 @@ def _survives_boot(node: NodeAccess, ways: list, to: str, via: str) -> bool:
 
 
 def _require_no_cut_off(node: NodeAccess, family: list, to: str, via: str, name: str) -> None:
-    """Raise CannotChange if the route would redirect answers to a machine that has an open connection here, as SSH has."""
+    """Raise CannotChange if the route would send answers to a machine with an open connection here, such as SSH, another way."""
     network = ipaddress.ip_network(to)
     for peer in sorted(reachability.client_addresses()):
         if ipaddress.ip_address(peer) not in network:
@@ -126,13 +127,13 @@ def _require_no_cut_off(node: NodeAccess, family: list, to: str, via: str, name:
 
 
 def _length(row: dict) -> int:
-    """Return the prefix length of a route; an address without one has all bits."""
+    """Return the prefix length of a route's network; an address without a length is one host and has all bits."""
     to = str(row.get("dst", ""))
     return 0 if to == "default" else ipaddress.ip_network(to).prefixlen
 
 
 def _on_link(node: NodeAccess, family: list, via: str) -> str:
-    """Return the interface whose network a gateway is on. Raises CannotChange if there is none."""
+    """Return the interface whose network contains the gateway. Raises CannotChange if there is none."""
     matches = json.loads(node.must("ip", "-json", *family, "route", "get", via) or "[]")
     first = dict(matches[0]) if matches else {}
     if not first or first.get("gateway") or first.get("via"):
@@ -141,7 +142,7 @@ def _on_link(node: NodeAccess, family: list, via: str) -> str:
 
 
 def _next_hops(rows: list) -> list:
-    """Return all next hops of the routes. A route of a reject type has one that is down."""
+    """Return all next hops of the routes in `ip -json` output. A route of a reject type has one hop that is down."""
     hops = []
     for row in rows:
         refuses = [row["type"]] if row.get("type", "unicast") != "unicast" else []

@@ -1,4 +1,4 @@
-"""Disks: free space and mounts. No profile changes them."""
+"""Checks of disks: free space and mounts, which are measured and never changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ansible.module_utils.nodeprofile.item import Item, NodeAccess, measured, re
 
 MIB = 1024 * 1024
 RESERVE_MIB, RESERVE_PERCENT = 2048, 5
-"""Space that must stay free once RKE2 is set up, in MiB and in percent.
+"""Space that must stay free once RKE2 is set up, in MiB and in percent of the disk.
 
 It holds an upgrade's archives and exceeds the kubelet's eviction threshold (K3s sets `eviction-hard:
 imagefs.available<5%,nodefs.available<5%`). The gate `os_prep` asks for the same.
@@ -21,9 +21,10 @@ READ_ONLY = "Read-only file system: so the kernel leaves one whose disk had an e
 
 
 def disks(node: NodeAccess, wanted: dict, root: str = "") -> list:
-    """Return an item for the writable free space at each path, in MiB. A missing path counts as its nearest parent.
+    """Check the free, writable space at each path (path → MiB) and return one setting result for each.
 
-    A first bring-up asks for space that RKE2 then fills. Where RKE2 is set up, a reserve is enough.
+    A missing path counts as its nearest parent. A first bring-up asks for space that RKE2 then fills; where RKE2 is set up, a
+    reserve is enough.
     """
     # on a machine with RKE2 the space is rightly used; only a reserve must be left
     held = is_used(node, wanted, root)
@@ -31,12 +32,12 @@ def disks(node: NodeAccess, wanted: dict, root: str = "") -> list:
 
 
 def is_used(node: NodeAccess, wanted: dict, root: str = "") -> bool:
-    """Return True if a disk has less than the wanted space because RKE2 may have filled it."""
+    """Return True if RKE2 is set up and a disk has less than its wanted free space, which RKE2 may have filled."""
     return any(_free(path) < least for path, least in wanted.items()) and rke2_presence.is_set_up(node, root)
 
 
 def reserve(path: str, least: int) -> int:
-    """Return the MiB that must stay free on a disk that first needed `least` MiB."""
+    """Return the MiB that must stay free on a disk whose first bring-up asked for `least` MiB: never more than that."""
     total = shutil.disk_usage(nearest_existing(path)).total // MIB
     return min(least, max(RESERVE_MIB, total * RESERVE_PERCENT // 100))
 
@@ -54,7 +55,7 @@ def _disk(path: str, least: int, held: bool, root: str) -> Item:
 
 
 def mounts(wanted: dict, root: str = "") -> list:
-    """Return an item for each folder that must be a file system of its own, of one of the given types (any if none are given)."""
+    """Check that each path is a mount point with one of its types (none given: any); return one setting result for each."""
     return [_mount(path, kinds, root) for path, kinds in sorted(wanted.items())]
 
 

@@ -1,4 +1,4 @@
-"""Services on machines where systemd is process 1. Elsewhere they are reported as unavailable."""
+"""Services, limits and reloads on machines where systemd is process 1. Elsewhere services are reported as unavailable."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,ConditionResult,ConditionTi
 MEMLOCK = "DefaultLimitMEMLOCK"
 RELOAD = "reload "
 INITRAMFS = RELOAD + "initramfs"
-"""Name of the item that says whether the next boot has a current initramfs."""
+"""Name of the setting result that says whether the next boot has a current initramfs."""
 BOOTING = ("initializing", "starting")
 BOOT_SECONDS = 180
-"""Longest wait for the end of a boot, in seconds, before the machine is read as it is. Some unit may never end."""
+"""Longest wait for the end of a boot, in seconds, because some unit may never end; then the machine is read as it is."""
 
 
 def has_systemd(root: str = "") -> bool:
@@ -40,14 +40,17 @@ def has_systemd(root: str = "") -> bool:
 
 
 def wait_for_boot(node: NodeAccess, seconds: float = BOOT_SECONDS, pause: float = polling.FIRST) -> None:
-    """Wait until systemd has started the units of the boot. SSH answers earlier, without the time service and with ACS on."""
+    """Wait until systemd has started the units of the boot, for at most `seconds`.
+
+    SSH answers earlier, when the time service does not run and PCIe ACS is still on.
+    """
     for _ in polling.attempts(seconds, pause):
         if node.run("systemctl", "is-system-running")[1].strip() not in BOOTING:
             break
 
 
 def services(node: NodeAccess, wanted: dict, time_services: list, root: str = "") -> list:
-    """Return an item for each unit (started, stopped or masked) and one for the time service.
+    """Bring units to their state (started, stopped or masked); return one setting result for each, and one for the time service.
 
     A unit that is not installed counts as stopped. All units are read in one call and changed with one reload, because each takes
     systemd 0.2 s.
@@ -63,7 +66,7 @@ def services(node: NodeAccess, wanted: dict, time_services: list, root: str = ""
 
 
 def _loaded_units(node: NodeAccess, names: list) -> dict:
-    """Return the units after a daemon-reload if files have changed. Otherwise systemd starts a unit without its new drop-in."""
+    """Return systemd's properties of units, after a daemon-reload if their files changed; else new drop-ins would not count."""
     states = units(node, names)
     if node.check_mode or not any(unit["NeedDaemonReload"] == "yes" for unit in states.values()):
         return states
@@ -80,7 +83,7 @@ def _service(node: NodeAccess, label: str, name: str, state: str, seen: Optional
 
 
 def units(node: NodeAccess, names: list) -> dict:
-    """Return systemd's properties of units by name, read in one call."""
+    """Return unit name → systemd's properties of it, all read in one call. Raises CannotChange."""
     if not names:
         return {}
     output = node.must("systemctl", "show", "--property=" + PROPERTIES, *names)
@@ -109,7 +112,10 @@ def _change(node: NodeAccess, name: str, state: str) -> None:
 
 
 def _time_service(node: NodeAccess, candidates: list, seen: dict, wanted: dict) -> list:
-    """Return the item for one running and enabled time service. If none runs, the first allowed and installed one starts."""
+    """Return a setting result, in a list, for one running and enabled time service of `candidates`.
+
+    If none runs, the first installed one is started that the profile (`wanted`) does not stop.
+    """
     if not seen:
         running = running_time_service()
         status = "ok" if running else "unavailable"
@@ -127,7 +133,7 @@ def _time_service(node: NodeAccess, candidates: list, seen: dict, wanted: dict) 
 
 
 def running_time_service() -> str:
-    """Return the name of a running time daemon, found without an init system; empty if there is none."""
+    """Return the process name of a running time daemon, found in /proc; empty if there is none."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         name = _command(pid)
         if name in ("chronyd", "ntpd", "systemd-timesyn", "ptp4l"):
@@ -143,15 +149,15 @@ def _command(pid: str) -> str:
 
 
 def limit(memlock: str) -> str:
-    """Return a limit of locked memory in bytes, as systemd writes it, from KiB as in limits.conf(5)."""
+    """Return a limit of locked memory in bytes or `infinity`, as systemd writes it, from KiB or `unlimited` (limits.conf(5))."""
     return str(int(memlock) * 1024) if memlock.isdigit() else "infinity"
 
 
 def memlock(node: NodeAccess, wanted: str, root: str = "") -> list:
-    """Return the item for systemd's default limit of locked memory, which services without one get.
+    """Set systemd's default limit of locked memory for services; return the setting result in a list, empty without systemd.
 
-    The file alone is no proof: systemd may not have read it, or another file may override it. Without systemd only logins have
-    limits.
+    The value is read from systemd, because the file alone is no proof: systemd may not have read it, or another file may override
+    it. Without systemd only logins have limits.
     """
     if not wanted or not has_systemd(root):
         return []
@@ -163,7 +169,10 @@ def memlock(node: NodeAccess, wanted: str, root: str = "") -> list:
 
 
 def reloads(node: NodeAccess, system: dict, root: str = "") -> list:
-    """Return an item for each due reload, also those that an earlier run left. It fails if the reload does, or in check mode."""
+    """Do each due reload, including those that an earlier run left, and return one setting result for each.
+
+    A reload that fails, or that is due in check mode, gives a failed result.
+    """
     names = dict.fromkeys([*node.reloads, *reload_marks.due_reloads(root)])
     if "systemd" in names:
         names.pop("units", None)  # it reads these again with all else
@@ -171,7 +180,7 @@ def reloads(node: NodeAccess, system: dict, root: str = "") -> list:
 
 
 def _reload_command(node: NodeAccess, name: str, system: dict, root: str) -> list:
-    """Return the command for a reload; empty if nothing needs to reload. A network-booted machine has no initramfs tool."""
+    """Return the command for a reload; empty if nothing has to reload, as on a network-booted machine without an initramfs tool."""
     if name == "initramfs":
         command = system.get("initramfs") or []
         return command if command and node.has(command[0]) else []

@@ -1,4 +1,4 @@
-"""User accounts of the machine: people with public keys and sudo, and system users that services run as."""
+"""User accounts of the machine: people with SSH public keys and sudo, and system users that services run as."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _KEYS, _FRESH = "authorized_keys", ".bringup-authorized_keys"
 
 
 def system_users(node: NodeAccess, wanted: dict) -> list:
-    """Return an item for each system user (name → comment), who has a group of that name and no login, as RKE2's `etcd`."""
+    """Create each system user (name → comment), with a group of that name and no login, such as RKE2's `etcd`.
+
+    Returns one setting result for each.
+    """
     return [_system(node, name, comment) for name, comment in sorted(wanted.items())]
 
 
@@ -46,7 +49,7 @@ def _exists(ask: Callable[[str], object], name: str) -> bool:
 
 
 def users(node: NodeAccess, wanted: list) -> list:
-    """Return items for people, given by `name`, `groups`, `keys` and `sudo`. Further groups and keys of a user are left alone."""
+    """Create people's accounts (`name`, `groups`, `keys`, `sudo`) and return their setting results; other groups and keys stay."""
     return [row for entry in wanted for row in _user(node, entry)]
 
 
@@ -95,13 +98,13 @@ def _folder(name: str) -> str:
 
 
 def _key_of_line(line: str) -> str:
-    """Return type and key of an authorized_keys line, without options and comment; empty for a comment line."""
+    """Return type and key of an authorized_keys line, without options and comment; empty for other lines."""
     match = None if line.lstrip().startswith("#") else re.search(r"((?:sk-)?(?:ssh|ecdsa)-\S+)\s+(\S+)", line)
     return " ".join(match.groups()) if match else ""
 
 
 def missing_keys(text: str, wanted: list) -> list:
-    """Return the wanted keys that a file of authorized keys lacks."""
+    """Return those of the wanted SSH keys that the text of an authorized_keys file lacks."""
     have = {_key_of_line(line) for line in text.splitlines()}
     return [key.strip() for key in wanted if _key_of_line(key) not in have]
 
@@ -116,7 +119,7 @@ def _keys(name: str, wanted: list) -> str:
 
 @contextmanager
 def _open_folder(folder: str) -> Iterator[int]:
-    """Yield an open handle of a user's folder. The user may turn it into a link at any time, so later steps use the handle."""
+    """Yield an open handle of a user's folder, because the user may turn the folder into a link between later steps."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         yield handle
@@ -125,7 +128,10 @@ def _open_folder(folder: str) -> Iterator[int]:
 
 
 def read_keys(held: int) -> str:
-    """Return the text of authorized_keys in an open folder; empty if it is missing. A link, perhaps to root's file, is refused."""
+    """Return the text of authorized_keys in the open folder `held`; empty if the file is missing.
+
+    Raises OSError for a link, which could lead to a file that only root may read.
+    """
     try:
         handle = os.open(_KEYS, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=held)
     except FileNotFoundError:
@@ -135,7 +141,7 @@ def read_keys(held: int) -> str:
 
 
 def _authorize(name: str, wanted: list) -> None:
-    """Add the missing keys to the user's authorized_keys."""
+    """Add the wanted SSH keys that are missing to the user's authorized_keys. Raises OSError where a link takes a file's place."""
     user, folder = pwd.getpwnam(name), _folder(name)
     # the folder is the user's own: every step below refuses links, which could lead to files of root's
     fresh = not os.path.lexists(folder)

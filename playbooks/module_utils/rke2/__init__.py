@@ -1,1 +1,1 @@
-"""Code shared by the modules for RKE2: its release, supervisor, kubectl and traces."""
+"""Code that the Ansible modules `rke2_*` share: releases, settings, the supervisor, kubectl, and removal of RKE2."""

@@ -19,25 +19,25 @@ SERIES = (
     "etcd_network_known_peers",
     "process_start_time_seconds",
 )
-"""The series that gate rke2/servers compares. All other lines, thousands of them, stay on the host."""
+"""Metrics that gate rke2/servers compares. All other lines of etcd's metrics, thousands of them, stay on the host."""
 MOST = 4_000_000
 
 
 def read_etcd() -> dict:
-    """Return the texts of /metrics (only SERIES) and /health and the time they were read. Texts are empty without an answer."""
+    """Return `metrics` (the lines of SERIES), `health` and `read` (epoch seconds); texts are empty if etcd does not answer."""
     metrics, health = fetch("/metrics"), fetch("/health")
     kept = [line for line in metrics.splitlines() if line.startswith(SERIES)]
     return {"metrics": "\n".join(kept), "health": health.strip()[:500], "read": round(time.time(), 3)}
 
 
 def wal_writes(seen: dict) -> int:
-    """Return how often etcd has written its log (WAL). If unknown, return sys.maxsize so that nobody waits for more."""
+    """Return how often etcd has written its write-ahead log; sys.maxsize if unknown, so that nobody waits for more writes."""
     match = re.search(r"^etcd_disk_wal_fsync_duration_seconds_count(?:\{[^}]*\})? (\S+)$", seen["metrics"], re.MULTILINE)
     return int(float(match.group(1))) if match else sys.maxsize
 
 
 def fetch(path: str) -> str:
-    """Return a response's body, also of an error (/health: 503 with a reason); empty if etcd does not answer."""
+    """Return the body of etcd's response, also of an error (/health gives 503 with a reason); empty if etcd does not answer."""
     try:
         try:
             body = direct_http.get(BASE + path, most=MOST)

@@ -1,4 +1,4 @@
-"""Named snapshots of etcd that are made once. A snapshot counts only if the command that made it ended successfully."""
+"""Named snapshots of etcd, each made once. A snapshot counts only if the command that made it ended successfully."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible.module_utils.rke2 import release_backup
 
 FOLDER = "/var/lib/rancher/rke2/server/db/snapshots"
 PART_SUFFIX = ".part"
-"""Suffix of a snapshot that etcd is writing, or was writing when it was killed."""
+"""Suffix of a snapshot file that etcd is still writing, or was writing when it was killed."""
 _SAVED = "saved-"
 
 
@@ -21,13 +21,16 @@ class SnapshotFailed(Exception):
 
 
 def complete_files(name: str, folder: str = FOLDER, store: str = release_backup.STORE) -> list:
-    """Return the files of a complete snapshot of this name; empty if there is none, it was interrupted, or its files are gone."""
+    """Return the file names of the complete snapshot of this name; empty if it was not made, was interrupted, or lost a file."""
     names = atomic_files.read_json(_mark(name, store)) or []
     return names if names and all(os.path.exists(os.path.join(folder, file)) for file in names) else []
 
 
 def save(name: str, run: Callable[[], tuple], folder: str = FOLDER, store: str = release_backup.STORE) -> list:
-    """Make a snapshot by `run` (returns exit code, message), without partial files; return its files. Raises SnapshotFailed."""
+    """Make a snapshot by `run`, which returns (exit code, message); record and return its file names.
+
+    Partial files of this name are removed first. Raises SnapshotFailed if `run` fails or leaves no file.
+    """
     for left in _files_named(name, folder, half=True):
         os.unlink(os.path.join(folder, left))
     # RKE2 may overwrite a file of the same second: compare stamps, not names
@@ -42,7 +45,7 @@ def save(name: str, run: Callable[[], tuple], folder: str = FOLDER, store: str =
 
 
 def forget(stem: str, store: str = release_backup.STORE) -> None:
-    """Remove the records of snapshots whose names begin with `stem`, so that the next one is made again. Their files stay."""
+    """Remove the records of snapshots whose names begin with `stem`, so that they are made again. Snapshot files stay."""
     for name in recorded_names(stem, store):
         os.unlink(_mark(name, store))
 
@@ -58,12 +61,12 @@ def _mark(name: str, store: str) -> str:
 
 
 def _files_named(name: str, folder: str, half: bool = False) -> list:
-    """Return the files of a snapshot name, to which RKE2 adds node and time."""
+    """Return the files of a snapshot name, to which RKE2 adds node and time; with `half` the partial ones, else the whole ones."""
     every = glob.glob(os.path.join(glob.escape(folder), glob.escape(name) + "*"))
     return sorted(os.path.basename(path) for path in every if path.endswith(PART_SUFFIX) is half)
 
 
 def _file_stamps(name: str, folder: str) -> dict:
-    """Return the files of a snapshot name with time, size and inode, which change when a file is written again."""
+    """Return file → (time, size, inode) for a snapshot name; the stamp changes when a file is written again."""
     stats = {file: os.stat(os.path.join(folder, file)) for file in _files_named(name, folder)}
     return {file: (stat.st_mtime_ns, stat.st_size, stat.st_ino) for file, stat in stats.items()}

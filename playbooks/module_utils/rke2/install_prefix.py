@@ -1,4 +1,4 @@
-"""Target paths of a release's files: /usr/local, with units where systemd sees them at boot.
+"""Target paths of a release's files: below /usr/local, except units where systemd would not see them there at boot.
 
 A separate file system at /usr/local (SLES has one) is mounted by a unit, when systemd has already read all units. RKE2's install.sh
 puts its units into /etc/systemd/system in that case.
@@ -18,7 +18,10 @@ SHARED = ("nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "gl
 
 
 def refusal(root: str = "") -> str:
-    """Return why no release can be installed here; empty if one can. A read-only root fails by itself with a clear message."""
+    """Return why no release can be installed below /usr/local; empty if one can, or if the root file system is read-only.
+
+    On a read-only root file system the installation fails with a clear message of its own.
+    """
     at, kind, read_only = _holder(root)
     if kind in SHARED and at != "/":
         message = "%s is on a share (%s, mounted at %s): each host needs an RKE2 of its own there; mount the share at another place"
@@ -30,7 +33,7 @@ def refusal(root: str = "") -> str:
 
 
 def target_path(name: str, root: str = "") -> str:
-    """Return the target path of a release's file."""
+    """Return the path on the host for a file of the release archive, such as /usr/local/bin/rke2 for `bin/rke2`."""
     if name.startswith(RELEASE_UNITS) and name.endswith(".service") and _holder(root)[0] not in MOUNTED_EARLY:
         return ETC_UNITS + name[len(RELEASE_UNITS) :]
     return os.path.join(PREFIX, name)

@@ -1,4 +1,4 @@
-"""kubectl on an RKE2 server: read, drain, uncordon and remove Nodes, with one sentence for each Node that refuses."""
+"""kubectl on an RKE2 server: reads, drains, uncordons and removes Nodes, with one sentence for each Node that refuses."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from urllib.parse import quote
 KUBECTL = "/var/lib/rancher/rke2/bin/kubectl"
 KUBECONFIG = "/etc/rancher/rke2/rke2.yaml"
 MARK = "bringup/drained-for"
-"""Annotation of a Node that we cordoned. A cordon without it is somebody else's and stays."""
+"""Annotation of a Node that we cordoned. A cordoned Node without it was cordoned by somebody else and stays so."""
 
 AT_ONCE = 10
-"""Number of kubectl processes at a time; each takes 50 MB."""
+"""Number of kubectl processes that run at once; each takes 50 MB."""
 
 PAGE = 100
 """Number of Nodes in one response when all are read; a Node is 20 kB."""
 
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 DRAIN = ["--ignore-daemonsets", "--delete-emptydir-data", "--force"]
-"""Drain options: ignore pods of DaemonSets, delete scratch volumes, and evict pods without an owner."""
+"""Options of `kubectl drain`: ignore pods of DaemonSets, delete scratch volumes, and evict pods without an owner."""
 
 OUT_OF_TIME = "timeout reached"
-"""kubectl's message for a drain that ran out of time. Only such a drain is worth a retry."""
+"""kubectl's message for a drain that ran out of time. Only a drain with this message is worth a retry."""
 
 
 class KubectlError(Exception):
-    """Error: kubectl failed; the text is its own message."""
+    """Error: kubectl failed or cannot be started; the text is its own message."""
 
 
 class Kubectl:
-    """kubectl with the server's own admin kubeconfig."""
+    """kubectl with the server's own admin kubeconfig; each method runs one command."""
 
     @staticmethod
     def is_here() -> bool:
-        """Return True if this host is a server that has written its kubeconfig."""
+        """Return True if this host has RKE2's kubectl and admin kubeconfig, as a server has."""
         return os.path.exists(KUBECTL) and os.path.exists(KUBECONFIG)
 
     def run(self, *words: str, timeout: int = 30) -> str:
-        """Return the standard output of one command. Raises KubectlError."""
+        """Return the standard output of one kubectl command; `timeout` is in seconds a request, 0 for none. Raises KubectlError."""
         command = [KUBECTL, "--kubeconfig", KUBECONFIG, "--request-timeout=%ds" % timeout, *words]
         try:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
@@ -54,25 +54,25 @@ class Kubectl:
         return done.stdout
 
     def nodes(self, names: list) -> dict:
-        """Return facts of the named Nodes by name, without those that are not registered."""
+        """Return name → facts (see `facts`) of the named Nodes that are registered. Raises KubectlError."""
         if not names:
             return {}
         output = self.run("get", "nodes", *names, "--ignore-not-found", "--output=json")
         return {one["metadata"]["name"]: facts(one) for one in _items(output)}
 
     def servers(self) -> dict:
-        """Return facts of every server of the cluster by name."""
+        """Return name → facts (see `facts`) of every server of the cluster. Raises KubectlError."""
         output = self.run("get", "nodes", "--selector=" + CONTROL_PLANE, "--output=json")
         return {one["metadata"]["name"]: facts(one) for one in _items(output)}
 
     def versions(self) -> dict:
-        """Return the kubelet version of every Node by name."""
+        """Return name → kubelet version of every Node. Raises KubectlError."""
         columns = "--output=custom-columns=NAME:.metadata.name,VERSION:.status.nodeInfo.kubeletVersion"
         lines = self.run("get", "nodes", "--no-headers", columns, timeout=120).splitlines()
         return dict(line.split()[:2] for line in lines if len(line.split()) > 1)
 
     def pages(self) -> Iterator:
-        """Yield all Nodes in lists; each list is read when it is asked for. Raises KubectlError."""
+        """Yield all Nodes in lists of at most PAGE objects, each list read when the caller asks for it. Raises KubectlError."""
         more = ""
         while True:
             page = json.loads(self.run("get", "--raw", "/api/v1/nodes?limit=%d%s" % (PAGE, more)))
@@ -83,30 +83,33 @@ class Kubectl:
             more = "&continue=" + quote(token, safe="")
 
     def cordon(self, name: str, mark: str) -> None:
-        """Cordon a Node with our mark. Raises KubectlError."""
+        """Annotate a Node with MARK and the reason `mark`, then cordon it. Raises KubectlError."""
         self.run("annotate", "node", name, "%s=%s" % (MARK, mark), "--overwrite")
         self.run("cordon", name)
 
     def drain(self, name: str, seconds: int) -> None:
-        """Evict the pods of a Node within their grace periods and budgets. Raises KubectlError."""
+        """Evict the pods of a Node within their grace periods and disruption budgets, for at most `seconds`.
+
+        Raises KubectlError.
+        """
         # a drain asks many times: a limit on one request would not bound it, so it has one of its own
         self.run("drain", name, *DRAIN, "--timeout=%ds" % seconds, timeout=0)
 
     def free(self, name: str) -> None:
-        """Uncordon a Node that we cordoned. Raises KubectlError."""
+        """Uncordon a Node and remove MARK from it. Raises KubectlError."""
         self.run("uncordon", name)
         self.run("annotate", "node", name, MARK + "-")
 
     def remove(self, name: str) -> None:
-        """Delete a Node. RKE2 then removes its etcd member and its node password too. Raises KubectlError."""
+        """Delete a Node, upon which RKE2 removes its etcd member and its node password. Raises KubectlError."""
         self.run("delete", "node", name, "--ignore-not-found", "--timeout=60s", timeout=0)
 
 
 def drain(kubectl: Kubectl, names: list, mark: str, ours: list, seconds: int) -> dict:
-    """Drain several Nodes within `seconds` for all of them; return name → sentence of those that refused.
+    """Drain several Nodes within `seconds` in all; return name → sentence of the Nodes that were not drained.
 
-    All Nodes are cordoned before the first is drained, so that no pod moves from one to the next. If there are more Nodes than
-    AT_ONCE, each gets a turn and further turns while time is left, because evicted pods go on ending.
+    Those also in `ours` are cordoned first, all before the first drain, so that no pod moves from one to the next. If there are
+    more Nodes than AT_ONCE, each gets a turn and further turns while time is left, because evicted pods go on ending.
     """
     end = time.monotonic() + seconds
     refused = each([name for name in names if name in ours], lambda name: kubectl.cordon(name, mark))
@@ -128,7 +131,10 @@ def drain(kubectl: Kubectl, names: list, mark: str, ours: list, seconds: int) ->
 
 
 def facts(node: dict) -> dict:
-    """Return what we read of a Node. `taints` are those that keep pods away, as `key=value:effect`; `voter` is None if unknown."""
+    """Return version, states, taints and etcd vote of a Node object.
+
+    `taints` are those that keep pods away, as `key=value:effect`; `voter` is None if the Node has no such condition.
+    """
     meta, status = node.get("metadata", {}), node.get("status", {})
     conditions = {one.get("type"): one.get("status") for one in status.get("conditions", [])}
     return {
@@ -147,7 +153,7 @@ def facts(node: dict) -> dict:
 
 
 def each(names: list, act: Callable[[str], None]) -> dict:
-    """Do one thing to many Nodes in parallel; return name → sentence of those that refused."""
+    """Call `act` for many Nodes in parallel; return name → message of each KubectlError."""
 
     def one(name: str) -> str:
         try:
@@ -162,7 +168,7 @@ def each(names: list, act: Callable[[str], None]) -> dict:
 
 
 def majority_refusal(servers: dict, leaving: str) -> str:
-    """Return why etcd would lose its majority if this server stopped now; empty if it would not, or for a single server."""
+    """Return why etcd would lose its majority if server `leaving` stopped now; empty if it would not, or is a single member."""
     members = {name: seen for name, seen in servers.items() if seen["voter"] is not None}
     if len(members) < 2:
         return ""
@@ -175,7 +181,7 @@ def majority_refusal(servers: dict, leaving: str) -> str:
 
 
 def _items(text: str) -> list:
-    """Return the objects in kubectl's output: a list, a single object, or nothing."""
+    """Return the objects in kubectl's JSON output: of a list, a single object, or none."""
     if not text.strip():
         return []
     parsed = json.loads(text)
@@ -183,13 +189,13 @@ def _items(text: str) -> list:
 
 
 STATE_TAINT = "node.kubernetes.io/"
-"""Prefix of the taints that Kubernetes sets by a Node's state. No pod runs there because it tolerates them."""
+"""Prefix of the taints that Kubernetes sets by a Node's state. Pods on a Node do not run there because they tolerate these."""
 CORDON_TAINT = STATE_TAINT + "unschedulable="
-"""The taint of a cordon, which a Node also shows as `unschedulable`."""
+"""Taint that Kubernetes sets on a cordoned Node; the Node's field `unschedulable` says the same."""
 
 
 def stranded_nodes(nodes: dict, pages: Iterable) -> list:
-    """Return those of the given Nodes (name → facts) whose pods fit on no other Node. `pages` yields all Nodes.
+    """Return the sorted names of those Nodes (name → facts) whose pods fit on no other Node. `pages` yields all Nodes.
 
     Draining such a Node does no good: evicted pods wait for the Node itself, and a budget that needs a running pod is never met
     again. RKE2 can restart in place with its containers running. Nodes drained together count for each other, as they return one
@@ -207,7 +213,7 @@ def stranded_nodes(nodes: dict, pages: Iterable) -> list:
 
 
 def _takes_pods(other: dict, leaving: dict, drained_too: bool) -> bool:
-    """Return True if a Node accepts new pods and has no taint that pods of the leaving Node may not tolerate."""
+    """Return True if a ready Node accepts new pods and has no taint that pods of the leaving Node may not tolerate."""
     if not other["ready"] or (other["cordoned"] and not drained_too):
         return False
     tolerated = {taint for taint in leaving["taints"] if not taint.startswith(STATE_TAINT)}

@@ -1,4 +1,4 @@
-"""CPU and memory policies of the kubelet, which does not start if a checkpoint of another policy exists.
+"""Check of the kubelet's CPU and memory policies. A kubelet does not start if a checkpoint of another policy exists.
 
 A change of policy takes a drained node, a stopped kubelet and no checkpoint (kubernetes.io, "Control CPU Management Policies").
 """
@@ -15,13 +15,13 @@ POLICIES = (
     ("cpu-manager-policy", "cpuManagerPolicy", "none", "cpu_manager_state"),
     ("memory-manager-policy", "memoryManagerPolicy", "None", "memory_manager_state"),
 )
-"""The flag, the field of KubeletConfiguration, the default value, and the checkpoint's name."""
+"""For each policy: the kubelet's flag, the field of KubeletConfiguration, the default value, and the checkpoint's file name."""
 
 
 def refusal(arguments: list, fields: str, before: str, folder: str = FOLDER) -> str:
-    """Return why a kubelet would not start with these arguments (`flag=value`) and this drop-in; empty if it would.
+    """Return why the kubelet would not start with these `arguments` (`flag=value`) and drop-in text `fields`; empty if it would.
 
-    `before` is the previous text of our files. A policy that they neither set nor have set is somebody else's.
+    `before` is the text of our previous files. A policy that neither sets is somebody else's and is not judged.
     """
     for flag, field, default, name in POLICIES:
         path = os.path.join(folder, name)
@@ -35,7 +35,7 @@ def refusal(arguments: list, fields: str, before: str, folder: str = FOLDER) -> 
 
 
 def _policy(flag: str, field: str, arguments: str, fields: str) -> str:
-    """Return a policy's value from flags or KubeletConfiguration; a flag wins."""
+    """Return a policy's value from kubelet flags or a KubeletConfiguration, of which the flag wins; empty if neither sets it."""
     match = re.search(r"^[ \t-]*['\"]?%s=(\w+)" % flag, arguments, re.MULTILINE)
     match = match or re.search(r"^%s:[ \t]*['\"]?(\w+)" % field, fields, re.MULTILINE)
     return match.group(1) if match else ""

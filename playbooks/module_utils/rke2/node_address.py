@@ -1,4 +1,4 @@
-"""The address that a host gives its cluster as `node-ip`: the one SSH dials, if the host has it itself and it is IPv4.
+"""The address that a host gives its cluster as `node-ip`: the address that SSH dials, if it is the host's own and IPv4.
 
 RKE2 ends with a `node-ip` that is no IP address, and etcd with one that the host does not have, as behind NAT or with a floating
 address. Without the setting RKE2 takes the address of the default route (GetHostnameAndIPs of K3s).
@@ -21,10 +21,10 @@ class AddressesUnreadable(Exception):
 
 
 def node_ip(address: str, joined: bool, run: Run, config: str = rke2_settings.CONFIG) -> str:
-    """Return the value of `node-ip` for config.yaml; empty if the address is not the host's or a drop-in of the site's names
-    another. Raises AddressesUnreadable.
+    """Return the value of `node-ip` for config.yaml; empty if `address` is not the host's own IPv4 or a site's drop-in sets one.
 
-    A node that joined with an address in config.yaml keeps it, and the drop-in is refused.
+    A node that has joined with an address in config.yaml keeps the key, and the drop-in is refused elsewhere. For an IPv6 `address`
+    the joined node's present value is kept. Raises AddressesUnreadable.
     """
     kept = rke2_settings.file_value(config, "node-ip") if joined else ""
     if not address or (rke2_settings.is_in_drop_in("node-ip", config + ".d") and not kept):
@@ -34,7 +34,7 @@ def node_ip(address: str, joined: bool, run: Run, config: str = rke2_settings.CO
 
 
 def own_address(address: str, run: Run) -> str:
-    """Return the address unchanged if it is an IP address of this host on a network, else empty. Raises AddressesUnreadable."""
+    """Return `address` unchanged if it is a non-loopback IP address of this host, else empty. Raises AddressesUnreadable."""
     try:
         wanted = ipaddress.ip_address(address)
     except ValueError:

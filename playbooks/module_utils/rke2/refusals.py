@@ -1,4 +1,4 @@
-"""Reasons to leave a host as it is: RKE2 has another role or owner, is rolling back, or cannot move to the release."""
+"""Reasons to leave a host as it is: its RKE2 has another role or owner, is rolling back, or cannot change to the release."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ KINDS = {"rke2-server": "a server", "rke2-agent": "an agent"}
 
 
 def release_refusal(seen: dict, wanted: str, servers: dict) -> str:
-    """Return why the wanted release is refused on this host; empty if it is accepted or none is named."""
+    """Return why this host refuses the `wanted` release; empty if it accepts it or none is wanted.
+
+    `seen` is the observation of RKE2 (`rke2_status`), `servers` the version of each server by name.
+    """
     if not wanted:
         return ""
     theirs = is_adopted(seen)
@@ -30,7 +33,10 @@ def release_refusal(seen: dict, wanted: str, servers: dict) -> str:
 
 
 def role_refusal(module: Any, service: str) -> str:
-    """Return why this service is refused: the other one is enabled or runs; it would lose its configuration, a server its etcd."""
+    """Return why this host refuses the unit `service`: the unit of the other role is enabled or runs; empty if it is not.
+
+    Changing roles in place would lose the other unit's configuration, and a server's etcd.
+    """
     (other,) = set(KINDS) - {service}
     words = ["systemctl", "show", "--property=ActiveState,UnitFileState", other]
     shown = set(module.run_command(words, handle_exceptions=True)[1].split())
@@ -41,13 +47,13 @@ def role_refusal(module: Any, service: str) -> str:
 
 
 def is_adopted(seen: dict) -> bool:
-    """Return True if somebody else has brought this host into a cluster. Data without a program does not count."""
+    """Return True if somebody else than bringup set up the RKE2 on this host. Data without an installed program does not count."""
     there = seen["state"] in RUNNING or (seen["joined"] and seen["version"])
     return bool(there) and not is_own_config()
 
 
 def is_own_config(root: str = "") -> bool:
-    """Return True if we wrote RKE2's configuration.
+    """Return True if bringup wrote RKE2's configuration on this host.
 
     Without a config.yaml (RKE2's quick start needs none, Rancher writes drop-ins alone) the host is ours if a reset of ours was
     interrupted, or if both the token file and our release folder exist. RKE2's script removes the token and leaves the releases.

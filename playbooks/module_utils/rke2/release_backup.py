@@ -14,11 +14,14 @@ from ansible.module_utils.rke2 import restart_mark
 STORE = "/var/lib/rancher/download"
 PLACE, MARK = os.path.join(STORE, "kept"), "/VERSION"
 ABSENT_FILES = "/ABSENT"
-"""List, beside the version mark, of configuration files that did not exist. Older backups lack it: nothing is removed then."""
+"""List in the backup folder of configuration files that did not exist. Older backups lack it; nothing is then removed."""
 REPLACING_MARK = os.path.join(STORE, "installing")
-"""The file that exists while a release's files are being replaced: their mix of versions must not be backed up."""
+"""Marker file that exists while a release's files are being replaced: their mix of versions must not be backed up."""
 PROGRAM = "/usr/local/bin/rke2"
-"""The program that tells the installed release. Installs replace it last, restores first, so that an interrupted run continues."""
+"""The program whose version counts as the installed release.
+
+Installs replace it last, restores first, so that an interrupted run continues.
+"""
 CONFIGURATION = (
     "/etc/rancher/rke2/config.yaml",
     "/etc/rancher/rke2/registries.yaml",
@@ -33,7 +36,7 @@ REGISTRY_FILES = "/etc/rancher/rke2/rke2_registry_*.pem"
 `rke2_secret_files`), except the token, which stays.
 """
 OURS = "# Made by bringup."
-"""First words of our files. Files without them are left alone."""
+"""First words of the files that bringup writes. Files without them are left alone."""
 
 
 class WrongBackup(Exception):
@@ -42,7 +45,10 @@ class WrongBackup(Exception):
 
 @contextmanager
 def replacement_of(paths: list, version: str) -> Iterator[None]:
-    """Back up the installed release and mark its replacement until the block ends. A backup by an interrupted run is kept."""
+    """Back up the installed release `version`, then keep the marker file of a replacement until the block ends without an error.
+
+    A backup that an interrupted run made of that release is kept, because the installed files are then a mix.
+    """
     # after an interrupted run the installed files are a mix, so its backup must not be overwritten by them
     if not (is_replacing() and version_kept() == version):
         back_up(paths, version)
@@ -52,7 +58,7 @@ def replacement_of(paths: list, version: str) -> Iterator[None]:
 
 
 def back_up(paths: list, version: str, root: str = "") -> None:
-    """Copy the installed release and its configuration; an interrupted copy never counts."""
+    """Copy the installed release (`paths`) and its configuration into the backup folder, replacing it by a whole copy only."""
     place = root + PLACE
     fresh = place + ".new"
     shutil.rmtree(fresh, ignore_errors=True)
@@ -78,7 +84,10 @@ def _folders(path: str, root: str, fresh: str) -> None:
 
 
 def restore(version: str, root: str = "") -> list:
-    """Restore the backed-up release and configuration, remove newer files, and return the restored paths. Raises WrongBackup."""
+    """Restore release `version` and its configuration from the backup, remove files added since, and return the restored paths.
+
+    Raises WrongBackup if the backup is missing or holds another release.
+    """
     if version_kept(root) != version:
         raise WrongBackup("%s was to be put back, and %s is kept in %s" % (version, version_kept(root) or "none", PLACE))
     place = root + PLACE
@@ -96,7 +105,7 @@ def restore(version: str, root: str = "") -> list:
 
 
 def files_added_since(root: str = "") -> list:
-    """Return our files that exist now and did not when the backup was made."""
+    """Return the paths of bringup's configuration files that exist now and did not when the backup was made."""
     try:
         with open(root + PLACE + ABSENT_FILES) as source:
             absent = source.read().splitlines()
@@ -107,28 +116,28 @@ def files_added_since(root: str = "") -> list:
 
 
 def registry_files(root: str = "") -> list:
-    """Return the certificates and keys of registries on this host."""
+    """Return the paths of bringup's certificates and keys for image registries on this host."""
     return sorted(path[len(root) :] for path in glob.glob(glob.escape(root) + REGISTRY_FILES))
 
 
 def begin(root: str = "") -> None:
-    """Mark that a release is being replaced or is not complete."""
+    """Create the marker file for a release whose replacement has begun or which is not complete."""
     atomic_files.touch(root + REPLACING_MARK)
 
 
 def finish(root: str = "") -> None:
-    """Remove the mark: all files of one release are in their places."""
+    """Remove the marker file, once all files of one release are in place."""
     if is_replacing(root):
         os.unlink(root + REPLACING_MARK)
 
 
 def is_replacing(root: str = "") -> bool:
-    """Return True if a run was interrupted while it replaced files."""
+    """Return True if the marker file exists: a run was interrupted while it replaced a release's files, or one is at work."""
     return os.path.exists(root + REPLACING_MARK)
 
 
 def version_kept(root: str = "") -> Optional[str]:
-    """Return the backed-up release: None without a backup, empty if nothing was installed before."""
+    """Return the release in the backup; None without a backup, empty if no release had been installed before."""
     try:
         with open(root + PLACE + MARK) as source:
             return source.read()

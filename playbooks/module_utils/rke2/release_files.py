@@ -1,4 +1,4 @@
-"""The files of an RKE2 release: fetched or found, verified against the release's checksums, and only then put in their places.
+"""The files of an RKE2 release: downloaded or found, verified against the release's checksums, and only then put in place.
 
 RKE2's install.sh copies some image archives without a check and silently skips others, so this module does the work itself.
 """
@@ -22,23 +22,23 @@ from ansible.module_utils.rke2 import install_prefix, release_backup, site_image
 STORE = release_backup.STORE
 IMAGES = "/var/lib/rancher/rke2/agent/images"
 OTHER_BINARIES = ("/usr/bin/rke2", "/opt/rke2/bin/rke2")
-"""Paths where other installers put RKE2. Two installations on one host would run side by side."""
+"""Paths of the program that other installers of RKE2 use. Two installations on one host would run side by side."""
 PARTS = ("bin/", "lib/systemd/system/", "share/")
-"""Folders that the archive's members may lie in."""
+"""Folders that files of the release archive may lie in."""
 TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (40[17])\b")
 """http.client's message when a proxy refuses a tunnel for a missing or wrong login."""
 
 
 class InvalidRelease(Exception):
-    """Error that stays on a retry: a checksum that differs, a missing file."""
+    """Error that a retry would not change, such as a checksum that differs or a missing file."""
 
 
 class DownloadInterrupted(Exception):
-    """Error that may go away on a retry: an interrupted download."""
+    """Error that a retry may cure, such as an interrupted download."""
 
 
 class HostRelease:
-    """A release on a host. Its files come from the base URL `source`, or from the folder `artifacts`."""
+    """An RKE2 release on this host. Its files are downloaded from the base URL `source`, or found in the folder `artifacts`."""
 
     def __init__(
         self,
@@ -65,7 +65,10 @@ class HostRelease:
         self._open = opener
 
     def fetch(self, images: list, check_mode: bool) -> list:
-        """Fetch and verify all archives, put the images in place, return what was missing. Raises this module's errors, OSError."""
+        """Fetch and verify the release archive and all image archives, put the images in place, and return what was missing.
+
+        In check mode nothing is written. Raises InvalidRelease, DownloadInterrupted and OSError.
+        """
         if install_prefix.refusal():
             raise InvalidRelease(install_prefix.refusal())
         for binary in OTHER_BINARIES:
@@ -92,9 +95,10 @@ class HostRelease:
         return missing + absent
 
     def supply(self, images: list, check_mode: bool) -> list:
-        """Put the site's own image archives in place on a host that has the release, and return what was missing.
+        """Put the site's own image archives in place on a host that has the release, and return the names that were missing.
 
-        A running RKE2 imports them at once. If the folder no longer exists, archives that are already in place are enough.
+        A running RKE2 imports them at once. If the artifacts folder no longer exists, archives that are already in place are
+        enough. Raises InvalidRelease for a missing one.
         """
         named = {name for name in images if site_images.is_archive(name)}
         if not os.path.isdir(self._artifacts):
@@ -112,13 +116,16 @@ class HostRelease:
         return absent
 
     def _load(self, names: list, sums: dict) -> None:
-        """Put image archives where RKE2 imports them from."""
+        """Put image archives into the folder that RKE2 imports from."""
         for name in names:
             self._place(name, self._images, self._sum(sums, name), 0o644)
         atomic_files.touch(os.path.join(self._images, ".cache.json"))  # imports only what is new, not all at every start
 
     def install(self, replaces: str, check_mode: bool) -> list:
-        """Unpack the archive over the installed release after a backup; return what differed. Raises InvalidRelease, OSError."""
+        """Back up the installed release `replaces`, unpack the archive over it, and return the names of the files that differed.
+
+        Raises InvalidRelease for an archive with files in unexpected folders, and OSError.
+        """
         with tarfile.open(os.path.join(self.folder, self.archive), "r:gz") as archive:
             members = [member for member in archive.getmembers() if member.isfile()]
             odd = [member.name for member in members if not _name(member).startswith(PARTS) or ".." in member.name.split("/")]
@@ -139,17 +146,17 @@ class HostRelease:
         return [_name(member) for member in differing]
 
     def _found(self) -> set:
-        """Return all archives in the artifacts folder and all that the site's list names. None is skipped silently."""
+        """Return the names of all archives in the artifacts folder or the site's checksum list; empty without such a folder."""
         if not self._artifacts:
             return set()
         return self._read(lambda: site_images.archive_names(self._artifacts, self.architecture))
 
     def _own_sums(self) -> dict:
-        """Return file → SHA-256 from the site's list."""
+        """Return file → SHA-256 from the site's checksum list in the artifacts folder; empty without such a folder or list."""
         return self._read(lambda: site_images.checksums(os.path.join(self._artifacts, self._own_list))) if self._artifacts else {}
 
     def _of_release(self) -> set:
-        """Return the archive and what the release's list names; the site's list may repeat these."""
+        """Return the names of the release archive and of all files in the release's checksum list, which the site's may repeat."""
         there = os.path.exists(os.path.join(self._artifacts, self.sums))
         return {self.archive, *(self._checksums() if there else ())}
 
@@ -160,13 +167,16 @@ class HostRelease:
             raise InvalidRelease(str(error)) from error
 
     def _image(self, name: str) -> str:
-        """Return an archive's file name: `core` → `rke2-images-core.linux-amd64.tar.zst`, `all` → without a part name."""
+        """Return the file name of an image archive: `core` → `rke2-images-core.linux-amd64.tar.zst`; an archive's own name stays.
+
+        For `all` the name has no part, as in `rke2-images.linux-amd64.tar.zst`.
+        """
         if site_images.is_archive(name):
             return name
         return "rke2-images%s.linux-%s.tar.zst" % ("" if name == "all" else "-" + name, self.architecture)
 
     def _checksums(self) -> dict:
-        """Return file → SHA-256 from the release's list, which is downloaded once and kept."""
+        """Return file → SHA-256 from the release's checksum list, which is downloaded once and kept."""
         path = os.path.join(self._artifacts or self.folder, self.sums)
         if not os.path.exists(path):
             self._place(self.sums, self.folder, "", 0o600)
@@ -174,7 +184,7 @@ class HostRelease:
             return {os.path.basename(name): digest for digest, name in site_images.CHECKSUM_LINE.findall(source.read())}
 
     def _sum(self, sums: dict, name: str) -> str:
-        """Return the checksum that a file must have. Raises InvalidRelease if neither release nor site names one."""
+        """Return the SHA-256 that a file must have. Raises InvalidRelease if neither the release's nor the site's list names it."""
         checksum = self._checksum if name == self.archive and self._checksum else sums.get(name) or self._own.get(name, "")
         if not checksum:
             self._forget_sums()
@@ -184,7 +194,7 @@ class HostRelease:
         return checksum
 
     def _settled(self, folder: str, name: str, sums: dict, keep: bool) -> bool:
-        """Return True if a file is present with its checksum. It is hashed once, then known by size and time if `keep` is set."""
+        """Return True if a file has its checksum; with `keep`, record size and time so that the file is not hashed again."""
         path, digest = os.path.join(folder, name), self._sum(sums, name)
         try:
             stat = os.stat(path)
@@ -204,7 +214,10 @@ class HostRelease:
         return os.path.join(self.folder, os.path.basename(path) + ".verified")
 
     def _place(self, name: str, folder: str, digest: str, mode: int) -> None:
-        """Copy or download a file beside its target, verify it, and rename it in one step."""
+        """Copy or download a file beside its target, verify it, and rename it into place.
+
+        Raises InvalidRelease for a wrong checksum.
+        """
         path = os.path.join(folder, name)
         with replacement(path, mode) as out:
             actual = self._copy(name, out)
@@ -217,7 +230,7 @@ class HostRelease:
             self._keep(path, digest, os.stat(path))
 
     def _forget_sums(self) -> None:
-        """Remove the kept list, which may be the wrong one; the next run downloads it again."""
+        """Remove the kept checksum list, which may be another release's, so that the next run downloads it again."""
         path = os.path.join(self.folder, self.sums)
         if os.path.exists(path):
             os.unlink(path)
@@ -230,7 +243,7 @@ class HostRelease:
         return InvalidRelease(message % self._where(name))
 
     def _copy(self, name: str, out: Any) -> str:
-        """Write the file to `out` and return its SHA-256. Raises DownloadInterrupted."""
+        """Write a file of the release to `out` and return its SHA-256. Raises DownloadInterrupted if it breaks off."""
         digest, size = hashlib.sha256(), 0
         with self._source(name) as source:
             promised = getattr(source, "headers", {}).get("Content-Length", "")
@@ -263,7 +276,7 @@ class HostRelease:
 
 
 def _classify(where: str, error: Exception) -> Exception:
-    """Return InvalidRelease for an answer that a retry would not change, else DownloadInterrupted."""
+    """Return InvalidRelease for a failed download that a retry would not change, such as HTTP 404, else DownloadInterrupted."""
     code, message = getattr(error, "code", 0), "%s: %s" % (where, error)
     shut = TUNNEL_REFUSED.search(str(error))
     refused = proxy_login.login_refusal(int(shut.group(1)) if shut else code)

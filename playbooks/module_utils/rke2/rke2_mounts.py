@@ -1,4 +1,4 @@
-"""File systems at RKE2's paths. Mounts made by Kubernetes are unmounted; disks of the site stay and are emptied in place."""
+"""Mounts at RKE2's paths. Mounts made by Kubernetes are unmounted; disks of the site stay mounted and are emptied."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Unmounting such a disk would keep old data for the next boot. Any other mount be
 as etcd's snapshots) and must never be entered.
 """
 DRIVER_ROOTS = ("/run/nvidia/driver", "/run/mellanox/drivers")
-"""Second mounts of the root of NVIDIA's driver containers, left if those are killed; rke2-killall.sh does not know them."""
+"""Second mounts of the root of NVIDIA's driver containers, which stay if those are killed; rke2-killall.sh does not know them."""
 POD_MOUNTS = ("/run/k3s/", "/var/lib/kubelet/", "/run/netns/cni-", "/run/flannel/", "/run/calico/", "/run/cilium/", DATA + "/")
 """Prefixes of mounts by Kubernetes and its network plugin, with the cgroup2 that Calico and Cilium leave behind."""
 LOST_FOUND = "lost+found"
-"""The folder that belongs to the file system itself."""
+"""The folder that a file system itself makes in its root; it is never removed."""
 
 
 def targets() -> list:
@@ -39,27 +39,27 @@ def targets() -> list:
 
 
 def mounts_below(path: str, mounted: list) -> list:
-    """Return the mounts at a path or below it."""
+    """Return those of the mount points `mounted` that are the path or lie below it."""
     return [target for target in mounted if target == path or target.startswith(path + "/")]
 
 
 def driver_root(target: str) -> str:
-    """Return the root of the driver container that a mount is or lies in; empty for any other mount."""
+    """Return the driver container's root (one of DRIVER_ROOTS) that contains this mount point; empty for any other mount."""
     return next((root for root in DRIVER_ROOTS if mounts_below(root, [target])), "")
 
 
 def is_of_pods(target: str) -> bool:
-    """Return True if a mount was made by Kubernetes, its network plugin or a driver container."""
+    """Return True if a mount point is of Kubernetes, its network plugin or a driver container, by its path."""
     return target.startswith(POD_MOUNTS) or driver_root(target) != ""
 
 
 def foreign_mounts(path: str, mounted: list) -> list:
-    """Return the mounts at a path or below it that are not disks of the site; nothing may be removed through them."""
+    """Return the mount points at a path or below it that are no disks for RKE2's data; nothing may be removed through them."""
     return [target for target in mounts_below(path, mounted) if target not in SITE_DISKS]
 
 
 def has_content(path: str, kept: list) -> bool:
-    """Return True if anything is at a path besides kept mount points and the folders that lead to them."""
+    """Return True if a path exists and has anything besides the paths in `kept` and the folders that lead to them."""
     if not mounts_below(path, kept):
         return os.path.lexists(path)
     try:
@@ -69,7 +69,7 @@ def has_content(path: str, kept: list) -> bool:
 
 
 def remove_content(path: str, kept: list) -> None:
-    """Remove a path and everything in it except kept mount points and the folders that lead to them."""
+    """Remove a path and everything in it except the paths in `kept` and the folders that lead to them. What fails stays."""
     with contextlib.suppress(OSError):
         if mounts_below(path, kept):
             for inner in _inside(path, kept):

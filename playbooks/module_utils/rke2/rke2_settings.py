@@ -1,4 +1,4 @@
-"""RKE2's settings: config.yaml and the drop-ins beside it, which are read later and win (configfilearg of K3s).
+"""Reader of RKE2's settings: config.yaml and the drop-ins beside it, which are read later and win (configfilearg of K3s).
 
 A host's Python may lack a YAML parser. A reader of our own (`yaml_reader`) then reads JSON objects and lists of keys, and refuses
 everything else, because an overlooked key would win unseen. With a parser, that reader decides on texts the parser refuses, such as
@@ -25,7 +25,7 @@ DROP_INS = CONFIG + ".d"
 OURS = "# Made by bringup."
 ENDINGS = (".yaml", ".yml")
 SHORT_NAMES = {"t": "token", "s": "server", "d": "data-dir", "i": "node-ip", "o": "write-kubeconfig"}
-"""Short names of flags, which RKE2 accepts as keys too."""
+"""Short name of a flag → its long name; RKE2 accepts both as keys of config.yaml."""
 FORBIDDEN_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]|\r(?!\n)")
 """Characters that YAML forbids or takes for a line end."""
 BEGIN = re.compile(r"---[ \t]*(?:(?<=[ \t])#.*)?$")
@@ -36,7 +36,10 @@ LOOSE = r"^[ \t{,]*[\"']?%s\+?[\"']? *:[ \t]*[\"']?([^\s\"',}]+)"
 
 
 def parse(text: str, parser: Any = YAML) -> dict:
-    """Return key → value of the outermost mapping; a value that is no single text becomes empty. Raises SettingsUnreadable."""
+    """Return the keys of a YAML text's outermost mapping with their values; a value that is no single text becomes empty.
+
+    Raises SettingsUnreadable if the text may have keys that cannot be seen. `parser` is the module `yaml`, or None.
+    """
     text = text[1:] if text.startswith("\ufeff") else text
     if FORBIDDEN_CHARACTERS.search(text):
         raise SettingsUnreadable("a character that no settings have")
@@ -57,7 +60,10 @@ def parse(text: str, parser: Any = YAML) -> dict:
 
 
 def _from_yaml_node(node: Any, parser: Any) -> dict:
-    """Return the same mapping from a parser's node tree, whose scalars still have their written form. Raises SettingsUnreadable."""
+    """Return key → value from the node tree of a YAML parser, whose scalars still have their written form.
+
+    Raises SettingsUnreadable.
+    """
     if isinstance(node, parser.ScalarNode) and not node.value and not node.style:
         return {}
     if not isinstance(node, parser.MappingNode):
@@ -72,7 +78,7 @@ def _from_yaml_node(node: Any, parser: Any) -> dict:
 
 
 def _parse_lines(text: str) -> dict:
-    """Return the same mapping without a parser. Raises SettingsUnreadable."""
+    """Return key → value of a YAML text without a YAML parser. Raises SettingsUnreadable."""
     lines = [line.rstrip("\r") for line in text.split("\n")]
     first = next((number for number, line in enumerate(lines) if not _is_blank(line)), len(lines))
     if lines[first : first + 1] and BEGIN.match(lines[first]):
@@ -104,14 +110,14 @@ def _shown(value: Any) -> str:
 
 
 def drop_ins(folder: str = DROP_INS) -> list:
-    """Return the drop-ins that RKE2 reads, in its order. Raises OSError."""
+    """Return the paths of the drop-ins that RKE2 reads, in the order in which it reads them. Raises OSError."""
     names = sorted(os.listdir(folder), key=os.fsencode) if os.path.isdir(folder) else []
     paths = [os.path.join(folder, name) for name in names if name.lower().endswith(ENDINGS)]
     return [path for path in paths if os.path.islink(path) or not os.path.isdir(path)]
 
 
 def load(path: str) -> dict:
-    """Return the keys of a file by their long names; a key that appends ends in +. Raises SettingsUnreadable and OSError."""
+    """Return key → value of a settings file, by long names; a key that appends ends in +. Raises SettingsUnreadable and OSError."""
     with open(path, "rb") as source:
         data = source.read()
     try:
@@ -122,13 +128,13 @@ def load(path: str) -> dict:
 
 
 def effective_value(key: str, config: str = CONFIG) -> str:
-    """Return the value that RKE2 uses for a key, the last of several; empty if nothing sets it."""
+    """Return the value that RKE2 uses for a key: that of the last file which sets it; empty if none does."""
     values = [file_value(path, key) for path in [config, *_readable_drop_ins(config + ".d")]]
     return next(filter(None, reversed(values)), "")
 
 
 def is_in_drop_in(key: str, folder: str = DROP_INS) -> bool:
-    """Return True if a drop-in has this key, with any value."""
+    """Return True if a readable drop-in has this key, with any value."""
     return any(_has(path, key) for path in _readable_drop_ins(folder))
 
 
@@ -149,7 +155,10 @@ def _readable_drop_ins(folder: str) -> list:
 
 
 def file_value(path: str, key: str) -> str:
-    """Return a file's value for a key. A file that cannot be parsed is searched; a missing file has no value."""
+    """Return a file's value for a key; empty if the file is missing or lacks it.
+
+    A file that cannot be parsed is searched by pattern.
+    """
     try:
         keys = load(path)
         return keys.get(key + "+") or keys.get(key, "")

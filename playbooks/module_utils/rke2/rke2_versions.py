@@ -1,4 +1,4 @@
-"""Checks of changes between RKE2 releases. Each refusal is one sentence."""
+"""Checks whether one RKE2 release may follow another, or run beside others. Each refusal is one sentence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OLDEST_AGENT = 3
 
 
 def parse(text: str) -> Optional[tuple]:
-    """Return `v1.35.7+rke2r1` as a tuple that sorts by release; None if the text is no RKE2 version."""
+    """Return an RKE2 version such as `v1.35.7+rke2r1` as a tuple that sorts by release; None for any other text."""
     match = VERSION.fullmatch(text)
     if match is None:
         return None
@@ -20,7 +20,7 @@ def parse(text: str) -> Optional[tuple]:
 
 
 def refusal(installed: str, wanted: str) -> str:
-    """Return why `installed` cannot become `wanted` in place; empty if it can, or if nothing is installed."""
+    """Return why release `installed` cannot be replaced by `wanted` in place; empty if it can, or if nothing is installed."""
     old, new = parse(installed), parse(wanted)
     if new is None:
         return "%s is no version of RKE2: write one as v1.35.7+rke2r1" % wanted
@@ -40,7 +40,7 @@ def refusal(installed: str, wanted: str) -> str:
 
 
 def agent_refusal(wanted: str, servers: dict) -> str:
-    """Return why an agent must not run `wanted` beside these servers (name → version): it would be newer than one of them."""
+    """Return why an agent must not run `wanted`: it would be newer than one of the servers (name → version). Else empty."""
     new = parse(wanted)
     for name, version in sorted(servers.items()):
         have = parse(version)
@@ -50,7 +50,7 @@ def agent_refusal(wanted: str, servers: dict) -> str:
 
 
 def server_refusal(wanted: str, kubelets: dict) -> str:
-    """Return why a server must not run `wanted` beside these nodes (name → version): a kubelet would be too old for its server."""
+    """Return why a server must not run `wanted`: a node's kubelet (name → version) would be too old for it. Else empty."""
     new = parse(wanted)
     for name, version in sorted(kubelets.items()):
         have = parse(version)

@@ -1,4 +1,4 @@
-"""Rollback of a cluster to its previous release: the steps each server has done, and the snapshots that etcd can be restored from.
+"""Rollback of a cluster to its previous release: a marker file with each server's progress, and the restore of etcd's snapshot.
 
 The procedure is RKE2's (docs.rke2.io, "Roll-Back"): the previous release on every server, etcd restored from a snapshot on one, and
 the databases of the others removed.
@@ -24,12 +24,15 @@ RESET = "reset-flag"
 has written it too (Reset of K3s). It does not hinder a reset from a snapshot.
 """
 RESET_DONE = os.path.join(release_backup.STORE, "etcd-set-back")
-"""The file that names the snapshot of a completed reset."""
+"""The file with the path of the snapshot from which etcd was restored completely."""
 BEGUN, DONE = "begun", "done"
 
 
 def read_mark(to: str, installed: str, path: str = MARK) -> dict:
-    """Return this server's mark of the rollback to `to`: `step` is empty, begun or done. Marks of another rollback are ignored."""
+    """Return `to`, `left`, `snapshot` and `step` (empty, begun or done) from this server's marker file of the rollback to `to`.
+
+    All are empty if there is no marker file or it is of another rollback.
+    """
     recorded = _read(path)
     if recorded.get("to") != to or (recorded.get("step") == DONE and installed != to):
         recorded = {}
@@ -42,28 +45,28 @@ def _read(path: str) -> dict:
 
 
 def is_under_way(installed: str, path: str = MARK) -> bool:
-    """Return True if the previous release is installed again while etcd still holds a newer release's data."""
+    """Return True if this server's rollback to the installed release has begun, so that etcd may still hold newer data."""
     return read_mark(installed, installed, path)["step"] == BEGUN
 
 
 def is_done(installed: str, path: str = MARK) -> bool:
-    """Return True if this server's rollback is complete except for joining the cluster."""
+    """Return True if this server's rollback to the installed release is complete except for joining the cluster."""
     return read_mark(installed, installed, path)["step"] == DONE
 
 
 def is_newer(installed: str, to: str) -> bool:
-    """Return True if the installed release is newer than the wanted one."""
+    """Return True if release `installed` is newer than release `to`; False if one of them is no RKE2 version."""
     have, want = rke2_versions.parse(installed), rke2_versions.parse(to)
     return have is not None and want is not None and have > want
 
 
 def write(mark: dict, path: str = MARK) -> None:
-    """Record a step, before it begins or after it has ended."""
+    """Write this server's marker file of a rollback, with the `step` that has begun or is done."""
     atomic_files.write(path, json.dumps(mark).encode(), 0o600)
 
 
 def forget(path: str = MARK, store: str = release_backup.STORE, reset: str = RESET_DONE) -> bool:
-    """Remove the marks of a finished rollback, and return True if there were any.
+    """Remove the marker files of a finished rollback and the records of its snapshots; return True if there was a rollback.
 
     The snapshot is older than anything written from now on, so the next upgrade to the same release saves etcd again, even on the
     same day.
@@ -79,19 +82,19 @@ def forget(path: str = MARK, store: str = release_backup.STORE, reset: str = RES
 
 
 def offered_snapshots(left: str, folder: str = etcd_snapshots.FOLDER, store: str = release_backup.STORE) -> list:
-    """Return the complete snapshots from before release `left`, each `{path, at}` (seconds since the epoch), newest first."""
+    """Return the complete snapshots saved before release `left`, each as `{path, at}` (`at`: epoch seconds), newest first."""
     names = etcd_snapshots.recorded_names(_snapshot_prefix(left), store)
     paths = [os.path.join(folder, entry) for name in names for entry in etcd_snapshots.complete_files(name, folder, store)]
     return sorted(({"path": path, "at": os.stat(path).st_mtime} for path in paths), key=lambda entry: -entry["at"]) if left else []
 
 
 def _snapshot_prefix(left: str) -> str:
-    """Return the prefix of snapshot names from before a release, as the role writes them (roles/rke2/vars)."""
+    """Return the name prefix of the snapshots that the role saves before it installs release `left` (see roles/rke2/vars)."""
     return "bringup-before-%s-" % re.sub("[^A-Za-z0-9.-]", "-", left)
 
 
 def etcd_obstacle(mounted: Optional[list] = None, folder: str = ETCD) -> str:
-    """Return what keeps RKE2 from restoring etcd; empty if nothing does.
+    """Return what keeps RKE2 from restoring etcd: its folder is a link, or has a mount at or below it; empty if nothing does.
 
     RKE2 renames the old folder (Restore of K3s). A mount cannot be renamed, and with a link or an inner disk etcd would move to the
     parent's disk.
@@ -112,7 +115,10 @@ def is_reset(snapshot: str, database: str = DATABASE, path: str = RESET_DONE) ->
 
 
 def set_back(snapshot: str, reset: Callable[[], None], database: str = DATABASE, path: str = RESET_DONE) -> bool:
-    """Call `reset` to restore etcd, unless a completed reset exists; return True if it was called. Raises what `reset` raises."""
+    """Call `reset` to restore etcd from a snapshot and return True; return False if that is already done (`is_reset`).
+
+    Errors of `reset` pass through.
+    """
     if is_reset(snapshot, database, path):
         return False
     _forget_reset(path)
@@ -127,7 +133,7 @@ def _forget_reset(path: str) -> None:
 
 
 def join_nobody(config: str = CONFIG) -> bool:
-    """Remove the `server` key from config.yaml, because RKE2 resets no joined server's etcd. Return True if it was there."""
+    """Remove the key `server` from config.yaml, which `rke2 server --cluster-reset` refuses; return True if it was there."""
     with open(config) as source:
         lines = source.readlines()
     # `rke2 server --cluster-reset` refuses to run with a `server` key
@@ -138,7 +144,10 @@ def join_nobody(config: str = CONFIG) -> bool:
 
 
 def clear(database: str = DATABASE) -> list:
-    """Remove the database except its snapshots and return the removed names. Disks and links of the site stay. Raises OSError."""
+    """Remove etcd's database except its snapshots, and return the removed names. Disks and links of the site stay.
+
+    Raises OSError if something cannot be removed.
+    """
     names: list = sorted(os.listdir(database)) if os.path.isdir(database) else []
     spared = (os.path.basename(etcd_snapshots.FOLDER), rke2_mounts.LOST_FOUND)
     paths = [os.path.join(database, name) for name in names if name not in spared]

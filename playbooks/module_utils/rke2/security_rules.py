@@ -13,7 +13,7 @@ from ansible.module_utils import atomic_files
 
 SELINUX = "/sys/fs/selinux/enforce"
 RULES = "/etc/fapolicyd/rules.d/80-rke2.rules"
-"""The rules file, named as RKE2's installer names it and its uninstaller removes it."""
+"""fapolicyd's rules file for RKE2, with the name that RKE2's installer gives it, so that its uninstaller removes it."""
 PLACES = ("/var/lib/rancher/", "/opt/cni/", "/run/k3s/", "/var/lib/kubelet/")
 
 
@@ -22,7 +22,10 @@ class GuardRefusal(Exception):
 
 
 def register_files(paths: list, run: Callable[[list], tuple], root: str = "") -> None:
-    """Label the placed files and make fapolicyd trust RKE2's folders. `run` returns a command's code, output, error."""
+    """Restore the SELinux labels of installed files and make fapolicyd trust RKE2's folders, where either is in use.
+
+    `run` runs a command and returns exit code, output and error. Raises GuardRefusal.
+    """
     if paths and os.path.exists(root + SELINUX):
         _must(run, ["restorecon", *paths])
     if not os.path.isdir(os.path.dirname(root + RULES)) or run(["systemctl", "is-active", "fapolicyd"])[0] != 0:

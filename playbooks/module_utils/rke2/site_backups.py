@@ -1,4 +1,4 @@
-"""Backups of the site's files that ours have replaced; they are reported for as long as they exist.
+"""Backups of the site's files that bringup's files have replaced; they are reported for as long as they exist.
 
 A reset empties RKE2's folders, and the kubelet reads all files in some of them. Backups therefore lie beside these folders.
 """
@@ -14,17 +14,17 @@ from ansible.module_utils import atomic_files, selinux_labels
 BACKUP_SUFFIX = ".before-bringup"
 FOLDERS = ("/etc/rancher/rke2", "/var/lib/rancher/rke2")
 OTHERS = "/etc/default/rke2-*"
-"""Files outside FOLDERS that both we and the site may write."""
+"""Pattern of files outside FOLDERS that both bringup and the site may write."""
 
 
 def backup_path(path: str) -> str:
-    """Return the path of a file's backup."""
+    """Return the path of a file's first backup; further ones end in -2, -3 and so on."""
     folder = next((folder for folder in FOLDERS if path.startswith(folder + "/")), path)
     return folder + BACKUP_SUFFIX + path[len(folder) :]
 
 
 def back_up(path: str, root: str = "") -> str:
-    """Copy a file to its backup, unless an equal backup exists, and return the backup's path."""
+    """Copy a file to a backup, unless a backup with the same content exists, and return the backup's path."""
     data = _read(root + path)
     names = (backup_path(path) + ("-%d" % number if number > 1 else "") for number in itertools.count(1))
     at = next(name for name in names if not os.path.exists(root + name) or _read(root + name) == data)
@@ -35,7 +35,7 @@ def back_up(path: str, root: str = "") -> str:
 
 
 def backups(root: str = "") -> list:
-    """Return the paths of all backups."""
+    """Return the sorted paths of all backups on this host."""
     folders = [os.walk(root + folder + BACKUP_SUFFIX) for folder in FOLDERS]
     inside = [os.path.join(folder, name) for walk in folders for folder, _, names in walk for name in names]
     beside = glob.glob(root + OTHERS + BACKUP_SUFFIX + "*")

@@ -1,4 +1,4 @@
-"""Image archives of the site's own, which lie in one folder with a release's files, and their checksums."""
+"""The site's own image archives, which lie in one folder with a release's files, and their checksum list."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ ENDINGS = (".tar", ".tar.gz", ".tar.zst", ".tar.bz2", ".tar.lz4")
 """Endings of archives that RKE2 imports from its image folder (k3s, pkg/agent/containerd), without .tgz, which charts have too."""
 CHECKSUM_LINE = re.compile(r"([0-9a-f]{64})[ *]+(\S+)")
 RELEASE_ARCHIVE = re.compile(r"rke2(-images[a-z0-9-]*)?\.(linux|windows)-[a-z0-9]+\.|rke2-windows-")
-"""Names of a release's archives, for any architecture and system."""
+"""Pattern of the file names of a release's own archives, for any architecture and system."""
 
 
 def list_name(architecture: str) -> str:
-    """Return the name of the site's checksum list for an architecture. It names the architecture, as the release's list does."""
+    """Return the file name of the site's checksum list for an architecture, such as `sha256sum-site-amd64.txt`."""
     return "sha256sum-site-%s.txt" % architecture
 
 
 def is_archive(name: str) -> bool:
-    """Return True if RKE2 would import a file of this name."""
+    """Return True if RKE2 would import a file of this name as an image archive."""
     return name.lower().endswith(ENDINGS)
 
 
 def archive_names(folder: str, architecture: str) -> set:
-    """Return the names of archives in the folder or in the site's list. Raises ValueError.
+    """Return the names of image archives in the folder or in the site's checksum list. Raises ValueError for a malformed list.
 
     Archives of a release for other architectures are left out, as are those that only another architecture's list names.
     """
@@ -38,7 +38,10 @@ def archive_names(folder: str, architecture: str) -> set:
 
 
 def checksums(path: str) -> dict:
-    """Return file → SHA-256 from the site's list; empty without a list. Raises ValueError for a malformed line."""
+    """Return file → SHA-256 from a checksum list of the site; empty if the list is missing.
+
+    Raises ValueError for a malformed line.
+    """
     if not os.path.isfile(path):
         return {}
     with open(path, errors="replace") as source:

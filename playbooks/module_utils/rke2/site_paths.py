@@ -19,12 +19,12 @@ from ansible.module_utils import atomic_files, selinux_labels
 from ansible.module_utils.rke2 import rke2_mounts
 
 MARK = "/var/lib/.rke2-reset-begun"
-"""The mark of a reset that has begun, outside /var/lib/rancher, which may be a link that RKE2's script removes."""
+"""Marker file of a reset that has begun. It is outside /var/lib/rancher, which may be a link that RKE2's script removes."""
 REPOSITORIES = "/etc/yum.repos.d/rancher-rke2*.repo"
 """Repository files that RKE2's script removes."""
 _FILES = "files"
 PARENT = os.path.dirname(rke2_mounts.DATA)
-"""The parent folder, which also holds folders of others (K3s). RKE2's own are known by name."""
+"""The folder /var/lib/rancher, which also holds other programs' folders (K3s). RKE2's own are known by name."""
 RKE2_NAMES = {
     rke2_mounts.DATA: ("agent", "bin", "data", "force-restart", "server", "storage"),
     rke2_mounts.DATA + "/server": ("*token", "cred", "db", "etc", "logs", "manifests", "static", "tls*", "*.sock"),
@@ -42,12 +42,15 @@ RKE2_NAMES = {
 
 
 def links() -> dict:
-    """Return path → link text for each of RKE2's paths that is a link to a folder."""
+    """Return path → link text for those of RKE2's paths that the site made a link to a folder."""
     return {path: os.readlink(path) for path in (PARENT, *rke2_mounts.SITE_DISKS) if os.path.islink(path) and os.path.isdir(path)}
 
 
 def canonical(path: str) -> str:
-    """Return a path as it would be without links, because the kernel reports mounts and programs by the links' targets."""
+    """Return RKE2's path for a link's target or a path below it, because the kernel reports mounts and programs by such targets.
+
+    Other paths are returned unchanged.
+    """
     for place in sorted(links(), reverse=True):  # the inner one before the outer one
         real = os.path.realpath(place)
         if real != "/" and (path == real or path.startswith(real + "/")):
@@ -56,12 +59,12 @@ def canonical(path: str) -> str:
 
 
 def targets() -> list:
-    """Return all mount points by canonical path, in the order of mounting."""
+    """Return all mount points by RKE2's paths (see `canonical`), in the order of mounting."""
     return [canonical(target) for target in rke2_mounts.targets()]
 
 
 def refusal() -> str:
-    """Return why nothing may be removed: a link leads to a folder with other people's data. Empty if there is no such link."""
+    """Return why a reset may remove nothing: one of RKE2's links leads to a folder with other people's data. Empty if none does."""
     for place in links():
         for name in foreign_names(place, os.listdir(place)):
             real = os.path.realpath(place)
@@ -71,13 +74,13 @@ def refusal() -> str:
 
 
 def foreign_names(place: str, names: list) -> list:
-    """Return, sorted, the names in a folder that RKE2 has not created; empty for an unknown folder."""
+    """Return those names in one of RKE2's folders that RKE2 does not create, sorted; empty for a folder not in RKE2_NAMES."""
     known = (*RKE2_NAMES.get(place, ("*",)), rke2_mounts.LOST_FOUND)
     return [name for name in sorted(names) if not any(fnmatch.fnmatch(name, pattern) for pattern in known)]
 
 
 def begin_reset(path: str = MARK, repositories: str = REPOSITORIES) -> None:
-    """Record that a reset has begun, with the present links and repository files."""
+    """Write the marker file of a reset, with the site's present links and repository files."""
     before = _remembered(path)
     repository_files = {file: [_text(file), os.stat(file).st_mode & 0o777] for file in glob.glob(repositories)}
     mark = {**before, **links(), _FILES: {**before.get(_FILES, {}), **repository_files}}
@@ -85,7 +88,7 @@ def begin_reset(path: str = MARK, repositories: str = REPOSITORIES) -> None:
 
 
 def restore(path: str = MARK) -> None:
-    """Restore recorded links and repository files that are missing. Existing files stay."""
+    """Restore the links and repository files that the marker file records and that are missing. Existing files stay."""
     remembered = _remembered(path)
     kept = remembered.pop(_FILES, {})
     for place, text in sorted(remembered.items()):

@@ -1,4 +1,4 @@
-"""RKE2's supervisor on port 9345: its readiness, its CA, and whether it accepts a token."""
+"""Client of RKE2's supervisor on port 9345: asks whether it is ready, for its CA, and whether it accepts a token."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ PONG, SILENT, STARTING, REFUSED, STRANGER = "pong", "silent", "starting", "refus
 
 
 def password(token: str) -> str:
-    """Return the secret part of a token: `K10<hash of the CA>::<user>:<password>`, or the whole of a short one."""
+    """Return the password in a secure token, `K10<hash of the CA>::<user>:<password>`; a short token is returned whole."""
     return token.rpartition(":")[2] if token.startswith("K10") and "::" in token else token
 
 
 def ca_hash(token: str) -> str:
-    """Return the hash of the cluster's CA in a secure token; empty for a short one."""
+    """Return the hash of the cluster's CA in a secure token; empty for a short token, which has none."""
     return token[3:].partition("::")[0] if token.startswith("K10") and "::" in token else ""
 
 
 def token_refusal(there: str, given: str, joined: str) -> str:
-    """Return why a host with one token does not accept another; empty if it does. `joined` is server, agent or empty.
+    """Return why a host with token `there` does not accept `given`; empty if it does. It has joined as `joined` (may be empty).
 
     A server's file cannot change its cluster's token. An agent accepts a new token of its own cluster and none of another, because
     a spec that names somebody else's host would otherwise take it over.
@@ -44,12 +44,12 @@ def token_refusal(there: str, given: str, joined: str) -> str:
 
 
 def host(address: str) -> str:
-    """Return an address as it is written in a URL."""
+    """Return an address as URLs have it: IPv6 in brackets."""
     return "[%s]" % address if ":" in address else address
 
 
 def first_answering(addresses: list) -> str:
-    """Return the first of these addresses where a supervisor answers; empty if none does. All are asked at once."""
+    """Return the first of the addresses at which a supervisor answers, empty if none does; all are asked at once."""
     if not addresses:
         return ""
     with ThreadPoolExecutor(len(addresses)) as pool:
@@ -65,7 +65,7 @@ def pings(address: str, seconds: float = direct_http.SECONDS) -> bool:
 
 
 def state(address: str, token: str) -> tuple:
-    """Return a supervisor's state for a token, one of the constants above, and a sentence about it."""
+    """Return a supervisor's state for a token (PONG, SILENT, STARTING, REFUSED or STRANGER) and a sentence about it."""
     where = "https://%s:%d" % (host(address), PORT)
     try:
         if _get(address, "/ping", _unverified()).strip() != b"pong":
@@ -91,7 +91,7 @@ def state(address: str, token: str) -> tuple:
 
 
 def trusted_ca(certificates: bytes, wanted: str) -> str:
-    """Return the CA certificates (PEM) that a token's hash vouches for; empty if none.
+    """Return those CA certificates (PEM) that the hash `wanted` of a token vouches for; empty if none.
 
     A CA made by RKE2 is hashed as a whole file. A site's CA comes with its chain and is hashed by the root alone
     (docs.rke2.io/security/token). The other certificates could then be anybody's and are not trusted; the supervisor sends its
@@ -105,7 +105,7 @@ def trusted_ca(certificates: bytes, wanted: str) -> str:
 
 
 def _unverified() -> ssl.SSLContext:
-    """Return a context without verification for the first contact, as RKE2 does. The answer is compared with the token's hash."""
+    """Return a TLS context without verification for the first contact, as RKE2 does; a token's hash then verifies the CA."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

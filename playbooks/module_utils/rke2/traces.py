@@ -1,6 +1,6 @@
-"""Traces that RKE2 leaves on a host, and their removal: processes, mounts, links, addresses, routes, filter rules, paths, units.
+"""Search for what RKE2 leaves on a host, and its removal: processes, mounts, links, addresses, routes, packet rules, paths, units.
 
-RKE2's own scripts rke2-killall.sh and rke2-uninstall.sh know the same things, but a half-installed host may lack both.
+RKE2's own scripts rke2-killall.sh and rke2-uninstall.sh know the same traces, but a half-installed host may lack both scripts.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ OWN = (
     "/opt/rke2",
     security_rules.RULES,
 )
-"""Paths that only RKE2, or bringup for it, creates."""
+"""Paths that only RKE2 creates, or bringup for RKE2."""
 PACKAGED = ("/usr/bin/rke2", "/usr/bin/rke2-killall.sh", "/usr/bin/rke2-uninstall.sh")
-"""Files of packages. They count as traces and go with their packages, which RKE2's script removes."""
+"""Files of packages. They count as traces; RKE2's script removes them with their packages."""
 SHARED = (
     "/etc/rancher/node",
     "/run/k3s",
@@ -54,7 +54,7 @@ SHARED = (
     "/var/log/containers",
     "/run/nvidia/validations",
 )
-"""Paths that any Kubernetes may have. They count as RKE2's only if an RKE2 is on the host, or was when the reset began."""
+"""Paths that any Kubernetes may have. They count as RKE2's only if RKE2 is on the host, or was when the reset began."""
 UNIT_FOLDERS = ("/usr/local/lib/systemd/system", "/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 UNITS = ("rke2-server.service", "rke2-agent.service")
 LINKS = re.compile(r"cni0|flannel[.-].*|kube-ipvs0|kube-bridge|vxlan\.calico|vxlan-v6\.calico|cilium_.*|cali[0-9a-f]+|lxc[0-9a-f]+")
@@ -69,7 +69,7 @@ TRIES = 40
 
 
 def programs() -> str:
-    """Return the search path of tools that a login shell of root would have."""
+    """Return the search path for tools: that of a root login, and the folders with tools that RKE2 brings."""
     return os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin:" + ":".join(glob.glob(DATA + "/data/*/bin/aux"))
 
 
@@ -83,10 +83,10 @@ def run(command: list, text: str = "") -> tuple:
 
 
 def find(force: bool, virtual: str = "", pods: str = "") -> tuple:
-    """Return the traces by kind, and how many things of each kind were examined. 0 means that the kind could not be examined.
+    """Return kind → RKE2's traces of that kind, and kind → how many things were examined; 0: the kind could not be examined.
 
     On a host with nothing that is RKE2's alone, no trace counts unless `force` is set, because it may be another Kubernetes'.
-    `virtual` is the address that servers hold themselves, `pods` the pod network.
+    `virtual` is the cluster's virtual IP address on servers, `pods` the pod network.
     """
     rules, ways = packet_rules()
     units, unit_count = find_units()
@@ -123,7 +123,7 @@ def find(force: bool, virtual: str = "", pods: str = "") -> tuple:
 
 
 def processes(pids: list) -> dict:
-    """Return pid → program of RKE2's processes and of those in its pods."""
+    """Return pid → program for those pids that are RKE2's own processes or run in its pods."""
     programs_by_pid = {}
     for pid in pids:
         try:
@@ -138,7 +138,7 @@ def processes(pids: list) -> dict:
 
 
 def packet_rules() -> tuple:
-    """Return the chains, rules and tables of RKE2's parts, and how many tools answered."""
+    """Return the iptables and nft rules of kube-proxy and network plugins, and how many of three tools could list rules."""
     rules, ways = [], 0
     for tool in FILTERS:
         code, output = run([tool + "-save"])
@@ -155,10 +155,10 @@ def packet_rules() -> tuple:
 
 
 def has_no_filters(root: str = "") -> bool:
-    """Return True if the running kernel certainly has no packet filters.
+    """Return True if the running kernel certainly has no packet filters; False also if the kernel hides its symbols.
 
-    It then has neither tables of the older kind nor nf_tables, whose symbols show in kallsyms (proc(5)) both as a module and built
-    in. A kernel that hides its symbols gives False.
+    Without them it has neither iptables' older tables nor nf_tables, whose symbols show in kallsyms (proc(5)) both as a module and
+    built in.
     """
     if any(os.path.exists(root + path) for path in TABLE_NAMES):
         return False
@@ -171,7 +171,10 @@ def has_no_filters(root: str = "") -> bool:
 
 
 def addresses(virtual: str) -> tuple:
-    """Return the virtual address if this host has it (a killed kube-vip leaves it), and how many addresses were examined."""
+    """Return the cluster's virtual address, as `ADDRESS on INTERFACE`, if this host has it, and how many addresses were examined.
+
+    A killed kube-vip leaves the address. Without a `virtual` address the result is an empty list and 1.
+    """
     if not virtual:
         return [], 1  # there is none to look for
     wanted = str(ipaddress.ip_address(virtual))
@@ -181,7 +184,7 @@ def addresses(virtual: str) -> tuple:
 
 
 def routes(pods: str) -> tuple:
-    """Return blackhole routes to parts of the pod network, and how many routes were examined.
+    """Return the networks of blackhole routes to parts of the pod network, and how many routes were examined.
 
     Canal's flannel (--ip-blackhole-route) and Calico make one for the node's own part. It is on no link, and that part may be
     another node's after a new bring-up.
@@ -196,20 +199,20 @@ def routes(pods: str) -> tuple:
 
 
 def remove_routes(blackholes: list) -> None:
-    """Remove routes that `routes` returned."""
+    """Delete the blackhole routes that `routes` returned."""
     for route in blackholes:
         run(["ip", "-4", "route", "delete", "blackhole", route])
 
 
 def remove_addresses(held: list) -> None:
-    """Remove addresses that `addresses` returned."""
+    """Delete the addresses that `addresses` returned from their interfaces."""
     for entry in held:
         address, _, link = entry.partition(" on ")
         run(["ip", "address", "delete", address, "dev", link])
 
 
 def find_units() -> tuple:
-    """Return RKE2's unit files, and how many unit files there are in all."""
+    """Return the paths of RKE2's unit files and links to them, and how many unit files were examined."""
     number = sum(len(os.listdir(folder)) for folder in UNIT_FOLDERS if os.path.isdir(folder))
     places = [os.path.join(folder, unit) for folder in UNIT_FOLDERS[:2] for unit in UNITS]
     links = [path for unit in UNITS for path in glob.glob("/etc/systemd/system/*.wants/" + unit)]
@@ -217,7 +220,7 @@ def find_units() -> tuple:
 
 
 def remove(left: dict) -> None:
-    """Remove the traces that `find` returned, dependents first. Whatever remains is found again."""
+    """Remove the traces that `find` returned, dependents first. Failures are ignored, because a new `find` shows what remains."""
     for unit in left["units"]:
         run(["systemctl", "disable", "--now", os.path.basename(unit)])
     stop_and_unmount(left)
@@ -239,7 +242,7 @@ def remove(left: dict) -> None:
 
 
 def stop_and_unmount(left: dict) -> None:
-    """End RKE2's processes and unmount what Kubernetes or the site mounted, except the site's disks."""
+    """Stop RKE2's units, kill its processes, and unmount the mounts that `find` returned."""
     run(["systemctl", "stop", *UNITS])
     kill(left["processes"])
     for target in reversed(left["mounts"]):
@@ -247,7 +250,7 @@ def stop_and_unmount(left: dict) -> None:
 
 
 def unmount(target: str) -> None:
-    """Unmount a target."""
+    """Unmount a mount point lazily; mounts that a driver container shares with the host are made private first."""
     # below a driver container's root shared folders are the host's, which would be unmounted too unless the root is made private
     root = rke2_mounts.driver_root(target)
     if not root or run(["mount", "--make-rprivate", root])[0] == 0:
@@ -255,7 +258,7 @@ def unmount(target: str) -> None:
 
 
 def kill(lines: list) -> None:
-    """Kill processes and wait until they are gone."""
+    """Kill the processes that `find` returned and wait up to 2 s until they are gone."""
     pids = [int(line.split()[0]) for line in lines]
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
@@ -267,7 +270,7 @@ def kill(lines: list) -> None:
 
 
 def remove_rules(rules: list) -> None:
-    """Restore the tables without RKE2's chains and rules; nft tables are deleted whole."""
+    """Remove RKE2's chains and rules: iptables' tables are restored without them, nft tables are deleted whole."""
     for tool in FILTERS:
         if any(rule.startswith(tool + " ") for rule in rules):
             _, output = run([tool + "-save"])
@@ -279,14 +282,14 @@ def remove_rules(rules: list) -> None:
 
 
 def delete(path: str) -> None:
-    """Remove a path unless another mount lies below it. Disks and links of the site stay and are emptied."""
+    """Remove a path unless a mount other than RKE2's disks lies below it. Disks and links of the site stay and are emptied."""
     mounted = site_paths.targets()
     if not rke2_mounts.foreign_mounts(path, mounted):
         rke2_mounts.remove_content(path, mounted + list(site_paths.links()))
 
 
 def joined_server(config: str = rke2_settings.CONFIG) -> str:
-    """Return the address of the server that this host's configuration joins; empty if it joins none."""
+    """Return the host of the URL in RKE2's setting `server`, which this host joins; empty if it joins none."""
     match = re.match(r"https://(?:\[([^\]]+)\]|([^:/\s]+)):\d+", rke2_settings.effective_value("server", config))
     return match.group(1) or match.group(2) if match else ""
 
@@ -296,7 +299,7 @@ CILIUM_PINS = ("/sys/fs/bpf/cilium/*", "/sys/fs/bpf/tc/globals/cilium_*", "/run/
 
 
 def has_cilium_programs(root: str = "") -> bool:
-    """Return True if a removed Cilium's BPF programs are still in the kernel.
+    """Return True if BPF programs of a removed Cilium are still in the kernel, by their pins.
 
     Removing the pins is not enough: programs that older kernels attach without a link stay, and redirect traffic for Services of
     the old cluster (cilium/cilium#17292). A reboot ends all of them.

@@ -1,4 +1,4 @@
-"""Reader for the YAML that people and tools write in RKE2's settings, for nodes whose Python has no YAML parser.
+"""Reader of the YAML subset that RKE2's settings use, for nodes whose Python has no YAML parser.
 
 The reader must know where each quote and bracket begins, because only these may continue at the left margin, and follows them to
 their end. It refuses anything else that it does not know.
@@ -11,7 +11,7 @@ from typing import Any
 
 NOTHING = ("", "~", "null", "Null", "NULL")
 ABOVE = re.compile(r"(?: *(?:#.*)?\n)*( *)")
-"""Empty lines and comments, and the indentation of the next line."""
+"""Pattern of empty lines and comments before the next line with content, whose indentation it captures."""
 EMPTY = re.compile(r"((?: *\n)*)( *)")
 KEY = re.compile(r"(\"[^\"\\\n]*\"|'[^'\n]*'|[A-Za-z0-9][A-Za-z0-9_.-]*\+?) *:(?=[ \t\n])[ \t]*")
 """A key at the left margin. RKE2 has no key that needs escapes."""
@@ -19,7 +19,7 @@ INNER = re.compile(
     r"(?P<dashes>(?:-(?=[ \t\n])[ \t]*)*)"
     r"(?P<key>(?:\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\n]|'')*'|[^\s\"'\[\]{},&*!|>%@`#?][^#\n]*?) *:(?=[ \t\n])[ \t]*)?"
 )
-"""The beginning of a line below a key: dashes, a key, both, or neither."""
+"""Pattern of the beginning of a line below a key: dashes, a key, both, or neither."""
 QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'", re.DOTALL)
 TAIL = re.compile(r"[ \t]*(?:(?<=[ \t])#.*)?\n")
 BLOCK = re.compile(r"[|>](?:[+-]?([1-9])?|([1-9])[+-])[ \t]*(?:(?<=[ \t])#.*)?\n")
@@ -37,17 +37,23 @@ ESCAPED = dict(zip('0abt\tnvfre "/\\N_LP', '\0\a\b\t\t\n\v\f\r\x1b "/\\\x85\xa0\
 
 
 class SettingsUnreadable(Exception):
-    """Error: the text may hold keys that the reader cannot see; the message says where."""
+    """Error: the text may hold keys that the reader cannot see; the message names the line or the reason."""
 
 
 class SettingsReader:
-    """Reader for keys at one indentation. The value of a key is indented further, or is a list."""
+    """Reader of one YAML mapping in `text`, at position `at`.
+
+    A key's value is beside it, below it and further indented, or a list.
+    """
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
 
     def mapping(self) -> dict:
-        """Return key → value of the whole text. Raises SettingsUnreadable."""
+        """Return the keys of the whole text with their values; lists, mappings and blocks become empty.
+
+        Raises SettingsUnreadable.
+        """
         keys: dict = {}
         left = indent = self._next()
         while indent >= 0:
@@ -64,18 +70,18 @@ class SettingsReader:
         return SettingsUnreadable("line %d%s" % (self.text.count("\n", 0, self.at if at < 0 else at) + 1, why))
 
     def _next(self) -> int:
-        """Go to the next line with content and return its indentation, or -1 at the end."""
+        """Move to the next line with content and return its indentation, or -1 at the end of the text."""
         match = ABOVE.match(self.text, self.at)
         assert match is not None
         self.at = match.end()
         return len(match.group(1)) if self.at < len(self.text) else -1
 
     def _is_over(self) -> bool:
-        """Return True if nothing follows on this line."""
+        """Return True if only a comment or nothing follows on this line."""
         return self.text[self.at] in "\n#"
 
     def _below(self, left: int) -> str:
-        """Return the value below a key that has nothing beside it, or skip lines with dashes and keys."""
+        """Read what lies below a key that has nothing beside it; return its text, empty for a list, a mapping or nothing."""
         self.at = self.text.index("\n", self.at) + 1
         parent, is_open, is_first = left, True, True
         while True:
@@ -101,7 +107,7 @@ class SettingsReader:
                 self._value(parent)
 
     def _value(self, parent: int) -> str:
-        """Return the value that begins here and read the rest of its last line. `parent` is the indentation of its key or dash."""
+        """Return the value at this position and move behind its last line. `parent` is the indentation of its key or dash."""
         first = self.text[self.at]
         if first in "|>":
             self._block(parent)
@@ -140,7 +146,7 @@ class SettingsReader:
             raise self._refusal() from None
 
     def _brackets(self) -> None:
-        """Skip a list or mapping in brackets."""
+        """Move behind a list or mapping in brackets. Raises SettingsUnreadable if it has no end."""
         start, within, last = self.at, [], ""
         while True:
             first = self.text[self.at : self.at + 1]
@@ -177,7 +183,7 @@ class SettingsReader:
         self.at = match.end()
 
     def _block(self, parent: int) -> None:
-        """Skip a block of text, indented like its first line or as its header says."""
+        """Move behind a block of text (`|` or `>`), indented like its first line or as its header says."""
         match = BLOCK.match(self.text, self.at)
         if match is None:
             raise self._refusal()
@@ -193,7 +199,7 @@ class SettingsReader:
             self.at = lines.end() if lines else self.at
 
     def _plain(self, parent: int) -> str:
-        """Return an unquoted text, which continues on further indented lines up to a comment."""
+        """Return an unquoted text, which may continue on further indented lines and ends before a comment."""
         if self.text[self.at] in "&*!%@`?,]}" or re.compile(r"-[ \t\n]").match(self.text, self.at):
             raise self._refusal()
         value, goes_on = "", True
@@ -217,5 +223,5 @@ class SettingsReader:
 
 
 def _folded(match: Any) -> str:
-    """Return a folded line end: a space, or the empty lines that follow."""
+    """Return the replacement for a line end within a value: a space, or a line end for each empty line that follows."""
     return "\n" * match.groups()[-1].count("\n") or " "

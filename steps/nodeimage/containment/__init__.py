@@ -1,1 +1,1 @@
-"""Namespaces in which code and programs run over an overlay of layers."""
+"""Isolation of image builds: namespaces, chroots and sandboxes in which functions and programs run over an overlay of layers."""

@@ -1,4 +1,4 @@
-"""Programs in a root that they cannot change, isolated from this machine: no network, empty /tmp, /run and /var/tmp."""
+"""Sandbox by bubblewrap: a program runs in a read-only root file system, with no network and empty /tmp, /run and /var/tmp."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -11,12 +11,12 @@ from steps.errors import BadTask
 PROGRAM: Final = "bwrap"
 _EMPTY: Final = ("/tmp", "/var/tmp", "/run")
 _SPACES: Final = ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try")
-"""Namespaces of the sandbox, without a user namespace: that would have one id, but a root has files of several users.
+"""bubblewrap's options for namespaces, without a user namespace: that would have one id, but a root has files of several users.
 
 `namespace.call` has made a user namespace if this process is not root.
 """
 _CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SYS_CHROOT", "SETFCAP")
-"""Capabilities of root in the sandbox: over files and processes of other users, none over this machine."""
+"""Capabilities of root in the sandbox: rights over files and processes of other users, none over this machine."""
 _ENVIRONMENT: Final = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/root",
@@ -33,7 +33,10 @@ def command(
     writable: Mapping[str, Path] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Return the command line; `readable` and `writable` are places below /run or /tmp that show a folder of ours."""
+    """Return the command line that runs `words` in the root.
+
+    `readable` and `writable` map paths below /run or /tmp to host folders.
+    """
     line = [PROGRAM, "--ro-bind", str(root), "/", *_SPACES, "--die-with-parent", "--new-session", "--hostname", "image"]
     line += ["--cap-drop", "ALL", *(word for name in _CAPABILITIES for word in ("--cap-add", f"CAP_{name}"))]
     line += ["--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm"]
@@ -50,7 +53,7 @@ def command(
 
 
 def require(root: Path, seconds: float) -> None:
-    """Try the sandbox once. Raises BadTask with what is missing on this machine or in the root."""
+    """Run a trivial program in the sandbox. Raises BadTask if this machine or the root lacks what the sandbox needs."""
     if shutil.which(PROGRAM) is None:
         raise BadTask("tests of an image run in bubblewrap, which is not installed", hint="install package bubblewrap")
     done = process.run(command(root, ["/bin/sh", "-c", ":"]), seconds=seconds)

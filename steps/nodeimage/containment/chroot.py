@@ -1,7 +1,7 @@
-"""Programs in the root that is being made, with the few devices, folders and settings that scripts of packages expect.
+"""Programs that run in the root file system being built, with the few devices, folders and settings that package scripts expect.
 
-Nothing of this gets into a layer: /dev, /proc, /run and /tmp are mounts of the namespace. The programs have no network, no settings
-of this machine, and no secrets but those for their command.
+None of these folders gets into a layer: /dev, /proc, /run and /tmp are mounts of the namespace. The programs have no network, no
+settings of this machine, and no secrets but those for their command.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ OURS: Final = "run/bringup"
 """Folder in the root for files of the builder; /run is a tmpfs."""
 SECRETS: Final = "run/secrets"
 TAIL: Final = 4000
-"""Characters of a program's output that are kept."""
+"""Number of last characters of a program's output that are kept."""
 _READ: Final = 1 << 20
-"""Bytes of a longer output that are read."""
+"""Bytes at the end of a long output that are read."""
 _DEVICES: Final = ("full", "null", "random", "tty", "urandom", "zero")
 _LINKS: Final = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
 _STAND_IN: Final = "#!/bin/sh\n# stands in while a layer is built: initial RAM disks are made when an image is packed\nexit 0\n"
@@ -31,14 +31,14 @@ _NO_SERVICES: Final = "#!/bin/sh\n# while an image is built no service is starte
 
 
 class ProgramEnd(Struct, frozen=True, kw_only=True):
-    """Exit code of a program, and the end of its output if it failed."""
+    """Result of a program that `run` or `outside` ran: its exit code, and the end of its output if it failed."""
 
     code: int
     output: str
 
 
 def environment(epoch: int) -> dict[str, str]:
-    """Return the environment of every program in the root. Tools that know SOURCE_DATE_EPOCH write no other time."""
+    """Return the environment of every program in the root; `epoch` is the time (UTC seconds) that build tools write into files."""
     return {
         "PATH": f"/{OURS}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": "/root",
@@ -53,7 +53,7 @@ def environment(epoch: int) -> dict[str, str]:
 
 
 def prepare(root: Path) -> None:
-    """Mount the folders that programs in the root need."""
+    """Mount /dev, /proc, /run and /tmp in the root for the programs that will run there."""
     for name, mode in (("dev", 0o755), ("proc", 0o555), ("run", 0o755), ("sys", 0o555), ("tmp", 0o1777)):
         if not (root / name).is_dir():
             (root / name).mkdir(parents=True)
@@ -67,7 +67,7 @@ def prepare(root: Path) -> None:
 
 
 def _devices(folder: Path) -> None:
-    """Bind the devices of this machine: a user namespace may not make its own."""
+    """Bind this machine's device files into the folder, because a user namespace may not make device files."""
     for name in _DEVICES:
         (folder / name).touch()
         kernel_calls.mount(f"/dev/{name}", folder / name, "", kernel_calls.BIND)
@@ -89,7 +89,7 @@ def _script(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def without_services(root: Path) -> Iterator[None]:
-    """Keep packages that are installed in this block from starting services."""
+    """Keep packages that are installed within this block from starting services, by a policy-rc.d that forbids it."""
     path = Path("/usr/sbin/policy-rc.d")
     with enter(root):
         path.unlink(missing_ok=True)  # never through a link
@@ -102,15 +102,15 @@ def without_services(root: Path) -> Iterator[None]:
 
 
 def run(root: Path, command: Sequence[str], settings: Mapping[str, str], redact: Callable[[bytes], bytes] = bytes) -> ProgramEnd:
-    """Run a program in the root; processes that it leaves running are killed.
+    """Run a program in the root and return its end; processes that it leaves running are killed.
 
-    `redact` removes secrets from the output before it is cut: half of a secret would not be found.
+    `redact` removes secrets from the whole output before that is cut, because half of a secret would not be found.
     """
     return outside(["chroot", str(root), *command], settings, redact)
 
 
 def outside(command: Sequence[str], settings: Mapping[str, str], redact: Callable[[bytes], bytes] = bytes) -> ProgramEnd:
-    """Run a program of this machine on the root; processes that it leaves running are killed."""
+    """Run a program of this machine, such as apt for the root, and return its end; processes that it leaves running are killed."""
     with tempfile.TemporaryFile() as output:  # no pipe: what a script left running would hold it open
         done = subprocess.run(
             list(command), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=dict(settings), check=False
@@ -120,7 +120,10 @@ def outside(command: Sequence[str], settings: Mapping[str, str], redact: Callabl
 
 
 def _end(output: IO[bytes], redact: Callable[[bytes], bytes]) -> str:
-    """Return the end of an output. Only the last part of a long one is read, without its first half, where a secret may be cut."""
+    """Return the last TAIL characters of an output without secrets.
+
+    Of a long one the first half read is dropped: it may cut a secret.
+    """
     size = output.seek(0, os.SEEK_END)
     output.seek(max(0, size - _READ))
     data = output.read()
@@ -129,14 +132,14 @@ def _end(output: IO[bytes], redact: Callable[[bytes], bytes]) -> str:
 
 
 def end_others() -> None:
-    """Kill every other process of the namespace; this process is the first one in it."""
+    """Kill every other process of the PID namespace, whose first process is this one."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
 
 
 @contextlib.contextmanager
 def enter(root: Path) -> Iterator[None]:
-    """Let this process see the root as `/`, so that no link in it can lead a path outside."""
+    """Make the root this process's `/` within the block, so that no link in it can lead a path outside."""
     before = os.open("/", os.O_PATH | os.O_DIRECTORY)
     try:
         os.chroot(root)

@@ -1,4 +1,4 @@
-"""User and group ids of a namespace: all of the machine's for root, the own and the subordinate ids for other users."""
+"""User and group ids of an image build: root uses the machine's ids, other users a namespace with their subordinate ids."""
 
 import os
 import pwd
@@ -18,11 +18,11 @@ _SWITCHES: Final = (
     ("/proc/sys/user/max_user_namespaces", "0", "sysctl user.max_user_namespaces=15000"),
     ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "sysctl kernel.apparmor_restrict_unprivileged_userns=0"),
 )
-"""Settings that disable user namespaces: file, value that does so, and the command that enables them."""
+"""Kernel settings that disable user namespaces: file, the value that does so, and the setting that enables them."""
 
 
 class IdRange(Struct, frozen=True, kw_only=True):
-    """Ids of a user namespace: 0 is this user (or group), 1 and above are `count` ids from `first` on."""
+    """Mapping of a namespace's ids: 0 is the user's (or group's) `own` id, 1 to `count` are subordinate ids from `first` on."""
 
     own: int
     first: int
@@ -30,19 +30,22 @@ class IdRange(Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> list[str]:
-        """Arguments of newuidmap and newgidmap after the process."""
+        """Arguments of newuidmap or newgidmap after the process id."""
         return [str(number) for number in (0, self.own, 1, 1, self.first, self.count)]
 
 
 class Identities(Struct, frozen=True, kw_only=True):
-    """Both mappings of a user namespace."""
+    """User and group ids of a user namespace, made by `choose` and written by `namespace_child`."""
 
     users: IdRange
     groups: IdRange
 
 
 def choose() -> Identities | None:
-    """Return the id mappings; None for root, who needs no user namespace. Raises BadTask with what is missing here."""
+    """Return the id mappings for a build's user namespace; None for root, who needs none.
+
+    Raises BadTask if this machine lacks a program, a kernel setting or subordinate ids for it.
+    """
     if kernel_calls.may_mount():
         return None
     if os.geteuid() == 0:

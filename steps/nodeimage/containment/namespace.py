@@ -1,4 +1,4 @@
-"""Function calls in namespaces of their own (mounts, processes, network), over an overlay of layers.
+"""Function calls in Linux namespaces of their own (mounts, processes, network), over an overlay of image layers.
 
     packed = namespace.call(stack, "steps.nodeimage.files.root_packing:pack", Pack(...), Packed, seconds=600)
 
@@ -33,12 +33,15 @@ from steps.nodeimage.containment import id_ranges
 R = TypeVar("R")
 
 TAIL: Final = 40
-"""Lines of output that an error keeps."""
+"""Number of output lines that an error keeps."""
 _ROOT: Final = Path(__file__).parents[3]
 
 
 class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Request to the child process; `caller` is the process that sends it."""
+    """Request of the builder to the child process that works in namespaces: the function, its encoded arguments, the layers.
+
+    `caller` is the builder's process id.
+    """
 
     caller: int
     stack: tuple[str, ...]
@@ -49,7 +52,7 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Problem(Struct, frozen=True, kw_only=True):
-    """Error of the child process, by the name of its class."""
+    """Error that the child process raised: the name of its class, its message and its hint."""
 
     kind: str
     message: str
@@ -57,7 +60,7 @@ class Problem(Struct, frozen=True, kw_only=True):
 
 
 class Reply(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Answer of the child process: the encoded result, or the error."""
+    """Answer of the child process that works in namespaces: the function's encoded result, or the error."""
 
     value: msgspec.Raw = msgspec.Raw(b"")
     problem: Problem | None = None
@@ -73,11 +76,11 @@ def call(
     seconds: float,
     say: Callable[[str], None] | None = None,
 ) -> R:
-    """Call `module:name` as name(root, arguments) over the layers, uppermost first; changes go to `upper`, if given.
+    """Call the function `module:name` with (root, arguments) over the layers `stack` (uppermost first) and return its result.
 
-    Without layers and `upper` nothing is mounted, and `root` is `/`. A folder `work` lies beside `upper` afterwards, which the
-    caller removes. Errors of `steps.errors` are raised again here. Raises BadTask if this machine gives us no namespaces (the
-    sentence names the setting), Temporary after `seconds`.
+    Changes of the root go to the folder `upper`, if given; beside it lies a folder `work` afterwards, which the caller removes.
+    Without layers and `upper` nothing is mounted, and `root` is `/`. Errors of `steps.errors` are raised again here. Raises BadTask
+    if this machine gives us no namespaces (the sentence names the setting), Temporary after `seconds`.
     """
     request = Request(
         caller=os.getpid(),
@@ -93,7 +96,7 @@ def call(
 
 
 def tell(line: str) -> None:
-    """Print a line from inside a call: the caller gets it through `say` at once."""
+    """Print a line from inside a `call`; the caller gets it at once through its `say`."""
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 
@@ -110,7 +113,7 @@ def _value(answer: bytes, output: deque[str], function: str) -> msgspec.Raw:
 
 @contextlib.contextmanager
 def _held(stack: Iterable[Path]) -> Iterator[None]:
-    """Hold a shared lock on each layer, so that garbage collection removes none meanwhile. Raises BadTask if one is gone."""
+    """Hold a shared lock on each layer, so that garbage collection removes none meanwhile. Raises BadTask if a layer is gone."""
     with contextlib.ExitStack() as handles:
         for folder in stack:
             try:
@@ -126,7 +129,7 @@ def _held(stack: Iterable[Path]) -> Iterator[None]:
 
 
 def _converse(request: bytes, function: str, seconds: float, say: Callable[[str], None] | None) -> tuple[bytes, deque[str]]:
-    """Start the child, send the request, and return its answer (stdout) and its output (stderr)."""
+    """Start the child process, send it the request, and return its answer (stdout) and its last output lines (stderr)."""
     output: deque[str] = deque(maxlen=TAIL)
     with _child() as (child, stdin, stdout, stderr):
         reader = threading.Thread(target=_listen, args=(stderr, output, say), daemon=True)
@@ -150,7 +153,7 @@ def _converse(request: bytes, function: str, seconds: float, say: Callable[[str]
 
 @contextlib.contextmanager
 def _child() -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes], IO[bytes], IO[bytes]]]:
-    """Run the child process; it ends with this block, and the kernel kills it if this process is killed."""
+    """Run the child process until the block ends; the kernel kills it if this process is killed."""
     child = subprocess.Popen(
         [sys.executable, "-m", "steps.nodeimage.containment.namespace_child"],
         stdin=subprocess.PIPE,
@@ -170,7 +173,7 @@ def _child() -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes], IO[bytes], IO
 
 
 def _environment() -> dict[str, str]:
-    """Return one environment for all users, so that no settings of a user get into an image."""
+    """Return the environment of the child process, equal for all users, so that no user's settings get into an image."""
     before = os.environ.get("PYTHONPATH", "")
     return {
         "PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin",
@@ -190,13 +193,13 @@ def _listen(stream: IO[bytes], output: deque[str], say: Callable[[str], None] | 
 
 
 class FolderArgument(Struct, frozen=True):
-    """Argument of a function that works on one folder of this machine, given by its absolute path."""
+    """Argument of a function for `call` that works on one folder of this machine, given by its absolute path."""
 
     folder: str
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder with its content, also if its files belong to subordinate ids of the user; a missing folder is no error."""
+    """Remove a folder with its content, also if files belong to subordinate ids of the user; a missing folder is no error."""
     if not folder.exists():
         return
     if kernel_calls.may_mount():
@@ -206,6 +209,6 @@ def remove_folder(folder: Path) -> None:
 
 
 def remove_inside(root: Path, doomed: FolderArgument) -> bool:
-    """Remove a folder as root of a user namespace; called by `call`."""
+    """Remove a folder as root of a user namespace; only `remove_folder` calls it, through `call`."""
     shutil.rmtree(root / doomed.folder)
     return True

@@ -1,7 +1,7 @@
 """Child process of `namespace.call`: makes the namespaces, mounts the layers, calls the function, and answers.
 
-It is two processes: the outer one makes the namespaces and waits, the inner one is the first process in them. The kernel kills each
-of them with its parent, and everything else in the namespace with the inner one.
+There are two processes: the outer one makes the namespaces and waits, the inner one is the first process in them. The kernel kills
+each of them with its parent, and everything else in the namespace with the inner one.
 """
 
 import importlib
@@ -31,15 +31,15 @@ HOST_NAME: Final = b"image"
 
 _OVERLAYS: Final = "keep the store on a local file system (ext4, xfs, btrfs), no overlay or NFS; users need Linux 5.11"
 _LONGEST: Final = 500
-"""Characters of an unforeseen error."""
+"""Characters that are kept of an unexpected error."""
 _LISTS: Final = ("system.posix_acl_access", "system.posix_acl_default")
-"""Extended attributes with the access lists of a folder."""
+"""Extended attributes that hold a folder's POSIX access lists."""
 _OTHER_GROUP: Final = 1
-"""Group of the image other than that of its root."""
+"""A group id of the image that differs from its root's."""
 
 
 def main() -> int:
-    """Read the request from stdin and answer on stdout; all other output goes to stderr."""
+    """Read the request from stdin, answer on stdout, and return the exit code; all other output goes to stderr."""
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
     answers = os.dup(1)
     os.dup2(2, 1)
@@ -88,7 +88,7 @@ def _enter(identities: Identities | None) -> None:
 
 
 def _enter_as_user(identities: Identities, spaces: int) -> None:
-    """Enter a user namespace, whose ids the setuid programs newuidmap and newgidmap write from outside."""
+    """Enter new namespaces, with a user namespace whose ids a helper outside writes by the setuid programs newuidmap, newgidmap."""
     target, go = str(os.getpid()), os.pipe()
     mapper = os.fork()
     if mapper == 0:
@@ -147,7 +147,7 @@ def _function(name: str) -> tuple[Callable[[Path, Any], Any], Any]:
 
 
 def _mounted(request: Request) -> Path:
-    """Mount the layers, invisible to other processes, and return the folder with the merged root."""
+    """Mount the request's layers, invisible to other processes, and return the folder with the merged root (`/` without layers)."""
     kernel_calls.mount("none", Path("/"), "", kernel_calls.REC | kernel_calls.PRIVATE)
     _own_processes()
     kernel_calls.host_name(HOST_NAME)
@@ -158,7 +158,7 @@ def _mounted(request: Request) -> Path:
 
 
 def _own_processes() -> None:
-    """Mount a /proc of this namespace. A container that hides parts of its own /proc may not; programs see the old one then."""
+    """Mount a /proc of this namespace; keep the builder's where that is forbidden, as in a container that hides parts of /proc."""
     try:
         kernel_calls.mount("proc", Path("/proc"), "proc", kernel_calls.NOSUID | kernel_calls.NODEV | kernel_calls.NOEXEC)
     except PermissionError:
@@ -166,7 +166,7 @@ def _own_processes() -> None:
 
 
 def _overlay(stack: list[Path], upper: Path | None) -> Path:
-    """Mount the merged root in a tmpfs over the uppermost folder, so that the machine needs no folder as a mount point.
+    """Mount the merged root in a tmpfs over the uppermost folder, and return it. The machine then needs no folder as a mount point.
 
     Layers are named by open folders, because names may hold characters that mount options cannot. `userxattr`: root and user
     namespaces mark hidden entries alike. `volatile`: fsync is ignored; the builder flushes a layer once.
@@ -199,7 +199,7 @@ def _overlay(stack: list[Path], upper: Path | None) -> Path:
 
 
 def _own_rights(folder: Path) -> None:
-    """Remove group, setgid and access lists that a folder has inherited: files made below would inherit them."""
+    """Remove group, setgid and access lists that a folder has inherited, because files made below would inherit them too."""
     for name in _LISTS:
         if name in os.listxattr(folder):
             os.removexattr(folder, name)
@@ -208,7 +208,7 @@ def _own_rights(folder: Path) -> None:
 
 
 def _groups_apart(folder: Path) -> None:
-    """Raise BadTask if the file system gives new files the group of their folder, whatever the mode of the folder."""
+    """Raise BadTask if the folder's file system gives new files the group of their folder, which would change an image's files."""
     os.chown(folder, 0, _OTHER_GROUP)
     probe = folder / "probe"
     probe.mkdir()

@@ -1,4 +1,4 @@
-"""Boot scripts of a published tree: scripts of versions, boot entries of groups and machines, the start script. Pure."""
+"""iPXE scripts of a published release folder: of versions, boot entries of groups and machines, and the start script. Pure."""
 
 import re
 from collections.abc import Collection
@@ -14,26 +14,28 @@ _URL = re.compile(r"https?://[!-~]+")
 
 
 class BootScriptError(ValueError):
-    """A name or address has a form that a tree or a boot script cannot take; the message names it."""
+    """Error: a name or address cannot stand in a release folder or a boot script; the message names it."""
 
 
 def name_of(text: str, what: str) -> str:
-    """Return the text if it can be one part of a path and of a URL. Raises BootScriptError."""
+    """Return the text if it can be one part of a path and of a URL; else raise BootScriptError. `what` is what the text names."""
     if not _NAME.fullmatch(text):
         raise BootScriptError(f"{text!r} cannot be the name of {what}: letters, digits, dots, dashes and underscores, at most 64")
     return text
 
 
 def base(url: str) -> str:
-    """Return the URL of a tree without a slash at its end. Raises BootScriptError for a text that is no such URL."""
+    """Return the URL of a release folder without a slash at its end. Raises BootScriptError for a text that is no such URL."""
     if not _URL.fullmatch(url) or any(sign in url for sign in "?#$ "):
         raise BootScriptError(f"{url!r} is no URL of a tree: write http://HOST[:PORT]/PATH, as nodes reach it")
     return url.rstrip("/")
 
 
 def version_script(target: PublishTarget, version: str, manifest: Manifest, group: BootGroup) -> bytes:
-    """Return the script by which the nodes of a group boot a version. Every path names the version, not the pointer: a switch of
-    the pointer during a boot must not mix two versions. Raises BootScriptError.
+    """Return the script by which the nodes of a group boot a version. Raises BootScriptError.
+
+    Every path names the version, not the pointer `current`, because a switch of the pointer during a boot must not mix two
+    versions.
     """
     folder = _folder(target.url, manifest.name, version)
     root, start = manifest.part(manifests.ROOT), start_url(target.url)
@@ -60,20 +62,22 @@ def version_script(target: PublishTarget, version: str, manifest: Manifest, grou
 
 
 def machine_script(target: PublishTarget, version: str, image: str, group: str) -> bytes:
-    """Return the script of one machine: it chains to its group's script in the same version. Raises BootScriptError."""
+    """Return the script of one machine, which chains to its group's script in the same version. Raises BootScriptError."""
     address = f"{_folder(target.url, image, version)}/{boot_tree.BOOT}/{group_name(group)}{boot_tree.SCRIPT}"
     return ipxe.chain(address, start_url(target.url)).encode()
 
 
 def entry_script(url: str, image: str, name: str) -> bytes:
-    """Return a group's or machine's boot entry, which chains to its script in the current version. Raises BootScriptError."""
+    """Return the boot entry of a group or machine, which chains to its script in the current version. Raises BootScriptError."""
     below = f"{name_of(image, 'an image')}/{release_layout.CURRENT}/{boot_tree.BOOT}/{name_of(name, 'a group')}{boot_tree.SCRIPT}"
     return ipxe.chain(f"{base(url)}/{below}", start_url(url) if boot_tree.is_machine(name) else "").encode()
 
 
 def start_script(url: str, names: Collection[str]) -> bytes:
-    """Return the start script. `names` are the groups and machines of all images that have an entry in ROOT/boot: these machines go
-    on to their entries, all others to the entry of group `default`, if there is one. Raises BootScriptError."""
+    """Return the start script, which sends a machine to its own boot entry or that of group `default`. Raises BootScriptError.
+
+    `names` are the groups and machines of all images that have an entry in ROOT/boot.
+    """
     folder = f"{base(url)}/{boot_tree.BOOT}"
     all_others = f"{folder}/{boot_tree.DEFAULT}{boot_tree.SCRIPT}" if boot_tree.DEFAULT in names else ""
     known = [boot_tree.mac_of(name) for name in names if boot_tree.is_machine(name)]
@@ -81,12 +85,12 @@ def start_script(url: str, names: Collection[str]) -> bytes:
 
 
 def start_url(url: str) -> str:
-    """Return the URL of the start script. Raises BootScriptError."""
+    """Return the URL of the start script in the release folder at `url`. Raises BootScriptError."""
     return f"{base(url)}/{boot_tree.START_SCRIPT}"
 
 
 def group_name(text: str) -> str:
-    """Return the text if it can be the name of a group. Raises BootScriptError."""
+    """Return the text if it can be the name of a group; else raise BootScriptError."""
     if text == boot_tree.START or boot_tree.is_machine(text):
         raise BootScriptError(f"{text!r} cannot be the name of a group: bringup's own script in boot has it")
     return name_of(text, "a group")

@@ -1,4 +1,4 @@
-"""Protocol between a node and the server that tests it: lines of words, which a shell reads and writes without a parser.
+"""Protocol between a booted node and the server that tests it: lines of words that a shell reads and writes without a parser.
 
     bringup-tests 1                              GET URL/tests
     test NAME SECONDS BASE64 of the script
@@ -10,7 +10,7 @@
     test NAME OUTCOME SECONDS BASE64 of the output's end
     end COUNT
 
-Names are percent-encoded. A report is hostile input until it was read here.
+Names are percent-encoded. A report may be hostile and is not used before `read` has checked it.
 """
 
 import base64
@@ -29,7 +29,7 @@ from steps.nodeimage.contract.image_tests import BuiltinCheck, ImageTest, ImageT
 
 TESTS_FORM, REPORT_FORM = "bringup-tests 1", "bringup-report 1"
 MAX_REPORT: Final = 262_144
-"""Bytes of a report: a thousand tests with half a line of output each."""
+"""Longest report in bytes: a thousand tests with half a line of output each."""
 MAX_ROWS: Final = 2_000
 MAX_WORD: Final = 400
 MAX_OUTPUT: Final = 400
@@ -47,27 +47,30 @@ _SCRIPTS: dict[str, str] = {
     BuiltinCheck.PACKAGES_ABSENT: f'for name in {{}}; do ! {_IS_INSTALLED} || {{{{ echo "$name is installed"; exit 1; }}}}; done',
     BuiltinCheck.MODULES_PRESENT: 'for name in {}; do modprobe -n -q "$name" || {{ echo "no module $name"; exit 1; }}; done',
 }
-"""Checks as shell. All other checks read the root as packed: a running node has a machine-id, keys and files of its own."""
+"""Built-in checks as shell scripts.
+
+All other checks need the packed root: a running node has a machine-id, keys and files of its own.
+"""
 
 _GLOBBED = {BuiltinCheck.PATHS_PRESENT, BuiltinCheck.PATHS_ABSENT}
 
 
 class ReportError(ValueError):
-    """The bytes are no report; the message says why."""
+    """Error: the bytes are no valid report of a node; the message says why."""
 
 
 def on_node(tests: Iterable[ImageTest]) -> tuple[ImageTest, ...]:
-    """Return the tests that run on a booted node."""
+    """Return those of the tests that run on a booted node."""
     return tuple(test for test in tests if test.where is not Where.SANDBOX)
 
 
 def can_run(test: ImageTest) -> bool:
-    """Return True if a booted node can run this test: some checks need the packed root."""
+    """Return True if a booted node can run this test: it is a script, or a check that does not need the packed root."""
     return bool(test.run) or test.check in _SCRIPTS
 
 
 def render(tests: Iterable[ImageTest], factor: float = 1.0) -> bytes:
-    """Render the list of tests that a node fetches; `factor` is how much slower the node is than a real one.
+    """Return the list of tests that a node fetches; time limits are multiplied by `factor` for slow (emulated) nodes.
 
     Raises ValueError for a test that cannot run on a node.
     """
@@ -87,12 +90,12 @@ def _script(test: ImageTest) -> str:
 
 
 def _argument(check: str, value: str) -> str:
-    """Quote one shell word; `*` of a path stays a pattern."""
+    """Return an argument of a check quoted for the shell; `*` in a path stays a pattern."""
     return "*".join(shlex.quote(part) if part else "" for part in value.split("*")) if check in _GLOBBED else shlex.quote(value)
 
 
 def read(data: bytes) -> NodeReport:
-    """Read a node's report. Raises ReportError."""
+    """Return the report in the bytes that a node sent. Raises ReportError."""
     if len(data) > MAX_REPORT:
         raise ReportError(f"the report has {len(data)} bytes, limit {MAX_REPORT}")
     lines = data.decode("ascii", errors="replace").split("\n")

@@ -1,4 +1,4 @@
-"""Test boots of an image: the machine that is started, and the report that the booted node sends by HTTP POST."""
+"""Types of test boots: the machine that is started, the steps of its boot, and the report that the booted node sends by HTTP."""
 
 from enum import StrEnum
 from typing import Final
@@ -12,31 +12,31 @@ REPORT_PATH: Final = "/report"
 TESTS_PATH: Final = "/tests"
 """Path from which a node fetches its tests."""
 REPORT_ARGUMENT: Final = "bringup.report"
-"""Kernel argument with the URL of the server of tests and reports: `GET URL/tests`, `POST URL/report`."""
+"""Kernel argument with the URL of the server for tests and reports: `GET URL/tests`, `POST URL/report`."""
 TESTS_ARGUMENT: Final = "bringup.tests"
-"""Kernel argument (`yes`) that lets the node run the tests of that server; only a test boot has it."""
+"""Kernel argument (`yes`) that makes the node run the tests of that server; only a test boot has it."""
 ARCHITECTURE: Final = "amd64"
 """Architecture of the test machines, as distributions name it."""
 UNBOOTED: Final = "`bringup image build --until image_sandbox` builds and tests it without booting"
-"""Hint for images of other architectures, which cannot be booted here."""
+"""Hint in errors about images of other architectures than ARCHITECTURE, which test machines cannot boot."""
 
 
 def why_not_booted(recipe: str, architecture: str) -> str:
-    """Return why no test machine can boot the image of a recipe; empty if one can."""
+    """Return why no test machine can boot the image of a recipe, for its architecture; empty if one can."""
     if architecture == ARCHITECTURE:
         return ""
     return f"recipe {recipe} is for {architecture}, and test machines are {ARCHITECTURE}: they cannot boot its image"
 
 
 class Firmware(StrEnum):
-    """Firmware that starts the machine."""
+    """Firmware that starts a test machine."""
 
     BIOS = "bios"
     UEFI = "uefi"
 
 
 class BootFault(StrEnum):
-    """Disturbances of a test boot; each must be reported with its own cause."""
+    """Faults that can be injected into a test boot; each must be reported with its own cause."""
 
     TRUNCATED_ROOT = "truncated_root"
     WRONG_KERNEL = "wrong_kernel"
@@ -49,11 +49,11 @@ class BootFault(StrEnum):
 
 
 class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Report of a booted node, measured on the node.
+    """Report of a booted node, measured on the node and sent by HTTP.
 
-    `root` is the file system of `/`, `clock` its UTC time in seconds, `uptime` the seconds since its start when the tests began,
-    `free_mib` the free space of its root, `failed_units` those of systemd; `mac` and `address` belong to the interface that it
-    booted from.
+    `root` is the file system type of `/`, `clock` the node's UTC time in seconds, `uptime` the seconds since its start when the
+    tests began, `free_mib` the free space of `/`, `failed_units` systemd's failed units; `mac` and `address` belong to the
+    interface that the node booted from.
     """
 
     mac: str
@@ -63,7 +63,7 @@ class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     clock: float
     uptime: float
     image: str = ""
-    """Digest (`sha256:…`) of the squashfs that the node runs, taken from its bytes on the node."""
+    """Digest (`sha256:…`) of the squashfs that the node runs, computed from its bytes on the node."""
     firmware: str = ""
     free_mib: int = 0
     node: str = ""
@@ -75,7 +75,7 @@ class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BootEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One step of a boot as the server saw it.
+    """One request of a booting machine, as the test server saw it.
 
     `at` is in seconds since the machine was started; `what` is `script`, `kernel`, `initrd`, `root`, `tests` or `report`; `sent` of
     `size` bytes were sent.
@@ -88,7 +88,7 @@ class BootEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class MachineBoot(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Boot of one machine.
+    """Boot of one test machine, as the gate of stage image_boot judges it.
 
     `ended` is `report`, `deadline`, `exit` (the machine stopped by itself), `console` (its console showed that nothing more would
     come) or `flood` (its console had no end). `console` are the last lines of its serial console, `stopped_at` is the cause or last
@@ -104,7 +104,7 @@ class MachineBoot(Struct, frozen=True, kw_only=True, omit_defaults=True):
     events: tuple[BootEvent, ...] = ()
     report: NodeReport | None = None
     clock: float = 0.0
-    """UTC time of the server when the report came, in seconds."""
+    """UTC time in seconds of this host when the report came."""
     console: tuple[str, ...] = ()
     stopped_at: str = ""
     kernel: str = ""
@@ -113,7 +113,7 @@ class MachineBoot(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BootedMachine(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Test machine to start."""
+    """Test machine to be started by QEMU: its name, firmware, MAC address, memory and processors."""
 
     name: str
     firmware: Firmware

@@ -1,4 +1,4 @@
-"""Layout of a release tree that nodes boot from, beside that of every release tree (`steps.contract.release_layout`). Pure.
+"""Layout of a release folder from which nodes boot; `steps.contract.release_layout` has the part common to all products. Pure.
 
 ROOT/NAME/versions/VERSION/   manifest.json(.sig) root.squashfs vmlinuz initrd.img root.oci.tar tests.json boot/GROUP.ipxe
                               boot/mac-52-54-00-12-34-56.ipxe: a machine that a group names; chains to its group's, beside it
@@ -20,49 +20,51 @@ from steps.contract.release_layout import ReleaseTarget
 from steps.nodeimage.contract.image_tests import ImageTestOutcome, ImageTestResult
 
 BOOT: Final = "boot"
-"""Folder of boot scripts: within a version those of groups and machines, below the root their entries."""
+"""Folder of boot scripts: within a version those of groups and machines, below ROOT their boot entries."""
 GROUPS: Final = "image.groups.json"
 """Name in the tasks folder of the file with a target's groups and the machines that they name; tasks name it by its digest."""
 TESTS: Final = "tests.json"
-"""Results of the tests that let a version be published, and the origin of its recipe: `Tested`."""
+"""File of a version with the results of the tests that let it be published, and the origin of its recipe (see `Tested`)."""
 SCRIPT: Final = ".ipxe"
 START: Final = "boot"
-"""Name of the start script; no group can have it."""
+"""Name of the start script, which no group may have."""
 START_SCRIPT: Final = f"{BOOT}/{START}{SCRIPT}"
-"""Path of the start script below the tree's root."""
+"""Path of the start script below ROOT."""
 DEFAULT: Final = "default"
-"""The group of machines that no group names."""
+"""Name of the group whose entry boots all machines that no group names."""
 MACHINE: Final = "mac-"
-"""Prefix of the name of a machine's script; its address follows."""
+"""Prefix of the name of a machine's script, before its MAC address."""
 REPUBLISH_HINT: Final = "change the recipe, or publish it again on purpose: bringup image build --again"
-"""Advice about a version that a rollback left, which is neither built nor published again by itself."""
+"""Advice in messages about a version that a rollback left: it is not built or published again without a change or an order."""
 _MACHINE: Final = re.compile(rf"{MACHINE}[0-9a-f]{{2}}(-[0-9a-f]{{2}}){{5}}")
 
 
 def machine_name(mac: str) -> str:
-    """Return the name of a machine's script, `mac-52-54-00-12-34-56`: iPXE's `${netX/mac:hexhyp}` writes addresses so."""
+    """Return the name of a machine's script, such as `mac-52-54-00-12-34-56`, which iPXE makes by `${netX/mac:hexhyp}`."""
     return f"{MACHINE}{mac.replace(':', '-')}"
 
 
 def mac_of(name: str) -> str:
-    """Return the MAC address in the name of a machine's script."""
+    """Return the MAC address, with colons, in the name of a machine's script."""
     return name.removeprefix(MACHINE).replace("-", ":")
 
 
 def mac_in(text: str) -> str:
-    """Return the MAC address that a node reports, in lower case with colons. Empty for other texts and for all zeros, which is the
-    address of no network card."""
+    """Return the MAC address in a node's report, in lower case with colons.
+
+    It is empty for other texts and for all zeros, which is the address of no network card.
+    """
     mac = text.strip().lower().replace("-", ":")
     return mac if is_machine(machine_name(mac)) and mac.strip("0:") else ""
 
 
 def is_machine(name: str) -> bool:
-    """Return True if a script's name is that of a machine, False if it is that of a group."""
+    """Return True if the name of a script is that of a machine, False if it is that of a group."""
     return _MACHINE.fullmatch(name) is not None
 
 
 class BootGroup(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Nodes that boot alike: additional kernel arguments, and the nodes by MAC address (`52:54:00:…`, lower case) → host name."""
+    """Group of nodes that boot alike: its additional kernel arguments, and its nodes, MAC address (`52:54:00:…`) → host name."""
 
     name: str
     kernel_arguments: tuple[str, ...] = ()
@@ -70,21 +72,21 @@ class BootGroup(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GroupsError(ValueError):
-    """The file of a target's groups is another one than the task names, or cannot be read; the message says why."""
+    """Error: the file `image.groups.json` cannot be read or is not the one that the task was made for; the message says which."""
 
 
 def encode_groups(groups: Sequence[BootGroup]) -> bytes:
-    """Return the bytes of `image.groups.json`."""
+    """Return the bytes of the file `image.groups.json` for these groups."""
     return canonical(list(groups))
 
 
 def groups_digest(groups: Sequence[BootGroup]) -> str:
-    """Return the digest of `image.groups.json`, by which tasks name it."""
+    """Return the digest of `image.groups.json` for these groups, by which tasks name the file."""
     return digest_bytes(encode_groups(groups))
 
 
 def decode_groups(data: bytes, digest: str) -> tuple[BootGroup, ...]:
-    """Return the groups in `image.groups.json`. Raises GroupsError if the file has another digest, or cannot be read."""
+    """Return the groups in the bytes of `image.groups.json`. Raises GroupsError if they have another digest or cannot be read."""
     if digest_bytes(data) != digest:
         raise GroupsError(f"{GROUPS} has the digest {digest_bytes(data)}, the task was made for {digest}")
     try:
@@ -94,30 +96,34 @@ def decode_groups(data: bytes, digest: str) -> tuple[BootGroup, ...]:
 
 
 class PublishTarget(ReleaseTarget, frozen=True, kw_only=True, omit_defaults=True):
-    """The tree that images are published to. `url` is the address at which nodes reach `root` by HTTP. In a task `groups` is empty:
-    the file `image.groups.json` beside the task has them."""
+    """Release folder that images are published to, on this machine or a boot server; nodes reach its `root` by HTTP at `url`.
+
+    In a task `groups` is empty, because the file `image.groups.json` beside the task has them.
+    """
 
     url: str
     groups: tuple[BootGroup, ...] = ()
     report: str = ""
-    """URL of the server that takes the reports of nodes (`POST URL/report`) and keeps `ROOT/nodes`; empty: nodes send none."""
+    """URL of the server that takes nodes' reports (`POST URL/report`) and keeps them in `ROOT/nodes`; empty: nodes send none."""
 
 
 class Tested(Struct, frozen=True, kw_only=True):
-    """The contents of `tests.json`: the origin of the recipe (a commit, the version of bringup), and the results of tests by task,
-    with durations and messages. The manifest has the outcomes alone."""
+    """Content of a version's `tests.json`: origin of the recipe (a commit, the version of bringup), and test results by task.
+
+    The results have durations and messages; the manifest has the outcomes alone.
+    """
 
     origin: str = ""
     results: dict[str, list[ImageTestResult]] = {}
 
     @property
     def encoded(self) -> bytes:
-        """The bytes of `tests.json`."""
+        """Bytes of the file `tests.json`."""
         return canonical(self) + b"\n"
 
     @property
     def outcomes(self) -> dict[str, dict[str, ImageTestOutcome]]:
-        """The outcome of each test, by task and name. A test that several machines ran has passed if it passed on all of them."""
+        """Task → test name → outcome. A test that ran on several machines has passed if it passed on all of them."""
         # The last result of a name counts, so failures are sorted behind passes.
         return {
             task: {
@@ -129,8 +135,10 @@ class Tested(Struct, frozen=True, kw_only=True):
 
 
 class NodeSeen(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The report of a node: digest of the root file system that it fetched, version in its boot script (older images send none),
-    and time of its boot (UTC seconds). `manifest` is the digest of the manifest, from reporters that know it.
+    """Last report of a node, as `ROOT/nodes/NODE.json` keeps it.
+
+    `image` is the digest of the root file system that the node fetched, `version` the one in its boot script (older images send
+    none), `manifest` the digest of its manifest (from reporters that know it), `at` the time of its boot (UTC seconds).
     """
 
     node: str

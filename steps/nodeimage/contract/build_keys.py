@@ -1,4 +1,4 @@
-"""Keys of the products of an image build: pure functions of the recipe, so that the plan knows them before anything is built."""
+"""Keys of layers and packed images: hashes of all that determines their bytes, known from the recipe before anything is built."""
 
 from typing import Final
 
@@ -13,10 +13,10 @@ PACKER: Final = 4
 
 
 def layers(recipe: Recipe) -> dict[str, str]:
-    """Return the key of each layer, lowest first, as 64 hex digits.
+    """Return layer name → key (64 hex digits), lowest layer first.
 
-    A key covers all that the root of the layer is made of: the parent, its packages, files, commands, users and services, the time
-    of its files and the version of the builder.
+    A key covers all that the root of the layer is made of: the key of the layer below, its packages, files, commands, users and
+    services, the time of its files and the version of the builder.
     """
     keys: dict[str, str] = {}
     parent = ""
@@ -38,15 +38,15 @@ def layers(recipe: Recipe) -> dict[str, str]:
 
 
 def top(recipe: Recipe) -> str:
-    """Return the key of the whole root, which is the key of the uppermost layer."""
+    """Return the key of the uppermost layer, which stands for the whole root file system."""
     return list(layers(recipe).values())[-1]
 
 
 def image(recipe: Recipe) -> str:
     """Return the key of the packed image, as 64 hex digits.
 
-    The key covers all of the recipe, its tests too (an image is published with the tests that it passed), and both versions of our
-    code.
+    It covers the whole recipe, its tests too (an image is published with the tests that it passed), and the versions BUILDER and
+    PACKER.
     """
     return _hex({"packer": PACKER, "builder": BUILDER, "recipe": recipe.digest})
 

@@ -1,4 +1,4 @@
-"""Reader of a serial console: how far a boot came and what ended it, by the lines of iPXE, Linux, live-boot and systemd. Pure.
+"""Reader of a test machine's serial console: how far its boot came, and which line of loader, kernel or systemd ended it. Pure.
 
 Lines of a loader count until a kernel starts; after that only lines of the kernel and its initrd count. For example, an address
 that came at the second try is no cause.
@@ -35,7 +35,7 @@ class Sign(Struct, frozen=True, kw_only=True):
 
 
 class Life(Struct, frozen=True, kw_only=True):
-    """Sign of life on a console: how far a boot came."""
+    """Pattern of a console line that shows how far a boot came."""
 
     name: str
     pattern: str
@@ -55,7 +55,7 @@ LIVES_IN_ORDER: Final = (
     Life(name="up", pattern=r"Reached target .{0,200}[Mm]ulti-?[Uu]ser| login: ", seen="it came up, to a login"),
     Life(name="telling", pattern=r"bringup-report: ", seen="it runs its tests, or tries to report"),
 )
-"""Signs of life in the order of a boot."""
+"""Signs of life in the order of a boot, the earliest first."""
 
 LOADER_SIGNS: Final = (
     Sign(
@@ -121,7 +121,7 @@ LOADER_SIGNS: Final = (
         general=True,
     ),
 )
-"""Causes that a loader shows, the closest cause first."""
+"""Causes of a failed boot that iPXE or the firmware shows on the console, the closest cause first."""
 
 KERNEL_SIGNS: Final = (
     Sign(
@@ -189,26 +189,26 @@ KERNEL_SIGNS: Final = (
         general=True,
     ),
 )
-"""Causes that a kernel, its initrd and systemd show, the closest cause first."""
+"""Causes of a failed boot that the kernel, its initrd or systemd shows on the console, the closest cause first."""
 
 LAST_LINES: Final = 40
 """Number of console lines that are kept with a boot."""
 LONGEST_LINE: Final = 200
-"""Characters of a console line that are kept."""
+"""Number of characters of a console line that are kept."""
 
 SIGNS: Final[Mapping[str, Sign]] = {sign.name: sign for sign in (*LOADER_SIGNS, *KERNEL_SIGNS)}
-"""Causes of a failed boot by name."""
+"""Name → cause of a failed boot."""
 LIVES: Final[Mapping[str, Life]] = {life.name: life for life in LIVES_IN_ORDER}
-"""Signs of life by name: how far a boot came."""
+"""Name → sign of life, which tells how far a boot came."""
 
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|[()][A-Z0-9]|[=>78cM])")
 
 
 class Reading(Struct, frozen=True, kw_only=True):
-    """State of a boot by its console.
+    """State of a boot as its console shows it; made by `read`.
 
-    `name` is the cause, or else the last sign of life; `over`: nothing more will come; `kernel` is the release of the kernel that
-    started.
+    `name` is the cause of a failure (of SIGNS), or else the last sign of life (of LIVES); `over`: nothing more will come; `kernel`
+    is the release of the kernel that started.
     """
 
     name: str = ""
@@ -217,18 +217,18 @@ class Reading(Struct, frozen=True, kw_only=True):
 
 
 def plain_text(text: str) -> str:
-    """Return the text of a console without the control sequences of a terminal."""
+    """Return a console's text without terminal control sequences, with plain line ends."""
     return _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def last_lines(text: str) -> tuple[str, ...]:
-    """Return the last lines of a console that have text, each cut to LONGEST_LINE."""
+    """Return the last LAST_LINES lines of a console that have text, each cut to LONGEST_LINE characters."""
     lines = [line for line in plain_text(text).split("\n") if line.strip()]
     return tuple(plain.line(line)[:LONGEST_LINE] for line in lines[-LAST_LINES:])
 
 
 def read(text: str) -> Reading:
-    """Read the text that a console has shown so far."""
+    """Return the state of a boot from all text that its console has shown so far."""
     clean = plain_text(text)
     started = list(KERNEL_LINE.finditer(clean))
     # a firmware's screen ends lines at 80 signs, wherever that is
@@ -243,7 +243,7 @@ def read(text: str) -> Reading:
 
 
 def _holds(sign: Sign, text: str) -> bool:
-    """Return True if a sign was seen and the machine did not get over it: a failed try is no cause if the next one went on."""
+    """Return True if the sign was seen and the boot did not go on after it: a failed try is no cause if the next one succeeded."""
     ends = [match.end() for match in re.finditer(sign.pattern, text)]
     if not ends:
         return False

@@ -1,4 +1,4 @@
-"""Facts of dpkg and apt: the files that Debian's package manager leaves in a root, their names, and pure readers of them.
+"""Facts of dpkg and apt: the files that Debian's package manager leaves in a root file system, and pure readers of them.
 
 `steps/nodeimage/layer/package_installation` installs packages in a root, `workflows/nodeimage/package_resolution` resolves them; no
 other module of node images knows a package manager. Another family needs a module beside each of the three, chosen by the
@@ -17,15 +17,15 @@ from msgspec import Struct
 from steps.nodeimage.contract.resolved_recipe import Package
 
 STATUS: Final = "var/lib/dpkg/status"
-"""Path of the database of installed packages."""
+"""Path in a root of dpkg's database of installed packages."""
 MARKS: Final = "var/lib/apt/extended_states"
-"""Path of the list of packages that were installed as dependencies."""
+"""Path in a root of apt's list of packages that were installed as dependencies."""
 NOTES: Final = "var/lib/dpkg/info"
 """Folder with the files about each package: its paths (`NAME.list`), their digests (`NAME.md5sums`), its scripts."""
 DIGESTS: Final = f"{NOTES}/*.md5sums"
 SUFFIX: Final = ".deb"
 CACHES: Final = (Path("/var/cache/apt/archives"),)
-"""Folders of a machine that may have package files."""
+"""Folders of the build machine that may already have package files."""
 EMPTIED: Final = ("var/lib/apt/lists", "var/cache/apt")
 """Folders that are emptied in an image: their files can be fetched again and contain times."""
 REMOVED: Final = (
@@ -47,34 +47,34 @@ _NOTE: Final = re.compile(rf"{NOTES}/([^/:]+?)(?::\w+)?\.(list|[a-z0-9]+)")
 
 
 class PackageFile(Struct, frozen=True):
-    """File that the package manager keeps about a package; `lists`: it lists the paths of the package."""
+    """File in a root that dpkg keeps about a package (`package`); `lists`: it is the list of the package's paths."""
 
     package: str
     lists: bool
 
 
 def cached_name(package: Package) -> str:
-    """Return the file name of a package in one of CACHES."""
+    """Return the file name that a package has in one of CACHES."""
     return f"{package.name}_{quote(package.version, safe='+~')}_{package.architecture}{SUFFIX}".replace("%3A", "%3a")
 
 
 def in_archive(archive: Path, sha256: str) -> Path:
-    """Return the path of a package in an archive, by its digest."""
+    """Return the path of a package file in a package archive folder, by the SHA-256 of its bytes."""
     return archive / sha256[:2] / f"{sha256}{SUFFIX}"
 
 
 def states(status: str) -> dict[str, str]:
-    """Return the packages of a database with their states, name → `install ok installed`."""
+    """Return package name → state, such as `install ok installed`, from the text of dpkg's database."""
     return {name: fields["Status"] for name, fields in _packages(status) if "Status" in fields}
 
 
 def is_whole(state: str) -> bool:
-    """Return True if a package of this state is installed completely."""
+    """Return True if a package in this state of dpkg is installed completely."""
     return state.endswith(_WHOLE)
 
 
 def installed_packages(status: str) -> list[str]:
-    """Return `name=version` of all packages that are installed completely, sorted."""
+    """Return `name=version` of all completely installed packages, sorted, from the text of dpkg's database."""
     return sorted(f"{name}={fields.get('Version', '')}" for name, fields in _packages(status) if is_whole(fields.get("Status", "")))
 
 
@@ -86,19 +86,19 @@ def _packages(status: str) -> Iterable[tuple[str, dict[str, str]]]:
 
 
 def digests(notes: Iterable[str]) -> dict[str, str]:
-    """Read the texts of DIGESTS: path as a package has it → MD5 in hex."""
+    """Return path → MD5 in hex from the texts of dpkg's `*.md5sums` files; paths are as the package has them."""
     rows = (line.partition("  ") for text in notes for line in text.splitlines())
     return {path: digest for digest, _, path in rows}
 
 
 def note(path: str) -> PackageFile | None:
-    """Return the note that a path of a root is; None if the path is no note about a package."""
+    """Return the package that a file in dpkg's folder belongs to, by the file's path in the root; None for any other path."""
     match = _NOTE.fullmatch(path)
     return PackageFile(match[1], match[2] == "list") if match else None
 
 
 def listed_paths(text: str) -> list[str]:
-    """Return the paths of a package from a note that lists them, for a root whose /bin, /sbin and /lib are links into /usr."""
+    """Return the paths of a package from the text of its `.list` file, in a root whose /bin, /sbin and /lib are links into /usr."""
     return [_merged(path) for path in text.splitlines() if path not in ("/.", "")]
 
 

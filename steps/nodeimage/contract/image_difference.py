@@ -1,4 +1,4 @@
-"""Difference between two images, by file and by the package that owns the file. Pure."""
+"""Difference between two node images, by file and by the package that owns the file. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -15,7 +15,7 @@ NO_PACKAGE: Final = ""
 
 
 class FileOf(Struct, frozen=True):
-    """One path of a root or an initrd.
+    """One file, folder, link or device of a root file system or an initrd, as images are compared by it.
 
     `digest` is that of a file's bytes, `link` the target of a link or the numbers of a device, `attributes` the capabilities and
     other extended attributes in one text.
@@ -32,9 +32,9 @@ class FileOf(Struct, frozen=True):
 
 
 class ImageContent(Struct, frozen=True, kw_only=True):
-    """Content of an image: its manifest, the files of root and initrd by path, and the package that owns a path of the root.
+    """Content of an image to compare: its manifest, path → file of root and of initrd, and path of the root → owning package.
 
-    Empty `root` or `initrd`: not read, because both images have the same bytes.
+    `root` or `initrd` is empty if it was not read, because both images have the same bytes.
     """
 
     manifest: Manifest
@@ -44,7 +44,10 @@ class ImageContent(Struct, frozen=True, kw_only=True):
 
 
 class FileDifference(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Path that differs: `how` (added, removed, changed), `what` of it changed, bytes that it `grew` by, package that owns it."""
+    """Path that differs between two images.
+
+    `how` is added, removed or changed, `what` names the changed properties, `grew` is in bytes, `package` owns the path.
+    """
 
     path: str
     how: str
@@ -54,7 +57,7 @@ class FileDifference(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PackageDifference(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Package that was added or removed, or has another version; `rebuilt`: the same version with other bytes."""
+    """Package that was added, removed, or changed its version; `rebuilt`: it has the same version and other bytes."""
 
     name: str
     before: str = ""
@@ -64,7 +67,7 @@ class PackageDifference(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Value(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Property with one value in each image."""
+    """Named property of an image, such as its kernel, with its value in each of two images."""
 
     name: str
     before: str = ""
@@ -72,7 +75,7 @@ class Value(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ImageDifference(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The differences between an image and a later one. `same`: they are equal bit by bit."""
+    """All differences between an image and a later one. `same`: both are equal bit by bit."""
 
     same: bool
     parts: tuple[Value, ...] = ()
@@ -84,17 +87,17 @@ class ImageDifference(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def grew(self) -> int:
-        """Bytes that the files of the root grew by."""
+        """Bytes by which the files of the root file system grew."""
         return sum(file.grew for file in self.root)
 
 
 def unequal_parts(before: Manifest, after: Manifest) -> tuple[str, ...]:
-    """Return the names of the image files whose bytes differ: these have to be read to explain the difference."""
+    """Return the names of the image files whose bytes differ, by the manifests; they must be read to explain the difference."""
     return tuple(name for name in PARTS if _digest(before, name) != _digest(after, name))
 
 
 def compare(before: ImageContent, after: ImageContent) -> ImageDifference:
-    """Compare the contents of two images."""
+    """Return the differences between the contents of two images."""
     old, new = before.manifest, after.manifest
     parts = tuple(Value(name=name, before=_digest(old, name), after=_digest(new, name)) for name in unequal_parts(old, new))
     layers = ({layer.name: layer.digest for layer in manifest.layers} for manifest in (old, new))
@@ -110,7 +113,7 @@ def compare(before: ImageContent, after: ImageContent) -> ImageDifference:
 
 
 def _built(manifest: Manifest) -> Manifest:
-    """Return a manifest without the fields that only a published version has, which another publication writes differently."""
+    """Return a manifest without the fields that depend on its publication."""
     return msgspec.structs.replace(manifest, origin="", outcomes={})
 
 
@@ -175,7 +178,7 @@ def _what(old: FileOf, new: FileOf) -> Iterable[str]:
 
 
 def by_package(files: Iterable[FileDifference]) -> dict[str, list[FileDifference]]:
-    """Group files by the package that owns them, sorted by name; files without a package come last."""
+    """Return the differing files by owning package, packages sorted by name, files without a package last."""
     groups: dict[str, list[FileDifference]] = {}
     for file in files:
         groups.setdefault(file.package, []).append(file)
@@ -183,7 +186,7 @@ def by_package(files: Iterable[FileDifference]) -> dict[str, list[FileDifference
 
 
 def sentence(difference: ImageDifference) -> str:
-    """Return the difference in one line."""
+    """Return the difference between two images in one line."""
     if difference.same:
         return "the images are bit for bit the same"
     if not difference.parts:

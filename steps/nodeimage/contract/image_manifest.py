@@ -1,4 +1,4 @@
-"""`manifest.json` of a built image: a full description, equal for equal inputs, so without times and hosts.
+"""`manifest.json` of a node image: a full description without times and hosts, so that equal inputs give equal bytes.
 
 The manifest of a published version also says where its recipe came from and how each test ended. That of a built image cannot,
 because two commits may give the same bytes. Durations and output of tests are in `tests.json` beside it.
@@ -21,15 +21,15 @@ SIGNATURE: Final = "manifest.json.sig"
 NAMESPACE: Final = "bringup-image"
 ROOT, KERNEL, INITRD, OCI = "root.squashfs", "vmlinuz", "initrd.img", "root.oci.tar"
 PARTS: Final = (ROOT, KERNEL, INITRD, OCI)
-"""Files of an image beside its manifest."""
+"""Names of the files of an image beside its manifest."""
 
 
 class ImageFile(ReleaseFile, frozen=True, kw_only=True):
-    """One file of an image: its digest `sha256:…` and its size in bytes."""
+    """One file of an image, such as the squashfs: its name, digest `sha256:…` and size in bytes."""
 
 
 class LayerOf(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One layer as built: its key, the digest of its content listing, and the bytes and files that it adds."""
+    """One layer of a built image: its key, the digest of its content list, and the bytes and entries that it adds."""
 
     name: str
     key: str
@@ -39,7 +39,7 @@ class LayerOf(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PackageOf(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Installed package, with the layer that brought it."""
+    """Installed package in an image's manifest, with the layer that brought it."""
 
     name: str
     version: str
@@ -49,7 +49,7 @@ class PackageOf(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Description of one image.
+    """Content of an image's `manifest.json`.
 
     `recipe` is the digest of the resolved recipe, `tools` the versions of the programs that packed it, `tests` the names of the
     tests that it must pass. A published version also has `origin`, where the recipe came from (a commit, the version of bringup),
@@ -75,17 +75,17 @@ class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     schema: int = SCHEMA
 
     def part(self, name: str) -> ImageFile | None:
-        """Return the file of this name; None if the manifest does not list it."""
+        """Return the image file of this name; None if the manifest does not list it."""
         return next((part for part in self.parts if part.name == name), None)
 
     def is_same(self, other: "Manifest") -> bool:
-        """Return True if both manifests have the same key and the same files: they describe one image, whatever else they say."""
+        """Return True if both manifests describe one image: the name, the key and all image files are equal."""
         mine, theirs = (sorted(manifest.parts, key=attrgetter("name")) for manifest in (self, other))
         return (self.name, self.key, mine) == (other.name, other.key, theirs)
 
 
 class ManifestError(ValueError):
-    """The file is no manifest of this version; the message says why."""
+    """Error: a file is no manifest that this version can read; the message says why."""
 
 
 def encode(manifest: Manifest) -> bytes:
@@ -94,7 +94,7 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def decode(data: bytes) -> Manifest:
-    """Read a manifest. Raises ManifestError."""
+    """Return the manifest in the bytes of `manifest.json`. Raises ManifestError."""
     try:
         manifest = msgspec.json.decode(data, type=Manifest)
     except msgspec.MsgspecError as error:

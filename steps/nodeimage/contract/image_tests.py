@@ -1,4 +1,4 @@
-"""Tests of a node image as data, and their results: the same test runs in the sandbox and on the booted node."""
+"""Tests of node images as data, and their results. A test may run in the sandbox, on the booted node, or on both."""
 
 from enum import StrEnum
 from typing import Final
@@ -6,11 +6,11 @@ from typing import Final
 from msgspec import Struct
 
 SANDBOX_SECONDS: Final = 1.0
-"""Seconds that a test in the sandbox should take. A longer one is reported but passes, because a busy machine is slower."""
+"""Seconds that a test in the sandbox should take. A test that takes longer passes and is reported: a busy machine is slower."""
 
 
 class Where(StrEnum):
-    """Place where a test runs."""
+    """Place where a test of an image runs: in the sandbox, on the booted node, or both."""
 
     SANDBOX = "sandbox"
     BOOT = "boot"
@@ -18,7 +18,7 @@ class Where(StrEnum):
 
 
 class ImageTest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One test: a shell script (`/bin/sh -e`) that must end with 0, or a built-in `check` (see `Check`).
+    """One test of an image: a shell script (`/bin/sh -e`) that must end with 0, or a built-in `check` (see `BuiltinCheck`).
 
     `incident` says in one sentence what went wrong when this was not tested, `next_step` what to do if the test fails, and
     `seconds` is its time limit. A script runs as root in the read-only root of the image, with an empty /tmp and, in the sandbox,
@@ -36,32 +36,32 @@ class ImageTest(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BuiltinCheck(StrEnum):
-    """Built-in checks, which read the root and run nothing in it; `arguments` of the test are theirs."""
+    """Names of the built-in checks, which read the root file system and run nothing in it; a test's `arguments` go to its check."""
 
     SERVICES_ENABLED = "services_enabled"
-    """Each of these units is enabled."""
+    """Each of the systemd units in the arguments is enabled."""
     PATHS_PRESENT = "paths_present"
     PATHS_ABSENT = "paths_absent"
-    """None of these paths exists; `*` works as in a shell."""
+    """None of the paths in the arguments exists; `*` works as in a shell."""
     PACKAGES_PRESENT = "packages_present"
-    """Each of these packages is installed completely."""
+    """Each of the packages in the arguments is installed completely."""
     PACKAGES_ABSENT = "packages_absent"
     LINKS_RESOLVE = "links_resolve"
-    """No symbolic link below the folders is dangling; arguments after `!` are tolerated links."""
+    """No symbolic link below the folders in the arguments is dangling; arguments after `!` are tolerated links."""
     NOT_WORLD_WRITABLE = "not_world_writable"
-    """No file below the folders is world-writable, and no folder without sticky bit."""
+    """Below the folders in the arguments no file is world-writable, and no folder is without the sticky bit."""
     NO_HOST_IDENTITY = "no_host_identity"
     """No SSH host key, machine-id, random seed or DHCP lease is left behind."""
     SIZE_BUDGET = "size_budget"
-    """The root has at most this many MiB."""
+    """The root file system has at most as many MiB as the argument says."""
     MODULES_PRESENT = "modules_present"
-    """The kernel of the image has these modules."""
+    """The kernel of the image has the modules in the arguments."""
     SETUID = "setuid"
-    """Exactly these files are setuid or setgid."""
+    """Exactly the files in the arguments are setuid or setgid."""
 
 
 class ImageTestOutcome(StrEnum):
-    """Outcome of a test. `timeout`: it did not end within its seconds; `error`: it could not be run at all."""
+    """Outcome of a test. `timeout`: it did not end within its time limit; `error`: it could not be run at all."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -70,7 +70,7 @@ class ImageTestOutcome(StrEnum):
 
 
 class ImageTestResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Result of one test; `output` is the end of its output, in one line of at most 400 characters."""
+    """Result of one test of an image; `output` is the end of its output, in one line of at most 400 characters."""
 
     name: str
     outcome: ImageTestOutcome
@@ -79,7 +79,7 @@ class ImageTestResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ExpectedTest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Test that must have passed, with the incident behind it and the next step if it did not."""
+    """Test that a gate expects to have passed, with the incident behind it and the next step if it did not."""
 
     name: str
     incident: str = ""

@@ -1,4 +1,4 @@
-"""iPXE scripts that start a node: each names its files by full URL, and on failure says so, waits and tries again.
+"""iPXE scripts that start a node: each names its files by full URL; on failure it prints the reason, waits and tries again.
 
 A script never falls through to another way to boot: a node whose server is away waits for it. The kernel and initrd that a script
 loads restart the node if they cannot go on, so no node stops for good.
@@ -13,7 +13,7 @@ from msgspec import Struct
 from steps.nodeimage.contract.boot_tests import REPORT_ARGUMENT, TESTS_ARGUMENT
 
 SAID: Final = "bringup:"
-"""Start of every line that these scripts print on a console."""
+"""Start of every line that these scripts print on the console."""
 WAIT: Final = 10
 """Seconds between two tries: a server restarts within a few seconds, and a room full of waiting nodes must not overload it."""
 RESTART: Final = 60
@@ -22,20 +22,20 @@ RESTART: Final = 60
 The messages stay readable on the console that long; the console gives nobody a shell. A recipe's own `panic=` wins.
 """
 FORWARDING: Final = 60
-"""Seconds that the initial RAM disk asks for an address.
+"""Seconds for which the initial RAM disk asks for an address.
 
 Loading the driver resets the link, and a switch port without edge setting forwards nothing for the next 30 s (spanning tree), nor
 does a bond that has not negotiated. live-boot's own limit of 15 s ends in a panic.
 """
 LONGEST_ARGUMENTS: Final = 2000
-"""Bytes of kernel arguments: an x86 kernel keeps 2,047 and drops the rest silently."""
+"""Largest number of bytes of kernel arguments: an x86 kernel keeps 2,047 and drops the rest silently."""
 
 _WORD = re.compile(r"[\x21-\x7e]+")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _WHO = ":who"
 _PLACED = "--autofree --replace"
-"""Options by which a script replaces the running one.
+"""Options of `chain` by which a script replaces the running one.
 
 Without them a script that is returned to stays on iPXE's stack, which has 4 or 8 kB in a BIOS; a waiting machine loops any number
 of times.
@@ -45,17 +45,17 @@ _BOOTIF = "BOOTIF=01-${netX/mac:hexhyp}"
 
 
 class ScriptError(ValueError):
-    """The script cannot be rendered; the message names what is wrong."""
+    """Error: the script cannot be rendered; the message names the wrong word, address or name."""
 
 
 class Loaded(Struct, frozen=True, kw_only=True):
-    """Inputs of a boot script for one version.
+    """Inputs of the iPXE script that boots one version of an image.
 
-    All addresses are absolute URLs: the files of the version, the server that receives the report (empty: none), `entry`, the
-    script that the group is told to load, and `again`, the script with which a machine starts over that could load or start nothing
-    (without both it tries the same files again). The root's digest is `sha256:…`. Tests run in a test boot alone. Machines are MAC
-    address (lower case, with colons) → host name (empty: the image's own). Without any machine the script is for all but `others`,
-    which are sent to `start`, the script that finds a machine's own.
+    All addresses are absolute URLs. `report` is the server that receives reports (empty: none), `entry` the boot entry of the
+    group, and `again` the script that a machine starts when it could load or start nothing (empty: it tries the same files again).
+    `image` is the root's digest, `sha256:…`. `tests` are run in a test boot alone. `machines` is MAC address (lower case, with
+    colons) → host name (empty: the image's own). Without any machine the script is for all but `others`, which are sent to the
+    start script `start`.
     """
 
     title: str
@@ -74,7 +74,7 @@ class Loaded(Struct, frozen=True, kw_only=True):
 
 
 def arguments(loaded: Loaded) -> tuple[str, ...]:
-    """Return all kernel arguments.
+    """Return all kernel arguments of a boot except those that the script adds for each machine.
 
     live-boot fetches the root into memory and mounts an overlay over it; nothing is written to a disk. `nonetworking` makes
     live-boot leave /etc/network/interfaces of the image alone.
@@ -87,9 +87,9 @@ def arguments(loaded: Loaded) -> tuple[str, ...]:
 
 
 def image_arguments(script: str) -> tuple[str, ...]:
-    """Return the kernel arguments that image and group gave to a script of ours.
+    """Return the kernel arguments in one of our scripts that came from the image and the group.
 
-    Left out are those that every boot has, the location of the tree, the server that receives the report, and the machine's name.
+    Left out are those that every boot has, the location of the release folder, the server for reports, and the machine's name.
     """
     line = next((line.split() for line in script.splitlines() if line.startswith("kernel ")), [])
     start = next((at for at, word in enumerate(line, start=1) if word.startswith(_IMAGE)), len(line))
@@ -98,7 +98,7 @@ def image_arguments(script: str) -> tuple[str, ...]:
 
 
 def script(loaded: Loaded) -> str:
-    """Return the script that loads one version. Raises ScriptError."""
+    """Return the iPXE script that loads and starts one version of an image. Raises ScriptError."""
     words = arguments(loaded)
     for value in (loaded.kernel, loaded.initrd, loaded.root):
         _absolute(value)
@@ -127,9 +127,9 @@ def script(loaded: Loaded) -> str:
 
 
 def chain(url: str, start: str = "") -> str:
-    """Return a script that continues with another one, such as that of the TFTP server, which stays the same when images change.
+    """Return a script that continues with the script at `url`, such as the TFTP server's, which stays when images change.
 
-    If the other script cannot be loaded it tries again; with `start` it continues with that script instead, because the machine's
+    If that script cannot be loaded it tries again; with `start` it continues with the start script instead, because the machine's
     own script may have changed. Raises ScriptError.
     """
     _loadable(url)
@@ -145,7 +145,7 @@ def chain(url: str, start: str = "") -> str:
 
 
 def first(machines: str, known: Iterable[str], default: str, start: str) -> str:
-    """Return the script that every machine may be given; `start` is its own URL.
+    """Return the start script, which may be given to every machine; `start` is its own URL.
 
     A machine of `known` (MAC addresses) continues with its own script, whose URL begins with `machines`, and with no other, however
     long that cannot be loaded: a short failure of the server must not boot it as another kind of machine. All other machines
@@ -172,12 +172,15 @@ def first(machines: str, known: Iterable[str], default: str, start: str) -> str:
 
 
 def is_guarded(script: str) -> bool:
-    """Return True if a script of ours continues only on the machines that it names."""
+    """Return True if one of our scripts continues only on the machines that it names."""
     return f"\n{_WHO}\n" in script
 
 
 def _sent_on(others: Sequence[str], start: str) -> Sequence[str]:
-    """Return lines that send machines with an own script away: after a failed load such a machine must not boot as another kind."""
+    """Return script lines that send the machines `others`, which have their own scripts, to the start script.
+
+    Without them such a machine would boot as another kind of machine after its own script could not be loaded.
+    """
     _loadable(start)
     return [
         *(f"iseq ${{netX/mac}} {mac} && goto elsewhere ||" for mac in _macs(others)),
@@ -191,7 +194,7 @@ def _sent_on(others: Sequence[str], start: str) -> Sequence[str]:
 
 
 def _guard(machines: Mapping[str, str], entry: str) -> Sequence[str]:
-    """Return lines that continue only on the named machines, each with its host name; others ask for the current list again."""
+    """Return script lines that continue only on the named machines and set their host names; other machines load `entry` again."""
     if not machines:
         return []
     if odd := [host for host in machines.values() if host and not _HOST.fullmatch(host)]:
@@ -220,13 +223,13 @@ def _macs(addresses: Iterable[str]) -> Sequence[str]:
 
 
 def _again(problem: str, back: str, start: str = "") -> Sequence[str]:
-    """Return the lines at label `failed`, which say what failed, wait, and go back or start another script."""
+    """Return the script lines at label `failed`: print the problem, wait, and load `start` (if given) or go to label `back`."""
     lines = [":failed", f"echo {SAID} {problem}", f"echo {SAID} tries again in {WAIT} s", f"sleep {WAIT}"]
     return [*lines, *_anew(start), f"goto {back}"]
 
 
 def _anew(start: str) -> Sequence[str]:
-    """Return lines that start another script in place of this one; if that cannot be loaded, this one continues."""
+    """Return script lines that replace this script by another one; if that cannot be loaded, this script continues."""
     if not start:
         return []
     _loadable(start)
@@ -244,7 +247,7 @@ def _absolute(url: str) -> None:
 
 
 def _plain(word: str) -> None:
-    """Raise ScriptError if iPXE would split or expand this word, or take it for its own `||`."""
+    """Raise ScriptError if iPXE would split or expand this word, or take it for its operator `||` or `&&`."""
     if not _WORD.fullmatch(word) or "${" in word or word in {"||", "&&"}:
         raise ScriptError(f"{word!r} cannot stand in an iPXE script: printable ASCII without spaces and ${{…}} only")
 

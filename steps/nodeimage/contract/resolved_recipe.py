@@ -1,6 +1,6 @@
-"""Resolved recipe: the content of one node image, layer by layer, every package by its digest.
+"""Resolved recipe: the content of one node image, layer by layer, with every package named by its digest.
 
-The compiler writes `recipe.json` beside the tasks and the builder reads it; tasks name it by its digest.
+The compiler writes `image.recipe.json` beside the tasks and the builder reads it; tasks name it by its digest.
 """
 
 from typing import Final
@@ -13,15 +13,15 @@ from steps.nodeimage.contract.image_tests import ImageTest
 
 SCHEMA: Final = 1
 FILE: Final = "image.recipe.json"
-"""Name of the resolved recipe in the tasks folder."""
+"""File name of the resolved recipe in the tasks folder."""
 FILES: Final = "image.files.json"
-"""Name in the tasks folder of the recipe's own files: sha256 → base64 of the bytes."""
+"""File name, in the tasks folder, of the recipe's own files: sha256 → base64 of the bytes."""
 MAX_BYTES: Final = 800_000
-"""Limit for the recipe, its files and the groups with their machines: they share a ConfigMap, of 1 MiB at most, with the tasks."""
+"""Most bytes of the recipe, its files and its groups together, which share a ConfigMap of at most 1 MiB with the tasks."""
 
 
 class PackageRepository(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Package repository: apt's `deb URL SUITE COMPONENTS`.
+    """Repository that packages come from: apt's `deb URL SUITE COMPONENTS`.
 
     `keyring` is a file, on the machine that makes the lock, with the key that signs the repository; a resolved recipe has none.
     """
@@ -33,7 +33,7 @@ class PackageRepository(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Package(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One locked package.
+    """One package, locked to a version and to the digest of its bytes.
 
     `path` is its place below the URL of the repository, `source` the index of that repository in the recipe. `asked`: the recipe
     names it, else it is a dependency. `essential`: part of the first, smallest root. `source_version`: version of the source
@@ -53,7 +53,7 @@ class Package(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PlacedFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """File (`sha256` of its bytes), link (`link`) or folder (neither) at the absolute `path`. `mode` is octal, as 0o644."""
+    """File (`sha256` of its bytes), link (`link`) or folder (neither) that a layer puts at the absolute `path`."""
 
     path: str
     sha256: str = ""
@@ -64,7 +64,7 @@ class PlacedFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LayerCommand(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Shell script (`/bin/sh -e`) that runs in the layer as root, without network.
+    """Shell script (`/bin/sh -e`) that runs as root in the root file system while a layer is built, without network.
 
     `secrets` are names of secret files that this command alone sees, at /run/secrets/NAME; a secret is no part of any key.
     """
@@ -74,14 +74,14 @@ class LayerCommand(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LayerService(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """systemd unit that is enabled, disabled or masked."""
+    """systemd unit that a layer enables, disables or masks."""
 
     unit: str
     state: str = "enabled"
 
 
 class LayerUser(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """User, never with a password. `gid` 0: equal to `uid`. `keys` are SSH public keys."""
+    """User that a layer adds, never with a password. `gid` 0: equal to `uid`. `keys` are SSH public keys."""
 
     name: str
     uid: int
@@ -93,9 +93,9 @@ class LayerUser(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ResolvedLayer(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Content that one layer adds to the one below, applied in this order: packages, users, files, commands, services.
+    """Content that one layer adds to the layer below, applied in this order: packages, users, files, commands, services.
 
-    `budget_mib` limits what it adds to the root; 0: no limit.
+    `budget_mib` limits the MiB that it adds to the root; 0: no limit.
     """
 
     name: str
@@ -108,7 +108,7 @@ class ResolvedLayer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Recipe(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One node image, resolved.
+    """Recipe of one node image with all packages resolved; the content of `image.recipe.json`.
 
     `epoch` is the time of every file (SOURCE_DATE_EPOCH, seconds), `kernel` the package with the kernel, `budget_mib` the limit of
     the squashfs. `origin` says where the recipe came from (a commit, a folder), and is no part of any key.
@@ -130,31 +130,31 @@ class Recipe(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def digest(self) -> str:
-        """Digest by which tasks name the recipe. It covers neither origin nor mirrors, because package bytes are locked."""
+        """Digest by which tasks name the recipe. Origin and mirrors are not covered, because the bytes of packages are locked."""
         # as it is read: 5 seconds are 5.0 then
         return digest(decode(encode(msgspec.structs.replace(self, origin="", sources=()))))
 
     def layer(self, name: str) -> ResolvedLayer:
-        """Return the layer of this name. Raises KeyError."""
+        """Return the recipe's layer of this name. Raises KeyError."""
         return {layer.name: layer for layer in self.layers}[name]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the layers, lowest first."""
+        """Names of the recipe's layers, lowest first."""
         return tuple(layer.name for layer in self.layers)
 
 
 class RecipeError(ValueError):
-    """The file is no resolved recipe of this version; the message names the place."""
+    """Error: a file is no resolved recipe that this version can read; the message says why."""
 
 
 def encode(recipe: Recipe) -> bytes:
-    """Return the bytes of `recipe.json`."""
+    """Return the bytes of the file `image.recipe.json`."""
     return canonical(recipe)
 
 
 def decode(data: bytes) -> Recipe:
-    """Read a resolved recipe. Raises RecipeError."""
+    """Return the recipe in the bytes of `image.recipe.json`. Raises RecipeError."""
     if len(data) > MAX_BYTES:
         raise RecipeError(f"{FILE} has {len(data)} bytes, limit {MAX_BYTES}")
     try:

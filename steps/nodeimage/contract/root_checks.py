@@ -1,4 +1,4 @@
-"""Built-in checks of a root, judged from a listing of its files. Pure: the same listing gives the same words."""
+"""Built-in checks of an image's root file system, judged from a listing of its files. Pure: equal listings give equal words."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -11,7 +11,7 @@ MODULE_LISTS: Final = ("modules.dep", "modules.builtin")
 MODULES: Final = "usr/lib/modules"
 MACHINE_ID: Final = "etc/machine-id"
 TEXTS: Final = (debian.STATUS, MACHINE_ID)
-"""Files whose text the checks read, besides MODULE_LISTS below MODULES."""
+"""Paths in a root of the files whose text the checks read, besides MODULE_LISTS below MODULES."""
 MOST_TOLD: Final = 4
 
 _UNITS: Final = ("etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system")
@@ -30,11 +30,11 @@ MIB: Final = 1 << 20
 
 
 class UnknownCheck(ValueError):
-    """A built-in check that this version does not have, or not with these arguments; the message names what it knows."""
+    """Error: this version has no such built-in check, or the check takes other arguments; the message says which it knows."""
 
 
 def judge(check: str, arguments: Sequence[str], root: RootListing) -> tuple[str, ...]:
-    """Return the problems that a check finds in a root, one clause each; none: it passes. Raises UnknownCheck."""
+    """Return the problems that a built-in check finds in a root, one clause each; empty if it passes. Raises UnknownCheck."""
     try:
         function = _CHECKS[BuiltinCheck(check)]
     except ValueError as error:
@@ -43,7 +43,7 @@ def judge(check: str, arguments: Sequence[str], root: RootListing) -> tuple[str,
 
 
 def summarise_problems(problems: Sequence[str]) -> str:
-    """Return the first problems in one line, and how many more there are."""
+    """Return the first MOST_TOLD problems in one line, with the number of further ones."""
     more = f"; and {len(problems) - MOST_TOLD} more" if len(problems) > MOST_TOLD else ""
     return "; ".join(problems[:MOST_TOLD]) + more
 
@@ -104,7 +104,7 @@ def _links_resolve(arguments: Sequence[str], root: RootListing) -> Iterable[str]
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split arguments into folders and tolerated paths, which follow `!` or begin with it."""
+    """Return the folders and the tolerated paths in a check's arguments; the latter follow `!` or begin with it."""
     cut = arguments.index(_SEPARATOR) if _SEPARATOR in arguments else len(arguments)
     folders = [word for word in arguments[:cut] if not word.startswith(_SEPARATOR)]
     marked = [word.removeprefix(_SEPARATOR) for word in arguments[:cut] if word.startswith(_SEPARATOR)]
@@ -143,7 +143,7 @@ def _modules_present(names: Sequence[str], root: RootListing) -> Iterable[str]:
 
 
 def module_name(line: str) -> str:
-    """Return the name of a module: `kernel/drivers/net/e1000e.ko.xz: …` → `e1000e`; `-` and `_` are equal in such a name."""
+    """Return the kernel module's name in a line such as `kernel/drivers/net/e1000e.ko.xz: …`; `-` becomes `_`, its equal."""
     return line.partition(":")[0].rpartition("/")[2].partition(".ko")[0].replace("-", "_")
 
 

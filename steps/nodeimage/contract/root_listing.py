@@ -1,4 +1,4 @@
-"""Listing of a root: every path with its kind, and the resolution of paths through links. Pure."""
+"""Listing of a root file system: every path with its type, and the resolution of paths through symbolic links. Pure."""
 
 import posixpath
 import re
@@ -10,13 +10,16 @@ from msgspec import Struct
 
 REGULAR, FOLDER, LINK, OTHER = "file", "folder", "link", "other"
 RUN_TIME: Final = ("proc", "sys", "dev", "run", "tmp")
-"""Folders that are filled when the node runs: a link into them is not dangling."""
+"""Folders that are filled when the node runs; a link into them does not dangle."""
 _MOST_LINKS: Final = 40
-"""Most links on one path, as in the kernel: more of them are a loop."""
+"""Most symbolic links that are followed on one path, as in the kernel: more of them are a loop."""
 
 
 class RootEntry(Struct, frozen=True):
-    """One path. `mode` has the permission bits with setuid, setgid and sticky; `link` is the target of a symbolic link."""
+    """One file, folder or link of a root file system. `mode` has the permission, setuid, setgid and sticky bits.
+
+    `link` is the target of a symbolic link; only files have a `size` in bytes.
+    """
 
     kind: str
     mode: int = 0
@@ -27,9 +30,9 @@ class RootEntry(Struct, frozen=True):
 
 
 class RootListing(Struct, frozen=True, dict=True):
-    """Listing of a root, by path without leading slash; `texts` has the few files that checks read.
+    """Listing of a root file system, by path without leading slash; `texts` has the content of the few files that checks read.
 
-    A second name of the same file has size 0.
+    A further name of a file with several names has size 0.
     """
 
     entries: dict[str, RootEntry]
@@ -37,7 +40,7 @@ class RootListing(Struct, frozen=True, dict=True):
 
     @cached_property
     def children(self) -> dict[str, list[str]]:
-        """Names in each folder."""
+        """Path of each folder (`` for the root) → names of the files and folders in it."""
         children: dict[str, list[str]] = {}
         for path in self.entries:
             folder, _, name = path.rpartition("/")
@@ -46,31 +49,34 @@ class RootListing(Struct, frozen=True, dict=True):
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Sum of the sizes of all files, in bytes."""
         return sum(entry.size for entry in self.entries.values() if entry.kind == REGULAR)
 
     def below(self, folders: Iterable[str]) -> Iterator[tuple[str, RootEntry]]:
-        """Return all paths below some folders, sorted; a folder that is a link is followed."""
+        """Yield path and entry of these folders and of all below them, sorted by path; a folder that is a link is followed."""
         tops = [place for folder in folders if (place := self.resolve(folder)) is not None]
         for path in sorted(self.entries):
             if any(not top or path == top or path.startswith(f"{top}/") for top in tops):
                 yield path, self.entries[path]
 
     def resolve(self, path: str) -> str | None:
-        """Return where a path leads through all its links; None if it leads nowhere.
+        """Return the path that a path leads to through all its links, without leading slash; None if it leads nowhere.
 
-        A path into a folder that is filled at run time leads there.
+        A path into a folder that is filled at run time (RUN_TIME) is returned although the listing lacks it.
         """
         return self._walk(plain_path(path).split("/"), last=True)
 
     def link_of(self, path: str) -> str:
-        """Return the target of a symbolic link; empty if the path is none."""
+        """Return the target of a symbolic link as it is written; empty if the path is no link."""
         place = self._walk(plain_path(path).split("/"), last=False)
         entry = self.entries.get(place or "")
         return entry.link if entry else ""
 
     def expand(self, pattern: str) -> list[str]:
-        """Return the paths that match a pattern (`*` and `?` within one name), each with a leading slash; dangling links too."""
+        """Return the paths that match a pattern, sorted and with a leading slash, dangling links too.
+
+        `*` and `?` match within one name.
+        """
         paths = [""]
         for name in plain_path(pattern).split("/"):
             paths = [path for folder in paths for path in self._matching(folder, name)]
@@ -107,5 +113,5 @@ class RootListing(Struct, frozen=True, dict=True):
 
 
 def plain_path(path: str) -> str:
-    """Return a path in the form that the listing uses."""
+    """Return a path in the listing's form: normalized, without leading or trailing slash."""
     return posixpath.normpath("/" + path).strip("/")

@@ -1,4 +1,7 @@
-"""Addresses in boot scripts and kernel arguments, and those of them that lead out of the published tree. Pure."""
+"""Reader of the addresses in boot scripts and kernel arguments, which finds those that lead out of the published release folder.
+
+Pure.
+"""
 
 import posixpath
 import re
@@ -13,13 +16,13 @@ _URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s\"'<>\\]+", re.IGNORECASE)
 _LOADERS = ("kernel", "initrd", "module", "chain", "imgfetch", "imgload", "imgexec", "boot")
 _WITH_VALUE = ("--name", "-n", "--timeout", "-t")
 _FETCHERS = ("fetch", "httpfs", "ftpfs", "root", "netroot", "nfsroot", "live", "url", "ks", "inst.repo")
-"""Kernel arguments whose value is the address of something that is loaded."""
+"""Kernel arguments whose value is the address of something that the kernel or initrd loads."""
 
 
 def leading_out(url: str, texts: Mapping[str, str], files: Iterable[str], factory: Factory) -> Iterator[ExternalLink]:
-    """Yield what leads out of a tree in its boot scripts (path → text). `url` is the address of the tree, `files` are its paths.
+    """Yield the links that lead out of a release folder in its boot scripts `texts` (path → text).
 
-    An address leads out if it is not below `url`, or if the tree has no such file. A host or folder of the factory counts
+    An address leads out if it is not below the folder's `url`, or if `files` lacks its path. A host or folder of the factory counts
     anywhere in a script, as in a kernel argument or in the address that nodes report to.
     """
     have = set(files)
@@ -32,7 +35,7 @@ def leading_out(url: str, texts: Mapping[str, str], files: Iterable[str], factor
 
 
 def fetched_addresses(arguments: Iterable[str]) -> tuple[str, ...]:
-    """Return the addresses that kernel arguments tell the kernel or the initial RAM disk to fetch, each once."""
+    """Return the addresses that these kernel arguments make the kernel or the initial RAM disk fetch, each once."""
     words = tuple(arguments)
     named = (word.split("=", 1) for word in words if "=" in word)
     values = [value for name, value in named if name in _FETCHERS and _is_address(value)]
@@ -40,13 +43,15 @@ def fetched_addresses(arguments: Iterable[str]) -> tuple[str, ...]:
 
 
 def fetched_elsewhere(arguments: Iterable[str], url: str) -> tuple[str, ...]:
-    """Return the addresses in kernel arguments that are not below the URL of a tree."""
+    """Return the addresses in kernel arguments that are fetched and not below `url`, the URL of a release folder."""
     return tuple(address for address in fetched_addresses(arguments) if not is_below(address, url.rstrip("/")))
 
 
 def addresses(text: str) -> tuple[str, ...]:
-    """Return the addresses that a boot script loads, in order, each once: the operands of iPXE's commands, and addresses in kernel
-    arguments. The address that nodes report to is not among them."""
+    """Return the addresses that a boot script loads, in order, each once: operands of iPXE's commands, and kernel arguments.
+
+    The address that nodes report to is not among them.
+    """
     loaded: list[str] = []
     for line in text.splitlines():
         words = line.split()
@@ -65,7 +70,7 @@ def report_addresses(text: str) -> tuple[str, ...]:
 
 
 def tree_urls(texts: Iterable[str], image: str) -> tuple[str, ...]:
-    """Return the URLs of the trees that boot scripts of an image lead to; a sound tree has exactly one."""
+    """Return the URLs of the release folders that an image's boot scripts load from, sorted; a sound folder has exactly one."""
     marks = [f"/{image}/{below}/" for below in (release_layout.VERSIONS, release_layout.CURRENT)]
     # The last mark counts: the tree's own URL may have the image's name in it.
     urls = {address[:cut] for text in texts for address in addresses(text) if (cut := max(map(address.rfind, marks))) >= 0}
@@ -73,7 +78,7 @@ def tree_urls(texts: Iterable[str], image: str) -> tuple[str, ...]:
 
 
 def _operand(words: list[str]) -> Iterator[str]:
-    """Yield the first word after the options of an iPXE command."""
+    """Yield the first word after the options of an iPXE command, if there is one."""
     skip = False
     for word in words:
         if not skip and not word.startswith("-"):

@@ -1,1 +1,1 @@
-"""The files of an image: packed, read back and compared."""
+"""The files of a node image (squashfs, kernel, initrd, OCI archive): packed, read back and compared."""

@@ -1,4 +1,4 @@
-"""Assembly of an image: packed root, kernel and initrd, the root as an OCI archive, and their manifest; made once a key."""
+"""Assembly of an image: squashfs of the root, kernel, initrd, OCI archive and manifest, made once for each image key."""
 
 import contextlib
 import os
@@ -27,14 +27,14 @@ FOLDER, INITRDS, BLOBS = "assembled", "initrds", "oci"
 """Folders of the image store that this module fills."""
 Say = Callable[[str], None]
 Versions = dict[str, str]
-"""Versions of the packing tools by name; they are asked once for an image."""
+"""Name → version of each packing tool; asked once for an image."""
 
 
 def assemble(images: Path, recipe: Recipe, say: Say) -> Assembled:
-    """Return the image of a recipe whose layers are built, read back.
+    """Pack the image of a recipe whose layers are built, and return what a reader finds in it.
 
-    It is packed now unless the same tool versions have packed it before: the key does not contain them, because it is known before
-    anything is built. Raises BadTask, StoreBusy, Temporary.
+    An image that the same tool versions have packed before is reused. The key does not contain these versions, because it is known
+    before anything is built. Raises BadTask, StoreBusy, Temporary.
     """
     begun, key, have = time.monotonic(), build_keys.image(recipe), _tools()
     place = images / FOLDER / key
@@ -52,14 +52,14 @@ def assemble(images: Path, recipe: Recipe, say: Say) -> Assembled:
 
 
 def _tools() -> Versions | None:
-    """Return the tool versions of this machine; None if one is not installed."""
+    """Return name → version of the packing tools on this machine; None if one is not installed."""
     with contextlib.suppress(BadTask):
         return programs.tool_versions()
     return None
 
 
 def _is_ours(place: Path, have: Versions | None) -> bool:
-    """Return True if this machine's tool versions packed an image, or if nobody can tell (`readback` reports unreadable ones)."""
+    """Return True if this machine's tool versions packed the image, or if that cannot be told (`readback` reports why)."""
     with contextlib.suppress(ManifestError, OSError):
         return have is None or image_manifest.decode((place / MANIFEST).read_bytes()).tools == have
     return True
@@ -92,7 +92,10 @@ def _fill(images: Path, recipe: Recipe, work: Path, have: Versions | None, say: 
 
 
 def _twin(images: Path, recipe: Recipe, work: Path, versions: Versions) -> Manifest | None:
-    """Return another whole image of the same layers, packed alike: other tests, budgets or arguments change none of its files."""
+    """Return the manifest of another whole image with the same layers and tools, after linking its files into `work`; else None.
+
+    Other tests, budgets or kernel arguments change none of these files.
+    """
     alike = (recipe.name, recipe.epoch, tuple(build_keys.layers(recipe).values()), versions)
     for path in sorted((images / FOLDER).glob(f"*/{MANIFEST}")):
         with contextlib.suppress(ManifestError, OSError):
@@ -104,7 +107,7 @@ def _twin(images: Path, recipe: Recipe, work: Path, versions: Versions) -> Manif
 
 
 def _link_parts(lender: Path, manifest: Manifest, work: Path) -> bool:
-    """Link the files of another image into this one; return False if they are not whole, or cannot be linked."""
+    """Link the files of another image into folder `work`; return False if they are not whole, or cannot be linked."""
     if readback.parts_of(lender) != manifest.parts:
         return False
     try:
@@ -118,7 +121,7 @@ def _link_parts(lender: Path, manifest: Manifest, work: Path) -> bool:
 
 
 def _archive(images: Path, recipe: Recipe, stack: tuple[Path, ...], work: Path, versions: Versions) -> None:
-    """Write the OCI archive with a blob of each layer, each packed once.
+    """Write the OCI archive of the root, with one blob for each layer; blobs are packed once and kept.
 
     Layers are verified first, so that no blob is kept of a layer that has changed since it was built.
     """
@@ -175,7 +178,7 @@ def _layer(images: Path, name: str, key: str) -> LayerOf:
 
 
 def _latest(recipe: Recipe) -> dict[tuple[str, str], tuple[Package, str]]:
-    """Return the packages of the root by name and architecture, with the layer that brought this version."""
+    """Return (name, architecture) → package and the layer that brought it; of several versions the uppermost layer's counts."""
     return {(package.name, package.architecture): (package, layer.name) for layer in recipe.layers for package in layer.packages}
 
 

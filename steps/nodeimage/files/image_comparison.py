@@ -1,4 +1,4 @@
-"""Comparison of two images: finds them, reads the parts that differ, and hands both to `contract.image_difference`."""
+"""Comparison of two packed images: reads the parts that differ, and hands both contents to `contract.image_difference`."""
 
 import stat
 from concurrent.futures import ThreadPoolExecutor
@@ -16,14 +16,14 @@ from steps.nodeimage.files import initrd_archive, oci_attributes, readback, squa
 
 _KINDS: Final = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
 _SHORTEST: Final = 4
-"""Fewest digits of a key that are looked up."""
+"""Fewest digits of a key by which an image is looked up."""
 
 
 def find(named: str, images: Path, tree: Path | None) -> Path:
-    """Return the folder of an image: a folder, a version (`NAME`, `NAME/VERSION`, `NAME/NUMBER`) of a published tree, or the first
-    digits of a key.
+    """Return the folder of the image that `named` names.
 
-    Raises BadTask with the places that were searched.
+    It names a folder, a version of the release folder `tree` (`NAME`, `NAME/VERSION`, `NAME/NUMBER`), or begins a key in the image
+    store `images`. Raises BadTask with the places that were searched.
     """
     places = [Path(named)]
     if tree is not None:
@@ -46,12 +46,15 @@ def find(named: str, images: Path, tree: Path | None) -> Path:
 
 
 def _numbered(versions: Path, number: str) -> list[Path]:
-    """Return the version with that number, as `rollback` accepts it too."""
+    """Return the folder of the version with this number, in a list; empty if there is none."""
     return [path for path in sorted(versions.glob("*")) if number.isdigit() and number_of(path.name) == int(number)]
 
 
 def compare(before: Path, after: Path) -> ImageDifference:
-    """Compare two images; files that are equal in both are not read. Raises BadTask if one is damaged."""
+    """Return the difference between the images in two folders. Files that are equal in both are not read.
+
+    Raises BadTask for damage.
+    """
     manifests = _whole(before), _whole(after)
     unequal = image_difference.unequal_parts(*manifests)
     with ThreadPoolExecutor(max_workers=2) as beside:
@@ -60,7 +63,7 @@ def compare(before: Path, after: Path) -> ImageDifference:
 
 
 def _whole(folder: Path) -> Manifest:
-    """Return the manifest of an image after comparing its files with it. Raises BadTask."""
+    """Return the manifest of the image in a folder after comparing its files with the manifest. Raises BadTask if one differs."""
     try:
         manifest = image_manifest.decode((folder / MANIFEST).read_bytes())
     except (ManifestError, OSError) as error:
@@ -79,7 +82,10 @@ def _content(folder: Path, of: Manifest, unequal: tuple[str, ...]) -> ImageConte
 
 
 def _root(folder: Path) -> squashfs_listing.Squashed:
-    """Return every path of the root. A file with several names has its attributes at the first that its squashfs lists."""
+    """Return the content of an image's root with extended attributes.
+
+    A file with several names has its attributes at the first name that its squashfs lists.
+    """
     root = squashfs_listing.read(folder / ROOT)
     for path, attributes in oci_attributes.read(folder / OCI).items():
         entry = root.files.get(path)

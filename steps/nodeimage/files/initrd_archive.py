@@ -1,4 +1,4 @@
-"""Reader of an initrd that can also remove files: `newc` archives in a row, plain or compressed, as the kernel takes them."""
+"""Reader and editor of an initrd: `newc` archives in a row, plain or compressed, in the forms that the kernel takes."""
 
 import hashlib
 import re
@@ -26,7 +26,10 @@ _COMPRESSED: Final = (
 
 
 class ArchiveMember(Struct, frozen=True):
-    """One member; `digest` is the sha256 of a file's bytes or the target of a link, `links` the number of its names."""
+    """One file, folder or link in an initrd; `digest` is the sha256 of a file's bytes or the target of a link.
+
+    `links` is the number of names that the file has.
+    """
 
     path: str
     mode: int
@@ -39,7 +42,7 @@ class ArchiveMember(Struct, frozen=True):
 
 
 def read(path: Path) -> list[ArchiveMember]:
-    """Return all members of an initrd in order. Raises BadTask if it is none."""
+    """Return all members of an initrd, in order. Raises BadTask if the file is damaged or no initrd."""
     data, members = path.read_bytes(), []
     while data := data.lstrip(b"\0"):
         if data.startswith(_MAGIC):
@@ -55,9 +58,9 @@ def read(path: Path) -> list[ArchiveMember]:
 
 
 def without(path: Path, unwanted: str) -> bytes:
-    """Return the initrd without the members whose path matches; each archive stays plain or compressed as before.
+    """Return the bytes of an initrd without the members whose whole path matches the pattern; compression stays as it was.
 
-    Raises BadTask if no member matches: the boot that should differ would be the same.
+    Raises BadTask if no member matches, because the test boot would then not differ.
     """
     kept, taken = _without(path.read_bytes(), path.name, re.compile(unwanted))
     if not taken:
@@ -85,7 +88,7 @@ def _without(data: bytes, name: str, unwanted: re.Pattern[str]) -> tuple[bytes, 
 
 
 def _plain(data: bytes, name: str) -> tuple[bytes, tuple[str, ...]]:
-    """Return the uncompressed bytes, and the command that compresses them again."""
+    """Return the uncompressed bytes, and the command that compresses them again. Raises BadTask."""
     for magic, unpack, pack in _COMPRESSED:
         if data.startswith(magic):
             try:
@@ -98,7 +101,10 @@ def _plain(data: bytes, name: str) -> tuple[bytes, tuple[str, ...]]:
 
 
 def _members(data: bytes, name: str) -> Iterator[tuple[int, ArchiveMember | None]]:
-    """Yield each member with the position behind it; the trailer as None."""
+    """Yield for each archive member (offset in `data` of its end, member); for the trailer, which ends the archive, (offset, None).
+
+    Raises BadTask if the archive has no trailer.
+    """
     at = 0
     while data[at : at + 6] == _MAGIC and len(data) >= at + _HEADER:
         fields = [int(data[at + 6 + 8 * number : at + 14 + 8 * number], 16) for number in range(13)]

@@ -1,4 +1,4 @@
-"""Sources of an initrd: the paths of a root that could change it. Pure.
+"""Sources of an initrd: the paths of a root file system whose change could change the initrd that is made from it. Pure.
 
 An initrd is made by shell scripts of the root, which copy files and test for others, so the copied files alone do not tell. These
 paths do, on the safe side:
@@ -29,15 +29,15 @@ _CONTENT: Final = (
     "boot",
 )
 _NAMES: Final = ("usr/lib/modules", "usr/lib/firmware")
-"""Folders of which only the names matter; the content of copied files is compared anyway."""
+"""Folders of which only the file names matter; the content of copied files is compared anyway."""
 _SEARCHED: Final = re.compile(r"(usr/(local/)?(s?bin|lib\w*(/[^/]+-linux-gnu\w*)?)/[^/]+|etc/.+)")
-"""Paths where a name is looked up: programs, libraries in the linker's default folders, and settings."""
+"""Pattern of the paths where scripts look up a name: programs, libraries in the linker's default folders, and settings."""
 _MADE: Final = ("etc/ld.so.cache",)
-"""Paths that every initrd makes anew; their information on libraries is in the names of those."""
+"""Paths that every initrd makes anew; what they say about libraries is in the names of the libraries."""
 _WORD: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _PATH: Final = re.compile(r"/[A-Za-z0-9_][\w./+-]*")
 _BEGINNING: Final = re.compile(rf"{_PATH.pattern}(?=[*?\[$])")
-"""Start of a name that ends with a pattern or a variable."""
+"""Start of a path in a script that ends with a pattern or a variable."""
 _SYSTEM: Final = (
     "proc",
     "sys",
@@ -55,16 +55,19 @@ _SYSTEM: Final = (
     "usr/sbin",
     "usr/lib",
 )
-"""Paths that every script names, too large to tell anything, or empty before the node runs."""
+"""Paths in scripts that are ignored: every script names them, and they are too large to tell anything, or empty before a boot."""
 _LARGE: Final = re.compile(
     r"[^/]+|usr/(local|share|s?bin|lib\w*(/systemd|/modules|/firmware|/[^/]+-linux-gnu\w*)?)|var/(cache|lib)"
 )
-"""Folders of which scripts take a little: a script that names one does not need all in it."""
+"""Folders from which scripts take only a few files: a script that names one does not need all in it."""
 _MERGED: Final = re.compile(r"(bin|sbin|lib\w*)(/|$)")
 
 
 class Words(Struct, frozen=True):
-    """Names and paths in scripts, beginnings of patterns, paths in both root and initrd, folders that the initrd has whole."""
+    """Words by which `relevant` finds the sources of an initrd: `names` and `paths` in scripts, and `beginnings` of path patterns.
+
+    `copied` are paths both in root and initrd, `whole` folders that the initrd has completely.
+    """
 
     names: tuple[str, ...]
     paths: tuple[str, ...]
@@ -74,7 +77,7 @@ class Words(Struct, frozen=True):
 
 
 def words(texts: Iterable[str], members: Mapping[str, int], there: Iterable[str]) -> Words:
-    """Return the words of the scripts' texts and of an initrd's members (each with the number of its names).
+    """Return the words of the scripts' `texts` and of an initrd's `members` (path → number of names); `there` are the root's paths.
 
     A further name of a file that the root does not have is a name of busybox: no program of the root was looked up under it, unless
     a script says so, and then it is a word of the script.
@@ -100,20 +103,20 @@ def words(texts: Iterable[str], members: Mapping[str, int], there: Iterable[str]
 
 
 def _is_narrow(beginning: str) -> bool:
-    """Return True if the beginning of a name tells anything: it is no folder, which is a path itself, and none of the system's."""
+    """Return True if the beginning of a path matches few paths: it ends within a name, below another folder than the system's."""
     return "/" in beginning and not beginning.endswith("/") and not _LARGE.fullmatch(beginning.rstrip("."))
 
 
 def _whole(copied: AbstractSet[str], there: AbstractSet[str]) -> AbstractSet[str]:
-    """Return the folders that the initrd has whole, without those whose names or contents matter anyway."""
+    """Return the folders that the initrd has completely, except those of which every name or content matters anyway."""
     whole = {_folder(path) for path in copied} - {_folder(path) for path in there - copied}
     return {folder for folder in whole if folder and not _LARGE.fullmatch(folder) and not _below(folder, (*_NAMES, *_CONTENT))}
 
 
 def relevant(paths: Iterable[tuple[str, bool]], sources: Words) -> Iterator[tuple[str, bool]]:
-    """Yield the paths that could change the initrd, each with True if its content matters, else its existence and size.
+    """Yield (path, True) for paths whose content could change the initrd, (path, False) for those whose existence or size could.
 
-    `paths` come with True for folders, whose names tell nothing: folders are looked up by their whole path.
+    `paths` come with True for folders, whose names tell nothing, because folders are looked up by their whole path.
     """
     names, named, copied = set(sources.names), set(sources.paths), set(sources.copied) - {*_MADE}
     read = {path for path in named if not _LARGE.fullmatch(path)} | set(sources.whole)
@@ -128,7 +131,7 @@ def relevant(paths: Iterable[tuple[str, bool]], sources: Words) -> Iterator[tupl
 
 
 def merged_path(path: str) -> str:
-    """Return a path as seen in a root whose /bin, /sbin and /lib are links into /usr."""
+    """Return a path as it is in a root whose /bin, /sbin and /lib are links into /usr, such as `usr/bin/sh` for `bin/sh`."""
     return f"usr/{path}" if _MERGED.match(path) else path
 
 

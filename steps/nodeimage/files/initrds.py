@@ -1,4 +1,4 @@
-"""Initrd of a root, made by the root's own mkinitramfs without a trace in it, and kept for roots that would give the same one."""
+"""Making of a root's initrd by its own mkinitramfs, without a change in the root; kept for roots that would give an equal one."""
 
 import contextlib
 import hashlib
@@ -42,19 +42,19 @@ NETWORK_DRIVERS: Final = (
 ROOT_DRIVERS: Final = ("overlay", "squashfs", "loop")
 MELLANOX: Final = ("mlx4_en", "mlx5_core")
 DRIVERS: Final = (*NETWORK_DRIVERS, *MELLANOX, *ROOT_DRIVERS)
-"""Modules that every initrd gets if the kernel has them, beside those of MODULES=most, because nodes boot from the network."""
+"""Modules that every initrd gets if the kernel has them, besides those of MODULES=most, because nodes boot from the network."""
 LEVEL: Final = 3
 """Compression level of zstd: level 9 takes 2 MB off 16 and three times as long."""
 FILE, RECORD = "initrd.img", "record.json"
 MOST_LOOKED_AT: Final = 6
-"""Kept initrds of one kernel that are compared, newest first."""
+"""Number of kept initrds of one kernel that are compared with a root, newest first."""
 _MODULES: Final = "usr/lib/modules"
 _SETTINGS: Final = "/etc/initramfs-tools"
 _OURS: Final = "/run/settings"
 
 
 class InitrdRecord(Struct, frozen=True):
-    """Sources of a kept initrd: the words of its scripts, every relevant path of the root with its state, the initrd's digest."""
+    """Record of a kept initrd: the words of the scripts that made it, source path → state in the root, the initrd's digest."""
 
     words: Words
     seen: dict[str, str]
@@ -62,7 +62,7 @@ class InitrdRecord(Struct, frozen=True):
 
 
 class InitrdResult(Struct, frozen=True, kw_only=True):
-    """Initrd at its place; `cached`: copied from one of a root with the same sources."""
+    """Result of making an initrd: the kernel, the number of source paths, and `cached`: it is a copy of a kept one."""
 
     kernel: str
     cached: bool
@@ -70,7 +70,10 @@ class InitrdResult(Struct, frozen=True, kw_only=True):
 
 
 def kernel_of(root: Path) -> str:
-    """Return the version of the root's one kernel. Raises BadTask if it has none or several."""
+    """Return the release of the only kernel in a root's /boot.
+
+    Raises BadTask if the root has none or several, or lacks its modules.
+    """
     kernels = sorted(path.name.removeprefix("vmlinuz-") for path in root_scan.path_in_root(root, "boot").glob("vmlinuz-*"))
     if len(kernels) != 1:
         there = f"{len(kernels)} kernels ({', '.join(kernels)})" if kernels else "no kernel"
@@ -81,7 +84,7 @@ def kernel_of(root: Path) -> str:
 
 
 def put(root: Path, listing: RootListing, kept: Path, out: Path, epoch: int) -> InitrdResult:
-    """Write the initrd of a root to `out`: a kept one if all its sources are unchanged, else a new one, which is kept."""
+    """Write the initrd of a root to `out`: a kept one if all its sources are unchanged, else a new one, which is then kept."""
     kernel = kernel_of(root)
     group = kept / digest([PACKER, kernel, epoch, DRIVERS, LEVEL]).removeprefix("sha256:")[:32]
     looked: dict[str, str] = {}
@@ -107,9 +110,9 @@ def put(root: Path, listing: RootListing, kept: Path, out: Path, epoch: int) -> 
 def observe(
     root: Path, listing: RootListing, paths: Iterable[str], found: Words, looked: dict[str, str], epoch: int
 ) -> dict[str, str]:
-    """Return the state of every relevant path. A link also has that of its target, because copying follows links.
+    """Return path → state for every path of the root that could change its initrd (see `initrd_sources.relevant`).
 
-    `looked` caches states between calls.
+    The state of a link includes its target's, because copying follows links. `looked` caches states between calls.
     """
     seen: dict[str, str] = {}
 
@@ -130,7 +133,7 @@ def observe(
 
 
 def _leads(listing: RootListing, path: str) -> str:
-    """Return the file that a link leads to; empty if it leads to none."""
+    """Return the path of the regular file that a link leads to; empty if it leads to none."""
     place = listing.resolve(path) or ""
     entry = listing.entries.get(place)
     return place if entry and entry.kind == REGULAR else ""
@@ -185,14 +188,14 @@ def _make(root: Path, listing: RootListing, kernel: str, out: Path, epoch: int) 
 
 
 def _compression(listing: RootListing) -> str:
-    """Return the compression that the root itself has, so that the version of this machine's zstd has no effect on the bytes."""
+    """Return `zstd` or `gzip`, whichever the root's own programs offer: this machine's zstd then has no effect on the bytes."""
     return "zstd" if listing.resolve("/usr/bin/zstd") else "gzip"
 
 
 def settle(settings: Path, kernel: str, listing: RootListing) -> None:
-    """Write the settings of mkinitramfs for a node image: nothing of the build machine, and drivers of all networks.
+    """Write mkinitramfs' settings for a node image into a copy of its settings folder: drivers of all networks, no resume device.
 
-    Raises BadTask if a link is in the place of a written file: it would lead out of this copy.
+    Raises BadTask if a link is in the place of a written file, because it would lead out of this copy.
     """
     for name in ("modules", "conf.d", "conf.d/node-image"):
         if (settings / name).is_symlink():
@@ -216,14 +219,14 @@ def _newest(group: Path) -> list[Path]:
 
 
 def _record(folder: Path) -> InitrdRecord | None:
-    """Read the record of a kept initrd; None if it cannot be read, so that the initrd is made anew."""
+    """Return the record of a kept initrd; None if it cannot be read, so that the initrd is made anew."""
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         return msgspec.json.decode((folder / RECORD).read_bytes(), type=InitrdRecord)
     return None
 
 
 def _copied(kept: Path, out: Path, digest: str) -> bool:
-    """Copy a kept initrd to `out`; return True if it was there and whole."""
+    """Copy a kept initrd to `out`; return False if it is missing or its bytes have another digest."""
     with contextlib.suppress(FileNotFoundError):
         shutil.copyfile(kept, out)
         return _digest(out) == digest

@@ -1,4 +1,4 @@
-"""Extended attributes of an image's root, read from its OCI archive: squashfs-tools before 4.6 list none of a squashfs.
+"""Extended attributes of an image's root, read from its OCI archive because squashfs-tools before 4.6 list none of a squashfs.
 
 Both are packed from one root and keep the same attributes (`oci_layers`).
 """
@@ -15,7 +15,10 @@ from steps.nodeimage.store import programs
 
 
 def read(archive: Path) -> dict[str, str]:
-    """Return path → its attributes in one text, for paths that have any. Raises BadTask if the file is no archive of ours."""
+    """Return path → extended attributes in one text, for paths that have any.
+
+    Raises BadTask if the file is no OCI archive of ours.
+    """
     attributes: dict[str, str] = {}
     try:
         with tarfile.open(archive) as whole:
@@ -43,7 +46,7 @@ def _member(whole: tarfile.TarFile, name: str) -> IO[bytes]:
 
 
 def _lay(layer: IO[bytes], attributes: dict[str, str]) -> None:
-    """Apply a layer: entries that it brings or hides lose the attributes of the layers below."""
+    """Apply a layer to `attributes`: entries that it replaces or hides lose the attributes of the layers below."""
     with tarfile.open(fileobj=layer, mode="r|") as members:
         for member in members:
             folder, _, name = member.name.rpartition("/")

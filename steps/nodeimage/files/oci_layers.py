@@ -1,4 +1,4 @@
-"""Layer as a tar blob of an OCI image: packed once, and kept by the layer's key and the tool versions that decide its bytes."""
+"""Image layers as tar blobs of OCI images: each packed once, and kept by its key and the tool versions that decide its bytes."""
 
 import contextlib
 import errno
@@ -24,7 +24,7 @@ HIDDEN, OPAQUE = ".wh.", ".wh..wh..opq"
 """Name prefixes by which an OCI layer hides entries of lower layers."""
 _OVERLAY: Final = ("user.overlay.", "trusted.overlay.")
 _KEPT: Final = ("security.capability", "user.")
-"""Extended attributes that an image keeps, as its squashfs does: capabilities of files, and attributes of users."""
+"""Extended attributes that the OCI archive keeps, as the squashfs does: capabilities of files, and attributes of users."""
 ATTRIBUTE: Final = "SCHILY.xattr."
 """Prefix of an extended attribute in a tar header."""
 _KINDS: Final = {
@@ -38,7 +38,7 @@ _KINDS: Final = {
 
 
 class OciLayer(Struct, frozen=True, kw_only=True):
-    """Layer to pack: its folder, its key, the folder of kept blobs, the time of its files, and the text of the history entry."""
+    """Order to pack a layer as a tar blob: the layer's folder and key, folder of kept blobs, time of files, and history text."""
 
     tree: str
     key: str
@@ -48,7 +48,7 @@ class OciLayer(Struct, frozen=True, kw_only=True):
 
 
 def find(kept: Path, key: str) -> Blob | None:
-    """Return the kept blob of a layer; None if there is none, or if it differs from its note: it is made anew then."""
+    """Return the kept blob of a layer; None if there is none or its bytes are damaged, so that it is packed anew."""
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         blob = msgspec.json.decode((kept / key / NOTE).read_bytes(), type=Blob)
         with (kept / key / FILE).open("rb") as file:
@@ -58,7 +58,7 @@ def find(kept: Path, key: str) -> Blob | None:
 
 
 def pack(_: Path, layer: OciLayer) -> Blob:
-    """Pack a layer unless its blob exists; called in a namespace, where owners are those of the image."""
+    """Pack a layer unless a kept blob exists, and return the blob; called in a namespace, where file owners are the image's."""
     kept = Path(layer.kept)
     with (
         store_entries.guard_writes(),
@@ -77,7 +77,10 @@ def pack(_: Path, layer: OciLayer) -> Blob:
 
 
 def _squeeze(tree: Path, out: Path, epoch: int) -> str:
-    """Write the blob and return the digest of its tar. zstd gives equal bytes for any number of threads above one."""
+    """Write the compressed blob and return the digest of its uncompressed tar.
+
+    zstd gives equal bytes for any number of threads above one.
+    """
     with out.open("wb") as file, programs.into(["zstd", f"-{LEVEL}", "-q", "-T2", "-c"], file) as squeezed:
         plain = Digesting(squeezed)
         with tarfile.open(fileobj=cast(IO[bytes], plain), mode="w|", format=tarfile.PAX_FORMAT) as archive:
@@ -88,7 +91,7 @@ def _squeeze(tree: Path, out: Path, epoch: int) -> str:
 
 
 def _walk(tree: Path, folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield paths with their facts, sorted, a folder before its content; of /boot the folder alone."""
+    """Yield path and status of everything in the folder, sorted, a folder before its content; of /boot only the folder itself."""
     for name in sorted(os.listdir(tree / folder)):
         path = f"{folder}/{name}" if folder else name
         facts = (tree / path).lstat()
@@ -150,7 +153,7 @@ def _member(path: str, facts: os.stat_result, epoch: int, *, empty: bool = False
 
 
 def hides(facts: os.stat_result, marks: dict[str, bytes]) -> bool:
-    """Return True if an entry of an overlay layer hides an entry of a lower one."""
+    """Return True if an entry of an overlayfs layer hides the entry of that name in lower layers (a whiteout)."""
     if stat.S_ISCHR(facts.st_mode):
         return facts.st_rdev == 0
     return stat.S_ISREG(facts.st_mode) and any(f"{prefix}whiteout" in marks for prefix in _OVERLAY)

@@ -25,11 +25,11 @@ _GZIP: Final = b"\x1f\x8b"
 _LINUX: Final = re.compile(rb"Linux version ([0-9][\w.+~-]*)")
 _IN_ROOT: Final = re.compile(r"(?:usr/)?lib/modules/([^/]+)/modules\.dep$", re.MULTILINE)
 RACKED: Final = ("ice", "i40e", "ixgbe", "igb", "bnxt_en", "tg3")
-"""Drivers among `initrds.DRIVERS` for network cards that racked machines have and virtual ones do not."""
+"""Drivers, a part of `initrds.DRIVERS`, for network cards that racked machines have and virtual ones do not."""
 
 
 def read(folder: Path, key: str) -> Assembled:
-    """Read a packed image. `problem` of the result names an error; missing files are missing in the result."""
+    """Return what is in a packed image. An error is in `problem` of the result; missing files are left out."""
     try:
         listed = image_manifest.decode((folder / MANIFEST).read_bytes())
         with ThreadPoolExecutor(max_workers=2) as beside:
@@ -49,7 +49,7 @@ def read(folder: Path, key: str) -> Assembled:
 
 
 def parts_of(folder: Path) -> tuple[ImageFile, ...]:
-    """Return the files of an image that exist, with digests and sizes, read in parallel."""
+    """Return name, digest and size of the image files that exist in a folder, read in parallel."""
     with ThreadPoolExecutor(max_workers=len(PARTS)) as beside:
         return tuple(part for part in beside.map(lambda name: _part_of(folder, name), PARTS) if part)
 
@@ -64,7 +64,10 @@ def _part_of(folder: Path, name: str) -> ImageFile | None:
 
 
 def kernel_version(path: Path) -> str:
-    """Return the version in a kernel's file; empty if it has none. Also reads gzipped kernels, such as Ubuntu's for arm64."""
+    """Return the release in a kernel's file, such as `6.1.0-28-amd64`; empty if it has none or is missing.
+
+    Gzipped kernels, such as Ubuntu's for arm64, are unpacked first.
+    """
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -77,7 +80,7 @@ def kernel_version(path: Path) -> str:
 
 
 def _unzipped(data: bytes) -> bytes:
-    """Unpack a gzip file; empty if it is cut off or damaged."""
+    """Return the content of gzip data; empty if the data is cut off or damaged."""
     try:
         return zlib.decompress(data, wbits=zlib.MAX_WBITS | 16)
     except zlib.error:
@@ -85,7 +88,7 @@ def _unzipped(data: bytes) -> bytes:
 
 
 def _of_root(path: Path) -> str:
-    """Return the versions of the modules in a squashfs."""
+    """Return the kernel releases of the modules in a squashfs, separated by commas; empty without the file. Raises BadTask."""
     if not path.is_file():
         return ""
     done = process.run(["unsquashfs", "-lc", str(path), "usr/lib/modules"], seconds=timeouts.IMAGE_TOOL)
@@ -99,14 +102,11 @@ def _of_initrd(path: Path) -> list[str]:
 
 
 def versions(paths: Iterable[str]) -> str:
-    """Return the versions of the modules in an initrd with these paths."""
+    """Return the kernel releases of the modules in an initrd with these paths, separated by commas."""
     return ", ".join(sorted({match[1] for path in paths if (match := _IN_ROOT.search(path))}))
 
 
 def missing_network_drivers(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the drivers of racked machines' network cards if an initrd with these paths has none of them.
-
-    Empty if it has one, or no files at all.
-    """
+    """Return RACKED if an initrd with these paths has none of these drivers; empty if it has one, or if there are no paths."""
     names = {root_checks.module_name(path) for path in paths}
     return () if not names or names.intersection(RACKED) else RACKED

@@ -24,7 +24,7 @@ LEVEL: Final = 3
 """Compression level of zstd: 19 takes 15 times as long for a tenth less."""
 _MOST_PROCESSORS: Final = 8
 _MOST_MIB: Final = 2048
-"""Memory limit for mksquashfs, which by itself takes a quarter of the machine's: a pod has less than its node."""
+"""Memory limit for mksquashfs in MiB; by itself it takes a quarter of the machine's memory, but a pod has less than its node."""
 _UNHEARD: Final = "Unrecognised xattr prefix system.posix_acl"
 """Warning of mksquashfs that is ignored: a squashfs keeps no access lists.
 
@@ -33,7 +33,7 @@ Only /var/log/journal has some, and systemd-tmpfiles sets them again when a node
 
 
 class Pack(Struct, frozen=True, kw_only=True):
-    """Output folder, time of all files, and the folder of kept initrds."""
+    """Order to pack a root into squashfs, kernel and initrd: output folder, time of all files (seconds), folder of kept initrds."""
 
     out: str
     epoch: int
@@ -41,7 +41,10 @@ class Pack(Struct, frozen=True, kw_only=True):
 
 
 class Packed(Struct, frozen=True, kw_only=True):
-    """Result of the packing. `installed` are the packages of the root with their states, `seconds` those of each part."""
+    """Result of packing a root: the kernel's release, and whether a kept initrd was used.
+
+    `installed` is package → state in the root, `seconds` the duration of each part.
+    """
 
     kernel: str
     initrd_kept: bool
@@ -50,7 +53,7 @@ class Packed(Struct, frozen=True, kw_only=True):
 
 
 def pack(root: Path, order: Pack) -> Packed:
-    """Write squashfs, kernel and initrd in parallel."""
+    """Write squashfs, kernel and initrd of a merged root in parallel, and return the result. Raises BadTask, StoreBusy."""
     out, seconds = Path(order.out), dict[str, float]()
     kernel = initrds.kernel_of(root)
     with store_entries.guard_writes(), ThreadPoolExecutor(max_workers=1) as beside:
@@ -68,7 +71,7 @@ def pack(root: Path, order: Pack) -> Packed:
 
 
 def _squash(root: Path, out: Path, epoch: int, seconds: dict[str, float]) -> None:
-    """Write the squashfs.
+    """Write the root into a squashfs and record its duration in `seconds`.
 
     mksquashfs sorts by itself and gives the same bytes for any number of processors; times after `epoch` become `epoch`.
     """
@@ -87,19 +90,19 @@ def _squash(root: Path, out: Path, epoch: int, seconds: dict[str, float]) -> Non
 
 
 _OWN: Final = r"^(user\.|security\.capability$)"
-"""Extended attributes that belong to an image: capabilities of files, and attributes of users."""
+"""Pattern of the extended attributes that belong to an image: capabilities of files, and attributes of users."""
 _CHOOSES: Final = (4, 6)
-"""First release of mksquashfs that can be told which attributes to take."""
+"""First release of mksquashfs that can be told which extended attributes to take."""
 _SEEN: Final = ("", "etc", "usr/bin")
-"""Folders in which attributes of the builder's kernel are looked for: SELinux labels all files, IMA at least programs."""
+"""Folders that are searched for attributes of the builder's kernel: SELinux labels all files, IMA at least programs."""
 _NEVER: Final = "system."
-"""Prefix of attributes that no squashfs takes."""
+"""Prefix of extended attributes that no squashfs takes."""
 
 
 def attribute_words(root: Path) -> list[str]:
     """Return the arguments of mksquashfs about extended attributes.
 
-    A release that takes all of them also packs what the builder's kernel wrote, which is reported: other machines make other bytes.
+    A release before 4.6 also packs attributes that the builder's kernel wrote; a note says so, as other machines make other bytes.
     """
     release = programs.version(["mksquashfs", "-version"])
     if tuple(int(part) for part in re.findall(r"\d+", release)[:2]) >= _CHOOSES:

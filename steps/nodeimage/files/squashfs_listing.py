@@ -1,4 +1,4 @@
-"""Readers of a squashfs that need no mount: every path with its kind and digest, and the text files below its /etc."""
+"""Readers of a squashfs that need no mount: every path with its type and digest, and the text files below its /etc."""
 
 import hashlib
 import re
@@ -17,10 +17,10 @@ from steps.nodeimage.contract.image_difference import FileOf
 from steps.nodeimage.store import programs
 
 SAME: Final = "same"
-"""Kind of a further name of a file; `link` is the name that has the facts."""
+"""Type of a further name of a file with several names; its `link` is the name under which the listing describes the file."""
 _KINDS: Final = {"D": "folder", "R": "file", "S": "link", "C": "device", "B": "device", "F": "pipe", "I": "special", "L": SAME}
 _ATTRIBUTE: Final = "x"
-"""Kind of a line that squashfs-tools print from 4.6 on; earlier ones print no attributes, so this module ignores them."""
+"""Type of the lines about extended attributes, which squashfs-tools print only from 4.6 on; this module ignores them."""
 _HEADER_END: Final = b"# START OF DATA - DO NOT MODIFY"
 _ESCAPED: Final = re.compile(r"\\(.)")
 _SPLIT: Final = re.compile(r"(?<!\\) ")
@@ -30,7 +30,7 @@ _HINT: Final = "`bringup image verify` says what is wrong"
 
 
 class Squashed:
-    """Content of a squashfs: `files` by path, and `owners`, the package of each path that the package manager knows."""
+    """Content of a squashfs, made by `read`: `files` is path → file, `owners` is path → package that brought the path."""
 
     def __init__(self) -> None:
         self.files: dict[str, FileOf] = {}
@@ -38,7 +38,7 @@ class Squashed:
 
 
 def read(path: Path) -> Squashed:
-    """Read a whole squashfs in one pass. Raises BadTask if it is none, or unsquashfs is not installed."""
+    """Return the content of a squashfs, read in one pass. Raises BadTask if the file is damaged or unsquashfs is missing."""
     squashed = Squashed()
     with tempfile.TemporaryDirectory(prefix="bringup-squashfs-") as scratch:
         words = ["unsquashfs", "-no-progress", "-quiet", "-pf", "/dev/stdout", str(path)]
@@ -49,7 +49,7 @@ def read(path: Path) -> Squashed:
 
 
 def _listing(stream: IO[bytes], squashed: Squashed, name: str) -> list[tuple[int, int, str]]:
-    """Read the paths, and return for each file the position, size and path of its bytes."""
+    """Fill `squashed` with the paths of the stream's header, and return (position, size, path) for each file's bytes, in order."""
     sources, size = [], 0
     for raw in stream:
         size += len(raw)
@@ -81,7 +81,7 @@ def _file(kind: str, words: list[str]) -> FileOf:
 
 
 def _contents(stream: IO[bytes], sources: list[tuple[int, int, str]], squashed: Squashed, name: str) -> None:
-    """Compute the digests; the bytes of the files come in the order of `sources`, after one more comment line."""
+    """Add the digest of each file, whose bytes follow in the order of `sources` after one more comment line. Raises BadTask."""
     at = 0
     stream.readline()
     for begin, size, path in sources:
@@ -115,9 +115,9 @@ _LARGEST: Final = 1 << 20
 
 
 def read_settings(squashfs: Path) -> dict[str, str]:
-    """Return the texts below /etc by path. Files that are no text or too large for settings are left out.
+    """Return path → text of the files below /etc. Files that are no text or larger than 1 MiB are left out.
 
-    Raises BadTask if not all of the folder can be read, Temporary.
+    Raises BadTask if the folder cannot be read completely, Temporary if that takes too long.
     """
     with tempfile.TemporaryDirectory(prefix="bringup-settings-") as scratch:
         into = Path(scratch) / "root"

@@ -1,1 +1,1 @@
-"""One layer of an image: built, cached and checked."""
+"""One layer of a node image: built from locked packages, cached by its key, and verified."""

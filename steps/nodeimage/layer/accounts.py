@@ -1,4 +1,4 @@
-"""Users in the account files of a root, written here: the root may have no tool for it, and tools write the day of the build."""
+"""Users added to a root's account files without its tools, which may be missing and would write the day of the build."""
 
 import os
 import shutil
@@ -12,13 +12,13 @@ _SKELETON: Final = Path("/etc/skel")
 
 
 class CannotAdd(Exception):
-    """The user contradicts one that exists; the message says which."""
+    """Error: the user contradicts an existing user, group or file; the message says which."""
 
 
 def add(user: LayerUser, epoch: int) -> None:
-    """Add a user without a password in the root that this process has entered (`chroot.entered`).
+    """Add a user without a password to the root that this process has entered (`chroot.enter`). Raises CannotAdd.
 
-    A home that exists already, such as /srv, keeps its owner and mode.
+    A home that exists already, such as /srv, keeps its owner and mode. `epoch` (seconds) gives the day of the password change.
     """
     gid = user.gid or user.uid
     home = user.home or f"/home/{user.name}"
@@ -51,7 +51,7 @@ def _append(file: Path, line: str) -> None:
 
 
 def _rewrite(file: Path, text: str) -> None:
-    """Rewrite a file in place, because owner and mode differ between the four account files."""
+    """Rewrite an account file in place, so that its owner and mode stay: they differ between the four files."""
     fresh = not file.exists()
     file.write_text(text)
     if fresh:

@@ -1,4 +1,4 @@
-"""Secrets of a build: read anew each time they are needed, and hidden from the programs that a layer runs.
+"""Secrets of a layer's build: read anew each time they are needed, and hidden from the programs that the layer runs.
 
 The process beside which those programs run knows the path and digest of a secret, never its bytes, and the file is covered except
 for the command that may read it. The process reads secrets only after a command has failed, to remove them from the output: no
@@ -20,14 +20,14 @@ from steps.nodeimage.layer import secret_scan
 
 
 class Noted(Struct, frozen=True, kw_only=True):
-    """Path of a secret and the sha256 of its bytes: the scan must look for the bytes that a command got."""
+    """Path of a secret file, and the sha256 of the bytes that commands get, which the search for leaked secrets must use too."""
 
     path: str
     sha256: str
 
 
 def note(folder: Path, names: Iterable[str], layer: str) -> dict[str, Noted]:
-    """Return the secrets of a layer by name. Raises BadTask if one is missing or too short."""
+    """Return name → path and digest of a layer's secrets. Raises BadTask if one is missing or too short to be searched for."""
     secrets = {}
     for name in names:
         try:
@@ -44,7 +44,7 @@ def note(folder: Path, names: Iterable[str], layer: str) -> dict[str, Noted]:
 
 
 def read(secrets: Mapping[str, Noted]) -> dict[str, bytes]:
-    """Return the bytes of the secrets. Raises Temporary if a secret has changed since the build began."""
+    """Return name → bytes of the secrets. Raises Temporary if a secret has changed since the build began."""
     contents = {}
     for name, noted in secrets.items():
         try:
@@ -58,7 +58,7 @@ def read(secrets: Mapping[str, Noted]) -> dict[str, bytes]:
 
 @contextlib.contextmanager
 def hidden(secrets: Mapping[str, Noted]) -> Iterator[None]:
-    """Cover the files of the secrets within a namespace, also for programs that reach the builder's own root through /proc."""
+    """Cover the secrets' files within the block, also for programs that reach the builder's own root through /proc."""
     _cover(secrets)
     try:
         yield
@@ -68,7 +68,7 @@ def hidden(secrets: Mapping[str, Noted]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def uncover(secrets: Mapping[str, Noted]) -> Iterator[None]:
-    """Uncover hidden secrets within this block."""
+    """Uncover the secrets' files, which `hidden` covers, within the block."""
     _uncover(secrets)
     try:
         yield
@@ -78,7 +78,7 @@ def uncover(secrets: Mapping[str, Noted]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def with_secrets(root: Path, secrets: Mapping[str, Noted]) -> Iterator[None]:
-    """Provide hidden secrets as files at /run/secrets, in a tmpfs that goes with this block, as does every process left running."""
+    """Provide the secrets as files in the root's /run/secrets within the block; then kill all processes left and remove them."""
     folder = root / chroot.SECRETS
     if not secrets:
         yield

@@ -1,4 +1,4 @@
-"""Build of one layer that the cache does not have: gathers the inputs, builds in a namespace, and describes the result."""
+"""Build of one layer that the cache lacks: gathers the inputs, builds in a namespace, and describes the result."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ TREE, LIST = "tree", "content.list"
 
 
 class LayerInputs(Struct, frozen=True):
-    """Inputs of the build of one layer."""
+    """Inputs of one layer's build: image store, recipe with its files (digest → bytes), the layer's name, the folder of secrets."""
 
     images: Path
     recipe: Recipe
@@ -34,7 +34,7 @@ class LayerInputs(Struct, frozen=True):
 
     @property
     def layer(self) -> ResolvedLayer:
-        """Layer of the recipe to build."""
+        """Layer of the recipe that is to be built."""
         return self.recipe.layer(self.name)
 
     @property
@@ -43,17 +43,17 @@ class LayerInputs(Struct, frozen=True):
         return list(self.recipe.names[: self.recipe.names.index(self.name)])
 
     def redacted(self, work: layer_steps.LayerWork) -> Callable[[str], None]:
-        """Return a function that prints lines without the secrets in them."""
+        """Return a function that passes lines to `say` with the secrets removed."""
         return lambda line: self.say(secret_scan.redact(line, build_secrets.read(work.secrets)))
 
     @property
     def key(self) -> str:
-        """Key of the layer in the cache."""
+        """Key of the layer that is to be built, by which the cache knows it."""
         return build_keys.layers(self.recipe)[self.name]
 
 
 class LayerFailed(Exception):
-    """The layer could not be built; nothing of it is kept."""
+    """Error: the layer could not be built, or has a secret in it; `built` is the result to report, and nothing else is kept."""
 
     def __init__(self, built: Built) -> None:
         super().__init__(built.failed)
@@ -61,7 +61,7 @@ class LayerFailed(Exception):
 
 
 class BuiltLayer(Struct, frozen=True, kw_only=True):
-    """New layer: its content, the packages installed in its root, and the seconds of the build."""
+    """Newly built layer: its content, the packages installed in its root (`name=version`), and the seconds of the build."""
 
     content: LayerContent
     installed: tuple[str, ...]
@@ -69,7 +69,7 @@ class BuiltLayer(Struct, frozen=True, kw_only=True):
 
 
 def make(layer: LayerInputs, work: layer_steps.LayerWork, folder: Path) -> BuiltLayer:
-    """Fill the folder of a new cache entry. Raises Failed."""
+    """Build a layer in the folder of a new cache entry and return its description. Raises LayerFailed."""
     began = time.monotonic()
     tree = folder / TREE
     tree.mkdir(mode=0o755)
@@ -97,7 +97,10 @@ def make(layer: LayerInputs, work: layer_steps.LayerWork, folder: Path) -> Built
 
 
 def gather(layer: LayerInputs) -> layer_steps.LayerWork:
-    """Collect all inputs of the build before anything is started: without namespaces a started build could not be removed."""
+    """Return the work order of a layer's build with all its inputs.
+
+    Raises BadTask if a package, file, secret or namespace is missing.
+    """
     id_ranges.choose()
     folder = layer.images / package_archive.FOLDER
     missing = [package for package in layer.layer.packages if not package_archive.path(layer.images, package.sha256).is_file()]

@@ -1,4 +1,4 @@
-"""Cache of layers: one folder per key, which appears whole or not at all; a missing layer is built.
+"""Cache of layers: one folder per key, which appears complete or not at all; a missing layer is built.
 
 layers/KEY/tree/         files of the layer, as overlayfs reads them
 layers/KEY/content.list  every path in it with the digest of its bytes
@@ -34,7 +34,7 @@ ENTRY: Final = "entry.json"
 
 
 class LayerEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Content of `entry.json`.
+    """Content of a cached layer's `entry.json`.
 
     It has the layer's name and content, the seconds of its build, the packages installed in its root, the user whose subordinate
     ids its files have (0: the ids of the machine), and the versions of the programs that installed its packages.
@@ -51,12 +51,12 @@ class LayerEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def shelf(images: Path) -> Path:
-    """Return the folder with all layers."""
+    """Return the folder of the image store that holds all cached layers."""
     return images / "layers"
 
 
 def stack(images: Path, recipe: Recipe) -> tuple[Path, ...]:
-    """Return the folders of a recipe's layers, uppermost first. Raises BadTask if one is missing."""
+    """Return the folders with the files of a recipe's layers, uppermost first. Raises BadTask if a layer is not cached."""
     folders: tuple[Path, ...] = ()
     for name, key in build_keys.layers(recipe).items():
         if entry(images, key) is None:
@@ -66,7 +66,7 @@ def stack(images: Path, recipe: Recipe) -> tuple[Path, ...]:
 
 
 def entry(images: Path, key: str) -> LayerEntry | None:
-    """Return the cache entry of a layer; None if there is none. Raises BadTask if another user built it."""
+    """Return the description of a cached layer; None if it is not cached. Raises BadTask if it is unreadable or another user's."""
     try:
         layer = msgspec.json.decode((shelf(images) / key / ENTRY).read_bytes(), type=LayerEntry)
     except FileNotFoundError:
@@ -84,7 +84,7 @@ def entry(images: Path, key: str) -> LayerEntry | None:
 
 @store_entries.guard_writes()
 def build(images: Path, recipe: Recipe, files: Mapping[str, bytes], layer: str, secrets: Path, say: Callable[[str], None]) -> Built:
-    """Return a layer of a recipe, from the cache or built now together with missing layers below it.
+    """Return a layer of a recipe from the cache, or build it now, together with missing layers below it.
 
     `files` are the recipe's own files by digest, `secrets` is the folder with build secrets. Raises BadTask, StoreBusy, Temporary.
     """
@@ -103,12 +103,12 @@ def build(images: Path, recipe: Recipe, files: Mapping[str, bytes], layer: str, 
 
 
 def outline(root: Path, layer: namespace.FolderArgument) -> str:
-    """Return the digest of names, modes and sizes of a layer's folder; called in a namespace."""
+    """Return the digest of names, modes and sizes in a layer's folder; called in a namespace."""
     return layer_content.outline(root / layer.folder)
 
 
 def _cached(layer: layer_build.LayerInputs) -> Built | None:
-    """Return the layer of the cache if it is unchanged; else remove it and return None."""
+    """Return the cached layer if its names, modes and sizes are unchanged; else remove it and return None."""
     key, say = layer.key, layer.say
     cached, folder = entry(layer.images, key), shelf(layer.images) / key
     if cached is None:
@@ -153,7 +153,7 @@ def _built(layer: LayerEntry, *, cached: bool) -> Built:
 
 
 def _build(layer: layer_build.LayerInputs) -> Built:
-    """Build a layer, unless another build has made it meanwhile."""
+    """Build a layer and return it; if another process has built it meanwhile, return that one."""
     work = layer_build.gather(layer)
     try:
         with store_entries.make_entry(shelf(layer.images), layer.key, remove=namespace.remove_folder) as folder:
@@ -179,7 +179,7 @@ def _write_entry(layer: layer_build.LayerInputs, built: layer_build.BuiltLayer, 
 
 
 def installers_of(layer: ResolvedLayer) -> dict[str, str]:
-    """Return the versions of the programs here that install packages; empty for a layer without packages.
+    """Return name → version of this machine's programs that install packages; empty for a layer without packages.
 
     Raises BadTask if a program is not installed.
     """
@@ -187,5 +187,5 @@ def installers_of(layer: ResolvedLayer) -> dict[str, str]:
 
 
 def other_installers(made_by: Mapping[str, str], have: Mapping[str, str]) -> str:
-    """Return which programs of other versions made a layer; empty if the versions are equal or unknown."""
+    """Return which installing programs had another version when a layer was made, in words; empty if all are equal or unknown."""
     return ", ".join(f"{name} {made_by[name]}, here {have[name]}" for name in have if made_by.get(name, have[name]) != have[name])

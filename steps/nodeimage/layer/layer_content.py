@@ -1,4 +1,4 @@
-"""Content list of a layer: its digest says if two layers are equal, wherever and whenever they were built."""
+"""Content list of a layer: its digest is equal for equal layers, wherever and whenever they were built."""
 
 import contextlib
 import hashlib
@@ -16,7 +16,7 @@ from msgspec import Struct
 from steps.contract.canonical import digest_bytes
 
 OPAQUE: Final = "user.overlay.opaque"
-"""Attribute of a folder that hides the folder below it."""
+"""Extended attribute (`y`) of a folder that hides the folder of that path in lower layers."""
 _OVERLAY: Final = "user.overlay."
 _KINDS: Final = {
     stat.S_IFREG: "file",
@@ -28,13 +28,13 @@ _KINDS: Final = {
     stat.S_IFSOCK: "socket",
 }
 _HASHING: Final = 4
-"""Threads that read and hash files."""
+"""Number of threads that read and hash files."""
 _BATCH: Final = 64
-"""Files that a hashing thread gets at a time: most files are small."""
+"""Number of files that a hashing thread gets at a time, because most files are small."""
 
 
 class ContentItem(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One entry of a layer.
+    """One line of a layer's content list: a file, folder, link, device or whiteout.
 
     `kind` is `file`, `folder`, `link`, `whiteout` (hides a lower entry) or that of a device. `link` is the target of a symbolic
     link, `same` the first path of a file with several names. `opaque`: the folder hides the one below it.
@@ -55,7 +55,7 @@ class ContentItem(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LayerContent(Struct, frozen=True, kw_only=True):
-    """Content of a layer: digests of the list and of its outline (all that is known without reading files), bytes and entries."""
+    """Summary of a layer: digests of its content list and of its `outline` (known without reading files), bytes and entries."""
 
     digest: str
     outline: str
@@ -64,7 +64,10 @@ class LayerContent(Struct, frozen=True, kw_only=True):
 
 
 def read(tree: Path, listing: Path | None = None) -> LayerContent:
-    """Read a whole layer and write its list to `listing`, by which changes can be named later. Needs root over its files."""
+    """Return the summary of a layer after reading all its files, and write its content list to `listing`.
+
+    Needs root over its files.
+    """
     whole, outline = hashlib.sha256(), hashlib.sha256()
     size = files = 0
     with listing.open("wb") if listing else contextlib.nullcontext() as kept:
@@ -80,9 +83,9 @@ def read(tree: Path, listing: Path | None = None) -> LayerContent:
 
 
 def changed_paths(tree: Path, digest: str, listing: Path) -> list[str] | None:
-    """Return the paths of a layer that differ from the content with this digest.
+    """Return the paths of a layer that differ from the content list with this digest; None if nothing has changed.
 
-    Empty: they cannot be named, because the list is damaged. None: nothing has changed.
+    An empty list means that the layer has changed and the paths cannot be named, because the stored list is damaged.
     """
     now = [_line(item) for item in items(tree)]
     if digest_bytes(b"".join(now)) == digest:
@@ -99,12 +102,12 @@ def _line(item: ContentItem) -> bytes:
 
 
 def outline(tree: Path) -> str:
-    """Return the digest of names, kinds, modes and sizes. It reads no file and takes a tenth of a second for a large layer."""
+    """Return the digest of a layer's names, kinds, owners, modes and sizes; no file is read, so it takes about 0.1 s."""
     return digest_bytes(b"".join(_outlined(_plain(path, status)) for path, status in _walk(tree)))
 
 
 def items(tree: Path) -> Iterator[ContentItem]:
-    """Yield every entry, sorted by the bytes of its path; a folder comes before its content."""
+    """Yield every entry of a layer, sorted by the bytes of its path, so that a folder comes before its content."""
     first: dict[tuple[int, int], str] = {}
     entries = list(_walk(tree))
     with ThreadPoolExecutor(_HASHING) as pool:
@@ -139,12 +142,12 @@ def _walk(tree: Path) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def is_whiteout(status: os.stat_result) -> bool:
-    """Return True if overlayfs reads this entry as one that hides an entry of the layers below."""
+    """Return True if overlayfs takes this entry for a whiteout, which hides the entry of that name in lower layers."""
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
 
 
 def _plain(path: str, status: os.stat_result) -> ContentItem:
-    """Return the part of an entry that is known without opening a file."""
+    """Return those fields of an entry that are known without opening a file."""
     path = os.fsencode(path).decode(errors="backslashreplace")
     if is_whiteout(status):
         return ContentItem(path=path, kind="whiteout")
@@ -173,7 +176,10 @@ def _item(tree: Path, path: str, status: os.stat_result, sha256: str, same: str)
 
 
 def attributes(path: Path) -> dict[str, bytes]:
-    """Return the extended attributes of the image: capabilities, access lists, those of users, and those of overlayfs."""
+    """Return the extended attributes of a file or folder that a layer keeps: capabilities, access lists, and users' (`user.`).
+
+    Those of overlayfs are among them.
+    """
     names = os.listxattr(path, follow_symlinks=False)
     kept = [name for name in names if name == "security.capability" or name.startswith(("system.posix_acl_", "user."))]
     return {name: os.getxattr(path, name, follow_symlinks=False) for name in kept}

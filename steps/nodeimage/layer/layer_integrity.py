@@ -1,4 +1,4 @@
-"""Integrity of layers: while an image is packed, layers that nobody has read for a day are compared byte by byte with their digest.
+"""Integrity of cached layers: before packing, layers that nobody has read for a day are compared byte by byte with their digest.
 
 The cache checks names, modes and sizes, in a tenth of a second. Bytes that changed in place (a failing disk, a program that writes
 there) are found only here, before an image is made of them whose manifest would be wrong.
@@ -22,7 +22,7 @@ from steps.nodeimage.layer import layer_cache, layer_content
 from steps.nodeimage.layer.layer_build import LIST, TREE
 
 READ: Final = "read"
-"""File in a layer's folder whose time says when its bytes were last verified.
+"""File in a cached layer's folder whose time says when the layer's bytes were last verified.
 
 Reading a root of hundreds of MB for each small change would take as long as the change.
 """
@@ -32,7 +32,7 @@ _NAMED: Final = 3
 
 
 class CachedLayer(Struct, frozen=True, kw_only=True):
-    """Layer of the cache: its folder, and the digest of its content as built."""
+    """Cached layer to verify: its folder, and the digest of its content list as built."""
 
     name: str
     key: str
@@ -41,19 +41,19 @@ class CachedLayer(Struct, frozen=True, kw_only=True):
 
 
 class IntegrityRequest(Struct, frozen=True):
-    """Layers to read."""
+    """Cached layers whose bytes are to be verified in a namespace."""
 
     layers: tuple[CachedLayer, ...]
 
 
 Changes = dict[str, list[str]]
-"""Changed paths of each layer that has changed, by its key, as far as its list tells them."""
+"""Key of each changed layer → its changed paths, as far as its content list tells them."""
 
 
 def require(images: Path, recipe: Recipe) -> None:
     """Verify the layers of a recipe that nobody has read for a day.
 
-    Raises BadTask if a layer has changed; it is removed from the cache then.
+    Raises BadTask if a layer has changed; it is then removed from the cache.
     """
     cached = [_kept(images, key) for key in build_keys.layers(recipe).values()]
     layers = [layer for layer in cached if _is_due(Path(layer.folder))]
@@ -75,7 +75,7 @@ def require(images: Path, recipe: Recipe) -> None:
 
 
 def verify(images: Path, key: str) -> str:
-    """Verify a layer: return an empty text if its content is unchanged, else the difference in one sentence."""
+    """Return an empty text if a cached layer's content is unchanged, else the difference in one sentence."""
     if layer_cache.entry(images, key) is None:
         return f"layer {key[:12]} is not in {layer_cache.shelf(images)}"
     layer = _kept(images, key)
@@ -84,7 +84,7 @@ def verify(images: Path, key: str) -> str:
 
 
 def read(_: Path, request: IntegrityRequest) -> Changes:
-    """Read layers; called in a namespace, where owners are those of the image."""
+    """Return the changed paths of those cached layers that are no longer as built; called in a namespace."""
     changes = {}
     for layer in request.layers:
         folder = Path(layer.folder)
@@ -98,7 +98,7 @@ def _read(layers: Sequence[CachedLayer]) -> Changes:
 
 
 def _is_due(folder: Path) -> bool:
-    """Return True if the layer was made or read more than a day ago, or has no list yet (older releases wrote none)."""
+    """Return True if a layer was made or verified more than a day ago, or has no content list (older releases wrote none)."""
     times = [path.stat().st_mtime for path in (folder / LIST, folder / READ) if path.exists()]
     return not times or max(times) < time.time() - _DAY
 

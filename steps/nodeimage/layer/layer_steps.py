@@ -16,7 +16,7 @@ from steps.nodeimage.store import store_entries
 
 
 class LayerWork(Struct, frozen=True, kw_only=True):
-    """Work order of a build: layer, folder of packages, files by digest, paths of secrets, and the time of every file."""
+    """Order to build a layer: its recipe, the package archive, files by digest, paths of secrets, and the time of every file."""
 
     layer: ResolvedLayer
     archive: str
@@ -28,7 +28,7 @@ class LayerWork(Struct, frozen=True, kw_only=True):
 
 
 class LayerOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Outcome of a build: the failed part with the end of its output, and the packages installed in the root."""
+    """Outcome of a layer's build: the part that failed (empty: none), the end of its output, and the packages in the root."""
 
     failed: str = ""
     output: str = ""
@@ -36,7 +36,7 @@ class LayerOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NormalizationWork(Struct, frozen=True, kw_only=True):
-    """Work order of the normalization. `lowest`: no layers lie below; `secrets` are bytes that must not be in the layer."""
+    """Order to normalize a layer. `lowest`: no layers lie below; `secrets` are the bytes that must not be in the layer."""
 
     name: str
     tree: str
@@ -47,14 +47,14 @@ class NormalizationWork(Struct, frozen=True, kw_only=True):
 
 
 class Finished(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Layer after normalization."""
+    """Layer after normalization: its content, and the places (`NAME in PATH`) where secrets were found in it."""
 
     content: layer_content.LayerContent
     secrets_found: tuple[str, ...] = ()
 
 
 class PartFailed(Exception):
-    """A part of the layer could not be made."""
+    """Error: a part of the layer, such as its packages, could not be applied; `outcome` is what `build` returns then."""
 
     def __init__(self, part: str, output: str) -> None:
         super().__init__(part)
@@ -62,7 +62,10 @@ class PartFailed(Exception):
 
 
 def build(root: Path, work: LayerWork) -> LayerOutcome:
-    """Apply all parts of a layer in order; the first that fails ends the build. Raises StoreBusy if the disk was full."""
+    """Apply all parts of a layer in order and return the outcome; the first part that fails ends the build.
+
+    Raises StoreBusy if the disk is full.
+    """
     try:
         _attempt("packages", partial(package_installation.unpack, root, Path(work.archive), work.layer.packages))
         chroot.prepare(root)
@@ -157,7 +160,7 @@ def _services(root: Path, work: LayerWork) -> None:
 
 
 def _installed(root: Path, work: LayerWork) -> list[str]:
-    """Return the installed packages, which must be exactly those of the lock."""
+    """Return the packages installed in the root. Raises PartFailed unless they are exactly those of the lock."""
     installed, wanted = package_installation.installed_packages(root), sorted(work.expected)
     if installed != wanted:
         extra, lacking = sorted(set(installed) - set(wanted)), sorted(set(wanted) - set(installed))
@@ -166,7 +169,7 @@ def _installed(root: Path, work: LayerWork) -> list[str]:
 
 
 def finish(root: Path, work: NormalizationWork) -> Finished:
-    """Normalize the layer's folder and read it; `root` has the layers below merged."""
+    """Normalize a layer's folder, search it for secrets, and return its content; `root` has the layers below it merged."""
     tree = Path(work.tree)
     namespace.tell(f"{work.name}: normal form")
     normalization.normalise(tree, None if work.lowest else root, work.epoch)

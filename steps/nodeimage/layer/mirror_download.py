@@ -1,4 +1,4 @@
-"""Download of packages from mirrors: size and digest are checked as the bytes come, and errors that may pass are retried."""
+"""Download of packages from mirrors: size and digest are checked as the bytes come, and transient errors are retried."""
 
 import hashlib
 import ssl
@@ -25,33 +25,33 @@ _LATER: Final = {408, 425, 429, 500, 502, 503, 504}
 _REDIRECTS: Final = 4
 _LONGEST_KIND: Final = 40
 MOST_ODD: Final = 8
-"""Packages in a row for which an answering mirror gives an error or a page, before it is asked for no more.
+"""Number of packages in a row for which a mirror may answer with an error or a wrong page before it is asked for no more.
 
 One broken object must not block others, and a mirror in maintenance must not be asked a thousand times.
 """
 
 
 class Gone(NotUnderstood):
-    """The mirror does not have the package or refuses it: a retry would not help."""
+    """Error: the mirror does not have the package or refuses it, and a retry would not help."""
 
 
 class Different(NotUnderstood):
-    """The mirror sends bytes that are not the locked package."""
+    """Error: the mirror sends bytes that are not the locked package."""
 
 
 class _ShortAnswer(Different):
-    """The mirror sent a whole answer that is shorter than the package.
+    """Error: the mirror sent a complete answer that is shorter than the package.
 
     Some mirrors and proxies send such pages with status 200 for an error. A retry may help; the mirror is not away.
     """
 
 
 class _Busy(Unreachable):
-    """The mirror answers that it cannot give this package now."""
+    """Error: the mirror answers that it cannot give this package now (such as HTTP 503)."""
 
 
 class Mirrors:
-    """Mirrors of one recipe, used by several threads. A mirror that was found to be away is not asked again."""
+    """HTTP client for the mirrors of one recipe, used by several threads. A mirror that did not answer is not asked again."""
 
     def __init__(self, connections: int) -> None:
         self._wait = urllib3.Timeout(connect=timeouts.PACKAGE_CONNECT, read=timeouts.PACKAGE_READ)
@@ -63,7 +63,10 @@ class Mirrors:
         self._lock = threading.Lock()
 
     def fetch(self, source: str, package: Package, file: IO[bytes]) -> None:
-        """Write a package of the repository `source` to an empty file. Raises Gone, Different or Unreachable."""
+        """Download a package from the repository at URL `source` into an empty file.
+
+        Raises Gone, Different, Unreachable or BadTask.
+        """
         if why := self._given_up.get(source):
             raise type(why)(str(why))
         try:
@@ -96,12 +99,12 @@ class Mirrors:
             raise Unreachable(f"{_host(url)} does not answer{self._through(url)}: {_reason(error)}") from error
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections to mirrors."""
         for pool in self._pools.values():
             pool.clear()
 
     def _pool(self, url: str) -> urllib3.PoolManager:
-        """Return the connections to a mirror, through its proxy. Raises BadTask for a proxy that is none."""
+        """Return the connections to a URL's mirror, through its proxy. Raises BadTask for an unusable proxy or certificate file."""
         with self._lock:
             authorities = self._apt.authorities(url)
             try:
@@ -121,11 +124,11 @@ class Mirrors:
         return mirror_settings.read()
 
     def _proxy(self, url: str) -> str:
-        """Return the proxy for a mirror from the environment, else from apt's settings; empty for none."""
+        """Return the proxy for a URL from the environment, else from apt's settings; empty for none."""
         return http_proxies.on_the_way(url, self._apt_proxy)
 
     def _apt_proxy(self, url: str) -> str:
-        """Return the proxy of apt's settings, asked once per host as apt does: a slow program may answer."""
+        """Return the proxy for a URL from apt's settings, read once per host as apt does, because a slow program may answer."""
         place = urlsplit(url)[:2]
         if place not in self._apt_proxies:
             self._apt_proxies[place] = self._apt.proxy(url)
@@ -147,7 +150,7 @@ class Mirrors:
 
 
 def _namer(url: str) -> str:
-    """Return the setting that names the proxy for a mirror."""
+    """Return who names the proxy for a URL, as words for a message: the environment or apt's settings."""
     return "the environment names" if http_proxies.in_environment(url) else "apt's settings name"
 
 
@@ -161,7 +164,7 @@ def _patiently(once: Callable[[], None]) -> None:
 
 
 def _take(answer: urllib3.BaseHTTPResponse, url: str, package: Package, file: IO[bytes]) -> None:
-    """Write the body. Raises Gone, Different, Unreachable; lets errors of urllib3 through if the connection breaks."""
+    """Write the body of an answer to the file, if it is the package. Raises Gone, Different, Unreachable, or errors of urllib3."""
     if answer.status != 200:
         message = f"{_host(url)} answers {answer.status} {answer.reason or ''}".rstrip() + f" to {urlsplit(url).path}"
         message += "; no login is sent, nor is that of apt's auth.conf" if answer.status == _WANTS_LOGIN else ""
@@ -181,7 +184,10 @@ def _take(answer: urllib3.BaseHTTPResponse, url: str, package: Package, file: IO
 
 
 def _short(answer: urllib3.BaseHTTPResponse, url: str, size: int, package: Package) -> _ShortAnswer | Unreachable:
-    """Return why too few bytes came. If the answer gives its length, urllib3 has already raised before this point."""
+    """Return the error for an answer with too few bytes: _ShortAnswer if it was complete, else Unreachable.
+
+    If the answer gives its length, urllib3 has already raised before this point.
+    """
     what = f"the {package.size} bytes of {package.name}={package.version}"
     if "Content-Length" not in answer.headers and "chunked" not in answer.headers.get("Transfer-Encoding", "").lower():
         return Unreachable(f"{_host(url)} sent {size} of {what}")
@@ -194,7 +200,7 @@ def _host(url: str) -> str:
 
 
 def _reason(error: urllib3.exceptions.HTTPError) -> str:
-    """Return the system's reason for a failed connection, which lies below urllib3's errors (twice with a proxy)."""
+    """Return the system's reason for a failed connection, which is nested in urllib3's errors (twice with a proxy)."""
     cause: BaseException = getattr(error, "reason", None) or error
     below: BaseException | None = cause
     while (below := below and (below.__cause__ or below.__context__)) is not None:
@@ -204,5 +210,5 @@ def _reason(error: urllib3.exceptions.HTTPError) -> str:
 
 
 def in_words(error: StepError) -> str:
-    """Return one line about why a package could not be fetched."""
+    """Return the reason why a package could not be fetched in one line of at most 300 characters."""
     return " ".join(str(error).split())[:300]

@@ -1,7 +1,7 @@
 """Settings of this machine's apt for reaching mirrors: proxies and certificate authorities.
 
-A lock is made by apt. The download of locked packages uses the same settings unless the environment names a proxy; it works without
-apt too.
+A lock is made by apt. The download of locked packages uses apt's settings too, unless the environment names a proxy; it works
+without apt.
 """
 
 import re
@@ -15,40 +15,40 @@ from steps.clients import process
 from steps.errors import StepError
 
 DIRECT: Final = "DIRECT"
-"""Word of apt for no proxy."""
+"""apt's word for a connection without proxy."""
 _OPTION = re.compile(r'^acquire::(\S+) "(.+)";$', re.MULTILINE | re.IGNORECASE)
 _DETECTORS: Final = ("proxy-auto-detect", "proxyautodetect")
 
 
 class AptSettings(Struct, frozen=True, kw_only=True):
-    """Options of apt below `Acquire`, in lower case because apt ignores case."""
+    """apt's options below `Acquire`, name → value; names are in lower case because apt ignores case."""
 
     options: Mapping[str, str]
 
     def proxy(self, url: str) -> str:
-        """Return the proxy for a URL; empty for none."""
+        """Return the proxy that apt uses for a URL; empty for none."""
         address = self._of_host("proxy", url) or self._detected(url) or self._of_all("proxy", url)
         return "" if address == DIRECT else address
 
     def authorities(self, url: str) -> str:
-        """Return the file of certificate authorities for a mirror; empty for those of the system."""
+        """Return apt's file of certificate authorities for a URL's mirror; empty if apt uses the system's."""
         return self._of_host("cainfo", url) or self._of_all("cainfo", url)
 
     def _of_host(self, option: str, url: str) -> str:
         return self._of_all(f"{option}::{(urlsplit(url).hostname or '').lower()}", url)
 
     def _of_all(self, option: str, url: str) -> str:
-        """Return the setting for the URL's scheme; https falls back to http."""
+        """Return an option's value for the URL's scheme, else its value for http; empty if neither is set."""
         return next((found for scheme in (urlsplit(url).scheme, "http") if (found := self.options.get(f"{scheme}::{option}"))), "")
 
     def _detected(self, url: str) -> str:
-        """Return the output of apt's proxy detection program; empty without one."""
+        """Return the proxy that apt's proxy detection program prints for a URL; empty without a program."""
         program = next((found for name in _DETECTORS if (found := self._of_all(name, url))), "")
         return _output(program, url).strip() if program else ""
 
 
 def read() -> AptSettings:
-    """Read the settings of this machine; empty without apt, or if apt may not read them."""
+    """Return the settings of this machine's apt; without options if apt is missing or may not read them."""
     return AptSettings(options={name.lower(): value for name, value in _OPTION.findall(_output("apt-config", "dump", "Acquire"))})
 
 

@@ -1,4 +1,4 @@
-"""Normalization of a layer: removes what differs from build to build and sets every time to the recipe's, so that layers are equal.
+"""Normalization of a layer: removes what differs between builds and sets every time to the recipe's, so that builds are equal.
 
 It works on the layer's own folder, not on the merged root: all lower layers are normal, so what it removes was made by this layer.
 """
@@ -42,13 +42,13 @@ REMOVED: Final = (
 )
 """Paths that are removed: a machine's identities, locks, old copies, caches, and initial RAM disks, which packing makes."""
 BLANKED: Final = ("etc/machine-id",)
-"""Files that must exist and be empty: systemd then makes an identity at the first boot."""
+"""Files that must exist and be empty, so that systemd makes the machine's identity at its first boot."""
 _CACHED: Final = 16
 """Bytes of the header of a compiled Python module: magic, flags, time and size of its source."""
 
 
 def normalise(tree: Path, below: Path | None, epoch: int) -> None:
-    """Normalize a layer's folder; `below` is the merged root of the layers under it."""
+    """Normalize a layer's folder in place; `below` is the merged root of the layers under it, `epoch` the time for all files."""
     for path in [path for name in EMPTIED for path in _matches(tree, f"{name}/*")]:
         _remove(path)
     for folder in (tree / name for name in WITHOUT_FILES if _is_folder(tree / name)):
@@ -79,7 +79,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """Remove an entry, unless it hides a lower one: that must stay hidden."""
+    """Remove an entry unless it is a whiteout, because the lower entry that it hides must stay hidden."""
     status = path.lstat()
     if stat.S_ISDIR(status.st_mode):
         shutil.rmtree(path)
@@ -96,7 +96,7 @@ def _files(tree: Path) -> Iterator[Path]:
 
 
 def _restamp(path: Path, epoch: int) -> None:
-    """Set the source time in a compiled Python module; otherwise Python would compile it at each start."""
+    """Set the source time in a compiled Python module to the recipe's; otherwise Python would compile it at each start."""
     with path.open("r+b") as stream:
         head = stream.read(_CACHED)
         if len(head) == _CACHED and head[4:8] == bytes(4):  # flags: by the source's time, not by its hash
@@ -105,7 +105,7 @@ def _restamp(path: Path, epoch: int) -> None:
 
 
 def _prune(upper: Path, lower: Path) -> None:
-    """Remove entries that are equal in the layers below: files that were rewritten, and folders that became empty."""
+    """Remove entries of `upper` that are equal in `lower`: files that were rewritten alike, and folders that became empty."""
     for path in sorted(upper.iterdir()):
         status, beneath = path.lstat(), lower / path.name
         under = beneath.lstat() if os.path.lexists(beneath) else None
@@ -144,7 +144,7 @@ def _alike(path: Path, status: os.stat_result, beneath: Path, under: os.stat_res
 
 
 def _settle(tree: Path, epoch: int) -> None:
-    """Remove the attributes of overlayfs and set every time to the recipe's; the last step."""
+    """Remove overlayfs' working attributes and set every time to the recipe's; the last step of the normalization."""
     if os.geteuid() == 0:
         os.chown(tree, 0, 0)
     tree.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Archive of packages by digest: locked packages are fetched once and kept, because mirrors drop old versions.
+"""Archive of package files by digest: locked packages are fetched once and kept, because mirrors drop old versions.
 
 `archive/AB/SHA256` plus the suffix of packages. A file is renamed there after its bytes were verified and flushed to disk. Until
 then it lies in `archive/incoming`, locked by its writer; a file that nobody locks is left over from a kill and is removed.
@@ -27,14 +27,14 @@ from steps.stages.image_lock.contract import Archive
 FOLDER: Final = "archive"
 INCOMING: Final = "incoming"
 SIDE_BY_SIDE: Final = 4
-"""Parallel downloads: some mirrors take more for an attack, and four fill a gigabit."""
+"""Number of parallel downloads: some mirrors take more for an attack, and four fill a gigabit."""
 MOST_PROBLEMS: Final = 20
 MOST_SAID: Final = 5
-"""Number of problems in the record and on the way: a mirror that is away affects hundreds of packages."""
+"""Most problems that are printed while the archive is filled; MOST_PROBLEMS go into the record. A dead mirror affects hundreds."""
 
 
 class _PackageResult(Struct, frozen=True, kw_only=True):
-    """Result for one package: `kept`, `seeded`, `fetched`, `missing` or `wrong`."""
+    """Result for one package: `how` is `kept`, `seeded`, `fetched`, `missing` or `wrong` (has other bytes)."""
 
     package: Package
     how: str
@@ -43,15 +43,15 @@ class _PackageResult(Struct, frozen=True, kw_only=True):
 
 
 def path(images: Path, sha256: str) -> Path:
-    """Return the path of a package in the archive, by its digest."""
+    """Return the path of a package file in the image store's archive, by its digest; it need not exist."""
     return debian.in_archive(images / FOLDER, sha256)
 
 
 def fill(images: Path, recipe: Recipe, say: Callable[[str], None], seeds: Sequence[Path] = debian.CACHES) -> Archive:
-    """Collect every package that the recipe locks: keep valid files, take others from `seeds`, fetch the rest.
+    """Bring every package that the recipe locks into the archive: keep valid files, copy from folders `seeds`, download the rest.
 
-    Never raises for a mirror: packages that cannot be fetched are `missing`, with the mirror's words. Raises StoreBusy for the
-    disk.
+    Never raises for a mirror: packages that cannot be fetched are `missing` in the result (or still `wrong`), with the mirror's
+    words. Raises StoreBusy for errors of the disk.
     """
     wanted = {package.sha256: package for layer in recipe.layers for package in layer.packages}
     _clean(images)
@@ -66,7 +66,7 @@ def fill(images: Path, recipe: Recipe, say: Callable[[str], None], seeds: Sequen
 
 
 def _state(images: Path, sha256: str) -> str:
-    """Return `kept`, `wrong` (other bytes) or `missing`, and note the use of kept packages, which garbage collection spares."""
+    """Return `kept`, `wrong` (other bytes) or `missing` for a package file, and note its use for garbage collection."""
     place = path(images, sha256)
     try:
         store_entries.note_use(place)
@@ -122,7 +122,7 @@ def _bring(images: Path, recipe: Recipe, package: Package, before: str, seeds: S
 
 
 def _copied(seed: Path, package: Package, file: IO[bytes]) -> bool:
-    """Copy a package from a folder, such as the cache of the package manager or another archive; return True if it was there."""
+    """Copy a package file from a folder, such as apt's cache or another archive; return True if the folder had it."""
     for there in (debian.in_archive(seed, package.sha256), seed / debian.cached_name(package)):
         try:
             data = there.read_bytes() if there.stat().st_size == package.size else b""
@@ -136,7 +136,7 @@ def _copied(seed: Path, package: Package, file: IO[bytes]) -> bool:
 
 @contextmanager
 def _incoming(images: Path) -> Iterator[tuple[IO[bytes], Path]]:
-    """Yield a locked temporary file; it is removed unless it was renamed."""
+    """Yield a locked temporary file and its path; it is removed at the end unless it was renamed."""
     folder = images / FOLDER / INCOMING
     folder.mkdir(parents=True, exist_ok=True)
     while True:
@@ -165,7 +165,7 @@ def _appear(file: IO[bytes], unfinished: Path, place: Path) -> None:
 
 
 def _clean(images: Path) -> None:
-    """Remove files that a kill left half-written: those that nobody locks."""
+    """Remove the temporary files of killed processes: those that nobody locks."""
     folder = images / FOLDER / INCOMING
     for unfinished in folder.iterdir() if folder.is_dir() else ():
         try:

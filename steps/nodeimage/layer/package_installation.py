@@ -1,4 +1,4 @@
-"""Installation of exactly the locked packages with dpkg and apt, from the archive alone, for Debian and Ubuntu.
+"""Installation of exactly the locked packages by dpkg and apt, from the package archive alone, for Debian and Ubuntu.
 
 Essential packages are unpacked and then installed by the new root's own dpkg, as mmdebstrap does. apt installs all others from
 outside, which needs nothing in the root. apt sees one repository: an index written from the lock, over the archive. It checks each
@@ -22,7 +22,7 @@ from steps.nodeimage.contract.resolved_recipe import Package
 
 ARCHIVE: Final = f"{chroot.OURS}/archive"
 _FIRST: Final = ("base-passwd", "base-files")
-"""Packages that are unpacked first: others need their users, groups and folders."""
+"""Packages that dpkg installs first, because others need their users, groups and folders."""
 _MERGED: Final = ("bin", "lib", "sbin")
 _MERGED_64: Final = ("lib32", "lib64", "libx32")
 _READERS: Final = 4
@@ -31,11 +31,11 @@ _SHORT: Final = (Path("/mnt"), Path("/media"), Path("/srv"))
 
 
 class CannotInstall(Exception):
-    """The packages could not be installed; the message is the end of the output."""
+    """Error: packages could not be installed; the message is the end of the output, or names the wrong file."""
 
 
 def unpack(root: Path, archive: Path, packages: Iterable[Package]) -> None:
-    """Unpack the essential packages into an empty root, so that there is a dpkg that can install them. Raises CannotInstall."""
+    """Unpack the essential packages into an empty root, whose dpkg can then install them. Raises CannotInstall."""
     essential = _essential(packages)
     if not essential:
         return
@@ -49,13 +49,13 @@ def unpack(root: Path, archive: Path, packages: Iterable[Package]) -> None:
 
 
 def _essential(packages: Iterable[Package]) -> list[Package]:
-    """Return the essential packages in the order in which dpkg takes them."""
+    """Return the essential packages in the order in which dpkg installs them."""
     essential = [package for package in packages if package.essential]
     return sorted(essential, key=lambda package: (package.name not in _FIRST, package.name != _FIRST[0], package.name))
 
 
 def install(root: Path, archive: Path, packages: Sequence[Package], epoch: int) -> None:
-    """Install the packages into the prepared root, where the essential ones are unpacked. Raises CannotInstall."""
+    """Install the packages in a prepared root, in which `unpack` has unpacked the essential ones. Raises CannotInstall."""
     place = root / ARCHIVE
     place.mkdir(parents=True)
     kernel_calls.mount(str(archive), place, "", kernel_calls.BIND)
@@ -70,13 +70,13 @@ def install(root: Path, archive: Path, packages: Sequence[Package], epoch: int) 
 
 
 def installed_packages(root: Path) -> list[str]:
-    """Return `name=version` of all packages that dpkg's database calls completely installed, sorted."""
+    """Return `name=version` of all packages that are completely installed in a root, sorted; empty without dpkg's database."""
     status = root / debian.STATUS
     return debian.installed_packages(status.read_text()) if status.is_file() else []
 
 
 def _bootstrap(root: Path, packages: Sequence[Package], epoch: int) -> None:
-    """Let the root's own dpkg install the unpacked packages."""
+    """Let the root's own dpkg install the unpacked essential packages. Raises CannotInstall."""
     if not packages:
         return
     for folder in (debian.NOTES, "var/lib/dpkg/updates", "var/lib/dpkg/triggers"):
@@ -111,7 +111,7 @@ def _unpack(root: Path, file: Path) -> None:
 
 @contextlib.contextmanager
 def _short(root: Path) -> Iterator[Path]:
-    """Bind the root to a short path in this namespace: apt names a file after a repository's whole path, limit 255 bytes."""
+    """Bind the root to a short path and yield that, because apt names files after a repository's whole path, limit 255 bytes."""
     real = root.resolve()
     place = next((folder for folder in _SHORT if folder.is_dir() and not real.is_relative_to(folder.resolve())), None)
     if place is None:
@@ -140,7 +140,10 @@ def _install_with_apt(root: Path, packages: Sequence[Package], epoch: int) -> No
 
 
 def _configuration(root: Path, packages: Sequence[Package]) -> str:
-    """Return all settings of apt, none of this machine's. The database is not flushed on each write: the layer is flushed once."""
+    """Return the text of an apt.conf with all settings, so that none of this machine's count.
+
+    dpkg does not flush its database on each write, because the finished layer is flushed once.
+    """
     ours = root / chroot.OURS / "apt"
     architecture = next((package.architecture for package in packages if package.architecture != "all"), "")
     settings = {
@@ -170,7 +173,7 @@ def _configuration(root: Path, packages: Sequence[Package]) -> str:
 
 
 def _index(archive: Path, packages: Sequence[Package]) -> Iterable[str]:
-    """Return the index of the repository: the control data of each package, with file name and digest of the lock."""
+    """Yield the repository's index: the control data of each package, with file name, size and digest. Raises CannotInstall."""
     with ThreadPoolExecutor(_READERS) as pool:
         controls = pool.map(lambda package: _control(debian.in_archive(archive, package.sha256)), packages)
         for package, control in zip(packages, controls, strict=True):
@@ -191,7 +194,7 @@ def _control(file: Path) -> str:
 
 
 def _mark(marks: Path, packages: Sequence[Package]) -> None:
-    """Mark dependencies as automatically installed in the root's own apt."""
+    """Add the packages to the root's list of automatically installed ones, which apt may remove as unneeded dependencies."""
     if packages:
         marks.parent.mkdir(parents=True, exist_ok=True)
         before = marks.read_text() if marks.is_file() else ""

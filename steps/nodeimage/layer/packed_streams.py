@@ -1,4 +1,4 @@
-"""Streams of the bytes packed in a file (gzip, bzip2, xz, zstd, tar, zip, also nested), read once and in order.
+"""Streams of the bytes packed in a file (gzip, bzip2, xz, zstd, tar, zip, also nested), each read once and in order.
 
 Bounded: TooMuch is raised for more than `MOST` unpacked bytes or more than `DEEPEST` levels. A damaged file ends early.
 """
@@ -22,12 +22,12 @@ from steps.errors import BadTask
 
 MOST: Final = 8 << 30
 DEEPEST: Final = 6
-"""Levels of nesting; a compressed archive counts twice."""
+"""Most levels of nesting; a compressed archive counts twice."""
 AHEAD: Final = 1 << 30
-"""Bytes of a nested zip archive that are put aside before it is opened, because its list is at its end."""
+"""Most bytes of a nested zip archive, which is copied to a temporary file because its list is at its end."""
 IN_MEMORY: Final = 16 << 20
 HEAD: Final = 512
-"""Bytes by which the kind of a file is detected."""
+"""Number of first bytes by which the type of a file is detected."""
 _TAR_MARK: Final = slice(257, 262)
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _ZIP: Final = b"PK\x03\x04"
@@ -41,11 +41,11 @@ _DAMAGED: Final = (EOFError, OSError, lzma.LZMAError, zlib.error, tarfile.TarErr
 
 
 class TooMuch(Exception):
-    """The file packs more than may be read."""
+    """Error: a file has more packed in it than may be read."""
 
 
 class _Source(io.RawIOBase):
-    """Stream whose head was read already; counts its bytes against a limit."""
+    """Stream of `head`, which was read already, and the `rest`; it subtracts its bytes from the limit `left` and raises TooMuch."""
 
     def __init__(self, head: bytes, rest: IO[bytes], left: list[int]) -> None:
         self._head, self._rest, self._left = head, rest, left
@@ -67,14 +67,14 @@ class _Source(io.RawIOBase):
 
 
 def is_packed(head: bytes) -> bool:
-    """Return True if a file that begins like this is opened here."""
+    """Return True if a file with these first bytes is of a type that this module unpacks."""
     return head.startswith((*_OPENERS, _ZSTD, _ZIP)) or head[_TAR_MARK] == b"ustar"
 
 
 def inside(file: IO[bytes], most: int = MOST) -> Iterator[IO[bytes]]:
-    """Yield streams of all that is packed in a file, and of names in archives; each is read before the next one.
+    """Yield a stream for each file that is packed in a file, and for the names in archives; read each before the next one.
 
-    Raises TooMuch; raises BadTask if the program that unpacks it is missing.
+    Raises TooMuch, and BadTask if the program zstd is needed and missing.
     """
     head = file.read(HEAD)
     file.seek(0)
@@ -85,7 +85,7 @@ def inside(file: IO[bytes], most: int = MOST) -> Iterator[IO[bytes]]:
 
 
 def _opened(stream: IO[bytes], left: list[int], depth: int) -> Iterator[IO[bytes]]:
-    """Yield the stream itself if nothing is packed in it, else its contents."""
+    """Yield the stream itself if it is not packed, else the streams of what is packed in it. `left` is the limit of bytes."""
     head = b""
     with contextlib.suppress(*_DAMAGED):
         while len(head) < HEAD and (more := stream.read(HEAD - len(head))):
@@ -128,7 +128,7 @@ def _tar(stream: IO[bytes], left: list[int], depth: int) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _aside(stream: IO[bytes]) -> Iterator[IO[bytes]]:
-    """Copy a whole stream to a temporary file."""
+    """Copy a whole stream to a temporary file and yield that. Raises TooMuch if it is larger than AHEAD or the disk is full."""
     with tempfile.SpooledTemporaryFile(IN_MEMORY) as spooled:
         file = cast(IO[bytes], spooled)
         while data := stream.read(1 << 20):
@@ -152,7 +152,7 @@ def _zip(file: IO[bytes], left: list[int], depth: int) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _zstd(stream: IO[bytes]) -> Iterator[IO[bytes]]:
-    """Unpack by the program zstd, which Python 3.11 has no module for."""
+    """Yield the unpacked stream of zstd data, unpacked by the program zstd because Python 3.11 has no module for it."""
     words = ["zstd", "--decompress", "--stdout", "--quiet", "--no-progress"]
     try:
         child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)

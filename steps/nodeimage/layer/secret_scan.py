@@ -1,4 +1,4 @@
-"""Search for the bytes of secrets in a layer: in files, names, links and attributes, plain, encoded and packed.
+"""Search for the bytes of secrets in a layer's files, names, links and attributes: plain, encoded, and in packed files.
 
 White space is ignored in secrets and in the searched bytes: programs wrap their output (`base64` after 76 characters, `od` after
 each byte), and a key may be put on one line. Packed files are opened (`packed_streams`) unless they are unchanged files of a
@@ -19,12 +19,12 @@ from steps.nodeimage.contract import debian
 from steps.nodeimage.layer import layer_content, packed_streams
 
 SHORTEST: Final = 8
-"""Bytes of a secret, or of one of its lines, without white space; shorter ones occur in many files by chance."""
+"""Fewest bytes of a secret, or of one of its lines, without white space; shorter ones occur in many files by chance."""
 MARK: Final = "[redacted]"
 _CHUNK: Final = 4 << 20
 _WHITE: Final = b" \t\n\v\f\r"
 _FRAME: Final = b"-----"
-"""Start of the lines around a key, which occur in many files."""
+"""Start of the first and last line of a PEM key, which occur in many files."""
 
 
 def strip_space(data: bytes) -> bytes:
@@ -33,7 +33,10 @@ def strip_space(data: bytes) -> bytes:
 
 
 def forms(secret: bytes) -> list[bytes]:
-    """Return the forms of a secret without white space: plain, base64 at all offsets, hex, URL-encoded, and each line alone."""
+    """Return the forms in which a secret may occur, without white space: plain, base64, hex, URL-encoded, and each line alone.
+
+    base64 depends on the offset in the encoded text, so there are three forms of it.
+    """
     whole = secret.strip()
     texts = {whole, whole.hex().encode(), whole.hex().upper().encode(), quote_from_bytes(whole).encode()}
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
@@ -45,7 +48,7 @@ def forms(secret: bytes) -> list[bytes]:
 
 
 def search(tree: Path, secrets: Mapping[str, bytes]) -> list[str]:
-    """Return `NAME in PATH` of each place with a secret, sorted; also of files that pack more than can be searched."""
+    """Return `NAME in PATH` for each secret found in a layer's folder, sorted; `perhaps one …` for files that pack too much."""
     needles = [(name, form) for name, secret in secrets.items() for form in forms(secret)]
     brought = _Brought(tree)
     places = set()
@@ -57,13 +60,13 @@ def search(tree: Path, secrets: Mapping[str, bytes]) -> list[str]:
 
 
 class _Brought:
-    """Files of the layer's packages by path, with their digests; read on first use."""
+    """Files that the layer's packages brought, with their MD5 from the package manager's records, which are read on first use."""
 
     def __init__(self, tree: Path) -> None:
         self._tree = tree
 
     def has(self, path: Path) -> bool:
-        """Return True if a file is byte by byte the file of a package."""
+        """Return True if a file has the MD5 that a package's record names for its path."""
         place = str(path.relative_to(self._tree))
         noted = self._noted.get(place) or self._noted.get(place.removeprefix("usr/"))
         if noted is None:
@@ -77,7 +80,7 @@ class _Brought:
 
 
 def _packed(path: Path, needles: list[tuple[str, bytes]], brought: _Brought) -> set[str]:
-    """Return the secrets within a packed file, and `perhaps one` if it packs too much to be searched."""
+    """Return the names of the secrets within a packed file, or `perhaps one …` if it packs too much to be searched."""
     if not stat.S_ISREG(path.lstat().st_mode):
         return set()
     with path.open("rb") as file:
@@ -116,12 +119,12 @@ def _in_stream(stream: IO[bytes], needles: Iterable[tuple[str, bytes]]) -> set[s
 
 
 def redact(text: str, secrets: Mapping[str, bytes]) -> str:
-    """Return the text without the secrets, in any of their forms."""
+    """Return the text with the secrets replaced by MARK, in any of their forms."""
     return redact_bytes(text.encode(errors="replace"), secrets).decode(errors="replace")
 
 
 def redact_bytes(output: bytes, secrets: Mapping[str, bytes]) -> bytes:
-    """Return the output of a program without the secrets, in any of their forms."""
+    """Return a program's output with the secrets replaced by MARK, in any of their forms."""
     short = strip_space(output)
     spans = sorted(span for secret in secrets.values() for form in forms(secret) for span in _spans(short, form))
     if not spans:
@@ -137,7 +140,7 @@ def redact_bytes(output: bytes, secrets: Mapping[str, bytes]) -> bytes:
 
 
 def _spans(text: bytes, form: bytes) -> Iterator[tuple[int, int]]:
-    """Return the positions of a form: its first and last byte."""
+    """Yield the first and last position of each occurrence of a form in the text."""
     at = text.find(form)
     while at >= 0:
         yield at, at + len(form) - 1

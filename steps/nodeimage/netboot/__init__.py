@@ -1,1 +1,1 @@
-"""PXE boots of an image in QEMU machines."""
+"""Test boots of a node image: QEMU machines boot it by PXE from a local HTTP server."""

@@ -1,4 +1,4 @@
-"""HTTP server of a test boot: serves each machine its files and tests, records requests, and receives reports."""
+"""HTTP server of a test boot: serves each machine its boot script, files and tests, records requests, and receives reports."""
 
 import secrets
 import socket
@@ -23,7 +23,7 @@ _MOST_DIGITS = 12
 
 
 class ServedFile(Struct, frozen=True, kw_only=True):
-    """File as it is served: its first `size` bytes; after `gone_after` bytes the server goes away (None: it stays)."""
+    """File as a test boot serves it: its first `size` bytes; after `gone_after` bytes the server stops (None: never)."""
 
     what: str
     path: Path
@@ -32,7 +32,7 @@ class ServedFile(Struct, frozen=True, kw_only=True):
 
 
 class Orders(Struct, frozen=True, kw_only=True):
-    """Files of one machine: its script, its list of tests, and other files by name."""
+    """Responses for one machine: its boot script, its list of tests, and the files of the image by name."""
 
     script: str
     tests: bytes
@@ -40,7 +40,7 @@ class Orders(Struct, frozen=True, kw_only=True):
 
 
 class Heard(Struct, kw_only=True):
-    """State of one machine at the server: events as [seconds, what, sent, size], and its report, or why that was refused."""
+    """Record of one machine at the test server: events as [seconds, what, sent, size], and its report, or why that was refused."""
 
     rows: list[list[float | str | int]]
     report: NodeReport | None = None
@@ -49,9 +49,9 @@ class Heard(Struct, kw_only=True):
 
 
 class BootTestServer:
-    """Server of `http://127.0.0.1:PORT/SECRET/MACHINE/…` while it is entered; `news` is set whenever a report came.
+    """Context manager that serves `http://127.0.0.1:PORT/SECRET/MACHINE/…`; `news` is set whenever a report came.
 
-    Every account of this host reaches the port: requests without the secret get nothing.
+    Every account of this host reaches the port, so requests without the secret get nothing.
     """
 
     def __init__(self) -> None:
@@ -78,49 +78,52 @@ class BootTestServer:
 
     @property
     def port(self) -> int:
-        """Port of the server."""
+        """TCP port of the server."""
         return int(self._http.server_address[1])
 
     def place(self, machine: str) -> str:
-        """Return the URL path of a machine's folder."""
+        """Return the URL path of a machine's folder, which begins with the server's secret."""
         return f"/{self._secret}/{machine}"
 
     def machine(self, path: str) -> tuple[str, str]:
-        """Return the machine whose folder a path leads into, and the rest of the path; no machine for other paths."""
+        """Return the machine whose folder a URL path leads into, and the rest of the path; an empty machine for other paths."""
         machine, slash, rest = path.removeprefix(self.place("")).partition("/")
         return (machine, slash + rest) if path.startswith(self.place("")) else ("", path)
 
     def serve(self, machine: str, orders: Orders) -> None:
-        """Set the files that a machine gets from now on."""
+        """Set the responses that a machine gets from now on, and forget what it sent before."""
         self._orders[machine] = orders
         self._heard[machine] = Heard(rows=[])
 
     def start(self) -> None:
-        """Start the clock of the events: the machines are started now."""
+        """Set the time 0 of all events: the machines are started now."""
         self._began = time.monotonic()
 
     def leave(self) -> None:
-        """Stop listening; an open connection ends with its request."""
+        """Stop listening; a request that is being answered is finished."""
         self._http.shutdown()
         self._http.server_close()
 
     def orders(self, machine: str) -> Orders | None:
-        """Return the files of a machine; None for an unknown one."""
+        """Return the responses for a machine; None for an unknown machine."""
         return self._orders.get(machine)
 
     def note(self, machine: str, what: str, size: int, sent: int | None = None) -> list[float | str | int]:
-        """Record an event now; its third item is the bytes sent so far, which the caller may raise; without `sent`, all."""
+        """Record an event of a machine now and return its row, whose third item the caller may raise as bytes are sent.
+
+        Without `sent` all `size` bytes count as sent.
+        """
         row: list[float | str | int] = [round(time.monotonic() - self._began, 2), what, size if sent is None else sent, size]
         self._heard[machine].rows.append(row)
         return row
 
     def refuse(self, machine: str, why: str) -> bytes:
-        """Record why a machine's report is not even read, and return the answer that says so."""
+        """Record why a machine's report is not read at all, and return the body of the answer that says so."""
         self._heard[machine].problem = plain.line(why)
         return f"{plain.line(why)}\n".encode()
 
     def take(self, machine: str, data: bytes) -> str:
-        """Record the first valid report of a machine; return why it is refused, else nothing."""
+        """Record a machine's report if it is valid and the first one; return why it is refused, empty if it is not."""
         heard, clock = self._heard[machine], time.time()
         try:
             report = boot_test_protocol.read(data)
@@ -135,17 +138,17 @@ class BootTestServer:
         return ""
 
     def heard(self, machine: str) -> Heard:
-        """Return the state of a machine."""
+        """Return what the server has recorded about a machine: its requests, and its report."""
         return self._heard[machine]
 
     def events(self, machine: str) -> tuple[BootEvent, ...]:
-        """Return the requests and reports of a machine so far."""
+        """Return the requests and reports of a machine so far as events."""
         rows = [list(row) for row in self._heard[machine].rows]
         return tuple(BootEvent(at=float(at), what=str(what), sent=int(sent), size=int(size)) for at, what, sent, size in rows)
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Connection of a machine to its folder: `boot.ipxe`, `FILE`, `tests`, `report`."""
+    """Handler of one machine's connection; serves `boot.ipxe`, `tests` and files, and takes `report`."""
 
     protocol_version = "HTTP/1.1"
     timeout = timeouts.BOOT_SILENCE
@@ -180,7 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(400 if refused else 200, f"{refused or 'heard'}\n".encode())
 
     def log_message(self, format: str, *args: object) -> None:  # the library's name
-        """Print nothing: events are recorded."""
+        """Print nothing, because requests are recorded as events."""
 
     def _answer(self, status: int, body: bytes) -> None:
         self.send_response(status)
@@ -208,7 +211,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.close()
 
     def handle(self) -> None:
-        """Ignore a broken connection: a machine that ends in the middle shows in its events."""
+        """Handle the connection and ignore that it breaks, because a machine that stops in the middle shows in its events."""
         try:
             super().handle()
         except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Boots of an image in test machines, and the result of each; faults change the image, its script, the machine or the server."""
+"""Test boots of an image, with the result of each; injected faults change the image, its script, the machine or the server."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ from steps.nodeimage.store import store_entries
 from steps.stages.image_boot.contract import Booted
 
 SLOWER = 20.0
-"""Factor by which a test may take longer than on a real node: every instruction is emulated."""
+"""Factor on the time limits of tests in a test boot, where QEMU emulates every instruction."""
 ARGUMENTS = ("console=ttyS0", "panic=1", "mitigations=off", "nowatchdog", "rcupdate.rcu_cpu_stall_suppress=1", "no_timer_check")
 """Kernel arguments of every test boot: text on the serial line, end of the machine on a panic, and no watchdog alarms.
 
@@ -34,7 +34,7 @@ Say = Callable[[str], None]
 
 
 class Disturbance(Struct, frozen=True, kw_only=True):
-    """Changes that a fault makes to a good boot.
+    """Changes that an injected fault makes to a good test boot.
 
     `root_share` of the root is served; after `gone_share` of it the server goes away. `kernel_file` is served in place of the
     kernel. The initrd is served without the files whose path matches `initrd_without`. `stranger`: the script is for another
@@ -65,11 +65,11 @@ ALL: Final[Mapping[BootFault, Disturbance]] = {
     # live-boot mounts the squashfs itself, read-only
     BootFault.ROOT_NOT_OVERLAY: Disturbance(arguments=("exposedroot", "skipunion", "skipconfig")),
 }
-"""Disturbances by fault."""
+"""Fault → the changes that it makes to a test boot."""
 
 
 class BootPlan(Struct, frozen=True, kw_only=True):
-    """Inputs of a boot: the folder of the packed image, its manifest, its tests, and the disturbance."""
+    """Inputs of one test boot: the folder of the packed image, its manifest, its recipe with the tests, and the fault's changes."""
 
     folder: Path
     image: Manifest
@@ -87,7 +87,10 @@ def boot(
     say: Say,
     fault: BootFault | None = None,
 ) -> Booted:
-    """Boot an image in this many machines at once. Raises BadTask if it is not packed, or if no machine can be started here."""
+    """Boot a recipe's packed image in this many QEMU machines at once, wait at most `seconds`, and return what each boot showed.
+
+    Raises BadTask if the image is not packed, or if no machine can be started here.
+    """
     if why := why_not_booted(recipe.name, recipe.architecture):
         raise BadTask(why, hint=UNBOOTED)
     key = build_keys.image(recipe)
@@ -102,7 +105,7 @@ def boot(
 
 
 def machine(number: int, firmware: Firmware, memory_mib: int) -> BootedMachine:
-    """Return the test machine with this number and firmware."""
+    """Return the description of the test machine with this number, firmware and memory."""
     mac = f"52:54:00:b0:{list(Firmware).index(firmware):02x}:{number:02x}"
     return BootedMachine(name=f"{firmware}{number}", firmware=firmware, mac=mac, memory_mib=memory_mib)
 
@@ -134,7 +137,7 @@ def _all(plan: BootPlan, machines: list[BootedMachine], seconds: float, say: Say
 
 
 def _prepare(plan: BootPlan, machine: BootedMachine, parts: dict[str, ServedFile], folder: Path, server: BootTestServer) -> None:
-    """Prepare the machine's folder, and the server's files for it."""
+    """Write the machine's TFTP folder, and set the server's responses for it. Raises BadTask for a test that no node can run."""
     (folder / "tftp").mkdir(parents=True)
     base = f"http://{GATEWAY}:{server.port}{server.place(machine.name)}"
     (folder / "tftp" / "boot.ipxe").write_text(ipxe.chain(f"{base}/boot.ipxe"))
@@ -164,7 +167,7 @@ def _script(plan: BootPlan, machine: BootedMachine, base: str) -> str:
 
 
 def _parts(plan: BootPlan, private: Path) -> dict[str, ServedFile]:
-    """Return the files of the image as this boot serves them; a changed file lies in the private folder."""
+    """Return name → image file as this boot serves it; a file that a fault changes lies in the private folder."""
     changed, parts = plan.disturbance, {}
     for what, name in (("kernel", KERNEL), ("initrd", INITRD), ("root", ROOT)):
         path = plan.folder / (changed.kernel_file if what == "kernel" and changed.kernel_file else name)
@@ -180,7 +183,7 @@ def _parts(plan: BootPlan, private: Path) -> dict[str, ServedFile]:
 
 
 class Watch:
-    """Watches machines until each of them has ended."""
+    """Loop that watches the running test machines and stops each as soon as its result is known."""
 
     def __init__(self, server: BootTestServer, seconds: float, say: Say) -> None:
         self.running: dict[str, Running] = {}
@@ -192,7 +195,7 @@ class Watch:
         self._over: dict[str, float] = {}
 
     def until_all_ended(self) -> tuple[MachineBoot, ...]:
-        """Return the boot of each machine; a machine is stopped as soon as its result is known."""
+        """Wait until every machine's boot has ended, and return the boots in the order of start."""
         while pending := [running for name, running in self.running.items() if name not in self._boots]:
             for running in pending:
                 if ended := self._ended(running):
@@ -204,7 +207,7 @@ class Watch:
         return tuple(self._boots[name] for name in self.running)
 
     def _ended(self, running: Running) -> str:
-        """Return how a machine's boot ended; empty while it goes on."""
+        """Return how a machine's boot ended (see `MachineBoot.ended`); empty while it goes on."""
         stopped = running.ended  # before what it said last is looked at
         if self._server.heard(running.machine.name).report is not None:
             return "report"
@@ -217,7 +220,7 @@ class Watch:
         return "deadline" if time.monotonic() - self._began > self._seconds else ""
 
     def _is_over(self, running: Running) -> bool:
-        """Return True if its console has shown for a while that nothing more will come."""
+        """Return True if the console has shown for BOOT_OVER seconds that nothing more will come."""
         if not console.read(running.console()).over:
             self._over.pop(running.machine.name, None)
             return False

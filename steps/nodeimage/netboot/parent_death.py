@@ -1,6 +1,6 @@
-"""Program that becomes another one, which the kernel kills when its parent ends: `python parent_death.py PARENT PROGRAM ARGUMENT…`.
+"""Wrapper that makes the kernel kill a program when its parent ends: `python parent_death.py PARENT PROGRAM ARGUMENT…`.
 
-A parent that was killed before the kernel was told has gone already: then nothing is started. Uses Python's standard library alone.
+A parent that was killed before the kernel was told has gone already; then nothing is started. Only the standard library is used.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ _SET_PDEATHSIG = 1
 
 
 def main(words: list[str]) -> None:
-    """Bind this process to its parent, whose number comes first, and become the program."""
+    """Ask the kernel to kill this process with its parent, whose process id comes first, and become the program that follows."""
     if ctypes.CDLL(None, use_errno=True).prctl(_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
     if os.getppid() == int(words[0]):

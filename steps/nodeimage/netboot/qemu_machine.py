@@ -16,7 +16,7 @@ from steps.nodeimage.netboot import parent_death
 
 QEMU = "qemu-system-x86_64"
 GATEWAY = "10.0.2.2"
-"""Address under which the machine sees this host's 127.0.0.1, in QEMU's user-mode network with its DHCP and TFTP."""
+"""Address at which a test machine reaches this host's 127.0.0.1, in QEMU's user-mode network with its DHCP and TFTP."""
 MAX_CONSOLE = 2_000_000
 """Bytes of a serial console that are kept; a whole boot has 60 kB."""
 
@@ -29,12 +29,16 @@ boot takes a fifth less without them.
 _CODE = ("OVMF_CODE_4M.fd", "OVMF_CODE.fd")
 _OVMF = Path("/usr/share/OVMF")
 _TERMINATED = "terminating on signal"
-"""Output of QEMU when it ends with 0 because it was told to."""
+"""Message of QEMU when a signal told it to end; its exit code is 0 then."""
 _PACKAGES = "install QEMU for x86, its iPXE ROMs and OVMF (Debian: qemu-system-x86 ipxe-qemu ovmf)"
 
 
 class Hardware(Struct, frozen=True, kw_only=True):
-    """Settings that a test may change: model of the network card, clock (empty: right), tap device (empty: user-mode network)."""
+    """Settings of a test machine that tests and faults change.
+
+    `card` is the model of the network card, `clock` the start time (empty: the right one), `tap` a tap device (empty: user-mode
+    network).
+    """
 
     card: str = "virtio-net-pci"
     clock: str = ""
@@ -42,7 +46,7 @@ class Hardware(Struct, frozen=True, kw_only=True):
 
 
 class Running:
-    """Started machine: its process, and its console so far."""
+    """Started test machine: its QEMU process, and the file with its console."""
 
     def __init__(self, machine: BootedMachine, process: subprocess.Popen[bytes], console: Path) -> None:
         self.machine = machine
@@ -51,21 +55,21 @@ class Running:
 
     @property
     def ended(self) -> bool:
-        """Return True if the machine stopped by itself."""
+        """True if the machine has stopped by itself."""
         return self._process.poll() is not None
 
     @property
     def too_long(self) -> bool:
-        """Return True if the console is longer than MAX_CONSOLE."""
+        """True if the console is longer than MAX_CONSOLE bytes."""
         return self._console.stat().st_size > MAX_CONSOLE
 
     def console(self) -> str:
-        """Return the serial console so far, up to its limit."""
+        """Return the text of the serial console so far, at most MAX_CONSOLE bytes of it."""
         with self._console.open("rb") as file:
             return file.read(MAX_CONSOLE).decode(errors="replace")
 
     def broken(self) -> str:
-        """Return why QEMU itself ended; empty while it runs, or if the machine in it stopped."""
+        """Return why QEMU itself ended; empty while it runs, or if the machine in it stopped regularly."""
         code = self._process.poll()
         output = self._console.with_suffix(".err").read_text(errors="replace").strip()[-400:]
         if code is None or (code == 0 and _TERMINATED not in output):
@@ -74,7 +78,7 @@ class Running:
         return "; ".join(part for part in (killed, output) if part) or f"{QEMU} ended with {code} and said nothing"
 
     def end(self) -> None:
-        """Stop the machine in whatever state it is."""
+        """Stop the QEMU process, by force if it does not end in time, and wait for it."""
         self._process.terminate()
         try:
             self._process.wait(timeouts.BOOT_END)
@@ -84,7 +88,7 @@ class Running:
 
 
 def start(machine: BootedMachine, hardware: Hardware, folder: Path) -> Running:
-    """Start a machine whose TFTP folder is `folder/tftp`. Raises BadTask if this host lacks a program or firmware."""
+    """Start a test machine whose TFTP folder is `folder/tftp`. Raises BadTask if this host lacks QEMU or the firmware."""
     if shutil.which(QEMU) is None:
         raise BadTask(f"{QEMU} is not installed: no test machine can be started", hint=_PACKAGES)
     console = folder / "console"
@@ -112,7 +116,7 @@ def _command(machine: BootedMachine, hardware: Hardware, folder: Path) -> list[s
 
 
 def _firmware(machine: BootedMachine, folder: Path) -> list[str]:
-    """Return the QEMU arguments for a BIOS with text on the serial line, or for UEFI with variables of its own."""
+    """Return QEMU's arguments for the machine's firmware: a BIOS with text on the serial line, or UEFI with its own variables."""
     if machine.firmware is Firmware.BIOS:
         return ["-machine", "pc,graphics=off", "-boot", "n"]
     code = next((_OVMF / name for name in _CODE if (_OVMF / name).exists()), None)

@@ -1,1 +1,1 @@
-"""Published node images on boot servers."""
+"""Node images in the release folders of boot servers: published, verified, rolled back and listed."""

@@ -15,24 +15,26 @@ from steps.nodeimage.contract.boot_tree import PublishTarget
 from steps.nodeimage.publishing import external_links, image_versions
 
 _COMMON = frozenset({f"{boot_tree.START}{boot_tree.SCRIPT}"})
-"""The start script names machines of all images, so each publication writes it."""
+"""Name of the start script, which names machines of all images, so that each publication writes it."""
 
 
 def names(target: PublishTarget) -> frozenset[str]:
-    """Return the names of all scripts of a version: groups, and the machines that they name."""
+    """Return the names of all boot scripts of a version for this target: its groups, and the machines that they name."""
     machines = {boot_tree.machine_name(mac) for group in target.groups for mac in group.nodes}
     return frozenset(group.name for group in target.groups) | machines
 
 
 def for_target(tree: ReleaseTree, target: PublishTarget) -> SharedFiles:
-    """Return the boot entries of a target's groups and machines. Raises BadTask if they cannot be rendered."""
+    """Return the boot entries of a target's groups and machines, and those to remove. Raises BadTask if they cannot be rendered."""
     own, images = names(target), external_links.entry_images(tree)
     return _entries(tree, target.url, sorted(own), own | set(_foreign(tree, images)), _stale(tree, own, images))
 
 
 def for_version(tree: ReleaseTree, version: str) -> SharedFiles:
-    """Return the boot entries of the machines that a version in the tree names, but not of machines that boot another image since.
-    Entries of groups stay as they are."""
+    """Return the boot entries of the machines that a version in the release folder names, for a rollback to it.
+
+    Machines that boot another image since are left out. Entries of groups stay as they are.
+    """
     url, images, scripts = external_links.url_of(tree), external_links.entry_images(tree), image_versions.scripts(tree, version)
     stale = _stale(tree, scripts, images)
     if not url:
@@ -54,19 +56,18 @@ def _entries(tree: ReleaseTree, url: str, own: Collection[str], known: Collectio
 
 
 def _foreign(tree: ReleaseTree, images: Mapping[str, str]) -> list[str]:
-    """Return the names in ROOT/boot without this image's machines, which come and go with its versions."""
+    """Return the names of all boot entries except those of this image's machines, which come and go with its versions."""
     return [name for name, image in images.items() if image != tree.product or not boot_tree.is_machine(name)]
 
 
 def _stale(tree: ReleaseTree, own: Collection[str], images: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the entries of machines that lead to this image and are not its `own` any more: these boot as any other machine."""
+    """Return the file names of machines' entries that lead to this image though the machines are not its `own` any more."""
     machines = (name for name, image in images.items() if image == tree.product and boot_tree.is_machine(name))
     return tuple(f"{name}{boot_tree.SCRIPT}" for name in machines if name not in own)
 
 
 def refuse_foreign(tree: ReleaseTree, target: PublishTarget) -> None:
-    """Raise Refused if a publication would take a group or machine from another image, or strand a group of this image that has no
-    script in the new version."""
+    """Raise Refused if a publication would take a group or machine from another image, or leave a group without script."""
     own = names(target)
     for name, image in external_links.entry_images(tree).items():
         file = f"{boot_tree.BOOT}/{name}{boot_tree.SCRIPT}"
@@ -80,8 +81,10 @@ def refuse_foreign(tree: ReleaseTree, target: PublishTarget) -> None:
 
 
 def refuse_rollback(tree: ReleaseTree, version: str, *, is_named: bool) -> None:
-    """Raise Refused for a rollback to a version that has no script for a group which boots now, or that nodes fetch from another
-    address. With `is_named` a person named the version, and thereby vouches for that address."""
+    """Raise Refused for a rollback to a version without a script for a group that boots now, or that nodes fetch from elsewhere.
+
+    With `is_named` a person named the version, and thereby vouches for its address.
+    """
     _refuse_stranded(tree, version)
     if not is_named and version != tree.current and (address := external_links.moved_versions(tree).get(version)):
         here, number = external_links.url_of(tree), release_layout.number_of(version)

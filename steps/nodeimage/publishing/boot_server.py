@@ -1,6 +1,6 @@
-"""A small HTTP server for rehearsals and tests: it serves a tree as a boot server does, and keeps the reports of nodes.
+"""Small HTTP server for rehearsals and tests: serves a release folder as a boot server does, and keeps the reports of nodes.
 
-It is not for production: one process, no encryption, no access rules. Any HTTP server can serve a tree.
+It is not for production: one process, no encryption, no access rules. Any HTTP server can serve a release folder.
 """
 
 import re
@@ -27,14 +27,17 @@ _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 
 def server(root: Path, address: str = "127.0.0.1", port: int = 0, say: Callable[[str], None] | None = None) -> ThreadingHTTPServer:
-    """Return a listening server of the tree below `root`. `serve_forever` answers requests; `server_address` is its address."""
+    """Return a listening HTTP server for the folder `root`; `serve_forever` answers requests, `server_address` is its address."""
     listening = ThreadingHTTPServer((address, port), partial(_Handler, root=root.resolve(), say=say or _silent))
     listening.daemon_threads = True
     return listening
 
 
 def keep(root: Path, report: NodeReport, now: float) -> NodeSeen:
-    """Write a node's report in place of its last one. Raises ReportError for a report without a usable host name or MAC address."""
+    """Replace a node's report in the folder by this one and return what was written; `now` is in UTC seconds.
+
+    Raises ReportError for a report without a usable host name or MAC address.
+    """
     name = report.node or boot_tree.machine_name(report.mac)
     if not _NODE.fullmatch(name) or not _MAC.fullmatch(report.mac):
         raise boot_test_protocol.ReportError("the report names no host and no MAC address")
@@ -53,7 +56,7 @@ def _write(root: Path, name: str, data: bytes) -> None:
 
 
 class _Handler(SimpleHTTPRequestHandler):
-    """Handler that serves files of the tree, but none in `incoming` and none outside of the tree."""
+    """Handler that serves files of the release folder, but none in `incoming` and none outside of it."""
 
     timeout = timeouts.SERVE_SILENCE
     protocol_version = "HTTP/1.1"
@@ -63,7 +66,7 @@ class _Handler(SimpleHTTPRequestHandler):
         super().__init__(*words, directory=str(root))  # type: ignore[arg-type]  # what socketserver gives goes on as it is
 
     def translate_path(self, path: str) -> str:
-        """Return the file of an address; for files that are not served, a path at which there is no file."""
+        """Return the path of the file at a URL; for anything that is not served, a path at which there is no file."""
         file = (self._root / unquote(urlsplit(path).path).replace("\0", "").lstrip("/")).resolve()
         inside = file.is_relative_to(self._root) and release_layout.INCOMING not in file.relative_to(self._root).parts
         return str(file if inside and file.is_file() else self._root / ".nothing")
@@ -82,7 +85,7 @@ class _Handler(SimpleHTTPRequestHandler):
         self._answer(HTTPStatus.OK, "heard")
 
     def do_PUT(self) -> None:
-        """Take the file of a node's report, as a plain web server with PUT does."""
+        """Store a node's report that is sent as a file, as a plain web server with PUT does."""
         match = _FILE.fullmatch(self.path)
         data = self._body(MOST_REPORT) if match else None
         if not match or data is None:
@@ -93,7 +96,7 @@ class _Handler(SimpleHTTPRequestHandler):
         self._answer(HTTPStatus.CREATED, "kept")
 
     def _body(self, most: int) -> bytes | None:
-        """Return the body of the request; None if it is longer than `most` bytes, or was cut off."""
+        """Return the body of the request; None if it is longer than `most` bytes, has no length, or was cut off."""
         length = self.headers.get("Content-Length", "")
         if not re.fullmatch(r"[0-9]{1,9}", length) or int(length) > most:
             return None
@@ -105,7 +108,7 @@ class _Handler(SimpleHTTPRequestHandler):
         self.send_error(HTTPStatus.BAD_REQUEST)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Pass the line about a request to the caller of `server`."""
+        """Pass the log line of a request to the function `say` of `server`."""
         self._say(format % args)
 
     def _answer(self, status: HTTPStatus, text: str) -> None:
@@ -117,4 +120,4 @@ class _Handler(SimpleHTTPRequestHandler):
 
 
 def _silent(_: str) -> None:
-    """Drop a line that no caller asked for."""
+    """Drop a log line of the server, whose caller gave no `say`."""

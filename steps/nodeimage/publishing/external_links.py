@@ -1,4 +1,4 @@
-"""Addresses in the boot scripts of a tree: the versions and images that they lead to, and what leads out of the tree. Pure."""
+"""Addresses in the boot scripts of a release folder: the versions and images that they lead to, and those outside of it. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -10,8 +10,10 @@ from steps.nodeimage.contract import boot_tree, image_manifest, script_links
 
 
 def named_version(script: str, image: str) -> str:
-    """Return the version that all addresses in a script name; empty for several or none. Boot entries, at which machines begin
-    again, do not count."""
+    """Return the version that all addresses in a boot script name; empty if they name several or none.
+
+    Boot entries, to which machines return after a failure, do not count.
+    """
     mark = f"/{image}/{release_layout.VERSIONS}/"
     addresses = (address for address in script_links.addresses(script) if not _is_entry(address, image))
     versions = {address.partition(mark)[2].partition("/")[0] for address in addresses}
@@ -19,14 +21,14 @@ def named_version(script: str, image: str) -> str:
 
 
 def _is_entry(address: str, image: str) -> bool:
-    """Return True if an address is of a script in ROOT/boot, False if it is of one below the pointer or in a version."""
+    """Return True if an address is of a script in ROOT/boot, False if the script is below the pointer `current` or in a version."""
     head, _, name = address.rpartition(f"/{boot_tree.BOOT}/")
     below = head.endswith(f"/{image}/{release_layout.CURRENT}") or f"/{image}/{release_layout.VERSIONS}/" in head
     return bool(head) and name.endswith(boot_tree.SCRIPT) and not below
 
 
 def entry_images(tree: ReleaseTree) -> dict[str, str]:
-    """Return groups and machines with a boot entry → the image to whose pointer the entry leads; empty if it leads to none."""
+    """Return group or machine with a boot entry → the image whose pointer the entry leads to; empty if it leads to none."""
     images = {}
     for name in tree.names(boot_tree.BOOT):
         path = f"{boot_tree.BOOT}/{name}"
@@ -39,13 +41,13 @@ def entry_images(tree: ReleaseTree) -> dict[str, str]:
 
 
 def mentions_image(tree: ReleaseTree, name: str) -> bool:
-    """Return True if the boot entry of that name has an address of a version or of the pointer of this image, in any form."""
+    """Return True if the boot entry of that name has any address of a version or of the pointer of this image."""
     text = _text(tree, f"{boot_tree.BOOT}/{name}{boot_tree.SCRIPT}")
     return bool(script_links.tree_urls([text], tree.product))
 
 
 def external_links(tree: ReleaseTree, url: str, factory: Factory = NO_FACTORY) -> Iterator[ExternalLink]:
-    """Yield links, scripts and manifests that lead out of the tree. `url` is its address; empty: the one that its entries name.
+    """Yield the links, scripts and manifests that lead out of the release folder. `url` is its address; empty: that in its entries.
 
     Scripts of the current version and boot entries must be at this address. A version that is not current, or that a rollback went
     to, may be at another address, which all its scripts name.
@@ -69,7 +71,7 @@ def external_links(tree: ReleaseTree, url: str, factory: Factory = NO_FACTORY) -
 
 
 def moved_versions(tree: ReleaseTree, url: str = "") -> dict[str, str]:
-    """Return versions that were published at another address of the tree than `url` → that address, from which nodes fetch them.
+    """Return version → address from which nodes fetch it, for versions published at another address of the folder than `url`.
 
     An empty `url` stands for the address that the boot entries name. The current version counts only after a rollback to it: one
     that was published last must be at the address of today.
@@ -80,7 +82,7 @@ def moved_versions(tree: ReleaseTree, url: str = "") -> dict[str, str]:
 
 
 def is_rolled_back(tree: ReleaseTree) -> bool:
-    """Return True if the pointer names a version that a rollback went to, as the file of the history says."""
+    """Return True if the recorded history says that a rollback went to the current version."""
     switches = tree.recorded_history
     return bool(switches) and switches[-1].rollback and switches[-1].to == tree.current
 
@@ -91,7 +93,7 @@ def last_published(tree: ReleaseTree) -> str:
 
 
 def moved_sentences(tree: ReleaseTree, url: str = "") -> tuple[str, ...]:
-    """Return a sentence about each version that nodes fetch from another address of the tree (see `moved_versions`)."""
+    """Return a sentence about each version that nodes fetch from another address (see `moved_versions`)."""
     return tuple(
         f"{tree.version_path(version)}: nodes that boot it fetch from {address}, where the tree was then"
         for version, address in moved_versions(tree, url).items()
@@ -99,13 +101,13 @@ def moved_sentences(tree: ReleaseTree, url: str = "") -> tuple[str, ...]:
 
 
 def version_url(tree: ReleaseTree, version: str) -> str:
-    """Return the address of the tree that all scripts of a version name; empty if they name several or none."""
+    """Return the address of the release folder that all scripts of a version name; empty if they name several or none."""
     folder = tree.version_path(version, boot_tree.BOOT)
     return _agreed_url((_text(tree, f"{folder}/{name}") for name in tree.names(folder)), tree.product)
 
 
 def url_of(tree: ReleaseTree) -> str:
-    """Return the address of the tree that all boot entries of the image name; empty if they name several or none."""
+    """Return the address of the release folder that all boot entries of the image name; empty if they name several or none."""
     names = (name for name, image in entry_images(tree).items() if image == tree.product)
     return _agreed_url((_text(tree, f"{boot_tree.BOOT}/{name}{boot_tree.SCRIPT}") for name in names), tree.product)
 
@@ -120,7 +122,7 @@ def _text(tree: ReleaseTree, path: str) -> str:
 
 
 def _is_own(tree: ReleaseTree, path: str, images: Mapping[str, str]) -> bool:
-    """Return True for scripts of this image, and for entries that lead to it or to no image: others belong to their image."""
+    """Return True for scripts of this image, and for boot entries that lead to this image or to none."""
     name = path.removeprefix(f"{boot_tree.BOOT}/")
     if name == path or path == boot_tree.START_SCRIPT:
         return True
@@ -128,7 +130,7 @@ def _is_own(tree: ReleaseTree, path: str, images: Mapping[str, str]) -> bool:
 
 
 def _entries_of_versions(tree: ReleaseTree) -> set[str]:
-    """Return the paths of the boot entries of all groups that any version has a script for.
+    """Return the paths of the boot entries of all groups and machines that any version has a script for.
 
     A machine that booted an old version begins again at its entry even if the entry was removed since; `image_verification` reports
     the missing ones.

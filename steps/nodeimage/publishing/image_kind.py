@@ -1,4 +1,4 @@
-"""Node images as a kind of release (`steps.clients.releases.release_kind`), and the access to trees of them."""
+"""Node images as a product of `steps.clients.releases`, and connections to their release folders."""
 
 from contextlib import AbstractContextManager
 from functools import partial
@@ -18,11 +18,14 @@ from steps.nodeimage.publishing import boot_entries, external_links, image_verif
 LAYOUT = TreeLayout(
     manifest=image_manifest.MANIFEST, pointer=release_layout.CURRENT, shared=boot_tree.BOOT, read=(boot_tree.SCRIPT,)
 )
-"""Names in a tree of node images."""
+"""File and folder names in a release folder of node images."""
 
 
 def image_kind(url: str = "") -> ReleaseKind:
-    """Return the description of node images in a tree at an address; empty: the address that its scripts and entries name."""
+    """Return the `ReleaseKind` of node images: the functions by which a release folder publishes, verifies and rolls back images.
+
+    `url` is the folder's address; empty: the address that its scripts and entries name.
+    """
     return ReleaseKind(
         noun="image",
         command="bringup image",
@@ -51,21 +54,23 @@ def _contents(data: bytes) -> Contents:
 
 
 def connect(target: ReleaseTarget, secrets: Path) -> AbstractContextManager[TreeTransport]:
-    """Open a transport to a target's tree, by SSH if it has a host, and close it at the end. Raises a StepError."""
+    """Return a context manager with a transport to the target's release folder, by SSH if it has a host. Raises a StepError."""
     return connections.connected(target, secrets, LAYOUT)
 
 
 def local_tree(root: Path) -> LocalTransport:
-    """Return a transport to a tree on this machine. Raises a StepError for a root that is no folder."""
+    """Return a transport to a release folder on this machine. Raises a StepError if `root` is no folder."""
     return LocalTransport(root, LAYOUT)
 
 
 def problems(tree: ReleaseTree, signers: tuple[str, ...] = (), url: str = "") -> tuple[TreeProblem, ...]:
-    """Return everything that is wrong with an image in a tree, which must have the digests of all versions. `url` is the address at
-    which nodes reach the tree; empty: the one in the scripts of the current version."""
+    """Return everything that is wrong with an image in a release folder, which must have been read with digests of all versions.
+
+    `url` is the address at which nodes reach the folder; empty: the one in the scripts of the current version.
+    """
     return verification.tree_problems(image_kind(url or image_verification.current_url(tree)), tree, signers)
 
 
 def signature_state(tree: ReleaseTree, version: str, signers: tuple[str, ...]) -> str:
-    """Return the state of the signatures of a version (see `release_signatures.state`)."""
+    """Return the state of a version's signatures in words (see `release_signatures.state`)."""
     return release_signatures.state(image_kind(), tree, version, signers)

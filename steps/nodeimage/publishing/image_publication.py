@@ -1,4 +1,4 @@
-"""Publication of a node image, and the observation of the tree afterwards by which its gate judges."""
+"""Publication and rollback of a node image, and the observation of the release folder by which a publication's gate judges."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,26 +20,27 @@ Results = Mapping[str, list[ImageTestResult]]
 
 
 def stage(assembled: Path, target: PublishTarget, results: Results, *, origin: str = "") -> ImageRelease:
-    """Return the packed image in a folder as a release. Its manifest gets `origin`, which is where the recipe came from, and the
-    outcomes of `results`; neither makes a new version. Raises BadTask if the folder holds no image.
+    """Return the packed image in a folder, ready to be published to a target. Raises BadTask if the folder holds no image.
+
+    Its manifest gets `origin`, which is where the recipe came from, and the outcomes of `results`; neither makes a new version.
     """
     tested = Tested(origin=origin, results=dict(results))
     return image_release.stage_release(image_release.load(assembled, tested), target, tested)
 
 
 def publish(request: PublishRequest, say: Say) -> Published:
-    """Publish an image, wherever the target is, and read the tree back (see `publication.publish`). Raises a StepError."""
+    """Publish an image to its target, on this machine or by SSH, and return what is there afterwards. Raises a StepError."""
     with image_kind.connect(request.target, request.secrets) as transport:
         return publish_through(transport, request, say)
 
 
 def publish_through(transport: TreeTransport, request: PublishRequest, say: Say) -> Published:
-    """Publish an image through an open transport, and read the tree back (see `publication.publish`). Raises a StepError."""
+    """Publish an image through an open transport, and return what is there afterwards. Raises a StepError."""
     return _observed(request, publication.publish(transport, request, say))
 
 
 def _observed(request: PublishRequest, done: PublishOutcome) -> Published:
-    """Return the tree as the gate of a publication looks at it."""
+    """Return the observation of a publication for its gate, from the release folder as it was read back."""
     tree, kind, version = done.tree, request.release.kind, done.tree.current
     added, removed, changed = image_versions.package_changes(tree, done.before, version)
     scripts, images = image_versions.scripts(tree, version), external_links.entry_images(tree)
@@ -72,8 +73,9 @@ def _observed(request: PublishRequest, done: PublishOutcome) -> Published:
 
 
 class ImageRollback(Struct, frozen=True, kw_only=True):
-    """Outcome of a rollback: the version that the pointer names now, the one that it named before, who did it, state of the
-    version's signature, and the address from which nodes fetch the version, if the tree has another address now (`elsewhere`).
+    """Outcome of a rollback: the version that is current now (`to`), the one `before`, who did it, and the state of its signature.
+
+    `elsewhere` is the address from which nodes fetch the version, if the release folder has another address now.
     """
 
     to: str
@@ -84,7 +86,7 @@ class ImageRollback(Struct, frozen=True, kw_only=True):
 
 
 def roll_back(transport: TreeTransport, image: str, version: str, by: str, signers: tuple[str, ...] = ()) -> ImageRollback:
-    """Point to a version; without one to the version that was current before (see `release_rollback.roll_back`).
+    """Make a version current, without one that which was current before, and return the outcome (see `release_rollback.roll_back`).
 
     Raises BadTask for a version that is not there. Raises Refused for one that is not whole, that nodes of a group could not boot,
     or, if it is not named, that nodes fetch from another address.

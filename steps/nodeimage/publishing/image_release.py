@@ -1,4 +1,4 @@
-"""A packed node image on its way into a tree: its parts in the store, and the small files that a version has besides."""
+"""A packed node image that is to be published: its files in the store, and the small files that a version gets besides."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ from steps.nodeimage.publishing import boot_entries, image_kind, image_versions
 
 
 class PackedImage(Struct, frozen=True, kw_only=True):
-    """A packed image: the folder with its parts, and its manifest as it is published, decoded and as bytes."""
+    """Packed image: the folder with its files, and its manifest as it is published, decoded and as bytes."""
 
     folder: Path
     manifest: Manifest
@@ -28,50 +28,50 @@ class PackedImage(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Name of the image."""
+        """Name of the image, from its manifest."""
         return self.manifest.name
 
 
 class ImageRelease(StagedRelease, frozen=True, kw_only=True):
-    """A packed image that is published to a target, with the test results that let it be published."""
+    """Packed image that is to be published to a target, with the test results that let it be published."""
 
     image: PackedImage
     target: PublishTarget
     tested: Tested
 
     def small_files(self, version: str) -> dict[str, bytes]:
-        """Return `tests.json` and the boot scripts of a version, by path. Raises BadTask if the scripts cannot be rendered."""
+        """Return path → bytes of a version's `tests.json` and boot scripts. Raises BadTask if the scripts cannot be rendered."""
         if not self.target.groups:
             raise BadTask("there is no group of nodes, hence no boot script", hint="see publish.groups in the spec")
         return {boot_tree.TESTS: self.tested.encoded, **scripts(self.image, self.target, version)}
 
     def shared_files(self, tree: ReleaseTree) -> SharedFiles:
-        """Return the boot entries of the target's groups and machines."""
+        """Return the boot entries of the target's groups and machines, which lie outside of the version. Raises BadTask."""
         return boot_entries.for_target(tree, self.target)
 
     def refuse(self, tree: ReleaseTree) -> None:
-        """Raise Refused if a group or machine boots another image, or a group would be stranded."""
+        """Raise Refused if a group or machine boots another image, or a group would be left without a script."""
         boot_entries.refuse_foreign(tree, self.target)
 
     def is_same(self, manifest: bytes) -> bool:
-        """Return True if a manifest has the same key and the same bytes: its origin and its test results may differ."""
+        """Return True if the manifest's bytes describe this image (see `Manifest.is_same`); origin and test results may differ."""
         try:
             return manifests.decode(manifest).is_same(self.image.manifest)
         except ManifestError:
             return False
 
     def is_suitable(self, tree: ReleaseTree, version: str) -> bool:
-        """Return True if a version has the boot scripts of today, and was tested as this release was."""
+        """Return True if a version has the boot scripts that it would get now, and results of all tasks that tested this image."""
         alike = has_same_scripts(self.image, tree, self.target, version)
         return alike and set(image_versions.published_test_results(tree, version).results) >= set(self.tested.results)
 
     def rolled_back(self, tree: ReleaseTree, alike: tuple[str, ...]) -> Switch | None:
-        """Return the rollback that left this image (see `rolled_back`)."""
+        """Return the rollback that left this image; None if there is none (see the function `rolled_back`)."""
         return rolled_back(tree, self.target, dict.fromkeys(alike, self.image))
 
 
 def stage_release(image: PackedImage, target: PublishTarget, tested: Tested) -> ImageRelease:
-    """Return the release of a packed image for a target."""
+    """Return a packed image with its target and test results as a release."""
     return ImageRelease(
         kind=image_kind.image_kind(target.url),
         product=image.name,
@@ -85,7 +85,10 @@ def stage_release(image: PackedImage, target: PublishTarget, tested: Tested) -> 
 
 
 def load(folder: Path, tested: Tested = Tested()) -> PackedImage:
-    """Return the packed image in a folder, with what `tested` adds to its manifest. Raises BadTask if it is not whole by sizes."""
+    """Return the packed image in a folder, with origin and outcomes of `tested` in its manifest.
+
+    Raises BadTask if a file is missing or has another size; bytes are not compared.
+    """
     hint = "build the image again"
     try:
         manifest = manifests.decode((folder / manifests.MANIFEST).read_bytes())
@@ -104,7 +107,7 @@ def load(folder: Path, tested: Tested = Tested()) -> PackedImage:
 
 
 def scripts(image: PackedImage, target: PublishTarget, version: str) -> dict[str, bytes]:
-    """Return the boot scripts of a version by path within it. Raises BadTask if they cannot be rendered."""
+    """Return path within a version → bytes of its boot scripts. Raises BadTask if they cannot be rendered."""
     try:
         texts = {group.name: boot_scripts.version_script(target, version, image.manifest, group) for group in target.groups}
         texts |= {
@@ -118,15 +121,17 @@ def scripts(image: PackedImage, target: PublishTarget, version: str) -> dict[str
 
 
 def has_same_scripts(image: PackedImage, tree: ReleaseTree, target: PublishTarget, version: str) -> bool:
-    """Return True if a version has exactly the boot scripts that it would get now. Raises BadTask."""
+    """Return True if a published version has exactly the boot scripts that it would get now. Raises BadTask."""
     expected = {tree.version_path(version, path): data for path, data in scripts(image, target, version).items()}
     folder = f"{tree.version_path(version, boot_tree.BOOT)}/"
     return expected == {path: data for path, data in tree.contents.items() if path.startswith(folder)}
 
 
 def starts_alike(image: PackedImage, tree: ReleaseTree, target: PublishTarget, version: str) -> bool:
-    """Return True if each group that has a script in a version starts its kernel with the arguments of today. Further groups, the
-    machines of groups, and the address of the tree may differ."""
+    """Return True if each group with a script in a published version starts its kernel with the arguments that it would get now.
+
+    Further groups, the machines of groups, and the address of the release folder may differ.
+    """
     folder, own = tree.version_path(version, boot_tree.BOOT), image.manifest.kernel_arguments
     texts = [(group, tree.contents.get(f"{folder}/{group.name}{boot_tree.SCRIPT}")) for group in target.groups]
     return all(
@@ -136,10 +141,10 @@ def starts_alike(image: PackedImage, tree: ReleaseTree, target: PublishTarget, v
 
 
 def rolled_back(tree: ReleaseTree, target: PublishTarget, alike: Mapping[str, PackedImage]) -> Switch | None:
-    """Return the rollback that left an image; None if there is none, or if the image became current since.
+    """Return the recorded rollback that left an image; None if there is none, or if the image became current since.
 
     `alike` are all versions of the image, each with what its scripts are rendered from. All versions whose groups start the kernel
-    in the same way count as one: another machine in a group, or another address of the tree, mends nothing that the image did.
+    in the same way count as one: another machine in a group, or another address of the folder, mends nothing that the image did.
     Other kernel arguments may. A rollback between two of these versions left the scripts of the first one.
     """
     exact = tuple(name for name, image in alike.items() if has_same_scripts(image, tree, target, name))

@@ -1,4 +1,4 @@
-"""Verification of the boot scripts, the boot entries and the start script in a tree of node images. Pure."""
+"""Verification of the boot scripts, the boot entries and the start script in a release folder of node images. Pure."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ _CHANGED = "is not as this bringup writes it; where an older one did, the next p
 
 
 def script_problems(tree: ReleaseTree, version: str) -> Iterator[TreeProblem]:
-    """Yield what is wrong with the boot scripts of a version: each must name this version alone."""
+    """Yield the problems of a version's boot scripts: there must be one, and each must name this version alone."""
     folder, scripts = tree.version_path(version, boot_tree.BOOT), image_versions.scripts(tree, version)
     if not scripts:
         yield TreeProblem(place=folder, why="has no boot script")
@@ -23,7 +23,7 @@ def script_problems(tree: ReleaseTree, version: str) -> Iterator[TreeProblem]:
 
 
 def entry_problems(tree: ReleaseTree, url: str) -> Iterator[TreeProblem]:
-    """Yield what is wrong with boot entries and start script of a tree at `url`: each must have the bytes that bringup writes."""
+    """Yield the problems of boot entries and start script: each must have the bytes that bringup writes for the address `url`."""
     scripts = set(image_versions.scripts(tree, tree.current)) if tree.current else set()
     images = external_links.entry_images(tree)
     moved = {name for name, image in images.items() if boot_tree.is_machine(name) and image in tree.products}
@@ -46,11 +46,10 @@ def entry_problems(tree: ReleaseTree, url: str) -> Iterator[TreeProblem]:
 
 
 def current_url(tree: ReleaseTree) -> str:
-    """Return the address of a tree: the one in the scripts of the current version, which its list of digests covers, else the one
-    in the entries.
+    """Return the address of a release folder from the scripts of the current version, else from its boot entries; empty if unknown.
 
-    After a rollback the entries come first if the last published version names the same address: the tree may have been elsewhere
-    when the current version was published.
+    The version's list of digests covers its scripts. After a rollback the entries come first if the last published version names
+    their address too, because the folder may have been elsewhere when the current version was published.
     """
     entries, last = external_links.url_of(tree), external_links.last_published(tree)
     if entries and external_links.is_rolled_back(tree) and entries == external_links.version_url(tree, last):
@@ -63,7 +62,7 @@ def _path(name: str) -> str:
 
 
 def _expected(url: str, image: str, name: str) -> bytes:
-    """Return the entry of an image's group or machine; nothing if no group can have that name."""
+    """Return the bytes of a group's or machine's boot entry; empty if the name cannot be that of a group or machine."""
     try:
         return boot_scripts.entry_script(url, image, name)
     except BootScriptError:

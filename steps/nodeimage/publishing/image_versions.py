@@ -1,4 +1,7 @@
-"""Node images in a release tree: manifests, test results, boot scripts, machines, packages and node reports of versions. Pure."""
+"""Readers of the versions of a node image in a release folder: manifest, test results, scripts, machines, packages, reports.
+
+Pure.
+"""
 
 from collections.abc import Mapping
 
@@ -22,7 +25,7 @@ def manifest_of(tree: ReleaseTree, version: str) -> Manifest | None:
 
 
 def published_test_results(tree: ReleaseTree, version: str) -> Tested:
-    """Return the test results with which a version was published; empty ones if they cannot be read."""
+    """Return origin and test results with which a version was published; empty ones if they cannot be read."""
     try:
         return msgspec.json.decode(tree.contents[tree.version_path(version, boot_tree.TESTS)], type=Tested)
     except (KeyError, msgspec.MsgspecError):
@@ -30,8 +33,7 @@ def published_test_results(tree: ReleaseTree, version: str) -> Tested:
 
 
 def scripts(tree: ReleaseTree, version: str) -> dict[str, str]:
-    """Return groups and machines with a script in a version → the version that all addresses in it name; empty for several or
-    none."""
+    """Return group or machine with a script in a version → the version that the script names; empty if it names several or none."""
     folder = tree.version_path(version, boot_tree.BOOT)
     texts = {name: tree.contents.get(f"{folder}/{name}", b"") for name in tree.names(folder) if name.endswith(boot_tree.SCRIPT)}
     return {
@@ -41,7 +43,7 @@ def scripts(tree: ReleaseTree, version: str) -> dict[str, str]:
 
 
 def usage_report(_file: str, data: bytes) -> UsageReport | None:
-    """Return the report of a node (bytes of ROOT/nodes/NODE.json); None if it cannot be read."""
+    """Return the report of a node from the bytes of ROOT/nodes/NODE.json; None if it cannot be read."""
     try:
         seen = msgspec.json.decode(data, type=NodeSeen)
     except msgspec.MsgspecError:
@@ -58,8 +60,10 @@ def usage_report(_file: str, data: bytes) -> UsageReport | None:
 
 
 def machines(tree: ReleaseTree) -> frozenset[str] | None:
-    """Return the MAC addresses of the machines that versions name, if the scripts of the current version refuse all others; None if
-    any machine may boot the image."""
+    """Return the MAC addresses of the machines that versions name; None if any machine may boot the image.
+
+    Any machine may unless the scripts of the current version refuse all others.
+    """
     folder = tree.version_path(tree.current, boot_tree.BOOT)
     groups = [name for name in scripts(tree, tree.current) if not boot_tree.is_machine(name)] if tree.current else []
     texts = (tree.contents.get(f"{folder}/{name}{boot_tree.SCRIPT}", b"").decode(errors="replace") for name in groups)
@@ -70,7 +74,7 @@ def machines(tree: ReleaseTree) -> frozenset[str] | None:
 
 
 def package_changes(tree: ReleaseTree, old: str, new: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return packages that were added, removed and changed from one version to another; all empty if a manifest is unreadable."""
+    """Return the packages added, removed and changed between two versions; all empty if a manifest is unreadable."""
     manifests = manifest_of(tree, old), manifest_of(tree, new)
     if manifests[0] is None or manifests[1] is None:
         return (), (), ()
@@ -79,7 +83,7 @@ def package_changes(tree: ReleaseTree, old: str, new: str) -> tuple[tuple[str, .
 
 
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return packages (name → version) that were added, removed and changed, as `name=version` and `name old → new`."""
+    """Return packages added and removed (`name=version`) and changed (`name old → new`) between two dicts of name → version."""
     added = tuple(f"{name}={after[name]}" for name in sorted(set(after) - set(before)))
     removed = tuple(f"{name}={before[name]}" for name in sorted(set(before) - set(after)))
     both = sorted(set(before) & set(after))

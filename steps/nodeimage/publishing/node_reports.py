@@ -1,4 +1,4 @@
-"""Node images in rows for people and scripts: versions of an image, and the version that each node runs. Pure."""
+"""Tables for people and scripts: the versions of a node image, and the version that each node runs. Pure."""
 
 import msgspec
 from msgspec import Struct
@@ -12,8 +12,10 @@ from steps.nodeimage.publishing import image_kind, image_versions
 
 
 class ImageVersion(Struct, frozen=True, kw_only=True):
-    """A version of an image: the fields of `usage.VersionRow`, and those of its manifest and its tests (key, origin of the recipe,
-    tools that packed it, results of tests by task)."""
+    """Version in the list that `bringup image` shows: the fields of `usage.VersionRow`, and some of manifest and test results.
+
+    `key` and `tools` (that packed it) are the manifest's; `origin` of the recipe and `tests` (task → results) are of `tests.json`.
+    """
 
     image: str
     version: str
@@ -33,8 +35,11 @@ class ImageVersion(Struct, frozen=True, kw_only=True):
 
 
 class NodeRow(Struct, frozen=True, kw_only=True):
-    """A node: the version that it runs and of which image, how that compares with the current version (`stand`), time of its boot
-    (`at`) and of its last report (`told`, UTC seconds both), age of the report in seconds, and its MAC address."""
+    """Node in the list that `bringup image` shows: its image and version, and how that compares with the current one (`stand`).
+
+    `at` is the time of its boot, `told` that of its last report (UTC seconds), `age` the report's age in seconds, `mac` its
+    address.
+    """
 
     node: str
     version: str
@@ -49,7 +54,7 @@ class NodeRow(Struct, frozen=True, kw_only=True):
 def versions(
     tree: ReleaseTree, signers: tuple[str, ...] = (), *, now: float, silence: float = timeouts.NODE_SILENCE
 ) -> tuple[ImageVersion, ...]:
-    """Return the versions of an image, the newest first. A node whose report is older than `silence` seconds is stale."""
+    """Return the versions of an image, the newest first. Nodes whose report is older than `silence` seconds are in `stale`."""
     rows = []
     for row in usage.version_rows(image_kind.image_kind(), tree, signers, now=now, silence=silence):
         image, tested = image_versions.manifest_of(tree, row.version), image_versions.published_test_results(tree, row.version)
@@ -62,8 +67,10 @@ def versions(
 
 
 def nodes(trees: tuple[ReleaseTree, ...], *, now: float, silence: float = timeouts.NODE_SILENCE) -> tuple[NodeRow, ...]:
-    """Return the nodes that reported, by name. `trees` has one part of the tree for each image. A report that is older than
-    `silence` seconds is stale."""
+    """Return a row for each node that reported, sorted by name; `trees` has the release folder as read for each image.
+
+    A report that is older than `silence` seconds is stale.
+    """
     return tuple(
         NodeRow(
             node=row.node,

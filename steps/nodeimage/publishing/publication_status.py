@@ -1,4 +1,4 @@
-"""Status of an image in its tree before anything is built: published as it would be now, changed, rolled back, or not there."""
+"""Status of an image in its release folder before anything is built: published as wanted, changed, rolled back, or not there."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,7 +22,7 @@ _NONE: Mapping[str, str] = {}
 
 
 def current_version(target: PublishTarget, image: str, key: str, firmware: tuple[str, ...] = ()) -> str:
-    """Return the current version of an image in a tree on this machine, if a publication would change nothing; else empty.
+    """Return the current version of an image in a release folder on this machine if publishing would change nothing; else empty.
 
     It must have this key, it must have been booted by each `firmware`, and no publication may have been stopped. Large files are
     compared by size: `bringup image verify` reads them.
@@ -36,7 +36,7 @@ def current_version(target: PublishTarget, image: str, key: str, firmware: tuple
 def current_version_through(
     transport: TreeTransport, target: PublishTarget, image: str, key: str, firmware: tuple[str, ...] = ()
 ) -> str:
-    """Return the current version of an image through an open transport (see `current_version`)."""
+    """Return the current version through an open transport if publishing would change nothing; else empty (`current_version`)."""
     try:
         tree = transport.look(image)
         is_same = tree.current and not next(_differences(tree, target, key, firmware), "") and not next(_unfinished(tree), "")
@@ -54,11 +54,11 @@ def query(
     packages: Mapping[str, str] = _NONE,
     known: Mapping[str, str] = _NONE,
 ) -> Standing:
-    """Return the status of an image in its tree. `packages` are those that it will have, name → version; `known` is image → version
-    that was seen there before. Files are read whole only if nothing else differs.
+    """Return the status of an image in its release folder. Files are read whole only if nothing else differs.
 
-    Raises Refused if something is to be published that this user may not write, if the tree has external links that no publication
-    would remove, and if it lacks versions that were seen there. Raises a StepError if the tree cannot be asked.
+    `packages` are those that the image will have, name → version; `known` is image → version that was seen there before. Raises
+    Refused if something is to be published that this user may not write, if the folder has external links that no publication would
+    remove, or if it lacks versions that were seen there. Raises a StepError if the folder cannot be read.
     """
     tree, kind = transport.look(image), image_kind.image_kind(target.url)
     preflight.refuse_wrong_mount(kind, tree, transport.where, known)
@@ -85,7 +85,10 @@ def query(
 
 
 def _writable(status: Standing, tree: ReleaseTree, target: PublishTarget) -> Standing:
-    """Return the status. Raises Refused if a publication would fail: better now than after an hour of building."""
+    """Return the status unchanged.
+
+    Raises Refused if a publication would fail, which is better now than after an hour of building.
+    """
     if tree.unwritable:
         raise failure("right", f"to write {', '.join(tree.unwritable)}", status.where)
     own = boot_entries.names(target)
@@ -95,7 +98,10 @@ def _writable(status: Standing, tree: ReleaseTree, target: PublishTarget) -> Sta
 
 
 def _stays(tree: ReleaseTree, path: str, names: frozenset[str]) -> bool:
-    """Return True if no publication of this image replaces or removes the path. The current version will be an older one then."""
+    """Return True if no publication of this image replaces or removes this path.
+
+    The version that is current now counts as replaced, because it will be an older one then.
+    """
     replaced = (f"{tree.path(release_layout.VERSIONS)}/", f"{tree.path(release_layout.INCOMING)}/")
     if path.startswith(replaced) or path in (boot_tree.START_SCRIPT, tree.path(release_layout.CURRENT)):
         return False
@@ -103,7 +109,7 @@ def _stays(tree: ReleaseTree, path: str, names: frozenset[str]) -> bool:
 
 
 def _differences(tree: ReleaseTree, target: PublishTarget, key: str, firmware: tuple[str, ...]) -> Iterator[str]:
-    """Yield a sentence for each way in which the current version differs from what would be published now."""
+    """Yield a sentence for each way in which the current version differs from the one that would be published now."""
     current = tree.current
     manifest = image_versions.manifest_of(tree, current)
     if manifest is None or manifest.key != key:
@@ -130,7 +136,7 @@ def _differences(tree: ReleaseTree, target: PublishTarget, key: str, firmware: t
 
 
 def _unfinished(tree: ReleaseTree) -> Iterator[str]:
-    """Yield a sentence if a publication was stopped; the next one completes it."""
+    """Yield a sentence if a publication was stopped before its end; the next publication completes it."""
     if tree.last_recorded != tree.current or tree.unfinished:
         yield f"the publication of {tree.current} was stopped before its end"
 

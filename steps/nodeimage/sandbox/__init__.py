@@ -1,1 +1,1 @@
-"""Tests of an image without a boot."""
+"""Tests of a node image that need no boot: they run on its merged root file system."""

@@ -1,4 +1,4 @@
-"""Listing of a root's folder (`steps.nodeimage.contract.root_listing`), with the texts that checks need; safe paths in a root."""
+"""Reader of a root file system's folder into a listing (`steps.nodeimage.contract.root_listing`), and safe paths within a root."""
 
 import os
 import stat
@@ -11,11 +11,11 @@ from steps.nodeimage.contract.root_listing import FOLDER, LINK, OTHER, REGULAR, 
 
 _KINDS: Final = {stat.S_IFREG: REGULAR, stat.S_IFDIR: FOLDER, stat.S_IFLNK: LINK}
 LEFT_OUT: Final = "boot"
-"""Folder whose content is no part of an image's root: kernel and initrd are files beside it."""
+"""Folder whose content is no part of an image's squashfs, because kernel and initrd are files beside it."""
 
 
 def read(root: Path) -> RootListing:
-    """Return the listing of a root, /boot as an empty folder, and the texts of `root_checks`."""
+    """Return the listing of a root, with /boot as an empty folder and the texts that `root_checks` read."""
     entries: dict[str, RootEntry] = {}
     seen: set[tuple[int, int]] = set()
     folders = [""]
@@ -48,9 +48,9 @@ def _wanted(entries: dict[str, RootEntry]) -> list[str]:
 
 
 def path_in_root(root: Path, path: str) -> Path:
-    """Return a path with all links resolved, below a root that nobody changes meanwhile.
+    """Return a path below the root with all links resolved; the root must not change meanwhile.
 
-    Raises BadTask if its links lead outside; links that begin with / do, as this machine sees them.
+    Raises BadTask if its links lead out of the root, as links that begin with / do, which this machine takes for its own.
     """
     try:
         real = (root / path).resolve()

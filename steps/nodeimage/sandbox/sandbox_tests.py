@@ -1,4 +1,4 @@
-"""Tests of an image without a boot: on its merged root in a namespace, scripts side by side in bubblewrap, checks on a listing."""
+"""Tests of an image on its merged root in a namespace: scripts in parallel, each in bubblewrap, and checks on a listing."""
 
 import os
 import subprocess
@@ -23,26 +23,26 @@ from steps.nodeimage.sandbox import root_scan
 from steps.stages.image_sandbox.contract import Sandboxed
 
 KEPT: Final = 400
-"""Characters of a test's output that are kept: its end, which has the reason."""
+"""Characters of a test's output that are kept: its end, which has the reason of a failure."""
 _READ: Final = 64 * 1024
 
 
 class Play(Struct, frozen=True, kw_only=True):
-    """Tests to run, and how many at once (0: one a processor)."""
+    """Order to run tests on a root: the tests, and how many at once (0: one a processor)."""
 
     tests: tuple[ImageTest, ...]
     at_once: int = 0
 
 
 class SandboxResults(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Results in the order of the tests; `problem`: why no script could be run, in one sentence."""
+    """Results of tests run on a root, in the order of the tests; `problem` says why no script could be run, in one sentence."""
 
     results: tuple[ImageTestResult, ...] = ()
     problem: str = ""
 
 
 def play(root: Path, order: Play) -> SandboxResults:
-    """Run all tests on the root; called in the namespace."""
+    """Run all tests on the root and return their results; called in the namespace."""
     if any(test.run for test in order.tests):
         try:
             bubblewrap.require(root, timeouts.IMAGE_SANDBOX)
@@ -76,7 +76,7 @@ def _check(listing: RootListing, test: ImageTest) -> tuple[ImageTestOutcome, str
 
 
 def _script(root: Path, test: ImageTest) -> tuple[ImageTestOutcome, str]:
-    """Run a script in its own sandbox, which the kernel ends with bubblewrap's first process, whatever the script has started."""
+    """Run a test's script in a sandbox of its own and return outcome and output; all its processes end with the sandbox."""
     line = bubblewrap.command(root, ["/bin/sh", "-e", "-c", test.run, test.name, *test.arguments])
     with (
         subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as child,
@@ -96,7 +96,7 @@ def _script(root: Path, test: ImageTest) -> tuple[ImageTestOutcome, str]:
 
 
 def _last(stream: IO[bytes]) -> str:
-    """Return the end of a program's output, however long that is."""
+    """Return the last 64 KiB of a program's output, which is read to its end."""
     kept = b""
     while part := stream.read(_READ):
         kept = (kept + part)[-_READ:]
@@ -109,7 +109,10 @@ def _end(text: str) -> str:
 
 
 def run(images: Path, recipe: Recipe, say: Callable[[str], None]) -> Sandboxed:
-    """Run the sandbox tests of a recipe. Raises BadTask if a layer is missing, Temporary after its time."""
+    """Run the sandbox tests of a recipe's image and return their results.
+
+    Raises BadTask if a layer is missing, Temporary if too slow.
+    """
     stack = layer_cache.stack(images, recipe)
     tests = tuple(test for test in recipe.tests if test.where is not Where.BOOT)
     tested = run_on(stack, tests, build_keys.image(recipe))
@@ -119,7 +122,7 @@ def run(images: Path, recipe: Recipe, say: Callable[[str], None]) -> Sandboxed:
 
 
 def run_on(stack: tuple[Path, ...], tests: tuple[ImageTest, ...], key: str) -> Sandboxed:
-    """Run tests on a root of folders laid over one another, uppermost first."""
+    """Run tests on the root made of these layers (uppermost first), and return their results for the image with this key."""
     begun = time.monotonic()
     longest = timeouts.IMAGE_SANDBOX + sum(test.seconds for test in tests)
     try:

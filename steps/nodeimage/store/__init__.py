@@ -1,1 +1,1 @@
-"""Folders of the image store that appear whole, and the external programs that fill them."""
+"""Image store: folders that appear complete or not at all, and the external programs whose output fills them."""

@@ -1,4 +1,4 @@
-"""External programs: streams of bytes through them, which `process.run` with its text output does not do, and their versions."""
+"""External programs that read and write byte streams (`process.run` has text only), and the versions of such programs."""
 
 import contextlib
 import ctypes
@@ -19,7 +19,10 @@ _LIBRARY: Final = "libzstd.so.1"
 
 
 def through(command: Sequence[str], data: bytes, seconds: float) -> bytes:
-    """Return the output of a program for some input bytes. Raises BadTask if it is not installed or fails."""
+    """Return the output bytes of a program for these input bytes.
+
+    Raises BadTask if the program is not installed or fails, Temporary after `seconds`.
+    """
     try:
         done = subprocess.run(list(command), input=data, capture_output=True, timeout=seconds, check=False)
     except FileNotFoundError as error:
@@ -32,7 +35,7 @@ def through(command: Sequence[str], data: bytes, seconds: float) -> bytes:
 
 @contextlib.contextmanager
 def into(command: Sequence[str], file: IO[bytes]) -> Iterator[IO[bytes]]:
-    """Open the input of a program that writes to a file. Raises BadTask if it is not installed or fails."""
+    """Yield the input stream of a program whose output goes to a file. Raises BadTask if the program is not installed or fails."""
     try:
         child = subprocess.Popen(list(command), stdin=subprocess.PIPE, stdout=file, stderr=subprocess.DEVNULL)
     except FileNotFoundError as error:
@@ -47,7 +50,7 @@ def into(command: Sequence[str], file: IO[bytes]) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def feed(command: Sequence[str], source: IO[bytes]) -> Iterator[IO[bytes]]:
-    """Open the output of a program that reads a stream; it need not be read to its end.
+    """Yield the output stream of a program that reads from `source`; the output need not be read to its end.
 
     Raises BadTask if the program is not installed, or fails although it got all of its input.
     """
@@ -76,7 +79,7 @@ def feed(command: Sequence[str], source: IO[bytes]) -> Iterator[IO[bytes]]:
 
 
 def _feed(source: IO[bytes], pipe: IO[bytes]) -> None:
-    """Copy the stream to the program; one that has ended takes no more."""
+    """Copy the stream to the program's input and close it; a program that has ended is no error."""
     try:
         with contextlib.suppress(BrokenPipeError):
             shutil.copyfileobj(source, pipe)
@@ -87,7 +90,10 @@ def _feed(source: IO[bytes], pipe: IO[bytes]) -> None:
 
 @contextlib.contextmanager
 def open_output(command: Sequence[str], errors: Path) -> Iterator[IO[bytes]]:
-    """Open the output of a program; its stderr goes to the file `errors`. The output need not be read to its end."""
+    """Yield the output stream of a program, which need not be read to its end; its stderr goes to the file `errors`.
+
+    Raises BadTask if the program is not installed, or if it fails and its output was read to the end.
+    """
     with errors.open("wb") as stderr:
         try:
             child = subprocess.Popen(list(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr)
@@ -116,25 +122,25 @@ def _require(program: str, code: int, output: bytes) -> None:
 
 
 def version(words: Sequence[str]) -> str:
-    """Return the version that a program prints. Raises BadTask if it is not installed."""
+    """Return the version that a command prints, `unknown` if it prints none. Raises BadTask if the program is not installed."""
     output = process.run(list(words)).out.replace(",", " ").split()
     return next((word.lstrip("v") for word in output if word.lstrip("v")[:1].isdigit()), "unknown")
 
 
 def tool_versions() -> dict[str, str]:
-    """Return the versions of the programs that can change the bytes of an image, by name. Raises BadTask if one is missing."""
+    """Return name → version of each program that can change the bytes of an image. Raises BadTask if one is missing."""
     versions = {name: version([name, option]) for name, option in (("mksquashfs", "-version"), ("zstd", "--version"))}
     return versions | {"libzstd": _library(), "packer": str(build_keys.PACKER)}
 
 
 def mark(key: str, versions: Mapping[str, str]) -> str:
-    """Return the name of what zstd and our packer make of something with this key: other versions may make other bytes."""
+    """Return `KEY-HASH`, a name for the output of zstd and our packer for a key: other versions of both may make other bytes."""
     digest = hashlib.sha256(f"{versions['zstd']} {versions['packer']}".encode())
     return f"{key}-{digest.hexdigest()[:12]}"
 
 
 def key_of(name: str) -> str:
-    """Return the key in a name made by `mark`."""
+    """Return the key in a name that `mark` made."""
     return name.partition("-")[0]
 
 

@@ -1,4 +1,4 @@
-"""Entries of the image store: folders that appear whole by one rename, made beside their place under a lock."""
+"""Entries of the image store: folders that appear complete by one rename, made beside their place under a lock."""
 
 import contextlib
 import errno
@@ -15,7 +15,7 @@ from steps.errors import StoreBusy
 from steps.nodeimage import kernel_calls
 
 FRESH: Final = 6 * 3600.0
-"""Seconds after which the use of an entry is noted again.
+"""Age in seconds after which the use of an entry is noted again.
 
 A run that changes nothing writes nothing, and garbage collection still sees which entries were used lately.
 """
@@ -36,7 +36,7 @@ def make_entry(
     """Yield a new folder, which becomes `parent/key` when the block ends without error; yield None if that exists and is `good`.
 
     Waits for other processes that make or read this entry. Leftovers of a kill are removed by `remove`: their maker held the lock.
-    An entry that is not `good` stays until the new one is whole.
+    An entry that is not `good` stays until the new one is complete.
     """
     parent.mkdir(parents=True, exist_ok=True)
     with lock_of(parent / key).open("w") as lock:
@@ -62,13 +62,13 @@ def make_entry(
 
 
 def hold_entry(place: Path) -> contextlib.AbstractContextManager[None]:
-    """Hold a shared lock on an entry while it is read, so that garbage collection spares it."""
+    """Return a context manager that holds a shared lock on an entry while it is read, so that garbage collection spares it."""
     return hold_shared(lock_of(place), os.O_RDONLY | os.O_CREAT)
 
 
 @contextlib.contextmanager
 def hold_shared(path: Path, flags: int = os.O_RDONLY) -> Iterator[None]:
-    """Hold a shared lock on a file or folder, so that garbage collection spares what it protects. Without it no lock is held."""
+    """Hold a shared lock on a file or folder within the block, so that garbage collection spares it. A missing one is no error."""
     try:
         handle = os.open(path, flags, 0o644)
     except FileNotFoundError:
@@ -82,26 +82,26 @@ def hold_shared(path: Path, flags: int = os.O_RDONLY) -> Iterator[None]:
 
 
 def note_use(file: Path) -> None:
-    """Note the use of an entry by the time of one of its files. A missing file, or one of another user, is left alone."""
+    """Note the use of an entry for garbage collection, by the time of one of its files. Errors are ignored."""
     with contextlib.suppress(OSError):
         if time.time() - file.stat().st_mtime > FRESH:
             os.utime(file)
 
 
 def lock_of(place: Path) -> Path:
-    """Return the file whose lock is held by processes that make, read or collect an entry."""
+    """Return the path of the lock file of an entry, which processes hold while they make, read or remove the entry."""
     return place.with_name(f".{place.name}.lock")
 
 
 def remove_entry(place: Path, remove: Callable[[Path], None] = shutil.rmtree) -> None:
-    """Remove an entry so that nobody sees half of it: rename it first, then remove it from disk."""
+    """Remove an entry so that nobody sees half of it: it is renamed first, then removed from disk."""
     gone = place.with_name(f".{place.name}.part{uuid.uuid4().hex}")
     place.rename(gone)
     _gone(gone, remove)
 
 
 def _gone(folder: Path, remove: Callable[[Path], None]) -> None:
-    """Remove a folder into which processes that are being killed may still write."""
+    """Remove a folder, with up to _REMOVALS retries because processes that are being killed may still write into it."""
     for _ in range(_REMOVALS):
         with contextlib.suppress(OSError):
             remove(folder)
@@ -111,7 +111,7 @@ def _gone(folder: Path, remove: Callable[[Path], None]) -> None:
 
 @contextlib.contextmanager
 def guard_writes() -> Iterator[None]:
-    """Wrap code that writes to the image store. Raises StoreBusy if the disk is full, read-only or away."""
+    """Wrap code that writes to the image store. Raises StoreBusy if the disk is full, read-only or fails."""
     try:
         yield
     except OSError as error:
@@ -121,6 +121,6 @@ def guard_writes() -> Iterator[None]:
 
 
 def raise_if_full(output: str, what: str) -> None:
-    """Raise StoreBusy if the output of a failed program says that the disk is full; `what` names the failed action."""
+    """Raise StoreBusy if the output of a failed program says that the disk is full; `what` says in words which action failed."""
     if any(words in output for words in _SAID):
         raise StoreBusy(f"the store of images is full: {what}", hint=HINT)

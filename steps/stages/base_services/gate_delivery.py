@@ -128,10 +128,8 @@ def _projects(seen: tuple[Project, ...], want: DeliveryExpectation) -> Finding |
             step = "apply this stage again: somebody removed it"
             return fail(FailureClass.APPLY, f"no AppProject {want.namespace}/{project.name}", rendered, step)
         if wrong := _differing(spec, project.spec):
-            problem, expected = (
-                f"AppProject {project.name} differs in {', '.join(wrong)}",
-                f"{rendered}: no right less, and none more",
-            )
+            problem = f"AppProject {project.name} differs in {', '.join(wrong)}"
+            expected = f"{rendered}: no right less, and none more"
             return fail(FailureClass.COMPARISON, problem, expected, "find who else writes this AppProject")
     return None
 

@@ -67,10 +67,8 @@ def _flavors(seen: ControlObservation, want: ControlExpectation) -> Iterator[Fin
         if flavor is None:
             yield _open(f"there is no ResourceFlavor {name}", "it", "apply this stage again")
         elif flavor.labels != labels:
-            problem, step = (
-                f"ResourceFlavor {name} stands for {_pairs(flavor.labels)}",
-                "find who else writes this flavor: one owner",
-            )
+            problem = f"ResourceFlavor {name} stands for {_pairs(flavor.labels)}"
+            step = "find who else writes this flavor: one owner"
             yield fail(FailureClass.COMPARISON, problem, _pairs(labels), step)
 
 

@@ -77,11 +77,12 @@ def _node(
     name: str, pod: CheckPod | None, seen: FunctionalObservation, want: FunctionalExpectation, pairs: list[Pair]
 ) -> NodeVerdict:
     goal = f"{want.rails} rails at {want.floor:g} Gbit/s or more"
+    if pod is None or not pod.report:
+        return gate_checks.silent(pod, seen.pods, goal).of_node(name)
     mine = [pair for pair in pairs if name in (pair.source, pair.target)]
     bad = [pair for pair in mine if pair.good < want.rails]
-    if pod is None or not pod.report:
-        finding: Finding | None = gate_checks.silent(pod, seen.pods, goal)
-    elif (finding := _attachment(pod, want) or _ports(pod, want)) is None and not mine:
+    finding = _attachment(pod, want) or _ports(pod, want)
+    if finding is None and not mine:
         step = "see why its neighbours' pods did not run"
         finding = unknown(FailureClass.RUNTIME, "no pair of this node was measured", goal, step)
     # one good pair proves the node; the bad pair is the other node's or the path's

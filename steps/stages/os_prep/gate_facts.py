@@ -48,10 +48,8 @@ def _reboot(facts: Facts) -> Iterator[Finding]:
         step = "see what node_profile reads on the node"
         yield unknown(FailureClass.RUNTIME, "no boot id after the reboot", "another boot id", step)
     elif facts.boot_id == facts.rebooted_from:
-        seen, step = (
-            f"boot id {facts.boot_id}, as before the reboot",
-            "read the node's console: it said that it rebooted, and did not",
-        )
+        seen = f"boot id {facts.boot_id}, as before the reboot"
+        step = "read the node's console: it said that it rebooted, and did not"
         yield fail(FailureClass.RUNTIME, seen, "another boot id", step)
 
 
@@ -84,10 +82,8 @@ def _driver(facts: Facts, want: NodesExpectation) -> Iterator[Finding]:
         return
     if want.driver_on_host and not (facts.nvidia_driver and _has_driver(facts)):
         running = f": {facts.nvidia_driver}, which runs, is of a container" if facts.nvidia_driver else ""
-        seen, step = (
-            f"{facts.gpus} GPUs and no NVIDIA driver on the host{running}",
-            "install the driver on the node, or let the GPU Operator bring it",
-        )
+        seen = f"{facts.gpus} GPUs and no NVIDIA driver on the host{running}"
+        step = "install the driver on the node, or let the GPU Operator bring it"
         yield fail(FailureClass.DEPENDENCY, seen, "a driver on the host, as driver.enabled is false", step)
     elif not want.driver_on_host and _has_driver(facts):
         seen = f"NVIDIA driver {facts.nvidia_driver or 'that is not loaded'} on the host"

@@ -182,10 +182,8 @@ def _large(name: str, target: str, came: object, ring: Ring) -> Iterator[Finding
 
 
 def _ingress(name: str, report: Mapping[str, Any], ring: Ring, controllers: frozenset[str]) -> Iterator[Finding]:
-    pods, answered = (
-        "kubectl -n kube-system get pods -o wide, for those of the ingress controller",
-        ring.answered(report, "ingress"),
-    )
+    pods = "kubectl -n kube-system get pods -o wide, for those of the ingress controller"
+    answered = ring.answered(report, "ingress")
     if not controllers:
         yield unknown(FailureClass.DEPENDENCY, "no node runs a pod of the ingress controller", "one on port 80 of nodes", pods)
     elif name in controllers and not (report.get("own") is True and answered):

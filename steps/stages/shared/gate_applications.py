@@ -81,10 +81,8 @@ def _pointed(name: str, pins: Iterable[tuple[str, str, str]]) -> Finding | None:
 def _reconciled(app: Application, name: str) -> Finding | None:
     if app.reconciled + SKEW >= app.changed and app.reconciled > 0:
         return None
-    seen, step = (
-        f"Argo CD has not looked at Application {name} since its last change",
-        "check that Argo CD's application controller runs",
-    )
+    seen = f"Argo CD has not looked at Application {name} since its last change"
+    step = "check that Argo CD's application controller runs"
     return unknown(FailureClass.DEPENDENCY, seen, "status.reconciledAt after the change", step)
 
 

@@ -13,6 +13,8 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 CITATION = re.compile(r"\b(gpu_stack|hera_argo|spack_pxe|spack_real|ssh_ansible|embedded_k8s|real_kubernetes|design|acceptance) §")
 FACTS = re.compile(r"\b((?:steps|workflows|playbooks|images)/docs/[\w/]+\.md)\b")
+MODULE = re.compile(r"`(?:[\w.]+/)*(\w+\.py)`")
+PLACEHOLDER = re.compile(r"[A-Z]+\.py")
 LONGEST_README = 130
 
 
@@ -48,6 +50,14 @@ def test_a_generated_page_is_current(name: str) -> None:
 def test_links_lead_somewhere() -> None:
     dangling = [f"{page.relative_to(ROOT)}: {target}" for page in MARKDOWN for target in _targets(page) if not target.exists()]
     assert dangling == []
+
+
+def test_modules_that_pages_name_exist() -> None:
+    """By their file name alone: READMEs name modules of their own folder, of other folders, and of this repository's root."""
+    modules = {path.name for path in _tracked("*.py")} | {"compare.py"}  # the last is Argo's own, of the recordings
+    named = {(page, name) for page in MARKDOWN for name in MODULE.findall(page.read_text(encoding="utf-8"))}
+    gone = [f"{page.relative_to(ROOT)}: {name}" for page, name in named if name not in modules and not PLACEHOLDER.fullmatch(name)]
+    assert gone == []
 
 
 def test_anchors_exist() -> None:

@@ -1,4 +1,7 @@
-"""The node profile: YAML layers, chosen by criteria that a spec meets, as the single argument of `node_profile`."""
+"""The node profile: required settings of a machine, merged from the YAML layers whose criteria a spec meets.
+
+The merged profile is the single argument of the Ansible module `playbooks/library/node_profile.py`.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +30,13 @@ KEYS = frozenset(
 """Allowed keys of a profile, which are those of `playbooks/library/node_profile.py`."""
 
 CONFINEMENT = {"selinux": "SELinux", "apparmor": "AppArmor"}
-"""Systems that confine programs: key in the profile → name of the item in reports."""
+"""Security modules that confine programs: key in the profile → name of the setting in a host's report."""
 
 Profile = dict[str, Any]
 
 
 class ProfileLayer(Section):
-    """A layer of the node profile: the content of one file of this folder."""
+    """One YAML file of this folder: settings that all machines or GPU machines need, and the criteria under which they apply."""
 
     criteria: Criteria = Field(default={}, description="Criteria under which the layer applies; default: always.")
     machines: Literal["all", "gpu"] = Field(
@@ -53,10 +56,10 @@ class ProfileLayer(Section):
 
 
 def layers(*more: Path) -> dict[str, ProfileLayer]:
-    """Return every layer by name: those of the package, then those of site folders, where a known name replaces.
+    """Return every layer by file name: the package's, then those of the folders `more`, which replace layers of equal name.
 
     Raises:
-        SpecErrors: a file is wrong.
+        SpecErrors: a file is invalid.
     """
     return {file.stem: load_as(ProfileLayer, file) for folder in (HERE, *more) for file in sorted(folder.glob("*.yaml"))}
 
@@ -67,7 +70,7 @@ def _packaged() -> Mapping[str, ProfileLayer]:
 
 
 def resolve(facts: Facts, known: Mapping[str, ProfileLayer] | None = None) -> tuple[Profile, Profile]:
-    """Return two profiles for the facts of a spec (`criteria.facts`): that of all machines, and the additions for GPU machines."""
+    """Return two profiles for the facts of a spec (`criteria.facts`): one for all machines, and the additions for GPU machines."""
     every = _packaged() if known is None else known
     # the base, then general before specific, then by name
     order = sorted(every, key=lambda name: (name != BASE, len(every[name].criteria), name))
@@ -76,7 +79,7 @@ def resolve(facts: Facts, known: Mapping[str, ProfileLayer] | None = None) -> tu
 
 
 def of_system(distribution: str) -> Profile:
-    """Return the profile of a plain machine by the id of its distribution, for plays that run without a plan."""
+    """Return the profile of a machine without GPUs by the id of its Linux distribution, for plays that run without a plan."""
     facts = dict.fromkeys(DIMENSIONS, "none") | {"os": distribution}
     return resolve(facts)[0]
 
@@ -90,7 +93,7 @@ def _merged(chosen: Iterable[ProfileLayer], machines: str) -> Profile:
 
 
 def merge_layers(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> Profile:
-    """Return one layer over another: maps merge, lists grow by new items, null removes, and anything else replaces."""
+    """Return `upper` merged over `lower`: maps merge, new list items are appended, null deletes a key, any other value replaces."""
     merged = dict(lower)
     for key, value in upper.items():
         below = merged.get(key)

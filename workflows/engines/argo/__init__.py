@@ -1,1 +1,1 @@
-"""The Argo engine: submits a run to Argo Workflows, then follows, answers and cancels it over the Kubernetes API."""
+"""The Argo engine: submit a run to Argo Workflows, follow it, answer its approvals and cancel it, over the Kubernetes API."""

@@ -1,4 +1,4 @@
-"""Patches on a Workflow for approvals: the answer to an open one, and the claim on its announcement.
+"""Patches of a Workflow for approvals: the answer to an open approval, and the claim of the one follower that announces it.
 
 Each patch carries the Workflow's resource version, so that two machines cannot both succeed.
 """
@@ -23,15 +23,15 @@ from workflows.engines.open_approvals import OpenApproval
 from workflows.render.grammar.gotext import fnv1a
 
 TRIES = 20
-"""Tries to patch a Workflow. The controller writes its status all the time, so conflicts are normal."""
+"""Number of tries to patch a Workflow. Argo's controller writes its status all the time, so conflicts are normal."""
 
 
 class Overtaken(Temporary):
-    """The Workflow changed at each of several tries to patch it."""
+    """Exception: the Workflow changed during every one of several tries to patch it."""
 
 
 def waiting_approvals(home: Home, workflow: Workflow, folder: RunFolder, nodes: list[str]) -> list[OpenApproval]:
-    """Return the approvals behind these suspend nodes, with their evidence read from the run store now.
+    """Return the approvals that these suspend nodes wait for, with their evidence copied from the run store now.
 
     Raises HelperPodFailed if the store cannot be read, Damaged if its copy arrives incomplete.
     """
@@ -42,7 +42,7 @@ def waiting_approvals(home: Home, workflow: Workflow, folder: RunFolder, nodes: 
 
 
 def store_signature(home: Home, workflow: Workflow, folder: RunFolder, pending: OpenApproval, approver: str, key: str) -> None:
-    """Sign the approval with a private key of this machine and put the signature into the run store of the home cluster."""
+    """Sign the approval with a private key file of this machine; a pod writes the signature into the home cluster's run store."""
     open_approvals.sign(folder, pending, approver, key)
     key_in_store = approval.signature_key(pending.run, pending.approved, approver)
     content = Store(folder.home.store).read(key_in_store) or b""
@@ -50,9 +50,9 @@ def store_signature(home: Home, workflow: Workflow, folder: RunFolder, pending: 
 
 
 def answer(home: Home, run: str, node: str, values: dict[str, str], message: str) -> None:
-    """Set the outputs of the open suspend node with this display name and let it continue.
+    """Answer the open approval at the suspend node with this display name, so that the run continues.
 
-    `values` are the output parameters. Raises NotWaiting if the node is not open, Overtaken if every try met a conflict.
+    `values` are the node's output parameters. Raises NotWaiting if the node is not open, Overtaken if every try met a conflict.
     """
     for number in range(TRIES):
         data = home.raw_workflow(run)
@@ -77,7 +77,7 @@ def _is_answered(workflow: Workflow, node: str, values: dict[str, str], message:
 
 
 def answer_patch(workflow: Workflow, raw: dict[str, Any], node: str, values: dict[str, str], message: str) -> dict[str, Any]:
-    """Return the merge patch that answers one open suspend node and changes nothing else. Raises NotWaiting if it is not open."""
+    """Return the merge patch that answers one open suspend node and changes no other node. Raises NotWaiting if it is not open."""
     node_ids = [gate.id for gate in workflow.nodes().values() if gate.is_open_gate and gate.display_name == node]
     if len(node_ids) != 1:
         raise open_approvals.NotWaiting(f"run {workflow.metadata.name} does not wait at {node} (any more)")
@@ -104,9 +104,9 @@ CLAIM_PREFIX = "bringup/announced-"
 
 
 def claim(where: HomeAddress, run: str) -> Claim:
-    """Return a claim that exactly one follower of the run wins for each suspend node, whatever machine it runs on.
+    """Return a function that returns True to exactly one follower of the run for each suspend node, whatever machine it runs on.
 
-    The winner's patch sets the annotation `bringup/announced-HASH` to the time of the claim. The claim raises Temporary if the
+    The winner's patch sets the annotation `bringup/announced-HASH` to the time of the claim. The function raises Temporary if the
     Workflow changes at each try: a missing announcement with a warning is better than two announcements.
     """
 

@@ -1,4 +1,4 @@
-"""Cancellation of a run, and the sweep that replaces an exit handler that did not run: report, seal, release the target's lease."""
+"""Cancel a run; and sweep a run whose exit handler did not run: write its report, seal it, release the target's lease."""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,25 +18,25 @@ STOP, TERMINATE = "Stop", "Terminate"
 """Shutdown strategies of Argo: Stop still runs the exit handler (report and seal), Terminate does not."""
 
 PARTS = ("report", "seal")
-"""Tasks of a sweep in their order; the seal releases the target's lease."""
+"""Names of the tasks that a sweep runs, in order. The task `seal` also releases the target's lease."""
 
 
 class AlreadyEnded(ValueError):
-    """The run has ended already, or the home cluster refuses to cancel it."""
+    """Exception: the run has ended already, or the home cluster refuses to cancel it."""
 
 
 class StillRunning(ValueError):
-    """Only a run that has ended can be swept."""
+    """Exception: the run to be swept has not ended yet."""
 
     hint = "cancel it first: bringup cancel RUN"
 
 
 def cancel(home: Home, run: str, cancelled_by: Cancelled, *, now: bool = False, stored: bool = True) -> Callable[[], object]:
-    """Ask the controller to end the run, with the name of who asked on the Workflow; the first who asks is kept.
+    """Ask Argo's controller to end a run, and record on the Workflow who asked first. Raises AlreadyEnded, NotOurs, Overtaken.
 
-    With `now` the run is terminated at once. Returns a function that waits until the name is in the run store, for the report; it
-    raises StepError, NotOurs or NoTemplate if the store cannot be written. Nothing is stored without `stored` (an account that may
-    not create pods), or if nothing of the run has begun. Raises AlreadyEnded, NotOurs, Overtaken.
+    With `now` the run is terminated at once, without its exit handler. The returned function waits until the name of who asked is
+    in the run store, for the report; it raises StepError, NotOurs or NoTemplate if the store cannot be written. It does nothing
+    without `stored` (an account that may not create pods), if somebody asked earlier, or if nothing of the run has begun.
     """
     for _ in range(approval_patches.TRIES):
         workflow = home.workflow(run)
@@ -53,7 +53,7 @@ def cancel(home: Home, run: str, cancelled_by: Cancelled, *, now: bool = False, 
 
 
 def has_begun(workflow: Workflow) -> bool:
-    """Return True unless the run still waits, or ended while it waited, for its lock or for the controller."""
+    """Return True if the run has begun its work; False if it waits, or ended while it waited, for its lock or the controller."""
     status = workflow.status
     return status.phase == "Running" or bool(status.nodes or status.compressed_nodes or status.offload_node_status_version)
 
@@ -64,7 +64,7 @@ def was_never_begun(workflow: Workflow) -> bool:
 
 
 def cancel_patch(workflow: Workflow, cancelled_by: Cancelled | None, *, now: bool) -> Object:
-    """Return the patch that cancels a run."""
+    """Return the patch that cancels a run, and that names who asked unless `cancelled_by` is None."""
     # A run that waits for its lock ignores Stop: it would run its exit handler once the lock is free. Only Terminate ends it at
     # once (Argo's operator.go, releaseLocksForPendingShuttingdownWfs). The resource version is for a run that begins meanwhile.
     waits = not has_begun(workflow)
@@ -75,7 +75,7 @@ def cancel_patch(workflow: Workflow, cancelled_by: Cancelled | None, *, now: boo
 
 
 def send_patch(home: Home, workflow: Workflow, patch: Object) -> bool:
-    """Send the patch; return False if the Workflow has changed since it was read. Raises AlreadyEnded for other refusals."""
+    """Send the patch and return True, or False if the Workflow has changed since it was read. Raises AlreadyEnded if refused."""
     run = workflow.metadata.name
     try:
         home.ask(lambda kube: kube.merge(home.workflows(run), patch))
@@ -87,7 +87,10 @@ def send_patch(home: Home, workflow: Workflow, patch: Object) -> bool:
 
 
 def _kept(home: Home, workflow: Workflow, cancelled_by: Cancelled) -> Callable[[], object]:
-    """Start the pod that writes who cancelled into the store, before the run is told to end, so that its report can name them."""
+    """Start the pod that writes who cancelled into the run store, and return a function that waits for the pod's end.
+
+    The pod starts before the run is told to end, so that the run's report can name the person.
+    """
     run = workflow.metadata.name
     key = stored_run.cancellation_key(run)
     errand = helper_pods.store_file("cancel", key, canonical(cancelled_by), unless=f"{key} runs/{run}/{run_seal.FILE}")
@@ -103,7 +106,7 @@ def _raise(error: Exception) -> None:
 
 
 def end_message(workflow: Workflow) -> str:
-    """Return how a run ended: who cancelled it, unless it succeeded; else Argo's own message."""
+    """Return how a run ended: who cancelled it, if anybody did and it did not succeed; else Argo's own message."""
     cancelled_by = workflow.metadata.annotations.get(CANCELLED)
     through = workflow.status.phase == "Succeeded"
     return (
@@ -112,7 +115,7 @@ def end_message(workflow: Workflow) -> str:
 
 
 def sweep(home: Home, workflow: Workflow) -> None:
-    """Run report and seal in pods of their own, as the exit handler does; a second sweep has the same result.
+    """Write the report of an ended run and seal it, in pods of their own, as the exit handler does. Repeating it changes nothing.
 
     Raises StillRunning, HelperPodFailed.
     """
@@ -124,7 +127,7 @@ def sweep(home: Home, workflow: Workflow) -> None:
 
 
 def _errand(home: Home, workflow: Workflow, part: str) -> helper_pods.HelperPod:
-    """Return the pod of the exit handler's template, with the placeholders that Argo would have replaced filled in."""
+    """Return the helper pod for a task of the exit handler, with Argo's placeholders in its command and environment filled in."""
     template = names.template("run", part)
     templates = home.made_from(workflow)["templates"]
     container = next(candidate["container"] for candidate in templates if candidate["name"] == template)

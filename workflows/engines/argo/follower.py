@@ -1,4 +1,4 @@
-"""Watch events of a run turned into the news that the embedded engine also reports, what is stuck, and the status of each stage."""
+"""Follow a run on Argo: turn watch events into the news that the local engine also reports, and show the status of each stage."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,18 +18,21 @@ from workflows.render import names
 
 Say = Callable[[str], None]
 WORTH_SAYING = 2
-"""Failed rounds in a row, half a second apart, after which the outage is reported."""
+"""Number of failed rounds in a row, half a second apart, after which an outage is reported."""
 
 
 @dataclass
 class NewsFeed:
-    """The news of a run already reported; computes the news of each further state (pure)."""
+    """Converter of successive states of a Workflow to news; it remembers what it has reported and does no I/O."""
 
     shown: dict[str, RunNodeStatus] = field(default_factory=dict)
     run: RunNews = field(default_factory=lambda: RunNews("", "", False, ""))
 
     def take(self, workflow: Workflow) -> Iterator[News]:
-        """Yield the news of one state: nodes in order of start (within one second: in order of the graph), then the run."""
+        """Yield the news since the last state: changed nodes in order of start, then a change of the run.
+
+        Nodes that started within one second are in the order of the graph.
+        """
         nodes = workflow.nodes()
         depth = _depths(nodes)
         for node in sorted(nodes.values(), key=lambda node: (node.started_at or "", depth[node.id], node.name)):
@@ -45,7 +48,7 @@ class NewsFeed:
 
 
 def _depths(nodes: Mapping[str, WorkflowNode]) -> dict[str, int]:
-    """Return the longest distance of each node from a root; `children` of a node are the nodes after it."""
+    """Return node id → number of edges on the longest path from a root; `children` of a node are the nodes after it."""
     depth = dict.fromkeys(nodes, 0)
     open_parents = Counter(child for node in nodes.values() for child in node.children if child in nodes)
     ready = [name for name in nodes if not open_parents[name]]
@@ -62,9 +65,10 @@ def _depths(nodes: Mapping[str, WorkflowNode]) -> dict[str, int]:
 def follow(
     home: Home, name: str, observe: Callable[[News], None], say: Say, *, pace: WatchPace | None = None, late: float = waits.LATE
 ) -> Workflow:
-    """Report news to `observe` until the run ends; return its last state. `say` gets sentences about what is stuck or unreachable.
+    """Report news to `observe` until the run ends, and return its final state.
 
-    Raises NoWorkflow if the run is deleted meanwhile, Refused if credentials stay refused, UnreadableStatus.
+    `say` gets sentences about what is stuck or unreachable. Raises NoWorkflow if the run is deleted meanwhile, Refused if
+    credentials stay refused, UnreadableStatus.
     """
     digest, watcher, reach = NewsFeed(), waits.Watchdog(home, late), HomeReachability(say)
     latest: Workflow | None = None
@@ -87,13 +91,16 @@ def follow(
 
 @dataclass
 class HomeReachability:
-    """Reports once that the home cluster does not answer, and once that it answers again; a single cut watch is not reported."""
+    """Reporter of outages: says once that the home cluster does not answer, and once that it answers again.
+
+    A single interrupted watch is not reported.
+    """
 
     say: Say
     failed: int = 0
 
     def take(self, quiet: RoundEnded) -> None:
-        """Count the end of a round."""
+        """Count a finished round of watching as failed or good, and report an outage or its end."""
         failed_before, self.failed = self.failed, self.failed + 1 if quiet.trouble else 0
         if self.failed == WORTH_SAYING:
             self.say(f"the home cluster cannot be watched at the moment, but the run continues there: {quiet.trouble}")
@@ -108,7 +115,7 @@ def open_gates(workflow: Workflow) -> list[WorkflowNode]:
 
 
 def exit_code(phase: str) -> ExitCode:
-    """Return the exit code for a phase, as the embedded engine does (see `RunResult.exit_code`)."""
+    """Return the command line's exit code for a run's final phase, equal to that of the local engine (`RunResult.exit_code`)."""
     return {"Succeeded": ExitCode.OK, "Failed": ExitCode.GATE_FAILED}.get(phase, ExitCode.BUG)
 
 
@@ -121,7 +128,7 @@ _FAILED = ("Failed", "Error")
 def stages(ids: Iterable[str], nodes: Iterable[RunNodeStatus], run: str) -> list[dict[str, str]]:
     """Return one row per stage in running order (stage, status, reason), as `bringup status` prints them.
 
-    A row for the task `open` comes first if that task failed.
+    If the task `open` failed, a row for it comes first.
     """
     by_template: dict[str, list[RunNodeStatus]] = {}
     for node in nodes:
@@ -137,7 +144,7 @@ def stages(ids: Iterable[str], nodes: Iterable[RunNodeStatus], run: str) -> list
 
 
 def _opening(nodes: Sequence[RunNodeStatus], run: str) -> list[dict[str, str]]:
-    """Return a row for the task `open` if it failed for good: the Retry node above its attempts has ended."""
+    """Return a row for the task `open` in a list if the task failed for good (no further attempt follows); else an empty list."""
     pods = [node for node in nodes if node.type == "Pod"]
     whole = [node for node in nodes if node.type == "Retry"] or pods
     if not any(node.phase in _FAILED for node in whole):
@@ -170,14 +177,14 @@ def _stage(stage: str, nodes: Mapping[str, list[RunNodeStatus]], run: str, *, op
 
 
 def ended_rows(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
-    """Return the rows of a run that has ended: stages that were still to come are marked as not run."""
+    """Return the rows of `stages` for a run that has ended: a stage that was still to come is shown as not run."""
     return [_row(row["stage"], NOT_RUN, row["reason"]) if row["status"] == TO_COME else row for row in rows]
 
 
 def with_reasons(rows: Iterable[dict[str, str]], stored: Mapping[str, tuple[str, str]]) -> list[dict[str, str]]:
-    """Return the rows with the full reasons from the store (`stored` maps a stage to status and reason of its verdict).
+    """Return the rows with the full reasons from the store; `stored` maps a stage to the status and reason of its verdict.
 
-    A stored verdict that contradicts the node's status belongs to an earlier attempt and is not used.
+    A stored verdict that contradicts the row's status belongs to an earlier attempt and is not used.
     """
     return [_explained(row, stored.get(row["stage"])) for row in rows]
 

@@ -1,6 +1,6 @@
-"""Short pods beside a run, made from templates of its own pods and deleted afterwards: they read or write the run store.
+"""Short pods beside a run, made from templates of the run's own pods and deleted afterwards: they read or write the run store.
 
-The pod that releases quarantined nodes is made from the judge's template of the stage that set them aside.
+The pod that releases quarantined nodes is made from the judge's template of the stage that quarantined them.
 """
 
 import base64
@@ -27,18 +27,21 @@ from workflows.engines.argo.workflow_objects import ResourceMeta, Workflow
 from workflows.render import names
 
 ERRAND = "bringup/errand"
-"""Label of these pods; its value is the pod's purpose."""
+"""Label of helper pods; its value is the pod's purpose, such as `read`."""
 RUN = "bringup/run"
 CONTAINER = "errand"
 
 
 class HelperPodFailed(Temporary):
-    """The pod did not succeed; the message holds the end of its log."""
+    """Exception: a helper pod did not succeed; the message holds the end of its log."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HelperPod:
-    """The work of one pod. With `store_only` the pod mounts nothing but the run store, read-only unless `writes` is set."""
+    """The work of one helper pod: its command and environment, and the template of the run from which it is made.
+
+    With `store_only` it mounts nothing but the run store. The store is read-only unless `writes` is set.
+    """
 
     purpose: str
     command: Sequence[str]
@@ -49,19 +52,19 @@ class HelperPod:
 
 
 def store_file(purpose: str, key: str, content: bytes, *, unless: str = "") -> HelperPod:
-    """Return the work of a pod that writes one file into the run store, unless the store has one of the keys listed in `unless`."""
+    """Return the work of a pod that writes one file into the run store, or nothing if the store has a key listed in `unless`."""
     environment = {"BRINGUP_STORE": "/bringup/store", "KEY": key, "CONTENT": base64.b64encode(content).decode(), "UNLESS": unless}
     command = ("python", "-c", inspect.getsource(store_writer))
     return HelperPod(purpose=purpose, command=command, environment=environment, writes=True)
 
 
 def run(home: Home, workflow: Workflow, errand: HelperPod) -> bytes:
-    """Run the pod to its end and return its log. Raises HelperPodFailed, NotOurs, NoTemplate."""
+    """Create the helper pod, wait for its end, delete it and return its log. Raises HelperPodFailed, NotOurs, NoTemplate."""
     return finish(home, errand, begin(home, workflow, errand))
 
 
 def begin(home: Home, workflow: Workflow, errand: HelperPod) -> str:
-    """Create the pod and return its name. Raises HelperPodFailed, NotOurs, NoTemplate."""
+    """Create the helper pod and return its name. Raises HelperPodFailed, NotOurs, NoTemplate."""
     manifest = pod_manifest(home, workflow, errand)
     name: str = manifest["metadata"]["name"]
     try:
@@ -72,7 +75,7 @@ def begin(home: Home, workflow: Workflow, errand: HelperPod) -> str:
 
 
 def finish(home: Home, errand: HelperPod, name: str) -> bytes:
-    """Wait for the pod's end, delete it and return its log. Raises HelperPodFailed."""
+    """Wait for the end of a helper pod, delete it and return its log. Raises HelperPodFailed if it did not succeed."""
     try:
         ended = _await(home, name)
         log = home.fetch(f"{home.core('pods', name)}/log", {"container": CONTAINER})
@@ -88,7 +91,7 @@ _RIGHTS = "this account needs the right to create pods, read their logs and dele
 
 
 def pod_manifest(home: Home, workflow: Workflow, errand: HelperPod) -> Object:
-    """Return the pod's manifest, with image, user and volumes of the run's own pods. Raises NotOurs, NoTemplate."""
+    """Return the helper pod's manifest, with image, user and volumes of the run's own pods. Raises NotOurs, NoTemplate."""
     spec = home.made_from(workflow)
     model = next((candidate for candidate in spec["templates"] if candidate["name"] == errand.template), None)
     if model is None:
@@ -137,7 +140,7 @@ def _mounted(model: Object, errand: HelperPod) -> list[Object]:
 
 
 def _volumes(every: Sequence[Object], model: Object, errand: HelperPod) -> list[Any]:
-    """Return the volumes that the container mounts, so that the pod gets no other secret."""
+    """Return only those volumes that the helper pod's container mounts, so that the pod gets no other secret."""
     mounted = {mount["name"] for mount in _mounted(model, errand)}
     chosen = [dict(volume) for volume in every if volume["name"] in mounted]
     for volume in chosen:
@@ -147,7 +150,7 @@ def _volumes(every: Sequence[Object], model: Object, errand: HelperPod) -> list[
 
 
 def _await(home: Home, name: str) -> RunPod:
-    """Return the pod once it has ended. Raises HelperPodFailed, which says what the pod waits for, if it does not end in time."""
+    """Return the pod once it has ended. Raises HelperPodFailed if it does not end in time, with what it waits for."""
     end, latest = time.monotonic() + timeouts.READER_POD, RunPod(metadata=ResourceMeta(name=name))
     for seen in ResourceWatch(home, home.core("pods"), name, WatchPace(round=5.0)).states():
         if isinstance(seen, ObjectGone):
@@ -164,7 +167,7 @@ def _await(home: Home, name: str) -> RunPod:
 
 
 class NotReleased(StepError):
-    """The pod could not release the nodes. The message and the exit code are those of the problem that the pod reported."""
+    """Exception: the pod could not release the nodes. Message and exit code are those of the problem that the pod reported."""
 
     def __init__(self, message: str, hint: str, code: int) -> None:
         super().__init__(message, hint=hint)
@@ -179,7 +182,7 @@ class _Answer(Struct, frozen=True):
 
 
 def release(home: Home, workflow: Workflow, stage: str, nodes: Sequence[str], who: str) -> tuple[str, ...]:
-    """Release nodes and return one line for each. `stage` is a stage that quarantined one of the nodes.
+    """Release quarantined nodes by a helper pod, and return one line for each. `stage` is a stage that quarantined one of them.
 
     Raises NotReleased, HelperPodFailed, NoWorkflow.
     """

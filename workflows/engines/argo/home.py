@@ -1,4 +1,4 @@
-"""The home cluster: one kubeconfig, one namespace, and requests that renew refused credentials."""
+"""Client of the home cluster, which runs Argo Workflows: one kubeconfig, one namespace, and renewal of refused credentials."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -19,29 +19,29 @@ Object = dict[str, Any]
 
 
 class NoHomeCluster(ValueError):
-    """Neither the command line nor the environment names the cluster that runs Argo Workflows."""
+    """Exception: neither the command line nor the environment names the cluster that runs Argo Workflows."""
 
     hint = "name the home cluster's kubeconfig with --home-kubeconfig, or set KUBECONFIG"
 
 
 class NoWorkflow(ValueError):
-    """The home cluster has no Workflow of that name."""
+    """Exception: the home cluster has no Workflow of that name, or none that a command can work with (subclasses)."""
 
     hint = "a finished Workflow may have been deleted; its evidence stays: bringup pull RUN brings it here"
 
 
 class WorkflowGone(NoWorkflow):
-    """The Workflow never existed or was deleted."""
+    """Exception: the Workflow never existed or was deleted."""
 
 
 class NotOurs(NoWorkflow):
-    """The Workflow, or the WorkflowTemplate that it was made from, was not submitted by bringup."""
+    """Exception: the Workflow, or the WorkflowTemplate that it was made from, was not submitted by bringup."""
 
     hint = "runs of bringup: kubectl get workflows -l bringup/pipeline, in the namespace that --namespace names"
 
 
 class StarterWorkflow(NotOurs):
-    """The Workflow was created by a schedule: it reads a repository and starts a run, so it has neither stages nor evidence."""
+    """Exception: the Workflow was created by a schedule to start a run from Git, so it has neither stages nor evidence."""
 
     def __init__(self, workflow: Workflow) -> None:
         name, of = workflow.metadata.name, workflow.metadata.labels.get(CLUSTER, "")
@@ -51,19 +51,22 @@ class StarterWorkflow(NotOurs):
 
 
 class NoTemplate(NoWorkflow):
-    """The WorkflowTemplate or ConfigMap that a run was made from was deleted from the home cluster."""
+    """Exception: the WorkflowTemplate or ConfigMap that a run was made from was deleted from the home cluster."""
 
     hint = "render the same spec again with `bringup render SPEC --out FOLDER`, apply the result, then try again"
 
 
 class NamedObject(Struct, frozen=True):
-    """Any object of the home cluster, reduced to its metadata."""
+    """The metadata of any object of the home cluster."""
 
     metadata: ResourceMeta
 
 
 def choose_home(option: str, context: str, namespace: str, environ: Mapping[str, str]) -> HomeAddress:
-    """Return the home cluster named by the command line, else by the environment, else the pod's own. Raises NoHomeCluster."""
+    """Return the home cluster of the command line's kubeconfig, else of KUBECONFIG, else of ~/.kube/config, else the pod's own.
+
+    Raises NoHomeCluster if there is none of these.
+    """
     files_listed = option or environ.get("KUBECONFIG", "")
     if not files_listed and environ.get("HOME"):
         usual = Path(environ["HOME"]) / ".kube/config"
@@ -80,7 +83,7 @@ def choose_home(option: str, context: str, namespace: str, environ: Mapping[str,
 
 
 class Home:
-    """A client of the home cluster. Not safe for use by several threads at once."""
+    """A client of the home cluster for one namespace. Not safe for use by several threads at once."""
 
     def __init__(self, where: HomeAddress) -> None:
         self.where = where
@@ -98,7 +101,7 @@ class Home:
         self._http = Http(self.access)
 
     def renew(self) -> bool:
-        """Read the kubeconfig again and return True if it changed."""
+        """Read the kubeconfig again, use its credentials if they changed, and return True if they did."""
         fresh = self._read()
         if fresh == self.access:
             return False
@@ -107,7 +110,7 @@ class Home:
         return True
 
     def ask(self, question: Callable[[Kube], T]) -> T:
-        """Call `question` with the client; if the credentials were refused, call it once more with renewed ones."""
+        """Return the result of `question`, called with the client; if credentials are refused, renew them and call it once more."""
         try:
             return question(self._kube)
         except Refused:
@@ -116,7 +119,7 @@ class Home:
             return question(self._kube)
 
     def fetch(self, path: str, query: dict[str, str] | None = None) -> bytes:
-        """Return the body of a GET."""
+        """Return the body of the response to a GET request."""
         try:
             return self._http.request("GET", path, query=query)
         except Refused:
@@ -127,23 +130,23 @@ class Home:
     # --- paths and objects --------------------------------------------------------------------------------------------
 
     def core(self, kind: str, name: str = "", namespace: str = "") -> str:
-        """Return the path of core objects in the namespace of the runs, as in `core("pods", NAME)`."""
+        """Return the API path of core objects in the namespace of the runs, as in `core("pods", NAME)`."""
         return f"/api/v1/namespaces/{namespace or self.namespace}/{kind}{f'/{name}' if name else ''}"
 
     def argo(self, kind: str, name: str = "") -> str:
-        """Return the path of Argo's objects in the namespace of the runs, as in `argo("cronworkflows", NAME)`."""
+        """Return the API path of Argo's objects in the namespace of the runs, as in `argo("cronworkflows", NAME)`."""
         return f"/apis/{API}/namespaces/{self.namespace}/{kind}{f'/{name}' if name else ''}"
 
     def workflows(self, name: str = "") -> str:
-        """Return the path of the Workflows in the namespace of the runs, or of one of them."""
+        """Return the API path of all Workflows in the namespace of the runs, or of the one with this name."""
         return self.argo("workflows", name)
 
     def delete(self, path: str) -> None:
-        """Delete an object unless it is gone already."""
+        """Delete the object at an API path; an object that is gone already is no error."""
         self.ask(lambda kube: kube.delete(path))
 
     def workflow(self, name: str) -> Workflow:
-        """Return a Workflow. Raises WorkflowGone, Garbled, NotUnderstood."""
+        """Return the Workflow of this name. Raises WorkflowGone, Garbled, NotUnderstood."""
         return decode_workflow(self.raw_workflow(name))
 
     def raw_workflow(self, name: str) -> bytes:
@@ -156,7 +159,7 @@ class Home:
             raise
 
     def check_ours(self, workflow: Workflow) -> None:
-        """Raise NotOurs for a Workflow that was not made from a WorkflowTemplate, OnlyStarts for one that a schedule created."""
+        """Raise NotOurs for a Workflow that was not made from a WorkflowTemplate, StarterWorkflow for one made by a schedule."""
         if STARTS in workflow.metadata.labels:
             raise StarterWorkflow(workflow)
         if not workflow.template:
@@ -192,5 +195,5 @@ class Home:
 
 
 def decode_workflow(data: bytes) -> Workflow:
-    """Decode a Workflow. Raises Garbled for data that is not JSON, NotUnderstood for JSON of another shape."""
+    """Return a Workflow from its JSON. Raises Garbled for data that is not JSON, NotUnderstood for JSON of another shape."""
     return client.decode("reading a Workflow", data, Workflow)

@@ -1,4 +1,4 @@
-"""The address of a home cluster. Apart from its client: what only tells where a run is loads none."""
+"""Address of a home cluster. It is apart from the client, so that commands that only show the address load no client."""
 
 import os
 import shlex
@@ -24,17 +24,17 @@ class HomeAddress(Struct, frozen=True, kw_only=True):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Return the files of the kubeconfig."""
+        """Return the paths in `kubeconfig`; empty inside a pod of the home cluster."""
         return kubeconfig_files(self.kubeconfig)
 
     @property
     def options(self) -> str:
-        """Return the command line options that select this home cluster on a machine that does not know the run."""
+        """Return the command line options by which another machine, which does not know the run, selects this home cluster."""
         options = {"--home-kubeconfig": self.kubeconfig, "--home-context": self.context, "--namespace": self.namespace}
         return " ".join(f"{name} {shlex.quote(value)}" for name, value in options.items() if value)
 
 
 def kubeconfig_files(listed: str) -> tuple[Path, ...]:
-    """Split a list of kubeconfig files as the variable KUBECONFIG holds it; a name that exists as a whole is one file."""
+    """Return the files in a list as the variable KUBECONFIG holds it. A text that names an existing file as a whole is one file."""
     names = [listed] if user_paths.expand_home(listed).exists() else [name for name in listed.split(os.pathsep) if name]
     return tuple(user_paths.expand_home(name).absolute() for name in names)

@@ -1,4 +1,4 @@
-"""Installation of a run's objects in the home cluster, and removal of old plans from there.
+"""Install the objects of a plan in the home cluster, and remove old plans from there.
 
 Objects that a scheduled run installs are owned by its Workflow and deleted with it; a later scheduled run that needs the same
 objects takes over their ownership. Objects that a person installed have no owner and stay until they are removed as old plans.
@@ -23,7 +23,7 @@ from workflows.render.secret_volumes import public_name
 
 
 class NotReady(ValueError):
-    """The home cluster does not accept an object that the installation writes."""
+    """Exception: the home cluster does not accept, or lacks, an object that the installation needs."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ def install(
     settled: bool = False,
     owner: OwnerReference | None = None,
 ) -> None:
-    """Apply all objects of a plan: the WorkflowTemplate after what it mounts, schedules last.
+    """Apply all objects of a plan in the home cluster, each after the objects that it needs; schedules come last.
 
     With `settled`, service accounts must exist already, and neither roles nor schedules are written. `owner` becomes the owner of
     the other objects. Raises NotReady, Refused, Conflict.
@@ -61,7 +61,7 @@ def install(
 
 
 def _require(home: Home, manifest: Object) -> None:
-    """Raise NotReady if a service account is missing.
+    """Raise NotReady if the manifest is a ServiceAccount that the home cluster lacks.
 
     Roles are not checked, since their lack shows as soon as a pod needs them; token Secrets may not be read.
     """
@@ -76,7 +76,7 @@ def _require(home: Home, manifest: Object) -> None:
 
 
 def _files(home: Home, plan: Plan, contents: Mapping[str, bytes]) -> Iterator[Object]:
-    """Yield a ConfigMap with the public ones among this machine's secret files, and a Secret with the others."""
+    """Yield a ConfigMap with the public files among `contents` (see `Plan.public`), and a Secret with the other files."""
     packed = {name: base64.b64encode(content).decode() for name, content in contents.items()}
     meta = {"namespace": home.namespace, "labels": {"bringup/cluster": plan.name}}
     if public := {name: data for name, data in packed.items() if name in plan.public}:
@@ -88,7 +88,7 @@ def _files(home: Home, plan: Plan, contents: Mapping[str, bytes]) -> Iterator[Ob
 
 
 def _owned(home: Home, manifest: Object, owner: OwnerReference | None) -> Object:
-    """Return the manifest with its owner; without one if the object exists and has none, because a person installed it."""
+    """Return the manifest with `owner`, or unchanged if the object exists without owner because a person installed it."""
     if owner is None:
         return manifest
     existing = home.ask(lambda kube: kube.get(kube.path(manifest), NamedObject))
@@ -106,9 +106,9 @@ def _apply(home: Home, manifest: Object) -> None:
 
 
 def _keep(home: Home, manifest: Object) -> None:
-    """Write an immutable ConfigMap, unless it exists with the same content and owner.
+    """Write an immutable ConfigMap, unless it exists with equal content and owner.
 
-    Its name is a digest of its content, so other content under the same name raises NotReady.
+    Raises NotReady if a ConfigMap of that name has other content, since the name is a digest of the content.
     """
     name = manifest["metadata"]["name"]
     existing = home.ask(lambda kube: kube.get(home.core("configmaps", name), dict[str, Any]))
@@ -127,10 +127,10 @@ OF_A_PLAN = (
     ("configmaps", "bringup-tasks-"),
     ("configmaps", "bringup-fleet-"),
 )
-"""Kind and name prefix of what an installation creates beside the template; all names end with the same digest."""
+"""Resource and name prefix of the objects installed beside the template; their names end with the digest in the template's name."""
 STARTERS = ("workflows", "cronworkflows", "workfloweventbindings")
 YOUNG = timedelta(days=1)
-"""Age below which a template is kept, since somebody may be about to submit a run of it."""
+"""Age below which a template is never removed, since somebody may be about to submit a run of it."""
 
 
 class _Refers(Struct, frozen=True, rename="camel"):
@@ -138,7 +138,7 @@ class _Refers(Struct, frozen=True, rename="camel"):
 
 
 class _Spec(Struct, frozen=True, rename="camel"):
-    """The places where a Workflow, a CronWorkflow or a WorkflowEventBinding names its template."""
+    """The fields in which a Workflow, a CronWorkflow or a WorkflowEventBinding may name its template."""
 
     workflow_template_ref: TemplateRef = TemplateRef()
     workflow_spec: _Refers = _Refers()
@@ -150,11 +150,11 @@ class _Starter(Struct, frozen=True):
 
 
 def remove(home: Home, now: datetime) -> list[str]:
-    """Delete old plans that nothing refers to and return their templates' names. Raises Refused if this account may not delete.
+    """Delete old plans that nothing refers to, and return the names of their templates.
 
     A plan is kept while a Workflow (an ended one can still be resumed), a CronWorkflow or a WorkflowEventBinding names its
     template, while it is younger than a day, and while it is the newest of its cluster and pipeline. The template goes last, so
-    that an interrupted removal is completed by the next one.
+    that an interrupted removal is completed by the next one. Raises Refused if this account may not delete.
     """
     templates = [meta for meta in home.templates() if PLAN in meta.annotations]
     # they are ordered by age, so the last one of a cluster and pipeline is its newest
@@ -177,5 +177,5 @@ def _named(home: Home, path: str) -> set[str]:
 
 
 def _digest(meta: ResourceMeta) -> str:
-    """Return the digest at the end of the template's name, which is part of all names of the installation."""
+    """Return the digest at the end of a template's name, with which the names of the plan's other objects end too."""
     return meta.name.rpartition("-")[2]

@@ -1,4 +1,4 @@
-"""Logs of a run's tasks: from their pods while these exist, from the run store afterwards."""
+"""Read the logs of a run's tasks: from their pods while these exist, from the run store afterwards."""
 
 import re
 from dataclasses import dataclass, field
@@ -16,10 +16,10 @@ from workflows.engines.local.result import RunNodeStatus
 
 
 def logs(home: Home, workflow: Workflow, folder: RunFolder, wanted: str) -> list[tuple[str, str]]:
-    """Return pairs of node (or store key) and text in the order in which tasks started, each text once.
+    """Return pairs of node name (or store key) and log text in the order in which tasks started, each text once.
 
-    `wanted` is a part of STAGE.TASK. The store is read only if a task's pod is gone or its log cannot be read now. Raises
-    HelperPodFailed, Damaged or Unreachable if nothing at all can be read.
+    `wanted` is a part of `STAGE.TASK` that selects tasks. The store is read only if a task's pod is gone or its log cannot be read
+    now. Raises HelperPodFailed, Damaged or Unreachable if nothing at all can be read.
     """
     reader, pods_by_node = _Reader(home), run_pods.pods(home, workflow.metadata.name)
     texts, stored, gone = list[tuple[str, str]](), set[str](), workflow.status.phase == pull.GONE
@@ -39,7 +39,10 @@ def logs(home: Home, workflow: Workflow, folder: RunFolder, wanted: str) -> list
 
 
 def starter_logs(home: Home, workflow: Workflow) -> list[tuple[str, str]]:
-    """Return the logs of a Workflow that only starts a run; for a pod that is gone, how it ended (nothing is in the store)."""
+    """Return pairs of node name and log text of a Workflow that only starts a run.
+
+    For a pod that is gone the text says how it ended, because such logs are not kept in the run store.
+    """
     reader, pods_by_node = _Reader(home), run_pods.pods(home, workflow.metadata.name)
     nodes = _pod_nodes(workflow)
     texts = [(node, reader.text(pods_by_node[node.path]) if node.path in pods_by_node else None) for node in nodes]
@@ -54,7 +57,10 @@ def _pod_nodes(workflow: Workflow) -> list[RunNodeStatus]:
 def _from_store(
     home: Home, workflow: Workflow, folder: RunFolder, wanted: str, shown: set[str], *, alone: bool
 ) -> list[tuple[str, str]]:
-    """Return the stored logs that are not in `shown`. An unreadable store is an error only if nothing else is shown (`alone`)."""
+    """Return pairs of store key and text of the selected logs that are not in `shown`.
+
+    If the store cannot be read, the error is raised only if nothing else is shown (`alone`); else a line says so.
+    """
     try:
         pull.pull(home, workflow, folder)
     except StepError as error:
@@ -68,7 +74,7 @@ def _from_store(
 
 
 ARGOS = re.compile(r"^time=\S+ level=\w+ msg=.* argo=true(?: .*)?(?:\n|\Z)|^Error: exit status \d+\n?\Z", re.MULTILINE)
-"""Lines of Argo's executor among a container's own (workflow/executor/os-specific and cmd/argoexec in Argo's source).
+"""Pattern of lines that Argo's executor adds to a container's log (workflow/executor/os-specific, cmd/argoexec in Argo's source).
 
 Their fields come in any order, so `argo=true` may stand before or after the message.
 """
@@ -76,15 +82,18 @@ Their fields come in any order, so `argo=true` may stand before or after the mes
 
 @dataclass
 class _Reader:
-    """A reader of pod logs. A kubelet that does not answer is asked only once, since further requests would time out as well."""
+    """A reader of pod logs that asks a kubelet that does not answer only once, since further requests would time out as well."""
 
     home: Home
     lost: dict[str, str] = field(default_factory=dict)
-    """Reason why a pod's log cannot be read now, by pod."""
+    """Pod name → reason why its log cannot be read now."""
     _silent: dict[str, str] = field(default_factory=dict)
 
     def text(self, pod: RunPod) -> str | None:
-        """Return the log of a pod; None if it is gone, not begun, forbidden, or cannot be read now (see `lost`)."""
+        """Return the log of a pod; None if the pod is gone or not begun, access is forbidden, or the kubelet does not answer.
+
+        In the last case `lost` has the reason.
+        """
         name, node = pod.metadata.name, pod.spec.node_name or pod.metadata.name
         if node not in self._silent:
             try:
@@ -99,5 +108,5 @@ class _Reader:
 
 
 def is_wanted(named: str, wanted: str) -> bool:
-    """Return True if `wanted`, a part of STAGE.TASK, matches a template or a `STAGE_TASK`."""
+    """Return True if `wanted`, a part of `STAGE.TASK`, occurs in a template name or `STAGE_TASK`; `.`, `-` and `_` are equal."""
     return wanted.replace(".", "_").replace("-", "_") in named.replace("-", "_")

@@ -1,6 +1,6 @@
-"""Check of what the home cluster must have before anything is written there: Argo Workflows, namespace, shared volume, secrets.
+"""Check what the home cluster must have before anything is written there: Argo Workflows, namespace, shared volume, secrets.
 
-A version that cannot be determined is refused. All missing secrets are named in one message.
+A version of Argo that cannot be determined is refused. All missing secrets are named in one message.
 """
 
 import base64
@@ -33,13 +33,13 @@ HINT = "workflows/docs/argo_and_gitops.md shows what an admin creates once"
 
 
 class PrerequisiteMissing(ValueError):
-    """The home cluster lacks something that bringup does not create itself."""
+    """Exception: the home cluster lacks something that bringup does not create itself."""
 
     hint = HINT
 
 
 class _ClaimPart(Struct, frozen=True, rename="camel"):
-    """Spec or status of a volume claim."""
+    """The fields that spec and status of a volume claim have in common."""
 
     access_modes: tuple[str, ...] = ()
     volume_name: str = ""
@@ -51,7 +51,7 @@ class _Claim(Struct, frozen=True):
 
 
 def check_prerequisites(home: Home, bundle: Bundle) -> tuple[str, ...]:
-    """Raise PrerequisiteMissing if the namespace or the volume claim is unusable; return warnings about what could not be checked.
+    """Check namespace and volume claim, and return warnings about what could not be checked. Raises PrerequisiteMissing.
 
     Objects that this account may not read are not checked; the pods of the run then show the problem.
     """
@@ -64,7 +64,7 @@ def check_prerequisites(home: Home, bundle: Bundle) -> tuple[str, ...]:
 
 
 def _check_level(home: Home) -> None:
-    """Raise PrerequisiteMissing if the namespace forbids pods that run as root (those that build node images).
+    """Raise PrerequisiteMissing if the namespace's Pod Security level forbids pods that run as root, which build node images.
 
     The level of a namespace without a label is known only to the API server's configuration, so such a namespace is accepted.
     """
@@ -99,7 +99,7 @@ def _claim(home: Home, claim: str) -> tuple[str, ...]:
 
 
 def _absent(home: Home, claim: str) -> PrerequisiteMissing:
-    """Return the error for a missing volume claim: the namespace may be missing altogether."""
+    """Return (not raise) the error for a missing volume claim; it says so if the whole namespace is missing."""
     try:
         namespace_exists = home.ask(lambda kube: kube.get(f"/api/v1/namespaces/{home.namespace}", NamedObject)) is not None
     except Refused:
@@ -111,10 +111,10 @@ def _absent(home: Home, claim: str) -> PrerequisiteMissing:
 
 
 def _on_one_node(home: Home, what: str, volume: str) -> tuple[str, ...]:
-    """Return warnings about a volume that only one node at a time can mount.
+    """Return warnings about a volume that only one node at a time can mount; empty if such a volume works here.
 
-    Such a volume works if the home cluster has one node, or if the volume is bound to a node, to which the scheduler then sends all
-    pods. Raises PrerequisiteMissing otherwise: pods on other nodes would wait for the volume forever.
+    It works if the home cluster has one node, or if the volume is bound to a node, to which the scheduler then sends all pods.
+    Raises PrerequisiteMissing otherwise: pods on other nodes would wait for the volume forever.
     """
     wait = f"pods on any other node than the volume's would wait for it without an end, so make it {EVERYWHERE}"
     try:
@@ -133,7 +133,10 @@ def _lies_on_a_node(home: Home, volume: str) -> bool:
 
 
 OLDEST = (4, 1, 2)
-"""The oldest usable version: 4.1.0 and 4.1.1 lose locks (https://github.com/argoproj/argo-workflows/releases/tag/v4.1.2)."""
+"""The oldest version of Argo Workflows that is accepted.
+
+4.1.0 and 4.1.1 lose locks (https://github.com/argoproj/argo-workflows/releases/tag/v4.1.2).
+"""
 
 CONTROLLER = "workflow-controller"
 USUAL_NAMESPACES = ("argo", "argo-workflows")
@@ -142,7 +145,7 @@ _VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[-+].*)?")
 
 
 class NoArgo(ValueError):
-    """No Argo Workflows that is new enough was found; the message says what was found instead."""
+    """Exception: no Argo Workflows that is new enough was found; the message says what was found instead."""
 
     hint = "install Argo Workflows 4.1.2 or newer; if its Deployment may not be read, pass --argo-version VERSION"
 
@@ -170,7 +173,7 @@ class _Deployment(Struct, frozen=True):
 
 
 def check_argo_version(home: Home, told: str = "") -> str:
-    """Return the version of the Argo Workflows that serves the namespace of the runs.
+    """Return the version of the Argo Workflows that serves the namespace of the runs, as in `4.1.2`.
 
     `told` is the version given with --argo-version, used where the controller's Deployment may not be read. Raises NoArgo if the
     CRDs are missing or the version is too old or unknown, Refused if the home cluster rejects the credentials.
@@ -214,7 +217,7 @@ def _new_enough(version: tuple[int, int, int] | None, where: str) -> str:
 
 
 def _controllers(home: Home, path: str) -> list[tuple[str, str]]:
-    """Return namespace and image of each workflow-controller among the Deployments at a path."""
+    """Return namespace and image of each workflow-controller among the Deployments at an API path; empty if listing is refused."""
     try:
         deployments = home.ask(lambda kube: kube.list(path, _Deployment)) or ()
     except Refused:
@@ -234,7 +237,7 @@ def _repository_and_tag(image: str) -> tuple[str, str]:
 
 
 class SecretOutOfNamespace(ValueError):
-    """The spec names a Secret in another namespace than that of the runs, whose pods could not mount it."""
+    """Exception: the spec names a Secret outside the namespace of the runs, so that their pods could not mount it."""
 
     hint = "copy it into the namespace of the runs and leave `namespace` out, or choose that namespace with --namespace"
 
@@ -266,9 +269,10 @@ def _references(value: Any) -> Iterator[SecretKey]:
 
 
 def collect_secrets(home: Home, plan: Plan, spec_folder: Path, environ: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the secrets from this machine's files and variables, by name, after checking those in the home cluster.
+    """Return file name → content for the secrets from this machine's files and variables.
 
-    Raises SecretMissing, which names all that are missing or unusable. Secrets that this account may not read are not checked.
+    Secrets of the home cluster are only checked, as far as this account may read them. Raises SecretMissing, which names all that
+    are missing or unusable.
     """
     in_home = (_unusable(home, file) for file in plan.secrets if file.secret)
     missing, hint, contents = list(filter(None, in_home)), "", dict[str, bytes]()
@@ -283,7 +287,7 @@ def collect_secrets(home: Home, plan: Plan, spec_folder: Path, environ: Mapping[
 
 
 def fetch_secret(home: Home, file: SecretFile) -> bytes:
-    """Return the content of a secret that the home cluster holds. Raises SecretMissing if it is missing or may not be read."""
+    """Return the content of a Secret's key in the home cluster. Raises SecretMissing if it is missing, unusable or unreadable."""
     try:
         return run_secrets.check_secret(file, _content(home, file))
     except Refused as error:
@@ -292,7 +296,7 @@ def fetch_secret(home: Home, file: SecretFile) -> bytes:
 
 
 def _unusable(home: Home, file: SecretFile) -> str:
-    """Return a sentence if the home cluster lacks a secret or holds it in an unusable form, else ""."""
+    """Return a sentence if the home cluster lacks a secret or holds it in an unusable form; "" if it is fine or may not be read."""
     try:
         content = _content(home, file)
     except Refused:
@@ -307,7 +311,7 @@ def _unusable(home: Home, file: SecretFile) -> str:
 
 
 def _content(home: Home, file: SecretFile) -> bytes:
-    """Return the content of a secret. Raises SecretMissing if the Secret or its key is missing in the home cluster, Refused."""
+    """Return the content of a Secret's key in the home cluster. Raises SecretMissing if it is missing, Refused if not allowed."""
     kube_secret = home.ask(lambda kube: kube.get(home.core("secrets", file.secret), _Secret))
     if kube_secret is None:
         raise SecretMissing(f"secret {file.name}: namespace {home.namespace} of the home cluster has no Secret {file.secret}")

@@ -1,6 +1,6 @@
-"""Copies of a run on Argo on this machine: its tasks, and its part of the store.
+"""Copy a run on Argo to this machine: its tasks from a ConfigMap, and its files from the run store.
 
-Short reader pods print the store, and a digest proves that every byte arrived.
+Short reader pods print the files, and a digest proves that every byte arrived.
 """
 
 import base64
@@ -27,21 +27,21 @@ from workflows.engines.argo.workflow_objects import ResourceMeta, SubmittedSpec,
 from workflows.engines.folders import RunFolder
 
 LIMIT = 4 << 20
-"""Compressed bytes that one pod prints; as base64 well below the 10 MiB at which a kubelet rotates a log."""
+"""Number of compressed bytes that one pod prints; as base64 well below the 10 MiB at which a kubelet rotates a log."""
 
 MOST = 512 << 20
-"""Largest unpacked size in bytes of one pod's output; a store is untrusted data until it is checked."""
+"""Largest unpacked size in bytes of one pod's output. It bounds memory, as a store is untrusted data until it is checked."""
 
 
 GONE = "Gone"
-"""Phase that is assigned to a run whose Workflow was deleted: the run has ended in an unknown way."""
+"""Phase that a stand-in for a deleted Workflow gets: the run has ended in an unknown way."""
 
 _NAME = re.compile(r"[a-z0-9][-.a-z0-9]*")
-"""Pattern of a Workflow's name; other names could lead a reader out of the run's folder."""
+"""Pattern of a Workflow's name, to refuse names that could lead a reader pod out of the run's folder."""
 
 
 class NoReader(WorkflowGone):
-    """The Workflow was deleted, and no WorkflowTemplate is left to read its store with."""
+    """Exception: the Workflow was deleted, and there is no WorkflowTemplate from which a pod that reads its store could be made."""
 
     hint = (
         "a finished Workflow may have been deleted; its evidence can be read with any WorkflowTemplate of bringup, but there is "
@@ -50,13 +50,13 @@ class NoReader(WorkflowGone):
 
 
 class NeverThere(WorkflowGone):
-    """Neither a Workflow nor a folder in the store has that name."""
+    """Exception: the home cluster has neither a Workflow nor a folder in the run store of that name."""
 
     hint = "runs of bringup: kubectl get workflows -l bringup/pipeline, in the namespace that --namespace names"
 
 
 class Damaged(Temporary):
-    """The output of a reader pod did not arrive completely."""
+    """Exception: the output of a reader pod did not arrive completely or is not valid."""
 
 
 class _Trailer(Struct, frozen=True):
@@ -67,7 +67,7 @@ class _Trailer(Struct, frozen=True):
 
 
 def pull(home: Home, workflow: Workflow, folder: RunFolder, limit: int = LIMIT) -> int:
-    """Copy the run into this machine's store and return the number of files. Raises HelperPodFailed, Damaged, NeverThere."""
+    """Copy the run's files into this machine's store and return their number. Raises HelperPodFailed, Damaged, NeverThere."""
     store, run, after, count, began = Store(folder.home.store), workflow.metadata.name, "", 0, time.time()
     command = ("python", "-c", inspect.getsource(store_reader))
     while True:
@@ -84,7 +84,7 @@ def pull(home: Home, workflow: Workflow, folder: RunFolder, limit: int = LIMIT) 
 
 
 def without_workflow(home: Home, gone: WorkflowGone, run: str) -> Workflow:
-    """Return a stand-in Workflow for a deleted one, made from any WorkflowTemplate of bringup, as all of them mount the run store.
+    """Return a stand-in for a deleted Workflow that refers to any WorkflowTemplate of bringup, as all of them mount the run store.
 
     Raises WorkflowGone if the name is invalid, NoReader if there is no such template.
     """
@@ -104,7 +104,7 @@ def without_workflow(home: Home, gone: WorkflowGone, run: str) -> Workflow:
 
 
 def unpack_answer(log: bytes) -> tuple[bytes, str]:
-    """Return the archive that a reader pod printed, and the key after which the next pod continues. Raises Damaged."""
+    """Return the archive that a reader pod printed, and the key after which the next pod continues ("" if none). Raises Damaged."""
     lines = log.decode(errors="replace").splitlines()
     try:
         # a log may also hold warnings of the interpreter, so the answer is searched between its marks
@@ -120,9 +120,9 @@ def unpack_answer(log: bytes) -> tuple[bytes, str]:
 
 
 def _keep(store: Store, run: str, archive: bytes) -> int:
-    """Write the archive's files into the store and return their number.
+    """Write an archive's files into this machine's store and return their number.
 
-    The store refuses keys that would leave it; keys of another run raise Damaged here.
+    The store refuses keys that lead out of it. A file of another run, or too much data, raises Damaged.
     """
     count, total = 0, 0
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as members:
@@ -158,7 +158,7 @@ def fetch_tasks(home: Home, workflow: Workflow, folder: RunFolder) -> None:
 
 
 def _keep_tasks(folder: RunFolder, tasks: Mapping[str, str]) -> None:
-    """Write all tasks or none: a process that is killed half-way leaves only a hidden temporary folder."""
+    """Write all task files or none: a process that is killed half-way leaves only a hidden temporary folder."""
     place, fresh = folder.inputs / "tasks", folder.inputs / f".tasks.{os.getpid()}.new"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)

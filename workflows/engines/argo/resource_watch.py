@@ -1,4 +1,4 @@
-"""LIST and WATCH of an object or collection, through cut watches, expired revisions (410), restarts and renewed credentials."""
+"""LIST and WATCH an object or collection, through cut watches, expired revisions (410), restarts and refused credentials."""
 
 import time
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _LINE = 64 << 10
 
 @dataclass(frozen=True, kw_only=True)
 class WatchPace:
-    """Timing of a watch in seconds: a round, the first and longest pause after a failure, patience with refused credentials."""
+    """Timing of a watch in seconds: one round, first and longest pause after a failure, patience with refused credentials."""
 
     round: float = timeouts.WATCH_ROUND
     first: float = timeouts.WATCH_FIRST
@@ -32,21 +32,21 @@ class WatchPace:
 
 @dataclass(frozen=True, slots=True)
 class ObjectState:
-    """The current state of the object, as JSON."""
+    """Event of a watch: the current state of an object, as JSON."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectGone:
-    """The object does not exist or was deleted. `data` is its last state, empty if it was never seen."""
+    """Event of a watch: the object does not exist or was deleted. `data` is its last state, empty if it was never seen."""
 
     data: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundEnded:
-    """A round of watching is over. `trouble` says why the API server could not be watched; empty if the round went well."""
+    """Event of a watch: one round is over. `trouble` says why the API server could not be watched; "" if the round went well."""
 
     trouble: str = ""
 
@@ -72,14 +72,14 @@ class _Event(Struct, frozen=True):
 
 
 class _Expired(Exception):
-    """The revision to watch from is too old, so the object must be listed again."""
+    """Exception: the revision to watch from is too old, so the objects must be listed again."""
 
 
 @dataclass
 class ResourceWatch:
-    """A stream of the states of one object, or of a whole collection if `name` is empty.
+    """A watch of one object, or of a whole collection if `name` is empty; `states` yields its events.
 
-    `path` is the path of the collection. `version` is the last revision seen, empty before the first LIST.
+    `path` is the API path of the collection. `version` is the last revision seen, empty before the first LIST.
     """
 
     home: Home
@@ -92,7 +92,7 @@ class ResourceWatch:
     _refused_since: float | None = None
 
     def states(self) -> Iterator[ObjectState | ObjectGone | RoundEnded]:
-        """Yield states without end. Raises Refused if credentials stay refused for `pace.credentials` seconds."""
+        """Yield events without end. Raises Refused if credentials stay refused for `pace.credentials` seconds."""
         while True:
             began, self._heard, listed = time.monotonic(), False, not self.version
             try:
@@ -147,9 +147,9 @@ class ResourceWatch:
                 yield ObjectState(bytes(event.object))
 
     def _refused(self, error: Refused) -> str:
-        """Renew the credentials and return what to report; raise `error` once they were refused for too long.
+        """Renew the credentials and return what to report; raise `error` if they have been refused for too long.
 
-        The first renewal is silent, since credentials expire in normal operation.
+        The first renewal is reported as "" (no trouble), since credentials expire in normal operation.
         """
         now = time.monotonic()
         first, self._refused_since = self._refused_since is None, self._refused_since or now
@@ -158,7 +158,7 @@ class ResourceWatch:
         return "" if self.home.renew() and first else str(error)
 
     def _lines(self, query: dict[str, str]) -> Iterator[bytes]:
-        """Yield the lines of a streamed response. Raises Unreachable, Refused, _Expired."""
+        """Yield the lines of the streamed response to a watch request. Raises Unreachable, Refused, _Expired."""
         import urllib3
 
         access = self.home.access
@@ -190,7 +190,7 @@ def _check(answer: "urllib3.BaseHTTPResponse", path: str) -> None:
 
 
 def _split(answer: "urllib3.BaseHTTPResponse") -> Iterator[bytes]:
-    """Yield whole lines; a half line at the end of a cut response is dropped because it is no complete event."""
+    """Yield the whole lines of a response; half a line at the end of a cut response is dropped, as it is no complete event."""
     rest = b""
     for chunk in answer.stream(_LINE):
         *lines, rest = (rest + chunk).split(b"\n")

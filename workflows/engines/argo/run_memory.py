@@ -1,6 +1,6 @@
-"""The file `argo.json` in which this machine keeps where a run on Argo lives, and the local copy of the run's tasks.
+"""The file `argo.json`, in which this machine keeps what it knows of a run on Argo, above all which home cluster runs it.
 
-With this file `status`, `watch` and the other commands need no flags that name the home cluster.
+With this file `status`, `watch` and the other commands need no options that name the home cluster.
 """
 
 import os
@@ -17,10 +17,10 @@ FILE = "argo.json"
 
 
 class RunMemory(Struct, frozen=True, kw_only=True):
-    """Contents of `argo.json`.
+    """The content of `argo.json` of one run.
 
     `version` is the Argo version that a person gave with --argo-version, else empty. `telling` maps a stage to the command that
-    announces its approval from this machine. `pulled` is when the whole store was last copied here (seconds since the epoch, 0 for
+    announces its approval from this machine. `pulled` is when the copy of the whole store began (seconds since the epoch, 0 for
     never); `ended` is true if the run had already ended then, so that the copy is complete.
     """
 
@@ -32,7 +32,7 @@ class RunMemory(Struct, frozen=True, kw_only=True):
 
 
 def read(folder: RunFolder) -> RunMemory | None:
-    """Return what this machine remembers of a run; None if the run is not on Argo."""
+    """Return what `argo.json` of a run says; None if the run is not on Argo."""
     try:
         return msgspec.json.decode((folder.engine / FILE).read_bytes(), type=RunMemory)
     except FileNotFoundError:
@@ -40,7 +40,7 @@ def read(folder: RunFolder) -> RunMemory | None:
 
 
 def write(folder: RunFolder, memory: RunMemory) -> None:
-    """Write the memory of a run, atomically."""
+    """Write `argo.json` of a run, atomically."""
     folder.engine.mkdir(parents=True, exist_ok=True)
     fresh = folder.engine / f".{FILE}.{os.getpid()}.new"
     fresh.write_bytes(msgspec.json.format(msgspec.json.encode(memory)))
@@ -48,12 +48,12 @@ def write(folder: RunFolder, memory: RunMemory) -> None:
 
 
 def record_pull(folder: RunFolder, when: float, *, ended: bool) -> None:
-    """Record that the whole store was copied here, in a copy that began at `when` (seconds since the epoch)."""
+    """Record in `argo.json` that the whole store was copied here; the copy began at `when` (seconds since the epoch)."""
     memory = read(folder)
     if memory is not None:
         write(folder, msgspec.structs.replace(memory, pulled=when, ended=ended))
 
 
 def knows_tasks(folder: RunFolder) -> bool:
-    """Return True if all tasks of the run are on this machine."""
+    """Return True if this machine has a copy of all task files of the run."""
     return (folder.inputs / "tasks" / PLAN_FILE).exists()

@@ -1,4 +1,4 @@
-"""The pods of a run as the API server lists them, and the last words (termination messages) that they leave."""
+"""Read the pods of a run from the API server, and the short reports ("last words") in their termination messages."""
 
 from msgspec import Struct
 
@@ -12,7 +12,7 @@ MAIN = "main"
 
 
 class _Terminated(Struct, frozen=True, rename="camel"):
-    """The end of a container."""
+    """The end of a container as the API server reports it: time, exit code and termination message."""
 
     finished_at: str | None = None
     exit_code: int | None = None
@@ -27,21 +27,21 @@ class _Waiting(Struct, frozen=True):
 
 
 class _ContainerState(Struct, frozen=True):
-    """The state of a container: ended, waiting, or neither."""
+    """The state of a container: terminated, waiting, or neither, which means that it runs."""
 
     terminated: _Terminated | None = None
     waiting: _Waiting | None = None
 
 
 class _ContainerStatus(Struct, frozen=True):
-    """A container of a pod."""
+    """The status of one container of a pod: its name and state."""
 
     name: str = ""
     state: _ContainerState = _ContainerState()
 
 
 class _PodCondition(Struct, frozen=True, rename="camel"):
-    """A condition of a pod."""
+    """A condition in a pod's status, such as PodScheduled."""
 
     type: str
     status: str
@@ -69,7 +69,7 @@ class _PodSpec(Struct, frozen=True, rename="camel"):
 
 
 class RunPod(Struct, frozen=True):
-    """A pod of a run."""
+    """A pod of a run, reduced to the fields that are read here."""
 
     metadata: ResourceMeta
     spec: _PodSpec = _PodSpec()
@@ -77,7 +77,7 @@ class RunPod(Struct, frozen=True):
 
     @property
     def ended(self) -> float:
-        """Return when the pod's last container ended (seconds since the epoch); 0 while a container runs."""
+        """Return when the last container of an ended pod ended, in seconds since the epoch; 0 if the pod has not ended."""
         if self.status.phase not in ("Succeeded", "Failed"):
             return 0.0
         ends = [
@@ -89,13 +89,13 @@ class RunPod(Struct, frozen=True):
 
 
 def pods(home: Home, run: str, fields: str = "") -> dict[str, RunPod]:
-    """Return the pods of a run by the full name of their node; `fields` is an optional field selector."""
+    """Return the pods of a run by the full name of their Argo node; `fields` is an optional field selector."""
     run_pods = home.ask(lambda kube: kube.list(home.core("pods"), RunPod, labels=f"{WORKFLOW_LABEL}={run}", fields=fields)) or ()
     return {pod.metadata.annotations.get(NODE_NAME, pod.metadata.name): pod for pod in run_pods}
 
 
 def waits_for(pod: RunPod) -> str:
-    """Return why a pod has not started (scheduling or image pull), or "" if the pod does not say."""
+    """Return why a pod has not started (scheduling, image pull), or "" if its status gives no reason."""
     for condition in pod.status.conditions:
         if condition.type == "PodScheduled" and condition.status == "False":
             return f"{condition.reason}: {condition.message}"
@@ -106,14 +106,14 @@ def waits_for(pod: RunPod) -> str:
 
 
 def open_pods(workflow: Workflow) -> list[WorkflowNode]:
-    """Return the pod nodes that Argo counts as unfinished."""
+    """Return the nodes of type Pod that Argo counts as unfinished."""
     return [node for node in workflow.nodes().values() if node.type == "Pod" and not node.finished]
 
 
 def last_words(home: Home, run: str) -> dict[str, Said]:
-    """Return the last words of pods that succeeded, by the full name of their node. Raises Unreachable, Refused.
+    """Return the last words of pods that succeeded, by the full name of their Argo node. Raises Unreachable, Refused.
 
-    Argo deletes such pods after a minute. Failed nodes repeat the words of their pod in their message (see `of_node`).
+    Argo deletes such pods after a minute. A failed node has the last words of its pod in its own message (see `of_node`).
     """
     containers = (
         (node, container.state.terminated)

@@ -1,4 +1,4 @@
-"""Schedules and event bindings of the home cluster: list, suspend, resume, and delete those that the spec no longer has.
+"""Schedules and event bindings in the home cluster: find, suspend, resume, and delete those that the spec no longer has.
 
 `suspend` belongs to whoever set it last. An installation writes the field only if the spec does, so a schedule that a person
 suspended stays suspended when the next revision is installed.
@@ -20,19 +20,19 @@ KINDS = ("cronworkflows", "workfloweventbindings")
 
 
 class NoSchedule(ValueError):
-    """The home cluster has no schedule of that name."""
+    """Exception: the home cluster has no schedule of that name."""
 
     hint = "a schedule is a section of the spec; it is installed by `bringup run --engine argo`, or from `bringup render`"
 
 
 class AmbiguousSchedule(ValueError):
-    """Several pipelines have a schedule of that name."""
+    """Exception: several pipelines have a schedule of that name."""
 
     hint = "name one with --pipeline NAME"
 
 
 class ScheduleChanged(ValueError):
-    """Another client changed the schedule at the same time."""
+    """Exception: another client changed the schedule at the same time."""
 
     hint = "look at it, then try again"
 
@@ -43,7 +43,7 @@ class _Meta(Struct, frozen=True, rename="camel"):
 
 
 class _ScheduleSpec(Struct, frozen=True):
-    """The times at which a schedule starts runs."""
+    """The spec of a schedule, reduced to the times at which it starts runs and whether it is suspended."""
 
     suspend: bool = False
     schedules: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class _Condition(Struct, frozen=True):
 
 
 class ScheduleStatus(Struct, frozen=True, rename="camel"):
-    """The controller's status of a schedule: when it last started a run, which of its runs are active, and its conditions."""
+    """The controller's status of a schedule: the time of its last start, its unfinished Workflows, and its conditions."""
 
     last_scheduled_time: str | None = None
     active: tuple[_Meta, ...] = ()
@@ -65,7 +65,7 @@ class ScheduleStatus(Struct, frozen=True, rename="camel"):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Return the reasons why the schedule cannot start a run."""
+        """Return the conditions that keep the schedule from starting a run, as sentences."""
         return tuple(
             f"{condition.type}: {condition.message}"
             for condition in self.conditions
@@ -82,7 +82,7 @@ class RunTrigger(Struct, frozen=True):
 
 
 def delete_dropped(home: Home, cluster: str, bundle: Bundle) -> None:
-    """Delete the cluster's schedules and event bindings that the spec no longer has.
+    """Delete the cluster's schedules and event bindings that the spec no longer has, and first the accounts that only they use.
 
     Kinds that this account may not list are left alone. Raises Refused if a deletion is forbidden.
     """
@@ -111,7 +111,7 @@ def _ours(home: Home, kind: str, labels: dict[str, str]) -> list[str]:
 
 
 def schedule(home: Home, cluster: str, kind: str) -> RunTrigger:
-    """Return a cluster's schedule. Raises NoSchedule if there is none, Refused if it may not be read."""
+    """Return the CronWorkflow of a cluster for the pipeline `kind`. Raises NoSchedule, or Refused if it may not be read."""
     trigger = _find(home, cluster, kind)
     if trigger is None:
         raise NoSchedule(f"namespace {home.namespace} of the home cluster has no schedule of {cluster}")
@@ -124,13 +124,13 @@ def _find(home: Home, cluster: str, kind: str) -> RunTrigger | None:
 
 
 def last_start(home: Home, name: str, kind: str) -> Workflow | None:
-    """Return the newest Workflow that was created to start a run of that pipeline and spec, or None if there is none."""
+    """Return the newest Workflow that a schedule created to start a run of this pipeline and spec, or None if there is none."""
     starters = home.ask(lambda kube: kube.list(home.workflows(), Workflow, labels=f"{STARTS}={kind},{CLUSTER}={name}")) or ()
     return max(starters, key=lambda one: (one.metadata.creation_timestamp, one.metadata.name), default=None)
 
 
 def pipeline_of(home: Home, name: str, kinds: Sequence[str]) -> str:
-    """Return the pipeline, one of `kinds`, that has a schedule of that name. Raises NoSchedule, AmbiguousSchedule, Refused."""
+    """Return the one pipeline among `kinds` that has a schedule of that name. Raises NoSchedule, AmbiguousSchedule, Refused."""
     pipelines = [kind for kind in kinds if _find(home, name, kind) is not None]
     if not pipelines:
         raise NoSchedule(f"namespace {home.namespace} of the home cluster has no schedule of {name}")
@@ -140,7 +140,7 @@ def pipeline_of(home: Home, name: str, kinds: Sequence[str]) -> str:
 
 
 def suspend(home: Home, cluster: str, kind: str, *, wanted: bool) -> bool:
-    """Suspend a cluster's schedule (`wanted`) or resume it; return True if that changed the schedule.
+    """Suspend a cluster's schedule, or resume it if `wanted` is False; return True if that changed the schedule.
 
     Resuming removes the field instead of writing false, so that no field manager owns it and a spec with `suspend: true` can be
     installed again. Raises NoSchedule, ScheduleChanged, Refused.

@@ -1,7 +1,7 @@
-"""Program for a short pod that prints the files of one run from the run store, as base64 of a gzipped tar, with a digest.
+"""Program of a reader pod: print the files of one run from the run store, as base64 of a gzipped tar, with a digest.
 
 Its source is passed to the pod as text (`python -c`), so it may use only the standard library. A kubelet rotates a log at 10 MiB,
-so a pod prints files after the key AFTER until LIMIT bytes are full, and its trailer names the key after which the next pod
+so a pod prints files after the key AFTER until LIMIT bytes are full, and its last line names the key after which the next pod
 continues. Secrets are never printed.
 """
 
@@ -19,7 +19,7 @@ LINE = 4096
 
 
 def main() -> int:
-    """Print the files that the environment describes: BRINGUP_STORE, BRINGUP_RUN, AFTER, LIMIT."""
+    """Print the files that environment variables select: BRINGUP_STORE, BRINGUP_RUN, AFTER (a key), LIMIT (in bytes)."""
     root, run = Path(os.environ["BRINGUP_STORE"]), os.environ["BRINGUP_RUN"]
     after, limit = os.environ.get("AFTER", ""), int(os.environ["LIMIT"])
     files = [path for folder in ("runs", "releases") for path in (root / folder / run).rglob("*") if path.is_file()]

@@ -1,4 +1,4 @@
-"""Program for a short pod that writes one small file into the run store, atomically.
+"""Program of a short pod that writes one small file into the run store, atomically.
 
 Its source is passed to the pod as text (`python -c`), so it may use only the standard library.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def main() -> int:
-    """Write the file that the environment describes: BRINGUP_STORE, KEY, CONTENT (base64).
+    """Write CONTENT (base64) under KEY into the store BRINGUP_STORE; all are environment variables.
 
     Nothing is written if one of the keys listed in UNLESS exists.
     """

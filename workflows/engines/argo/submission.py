@@ -1,6 +1,6 @@
-"""Submission of a run as one Workflow, the unfinished runs that it supersedes, and an upper bound on its size.
+"""Submit a run as one Workflow, find unfinished runs that it supersedes, and check that its Workflow cannot become too large.
 
-The bound is the number of nodes times a weight measured on a real API server (`tests/bench/scale.py`).
+The largest possible size is the number of nodes times a weight measured on a real API server (`tests/bench/scale.py`).
 """
 
 import secrets
@@ -34,17 +34,20 @@ from workflows.render.steps import RETRY_LIMIT
 from workflows.stages.stage import WEBHOOK, Stage
 
 LONGEST_NAME = 63
-"""The longest name of a run: Argo copies the name into a label of every pod."""
+"""Largest number of characters in a run's name: Argo copies the name into a label of every pod."""
 
 
 class NameTaken(ValueError):
-    """A Workflow of that name exists already."""
+    """Exception: the home cluster has another Workflow of that name, or the name is too long."""
 
     hint = "follow it with `bringup watch`, or start another run under a new name"
 
 
 class Unsure(StepError):
-    """The home cluster went away during a submission. The error is not temporary, because another try might start a second run."""
+    """Exception: the home cluster went away during a submission, so the run may or may not have been submitted.
+
+    It is not temporary, because another try might start a second run.
+    """
 
     exit_code = ExitCode.GATE_FAILED
 
@@ -57,7 +60,7 @@ def workflow(
     source: SpecSource | None = None,
     owner: OwnerReference | None = None,
 ) -> Object:
-    """Return the Workflow of one run. `source` is where its spec came from; the Workflow is deleted together with `owner`."""
+    """Return the manifest of a run's Workflow. `source` says where the spec came from; the Workflow is deleted with `owner`."""
     meta = bundle.template["metadata"]
     owned: Object = {} if owner is None else {"ownerReferences": [msgspec.to_builtins(owner)]}
     return {
@@ -74,14 +77,14 @@ def workflow(
 
 
 def arguments(reuse: str, source: str) -> list[Object]:
-    """Return the parameters of a run."""
+    """Return the parameters with which a run is submitted."""
     return [{"name": "reuse", "value": reuse}, {"name": "source", "value": source}]
 
 
 def submit(home: Home, manifest: Object) -> Workflow:
-    """Create the Workflow of a run.
+    """Create the Workflow of a run and return it as the API server has it.
 
-    Raises NameTaken for a taken or too long name, Unreachable if the run was certainly not submitted, Unsure if that is unknown.
+    Raises NameTaken, Unreachable if the run was certainly not submitted, Unsure if that is unknown.
     """
     name = manifest["metadata"]["name"]
     if len(name) > LONGEST_NAME:
@@ -100,7 +103,7 @@ def submit(home: Home, manifest: Object) -> Workflow:
 
 
 def _arrived(home: Home, name: str, problem: Unreachable) -> Workflow:
-    """Return the Workflow whose submission got no response. Raises `problem` if there is none, Unsure if that cannot be told."""
+    """Return the Workflow of a submission that got no response. Raises `problem` if it does not exist, Unsure if unknown."""
     try:
         return home.workflow(name)
     except NoWorkflow:
@@ -119,49 +122,49 @@ def unfinished_runs(home: Home, name: str, pipeline: str) -> tuple[Workflow, ...
 
 
 def run_of_plan(workflows: tuple[Workflow, ...], digest: str) -> Workflow | None:
-    """Return the first of these Workflows that runs exactly this plan and is not being cancelled, or None."""
+    """Return the first of these Workflows that runs the plan with this digest and is not being cancelled, or None."""
     going_on = (run for run in workflows if not run.spec.shutdown and CANCELLED not in run.metadata.annotations)
     return next((run for run in going_on if run.metadata.annotations.get(PLAN) == digest), None)
 
 
 def change_owner(home: Home, run: Workflow, owner: OwnerReference) -> None:
-    """Make a run be deleted together with another Workflow than the one that started it; a run without an owner stays without."""
+    """Replace the owner of a run, with which the run is deleted; a run without an owner stays without one."""
     if run.metadata.owner_references:
         patch = {"metadata": {"ownerReferences": [msgspec.to_builtins(owner)]}}
         home.ask(lambda kube: kube.merge(home.workflows(run.metadata.name), patch))
 
 
 LIMIT = 1 << 20
-"""The largest Workflow that Argo writes, compressed if necessary: the default of MAX_WORKFLOW_SIZE."""
+"""Largest Workflow in bytes that Argo writes, compressed if necessary: the default of MAX_WORKFLOW_SIZE."""
 
 NODE_BYTES = 80
 """Bytes that one node adds to the compressed status: 61 to 70 were measured (`tests/bench/scale.py`), plus a margin."""
 
 SAID_VERDICT, SAID_ERROR = last_word.LONGEST // 2, last_word.ERROR // 2
-"""Compressed bytes of a failed node's last word (verdict of a stage, error of an attempt): half of the text (`test_size.py`)."""
+"""Compressed bytes of a failed node's last words, for a stage's verdict and for an error: half of the text (`test_size.py`)."""
 
 TASK_NODES = 1 + 1 + RETRY_LIMIT
 """Nodes of a task that used all its attempts: the Retry node, the first attempt, and the retries."""
 
 _FRAME = 4096
-"""Bytes for metadata, labels and times of the Workflow itself."""
+"""Bytes reserved for metadata, labels and times of the Workflow itself."""
 
 
 class TooLarge(ValueError):
-    """The run's Workflow could outgrow what Argo can store."""
+    """Exception: the run's Workflow could become larger than Argo can store."""
 
     hint = "split the fleet into several specs, or run fewer stages at a time (--until, --only)"
 
 
 def shard_counts(hosts: tuple[Host, ...]) -> dict[str, int]:
-    """Return the length of each list of shards that the task `open` outputs."""
+    """Return the number of shards in each list that the task `open` outputs, by the list's name."""
     cut = run_folders.shards(hosts)
     all_hosts, agents = SHARD_LISTS
     return {all_hosts: len(cut), agents: sum(shard[0].role != "server" for shard in cut)}
 
 
 def nodes(plan: Plan, counts: Mapping[str, int], task_nodes: int = TASK_NODES) -> int:
-    """Return the number of nodes in the status of the finished run.
+    """Return the number of nodes in the status of the finished run, for lists of shards of these lengths.
 
     `task_nodes` is the number of nodes per task; 2 if each task succeeds at its first attempt.
     """
@@ -176,7 +179,7 @@ def _stage_nodes(stage: Stage, counts: Mapping[str, int], task_nodes: int) -> in
 
 
 def _said(plan: Plan) -> int:
-    """Return the compressed bytes of all last words if every attempt fails and no stage passes.
+    """Return the compressed bytes of all last words together if every attempt fails and no stage passes.
 
     Only the first shard of a fanned-out task leaves last words, so their size does not grow with the fleet.
     """
@@ -186,14 +189,14 @@ def _said(plan: Plan) -> int:
 
 
 def largest_size(plan: Plan, bundle: Bundle) -> int:
-    """Return the largest size in bytes that the run's Workflow can reach, compressed, if every task uses all its attempts."""
+    """Return the largest compressed size in bytes that the run's Workflow can reach, which is if every task uses all attempts."""
     template_bytes = len(msgspec.json.encode(bundle.template["spec"])) + len(msgspec.json.encode(bundle.workflow)) + _FRAME
     lists = sum(len(msgspec.json.encode(list(range(count)))) for count in shard_counts(plan.hosts).values())
     return template_bytes + lists + nodes(plan, shard_counts(plan.hosts)) * NODE_BYTES + _said(plan)
 
 
 def check(plan: Plan, bundle: Bundle) -> int:
-    """Return the size computed by `largest`. Raises TooLarge if Argo could not store a Workflow of that size."""
+    """Return the size computed by `largest_size`. Raises TooLarge if Argo could not store a Workflow of that size."""
     size = largest_size(plan, bundle)
     if size > LIMIT:
         shards = max(shard_counts(plan.hosts).values())

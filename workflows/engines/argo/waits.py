@@ -1,4 +1,4 @@
-"""Waits of a run on Argo (approval, lock, pod, controller), and a watchdog for problems that Argo does not report."""
+"""Find what a run on Argo waits for (approval, lock, pod, controller), and problems that Argo does not report."""
 
 import time
 from collections.abc import Iterator
@@ -17,11 +17,11 @@ from workflows.render import names
 
 APPROVAL, LOCK, POD, CONTROLLER, RESUME, GATE = "approval", "lock", "pod", "controller", "resume", "gate"
 LATE = timeouts.RESULT_LATE
-"""Seconds after which an expected change is overdue."""
+"""Seconds after which a change that should have come counts as overdue."""
 
 
 class Wait(Struct, frozen=True, kw_only=True):
-    """An obstacle that a run waits for: kind, the words after "waits for", since when (seconds since the epoch), and node."""
+    """Something that a run waits for: its kind, the words after "waits for", since when (seconds since the epoch), the node."""
 
     kind: str
     sentence: str
@@ -30,7 +30,7 @@ class Wait(Struct, frozen=True, kw_only=True):
 
 
 def find_waits(home: Home, workflow: Workflow) -> tuple[Wait, ...]:
-    """Return everything that holds the run up now; empty if its pods are working or the run has ended."""
+    """Return everything that the run waits for now; empty if only working pods are open or the run has ended."""
     return () if workflow.finished else tuple(_waits(home, workflow))
 
 
@@ -50,7 +50,7 @@ def _waits(home: Home, workflow: Workflow) -> Iterator[Wait]:
 
 
 def _gate(node: WorkflowNode, failed: set[str]) -> Wait:
-    """Describe an open suspend node.
+    """Describe an open suspend node as something that the run waits for.
 
     `failed` holds the names of failed nodes, among them a failed announcement of this approval.
     """
@@ -87,14 +87,14 @@ def _pods(home: Home, workflow: Workflow) -> Iterator[Wait]:
 
 @dataclass
 class Watchdog:
-    """Periodic check of a run's pods for problems that Argo does not report; each problem is reported once."""
+    """Checker of a run's pods for problems that Argo does not report; it reports each problem once."""
 
     home: Home
     late: float = LATE
     _said: set[str] = field(default_factory=set)
 
     def look(self, workflow: Workflow) -> Iterator[str]:
-        """Yield new sentences about stuck pods or an absent controller; nothing if the pods cannot be listed."""
+        """Yield sentences about newly found stuck pods or an absent controller; nothing if the pods cannot be listed."""
         try:
             sentences = list(self._sentences(workflow))
         except StepError:

@@ -1,4 +1,4 @@
-"""The fields of a Workflow that bringup reads from the API server, and its nodes, also if Argo has compressed them."""
+"""Types for the fields of a Workflow that bringup reads, and access to its nodes, also if Argo has compressed them."""
 
 import base64
 import binascii
@@ -22,22 +22,22 @@ STARTS = "bringup/starts"
 
 WORKFLOW_LABEL = "workflows.argoproj.io/workflow"
 NODE_NAME = "workflows.argoproj.io/node-name"
-"""Marks that Argo puts on its pods: the label with the Workflow's name, and the annotation with the node's full name."""
+"""Keys that Argo sets on its pods: the label with the Workflow's name, and the annotation with the node's full name."""
 
 UNFINISHED = frozenset({"", "Pending", "Running"})
 """Phases of a Workflow or node that has not ended. A Workflow that waits for a mutex is Pending."""
 
 MOST_NODES_BYTES = 64 << 20
-"""The largest decompressed node status that is accepted. 1 MiB compressed holds some 20,000 nodes of about 800 bytes each."""
+"""Largest decompressed node status that is accepted. 1 MiB compressed holds some 20,000 nodes of about 800 bytes each."""
 _GZIP = b"\x1f\x8b"
 
 
 class UnreadableStatus(ValueError):
-    """The node status of a Workflow is stored in a form that only Argo's own server can read."""
+    """Exception: the node status of a Workflow is stored in a form that only Argo's own server can read, or is damaged."""
 
 
 class OwnerReference(Struct, frozen=True, rename="camel"):
-    """A reference to the object whose deletion deletes this one too."""
+    """A reference to the owner of an object: Kubernetes deletes the object once the owner is deleted."""
 
     api_version: str
     kind: str
@@ -46,7 +46,7 @@ class OwnerReference(Struct, frozen=True, rename="camel"):
 
 
 class ResourceMeta(Struct, frozen=True, rename="camel"):
-    """Metadata of a Kubernetes object."""
+    """The metadata of a Kubernetes object, reduced to the fields that are read here."""
 
     name: str = ""
     namespace: str = ""
@@ -67,14 +67,14 @@ class Parameter(Struct, frozen=True):
 
 
 class Parameters(Struct, frozen=True, rename="camel"):
-    """Inputs or outputs of a node."""
+    """The inputs or the outputs of a node, or the arguments of a Workflow."""
 
     parameters: tuple[Parameter, ...] = ()
     exit_code: str | None = None
 
 
 class WorkflowNode(Struct, frozen=True, rename="camel"):
-    """An entry of `status.nodes`."""
+    """An entry of a Workflow's `status.nodes`: a task, an attempt, a group or a gate."""
 
     id: str
     name: str
@@ -92,17 +92,20 @@ class WorkflowNode(Struct, frozen=True, rename="camel"):
 
     @property
     def finished(self) -> bool:
-        """Return True if the node has reached its final phase."""
+        """Return True if the node's phase is final: Succeeded, Failed, Error, Skipped or Omitted."""
         return self.phase not in UNFINISHED
 
     @property
     def is_open_gate(self) -> bool:
-        """Return True if this is a suspend node that waits for a person."""
+        """Return True if this is a suspend node that still waits for a person or its time-out."""
         return self.type == "Suspend" and self.phase == "Running"
 
 
 class Waiter(Struct, frozen=True):
-    """A lock that a Workflow waits for; `mutex` and `semaphore` are written as `NAMESPACE/Mutex/NAME`."""
+    """An entry of a Workflow's status about a lock that it waits for, with its holders.
+
+    `mutex` and `semaphore` are written as `NAMESPACE/Mutex/NAME`.
+    """
 
     mutex: str = ""
     semaphore: str = ""
@@ -111,20 +114,20 @@ class Waiter(Struct, frozen=True):
 
 
 class Locks(Struct, frozen=True):
-    """Locks of one kind."""
+    """The locks of one kind (mutex or semaphore) that a Workflow waits for."""
 
     waiting: tuple[Waiter, ...] = ()
 
 
 class Synchronization(Struct, frozen=True):
-    """Locks of a Workflow."""
+    """The locks that a Workflow waits for, as its status lists them."""
 
     mutex: Locks | None = None
     semaphore: Locks | None = None
 
 
 class WorkflowStatus(Struct, frozen=True, rename="camel"):
-    """The status that the controller writes."""
+    """The status of a Workflow, as Argo's controller writes it."""
 
     phase: str = ""
     message: str = ""
@@ -137,13 +140,13 @@ class WorkflowStatus(Struct, frozen=True, rename="camel"):
 
 
 class TemplateRef(Struct, frozen=True):
-    """The WorkflowTemplate that a Workflow runs."""
+    """A reference to the WorkflowTemplate that a Workflow runs."""
 
     name: str = ""
 
 
 class SubmittedSpec(Struct, frozen=True, rename="camel"):
-    """The spec that was submitted, with `shutdown` and `suspend` as operators set them."""
+    """The spec of a Workflow as submitted, with `shutdown` and `suspend` as operators set them later."""
 
     workflow_template_ref: TemplateRef | None = None
     arguments: Parameters = Parameters()
@@ -152,7 +155,7 @@ class SubmittedSpec(Struct, frozen=True, rename="camel"):
 
 
 class Workflow(Struct, frozen=True):
-    """A run on Argo."""
+    """A Workflow of Argo, which is one run of bringup."""
 
     metadata: ResourceMeta
     spec: SubmittedSpec = SubmittedSpec()
@@ -160,11 +163,11 @@ class Workflow(Struct, frozen=True):
 
     @property
     def finished(self) -> bool:
-        """Return True if the run has ended."""
+        """Return True if the run's phase is final: Succeeded, Failed, Error, or GONE of a stand-in."""
         return self.status.phase not in UNFINISHED
 
     def argument(self, name: str) -> str:
-        """Return a parameter that the run was submitted with, or `none` if it has no such parameter."""
+        """Return the value of a parameter that the run was submitted with, or `none` if it has no such parameter."""
         values = (parameter.value for parameter in self.spec.arguments.parameters if parameter.name == name)
         return _text(next(values, None)) or "none"
 
@@ -175,11 +178,11 @@ class Workflow(Struct, frozen=True):
 
     @property
     def template(self) -> str:
-        """Return the name of the run's WorkflowTemplate."""
+        """Return the name of the run's WorkflowTemplate, or "" if it has none."""
         return self.spec.workflow_template_ref.name if self.spec.workflow_template_ref else ""
 
     def nodes(self) -> dict[str, WorkflowNode]:
-        """Return all nodes by id. Raises UnreadableStatus."""
+        """Return all nodes by id; empty before the run begins. Raises UnreadableStatus."""
         status = self.status
         if status.compressed_nodes:
             return msgspec.json.decode(decompress_nodes(status.compressed_nodes), type=dict[str, WorkflowNode])
@@ -191,7 +194,7 @@ class Workflow(Struct, frozen=True):
 
 
 def decompress_nodes(text: str) -> bytes:
-    """Return the JSON of `status.compressedNodes` (base64 of gzip). Raises UnreadableStatus."""
+    """Return the node status in JSON from `status.compressedNodes` (base64 of gzip). Raises UnreadableStatus."""
     try:
         packed = base64.b64decode(text, validate=True)
         if not packed.startswith(_GZIP):
@@ -208,22 +211,22 @@ def decompress_nodes(text: str) -> bytes:
 
 
 def compress_nodes(data: bytes) -> str:
-    """Compress node status as Argo does (gzip, then base64)."""
+    """Return a node status in JSON as Argo stores it compressed: gzip, then base64."""
     return base64.b64encode(gzip.compress(data)).decode()
 
 
 def seconds(stamp: str | None) -> float:
-    """Return a time stamp of the API as seconds since the epoch; 0 for None."""
+    """Return a time stamp of the Kubernetes API as seconds since the epoch; 0 for None."""
     return datetime.datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp() if stamp else 0.0
 
 
 def stamp(moment: float) -> str:
-    """Return seconds since the epoch as a time stamp of the API."""
+    """Return seconds since the epoch as a time stamp of the Kubernetes API."""
     return datetime.datetime.fromtimestamp(moment, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def node_status(node: WorkflowNode, nodes: dict[str, WorkflowNode]) -> RunNodeStatus:
-    """Convert a node to the form that the embedded engine reports its own nodes in."""
+    """Return a node of a Workflow in the form in which the local engine reports its own nodes; `nodes` are all nodes by id."""
     boundary = nodes.get(node.boundary_id)
     return RunNodeStatus(
         node.name,

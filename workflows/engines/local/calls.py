@@ -1,4 +1,4 @@
-"""Calls of templates: fill in arguments, respect limits and locks, retry if there is a strategy, then execute by kind."""
+"""Call a template: fill in arguments, respect limits and locks, retry if it has a strategy, then execute it by its kind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pod_name(plan: WorkflowPlan, path: str, template: str) -> str:
 
 
 def with_arguments(template: TemplateModel, arguments: tuple[Argument, ...], scope: Scope) -> TemplateModel:
-    """Return the template with inputs filled in and all texts substituted: workflow-wide and local names first, then inputs.
+    """Return the template with its inputs set and its texts substituted: workflow-wide and local variables first, then inputs.
 
     Raises CallError if an input has no value.
     """
@@ -70,7 +70,7 @@ def _input_names(template: TemplateModel) -> dict[str, str | None]:
 def execute(
     run: WorkingRun, path: str, call: TemplateCall, scope: str, arguments: tuple[Argument, ...], options: CallOptions
 ) -> RunNode | None:
-    """Call a template as the node `path`, or continue that node; return None if a limit holds it back.
+    """Call a template as the node `path`, or continue that node, and return it; return None if a limit keeps it from starting.
 
     Raises CallError if the call fails.
     """
@@ -117,7 +117,7 @@ def _carry_on(run: WorkingRun, path: str, template: TemplateModel, call: Templat
 
 
 def dispatch(run: WorkingRun, path: str, template: TemplateModel, call: TemplateCall, options: CallOptions) -> RunNode:
-    """Execute a template by its kind; a CallError leaves the node as Error."""
+    """Execute a template by its kind and return its node. If that raises CallError, mark the node as Error and raise again."""
     try:
         return run.kinds[template.kind](run, path, template, call, options)
     except CallError as err:
@@ -140,7 +140,7 @@ def _retrying(run: WorkingRun, path: str, template: TemplateModel, call: Templat
 
 
 def _attempt(run: WorkingRun, path: str, template: TemplateModel, call: TemplateCall, options: CallOptions) -> RunNode | None:
-    """Continue the open attempt, or begin the next one."""
+    """Continue the open attempt of a Retry node, or begin the next one; return it, or None if a limit keeps it from starting."""
     assert template.retry is not None
     attempts = run.attempts(run.nodes[path])
     last = attempts[-1] if attempts else None
@@ -195,7 +195,7 @@ def _retry_names(run: WorkingRun, child: str, template: TemplateModel, number: i
 
 
 def execute_container(run: WorkingRun, path: str, template: TemplateModel, call: TemplateCall, options: CallOptions) -> RunNode:
-    """Create a pod node, Pending and queued; the machine starts it when a slot is free."""
+    """Create the Pending node of a pod and queue it; the state machine starts it when a slot is free."""
     if path in run.nodes:
         return run.nodes[path]
     node = run.create(path, "Pod", PENDING, call, options, template=template)
@@ -210,7 +210,7 @@ def execute_container(run: WorkingRun, path: str, template: TemplateModel, call:
 
 
 def start_action(run: WorkingRun, node: RunNode) -> StartPod:
-    """Return the executor's action that starts a pod."""
+    """Return the action by which the executor starts a pod's process."""
     assert node.template is not None
     parent = run.nodes.get(node.boundary)
     read = parent.template.results_read if parent is not None and parent.template is not None else frozenset()
@@ -218,7 +218,7 @@ def start_action(run: WorkingRun, node: RunNode) -> StartPod:
 
 
 def execute_suspend(run: WorkingRun, path: str, template: TemplateModel, call: TemplateCall, options: CallOptions) -> RunNode:
-    """Create a gate, Running until a person or its duration ends it."""
+    """Create the Running node of a gate, which a person or its duration ends."""
     if path in run.nodes:
         return run.nodes[path]
     node = run.create(path, "Suspend", RUNNING, call, options, template=template)
@@ -234,12 +234,12 @@ def execute_suspend(run: WorkingRun, path: str, template: TemplateModel, call: T
 
 
 def open_gates(run: WorkingRun) -> list[RunNode]:
-    """Return suspend nodes that wait, in order of creation."""
+    """Return the suspend nodes that still wait, in order of creation."""
     return [node for node in run.nodes.values() if node.type == "Suspend" and node.phase == RUNNING]
 
 
 def with_defaults(node: RunNode) -> Mapping[str, str | None]:
-    """Return the outputs of a gate that nobody answered. Raises CallError if one has no default."""
+    """Return a gate's outputs with defaults for those that nobody supplied. Raises CallError if one has no default."""
     assert node.template is not None
     values = dict(node.outputs.parameters)
     for item in node.template.outputs:
@@ -251,13 +251,13 @@ def with_defaults(node: RunNode) -> Mapping[str, str | None]:
 
 
 def pass_gate(run: WorkingRun, node: RunNode, values: Mapping[str, str | None], message: str = "") -> None:
-    """Close a gate as Succeeded with these outputs."""
+    """Mark a gate as Succeeded, with these values as its outputs."""
     run.set_outputs(node.path, replace(node.outputs, parameters=values))
     run.mark(node.path, SUCCEEDED, message or None)
 
 
 def judge(run: WorkingRun, node: RunNode, strategy: Retry) -> bool:
-    """Return True if a Retry node must continue with an attempt (the open one or a new one), False if it has ended or waits.
+    """Return True if a Retry node must continue an attempt (the open one or a new one), False if the node has ended or waits.
 
     Raises SubstitutionError if the strategy's expression is not a boolean.
     """
@@ -284,7 +284,7 @@ def judge(run: WorkingRun, node: RunNode, strategy: Retry) -> bool:
 
 
 def expression_scope(attempts: list[RunNode]) -> dict[str, str]:
-    """Return `lastRetry.*` and `retries` for a retry's expression, all as text; the exit code is -1 if there was none."""
+    """Return the variables of a retry's expression, `lastRetry.*` and `retries`, all as text; an absent exit code is -1."""
     last = attempts[-1]
     code = last.outputs.exit_code
     return {
@@ -303,7 +303,10 @@ def _end(run: WorkingRun, node: RunNode, last: RunNode, phase: str, message: str
 
 
 def _backed_off(run: WorkingRun, node: RunNode, attempts: list[RunNode], backoff: Backoff, limit: int | None) -> bool:
-    """Return True if the back-off is over; end the node if `maxDuration` (counted from the first start) leaves no time."""
+    """Return True if the back-off before the next attempt is over.
+
+    End the node and return False if `maxDuration`, counted from the first start, leaves no time for another attempt.
+    """
     last = attempts[-1]
     latest = attempts[0].started + seconds(backoff.max_duration) if backoff.max_duration else None
     if latest is not None and run.at > latest:

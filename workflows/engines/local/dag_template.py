@@ -1,4 +1,4 @@
-"""Execution of a DAG template: which tasks may start, which are skipped or omitted, and the phase that the targets give the DAG."""
+"""Execute a DAG template: which tasks may start, which are skipped or omitted, and which phase the targets give the DAG."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _RESULT_OF = {SUCCEEDED: "Succeeded", FAILED: "Failed", ERROR: "Errored", SKIPPE
 
 @dataclass(slots=True)
 class _Pass:
-    """A sweep over a DAG; `held` is true if a limit, a hook or an open node keeps the DAG from being assessed."""
+    """One walk over a DAG's tasks. `held` becomes true if a limit, a hook or an open node keeps the DAG from ending."""
 
     run: WorkingRun
     path: str
@@ -45,7 +45,7 @@ class _Pass:
 
 
 def execute_dag(run: WorkingRun, path: str, template: TemplateModel, call: TemplateCall, options: CallOptions) -> RunNode:
-    """Start or continue a DAG as far as possible now."""
+    """Start or continue a DAG's tasks as far as is possible now, and return the DAG's node."""
     assert template.shape is not None
     if path not in run.nodes:
         run.create(path, "DAG", RUNNING, call, options, template=template)
@@ -89,7 +89,7 @@ def _visit(here: _Pass, task: TaskModel) -> None:
 
 
 def _may_start(here: _Pass, task: TaskModel) -> bool | None:
-    """Return whether the task's `depends` holds, or None while a dependency is open."""
+    """Return True or False for what the task's `depends` gives, or None while a task that it names has not ended."""
     assert task.depends is not None
     results: dict[str, frozenset[str]] = {}
     for name in task.depends.tasks:
@@ -142,7 +142,7 @@ def _begin(here: _Pass, task: TaskModel) -> None:
 
 
 def _continue(here: _Pass, task: TaskModel, node: RunNode) -> None:
-    """Continue an open task: each branch of a fan-out, or the single call."""
+    """Continue an open task: its single call, or each branch of a fan-out."""
     if node.type == "TaskGroup":
         for branch in node.branches:
             if not _branch(here, task, branch, node.path):
@@ -156,7 +156,7 @@ def _continue(here: _Pass, task: TaskModel, node: RunNode) -> None:
 
 
 def _branch(here: _Pass, task: TaskModel, branch: FanOutBranch, group: str | None) -> bool:
-    """Start or continue one call; return False if a limit holds it back, so that later branches must wait as well."""
+    """Start or continue one call; return False if a limit keeps it from starting, so that later branches must wait as well."""
     path = f"{here.path}.{branch.name}"
     node = here.run.nodes.get(path)
     if node is None:
@@ -225,7 +225,7 @@ def _run_exit_hook(here: _Pass, task: TaskModel, node: RunNode, members: list[Ru
 
 
 def outbound(run: WorkingRun, node: RunNode) -> list[str]:
-    """Return the nodes that the next task follows: a pod itself, members of a group, the last attempt, or the ends of a DAG."""
+    """Return the nodes that the next task follows: a pod itself, a group's members, the last attempt, or the ends of a DAG."""
     if node.type == "TaskGroup":
         return [end for path in node.children for end in outbound(run, run.nodes[path])] or [node.path]
     if node.type == "Retry":
@@ -236,7 +236,7 @@ def outbound(run: WorkingRun, node: RunNode) -> list[str]:
 
 
 def assess(run: WorkingRun, path: str, template: TemplateModel, on_exit: bool) -> str:
-    """Return the phase of a DAG from the phases below it.
+    """Return the phase of a DAG, computed from the phases of the nodes below it; Running if one of these is open.
 
     An omitted target inherits the phase of its branch; a failure outweighs a success.
     """
@@ -262,7 +262,7 @@ def assess(run: WorkingRun, path: str, template: TemplateModel, on_exit: bool) -
 
 
 def _below(run: WorkingRun, node: RunNode) -> list[str]:
-    """Return the nodes at which the walk continues; of a Retry node these are the children of its attempts."""
+    """Return the nodes that follow a node when a DAG is assessed; for a Retry node these are the children of its attempts."""
     if node.type != "Retry":
         return list(node.children)
     paths: list[str] = []

@@ -1,4 +1,4 @@
-"""Reader of untrusted manifest files: documents that are too large, too deep, or inflated by YAML aliases are refused."""
+"""Read manifest files that are not trusted: documents that are too large, too deep, or inflated by YAML aliases are refused."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from workflows.engines.local.errors import ManifestRefusedError
 from workflows.render.grammar.findings import LintFinding
 
 LARGEST_BYTES = 4 << 20
-"""The largest manifest file. A Kubernetes object has at most 1.5 MiB, and a file may hold several."""
+"""Largest accepted manifest file in bytes. A Kubernetes object has at most 1.5 MiB, and a file may hold several."""
 _DEEPEST, _MOST = 100, 200_000
-"""Limits on levels and on values with repeated aliases: ten lines of aliases can expand to more than any memory holds."""
+"""Largest accepted number of nesting levels, and of values including those that aliases repeat.
+
+Ten lines of aliases can expand to more than any memory holds.
+"""
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read(path: Path) -> list[Any]:
-    """Return all documents of a file that are not empty. Raises ManifestRefusedError."""
+    """Return all non-empty documents of a YAML file. Raises ManifestRefusedError if the file is unreadable or not accepted."""
     try:
         with path.open("rb") as file:
             raw = file.read(LARGEST_BYTES + 1)
@@ -42,9 +45,9 @@ def _refused(path: Path, sentence: str) -> ManifestRefusedError:
 
 
 def _problems(text: str) -> Iterator[str]:
-    """Yield reasons against building the documents.
+    """Yield the reasons why a text must not be loaded as YAML.
 
-    The parser's events are enough to find them, and take no more memory than the file.
+    They are found in the parser's events, which take no more memory than the file.
     """
     sizes: dict[str | None, int] = {}
     open_: list[tuple[str | None, int]] = []
@@ -68,7 +71,7 @@ def _problems(text: str) -> Iterator[str]:
 
 
 def _place(error: yaml.YAMLError) -> str:
-    """Return the parser's message in one line."""
+    """Return the YAML parser's message with its line number, on one line."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"line {error.problem_mark.line + 1}: {error.problem or error.context}"
     return " ".join(str(error).split())

@@ -1,4 +1,4 @@
-"""Errors of the local engine; each has the exit code that the command line ends with (64 usage, 75 temporary)."""
+"""Exceptions of the local engine; each has the exit code that the command line ends with (64 usage, 75 temporary)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 
 class EngineError(Exception):
-    """An error that keeps the engine from running or continuing; the text is a sentence for a person."""
+    """Exception: the engine cannot run or continue; the text is a sentence for a person."""
 
     exit_code: ClassVar[int] = 1
 
 
 class ManifestRefusedError(EngineError):
-    """The manifest uses something that the local engine and Argo do not both support."""
+    """Exception: the manifest uses something that the local engine and Argo do not both support."""
 
     exit_code: ClassVar[int] = 64
 
@@ -26,30 +26,30 @@ class ManifestRefusedError(EngineError):
 
 
 class RunDirectoryError(EngineError):
-    """The run directory cannot be used: it is not writable, already holds a run, or holds none."""
+    """Exception: the run directory cannot be used, since it is not writable, already holds a run, or holds none."""
 
     exit_code: ClassVar[int] = 64
 
 
 class JournalForeignError(EngineError):
-    """The journal is damaged or was not written by this engine."""
+    """Exception: the journal is damaged or was not written by this version of the engine."""
 
     exit_code: ClassVar[int] = 64
 
 
 class RunBusyError(EngineError):
-    """Another engine drives this run."""
+    """Exception: another engine drives this run."""
 
     exit_code: ClassVar[int] = 75
 
 
 class StorageError(EngineError):
-    """A write failed (disk full, quota, I/O error). Earlier records are intact, so `resume` can continue from them."""
+    """Exception: a write failed (disk full, quota, I/O error). Earlier records are intact, so `resume` can continue from them."""
 
     exit_code: ClassVar[int] = 75
 
 
 class PlatformError(EngineError):
-    """The kernel lacks a feature that the engine needs to control its processes (pidfd, Linux 5.3)."""
+    """Exception: the kernel lacks a feature that the engine needs to control its processes (pidfd, Linux 5.3)."""
 
     exit_code: ClassVar[int] = 64

@@ -1,4 +1,4 @@
-"""Execution of pods as subprocesses: each has its own session, output folder and log, and ends together with its descendants."""
+"""Run pods as subprocesses: each has its own session, output folder and log, and ends together with its descendants."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 
 @dataclass(frozen=True, slots=True)
 class PodEnd:
-    """The end of a pod; `undelivered` says which output could not be read, `refused` why nothing was started."""
+    """Result of a pod that has ended.
+
+    `undelivered` says which output file could not be read, `refused` why no process was started; both are "" otherwise.
+    """
 
     node: str
     exit_code: int
@@ -39,24 +42,24 @@ class PodEnd:
 
 
 class ChildProcess(Protocol):
-    """A child process that leads its own session; `subprocess.Popen` is one."""
+    """A child process that leads its own session, such as `subprocess.Popen` returns."""
 
     @property
     def pid(self) -> int:
-        """The number of the process and of its group."""
+        """Return the process id, which is also the id of its process group."""
 
     def wait(self) -> int:
-        """Reap the process and return its exit code; negative for a signal."""
+        """Reap the process and return its exit code; -N if signal N killed it."""
 
 
 StartProcess = Callable[[Sequence[str], Mapping[str, str], Path, IO[bytes], IO[bytes]], ChildProcess]
-"""Starts a program from its words, environment, working folder, stdout and stderr. Raises OSError."""
+"""Type of a function that starts a program from its words, environment, working folder, stdout and stderr. Raises OSError."""
 
 
 def start_process(
     words: Sequence[str], environment: Mapping[str, str], folder: Path, out: IO[bytes], err: IO[bytes]
 ) -> ChildProcess:
-    """Start a program in a session of its own."""
+    """Start a program in a session of its own and return it. Raises OSError."""
     return subprocess.Popen(
         words, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
     )
@@ -75,12 +78,12 @@ class _Pod:
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """Expand `$(NAME)` of declared variables and `$$`, as Kubernetes does in args; unknown names stay as they are."""
+    """Return the text with `$(NAME)` and `$$` expanded, as Kubernetes does in args; unknown names stay as they are."""
     return _REFERENCE.sub(lambda match: "$" if match[1] is None else variables.get(match[1], match[0]), text)
 
 
 class Executor:
-    """The processes of one engine. It has no thread of its own: `poll` waits for the next end, a wake-up byte, or the time-out."""
+    """Starts and ends the processes of one engine's pods. It has no thread of its own: the caller waits in `poll`."""
 
     def __init__(
         self,
@@ -107,13 +110,16 @@ class Executor:
             (run_dir / folder).mkdir(exist_ok=True)
 
     def watch(self, descriptor: int) -> None:
-        """Make `poll` also return when this descriptor is readable."""
+        """Make `poll` return also when this file descriptor becomes readable."""
         self._selector.register(descriptor, selectors.EVENT_READ, None)
 
     # --- start --------------------------------------------------------------------------------------------------------
 
     def start(self, action: StartPod) -> PodProcess | PodEnd:
-        """Start a pod, or return why it could not be started: a missing command is a failed pod, not an error of the engine."""
+        """Start a pod's process and return it, or the pod's end if the command cannot be started.
+
+        A missing command is a failed pod, not an error of the engine. Raises StorageError if the machine is at fault.
+        """
         assert action.template.container is not None
         try:
             out = self._fresh_folder(action.node)
@@ -165,14 +171,14 @@ class Executor:
     # --- end ----------------------------------------------------------------------------------------------------------
 
     def end(self, node: str) -> None:
-        """Send SIGTERM to the pod's process group, and SIGKILL after the grace period."""
+        """Send SIGTERM to the pod's process group; `poll` sends SIGKILL after the grace period."""
         pod = self._pods.get(node)
         if pod is not None and pod.kill_at is None:
             pod.kill_at = time.monotonic() + self.grace
             self._signal(pod, signal.SIGTERM)
 
     def hurry(self) -> None:
-        """End the grace period of pods that are being ended."""
+        """Let the next `poll` send SIGKILL to all pods that are being ended, without the rest of their grace period."""
         for pod in self._pods.values():
             if pod.kill_at is not None:
                 pod.kill_at = time.monotonic()
@@ -185,7 +191,7 @@ class Executor:
 
     @property
     def wake(self) -> float | None:
-        """Return the monotonic time of the next SIGKILL, or None."""
+        """Return the monotonic time at which the next SIGKILL is due, or None."""
         times = [pod.kill_at for pod in self._pods.values() if pod.kill_at is not None]
         return min(times) if times else None
 
@@ -210,7 +216,7 @@ class Executor:
         return PodEnd(node, exit_code, parameters, undelivered, self._result(pod))
 
     def _forget(self, pod: _Pod) -> int:
-        """Reap an ended pod and everything that it left behind; return its exit code."""
+        """Reap an ended pod, kill the processes that it left behind, and return its exit code."""
         self._selector.unregister(pod.handle)
         os.close(pod.handle)
         process_control.kill_group(pod.process.pid)  # before the leader is reaped: its number cannot be another group's yet
@@ -219,7 +225,7 @@ class Executor:
         return code
 
     def _end_escaped(self, mark: str) -> None:
-        """Kill descendants that left the pod's process group, until none is left.
+        """Kill descendants that left the pod's process group, until none with its token `mark` is left.
 
         As subreaper, this process adopts them. A killed process hands on its own children as it dies, which may take a moment, so
         the search is repeated after each death.
@@ -269,7 +275,7 @@ class Executor:
         return text.removesuffix("\n")[-LARGEST_RESULT:]
 
     def close(self) -> None:
-        """Kill whatever still runs (after an error of the engine) and release all handles."""
+        """End all pods that still run (after an error of the engine) by SIGTERM, then SIGKILL, and release all handles."""
         for pod in self._pods.values():
             self._signal(pod, signal.SIGTERM)
         end = time.monotonic() + self.grace
@@ -293,7 +299,7 @@ def _not_found(command: str, error: OSError) -> str:
 
 
 def _read(path: Path) -> str:
-    """Return a parameter's file without its last newline. Raises OSError if the file is missing or too large."""
+    """Return the text of an output parameter's file without its last newline. Raises OSError if it is missing or too large."""
     if path.stat().st_size > LARGEST_PARAMETER:
         raise OSError(0, f"larger than {LARGEST_PARAMETER} bytes")
     return path.read_bytes().decode(errors="replace").removesuffix("\n")

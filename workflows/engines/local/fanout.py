@@ -1,4 +1,4 @@
-"""Fan-out: the items of withItems, withParam and withSequence, their display names, and the calls made from them."""
+"""Fan-out of a task: the items of withItems, withParam and withSequence, their display names, and a call for each."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from workflows.render.grammar.when import WhenError, should_execute
 
 
 class Number(str):
-    """A JSON number in its original spelling, so that `1.0` stays `1.0` in names and `{{item}}`."""
+    """A JSON number as text in its original spelling, so that `1.0` stays `1.0` in names and `{{item}}`."""
 
 
 def resolve(task: TaskModel, scope: Scope) -> TaskModel:
-    """Return the task with references to other tasks replaced.
+    """Return the task with references to other tasks replaced by their values.
 
-    If `when` is already false, nothing else is replaced. Raises CallError with the message of the node that cannot start.
+    If its `when` is already false, nothing else is replaced. Raises CallError with the message for the node that cannot start.
     """
     when = task.when
     try:
@@ -53,7 +53,10 @@ def _absent(value: str, scope: Scope) -> bool:
 
 
 def branches(task: TaskModel, scope: MutableScope) -> list[FanOutBranch]:
-    """Return the calls of a resolved task: one, or one per item. Raises CallError if the items are not a list."""
+    """Return the calls of a resolved task: one, or one per item.
+
+    Raises CallError if the items are not a list, unless `when` is false anyway: then there are no calls.
+    """
     if not task.expands:
         return [FanOutBranch(task.name, task.arguments, task.when)]
     try:
@@ -112,7 +115,7 @@ def _formatted(form: str, number: int) -> str:
 
 
 def item_json(value: Any, sort: bool = False) -> str:
-    """Return an item as compact JSON, with numbers in their original spelling."""
+    """Return an item as compact JSON, with numbers in their original spelling and map keys sorted only if `sort` is True."""
     if isinstance(value, Number):
         return str(value)
     if isinstance(value, dict):
@@ -124,7 +127,7 @@ def item_json(value: Any, sort: bool = False) -> str:
 
 
 def display_text(value: Any) -> str:
-    """Return an item as it appears in a display name: text keeps JSON escapes but not quotes, a list is written `[1 2]`."""
+    """Return an item as Argo shows it in a display name: text keeps JSON escapes but not quotes, other items are JSON."""
     if isinstance(value, str) and not isinstance(value, Number):
         return json.dumps(value, ensure_ascii=False)[1:-1]
     text = item_json(value)

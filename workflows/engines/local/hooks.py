@@ -1,4 +1,4 @@
-"""Exit handlers of tasks, steps and the workflow, and the workflow's other life-cycle hooks."""
+"""Run exit handlers of tasks, steps and the workflow, and the other life-cycle hooks of the workflow."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from workflows.render.grammar.gotext import json_text, quote
 
 
 def hooks_open(run: WorkingRun, node: RunNode) -> bool:
-    """Return True if a hook below the node has not ended."""
+    """Return True if an exit handler or hook below the node has not ended."""
     return any(run.nodes[path].hooked and not run.nodes[path].fulfilled for path in node.children if path in run.nodes)
 
 
 def exit_hook_runs(
     run: WorkingRun, node: RunNode, hook: Hook, scope: str, word: str, name: str, make_scope: Callable[[], MutableScope]
 ) -> bool:
-    """Start or continue the exit handler of a completed node; return True until it has ended."""
+    """Start or continue the exit handler of a completed node; return True while it has not ended."""
     if run.shutdown == "Terminate":
         return False
     path = f"{node.path}.onExit"
@@ -45,7 +45,7 @@ def exit_hook_runs(
 
 
 def workflow_hooks_run(run: WorkingRun, entry: str) -> bool:
-    """Start or continue the workflow's hooks whose expression holds; return True until all have ended.
+    """Start or continue the workflow's hooks whose expression holds; return True while one of them has not ended.
 
     Raises CallError if an expression cannot be evaluated.
     """
@@ -67,13 +67,13 @@ def workflow_hooks_run(run: WorkingRun, entry: str) -> bool:
 
 
 def workflow_exit_runs(run: WorkingRun, hook: Hook) -> RunNode | None:
-    """Start or continue the exit handler of the workflow; return None while a limit holds it back."""
+    """Start or continue the exit handler of the workflow and return its node; None if a limit keeps it from starting."""
     path = f"{run.plan.name}.onExit"
     return execute(run, path, hook.call, LOCAL, hook.arguments, CallOptions(on_exit=True, hooked=True))
 
 
 def failures(run: WorkingRun) -> str:
-    """Return `workflow.failures`: a quoted JSON list of failed nodes, `null` if there are none."""
+    """Return the value of `workflow.failures`: a JSON list of the failed nodes, or `null`, as a quoted string."""
     rows = [
         {
             "displayName": node.name,

@@ -1,4 +1,7 @@
-"""The inbox of a run: one file per action of an operator, written by a rename; the replies lie in files beside them."""
+"""The inbox of a run: a file for each request of an operator to the engine, and a file for each reply.
+
+A request appears by a rename, so that the engine never reads half of it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ POLL = 0.1  # seconds between two looks of the engine; an action waits this long
 
 
 class OperatorRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An action (approve, set, resume, stop, terminate, suspend) on a node (display name or full path) or on the workflow ("")."""
+    """A request of an operator to the engine: approve, set, resume, stop, terminate or suspend.
+
+    `node` is a display name or full path; "" means the whole workflow.
+    """
 
     verb: str
     node: str = ""
@@ -26,23 +32,23 @@ class OperatorRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OperatorReply(msgspec.Struct, frozen=True):
-    """The engine's reply; `error` is "" if it accepted the action."""
+    """The engine's reply to a request; `error` is "" if the engine did what was asked."""
 
     error: str
 
     @property
     def accepted(self) -> bool:
-        """Return True if the action was done."""
+        """Return True if the engine did what was asked."""
         return not self.error
 
 
 def folder(run_dir: Path) -> Path:
-    """Return the folder of requests."""
+    """Return the folder in which a run's requests lie."""
     return run_dir / "inbox"
 
 
 def answers(run_dir: Path) -> Path:
-    """Return the folder of replies."""
+    """Return the folder in which the replies to a run's requests lie."""
     return run_dir / "inbox" / "answers"
 
 
@@ -60,7 +66,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def send(run_dir: Path, verb: str, node: str = "", parameters: Mapping[str, str] | None = None, message: str = "") -> str:
-    """Write a request for the engine of a run and return its ticket. Raises RunDirectoryError if there is no such run."""
+    """Write a request for the engine of a run, and return its ticket. Raises RunDirectoryError if there is no such run."""
     if not folder(run_dir).is_dir():
         raise RunDirectoryError(f"{run_dir} holds no run (no inbox)")
     ticket = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
@@ -70,7 +76,7 @@ def send(run_dir: Path, verb: str, node: str = "", parameters: Mapping[str, str]
 
 
 def reply(run_dir: Path, ticket: str) -> OperatorReply | None:
-    """Return the reply to a ticket; None while no engine has read the request."""
+    """Return the reply to the request with this ticket; None while no engine has read the request."""
     try:
         return msgspec.json.decode((answers(run_dir) / f"{ticket}.json").read_bytes(), type=OperatorReply)
     except FileNotFoundError:
@@ -78,7 +84,7 @@ def reply(run_dir: Path, ticket: str) -> OperatorReply | None:
 
 
 def wait(run_dir: Path, ticket: str, timeout: float) -> OperatorReply | None:
-    """Return the reply to a ticket, after waiting up to `timeout` seconds for it; None if there is none."""
+    """Wait up to `timeout` seconds for the reply to the request with this ticket; return it, or None if there is none."""
     end = time.monotonic() + timeout
     while (answer_found := reply(run_dir, ticket)) is None and time.monotonic() < end:
         time.sleep(POLL / 2)
@@ -86,7 +92,7 @@ def wait(run_dir: Path, ticket: str, timeout: float) -> OperatorReply | None:
 
 
 class Inbox:
-    """The engine's view of the inbox."""
+    """The inbox as the engine uses it: it reads requests and writes replies."""
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
@@ -96,7 +102,7 @@ class Inbox:
             raise RunDirectoryError(f"cannot create the inbox in {run_dir}: {err.strerror}") from err
 
     def look(self) -> list[tuple[str, OperatorRequest | str]]:
-        """Return tickets and requests in the order of sending; a text instead of a request says why the file is invalid."""
+        """Return pairs of ticket and request in the order of sending; a text in place of a request says why its file is invalid."""
         names = sorted(
             entry.name for entry in os.scandir(folder(self._run_dir)) if entry.name.endswith(".json") and entry.is_file()
         )
@@ -113,6 +119,6 @@ class Inbox:
             return f"the request cannot be read: {err}"
 
     def answer(self, ticket: str, error: str) -> None:
-        """Write the reply, then remove the request; a crash in between repeats a look, but never loses a reply."""
+        """Write the reply, then delete the request. After a crash in between the request is read again, but no reply is lost."""
         _write(answers(self._run_dir) / f"{ticket}.json", msgspec.json.encode(OperatorReply(error)))
         (folder(self._run_dir) / f"{ticket}.json").unlink(missing_ok=True)

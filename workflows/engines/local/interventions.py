@@ -1,4 +1,4 @@
-"""Interventions on open nodes from outside the tree: deadlines, durations, shutdown, and actions of operators."""
+"""Intervene in open nodes: deadlines, durations of gates, shutdown of the workflow, and requests of operators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STEP_DEADLINE = "Step exceeded its deadline"
 
 
 def end_pod(run: WorkingRun, node: RunNode, message: str, *, synced: bool = True) -> None:
-    """End a pod with this message: at once if it was never started, else when the executor has ended its process."""
+    """End a pod with this message: at once if no process was started for it, else when the executor has ended its process."""
     if not node.launched:
         run.queue = [path for path in run.queue if path != node.path]
         run.mark(node.path, FAILED, message, synced=synced)
@@ -22,7 +22,7 @@ def end_pod(run: WorkingRun, node: RunNode, message: str, *, synced: bool = True
 
 
 def apply(run: WorkingRun) -> None:
-    """Apply shutdown, the workflow's deadline, and timers that are due."""
+    """Apply a shutdown, the workflow's deadline, and all timers that are due."""
     if run.shutdown or run.broken:
         _shut_down(run)
     if run.plan.active_deadline is not None and run.at >= run.plan.active_deadline:
@@ -76,7 +76,7 @@ def _workflow_deadline(run: WorkingRun) -> None:
 
 
 def operate(run: WorkingRun, event: Operator) -> str:
-    """Do what an operator asked, completely or not at all; return the reason for a refusal, or ""."""
+    """Do what an operator asked, completely or not at all; return why it was refused, or "" if it was done."""
     if run.phase != RUNNING:
         return f"the workflow is {run.phase or 'not begun'}"
     try:
@@ -117,7 +117,7 @@ def _set(run: WorkingRun, event: Operator) -> None:
 
 
 def _approve(run: WorkingRun, event: Operator) -> None:
-    """Set all supplied outputs of one gate and release it, in one step; an incomplete set is refused."""
+    """Set all outputs of one gate and let the run continue, in one step. Raises CallError for another set of outputs."""
     gates = _gates(run, event.node)
     if len(gates) > 1:
         raise CallError(f"{len(gates)} open gates are named '{event.node}': name one by its full path")

@@ -1,4 +1,4 @@
-"""The durable journal of one run: events in SQLite, written before their effects happen, so that a replay reproduces the run."""
+"""The durable journal of one run: events in SQLite, written before their effects happen, so that replaying them gives the state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _EVENT: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
 
 
 class PodProcess(msgspec.Struct, frozen=True):
-    """A process started for a pod, with what is needed to find it again and to recognise it."""
+    """A process started for a pod; its start time tells it from a later process with the same id."""
 
     node: str
     pid: int
@@ -40,7 +40,7 @@ class PodProcess(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class RecordClock:
-    """The time of a record: seconds of the run, wall time, boot id, and seconds since boot (suspend included)."""
+    """The time of a record: seconds since the run's start, wall time, boot id, and seconds since boot (suspend included)."""
 
     at: float
     wall: float
@@ -49,11 +49,11 @@ class RecordClock:
 
     @classmethod
     def now(cls, at: float) -> RecordClock:
-        """Read the clocks."""
+        """Return the current clocks; `at` is the time in seconds since the run's start."""
         return cls(at, time.time(), _boot_id(), time.clock_gettime(time.CLOCK_BOOTTIME))
 
     def since(self) -> float:
-        """Return the seconds since this record, never negative.
+        """Return the seconds that have passed since this record, never negative.
 
         Within one boot they are taken from the uptime, so that jumps of the wall clock do not matter; else from the wall time.
         """
@@ -71,7 +71,7 @@ def _boot_id() -> str:
 
 @contextmanager
 def _typed(path: Path) -> Any:
-    """Translate SQLite's errors: a damaged file to JournalForeignError, failed operations to StorageError."""
+    """Raise SQLite's errors as the engine's: JournalForeignError for a damaged file, StorageError for failed operations."""
     try:
         yield
     except sqlite3.OperationalError as err:
@@ -81,7 +81,7 @@ def _typed(path: Path) -> Any:
 
 
 class Journal:
-    """A journal open for writing by one engine, which holds its lock until `close` or the death of the process."""
+    """A journal open for writing by one engine. It holds the run's lock until its `with` block or the process ends."""
 
     def __init__(self, run_dir: Path, connection: sqlite3.Connection, lock: int) -> None:
         self.path = run_dir / FILE
@@ -91,7 +91,7 @@ class Journal:
 
     @classmethod
     def create(cls, run_dir: Path, meta: Mapping[str, str]) -> Journal:
-        """Create a journal in a directory that has none. Raises RunDirectoryError, RunBusyError, StorageError."""
+        """Create a journal in a directory that has none, and return it. Raises RunDirectoryError, RunBusyError, StorageError."""
         try:
             run_dir.mkdir(parents=True, exist_ok=True)
         except OSError as err:
@@ -108,7 +108,7 @@ class Journal:
 
     @classmethod
     def open(cls, run_dir: Path) -> Journal:
-        """Open the journal of an earlier run. Raises RunDirectoryError, RunBusyError, JournalForeignError."""
+        """Open the journal of an earlier run and return it. Raises RunDirectoryError, RunBusyError, JournalForeignError."""
         if not (run_dir / FILE).is_file():
             raise RunDirectoryError(f"{run_dir} holds no run (no {FILE})")
         lock = _take_lock(run_dir)
@@ -132,16 +132,16 @@ class Journal:
 
     @property
     def meta(self) -> dict[str, str]:
-        """Return the settings that the run was started with."""
+        """Return the settings that the run was started with, and its phase, by key."""
         return dict(self._connection.execute("SELECT key, value FROM meta"))
 
     def append(
         self, events: Iterable[AnyEvent], processes: Iterable[PodProcess], nodes: Mapping[str, str], meta: Mapping[str, str]
     ) -> int:
-        """Write one durable transaction and return the number of its last record. A StorageError leaves the journal unchanged.
+        """Write events, started processes, changed nodes and settings in one transaction; return the number of the last record.
 
-        Records that only tell of started processes are written without waiting for the disk, because a power loss ends the process
-        as well; the next record makes them durable.
+        A StorageError leaves the journal unchanged. Records that only tell of started processes are written without waiting for the
+        disk, because a power loss ends the process as well; the next record makes them durable.
         """
         events = list(events)
         wait = not all(isinstance(event, PodStarted) for event in events)
@@ -173,12 +173,12 @@ class Journal:
             raise JournalForeignError(f"{self.path} has a record that this engine did not write: {err}") from err
 
     def processes(self) -> list[PodProcess]:
-        """Return every process that was ever started."""
+        """Return every process that was ever started for a pod, including those that have ended."""
         rows = self._connection.execute("SELECT body FROM records WHERE kind = 'process' ORDER BY seq").fetchall()
         return [msgspec.json.decode(row[0], type=PodProcess) for row in rows]
 
     def last_clock(self) -> RecordClock | None:
-        """Return the clocks of the last event, or None."""
+        """Return the clocks of the last event, or None if there is no event."""
         row = self._connection.execute(
             "SELECT at, wall, boot, uptime FROM records WHERE kind = 'event' ORDER BY seq DESC LIMIT 1"
         ).fetchone()
@@ -215,7 +215,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _make(path: Path, meta: Mapping[str, str]) -> sqlite3.Connection:
-    """Create the file under a temporary name and rename it, so that a journal exists completely or not at all."""
+    """Create the journal's file under a temporary name and rename it, so that a journal exists completely or not at all."""
     fresh = path.with_suffix(".new")
     for leftover in path.parent.glob(f"{fresh.name}*"):
         leftover.unlink()
@@ -251,7 +251,10 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
 
 @contextmanager
 def reading(run_dir: Path) -> Any:
-    """Open a read-only connection for another process. Raises RunDirectoryError, JournalForeignError."""
+    """Give a `with` block a read-only connection to the journal of a run that another process may write.
+
+    Raises RunDirectoryError, JournalForeignError.
+    """
     path = run_dir / FILE
     if not path.is_file():
         raise RunDirectoryError(f"{run_dir} holds no run (no {FILE})")
@@ -265,7 +268,7 @@ def reading(run_dir: Path) -> Any:
 
 
 def _readable(path: Path) -> sqlite3.Connection:
-    """Open the database, read-only if possible.
+    """Open the journal's database and return the connection, read-only if possible.
 
     An engine that was killed while it turned the write-ahead log into one file leaves a rollback journal, which only a connection
     with write access can apply.

@@ -1,4 +1,4 @@
-"""The local engine: run a manifest in a run directory, or resume it, and drive the run to its end."""
+"""Run a manifest in a run directory, or resume it, and drive the run to its end on this machine."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ from workflows.render.grammar.findings import LintFinding, refused
 from workflows.render.grammar.lint import lint
 
 TimePassing = Callable[[float], float]
-"""Function that lets this many seconds pass in a simulated world and returns how many passed."""
+"""Type of a function that lets a number of seconds pass in a simulated world and returns how many passed."""
 SLICE = 2.0
-"""The longest wait in seconds that passes at once; signals and operators are served between two slices."""
+"""Longest wait in seconds that passes in one go in a simulated world; signals and operators are served in between."""
 
 
 class Driver:
-    """The driver of one run, in one thread.
+    """Drives one run, in one thread: it feeds events to the state machine, and records and carries out the resulting actions.
 
-    If nothing but time is waited for, `passing` lets the simulated world's time pass, so that a back-off takes only as long as the
+    If only time is waited for, `passing` lets the simulated world's time pass, so that a back-off takes only as long as the
     simulation needs for it. Without `passing` the driver really waits.
     """
 
@@ -85,13 +85,13 @@ class Driver:
         self.inbox: Inbox
 
     def now(self) -> float:
-        """Return the seconds since the run's start by the monotonic clock, independent of changes of the wall clock."""
+        """Return the seconds since the run's start by the monotonic clock, which changes of the wall clock do not affect."""
         return time.monotonic() - self.zero
 
     # --- begin and end ------------------------------------------------------------------------------------------------
 
     def take_over(self) -> RunResult:
-        """Replay the journal, end the processes that the previous engine left behind, and continue the run."""
+        """Replay the journal, end the processes that the previous engine left behind, and drive the run to its end."""
         for event in self.journal.events():
             self.state, actions = step(self.plan, self.state, event)
             self.answered |= {action.ticket: action.error for action in actions if isinstance(action, Answer) and action.ticket}
@@ -114,7 +114,7 @@ class Driver:
             alive = set(process_control.find_marked_processes(self.settings.token))
 
     def drive(self, events: list[AnyEvent]) -> RunResult:
-        """Process these first events and then all others until the workflow ends."""
+        """Handle these first events and then all others until the workflow ends; return the finished run."""
         paths = self.settings.run_paths()
         with ExitStack() as stack:
             try:
@@ -137,7 +137,7 @@ class Driver:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Let SIGINT and SIGTERM stop the run; Python allows signal handlers in the main thread only."""
+        """Let SIGINT and SIGTERM stop the run inside a `with` block. It does nothing outside the main thread, as Python demands."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -162,9 +162,9 @@ class Driver:
     # --- one turn -----------------------------------------------------------------------------------------------------
 
     def _happen(self, events: list[AnyEvent], started: tuple[PodProcess, ...] = ()) -> list[AnyEvent]:
-        """Pass events to the machine, the journal and the world, in this order.
+        """Feed events to the state machine, write them to the journal, then carry out the resulting actions.
 
-        Returns the events that follow at once: pods that started or could not be started.
+        Returns the events that this causes at once: pods that started or could not be started.
         """
         doing: list[StartPod | EndPod | Answer] = []
         news: list[tuple[NodeChanged | RunChanged, RunState]] = []
@@ -222,7 +222,7 @@ class Driver:
     # --- waiting ------------------------------------------------------------------------------------------------------
 
     def _wait(self) -> list[AnyEvent]:
-        """Wait until a pod ends, a timer is due, an operator acts, or a signal arrives."""
+        """Wait until a pod ends, a timer is due, an operator acts, or a signal arrives; return the resulting events."""
         # the inbox is a folder, so it must be polled
         due = [0.0 if self._can_pass else POLL]
         if self.state.wake is not None:
@@ -244,7 +244,7 @@ class Driver:
         return self.passing is not None and self.state.waits_for_time
 
     def _pass(self, seconds: float) -> None:
-        """Advance the run's clock by the time that passed in the simulated world, less the real time that this took."""
+        """Let up to `seconds` pass in the simulated world; advance the run's clock by as much, less the real time that took."""
         time_before = self.now()
         if self.passing is not None and seconds > 0:
             passed = self.passing(seconds)
@@ -262,7 +262,10 @@ class Driver:
         return events
 
     def _signalled(self) -> list[AnyEvent]:
-        """Turn signals into events: the first stops (exit handlers run), the second terminates, the third kills without grace."""
+        """Return events for new signals: the first stops the run (exit handlers run), the second terminates it.
+
+        From the third on, processes are killed without the rest of their grace period.
+        """
         if self.signals == self.stop_sent:
             return []
         os.read(self.reader, 64)
@@ -277,10 +280,10 @@ GRACE = 10.0  # seconds between SIGTERM and SIGKILL
 
 
 class LocalEngine:
-    """A run of one manifest in one directory.
+    """One run of a manifest in a run directory.
 
     `environment` is the base environment of every step (None: `default_environment`). `paths` are the run's folders (None: below
-    the run directory). `parallelism` is how many steps run at one time. `observer` gets the news of the run. `passing` lets
+    the run directory). `parallelism` is how many steps run at the same time. `observer` gets the news of the run. `passing` lets
     simulated time pass. Raises ManifestRefusedError if Argo and the local engine do not both support the manifest.
     """
 
@@ -318,7 +321,7 @@ class LocalEngine:
         self._start = start
 
     def run(self) -> RunResult:
-        """Start the run and drive it to its end. Raises RunDirectoryError, RunBusyError, StorageError."""
+        """Start the run, drive it to its end and return it. Raises RunDirectoryError, RunBusyError, StorageError."""
         plan = make_plan(self._settings.manifest, self._settings.templates, self._settings.parallelism)
         meta = {
             "settings": msgspec.json.encode(self._settings).decode(),
@@ -332,7 +335,7 @@ class LocalEngine:
 
     @classmethod
     def resume(cls, run_dir: Path, environment: Mapping[str, str] | None = None, observer: Observer | None = None) -> RunResult:
-        """Continue a run whose engine has died: its processes are killed, and tasks that had started start again.
+        """Drive a run whose engine has died to its end: kill its processes, and start unfinished tasks again.
 
         A finished run is returned unchanged. Raises RunDirectoryError, RunBusyError, JournalForeignError, StorageError.
         """
@@ -343,7 +346,7 @@ class LocalEngine:
 
 
 def _named(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the manifest with a name: a `generateName` gets five random characters, as the API server would add."""
+    """Return the manifest with a name; a `generateName` gets five random characters, as the API server would add."""
     meta = dict(manifest.get("metadata") or {})
     if not meta.get("name"):
         letters = string.ascii_lowercase + string.digits

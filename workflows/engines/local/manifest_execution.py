@@ -1,4 +1,4 @@
-"""Execution of any manifest that both engines support, with a record of its result: command `exec` and the conformance corpus."""
+"""Execute any manifest that both engines support and write a record of its result, for `exec` and the conformance corpus."""
 
 from __future__ import annotations
 
@@ -25,7 +25,11 @@ _ANSWER_WITHIN = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ScriptedAction:
-    """An entry of an `actions.yaml`: wait for a node's phase (or a suspended workflow), then `wait` seconds, then act."""
+    """An entry of a file `actions.yaml`: an operator's action and when it happens.
+
+    It happens `wait` seconds after the node `when_node` is in `when_phase`, or after the workflow is suspended (`when_suspended`).
+    With neither, only `wait` counts.
+    """
 
     verb: str
     node: str
@@ -38,7 +42,7 @@ class ScriptedAction:
 
 
 def read_actions(path: Path) -> tuple[ScriptedAction, ...]:
-    """Return the entries of an `actions.yaml`, in order. Raises ManifestRefusedError if the file is malformed."""
+    """Return the entries of a file `actions.yaml`, in order. Raises ManifestRefusedError if the file is malformed."""
     try:
         return _actions(documents.read(path)[0])
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as err:
@@ -64,7 +68,7 @@ def _actions(raw: Any) -> tuple[ScriptedAction, ...]:
 
 @dataclass
 class _Script:
-    """An operator that plays scripted actions beside the engine: follows its news, writes into its inbox, records the replies."""
+    """A simulated operator that plays scripted actions: it follows the engine's news, writes to its inbox, records the replies."""
 
     run_dir: Path
     actions: Sequence[ScriptedAction]
@@ -108,7 +112,8 @@ class _Script:
 def read_manifests(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Return the Workflow of a YAML file, and its WorkflowTemplates by name.
 
-    Templates may also be in a `workflowtemplate.yaml` beside the file. Raises ManifestRefusedError unless there is one Workflow.
+    Templates may also be in a `workflowtemplate.yaml` beside the file. Raises ManifestRefusedError unless there is exactly one
+    Workflow.
     """
     beside = path.with_name("workflowtemplate.yaml")
     documents_read = [document for file in (path, beside) if file == path or file.is_file() for document in documents.read(file)]
@@ -129,7 +134,7 @@ def execute_manifest(
     parallelism: int = 8,
     say: Callable[[str], object] | None = None,
 ) -> int:
-    """Run a manifest to its end, write its record and return an exit code.
+    """Run a manifest to its end, write a record of its result to `record_file`, and return an exit code.
 
     `/tmp/` in commands becomes the attempt's own folder. `actions` is a file of operator actions in the form of the corpus. Without
     `run_dir` the run uses a temporary directory. The exit code is 0 (Succeeded), 65 (Failed), 1 (Error), or that of an engine

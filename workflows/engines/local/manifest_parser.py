@@ -1,4 +1,4 @@
-"""Parser from a linted manifest to the model; the linter must have accepted the manifest."""
+"""Convert a manifest to the types in `model`; the linter must have accepted the manifest."""
 
 from __future__ import annotations
 
@@ -32,17 +32,20 @@ _T = TypeVar("_T")
 
 
 def text(value: Any) -> str:
-    """Convert a scalar of the manifest to a string, as Argo's AnyString does; "" for None."""
+    """Return a scalar of the manifest as a string, as Argo's AnyString does; "" for None."""
     return "" if value is None else display(value)
 
 
 def optional_text(value: Any) -> str | None:
-    """Convert a scalar like `text`, but None to None."""
+    """Return a scalar of the manifest as a string, as Argo's AnyString does; None for None."""
     return None if value is None else display(value)
 
 
 def map_strings(value: _T, change: Callable[[str], str]) -> _T:
-    """Return `value` (model types, tuples, dicts, lists) with `change` applied to every string; unchanged parts are shared."""
+    """Return a copy of `value` (model types, tuples, dicts, lists) with `change` applied to every string.
+
+    Unchanged parts are shared with the original.
+    """
     result: Any = value
     if isinstance(value, str):
         result = change(value)
@@ -161,7 +164,7 @@ def _results_read(raw: Mapping[str, Any]) -> frozenset[str]:
 
 
 def parse_template(raw: Mapping[str, Any], scope: str, default_retry: Retry | None) -> TemplateModel:
-    """Parse one template of a manifest."""
+    """Return one template of a manifest as a model; `default_retry` is the strategy of a template without its own."""
     kind = next(key for key in ("container", "suspend", "dag", "steps") if raw.get(key) is not None)
     tasks = _tasks(raw["dag"]["tasks"]) if kind == "dag" else ()
     container = raw.get("container") or {}
@@ -196,7 +199,7 @@ def parse_template(raw: Mapping[str, Any], scope: str, default_retry: Retry | No
 
 
 def merged_spec(manifest: Mapping[str, Any], templates: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the spec that runs: the one of `workflowTemplateRef`, overridden by the workflow's own fields and arguments."""
+    """Return the spec that runs: that of `workflowTemplateRef`, overridden by the Workflow's own fields and arguments."""
     spec = dict(manifest["spec"])
     ref = spec.pop("workflowTemplateRef", None)
     if not ref:
@@ -234,9 +237,9 @@ _PARAMETER_KEYS = ("name", "default", "value", "globalName", "enum", "descriptio
 
 
 def parse_plan(manifest: Mapping[str, Any], templates: Mapping[str, Mapping[str, Any]], slots: int) -> WorkflowPlan:
-    """Parse the plan of one run.
+    """Return the model of a Workflow and of the WorkflowTemplates `templates` (by name) that it may use.
 
-    `templates` are WorkflowTemplates by name, `slots` is how many pods run at one time.
+    `slots` is how many pods run at the same time.
     """
     spec = merged_spec(manifest, templates)
     default_retry = _retry(spec.get("retryStrategy"))

@@ -1,4 +1,4 @@
-"""The manifest as frozen types: a linted Workflow and the WorkflowTemplates that it names, as the state machine reads them."""
+"""A linted Workflow and its WorkflowTemplates as frozen types, which the parser makes and the state machine reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOCAL = ""  # the scope of templates that stand in the workflow itself
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A parameter passed to a template; `value` None means that it was passed without a value."""
+    """A parameter passed to a template; a `value` of None means that it was passed without a value."""
 
     name: str
     value: str | None
@@ -21,7 +21,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A declared input parameter."""
+    """An input parameter that a template declares."""
 
     name: str
     value: str | None
@@ -30,7 +30,10 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A declared output parameter and the source of its value: a path, another output, an expression, or an operator."""
+    """An output parameter that a template declares, and the source of its value.
+
+    The source is a file (`path`), another output (`parameter`), an expression, or an operator (`supplied`).
+    """
 
     name: str
     path: str = ""
@@ -43,7 +46,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Waits between attempts; durations are texts, `factor` is 0 if not given."""
+    """The waits between attempts of a retryStrategy; durations are texts, `factor` is 0 if not given."""
 
     duration: str
     factor: int
@@ -53,7 +56,7 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A retryStrategy; `limit` None means no limit, `policy` "" the default policy."""
+    """A retryStrategy; a `limit` of None means no limit, a `policy` of "" the default policy."""
 
     limit: int | None
     policy: str
@@ -61,7 +64,7 @@ class Retry:
     backoff: Backoff | None
 
     def covers(self, phase: str) -> bool:
-        """Return True if an attempt that ended in `phase` may be repeated."""
+        """Return True if the policy allows another attempt after one that ended in `phase`."""
         # with an expression the default policy is Always: https://argo-workflows.readthedocs.io/en/latest/retries/
         policy = self.policy or ("Always" if self.expression else "OnFailure")
         return phase in {"Always": ("Failed", "Error"), "OnFailure": ("Failed",), "OnError": ("Error",)}.get(policy, ())
@@ -69,7 +72,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class TemplateCall:
-    """The template to run: a name in the caller's own scope, or in the WorkflowTemplate `ref`."""
+    """A reference to the template to run: a name in the caller's own scope, or in the WorkflowTemplate `ref`."""
 
     template: str
     ref: str = ""
@@ -77,7 +80,7 @@ class TemplateCall:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """An exit handler or life-cycle hook."""
+    """An exit handler or other life-cycle hook: the template that it calls, and the expression on which it runs."""
 
     call: TemplateCall
     arguments: tuple[Argument, ...]
@@ -86,7 +89,7 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class NumberSequence:
-    """A withSequence; its fields are texts."""
+    """A withSequence of a task; its fields are texts."""
 
     start: str
     end: str
@@ -96,7 +99,7 @@ class NumberSequence:
 
 @dataclass(frozen=True, slots=True)
 class TaskModel:
-    """A DAG task, or one step of a group."""
+    """A task of a DAG, or a step of a group."""
 
     name: str
     call: TemplateCall
@@ -111,13 +114,13 @@ class TaskModel:
 
     @property
     def expands(self) -> bool:
-        """Return True if the task fans out."""
+        """Return True if the task fans out over items."""
         return bool(self.with_items) or bool(self.with_param) or self.with_sequence is not None
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerModel:
-    """The command of a pod; `env` is in declared order."""
+    """The command of a pod; `env` keeps the order of declaration."""
 
     command: tuple[str, ...]
     args: tuple[str, ...]
@@ -126,7 +129,7 @@ class ContainerModel:
 
 @dataclass(frozen=True, slots=True)
 class DagShape:
-    """The graph of a DAG: dependencies, targets (by default the leaves), and the tasks that the targets need."""
+    """The graph of a DAG: dependencies by task, targets (by default the leaves), and the tasks that the targets need."""
 
     tasks: Mapping[str, TaskModel]
     dependencies: Mapping[str, tuple[str, ...]]
@@ -134,7 +137,7 @@ class DagShape:
     needed: tuple[str, ...]
 
     def ancestors(self, name: str) -> frozenset[str]:
-        """Return every direct or indirect dependency of `name`."""
+        """Return the names of all direct and indirect dependencies of the task `name`."""
         ancestors: set[str] = set()
         waiting = list(self.dependencies[name])
         while waiting:
@@ -147,7 +150,7 @@ class DagShape:
 
 @dataclass(frozen=True, slots=True)
 class TemplateModel:
-    """A template; fields of other kinds are empty."""
+    """A template of any kind; fields that belong to other kinds are empty."""
 
     name: str
     kind: str  # container, suspend, dag, steps
@@ -170,7 +173,7 @@ class TemplateModel:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowPlan:
-    """The whole workflow, ready to run; immutable and derived from the manifest alone."""
+    """A Workflow with all its templates, ready to run; immutable and derived from the manifest alone."""
 
     name: str
     entrypoint: str
@@ -186,5 +189,5 @@ class WorkflowPlan:
     has_limits: bool = field(default=False)  # whether anything limits parallelism or locks
 
     def template(self, call: TemplateCall, scope: str) -> TemplateModel | None:
-        """Return the template that `call` names, seen from a template of `scope`, or None."""
+        """Return the template that a call from a template of `scope` names, or None if it does not exist."""
         return self.templates.get((call.ref or scope, call.template))

@@ -1,4 +1,7 @@
-"""Processes by /proc and pidfd: start times, processes that bear the engine's mark, descendants, and reliable killing."""
+"""Find and end processes by /proc and pidfd: start times, descendants, and processes with the engine's token.
+
+Every child has the token in the environment variable `MARK`, which its own children inherit.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ from pathlib import Path
 MARK = "BRINGUP_ENGINE_TOKEN"  # in the environment of every child and hence of its children
 _PR_SET_CHILD_SUBREAPER = 36
 _EXECVE_SECONDS = 1.0
-"""Longest wait for a program to be loaded; a file system that hangs must not block the caller."""
+"""Longest wait in seconds until a process has loaded its program; a file system that hangs must not block the caller."""
 
 
 def start_time(pid: int) -> int:
-    """Return when the process began, in clock ticks since boot (field 22 of /proc/PID/stat); 0 if it is gone."""
+    """Return when the process started, in clock ticks since boot (field 22 of /proc/PID/stat); 0 if it is gone."""
     try:
         return int(_stat(pid)[19])
     except OSError:
@@ -27,13 +30,13 @@ def start_time(pid: int) -> int:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat from the third on. Raises OSError."""
+    """Return the fields of /proc/PID/stat from the third on. Raises OSError if the process is gone."""
     # field 2, the command's name in parentheses, may contain spaces and parentheses itself
     return Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()
 
 
 def mark_of(pid: int) -> str:
-    """Return the mark of a process; "" if it has none, is gone, or belongs to another user."""
+    """Return the value of `MARK` in a process's environment; "" if it has none, is gone, or belongs to another user."""
     place = Path(f"/proc/{pid}/environ")
     try:
         environment = place.read_bytes()
@@ -50,14 +53,14 @@ def mark_of(pid: int) -> str:
 
 
 def _is_starting(pid: int) -> bool:
-    """Return True inside execve, where a process has no environment until the new program starts (field env_end)."""
+    """Return True if the process is inside execve, where it has no environment until the new program starts (field env_end)."""
     fields = _stat(pid)
     state, has_memory, env_end = fields[0], fields[20] != "0", fields[48]
     return has_memory and env_end == "0" and state not in "ZX"
 
 
 def is_ending(pid: int) -> bool:
-    """Return True if a process is gone or has released its memory, and with it its mark."""
+    """Return True if a process is gone or has released its memory, and with it its environment."""
     try:
         return _stat(pid)[20] == "0"
     except OSError:
@@ -65,14 +68,14 @@ def is_ending(pid: int) -> bool:
 
 
 def find_marked_processes(token: str) -> Iterator[int]:
-    """Yield every living process whose mark begins with `token`."""
+    """Yield the id of every other living process whose `MARK` begins with `token`."""
     for entry in os.scandir("/proc"):
         if entry.name.isdigit() and int(entry.name) != os.getpid() and mark_of(int(entry.name)).startswith(token):
             yield int(entry.name)
 
 
 def open_pidfd(pid: int) -> int | None:
-    """Return a handle of the process, or None if it is gone."""
+    """Return a pidfd of the process, or None if the process is gone."""
     try:
         return os.pidfd_open(pid)
     except ProcessLookupError:
@@ -80,20 +83,23 @@ def open_pidfd(pid: int) -> int | None:
 
 
 def end_all(pids: list[int], grace: float) -> None:
-    """Send SIGTERM, wait up to `grace` seconds, send SIGKILL; return when all are dead (or zombies that their parent must reap)."""
+    """Send SIGTERM to the processes, wait up to `grace` seconds, send SIGKILL, and wait without limit until all are dead.
+
+    A zombie counts as dead, since only its parent can reap it.
+    """
     with _handles(pids) as handles:
         alive = _signal_and_wait(handles, signal.SIGTERM, grace)
         _signal_and_wait(alive, signal.SIGKILL, None)
 
 
 def kill_all(pids: list[int], seconds: float) -> None:
-    """Send SIGKILL; return when all are dead, or after `seconds`."""
+    """Send SIGKILL to the processes, and wait until all are dead, at most `seconds`."""
     with _handles(pids) as handles:
         _signal_and_wait(handles, signal.SIGKILL, seconds)
 
 
 def await_all(pids: list[int], seconds: float) -> None:
-    """Return when all are dead, or after `seconds`."""
+    """Wait until all these processes are dead, at most `seconds`."""
     with _handles(pids) as handles:
         _wait(handles, seconds)
 
@@ -116,7 +122,7 @@ def _signal_and_wait(handles: list[int], number: signal.Signals, grace: float | 
 
 
 def _wait(handles: list[int], grace: float | None) -> list[int]:
-    """Return the handles of processes that are still alive after `grace` seconds."""
+    """Wait up to `grace` seconds (None: without limit) and return the pidfds of processes that are still alive."""
     poll = select.poll()
     alive = set(handles)
     for handle in handles:
@@ -134,13 +140,13 @@ def _wait(handles: list[int], grace: float | None) -> list[int]:
 
 
 def kill_group(group: int) -> None:
-    """Send SIGKILL to a process group that may be empty."""
+    """Send SIGKILL to all processes of a process group; an empty group is no error."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
 
 
 def children() -> list[int]:
-    """Return the direct children of this process, adopted ones included."""
+    """Return the ids of this process's direct children, including adopted ones."""
     pids: list[int] = []
     for task in os.listdir("/proc/self/task"):
         with contextlib.suppress(OSError):
@@ -149,7 +155,7 @@ def children() -> list[int]:
 
 
 class Subreaper:
-    """While one is held, orphaned descendants become children of this process instead of init's (if the kernel supports that)."""
+    """Context in which orphaned descendants become children of this process instead of init's, if the kernel supports that."""
 
     _lock = threading.Lock()
     _held = 0  # several engines may run in one process, each in its thread

@@ -1,4 +1,4 @@
-"""The engine's output: the result of a run, its status for other processes, news for a live display, and its record."""
+"""Reports of the engine: the finished run, the status of a run for other processes, news for a live display, and a record."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workflows.engines.local.run_state import FAILED, RUNNING, SUCCEEDED, NodeCh
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """A finished run."""
+    """A finished run, as the local engine returns it."""
 
     run_dir: Path
     plan: WorkflowPlan
@@ -29,12 +29,12 @@ class RunResult:
 
     @property
     def phase(self) -> str:
-        """Return the final phase: Succeeded, Failed or Error."""
+        """Return the run's final phase: Succeeded, Failed or Error."""
         return self.state.phase
 
     @property
     def message(self) -> str:
-        """Return the workflow's message, or ""."""
+        """Return the message of the workflow, or "" if it has none."""
         return self.state.message
 
     @property
@@ -44,7 +44,7 @@ class RunResult:
 
     @property
     def span(self) -> float:
-        """Return the seconds from the first start of a node to the last end."""
+        """Return the number of seconds from the first start of a node to the last end of one; 0 if no node ended."""
         nodes = self.state.nodes.values()
         starts = [node.started for node in nodes]
         ends = [node.finished for node in nodes if node.finished is not None]
@@ -52,7 +52,7 @@ class RunResult:
 
 
 class RunNodeStatus(msgspec.Struct, frozen=True):
-    """A node as other programs see it; times are seconds since the epoch, for display only."""
+    """A node of a run in the form for other programs; times are seconds since the epoch, for display only."""
 
     path: str
     name: str
@@ -70,12 +70,12 @@ class RunNodeStatus(msgspec.Struct, frozen=True):
 
     @property
     def log(self) -> str:
-        """Return the path of a pod's log, relative to the run directory."""
+        """Return the path of the pod's log, relative to the run directory."""
         return f"logs/{slug(self.path)}.log"
 
 
 class RunStatus(msgspec.Struct, frozen=True):
-    """A run as its journal shows it now."""
+    """The current status of a run, as `read_status` reads it from the journal."""
 
     name: str
     phase: str
@@ -89,17 +89,17 @@ class RunStatus(msgspec.Struct, frozen=True):
 
     @property
     def gates(self) -> list[RunNodeStatus]:
-        """Return the suspend nodes that wait for a person."""
+        """Return the suspend nodes that still wait for a person."""
         return [node for node in self.nodes if node.type == "Suspend" and node.phase == RUNNING]
 
     @property
     def finished(self) -> bool:
-        """Return True if the workflow has its final phase."""
+        """Return True if the workflow's phase is final: Succeeded, Failed or Error."""
         return self.phase not in ("", RUNNING)
 
 
 def node_status(node: RunNode, began: float) -> RunNodeStatus:
-    """Convert a node to its public form; `began` is the wall time of the run's start."""
+    """Return a node in the form for other programs; `began` is when the run started, in seconds since the epoch."""
     return RunNodeStatus(
         node.path,
         node.name,
@@ -119,20 +119,20 @@ def node_status(node: RunNode, began: float) -> RunNodeStatus:
 
 @dataclass(frozen=True, slots=True)
 class NodeNews:
-    """News that a node appeared or changed its phase, message, inputs or outputs."""
+    """News: a node appeared, or changed its phase, message, inputs or outputs."""
 
     node: RunNodeStatus
     before: str  # its phase so far, "" when it is new
 
     @property
     def waits(self) -> bool:
-        """Return True if the node is a gate that has just opened."""
+        """Return True if this news is that a gate has just opened."""
         return self.node.type == "Suspend" and self.node.phase == RUNNING and self.before != RUNNING
 
 
 @dataclass(frozen=True, slots=True)
 class RunNews:
-    """News that the workflow changed its phase, was suspended, or is being shut down."""
+    """News: the workflow changed its phase or message, was suspended, or is being shut down."""
 
     phase: str
     message: str
@@ -142,14 +142,14 @@ class RunNews:
 
 @dataclass(frozen=True, slots=True)
 class RecordNews:
-    """News that record number `seq` of the journal is durable."""
+    """News: record number `seq` of the journal is durable."""
 
     seq: int
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessNews:
-    """News that a pod's process exists, before the journal records it."""
+    """News: a pod's process exists, but the journal does not record it yet."""
 
     node: str
     pid: int
@@ -160,7 +160,7 @@ Observer = Callable[[News], None]
 
 
 def news_of(action: NodeChanged | RunChanged, before: RunState, began: float) -> News | None:
-    """Convert an action of the state machine to news; None if only edges of the graph changed."""
+    """Return the news in an action of the state machine; None if only the graph's edges changed."""
     if isinstance(action, RunChanged):
         return RunNews(action.phase, action.message, action.suspended, action.shutdown)
     old = before.nodes.get(action.node.path)
@@ -187,7 +187,7 @@ def _is_driven(run_dir: Path) -> bool:
 
 
 def read_status(run_dir: Path) -> RunStatus:
-    """Return the status of a run from its journal, without changing it. Raises RunDirectoryError, JournalForeignError."""
+    """Return the status of a run from its journal, without changing the run. Raises RunDirectoryError, JournalForeignError."""
     with reading(run_dir) as connection:
         meta = dict(connection.execute("SELECT key, value FROM meta"))
         rows = [
@@ -230,8 +230,9 @@ def _node(state: RunState, node: RunNode, rank: int) -> dict[str, Any]:
 
 
 def record(result: RunResult) -> dict[str, Any]:
-    """Return the record of a run in the form of the conformance corpus: all nodes, sorted by display name, with phases, inputs,
-    outputs and children.
+    """Return the record of a run in the form of the conformance corpus.
+
+    It has all nodes, sorted by display name, with phases, inputs, outputs and children.
     """
     state = result.state
     starts = sorted({math.floor(node.started) for node in state.nodes.values()})

@@ -1,4 +1,4 @@
-"""Settings of a run as its journal stores them: the folders that replace `/bringup/...`, and the environment of the steps."""
+"""Settings that the journal of a run stores, the folders that replace `/bringup/...`, and the environment of steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workflows.render.grammar.gotext import fnv1a
 
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 NETWORK_VARIABLES = (*_PROXIES, *(name.upper() for name in _PROXIES), "SSL_CERT_FILE", "SSL_CERT_DIR")
-"""Variables with the proxies and CA files by which this machine reaches mirrors, Git servers and webhooks.
+"""Environment variables with the proxies and CA files by which this machine reaches mirrors, Git servers and webhooks.
 
 Requests to a Kubernetes API use no proxy. Plays and layer builds have environments of their own.
 """
@@ -23,7 +23,7 @@ INHERITED = ("HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME", "SSH_A
 
 
 def default_environment() -> dict[str, str]:
-    """Return the environment of steps if the caller gives none: this interpreter first on PATH, and a few harmless variables.
+    """Return the environment that steps get by default: this interpreter first on PATH, and a few harmless variables.
 
     A login inside a proxy's URL is the only secret that can be among them.
     """
@@ -32,7 +32,10 @@ def default_environment() -> dict[str, str]:
 
 
 class RunSettings(msgspec.Struct, frozen=True):
-    """Settings that a run was started with; stored in the journal without the environment, which may hold secrets."""
+    """The settings that a run was started with, as the journal stores them for `resume`.
+
+    The steps' environment is left out, because it may hold secrets.
+    """
 
     manifest: dict[str, Any]
     templates: dict[str, dict[str, Any]]
@@ -43,7 +46,7 @@ class RunSettings(msgspec.Struct, frozen=True):
     token: str
 
     def run_paths(self) -> RunPaths:
-        """Return the run's folders as paths."""
+        """Return the paths of the run's folders."""
         tasks, fleet, secret, store = (Path(path) for path in self.paths)
         return RunPaths(tasks, fleet, secret, store, self.private_tmp)
 
@@ -55,7 +58,7 @@ _FOREIGN = re.compile(r"(?<![\w./-])/tmp(?=/)")
 
 @dataclass(frozen=True, slots=True)
 class RunPaths:
-    """The folders of a run that replace `/bringup/...`.
+    """The folders on this machine that replace `/bringup/tasks`, `/bringup/fleet` and so on in commands.
 
     `private_tmp` also replaces `/tmp/` by the attempt's own folder; it is used for manifests that bringup did not render.
     """
@@ -68,17 +71,17 @@ class RunPaths:
 
     @classmethod
     def below(cls, run_dir: Path, *, private_tmp: bool = False) -> RunPaths:
-        """Return folders that all lie inside the run directory."""
+        """Return a run's folders as subfolders of its run directory."""
         return cls(run_dir / "tasks", run_dir / "fleet", run_dir / "secrets", run_dir / "store", private_tmp)
 
     def make(self) -> None:
-        """Create missing folders; `secrets` is readable by the owner only."""
+        """Create the folders that are missing; `secrets` is accessible to its owner only."""
         for folder in (self.tasks, self.fleet, self.store):
             folder.mkdir(parents=True, exist_ok=True)
         self.secrets.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def rewrite(self, text: str, out: Path) -> str:
-        """Replace every such prefix in `text` in one pass; `out` is the attempt's folder."""
+        """Return the text with every `/bringup/FOLDER` replaced by the real folder; `out` is the attempt's own folder."""
         folders = {"tasks": self.tasks, "fleet": self.fleet, "secrets": self.secrets, "store": self.store, "out": out}
         if not self.private_tmp:
             return _HOUSE.sub(lambda match: str(folders[match[1]]), text)
@@ -86,6 +89,6 @@ class RunPaths:
 
 
 def slug(path: str) -> str:
-    """Return a file name for a node: readable, unique by a hash, without separators."""
+    """Return a file name for a node's path: readable, without separators, and unique by a hash."""
     readable = re.sub(r"[^A-Za-z0-9._-]+", ".", path).strip(".")[-80:]
     return f"{readable}-{fnv1a(path):08x}"

@@ -1,4 +1,7 @@
-"""Types of the state machine: nodes, run state, events in, actions out; all frozen, times in seconds since the run's start."""
+"""Types of the state machine: nodes and state of a run, events that go in, actions that come out.
+
+All are frozen; times are in seconds since the run's start.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ FULFILLED = COMPLETED | {SKIPPED, OMITTED}
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """The outputs of a node; a parameter with value None was declared but never set."""
+    """The outputs of a node; a parameter with the value None is declared but was never set."""
 
     parameters: Mapping[str, str | None] = field(default_factory=dict)
     exit_code: int | None = None
@@ -32,7 +35,7 @@ NOTHING = Outputs()
 
 @dataclass(frozen=True, slots=True)
 class FanOutBranch:
-    """An element of an expanded task: the name and arguments of its call."""
+    """One call of a task that fans out: its name, arguments and condition."""
 
     name: str
     arguments: tuple[Argument, ...]
@@ -41,7 +44,7 @@ class FanOutBranch:
 
 @dataclass(frozen=True, slots=True)
 class CallOptions:
-    """Options of a call: its boundary, the node that continues afterwards, local variables, and flags."""
+    """Circumstances of a template's call: the enclosing node, the node that continues afterwards, local variables, and flags."""
 
     boundary: str = ""
     owner: str = ""  # the node that carries on when this one changed: a DAG, a group, a Retry node
@@ -55,7 +58,10 @@ class CallOptions:
 
 @dataclass(frozen=True, slots=True)
 class RunNode:
-    """A node of the tree; `path` is the full node name, `name` the display name, as in the status of a Workflow."""
+    """A node of a run: a pod, a gate, a DAG, a group, a Retry node or a skipped task.
+
+    `path` is the full node name and `name` the display name, as in the status of a Workflow.
+    """
 
     path: str
     name: str
@@ -83,18 +89,18 @@ class RunNode:
 
     @property
     def fulfilled(self) -> bool:
-        """Return True if the node is in a final phase."""
+        """Return True if the node's phase is final: Succeeded, Failed, Error, Skipped or Omitted."""
         return self.phase in FULFILLED
 
     @property
     def unsuccessful(self) -> bool:
-        """Return True if the node is Failed or Error."""
+        """Return True if the node's phase is Failed or Error."""
         return self.phase in (FAILED, ERROR)
 
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """The whole run between two events."""
+    """The whole state of a run between two events."""
 
     nodes: Mapping[str, RunNode]
     at: float = 0.0
@@ -111,17 +117,17 @@ class RunState:
 
     @property
     def finished(self) -> bool:
-        """Return True if the workflow has its final phase."""
+        """Return True if the workflow's phase is final: Succeeded, Failed or Error."""
         return self.phase in COMPLETED
 
     @property
     def wake(self) -> float | None:
-        """Return the time of the next deadline, duration or back-off, or None."""
+        """Return the time of the next deadline, end of a gate's duration, or end of a back-off; None if there is none."""
         return min(self.timers.values()) if self.timers and not self.finished else None
 
     @property
     def waits_for_time(self) -> bool:
-        """Return True if only time is waited for: no pod is working, no gate is open, and the run is not suspended."""
+        """Return True if the run waits only for time: no pod works or is queued, no gate is open, and the run is not suspended."""
         gates = (node for node in self.nodes.values() if node.type == "Suspend" and not node.fulfilled)
         return self.wake is not None and not (self.live or self.queue or self.suspended) and next(gates, None) is None
 
@@ -130,23 +136,26 @@ class RunState:
 
 
 class EngineEvent(msgspec.Struct, frozen=True, tag_field="event", kw_only=True):
-    """An event that happened at `at`."""
+    """Base class of events; `at` is when the event happened."""
 
     at: float
 
 
 class RunBegan(EngineEvent, frozen=True, tag="run-began"):
-    """The first event of every run."""
+    """Event: the run began. It is the first event of every run."""
 
 
 class PodStarted(EngineEvent, frozen=True, tag="pod-started"):
-    """Event: the process of a pod exists."""
+    """Event: the process of a pod was started."""
 
     node: str
 
 
 class PodEnded(EngineEvent, frozen=True, tag="pod-ended"):
-    """Event: the process ended; `undelivered` says which declared output could not be read, `refused` why nothing was started."""
+    """Event: the process of a pod ended, or could not be started.
+
+    `undelivered` says which declared output could not be read, `refused` why no process was started; both are "" otherwise.
+    """
 
     node: str
     exit_code: int
@@ -157,15 +166,15 @@ class PodEnded(EngineEvent, frozen=True, tag="pod-ended"):
 
 
 class TimeCame(EngineEvent, frozen=True, tag="time-came"):
-    """Event: the time `RunState.wake` has come."""
+    """Event: the time that `RunState.wake` named has come."""
 
 
 class EngineReturned(EngineEvent, frozen=True, tag="engine-returned"):
-    """Event: a new engine took over, and all processes of the old one are dead."""
+    """Event: a new engine took over the run, and all processes of the old one are dead."""
 
 
 class Operator(EngineEvent, frozen=True, tag="operator"):
-    """Event: an operator acted (approve, set, resume, stop, terminate, suspend) on a node or, if `node` is "", the workflow."""
+    """Event: an operator requested approve, set, resume, stop, terminate or suspend for a node; `node` "" is the workflow."""
 
     verb: str
     node: str = ""
@@ -182,7 +191,7 @@ AnyEvent = RunBegan | PodStarted | PodEnded | TimeCame | EngineReturned | Operat
 
 @dataclass(frozen=True, slots=True)
 class StartPod:
-    """Action: start this container now; after a return of the engine, start it again."""
+    """Action for the executor: start this pod now, or again after a new engine took over."""
 
     node: str
     template: TemplateModel
@@ -191,14 +200,14 @@ class StartPod:
 
 @dataclass(frozen=True, slots=True)
 class EndPod:
-    """Action: end the pod by SIGTERM, then SIGKILL; PodEnded follows."""
+    """Action for the executor: end the pod by SIGTERM, then SIGKILL; the event PodEnded follows."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Action: reply to an operator; `error` is "" if the action was accepted."""
+    """Action: reply to an operator's request; `error` is "" if it was accepted."""
 
     ticket: str
     error: str
@@ -206,14 +215,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class NodeChanged:
-    """Action for displays: the node in its new state."""
+    """Action for displays: a node in its new state."""
 
     node: RunNode
 
 
 @dataclass(frozen=True, slots=True)
 class RunChanged:
-    """Action for displays: phase, shutdown or suspension of the workflow changed."""
+    """Action for displays: the workflow's phase, message, shutdown or suspension changed."""
 
     phase: str
     message: str

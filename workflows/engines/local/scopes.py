@@ -1,4 +1,4 @@
-"""Scopes of `{{...}}` references: outputs, status and exit codes of finished tasks, aggregates of fan-outs, absent optionals."""
+"""Build the scopes of `{{...}}` references: inputs, and the outputs, status and exit codes of finished tasks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MutableScope = dict[str, str | None]
 
 
 def referenced_tasks(value: Any) -> frozenset[str]:
-    """Return the tasks or steps that the texts in a model value refer to."""
+    """Return the names of the tasks or steps that texts in a model value refer to."""
     names: set[str] = set()
 
     def look(item: Any) -> None:
@@ -44,12 +44,12 @@ def referenced_tasks(value: Any) -> frozenset[str]:
 
 
 def input_scope(template: TemplateModel) -> MutableScope:
-    """Return the inputs of the enclosing template."""
+    """Return the variables `inputs.parameters.*` of a template."""
     return {f"inputs.parameters.{item.name}": item.value for item in template.inputs}
 
 
 def add_node(run: WorkingRun, scope: MutableScope, word: str, name: str, node: RunNode) -> None:
-    """Add `tasks.NAME.*` (or `steps.NAME.*`) of a finished node; of a retried node, those of its last attempt."""
+    """Add the variables `tasks.NAME.*` (or `steps.NAME.*`) of a finished node to the scope; of a Retry node, its last attempt's."""
     attempt = [node, *run.attempts(node)][-1]
     start, outputs = f"{word}.{name}", attempt.outputs
     scope[f"{start}.status"] = attempt.phase
@@ -61,7 +61,7 @@ def add_node(run: WorkingRun, scope: MutableScope, word: str, name: str, node: R
 
 
 def add_absent(scope: MutableScope, word: str, name: str, node: RunNode, template: TemplateModel | None) -> None:
-    """Add the outputs of a skipped or omitted node: their declared defaults, else None for an absent optional."""
+    """Add the output variables of a skipped or omitted node to the scope: declared defaults, or None without a default."""
     if node.phase not in (SKIPPED, OMITTED) or template is None or node.outputs is not NOTHING:
         return
     for output in template.outputs:
@@ -69,7 +69,7 @@ def add_absent(scope: MutableScope, word: str, name: str, node: RunNode, templat
 
 
 def aggregate(scope: MutableScope, word: str, name: str, children: Iterable[RunNode]) -> None:
-    """Add lists over the children of a fan-out that succeeded, in item order. Raises CallError if a result is not JSON."""
+    """Add lists over the successful calls of a fan-out to the scope, in item order. Raises CallError if a result is not JSON."""
     # Argo leaves failed children out of aggregates too, so a consumer must compare with the expected number of items
     succeeded = [child.outputs for child in children if child.phase == SUCCEEDED and child.outputs]
     rows = [{key: value or "" for key, value in outputs.parameters.items()} for outputs in succeeded if outputs.parameters]
@@ -93,7 +93,7 @@ def _listed(values: list[str]) -> str:
 
 
 def task_scope(run: WorkingRun, path: str, template: TemplateModel, task: TaskModel) -> MutableScope:
-    """Return the scope of one DAG task: the inputs of the DAG and the ancestors that the task refers to."""
+    """Return the scope of one DAG task: the DAG's inputs, and the outputs of the ancestors that the task refers to."""
     assert template.shape is not None
     scope = input_scope(template)
     referenced = (referenced_tasks(task) | template.results_read) & template.shape.ancestors(task.name)
@@ -114,13 +114,13 @@ def _add_task(run: WorkingRun, scope: MutableScope, path: str, template: Templat
 
 
 def group_members(run: WorkingRun, group: RunNode) -> list[RunNode]:
-    """Return the nodes of a fan-out in item order."""
+    """Return the nodes of a fan-out's calls in item order; calls without a node yet are left out."""
     boundary = group.options.boundary
     return [run.nodes[path] for branch in group.branches if (path := f"{boundary}.{branch.name}") in run.nodes]
 
 
 def dag_scope(run: WorkingRun, path: str, template: TemplateModel) -> MutableScope:
-    """Return the scope in which a finished DAG evaluates its own outputs: every task that has a node."""
+    """Return the scope in which a finished DAG evaluates its own outputs: its inputs, and every task that has a node."""
     assert template.shape is not None
     scope = input_scope(template)
     for name in template.shape.needed:

@@ -1,4 +1,4 @@
-"""The pure state machine of a run: `step(plan, state, event) -> (state, actions)`, without clock or I/O, hence deterministic."""
+"""The state machine of a run: `step(plan, state, event) -> (state, actions)`, deterministic because it has no clock and no I/O."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ _ROUNDS = 10_000
 
 
 def initial_state() -> RunState:
-    """Return the state before the first event."""
+    """Return the state of a run before its first event."""
     return RunState({})
 
 
 def step(plan: WorkflowPlan, state: RunState, event: AnyEvent) -> tuple[RunState, tuple[Action, ...]]:
-    """Return the state and the actions that follow from `event`; events of a finished run change nothing."""
+    """Return the state after `event`, and the actions that follow from it; events of a finished run change nothing."""
     run = WorkingRun(plan, state, KINDS)
     run.at = max(state.at, event.at)
     _take(run, event)
@@ -118,7 +118,7 @@ def _pod_ended(run: WorkingRun, event: PodEnded) -> None:
 
 
 def _engine_returned(run: WorkingRun) -> None:
-    """Handle a new engine (all old processes are dead): fail pods that were being ended, start the others again."""
+    """Handle that a new engine took over: fail pods that were being ended, and start the other unfinished pods again."""
     for node in [node for node in run.nodes.values() if node.launched and not node.fulfilled]:
         if node.kill:
             run.live -= 1
@@ -133,7 +133,7 @@ def _engine_returned(run: WorkingRun) -> None:
 
 
 def _settle(run: WorkingRun) -> None:
-    """Apply deadlines and shutdown, and walk the tree until nothing changes."""
+    """Apply deadlines and shutdown, and walk over the nodes until nothing changes."""
     for _ in range(_ROUNDS):
         interventions.apply(run)
         if run.broken and not run.live:

@@ -1,4 +1,4 @@
-"""Execution of a steps template: its groups run one after the other, the steps of a group at the same time."""
+"""Execute a steps template: its groups run one after the other, the steps of a group at the same time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Group:
 
 
 def execute_steps(run: WorkingRun, path: str, template: TemplateModel, call: TemplateCall, options: CallOptions) -> RunNode:
-    """Start or continue a steps template as far as possible now."""
+    """Start or continue the groups of a steps template as far as is possible now, and return the template's node."""
     if path not in run.nodes:
         run.create(path, "Steps", RUNNING, call, options, template=template)
     scope = input_scope(template)
@@ -77,7 +77,7 @@ def _ends(run: WorkingRun, group: RunNode) -> tuple[str, ...]:
 
 
 def _extend(group: _Group) -> None:
-    """Add the outputs of a finished group to the scope of the next groups."""
+    """Add the outputs of a finished group to the variables that the next groups may refer to."""
     for task in group.tasks:
         node = group.run.nodes.get(f"{group.path}.{task.name}")
         if node is None:
@@ -115,7 +115,7 @@ def _execute_group(group: _Group) -> RunNode:
 
 
 def _planned(group: _Group) -> list[tuple[TaskModel, FanOutBranch]]:
-    """Return the steps of a group with references resolved and fan-outs expanded; this is done once, when the group begins."""
+    """Return the steps of a group with references resolved and fan-outs expanded; this happens once, when the group begins."""
     node = group.run.nodes[group.path]
     if not node.branches:
         scope: MutableScope = {**group.run.globals(), **group.scope}
@@ -146,7 +146,7 @@ def _skip(group: _Group, task: TaskModel, name: str, phase: str, message: str) -
 
 
 def _step(group: _Group, task: TaskModel, branch: FanOutBranch) -> bool:
-    """Start or continue one step; return True if a limit holds it back."""
+    """Start or continue one step; return True if a limit keeps it from starting."""
     path = f"{group.path}.{branch.name}"
     node = group.run.nodes.get(path)
     if node is not None and (node.fulfilled or not group.run.is_due(path)):

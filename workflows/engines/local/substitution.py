@@ -1,6 +1,6 @@
-"""Substitution of `{{...}}` in model values from a flat scope.
+"""Substitute `{{...}}` in model values with the variables of a scope.
 
-A scope value of None stands for an absent optional: the output of a task that was skipped or omitted and has no default.
+A variable with the value None is an absent optional: the output of a task that was skipped or omitted and has no default.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ LATE = frozenset(
 
 
 class SubstitutionError(ValueError):
-    """A tag that must resolve does not; the text becomes the node's message."""
+    """Exception: a tag that must have a value has none; the text becomes the node's message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Strictness:
-    """The tags that must resolve: those whose first word is in `words`, or all of them."""
+    """Rule that says which tags must have a value: those whose first word is in `words`, or all tags."""
 
     words: tuple[str, ...] = ()
     everything: bool = False
 
     def wants(self, name: str) -> bool:
-        """Return True if `name` must resolve."""
+        """Return True if the variable `name` must have a value."""
         return self.everything or name.split(".", 1)[0] in self.words
 
 
@@ -57,7 +57,7 @@ def _references(text: str) -> tuple[str, ...]:
 
 
 def read_expression(text: str) -> nodes.ExprNode:
-    """Parse an expression, with a cache. Raises SubstitutionError if it is outside the supported subset."""
+    """Return a parsed expression, from a cache if possible. Raises SubstitutionError if it is outside the supported subset."""
     try:
         return _read(text)
     except expr.ExprSyntaxError as err:
@@ -100,7 +100,7 @@ def _expression(tag: Tag, scope: Scope, strict: Strictness) -> str | None:
 
 
 def resolver(scope: Scope, strict: Strictness) -> Callable[[str], str]:
-    """Return a function that substitutes the tags of one text."""
+    """Return a function that returns a text with its tags substituted."""
 
     def tag(found: Tag) -> str | None:
         return _expression(found, scope, strict) if found.expression else _simple(found, scope, strict)
@@ -109,12 +109,12 @@ def resolver(scope: Scope, strict: Strictness) -> Callable[[str], str]:
 
 
 def substitute(value: _T, scope: Scope, strict: Strictness = LENIENT) -> _T:
-    """Return `value` with the tags in all its texts replaced. Raises SubstitutionError if a tag must resolve and does not."""
+    """Return `value` with the tags in all its texts replaced. Raises SubstitutionError if a tag must have a value and has none."""
     return map_strings(value, resolver(scope, strict))
 
 
 def boolean(text: str, scope: Mapping[str, Any]) -> bool:
-    """Evaluate a bare expression (of a retry or hook) to a boolean.
+    """Return the value of an expression without braces, of a retry or hook, as a bool.
 
     Raises SubstitutionError, with the controller's sentence, if it fails or is no boolean.
     """

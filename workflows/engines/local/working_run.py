@@ -1,4 +1,4 @@
-"""The mutable copy of a state during one step of the machine; the only place where nodes are created, marked and connected."""
+"""The mutable copy of a run's state during one step of the state machine; only here nodes are created, changed and connected."""
 
 from __future__ import annotations
 
@@ -25,18 +25,21 @@ _SEPARATOR = re.compile(r"^(\[\d+\])?\.")
 
 
 class TemplateExecutor(Protocol):
-    """Function that executes a kind of template: it creates the node or continues it."""
+    """Type of a function that executes templates of one kind: it creates the template's node, or continues it."""
 
     def __call__(self, run: WorkingRun, path: str, template: TemplateModel, call: TemplateCall, options: CallOptions, /) -> RunNode:
-        """Return the node in its new state."""
+        """Create or continue the node `path` for a template, and return the node in its new state."""
 
 
 class CallError(Exception):
-    """A template could not be called; the text is the message of the caller's node."""
+    """Exception: a template could not be called; the text is the message for the caller's node."""
 
 
 class WorkingRun:
-    """A mutable run that lives only during one step of the machine. `changed` is set by every change since it was last cleared."""
+    """The mutable state of a run within one step of the state machine.
+
+    `changed` becomes true with every change of a node, and false at the start of a walk over the nodes.
+    """
 
     def __init__(self, plan: WorkflowPlan, state: RunState, kinds: Mapping[str, TemplateExecutor]) -> None:
         self.plan = plan
@@ -67,7 +70,7 @@ class WorkingRun:
         self._active: dict[str, int] | None = None
 
     def state(self) -> RunState:
-        """Return the frozen state."""
+        """Return the state as a frozen `RunState`."""
         return RunState(
             self.nodes,
             self.at,
@@ -84,24 +87,24 @@ class WorkingRun:
         )
 
     def begin_round(self) -> None:
-        """Begin a walk of the tree: nodes touched since the last walk, and all nodes above them, are due."""
+        """Begin a walk over the nodes, which visits the nodes touched since the last walk and all nodes above them."""
         self.due, self._due_next = self._due_next, set()
         self.changed = False
 
     def touch(self, path: str) -> None:
-        """Make the next walk visit a node and everything above it."""
+        """Make the next walk visit this node and all nodes above it."""
         while path and path not in self._due_next:
             self._due_next.add(path)
             path = self.nodes[path].options.owner
 
     def is_due(self, path: str) -> bool:
-        """Return True if a walk must visit this open node."""
+        """Return True if the current walk must visit this open node."""
         return self.everything or path in self.due
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 
     def put(self, node: RunNode) -> RunNode:
-        """Store a node in its new state."""
+        """Store a node in its new state and return it."""
         before = self.nodes.get(node.path)
         if before == node:
             return node
@@ -127,7 +130,7 @@ class WorkingRun:
         message: str = "",
         template: TemplateModel | None = None,
     ) -> RunNode:
-        """Create a node; its display name is the path without that of its boundary."""
+        """Create a node and return it; its display name is its path without the path of the enclosing node."""
         name = path
         if options.boundary in self.nodes:
             name = _SEPARATOR.sub("", path.removeprefix(options.boundary))
@@ -152,18 +155,18 @@ class WorkingRun:
         return self.put(node)
 
     def mark(self, path: str, phase: str, message: str | None = None, **changes: Any) -> RunNode:
-        """Set the phase of a node, other fields by keyword, and its message unless None."""
+        """Set the phase of a node, its message unless None, and other fields by keyword; return the node."""
         node = self.nodes[path]
         if phase in FULFILLED and node.finished is None:
             changes["finished"] = self.at
         return self.put(replace(node, phase=phase, message=node.message if message is None else message, **changes))
 
     def change(self, path: str, **changes: Any) -> RunNode:
-        """Set other fields of a node."""
+        """Set fields of a node by keyword and return the node."""
         return self.put(replace(self.nodes[path], **changes))
 
     def fail_call(self, path: str, call: TemplateCall, options: CallOptions, sentence: str) -> CallError:
-        """Mark the node as Error, creating it as type Skipped if the call never began; return the exception to raise."""
+        """Mark the node as Error, or create it as a node of type Skipped if its call never began; return the exception to raise."""
         if path in self.nodes:
             self.mark(path, ERROR, sentence)
         else:
@@ -171,13 +174,13 @@ class WorkingRun:
         return CallError(sentence)
 
     def connect(self, parent: str, child: str) -> None:
-        """Make `child` a child of `parent`, once."""
+        """Add `child` to the children of `parent` unless it is there already."""
         node = self.nodes[parent]
         if child not in node.children:
             self.put(replace(node, children=(*node.children, child)))
 
     def set_outputs(self, path: str, outputs: Outputs) -> RunNode:
-        """Store outputs and export those with a global name."""
+        """Store a node's outputs, and export those with a global name to the workflow; return the node."""
         node = self.change(path, outputs=outputs)
         if node.template is not None:
             for declared in node.template.outputs:
@@ -187,7 +190,7 @@ class WorkingRun:
         return node
 
     def attempts(self, node: RunNode) -> list[RunNode]:
-        """Return the attempts below a Retry node in order, without exit handlers."""
+        """Return the attempts of a Retry node in order, without exit handlers; empty for other nodes."""
         if node.type != "Retry":
             return []
         children = [self.nodes[path] for path in node.children if path in self.nodes]
@@ -205,7 +208,7 @@ class WorkingRun:
             self._active["\0pods"] = self._active.get("\0pods", 0) + by
 
     def has_room(self, boundary: str) -> bool:
-        """Return True if the limits of the workflow and of the enclosing template allow another child to start."""
+        """Return True if the parallelism of the workflow and of the enclosing template allows another child to start."""
         if not self.plan.has_limits:
             return True
         if self._active is None:
@@ -219,7 +222,7 @@ class WorkingRun:
         return limit is None or self._active.get(boundary, 0) < limit
 
     def lock(self, names: tuple[str, ...], path: str) -> bool:
-        """Take all mutexes for `path` and return True, or take none; a holder in a final phase no longer counts."""
+        """Take all these mutexes for the node `path` and return True, or none and return False if another open node holds one."""
         for name in names:
             holder = self.nodes.get(self.locks.get(name, ""))
             if holder is not None and holder.path != path and not holder.fulfilled:
@@ -228,15 +231,15 @@ class WorkingRun:
         return True
 
     def must_not_run(self, on_exit: bool) -> bool:
-        """Return True if the shutdown strategy forbids this part of the workflow; Stop spares exit handlers, Terminate nothing."""
+        """Return True if the shutdown forbids this part of the workflow: Stop spares exit handlers, Terminate spares nothing."""
         return self.shutdown == "Terminate" or (self.shutdown == "Stop" and not on_exit)
 
     def past_deadline(self, on_exit: bool) -> bool:
-        """Return True if the workflow's own deadline has passed for this part."""
+        """Return True if the workflow's deadline has passed and applies to this part; it does not apply to exit handlers."""
         return self.plan.active_deadline is not None and not on_exit and self.at >= self.plan.active_deadline
 
     def globals(self) -> dict[str, str | None]:
-        """Return the workflow-wide variables with their current values."""
+        """Return the workflow-wide variables (`workflow.*`) with their current values."""
         scope: dict[str, str | None] = dict(self.plan.variables)
         scope["workflow.status"] = self.status or self.phase
         if self.failures:
@@ -245,5 +248,5 @@ class WorkingRun:
         return scope
 
     def failed_nodes(self) -> list[RunNode]:
-        """Return nodes that ended as Failed or Error, by path."""
+        """Return the nodes whose phase is Failed or Error, sorted by path."""
         return sorted((node for node in self.nodes.values() if node.phase in (FAILED, ERROR)), key=lambda node: node.path)

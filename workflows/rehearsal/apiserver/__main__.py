@@ -28,7 +28,7 @@ def _alive(pid: int) -> bool:
 
 
 async def _parent_gone(pid: int) -> None:
-    """Return when the process `pid` has ended."""
+    """Wait until the process `pid` has ended, looking twice a second."""
     ours = os.getppid() == pid
     while os.getppid() == pid if ours else _alive(pid):
         await asyncio.sleep(_PARENT_POLL_S)
@@ -57,7 +57,7 @@ async def run(arguments: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    """Parse the command line and serve until the process is told to end."""
+    """Parse the command line, serve until the process is told to end, and return the exit code 0."""
     parser = argparse.ArgumentParser(prog="python -m workflows.rehearsal.apiserver", description="Emulated Kubernetes API server.")
     parser.add_argument(
         "--kubeconfig-out", type=Path, required=True, help="file for the kubeconfig, written (0600) once the server listens"

@@ -1,4 +1,4 @@
-"""Request bodies: size limit, JSON or YAML, write options and delete options."""
+"""Request bodies of the emulated API server: size limit, JSON or YAML, options of writes and of deletes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from workflows.rehearsal.apiserver import errors
 from workflows.rehearsal.apiserver.lifecycle import Deletion, FieldValidation, WriteOptions
 
 MAX_BYTES = 3 << 20
-"""The limit of kube-apiserver on the body of a resource request, in bytes."""
+"""Largest body of a request on a resource, in bytes, as in kube-apiserver."""
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 _YAML = frozenset({"application/yaml", "application/apply-patch+yaml"})
 _JSON = frozenset({"application/json", "application/octet-stream"})
@@ -19,7 +19,7 @@ ACCEPTED = ("application/json", "application/yaml")
 
 
 class _Loader(yaml.CSafeLoader):
-    """The safe YAML loader without dates, which are text in a Kubernetes object."""
+    """A safe YAML loader that reads dates as text, because a Kubernetes object has no date type."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -29,7 +29,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 async def read(request: web.Request) -> bytes:
-    """Return the request body. Raises StatusError (413) if it exceeds the limit."""
+    """Return the bytes of the request body. Raises StatusError (413) if they exceed `MAX_BYTES`."""
     try:
         return await request.read()
     except web.HTTPRequestEntityTooLarge as error:
@@ -37,7 +37,7 @@ async def read(request: web.Request) -> bytes:
 
 
 def parse(data: bytes, content_type: str) -> Any:
-    """Return the decoded body: JSON, or YAML (safe loader) where the content type allows it. Raises StatusError (400)."""
+    """Decode a request body as JSON or, where `content_type` allows it, as YAML, and return the value. Raises StatusError (400)."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -50,14 +50,14 @@ def parse(data: bytes, content_type: str) -> Any:
 
 
 async def read_object(request: web.Request) -> dict[str, Any]:
-    """Return the object in the request body. Raises StatusError: 400, 413 or 415."""
+    """Read the request body and return its object. Raises StatusError: 400 (malformed), 413 (too large) or 415 (content type)."""
     if request.content_type not in _YAML | _JSON:
         raise errors.unsupported_media_type(ACCEPTED)
     return as_object(parse(await read(request), request.content_type))
 
 
 def as_object(body: Any) -> dict[str, Any]:
-    """Return the body if it is a JSON object; raise StatusError (400) otherwise."""
+    """Return `body` unchanged if it is a JSON object; raise StatusError (400) otherwise."""
     if not isinstance(body, dict):
         raise errors.bad_request("the request body must be an object")
     return body
@@ -72,7 +72,10 @@ def _dry_run(query: Mapping[str, str]) -> bool:
 
 
 def write_options(request: web.Request) -> WriteOptions:
-    """Return field manager, dry run and field validation of a write request. Raises StatusError (400 or 422) for unknown values."""
+    """Return the options in a write request's query. Raises StatusError (400 or 422) for an unknown value.
+
+    The field manager is the parameter `fieldManager`, else the first part of the User-Agent.
+    """
     query = request.query
     manager = query.get("fieldManager") or request.headers.get("User-Agent", "unknown").partition("/")[0]
     try:
@@ -104,7 +107,10 @@ class _DeleteOptions(msgspec.Struct, rename="camel"):
 
 
 async def delete_options(request: web.Request) -> Deletion:
-    """Return the delete options, which body and query may both set. Raises StatusError: 400 or 422."""
+    """Return the options of a DELETE request, from its body and query. Raises StatusError: 400, 413 or 422 (unknown policy).
+
+    The query decides on the grace period, the body on the propagation policy, if both set it.
+    """
     data = await read(request)
     try:
         sent = msgspec.json.decode(data, type=_DeleteOptions) if data else _DeleteOptions()

@@ -1,8 +1,8 @@
-"""Types of objects from their schemas, and the decoding of built-in kinds as Go does it.
+"""OpenAPI schemas of Kubernetes kinds, and a decoder that brings built-in objects into the form that a Go server stores.
 
-A `Schema` wraps one OpenAPI node of a built-in kind or a CRD. Its children are created on first use: the largest CRD has 1.2 MB of
-schema, of which one object needs little. A real server decodes JSON into Go structs and encodes those again. So a client never sees
-an unknown field, a null or a missing required field, and quantities have canonical form (a number 8 becomes `"8"`).
+A `Schema` wraps one OpenAPI node of a built-in kind or a CRD. Its children are created on first use, because the largest CRD has
+1.2 MB of schema, and one object needs little of it. A real server decodes JSON into Go structs and encodes those again. So a client
+never sees an unknown field, a null or a missing required field, and quantities have canonical form (a number 8 becomes `"8"`).
 """
 
 import base64
@@ -18,7 +18,7 @@ Raw = Mapping[str, Any]
 
 
 class ListType(Enum):
-    """The merge behaviour of a list (`x-kubernetes-list-type`)."""
+    """The way in which server-side apply merges a list (`x-kubernetes-list-type`)."""
 
     ATOMIC = "atomic"
     SET = "set"
@@ -26,7 +26,7 @@ class ListType(Enum):
 
 
 class NamedTypes:
-    """The named types that `$ref` refers to; each is wrapped once."""
+    """The named types of an OpenAPI document, to which `$ref` refers. Each gets one Schema, on first use."""
 
     def __init__(self, definitions: Raw) -> None:
         self._definitions = definitions
@@ -38,7 +38,7 @@ class NamedTypes:
         return self._made[name]
 
     def schema(self, raw: Raw) -> "Schema":
-        """Return the schema of a node with its `$ref` resolved; marks beside the `$ref` take precedence."""
+        """Return the Schema of an OpenAPI node with its `$ref` resolved; keys beside `$ref` override those of the named type."""
         name = raw.get("$ref")
         if not isinstance(name, str):
             return Schema(raw, self)
@@ -49,7 +49,7 @@ class NamedTypes:
 
 
 class Schema:
-    """A node of an OpenAPI schema with its Kubernetes extensions."""
+    """One node of an OpenAPI schema with its Kubernetes extensions: the type of an object, of a field, or of a list's elements."""
 
     __slots__ = ("_items", "_made", "_rest", "_types", "format", "nullable", "preserve", "properties", "raw", "required", "type")
 
@@ -67,7 +67,7 @@ class Schema:
         self._rest: Schema | None = None
 
     def field(self, name: str) -> "Schema | None":
-        """Return the schema of a declared field, or None."""
+        """Return the schema of the field `name`, or None if the node does not declare it."""
         schema = self._made.get(name)
         if schema is None and name in self.properties:
             schema = self._made[name] = self._types.schema(self.properties[name])
@@ -75,7 +75,7 @@ class Schema:
 
     @property
     def rest(self) -> "Schema | None":
-        """Return the schema of a map's values (`additionalProperties`), or None."""
+        """Return the schema of the values of undeclared keys (`additionalProperties`), or None if there is none."""
         if self._rest is None:
             raw = self.raw.get("additionalProperties")
             self._rest = self._types.schema(raw) if isinstance(raw, Mapping) else ANY if raw else None
@@ -83,21 +83,21 @@ class Schema:
 
     @property
     def items(self) -> "Schema":
-        """Return the schema of a list's elements."""
+        """Return the schema of a list's elements; `ANY` if the node does not declare one."""
         if self._items is None:
             raw = self.raw.get("items")
             self._items = self._types.schema(raw) if isinstance(raw, Mapping) else ANY
         return self._items
 
     def branches(self, junctor: str) -> "tuple[Schema, ...]":
-        """Return the schemas below `allOf`, `anyOf`, `oneOf` or `not`."""
+        """Return the schemas listed under `junctor` (`allOf`, `anyOf`, `oneOf` or `not`); an empty tuple if there are none."""
         raw = self.raw.get(junctor)
         if not raw:
             return ()
         return tuple(self._types.schema(node) for node in (raw if isinstance(raw, list) else [raw]))
 
     def child(self, name: str) -> "Schema":
-        """Return the schema of a field, declared or not."""
+        """Return the schema of the field `name`: the declared one, else that of undeclared keys, else `ANY`."""
         return self.field(name) or self.rest or ANY
 
     @property
@@ -112,17 +112,23 @@ class Schema:
 
     @property
     def open(self) -> bool:
-        """Return True if the node is an object without any declared field, whose content is kept."""
+        """Return True if the node declares neither fields, nor values of undeclared keys, nor that unknown fields are preserved."""
         return not self.properties and "additionalProperties" not in self.raw and not self.preserve
 
     @property
     def atomic_map(self) -> bool:
-        """Return True if the object has one owner as a whole, as undeclared content of built-in types (RawExtension) has."""
+        """Return True if apply treats the object as one value with one owner.
+
+        A node is so if its map type says so, or if it is an object of a built-in type that declares no fields (RawExtension).
+        """
         return self.raw.get("x-kubernetes-map-type") == "atomic" or (self.open and self is not ANY)
 
     @property
     def list_type(self) -> ListType:
-        """Return how apply merges this list. Old built-in types only carry the patch strategy (kube-openapi `schemaconv`)."""
+        """Return how server-side apply merges this list.
+
+        Old built-in types have no `x-kubernetes-list-type`, so their patch strategy decides (kube-openapi `schemaconv`).
+        """
         named = self.raw.get("x-kubernetes-list-type")
         if named:
             return ListType(named)
@@ -132,22 +138,22 @@ class Schema:
 
     @property
     def map_keys(self) -> tuple[str, ...]:
-        """Return the fields that identify an element of a list of type map."""
+        """Return the names of the fields that together identify an element of a list of type map; empty for any other list."""
         keys = self.raw.get("x-kubernetes-list-map-keys")
         return tuple(keys) if keys else (self.merge_key,) if self.merge_key else ()
 
     @property
     def merge_key(self) -> str:
-        """Return the key by which a strategic merge patch merges this list; empty if it has none."""
+        """Return the field by which a strategic merge patch matches elements of this list; empty if there is none."""
         return str(self.raw.get("x-kubernetes-patch-merge-key", ""))
 
     @property
     def patch_strategy(self) -> frozenset[str]:
-        """Return the strategies of a strategic merge patch: `merge`, `retainKeys`."""
+        """Return how a strategic merge patch treats this node: any of `merge` and `retainKeys`; empty means replace."""
         return frozenset(filter(None, str(self.raw.get("x-kubernetes-patch-strategy", "")).split(",")))
 
     def element_key(self, element: Any) -> tuple[Any, ...] | None:
-        """Return the identity of an element of a list of type map, with schema defaults; None if a key is missing."""
+        """Return the values of `map_keys` in a list element, with schema defaults; None if a key is missing or it is no object."""
         if not isinstance(element, dict):
             return None
         key_values = []
@@ -160,7 +166,7 @@ class Schema:
 
 
 ANY = Schema({"x-kubernetes-preserve-unknown-fields": True}, NamedTypes({}))
-"""The type of undeclared content in a custom resource: objects are merged by field, lists replaced."""
+"""The schema of content that a type does not declare: apply merges its objects field by field and replaces its lists."""
 
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
@@ -212,11 +218,11 @@ def _decimal(amount: Decimal, *, scientific: bool) -> str:
 
 
 class WrongTypeError(Exception):
-    """A value that cannot be decoded into its Go type; the text is that of Go's decoder."""
+    """Raised for a JSON value that cannot be decoded into its Go type; the text is the message of Go's decoder."""
 
 
 def json_type(value: Any) -> str:
-    """Return the name of a JSON value's type, as error messages show it."""
+    """Return the type name of a JSON value as error messages show it: null, bool, number, string, object or array."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -229,9 +235,9 @@ def json_type(value: Any) -> str:
 
 
 class BuiltinDecoder:
-    """A decoder for one object.
+    """A decoder for one request body; use a new one for each.
 
-    After decoding, `unknown` holds the paths of dropped fields and `missing` those of absent required lists.
+    After `decode`, `unknown` holds the dotted paths of dropped fields and `missing` those of required lists that were absent.
     """
 
     def __init__(self) -> None:
@@ -239,8 +245,9 @@ class BuiltinDecoder:
         self.missing: list[str] = []
 
     def decode(self, value: Any, schema: Schema, path: str) -> Any:
-        """Return the value in its stored form. `path` is dotted, for messages. Raises WrongTypeError for a wrong JSON type or
-        format.
+        """Return `value` in the form in which a Go server stores it. Raises WrongTypeError for a wrong JSON type or format.
+
+        `path` is the dotted path of the value, for messages; empty at the top.
         """
         if schema.type == "object":
             return self._object(value, schema, path)

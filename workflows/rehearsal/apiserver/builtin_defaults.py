@@ -82,7 +82,7 @@ def _volume(volume: Object) -> None:
 
 
 def _pod(obj: Object) -> None:
-    """Fill in the defaults of a pod. Requests and host ports get defaults in pods alone, not in pod templates."""
+    """Fill in a pod's defaults, in place. Requests and host ports get defaults in pods only, not in pod templates."""
     spec = obj["spec"]
     pod_spec(spec)
     for container in _containers(spec):
@@ -143,9 +143,9 @@ def _replica_set(obj: Object) -> None:
 
 
 def _job(obj: Object) -> None:
-    """Fill in the defaults of a job, including its selector.
+    """Fill in the defaults of a Job, in place, including its selector.
 
-    The selector uses the job's uid, so that pods of an earlier job with the same name do not match.
+    The selector names the Job's uid, so that pods of an earlier Job with the same name do not match.
     """
     spec, meta = obj["spec"], obj["metadata"]
     if "completions" not in spec and "parallelism" not in spec:
@@ -185,8 +185,9 @@ def _service(obj: Object) -> None:
 
 
 def _address(uid: str) -> str:
-    """Return an address in the service range 10.96.0.0/16. Two services may get the same one, which is harmless: nothing routes
-    it.
+    """Return a cluster IP in 10.96.0.0/16 for a Service, derived from its `uid`.
+
+    Two Services may get the same address, which is harmless because nothing routes it.
     """
     return str(ipaddress.IPv4Address("10.96.0.0") + (int(uid[:8], 16) & 0xFFFF))
 

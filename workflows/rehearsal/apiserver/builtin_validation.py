@@ -1,6 +1,7 @@
-"""Validation rules of built-in kinds beyond their types: required parts, matching selectors, immutable fields.
+"""Validation rules of built-in kinds that go beyond types: required fields, matching selectors, immutable fields.
 
-A selection of k8s.io/kubernetes `pkg/apis/*/validation`: mistakes that a bring-up can make, and rules that controllers rely on.
+They are a selection of k8s.io/kubernetes `pkg/apis/*/validation`: mistakes that a bring-up can make, and rules that controllers
+rely on.
 """
 
 import binascii
@@ -64,7 +65,7 @@ def _mounts(container: Object, volumes: set[Any], container_path: str) -> Iterat
 
 
 def _limits(resources: Object, container_path: str) -> Iterator[str]:
-    """Yield the errors in requests and limits. An extended resource such as nvidia.com/gpu needs a request equal to its limit."""
+    """Yield the errors in requests and limits. An extended resource (nvidia.com/gpu) needs a limit and a request equal to it."""
     limits, requests = resources.get("limits", {}), resources.get("requests", {})
     for name in limits.keys() | requests.keys():
         extended = "/" in name and "kubernetes.io/" not in name
@@ -106,7 +107,7 @@ def _keys(obj: Object) -> Iterator[str]:
 
 
 _VALUES = 1 << 20
-"""Bytes of all values of a ConfigMap or Secret."""
+"""Largest size in bytes of all values of a ConfigMap or Secret together."""
 
 
 def _config_map(obj: Object) -> Iterator[str]:
@@ -123,7 +124,7 @@ def _secret(obj: Object) -> Iterator[str]:
 
 
 def _decoded(values: Mapping[str, str]) -> int:
-    """Return the size of base64 values in bytes after decoding."""
+    """Return the size in bytes of all these base64 values together after decoding."""
     return sum(len(binascii.a2b_base64(text)) for text in values.values())
 
 
@@ -166,13 +167,13 @@ _RULES: Mapping[tuple[str, str], Callable[[Object], Iterator[str]]] = {
 
 
 def problems(resource: ServedResource, obj: Object) -> list[str]:
-    """Return what is wrong with an object of a built-in kind."""
+    """Return the validation errors of an object of a built-in kind, each as `PATH: REASON: …`; empty if it is valid."""
     rule = _RULES.get(resource.key)
     return [text.removeprefix(".") for text in rule(obj)] if rule else []
 
 
 def change_problems(resource: ServedResource, new: Object, old: Object) -> list[str]:
-    """Return the changes in an update that the kind forbids."""
+    """Return an error, as `PATH: REASON: …`, for each change from `old` to `new` that the kind forbids; empty if there is none."""
     changed = [path for path in _IMMUTABLE.get(resource.key, ()) if value_at(new, path) != value_at(old, path)]
     problems = [f"{'.'.join(path)}: Invalid value: {value_at(new, path)}: field is immutable" for path in changed]
     if old.get("immutable") and any(new.get(part) != old.get(part) for part in ("data", "binaryData", "immutable")):

@@ -1,4 +1,4 @@
-"""The state of the emulated cluster: the object store, container logs, disturbances, and the parts that work on them."""
+"""The state of one emulated cluster: objects, served resources, container logs and the disturbance in force."""
 
 import asyncio
 import datetime
@@ -31,9 +31,10 @@ _MESSAGES = {
 
 
 class FailNext(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A fault that refuses the next `count` requests.
+    """A disturbance of the API server that refuses the next `count` requests with HTTP status `status`.
 
-    `methods` limits it to some HTTP methods (empty: all), `path_prefix` to paths that start with it.
+    `methods` limits it to some HTTP methods (empty: all), `path_prefix` to paths that start with it. If `retry_after_s` is not 0,
+    the answer asks the client to retry after so many seconds.
     """
 
     count: int
@@ -43,15 +44,16 @@ class FailNext(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     path_prefix: str = ""
 
     def hits(self, method: str, path: str) -> bool:
-        """Return True if the fault applies to requests with this method and path."""
+        """Return True if requests with this HTTP method and path are to be refused."""
         return (not self.methods or method in self.methods) and path.startswith(self.path_prefix)
 
 
 class ApiDisturbance(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """The faults of the API server that are in force.
+    """A disturbance of the API server, as `PUT /emulation/disturbance` sets it.
 
-    `latency_ms` delays every request until it is set back to 0. `drop_watches` ends all watches once. `expire_watches` also makes
-    every earlier revision and continue token answer 410. Both act once when they are set, and read back as false.
+    `latency_ms` delays every request until it is set back to 0; `fail_next` refuses some requests. `drop_watches` ends all watches.
+    `expire_watches` does so too, and makes every earlier revision and continue token answer 410. Both act once when they are set,
+    and read back as false.
     """
 
     latency_ms: int = 0
@@ -60,12 +62,12 @@ class ApiDisturbance(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     expire_watches: bool = False
 
     def check(self) -> None:
-        """Raise StatusError (400) for negative numbers or a status that the server cannot produce."""
+        """Raise StatusError (400) for a negative latency or count, or for a status that the server cannot produce."""
         if self.latency_ms < 0 or (self.fail_next and (self.fail_next.status not in _MESSAGES or self.fail_next.count < 0)):
             raise errors.bad_request(f"latency_ms and count must not be negative; status is one of {sorted(_MESSAGES)}")
 
     async def before(self, method: str, path: str) -> None:
-        """Delay or refuse a request as the disturbance says; the refusal is raised as StatusError."""
+        """Wait for `latency_ms`, then raise StatusError if `fail_next` refuses a request with this method and path."""
         if self.latency_ms:
             await asyncio.sleep(self.latency_ms / 1000)
         fault = self.fail_next
@@ -77,18 +79,21 @@ class ApiDisturbance(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 MAX_BYTES = 10 << 20
-"""The 10 MiB that a kubelet keeps of a container's log (`containerLogMaxSize`)."""
+"""Bytes of a container's log that are kept, as by a kubelet (`containerLogMaxSize`); older lines are dropped."""
 
 
 class LogLine(msgspec.Struct, frozen=True, gc=False):
-    """A line of a log with its newline (the last line may lack it), and its arrival in seconds since the epoch."""
+    """One line of a log with its newline, which only the last may lack. `time` is its arrival in seconds since the epoch."""
 
     time: float
     text: bytes
 
 
 class ContainerLog:
-    """The log of one container, and the previous log from before its last restart."""
+    """The log of one container, and in `previous` its log from before the last restart.
+
+    `first` counts the lines dropped at the front; `changed` is set at each change, for requests that follow the log.
+    """
 
     def __init__(self, lines: Iterable[LogLine] = (), previous: Iterable[LogLine] = ()) -> None:
         self.lines: deque[LogLine] = deque(lines)
@@ -98,7 +103,7 @@ class ContainerLog:
         self._size = sum(len(line.text) for line in self.lines)
 
     def append(self, text: bytes) -> None:
-        """Append bytes to the log; an unfinished last line is continued."""
+        """Append bytes to the log and wake the requests that follow it. An unfinished last line is continued."""
         now = time.time()
         if self.lines and not self.lines[-1].text.endswith(b"\n"):
             text = self.lines.pop().text + text
@@ -112,21 +117,24 @@ class ContainerLog:
         self.wake()
 
     def restart(self) -> None:
-        """Make the log the previous one and start an empty log."""
+        """Keep the present lines as the previous log, in place of an earlier one, and start an empty log."""
         self.previous = list(self.lines)
         self.first += len(self.lines)
         self.lines.clear()
         self._size = 0
 
     def wake(self) -> None:
-        """Wake the requests that follow the log."""
+        """Wake the requests that stream this log, so that they look for new lines."""
         self.changed.set()
         self.changed = asyncio.Event()
 
 
 @dataclass(frozen=True)
 class LogWindow:
-    """The part of a log that a client asks for. `since` is in seconds since the epoch; None means no limit."""
+    """The part of a log that a client asks for; None means no limit.
+
+    `tail` is a number of last lines, `since` a time in seconds since the epoch. With `timestamps` each line starts with its time.
+    """
 
     tail: int | None = None
     since: float | None = None
@@ -135,7 +143,7 @@ class LogWindow:
 
 
 def window_text(lines: Iterable[LogLine], window: LogWindow) -> bytes:
-    """Return the text of the lines in the window."""
+    """Return the bytes of the log lines that a client asks for."""
     kept = [line for line in lines if window.since is None or line.time >= window.since]
     if window.tail is not None:
         kept = kept[max(0, len(kept) - window.tail) :]
@@ -144,23 +152,23 @@ def window_text(lines: Iterable[LogLine], window: LogWindow) -> bytes:
 
 
 def prefix_time(line: LogLine) -> bytes:
-    """Return the line with its time in front."""
+    """Return a log line as bytes with its arrival time (RFC 3339, UTC) and a space in front."""
     time_text = datetime.datetime.fromtimestamp(line.time, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
     return time_text.encode() + b" " + line.text
 
 
 class PodLogs:
-    """The logs of all containers; logs of a deleted pod are dropped."""
+    """The logs of all containers in `logs`, by namespace and pod, then by container. The logs of a deleted pod are dropped."""
 
     def __init__(self) -> None:
         self.logs: dict[tuple[str, str], dict[str, ContainerLog]] = {}
 
     def of(self, namespace: str, pod: str, container: str) -> ContainerLog:
-        """Return the log of one container; a new one is created on first use."""
+        """Return the log of one container of a pod; an empty one is created on first use."""
         return self.logs.setdefault((namespace, pod), {}).setdefault(container, ContainerLog())
 
     def on_change(self, resource: ServedResource, change: ObjectChange) -> None:
-        """Drop the logs of a deleted pod and wake followers of a changed one (a store listener)."""
+        """Drop the logs of a deleted pod, and wake the requests that follow a changed one (a listener of the object store)."""
         if resource.key != ("", "pods"):
             return
         key = (change.entry.namespace, change.entry.name)
@@ -175,7 +183,7 @@ FIRST_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-criti
 
 
 class ClusterState:
-    """The state of one emulated cluster.
+    """All state of one emulated cluster, and the objects that change it.
 
     A new one has what kube-apiserver itself creates: four namespaces and two priority classes. The uid of the namespace
     `kube-system` is the cluster's identity.
@@ -201,7 +209,7 @@ class ClusterState:
             table.log.compact(self.store.revision)
 
     def disturb(self, disturbance: ApiDisturbance) -> None:
-        """Replace the present disturbance."""
+        """Put a disturbance in force in place of the present one, and end watches if it says so."""
         for _, table in self.store.tables():
             if disturbance.expire_watches:
                 table.log.expire(self.store.revision)

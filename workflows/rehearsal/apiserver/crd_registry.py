@@ -1,4 +1,4 @@
-"""The registry of CustomResourceDefinitions: serves the resources they define and deletes the objects of a deleted definition."""
+"""The registry of CustomResourceDefinitions: it serves the resources that they define, and empties those of deleted ones."""
 
 from workflows.rehearsal.apiserver import crd_resources
 from workflows.rehearsal.apiserver.lifecycle import Deletion, Lifecycle
@@ -9,7 +9,7 @@ from workflows.rehearsal.apiserver.watchlog import ObjectChange
 
 
 class CrdRegistry:
-    """A store listener that keeps the table of served resources equal to the stored definitions."""
+    """A listener of the object store that serves exactly the custom resources whose CustomResourceDefinitions are stored."""
 
     def __init__(self, store: ObjectStore, resources: ResourceTable, lifecycle: Lifecycle) -> None:
         self._store = store
@@ -38,7 +38,7 @@ class CrdRegistry:
         self._resources.replace_custom(group, plural, list(crd_resources.resources_of(definition)))
 
     def _empty(self, definition: StoredObject) -> None:
-        """Delete all objects of a definition that is being deleted. The definition itself goes with the last of them."""
+        """Delete all custom objects of a definition that is being deleted; the definition is removed with the last of them."""
         resource = next(crd_resources.resources_of(definition, unserved=True))
         entries = self._store.table(resource.key).slice()
         if not entries:
@@ -68,7 +68,7 @@ class CrdRegistry:
             self._store.remove(crd, obj, entry)
 
     def reload(self) -> None:
-        """Serve exactly the definitions in the store, after a snapshot replaced its content."""
+        """Serve exactly the custom resources whose definitions are in the store, after a snapshot replaced its content."""
         for resource in list(self._resources):
             if resource.custom:
                 self._resources.replace_custom(resource.group, resource.plural, ())

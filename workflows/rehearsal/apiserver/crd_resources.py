@@ -1,4 +1,4 @@
-"""Served resources of a CustomResourceDefinition, and the status that reports them as served."""
+"""The served resources of a CustomResourceDefinition, and the status that reports the definition as Established."""
 
 import functools
 from collections.abc import Iterator
@@ -40,7 +40,10 @@ class _Definition(msgspec.Struct):
 
 
 def _load_schema(raw: bytes, version: str) -> Schema:
-    """Return the schema of one version. Decoding waits until an object is first written, because some CRDs exceed 1 MB."""
+    """Decode the schema of one version of an encoded CustomResourceDefinition.
+
+    A resource calls this when it first needs the schema, because some definitions exceed 1 MB.
+    """
     definition = msgspec.json.decode(raw, type=_Definition)
     declared = next(row for row in definition.spec.versions if row.name == version)
     schema: Object = msgspec.json.decode(declared.version_schema.open_api)
@@ -61,7 +64,7 @@ def _scale(version: Object) -> ScalePaths | None:
 
 
 def resources_of(entry: StoredObject, *, unserved: bool = False) -> Iterator[ServedResource]:
-    """Yield one resource for each served version of a definition; `unserved` adds the versions that are not served."""
+    """Yield a ServedResource for each served version of a stored definition; with `unserved`, for every version."""
     spec = entry.decode()["spec"]
     names = spec["names"]
     storage = next(row["name"] for row in spec["versions"] if row["storage"])
@@ -93,7 +96,7 @@ def resources_of(entry: StoredObject, *, unserved: bool = False) -> Iterator[Ser
 
 
 def set_established_status(obj: Object) -> None:
-    """Set the status of a definition in place, as the apiextensions controllers of a real server do a moment after the create."""
+    """Set a definition's status in place to Established, as a real server's controllers do a moment after the create."""
     spec = obj["spec"]
     stored = obj.get("status", {}).get("storedVersions", [])
     storage = [row["name"] for row in spec["versions"] if row.get("storage") and row["name"] not in stored]

@@ -1,4 +1,4 @@
-"""The emulated server on an event loop or in a thread of this process, its self-signed certificate, and its kubeconfig."""
+"""The emulated API server on an event loop or in a thread of this process, its self-signed certificate, and its kubeconfig."""
 
 import asyncio
 import base64
@@ -25,13 +25,13 @@ _ADDRESSES = ("127.0.0.1", "::1")
 
 @dataclass(frozen=True)
 class LoopbackCertificate:
-    """A certificate and its private key, both PEM; the certificate is its own authority."""
+    """A self-signed server certificate and its private key, both in PEM; clients trust the certificate as its own authority."""
 
     public: str
     key: str
 
     def context(self) -> ssl.SSLContext:
-        """Return the TLS context for a server that listens with this certificate."""
+        """Return the TLS context of a server that presents this certificate."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         with tempfile.TemporaryDirectory(prefix="bringup-") as folder:  # OpenSSL reads certificates from files only
             public, key = Path(folder) / "tls.crt", Path(folder) / "tls.key"
@@ -43,7 +43,7 @@ class LoopbackCertificate:
 
 
 def self_signed(now: datetime.datetime) -> LoopbackCertificate:
-    """Return a new certificate for loopback names and addresses, valid from a minute before `now` (UTC) for `LIFETIME`."""
+    """Return a new certificate for localhost, 127.0.0.1 and ::1, valid from a minute before `now` (UTC) for `LIFETIME`."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -71,7 +71,7 @@ LOOPBACK = "127.0.0.1"
 _CLUSTER = "emulated"
 _SHUTDOWN_S = 2.0
 _ACCEPT_ROUNDS = 4
-"""Rounds of the event loop in which a connection that came last is accepted."""
+"""Rounds of the event loop for which a stopping server waits, so that a connection that came last is accepted and closed."""
 
 
 def kubeconfig_text(url: str, token: str, authority: str = "") -> str:
@@ -89,7 +89,7 @@ def kubeconfig_text(url: str, token: str, authority: str = "") -> str:
 
 
 def write_kubeconfig(path: Path, content: str) -> None:
-    """Write the file with mode 0600 in one step, so that no reader sees a part of it."""
+    """Write a kubeconfig file with mode 0600 by renaming a temporary one, so that no reader sees a part of it."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     with os.fdopen(handle, "w") as file:
         file.write(content)
@@ -98,7 +98,7 @@ def write_kubeconfig(path: Path, content: str) -> None:
 
 @dataclass(frozen=True)
 class ServerAddress:
-    """The URL of a server, the token that it expects, and its certificate (PEM; empty: plain HTTP)."""
+    """The address of a listening server: its URL, its bearer token, and its certificate in PEM (empty for plain HTTP)."""
 
     url: str
     token: str
@@ -111,7 +111,7 @@ class ServerAddress:
 
 
 class EmulatedServer:
-    """An emulated server; it speaks plain HTTP unless it has a certificate."""
+    """An emulated API server with a new cluster, to start on an event loop. It speaks plain HTTP unless it gets a certificate."""
 
     def __init__(self, git_version: str = "", certificate: LoopbackCertificate | None = None) -> None:
         self.state = ClusterState()
@@ -123,7 +123,7 @@ class EmulatedServer:
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S)
 
     async def start(self, host: str, port: int) -> ServerAddress:
-        """Listen and return the address; port 0 means any free port. Raises OSError if the port is taken."""
+        """Start to listen and return the address; port 0 means any free port. Raises OSError if the port is taken."""
         await self._runner.setup()
         certificate = self._certificate
         await web.TCPSite(self._runner, host, port, ssl_context=certificate.context() if certificate else None).start()
@@ -144,7 +144,10 @@ class EmulatedServer:
 
 
 class RunningServer:
-    """A server in a thread of this process. `url`, `token` and `kubeconfig` (text) tell clients how to reach it."""
+    """An emulated API server that runs in a thread of this process until `stop` or the end of a `with` block.
+
+    `url`, `token` and `kubeconfig` (text) tell clients how to reach it.
+    """
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, thread: threading.Thread, server: EmulatedServer, address: ServerAddress
@@ -157,7 +160,7 @@ class RunningServer:
         self._server = server
 
     def stop(self) -> None:
-        """Stop the server; a second call does nothing."""
+        """Stop the server and wait for its thread; a second call does nothing."""
         if not self._thread.is_alive():
             return
         asyncio.run_coroutine_threadsafe(self._server.stop(), self._loop).result()

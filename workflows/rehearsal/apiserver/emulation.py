@@ -1,4 +1,4 @@
-"""Endpoints below `/emulation/`, which no real API server has: container logs, snapshots, disturbances and requests seen so far."""
+"""Endpoints below `/emulation/`, which no real API server has: container logs, snapshots, disturbances and a list of requests."""
 
 import msgspec
 from aiohttp import web
@@ -40,7 +40,7 @@ async def handle(request: web.Request, state: ClusterState, steps: list[str]) ->
 
 
 async def _append_log(request: web.Request, state: ClusterState, namespace: str, pod: str, container: str) -> web.Response:
-    """Append the body to a container's log. With `?restart=true` the present log first becomes the previous one."""
+    """Append the request body to a container's log. With `?restart=true` the present log is first kept as the previous one."""
     entry = state.store.get(state.resources.core("pods"), namespace, pod)
     log = state.logs.of(namespace, pod, container_of(entry.decode(), container))
     text = await bodies.read(request)
@@ -82,7 +82,7 @@ class _Snapshot(msgspec.Struct):
 
 
 def take_snapshot(state: ClusterState) -> bytes:
-    """Return the cluster state as MessagePack."""
+    """Return objects, revision and container logs of the cluster as MessagePack, for `restore_snapshot`."""
     tables = [_Table(group, plural, table.slice()) for (group, plural), table in state.store.tables() if len(table)]
     logs = [
         _Log(namespace, pod, container, list(log.lines), log.previous)
@@ -93,9 +93,9 @@ def take_snapshot(state: ClusterState) -> bytes:
 
 
 def restore_snapshot(state: ClusterState, data: bytes) -> None:
-    """Restore a state. Revisions go on; watches and continue tokens end with 410.
+    """Replace the cluster's content with that of a snapshot. Raises StatusError (400) if `data` is no snapshot of this format.
 
-    Raises StatusError (400) if the bytes are no snapshot of this format.
+    Revisions go on from the larger counter. Watches and continue tokens end with 410, so clients list again.
     """
     try:
         snapshot = msgspec.msgpack.decode(data, type=_Snapshot)

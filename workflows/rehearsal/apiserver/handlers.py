@@ -1,4 +1,4 @@
-"""Handlers for the verbs on resources: each request becomes one change of the cluster state and one answer."""
+"""Handlers for the HTTP methods on Kubernetes resources: each request becomes one change of the cluster state and one answer."""
 
 import re
 from typing import Any
@@ -57,7 +57,7 @@ _QUOTED, _UNPRINTABLE = re.compile(r'([\\"])'), re.compile(r"[^ -~]")
 
 
 def json_response(body: bytes | Any, status: int = 200, warnings: list[str] | None = None) -> web.Response:
-    """Return a JSON answer with a `Warning` header for each warning."""
+    """Return an HTTP answer with a JSON body and one `Warning` header for each warning; `bytes` are taken as encoded JSON."""
     data = body if isinstance(body, bytes) else msgspec.json.encode(body)
     response = web.Response(body=data, status=status, content_type="application/json")
     for text in warnings or ():
@@ -67,14 +67,14 @@ def json_response(body: bytes | Any, status: int = 200, warnings: list[str] | No
 
 
 class ResourceHandlers:
-    """The handlers of all requests on resources."""
+    """The handlers of every request below `/api` and `/apis` that names a resource, object or sub-resource of one cluster."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._actions = PodActions(state.store, state.resources, state.lifecycle)
 
     async def handle(self, request: web.Request, target: RequestTarget) -> web.StreamResponse:
-        """Answer a request on a resource; raises StatusError for a request that is refused."""
+        """Answer one request on `target`; a watch or a followed log is streamed until it ends. Raises StatusError to refuse it."""
         if target.subresource in ("log", "binding", "eviction", "scale"):
             return await self._special(request, target)
         verbs = {"GET": self._get, "PUT": self._put, "PATCH": self._patch, "DELETE": self._delete, "HEAD": self._get}

@@ -23,7 +23,7 @@ from workflows.rehearsal.apiserver.stored_object import Object, StoredObject, en
 
 
 class FieldValidation(Enum):
-    """The treatment of unknown fields in a write (query parameter `fieldValidation`)."""
+    """The treatment of unknown fields in a write: refuse, warn or ignore (query parameter `fieldValidation`)."""
 
     STRICT = "Strict"
     WARN = "Warn"
@@ -32,7 +32,7 @@ class FieldValidation(Enum):
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Options of a write: field manager, dry run and field validation. `warnings` collects texts for `Warning` headers."""
+    """Options of a write. `unknown` says how to treat unknown fields; `warnings` collects texts for `Warning` headers."""
 
     manager: str
     dry_run: bool = False
@@ -41,7 +41,7 @@ class WriteOptions:
 
 
 def check_identity(resource: ServedResource, body: Object) -> None:
-    """Set apiVersion, kind and metadata where a client may leave them out.
+    """Check apiVersion and kind of a request body against the resource, and add empty metadata if it has none.
 
     Raises StatusError (400) if the body is of another kind or version, or if a custom resource does not name its kind.
     """
@@ -57,7 +57,7 @@ def check_identity(resource: ServedResource, body: Object) -> None:
 
 
 def decode_body(resource: ServedResource, body: Object, write: WriteOptions) -> Object:
-    """Return the body in its stored form: identity first, types checked, unknown fields removed.
+    """Return the request body in its stored form: apiVersion and kind set, types checked, unknown fields removed.
 
     Raises StatusError: 400 for a wrong type or for unknown fields under strict validation, 422 for a missing required list.
     """
@@ -93,7 +93,7 @@ def _body_content(resource: ServedResource, rest: Object, decoder: builtin_decod
 
 
 def undeclared_fields(resource: ServedResource, body: Object) -> list[str]:
-    """Return the paths in the body that the resource's type does not declare."""
+    """Return the dotted paths of all fields in the body that the resource's type does not declare; empty for a wrong type."""
     decoder = builtin_decoder.BuiltinDecoder()
     rest = _without_identity(body)
     if resource.custom:
@@ -116,9 +116,9 @@ def _refuse_unknown(paths: list[str], write: WriteOptions) -> None:
 
 
 def complete_object(resource: ServedResource, obj: Object, old: Object | None) -> None:
-    """Fill in defaults in place and check the rules of the kind. `old` is the state before an update, None on create.
+    """Fill in an object's defaults in place and check the rules of its kind. `old` is its state before an update, None on create.
 
-    Raises StatusError (422) that lists everything that is wrong.
+    Raises one StatusError (422) that lists all errors.
     """
     meta = obj["metadata"]
     problems = [] if old else list(filter(None, [object_metadata.name_problem(resource, meta["name"])]))
@@ -138,7 +138,7 @@ def complete_object(resource: ServedResource, obj: Object, old: Object | None) -
 
 _NAMESPACES = ("", "namespaces")
 _STATUS_ON_CREATE = frozenset({("", "nodes")})
-"""Resources that may be created with their status. For all others with a status sub-resource, status is dropped on create."""
+"""Resources (group, plural) that may be created with their status. Any other with a status sub-resource loses it on create."""
 _CONDITIONAL = frozenset(
     {
         "apiservices",
@@ -156,17 +156,17 @@ _CONDITIONAL = frozenset(
         "volumeattachments",
     }
 )
-"""Built-in resources that refuse an update without a resourceVersion, as all custom ones do (`AllowUnconditionalUpdate` is false).
-"""
+"""Built-in resources that refuse an update without resourceVersion, as all custom ones do (no `AllowUnconditionalUpdate`)."""
 _GENERATED_TRIES = 8
 _UNDELETABLE = frozenset({"default", "kube-system", "kube-public"})
 
 
 @dataclass(frozen=True)
 class Deletion:
-    """Options of a delete request.
+    """The options of a delete request.
 
-    `grace_s` is in seconds; None means the pod's own grace period. `propagation` is Background, Foreground, Orphan or empty.
+    `grace_s` is in seconds; None means the pod's own grace period. `propagation` is Background, Foreground, Orphan or empty. A
+    `uid` or `revision` that is not empty must be that of the stored object.
     """
 
     grace_s: int | None = None
@@ -177,7 +177,7 @@ class Deletion:
 
 
 class Lifecycle:
-    """The three writes on the object store: create, update and delete.
+    """Create, update and delete of objects in the store, with defaults, validation and admission.
 
     NamespaceLifecycle, the only admission plugin that clients of a bring-up depend on, is part of create and delete.
     """
@@ -189,9 +189,11 @@ class Lifecycle:
     def create(
         self, resource: ServedResource, namespace: str, body: Object, write: WriteOptions, *, records: list[Object] | None = None
     ) -> StoredObject:
-        """Store a new object and return it. `records` are its managedFields if server-side apply creates it.
+        """Store a new object and return it; a dry run returns it without storing.
 
-        Raises StatusError: 400, 403, 404 (no such namespace), 409 (the object exists) or 422.
+        `records` are its managedFields if server-side apply creates it. Raises StatusError: 400, 403 (the namespace is being
+        deleted), 404 (no such namespace), 409 (the object exists), 422 (invalid) or 500 (it has a resourceVersion, or is too large
+        for etcd).
         """
         check_identity(resource, body)
         meta = body["metadata"]
@@ -246,10 +248,10 @@ class Lifecycle:
         *,
         applied: bool = False,
     ) -> StoredObject:
-        """Replace an object and return the stored state; `body` is the whole new object. An update without a change keeps the
-        revision.
+        """Replace an object or its sub-resource with `body`, the whole new object, and return the stored state.
 
-        Raises StatusError: 400, 409 (wrong resourceVersion or uid) or 422.
+        An update without a change keeps the revision. Raises StatusError: 400, 409 (wrong resourceVersion or uid), 422 (invalid) or
+        500 (too large for etcd).
         """
         check_identity(resource, body)
         old = entry.decode()
@@ -285,10 +287,10 @@ class Lifecycle:
         return self._store.put(resource, new, entry, applied=applied)
 
     def delete(self, resource: ServedResource, entry: StoredObject, deletion: Deletion) -> tuple[StoredObject, bool]:
-        """Delete an object. Return its last or new state, and True if it is gone now.
+        """Delete an object. Return its last state and True if it is gone now, else its new state and False.
 
         Finalizers, a grace period or a namespace's content keep the object until they are cleared. Raises StatusError: 403 (a
-        namespace that must stay) or 409 (preconditions).
+        namespace that may not be deleted) or 409 (uid or revision differ).
         """
         old = entry.decode()
         _check_deletion(resource, old["metadata"], deletion)
@@ -356,7 +358,7 @@ def _check_finalizers(resource: ServedResource, meta: Object, old: Object) -> No
 
 
 def _combined(resource: ServedResource, old: Object, body: Object, subresource: str) -> Object:
-    """Return the new object with the parts of the old one that a write to this sub-resource must not change."""
+    """Return the object that an update stores: `body`, with the parts of `old` that a write to this sub-resource may not change."""
     if subresource == "status":
         kept = {key: value for key, value in old.items() if key not in ("metadata", "status")}
         return kept | {key: body[key] for key in ("metadata", "status") if key in body}
@@ -367,7 +369,7 @@ def _combined(resource: ServedResource, old: Object, body: Object, subresource: 
 
 
 def _content(resource: ServedResource, obj: Object) -> Object:
-    """Return the part of an object whose change increments `metadata.generation`."""
+    """Return the fields of an object whose change increments `metadata.generation`."""
     free = {"metadata", "apiVersion"} | ({"status"} if "status" in resource.subresources else set())
     return {key: value for key, value in obj.items() if key not in free}
 
@@ -378,7 +380,7 @@ def _held(resource: ServedResource, obj: Object) -> bool:
 
 
 def _grace(resource: ServedResource, obj: Object, deletion: Deletion) -> int:
-    """Return the grace period in seconds; only pods that a kubelet may run have one (`podStrategy.CheckGracefulDelete`)."""
+    """Return the grace period of a delete in seconds: 0 except for pods that a kubelet may run (`CheckGracefulDelete`)."""
     if resource.key != ("", "pods") or not obj["spec"].get("nodeName") or obj["status"].get("phase") in ("Succeeded", "Failed"):
         return 0
     seconds = deletion.grace_s if deletion.grace_s is not None else obj["spec"].get("terminationGracePeriodSeconds", 30)
@@ -386,7 +388,7 @@ def _grace(resource: ServedResource, obj: Object, deletion: Deletion) -> int:
 
 
 def _with_propagation(meta: Object, propagation: str) -> Object:
-    """Return the metadata with the finalizer that makes the garbage collector follow the propagation policy."""
+    """Return a copy of the metadata with the finalizer that tells the garbage collector the propagation policy."""
     ours = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}
     if not propagation or meta.get("deletionTimestamp"):
         return dict(meta)

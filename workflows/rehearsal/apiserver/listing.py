@@ -1,4 +1,4 @@
-"""LIST requests in chunks with continue tokens, and WATCH requests as streams of the same objects' events."""
+"""LIST requests in chunks with continue tokens, and WATCH requests as streams of change events."""
 
 import asyncio
 import base64
@@ -30,9 +30,10 @@ TRUE_VALUES = frozenset({"1", "true", "True"})
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """Options of a watch request.
+    """The options of a watch request.
 
-    `revision` None means from now on. `initial` sends the present objects first, as ADDED. `life_s` is in seconds.
+    `revision` None means changes from now on. With `initial`, the present objects are sent first as ADDED; with `mark_end`, a
+    bookmark follows them. `bookmarks` asks for regular bookmarks. The watch ends after `life_s` seconds.
     """
 
     revision: int | None
@@ -43,7 +44,7 @@ class WatchOptions:
 
 
 def watch_options(query: Mapping[str, str], store: ObjectStore) -> WatchOptions:
-    """Return the options of a watch request. Raises StatusError (400 or 422) for parameters that contradict each other."""
+    """Return the options in a watch request's query. Raises StatusError: 400 or 422 (malformed) or 504 (future revision)."""
     revision = revision_of(query, store.revision)
     send = query.get("sendInitialEvents")
     if send is not None and query.get("resourceVersionMatch") != "NotOlderThan":
@@ -61,7 +62,7 @@ def watch_options(query: Mapping[str, str], store: ObjectStore) -> WatchOptions:
 
 
 class WatchStream:
-    """The stream of one watch request."""
+    """One WATCH request: it sends the events of one resource that a selection matches to one client."""
 
     def __init__(
         self, store: ObjectStore, resource: ServedResource, selection: Selection, presenter: Presenter, options: WatchOptions
@@ -73,7 +74,7 @@ class WatchStream:
         self._subscription = Subscription(selection)
 
     async def run(self, response: web.StreamResponse) -> None:
-        """Write events to a prepared response until the watch ends."""
+        """Write events to a prepared response until the watch ends by its age, by the server, or because the client went away."""
         table = self._store.table(self._resource.key)
         selection = self._subscription.selection
         entries = [entry for entry in table.slice(selection.namespace) if selection.matches(entry)] if self._options.initial else []
@@ -132,7 +133,7 @@ def _error(error: errors.StatusError) -> bytes:
 
 
 TOKEN_LIFE_S = 300
-"""Life of a continue token in seconds; a real server loses a list's snapshot at etcd's compaction every five minutes."""
+"""Seconds for which a continue token is valid. A real server loses it at etcd's compaction, every five minutes."""
 _MAX_SNAPSHOTS = 64
 
 
@@ -151,7 +152,7 @@ class _Snapshot:
 
 @dataclass(frozen=True)
 class ListChunk:
-    """A chunk of a list, with its ListMeta."""
+    """One chunk of a LIST answer: its objects, and its ListMeta (revision, continue token, number of remaining objects)."""
 
     entries: list[StoredObject]
     metadata: dict[str, Any]
@@ -165,7 +166,7 @@ def _number(query: Mapping[str, str], name: str) -> int:
 
 
 def revision_of(query: Mapping[str, str], current: int) -> int:
-    """Return the `resourceVersion` parameter, 0 if absent.
+    """Return the request's parameter `resourceVersion` as a number, 0 if absent. `current` is the server's newest revision.
 
     Raises StatusError: 400 if it is not a number, 504 if this server has not reached that revision.
     """
@@ -176,16 +177,16 @@ def revision_of(query: Mapping[str, str], current: int) -> int:
 
 
 class ListSnapshots:
-    """The snapshots of LIST requests whose chunks are not all fetched yet."""
+    """The frozen results of LIST requests whose chunks are not all fetched yet, so that later chunks agree with the first."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._snapshots: OrderedDict[str, _Snapshot] = OrderedDict()
 
     def page(self, resource: ServedResource, selection: Selection, query: Mapping[str, str]) -> ListChunk:
-        """Return the chunk that a request asks for.
+        """Return the chunk that a LIST request asks for: the first, or the one that its continue token names.
 
-        Raises StatusError: 400, 410 (token or exact revision too old) or 504 (revision not reached).
+        Raises StatusError: 400 (malformed), 410 (token or exact revision too old) or 504 (revision not reached).
         """
         limit = _number(query, "limit")
         if query.get("continue"):
@@ -232,5 +233,5 @@ class ListSnapshots:
         return self._cut(snapshot, token.snapshot, token.offset, limit)
 
     def expire(self) -> None:
-        """Invalidate all continue tokens."""
+        """Invalidate all continue tokens: requests with one are answered with 410."""
         self._snapshots.clear()

@@ -1,11 +1,11 @@
-"""Field ownership in `metadata.managedFields` (FieldsV1 of structured-merge-diff), and server-side apply, which follows it.
+"""Field ownership in `metadata.managedFields` (FieldsV1 of structured-merge-diff), and server-side apply, which needs it.
 
 A path is a tuple of steps in FieldsV1 spelling: `f:NAME` for a field, `k:{"name":"x"}` for a list element by its keys, `v:VALUE`
 for a member of a set. A field set is a frozenset of paths.
 
-Records are kept only for objects with an apply manager: for all others the store would hold more ownership than object (43 MB
-against 28 MB for 5,000 nodes). At the first apply all existing fields belong to the manager `before-first-apply`, as on a real
-server for an object without records.
+Ownership is recorded only for objects that were applied at least once. For all others the store would hold more ownership than
+object (43 MB against 28 MB for 5,000 nodes). At the first apply all existing fields belong to the manager `before-first-apply`, as
+on a real server for an object without records.
 """
 
 import copy
@@ -32,7 +32,7 @@ def _compact(value: Any) -> str:
 
 
 def element_step(element: Any, schema: Schema) -> str:
-    """Return the step to an element of a list of type map or set; empty if the element lacks a key."""
+    """Return the path step that names an element of a list of type map or set; empty if the element lacks a key."""
     if schema.list_type is ListType.SET:
         return "v:" + _compact(element)
     key = schema.element_key(element)
@@ -40,7 +40,7 @@ def element_step(element: Any, schema: Schema) -> str:
 
 
 def is_associative(elements: list[Any], schema: Schema) -> bool:
-    """Return True if the list is merged by element: its type says so and every element has its keys."""
+    """Return True if apply merges this list element by element: its type says so, and every element has its keys."""
     return schema.list_type is not ListType.ATOMIC and all(element_step(element, schema) for element in elements)
 
 
@@ -59,9 +59,9 @@ def _leaves(value: Any, schema: Schema, path: FieldPath) -> Iterator[FieldPath]:
 
 
 def owned_fields(obj: Mapping[str, Any], schema: Schema, *, without: frozenset[str] = frozenset()) -> FieldSet:
-    """Return the fields of `obj` that its writer owns.
+    """Return the paths of the fields that a client owns after it wrote the whole object `obj`.
 
-    Identity, fields that only the server sets, and the top-level fields in `without` are left out.
+    Name, kind, fields that only the server sets, and the top-level fields in `without` are left out.
     """
     paths: set[FieldPath] = set()
     for key, value in obj.items():
@@ -71,12 +71,12 @@ def owned_fields(obj: Mapping[str, Any], schema: Schema, *, without: frozenset[s
 
 
 def values(obj: Mapping[str, Any], schema: Schema) -> dict[FieldPath, Any]:
-    """Return the value at each owned path, for comparing two versions of an object."""
+    """Return the values of an object by the paths that a client can own, for comparing two versions of it."""
     return {path: get(obj, schema, path) for path in owned_fields(obj, schema)}
 
 
 def get(value: Any, schema: Schema, path: FieldPath) -> Any:
-    """Return the value at a path, or None."""
+    """Return the part of `value` at a FieldsV1 path, or None if it is absent."""
     for step in path:
         if step.startswith("f:"):
             name = step[2:]
@@ -95,13 +95,13 @@ def _place(value: Any, schema: Schema, step: str) -> int:
 
 
 def is_key(path: FieldPath) -> bool:
-    """Return True if the path names a field that identifies its list element."""
+    """Return True if the path names a key field of a list element, such as `name` of a container."""
     holder = path[-2] if len(path) > 1 else ""
     return holder.startswith("k:") and path[-1][2:] in msgspec.json.decode(holder[2:])
 
 
 def remove(value: Any, schema: Schema, path: FieldPath) -> None:
-    """Remove the value at a path in place, together with parents that become empty."""
+    """Remove the part of `value` at a FieldsV1 path in place, together with parent objects and lists that become empty."""
     step, rest = path[0], path[1:]
     if step.startswith("f:"):
         name = step[2:]
@@ -122,7 +122,7 @@ def remove(value: Any, schema: Schema, path: FieldPath) -> None:
 
 
 def encode(fields: Iterable[FieldPath]) -> dict[str, Any]:
-    """Return the FieldsV1 form of some paths: nested objects, in which `.` marks a node that is itself a member."""
+    """Return the FieldsV1 object for some paths: nested objects, in which `.` marks a node that is itself owned."""
     root: dict[str, Any] = {}
     for path in sorted(fields):
         node = root
@@ -139,7 +139,7 @@ def _without_lone_marks(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def decode(node: Mapping[str, Any], path: FieldPath = ()) -> Iterator[FieldPath]:
-    """Yield the paths of a FieldsV1 object."""
+    """Yield the paths in a FieldsV1 object, each below the prefix `path`."""
     if not node and path:
         yield path
     for step, child in node.items():
@@ -169,7 +169,7 @@ APPLY, UPDATE = "Apply", "Update"
 
 @dataclass(frozen=True)
 class FieldManager:
-    """A writer of fields: name, operation (`Apply` or `Update`) and sub-resource."""
+    """A client as owner of fields: its name, its operation (`Apply` or `Update`) and the sub-resource that it wrote."""
 
     name: str
     operation: str
@@ -178,7 +178,7 @@ class FieldManager:
 
 @dataclass(frozen=True)
 class Ownership:
-    """The fields that one manager owns, since when, and in which API version."""
+    """The fields that one manager owns, with the API version and time of its last change to them."""
 
     fields: FieldSet
     api_version: str
@@ -189,7 +189,7 @@ FieldManagers = dict[FieldManager, Ownership]
 
 
 def read_managers(obj: Mapping[str, Any]) -> FieldManagers:
-    """Return the ownership records of an object."""
+    """Return the field owners in an object's managedFields; empty if it has none."""
     managers: FieldManagers = {}
     for row in obj["metadata"].get("managedFields", ()):
         manager = FieldManager(row.get("manager", ""), row.get("operation", UPDATE), row.get("subresource", ""))
@@ -199,7 +199,7 @@ def read_managers(obj: Mapping[str, Any]) -> FieldManagers:
 
 
 def write_managers(obj: Object, managers: FieldManagers) -> None:
-    """Put ownership records into an object, apply managers first; managers without fields are dropped."""
+    """Set an object's managedFields in place, managers of operation Apply first. Managers without fields are dropped."""
     rows = []
     for manager, owner in sorted(managers.items(), key=lambda item: (item[0].operation, item[1].time, item[0].name)):
         if owner.fields:
@@ -212,7 +212,7 @@ def write_managers(obj: Object, managers: FieldManagers) -> None:
 
 
 def with_fields(managers: FieldManagers, manager: FieldManager, fields: FieldSet, api_version: str) -> FieldManagers:
-    """Return the records with one manager's field set replaced; its time changes only if the set does."""
+    """Return the managers with one manager's fields replaced; its time is set to now only if the fields differ."""
     present = managers.get(manager)
     if present is not None and present.fields == fields:
         return managers
@@ -220,14 +220,14 @@ def with_fields(managers: FieldManagers, manager: FieldManager, fields: FieldSet
 
 
 def before_first_apply(obj: Object, schema: Schema) -> FieldManagers:
-    """Return the records of an object that was never applied."""
+    """Return the managers of an object that was never applied: `before-first-apply` owns everything but the status."""
     fields = owned_fields(obj, schema, without=frozenset({"status"}))
     time = obj["metadata"].get("creationTimestamp", "")
     return {FieldManager(BEFORE_FIRST_APPLY, UPDATE): Ownership(fields, obj.get("apiVersion", ""), time)} if fields else {}
 
 
 def track_update(new: Object, old: Object, schema: Schema, manager: FieldManager) -> None:
-    """Update the ownership records of `new` in place after a plain update: fields that changed now belong to `manager` alone."""
+    """Set the managedFields of `new` in place after an update that was no apply: changed fields now belong to `manager` alone."""
     managers = read_managers(old)
     if not managers:
         return
@@ -247,7 +247,7 @@ Clash = tuple[FieldManager, FieldPath]
 
 
 def _merge(live: Any, applied: Any, schema: Schema) -> Any:
-    """Merge by type: objects field by field, lists by their list type; every other value is replaced."""
+    """Return `live` with `applied` merged in: objects field by field, lists by their list type; any other value is replaced."""
     if isinstance(applied, dict) and isinstance(live, dict) and not schema.atomic_map:
         fields = {key: _merge(live.get(key), value, schema.child(key)) for key, value in applied.items()}
         return {**live, **fields}
@@ -299,9 +299,9 @@ def _conflict(clashes: list[Clash], managers: FieldManagers) -> errors.StatusErr
 
 
 def _drop_unmentioned(merged: Object, dropped: FieldSet, others: FieldSet, schema: Schema) -> Object:
-    """Remove fields that the manager owned alone and no longer mentions.
+    """Return a copy of `merged` without the fields in `dropped`, which only the applying manager owned and no longer mentions.
 
-    A list element goes as a whole unless others own a part of it; its key fields only go together with it.
+    A list element is removed as a whole unless other managers own a part of it; its key fields are removed only together with it.
     """
     result = copy.deepcopy(merged)
     # Removing a parent would take the fields of others below it away.
@@ -313,10 +313,10 @@ def _drop_unmentioned(merged: Object, dropped: FieldSet, others: FieldSet, schem
 
 
 def apply(live: Object, applied: Object, schema: Schema, me: FieldManager, *, force: bool, without: frozenset[str]) -> Object:
-    """Return `live` after the manager `me` applied a configuration, with updated managedFields.
+    """Return `live` with a configuration that the manager `me` applied, and with updated managedFields.
 
     `live` is `{"metadata": {}}` for an object that does not exist yet. `without` names the top-level fields that this sub-resource
-    must not set. Raises StatusError (409) if other managers own a field with another value and `force` is false.
+    must not set. Raises StatusError (409) if another manager owns a field with a different value and `force` is false.
     """
     managers = read_managers(live) or before_first_apply(live, schema)
     applied = {key: value for key, value in applied.items() if key not in without}

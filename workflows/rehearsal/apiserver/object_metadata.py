@@ -43,41 +43,44 @@ GENERATION = frozenset(
         "validatingwebhookconfigurations",
     }
 )
-"""Built-in resources with `metadata.generation`; custom resources all have it."""
+"""Plural names of built-in resources that have `metadata.generation`; all custom resources have it."""
 
 
 def current_time(ahead_s: int = 0) -> str:
-    """Return the time `ahead_s` seconds from now as Kubernetes writes it: UTC, to the second."""
+    """Return the time `ahead_s` seconds from now as Kubernetes writes it: `2026-01-31T12:00:00Z`."""
     time = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=ahead_s)
     return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def generated_name(prefix: str) -> str:
-    """Return a random name with the prefix from `generateName`."""
+    """Return a name from `generateName`: the prefix (at most 58 characters) and five random ones."""
     return prefix[:58] + "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(5))
 
 
 def counts_generation(resource: ServedResource) -> bool:
-    """Return True if the resource has `metadata.generation`."""
+    """Return True if objects of the resource have `metadata.generation`."""
     return resource.custom or resource.plural in GENERATION
 
 
 def new_metadata(resource: ServedResource, meta: ObjectMeta) -> ObjectMeta:
-    """Return the metadata of a new object: the fields that a client may choose and those that the server sets."""
+    """Return the metadata of a new object: the fields that a client may choose, plus uid, creation time and generation."""
     chosen = ("name", "generateName", "namespace", "labels", "annotations", "finalizers", "ownerReferences")
     metadata = {key: meta[key] for key in chosen if meta.get(key)} | {"uid": str(uuid.uuid4()), "creationTimestamp": current_time()}
     return metadata | ({"generation": 1} if counts_generation(resource) else {})
 
 
 def updated_metadata(meta: ObjectMeta, old: ObjectMeta) -> ObjectMeta:
-    """Return the metadata after an update; fields that only the server sets are kept from `old`."""
+    """Return an object's metadata after an update.
+
+    Labels, annotations, finalizers and owners come from `meta`; the fields that only the server sets come from `old`.
+    """
     chosen = ("labels", "annotations", "finalizers", "ownerReferences")
     kept = {key: value for key, value in old.items() if key not in chosen}
     return kept | {key: meta[key] for key in chosen if meta.get(key)}
 
 
 def name_problem(resource: ServedResource, name: str) -> str:
-    """Return why the name is not allowed for this resource; empty if it is."""
+    """Return the validation error of an object's name for this resource, as `PATH: REASON`; empty if the name is allowed."""
     if resource.plural in _FREE_NAMES:
         valid = name not in (".", "..") and "/" not in name and "%" not in name
         return "" if valid else f'metadata.name: Invalid value: "{name}": may not be "." or ".." or contain "/" or "%"'
@@ -95,7 +98,7 @@ def name_problem(resource: ServedResource, name: str) -> str:
 
 
 def problems(meta: ObjectMeta) -> list[str]:
-    """Return the errors in labels, annotations, finalizers and owner references."""
+    """Return the validation errors in labels, annotations, finalizers and owner references; empty if there are none."""
     errors = []
     for key, value in meta.get("labels", {}).items():
         errors += _qualified_problems(key, "metadata.labels")

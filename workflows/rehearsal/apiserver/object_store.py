@@ -1,4 +1,4 @@
-"""The object store: a table for each resource, one revision counter, and a log of changes for each resource."""
+"""The object store of an emulated cluster: a table and a change log for each resource, and one revision counter for all."""
 
 import bisect
 from collections.abc import Callable, Iterable, Mapping
@@ -10,12 +10,12 @@ from workflows.rehearsal.apiserver.watchlog import ObjectChange, WatchLog
 
 FIRST_REVISION = 1000
 MAX_OBJECT_BYTES = 3 << 19
-"""The largest object that etcd accepts, in bytes (`--max-request-bytes`)."""
+"""The largest object in bytes that etcd accepts (1.5 MiB, `--max-request-bytes`)."""
 Key = tuple[str, str]
 
 
 class ObjectTable:
-    """The objects of one resource, ordered by namespace and name."""
+    """The objects of one resource in the order of namespace and name, and in `log` their recent changes."""
 
     def __init__(self, revision: int) -> None:
         self.entries: dict[Key, StoredObject] = {}
@@ -26,25 +26,25 @@ class ObjectTable:
         return len(self._keys)
 
     def get(self, namespace: str, name: str) -> StoredObject | None:
-        """Return an object, or None."""
+        """Return the object with this namespace and name, or None. The namespace is empty for cluster-scoped resources."""
         return self.entries.get((namespace, name))
 
     def slice(self, namespace: str = "") -> list[StoredObject]:
-        """Return the objects of a namespace, or of all namespaces, in order."""
+        """Return the objects of one namespace (empty: of all), sorted by namespace and name."""
         keys = self._keys
         if namespace:
             keys = keys[bisect.bisect_left(keys, (namespace, "")) : bisect.bisect_left(keys, (namespace + "\0", ""))]
         return [self.entries[key] for key in keys]
 
     def put(self, entry: StoredObject) -> None:
-        """Add or replace an object."""
+        """Add an object, or replace the one with its namespace and name."""
         key = (entry.namespace, entry.name)
         if key not in self.entries:
             bisect.insort(self._keys, key)
         self.entries[key] = entry
 
     def remove(self, entry: StoredObject) -> None:
-        """Remove an object."""
+        """Remove an object. Raises KeyError if the table lacks it."""
         key = (entry.namespace, entry.name)
         del self.entries[key]
         del self._keys[bisect.bisect_left(self._keys, key)]
@@ -54,7 +54,7 @@ Listener = Callable[[ServedResource, ObjectChange], None]
 
 
 class ObjectStore:
-    """The tables of all resources and their common revision counter."""
+    """All objects of an emulated cluster: one table for each resource, and the revision counter that they share."""
 
     def __init__(self) -> None:
         self.revision = FIRST_REVISION
@@ -62,43 +62,46 @@ class ObjectStore:
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
-        """Call `listener` after every change, before the request is answered."""
+        """Register a function that is called after every change, before the request is answered."""
         self._listeners.append(listener)
 
     def table(self, key: tuple[str, str]) -> ObjectTable:
-        """Return the table of a resource (`ServedResource.key`); a new one is created on first use."""
+        """Return the table of a resource by its `ServedResource.key`; an empty one is created on first use."""
         table = self._tables.get(key)
         if table is None:
             table = self._tables[key] = ObjectTable(self.revision)
         return table
 
     def tables(self) -> Iterable[tuple[tuple[str, str], ObjectTable]]:
-        """Return all tables with their keys."""
+        """Return all pairs of a resource's key and its table."""
         return self._tables.items()
 
     def get(self, resource: ServedResource, namespace: str, name: str) -> StoredObject:
-        """Return an object. Raises StatusError (404) if it does not exist."""
+        """Return the stored object with this namespace and name. Raises StatusError (404) if there is none."""
         entry = self.table(resource.key).get(namespace, name)
         if entry is None:
             raise resource.missing(name)
         return entry
 
     def put(self, resource: ServedResource, obj: Object, previous: StoredObject | None, *, applied: bool = False) -> StoredObject:
-        """Store an object under the next revision and notify the watchers. Raises StatusError (500) if it is too large for etcd."""
+        """Store an object under the next revision and notify watchers. Raises StatusError (500) if it is too large for etcd.
+
+        `previous` is the stored object that it replaces, None for a new one; `applied` says that server-side apply wrote it.
+        """
         entry = self._fitting(resource, obj, applied)
         self.table(resource.key).put(entry)
         self._publish(resource, ObjectChange("MODIFIED" if previous else "ADDED", entry, previous))
         return entry
 
     def remove(self, resource: ServedResource, obj: Object, previous: StoredObject) -> StoredObject:
-        """Remove an object under the next revision; `obj` is its last state."""
+        """Remove the object `previous` under the next revision, notify watchers, and return its last state, which `obj` holds."""
         entry = self._next(resource, obj)
         self.table(resource.key).remove(previous)
         self._publish(resource, ObjectChange("DELETED", entry, previous))
         return entry
 
     def _fitting(self, resource: ServedResource, obj: Object, applied: bool) -> StoredObject:
-        """Return the stored form of an object that fits into etcd.
+        """Return the stored form of an object under the next revision. Raises StatusError (500) if it is too large for etcd.
 
         As on a real server, managedFields are dropped from an object that is too large with them, except in an apply request.
         """
@@ -121,13 +124,13 @@ class ObjectStore:
             listener(resource, change)
 
     def drop(self, key: tuple[str, str]) -> None:
-        """Remove an empty table and end its watches."""
+        """Remove the empty table of a resource that is no longer served, and end its watches with 410."""
         table = self._tables.pop(key, None)
         if table is not None:
             table.log.expire(self.revision)
 
     def replace(self, tables: Mapping[tuple[str, str], Iterable[StoredObject]], revision: int) -> None:
-        """Replace the whole content. Revisions go on from the larger counter; every watcher must list again."""
+        """Replace all objects. The revision goes on from the larger counter, and every watch ends with 410."""
         self.revision = max(self.revision, revision) + 1
         for _, table in self.tables():
             table.log.expire(self.revision)

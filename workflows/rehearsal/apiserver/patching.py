@@ -21,11 +21,11 @@ _DELETE_FROM = "$deleteFromPrimitiveList/"
 
 
 class StrategicPatchError(Exception):
-    """A patch that does not fit the kind."""
+    """Raised for a strategic merge patch with an unknown directive, or with a list element without its merge key."""
 
 
 def strategic_merge(target: Any, patch: Any, schema: Schema) -> Any:
-    """Return `target` after the patch, merged as the kind's schema says. Neither argument changes.
+    """Return `target` with a strategic merge patch applied as `schema` says. Neither argument changes.
 
     Raises StrategicPatchError for an unknown directive or a list element without its merge key.
     """
@@ -82,7 +82,7 @@ def _list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any]:
 
 
 def _reorder(merged: dict[str, Any], name: str, order: list[Any], schema: Schema) -> None:
-    """Sort the elements as `$setElementOrder` lists them; other elements follow in their present order."""
+    """Sort the list `name` in place as `$setElementOrder` says; elements that it does not name follow in their present order."""
     elements = merged.get(name)
     if not isinstance(elements, list):
         return
@@ -101,7 +101,10 @@ STRATEGIC_PATCH, APPLY_PATCH = "application/strategic-merge-patch+json", "applic
 
 @dataclass(frozen=True)
 class PatchRequest:
-    """A patch with its content type; `force` has a meaning for server-side apply alone."""
+    """The decoded body of a PATCH request with its content type.
+
+    `force` lets server-side apply take over fields that other managers own; other patches ignore it.
+    """
 
     content_type: str
     body: Any
@@ -109,14 +112,14 @@ class PatchRequest:
 
     @property
     def applies(self) -> bool:
-        """Return True for server-side apply, which also creates objects."""
+        """Return True for server-side apply, which unlike other patches also creates missing objects."""
         return self.content_type == APPLY_PATCH
 
 
 def json_patched(document: Any, operations: Any) -> Any:
-    """Return a copy of the document after all operations of a JSON Patch (RFC 6902).
+    """Return a copy of a document after all operations of a JSON Patch (RFC 6902).
 
-    Raises StatusError (422) if an operation is malformed or does not fit the document, or if a test fails.
+    Raises StatusError (422) if an operation is malformed or does not fit the document, or if its `test` fails.
     """
     # jsonpatch would parse a string as JSON text; a real server decodes the body once.
     if not isinstance(operations, list):
@@ -133,7 +136,7 @@ def json_patched(document: Any, operations: Any) -> Any:
 
 
 def merge_patched(target: Any, patch: Any) -> Any:
-    """Return `target` after a JSON Merge Patch (RFC 7386): null deletes a key. Neither argument changes."""
+    """Return `target` with a JSON Merge Patch (RFC 7386) applied, in which null deletes a key. Neither argument changes."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}
@@ -146,14 +149,14 @@ def merge_patched(target: Any, patch: Any) -> Any:
 
 
 def check_content_type(content_type: str, resource: ServedResource) -> None:
-    """Raise StatusError (415) if the resource does not take this kind of patch; custom resources take no strategic merge patch."""
+    """Raise StatusError (415) if the resource takes no patch of this type; custom ones take no strategic merge patch."""
     accepted = [JSON_PATCH, MERGE_PATCH, *([] if resource.custom else [STRATEGIC_PATCH]), APPLY_PATCH]
     if content_type not in accepted:
         raise errors.unsupported_media_type(accepted)
 
 
 def apply_patch(live: Object, patch: PatchRequest, resource: ServedResource) -> Object:
-    """Return the object after a JSON, merge or strategic merge patch. Raises StatusError (400 or 422) if it cannot be applied."""
+    """Return `live` with a JSON, merge or strategic merge patch applied. Raises StatusError (400 or 422) if that is impossible."""
     if patch.content_type == JSON_PATCH:
         return bodies.as_object(json_patched(live, patch.body))
     body = bodies.as_object(patch.body)
@@ -168,9 +171,9 @@ def apply_patch(live: Object, patch: PatchRequest, resource: ServedResource) -> 
 def apply_configuration(
     live: Object, patch: PatchRequest, resource: ServedResource, subresource: str, name: str, manager: str
 ) -> Object:
-    """Return the object after server-side apply, with its ownership records.
+    """Return `live` after the field manager `manager` applied the patch's configuration, with updated managedFields.
 
-    Raises StatusError: 400, 409, or 500 for a field that the schema does not declare.
+    Raises StatusError: 400 (identity), 409 (conflict), 422 (no manager), or 500 for a field that the schema does not declare.
     """
     body = bodies.as_object(patch.body)
     if not manager:

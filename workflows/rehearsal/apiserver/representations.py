@@ -1,4 +1,4 @@
-r"""Representations of objects, chosen by the `Accept` header: the object, a Table for `kubectl get`, or metadata; discovery.
+r"""Representations of objects by the `Accept` header (whole, a Table for `kubectl get`, metadata alone), and discovery documents.
 
 Built-in columns are those of `kubectl get` for the kinds that a bring-up looks at; other kinds show name and age. Columns of CRDs
 use a small part of JSONPath: `.a.b`, `.a\.b`, `[0]`, `[*]`, `[?(@.type=="Ready")]`.
@@ -39,7 +39,7 @@ def _step(value: Any, step: re.Match[str]) -> list[Any]:
 
 
 def json_path_values(obj: Any, path: str) -> list[Any]:
-    """Return all values at a JSONPath."""
+    """Return all values in an object at a JSONPath; an empty list if there are none."""
     values = [obj]
     for step in _steps(path):
         values = [value for parent in values for value in _step(parent, step)]
@@ -47,7 +47,7 @@ def json_path_values(obj: Any, path: str) -> list[Any]:
 
 
 def age(timestamp: str) -> str:
-    """Return the age of a timestamp as kubectl prints it: `5s`, `12m`, `3h`, `4d`."""
+    """Return the age of an RFC 3339 timestamp as kubectl prints it: `5s`, `12m`, `3h`, `4d`; `<unknown>` for an empty one."""
     if not timestamp:
         return "<unknown>"
     born = datetime.datetime.fromisoformat(timestamp.replace("Z", "+00:00"))
@@ -150,7 +150,10 @@ def _rows(resource: ServedResource) -> tuple[_Row, ...]:
 
 
 def render(resource: ServedResource, objects: Iterable[Object], metadata: Mapping[str, Any], *, headings: bool = True) -> Object:
-    """Return the Table of some objects. Rows carry the objects' metadata, which kubectl requests by default."""
+    """Return a `meta.k8s.io/v1` Table with one row for each object, whose metadata the row carries as kubectl requests it.
+
+    `metadata` is the Table's own metadata.
+    """
     columns = _rows(resource)
     rows = [
         {"cells": [obj["metadata"]["name"], *(read(obj) for _, _, read in columns)], "object": _partial(obj)} for obj in objects
@@ -170,7 +173,7 @@ def _headings(columns: Iterable[_Row]) -> list[Object]:
 
 
 class Representation(Enum):
-    """A representation that a client can ask for."""
+    """The forms in which a client can ask for objects: whole, as a Table, or their metadata alone."""
 
     OBJECT = ""
     TABLE = "Table"
@@ -182,7 +185,7 @@ _JSON = ("application/json", "application/*", "*/*")
 
 
 def accepted_representation(header: str) -> Representation:
-    """Return the first representation in an `Accept` header that the server knows. Raises StatusError (406) if there is none."""
+    """Return the first representation in an `Accept` header that the server knows. Raises StatusError (406) if it knows none."""
     for choice in header.split(",") if header else ("*/*",):
         media, *parameters = (part.strip() for part in choice.split(";"))
         name = next((text[3:].removesuffix(_LIST_SUFFIX) for text in parameters if text.startswith("as=")), "")
@@ -192,7 +195,7 @@ def accepted_representation(header: str) -> Representation:
 
 
 class Presenter:
-    """An encoder of one resource's objects in one representation."""
+    """Encodes stored objects of one resource as JSON in one representation, for answers and watch events."""
 
     def __init__(self, resource: ServedResource, form: Representation) -> None:
         self._resource = resource
@@ -201,11 +204,11 @@ class Presenter:
         self._item_skip = 0 if resource.custom else len(self._start) + len(b'"kind":"%b",' % resource.kind.encode())
 
     def live(self, entry: StoredObject) -> Object:
-        """Return the object as a dict in the requested API version."""
+        """Return a stored object as a dict in the API version that the client requested."""
         return entry.decode() | {"apiVersion": self._resource.api_version}
 
     def object(self, entry: StoredObject, *, headings: bool = True) -> bytes:
-        """Return one object, encoded. A Table has no column headings in the events of a watch."""
+        """Return one object as JSON. Watch events turn `headings` off, because their Tables have no column headings."""
         if self._form is Representation.TABLE:
             metadata = {"resourceVersion": str(entry.revision)}
             return msgspec.json.encode(render(self._resource, [self.live(entry)], metadata, headings=headings))
@@ -220,11 +223,11 @@ class Presenter:
         return self._start + entry.raw[entry.raw.index(b",") + 1 :]
 
     def _item(self, entry: StoredObject) -> bytes:
-        """Return a list item, encoded. Items of built-in kinds carry no apiVersion and kind, as on a real server."""
+        """Return one item of a list as JSON. Items of built-in kinds carry no apiVersion and kind, as on a real server."""
         return b"{" + entry.raw[self._item_skip :] if self._item_skip else self._whole(entry)
 
     def list(self, entries: Iterable[StoredObject], metadata: Mapping[str, Any]) -> bytes:
-        """Return a list of objects, encoded."""
+        """Return a list of objects with its ListMeta as JSON."""
         if self._form is Representation.TABLE:
             return msgspec.json.encode(render(self._resource, map(self.live, entries), metadata))
         kind, version = f"{self._resource.kind}List", self._resource.api_version
@@ -253,24 +256,24 @@ _SUBRESOURCES: dict[str, tuple[list[str], dict[str, str]]] = {
 
 
 def version(git_version: str) -> dict[str, str]:
-    """Return the answer to `/version`. `git_version` is for instance `v1.34.4+rke2r1`."""
+    """Return the document that answers `GET /version`; `git_version` is for instance `v1.34.4+rke2r1`."""
     major, minor = git_version.removeprefix("v").split(".")[:2]
     build = {"gitCommit": "", "gitTreeState": "clean", "buildDate": "2026-01-01T00:00:00Z", "goVersion": "", "compiler": "emulated"}
     return {"major": major, "minor": minor, "gitVersion": git_version, "platform": "linux/amd64", **build}
 
 
 CORE_VERSIONS = {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
-"""The answer to `/api`."""
+"""The discovery document that answers `GET /api`."""
 
 
 def groups(resources: ResourceTable) -> dict[str, Any]:
-    """Return the answer to `/apis`."""
+    """Return the discovery document of all API groups, which answers `GET /apis`."""
     listed = [_group(name, versions) for name, versions in resources.groups().items()]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
 
 
 def group(resources: ResourceTable, name: str) -> dict[str, Any]:
-    """Return the answer to `/apis/GROUP`. Raises StatusError (404) if the group is not served."""
+    """Return the discovery document that answers `GET /apis/GROUP`. Raises StatusError (404) if the group is not served."""
     versions = resources.groups().get(name)
     if versions is None:
         raise errors.no_such_path()
@@ -283,7 +286,10 @@ def _group(name: str, versions: list[str]) -> dict[str, Any]:
 
 
 def resource_list(resources: ResourceTable, group_name: str, version_name: str) -> dict[str, Any]:
-    """Return the answer to `/api/v1` or `/apis/GROUP/VERSION`. Raises StatusError (404) if the version is not served."""
+    """Return the list of resources in one API version. Raises StatusError (404) if the version is not served.
+
+    It answers `GET /api/v1` (empty group name) or `GET /apis/GROUP/VERSION`.
+    """
     matching = [resource for resource in resources if (resource.group, resource.version) == (group_name, version_name)]
     if not matching:
         raise errors.no_such_path()

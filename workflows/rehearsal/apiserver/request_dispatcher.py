@@ -1,4 +1,4 @@
-"""The HTTP application: authenticates requests, applies disturbances and passes each request to the part for its path."""
+"""The HTTP application of the emulated server: it checks the token, applies disturbances, and hands a request on by its path."""
 
 import hmac
 from typing import Any
@@ -14,7 +14,7 @@ _ROOT = {"paths": ["/api", "/apis", "/emulation", "/healthz", "/livez", "/readyz
 
 
 class RequestDispatcher:
-    """The entry point of every HTTP request."""
+    """Answers every HTTP request to one emulated cluster, by its path."""
 
     def __init__(self, state: ClusterState, token: str, git_version: str) -> None:
         self._state = state
@@ -23,7 +23,7 @@ class RequestDispatcher:
         self._git_version = git_version
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer a request; a StatusError becomes a `Status` object with its code."""
+        """Answer a request; a StatusError that refuses it is answered as a `Status` object with its HTTP status."""
         try:
             return await self._answer(request)
         except errors.StatusError as error:
@@ -50,9 +50,7 @@ class RequestDispatcher:
         return await self._handlers.handle(request, routing.request_target(steps, self._state.resources))
 
     def _document(self, steps: list[str]) -> Any:
-        """Return the discovery document at a path, or None if the path names a resource. Raises StatusError (404) for any other
-        path.
-        """
+        """Return the discovery document at a path, or None if it names a resource. Raises StatusError (404) for any other path."""
         resources = self._state.resources
         match steps:
             case []:

@@ -1,4 +1,4 @@
-"""Request paths: the resource, object or sub-resource that a URL names, and the kind of request that an authorizer would see."""
+"""Request paths: the resource, object or sub-resource that a URL names, and the attributes that an authorizer would get."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class RequestTarget:
 
 
 def request_target(steps: list[str], resources: ResourceTable) -> RequestTarget:
-    """Return the target of a path below `/api` or `/apis`, given as its non-empty segments.
+    """Return the resource, object or sub-resource that a path below `/api` or `/apis` names. `steps` are its non-empty segments.
 
     Raises StatusError (404) if nothing is served there.
     """
@@ -46,7 +46,7 @@ def request_target(steps: list[str], resources: ResourceTable) -> RequestTarget:
 
 
 class RequestKind(NamedTuple):
-    """A kind of request, with the attributes that a real API server gives its authorizer.
+    """A request reduced to the attributes that a real API server gives its authorizer, for a list of the rights that clients need.
 
     `agent` is the User-Agent. `resource` includes a sub-resource after a slash. `path` is set only if the request names no
     resource. A request for a namespace object counts as one in that namespace, as on a real server.
@@ -61,9 +61,10 @@ class RequestKind(NamedTuple):
 
 
 def request_kind(agent: str, method: str, steps: list[str], query: Mapping[str, str]) -> RequestKind:
-    """Return the kind of a request from its User-Agent, method, non-empty path segments and query.
+    """Return what an authorizer would get for a request with this User-Agent, method, path and query.
 
-    The path may name resources that are not served: a real server asks its authorizer before it looks anything up.
+    `steps` are the non-empty segments of the path. It may name resources that are not served, because a real server asks its
+    authorizer before it looks anything up.
     """
     match steps:
         case ["api", _, *rest] if rest:

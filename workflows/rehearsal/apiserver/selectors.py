@@ -1,4 +1,4 @@
-"""Label and field selectors, parsed into predicates over stored objects (apimachinery `labels` and `fields`)."""
+"""Label and field selectors, parsed into predicates over stored objects (k8s.io/apimachinery `labels` and `fields`)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -22,14 +22,14 @@ _ALWAYS = ("metadata.name", "metadata.namespace")
 
 @dataclass(frozen=True)
 class Requirement:
-    """A term of a label selector. `op` is one of `in`, `notin`, `exists`, `!`, `>`, `<`."""
+    """One term of a label selector, such as `app in (a,b)`. `op` is one of `in`, `notin`, `exists`, `!`, `>`, `<`."""
 
     key: str
     op: str
     values: frozenset[str] = frozenset()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return True if the labels satisfy the term."""
+        """Return True if an object with these labels satisfies the term."""
         present = self.key in labels
         if self.op == "exists":
             return present
@@ -50,7 +50,7 @@ class Requirement:
 
 
 def parse_labels(text: str) -> tuple[Requirement, ...]:
-    """Return the terms of a label selector. Raises StatusError (400) if it cannot be parsed."""
+    """Return the terms of a label selector; empty for an empty one. Raises StatusError (400) if it cannot be parsed."""
     if not text.strip():
         return ()
     return tuple(_requirement(term.strip()) for term in _COMMA_OUTSIDE.split(text))
@@ -76,7 +76,10 @@ def _checked(term: str, key: str, op: str, values: frozenset[str]) -> Requiremen
 
 @dataclass(frozen=True)
 class FieldTerm:
-    """A term of a field selector. `index` is the position in `StoredObject.fields`; -2 is the name and -1 the namespace."""
+    """One term of a field selector: a field that must equal `value`, or differ from it if `equal` is false.
+
+    `index` is the field's position in `StoredObject.fields`; -2 is the name and -1 the namespace.
+    """
 
     index: int
     value: str
@@ -89,7 +92,7 @@ class FieldTerm:
 
 
 def parse_fields(text: str, resource: ServedResource) -> tuple[FieldTerm, ...]:
-    """Return the terms of a field selector.
+    """Return the terms of a field selector for a resource; empty for an empty one.
 
     Raises StatusError (400) if it cannot be parsed or names a field that the resource does not offer.
     """
@@ -112,7 +115,7 @@ def _field_term(term: str, names: Sequence[str], resource: ServedResource) -> Fi
 
 @dataclass(frozen=True)
 class Selection:
-    """A namespace (empty: all), label terms and field terms together."""
+    """The objects that a LIST, WATCH or delete of a collection concerns: those of a namespace (empty: all) that match all terms."""
 
     namespace: str = ""
     labels: tuple[Requirement, ...] = ()
@@ -120,16 +123,19 @@ class Selection:
 
     @property
     def narrows(self) -> bool:
-        """Return True if there are label or field terms."""
+        """Return True if there are label or field terms, so that objects of the namespace may be left out."""
         return bool(self.labels or self.fields)
 
     def matches(self, entry: StoredObject) -> bool:
-        """Return True if the object is selected."""
+        """Return True if a stored object is in the namespace and matches all terms."""
         if self.namespace and entry.namespace != self.namespace:
             return False
         return all(term.matches(entry.labels) for term in self.labels) and all(term.matches(entry) for term in self.fields)
 
 
 def select(resource: ServedResource, namespace: str, labels: str, fields: str) -> Selection:
-    """Return the selection that a request's parameters describe. Raises StatusError (400) for a selector that cannot be parsed."""
+    """Return the Selection for a namespace (empty: all), a label selector and a field selector, as texts.
+
+    Raises StatusError (400) for a selector that cannot be parsed.
+    """
     return Selection(namespace, parse_labels(labels), parse_fields(fields, resource))

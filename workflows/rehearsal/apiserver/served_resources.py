@@ -1,4 +1,4 @@
-"""The table of served resources: the built-in ones, and those of CRDs as they come and go."""
+"""The table of served resources: the built-in kinds, and the custom ones while their definitions exist."""
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,14 +13,14 @@ from workflows.rehearsal.apiserver.builtin_decoder import NamedTypes, Schema
 
 _DATA = Path(__file__).parent / "data" / "kubernetes.json"
 METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-"""The name of the type of `metadata`."""
+"""The name of the OpenAPI type of `metadata`."""
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _PORTS = ("io.k8s.api.core.v1.ContainerPort", "io.k8s.api.core.v1.ServicePort")
 
 
 @dataclass(frozen=True)
 class SelectableField:
-    """A field that field selectors can name: its name, the path of its value, and the value if absent."""
+    """A field that a field selector can name: its name, its path in the object, and its value for objects that lack it."""
 
     name: str
     path: tuple[str, ...]
@@ -29,7 +29,7 @@ class SelectableField:
 
 @dataclass(frozen=True)
 class PrinterColumn:
-    """A column of `kubectl get`: heading, JSONPath, OpenAPI type, and priority (0: shown without `-o wide`)."""
+    """A column of `kubectl get` that a CRD declares: heading, JSONPath, OpenAPI type, priority (above 0: only with `-o wide`)."""
 
     name: str
     path: str
@@ -39,7 +39,7 @@ class PrinterColumn:
 
 @dataclass(frozen=True)
 class ScalePaths:
-    """The paths in a resource that its scale sub-resource shows."""
+    """The paths, in objects of a scalable resource, of the fields that the scale sub-resource shows."""
 
     replicas: tuple[str, ...]
     status_replicas: tuple[str, ...]
@@ -48,7 +48,10 @@ class ScalePaths:
 
 @dataclass(frozen=True, eq=False)
 class ServedResource:
-    """A resource in one version; objects are stored in `storage_version`."""
+    """One resource in one API version, such as Deployments in `apps/v1`, as the server lists it in discovery.
+
+    Its objects are stored in `storage_version`, whatever version a client uses.
+    """
 
     group: str
     version: str
@@ -68,21 +71,21 @@ class ServedResource:
 
     @property
     def api_version(self) -> str:
-        """Return `apps/v1`, or `v1` in the core group."""
+        """Return the field `apiVersion` of its objects: `apps/v1`, or `v1` in the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return group and plural, the key under which objects of all versions are stored."""
+        """Return group and plural name, the key under which the objects of all versions are stored together."""
         return self.group, self.plural
 
     @functools.cached_property
     def schema(self) -> Schema:
-        """Return the type of the resource's objects."""
+        """Return the schema of the resource's objects; it is loaded on first use."""
         return self.load_schema()
 
     def missing(self, name: str) -> errors.StatusError:
-        """Return the 404 for one object of this resource."""
+        """Return a StatusError (404) for an object `name` of this resource that does not exist."""
         return errors.not_found(self.group, self.plural, name)
 
 
@@ -125,7 +128,7 @@ _SELECTABLE_SPECIAL: Mapping[str, tuple[SelectableField, ...]] = {
 
 
 def json_path_steps(name: str) -> tuple[str, ...]:
-    """Return the steps of a simple JSONPath such as `.spec.nodeName`."""
+    """Return the field names in a simple JSONPath: `.spec.nodeName` → `("spec", "nodeName")`."""
     return tuple(filter(None, name.split(".")))
 
 
@@ -145,17 +148,17 @@ def _kinds() -> tuple[str, list[dict[str, Any]], NamedTypes]:
 
 
 def kubernetes_version() -> str:
-    """Return the Kubernetes version of the built-in kinds, for instance `v1.34.4`."""
+    """Return the Kubernetes version from which the built-in kinds are taken, for instance `v1.34.4`."""
     return _kinds()[0]
 
 
 def builtin_types() -> NamedTypes:
-    """Return the types of the built-in kinds."""
+    """Return the named OpenAPI types of all built-in kinds."""
     return _kinds()[2]
 
 
 def metadata_schema() -> Schema:
-    """Return the type of `metadata`."""
+    """Return the schema of `metadata` (ObjectMeta), which all kinds share."""
     return builtin_types()[METADATA]
 
 
@@ -179,7 +182,7 @@ def _built_in(row: Mapping[str, Any], types: NamedTypes) -> ServedResource:
 
 
 class ResourceTable:
-    """The resources that are served, by group, version and plural."""
+    """All resources that the emulated server serves now, by group, version and plural name."""
 
     def __init__(self) -> None:
         _, rows, types = _kinds()
@@ -200,17 +203,17 @@ class ResourceTable:
         return self._served[group, version, plural]
 
     def core(self, plural: str) -> ServedResource:
-        """Return a resource of the core group."""
+        """Return the resource with this plural name in `v1` of the core group. Raises StatusError (404) if it is not served."""
         return self.find("", "v1", plural)
 
     def replace_custom(self, group: str, plural: str, versions: Iterable[ServedResource]) -> None:
-        """Serve `versions` of a custom resource and no other version of it."""
+        """Serve these versions of a custom resource and stop serving all others of it; none means to serve it no longer."""
         for key in [key for key, resource in self._served.items() if resource.custom and resource.key == (group, plural)]:
             del self._served[key]
         self._serve(versions)
 
     def groups(self) -> dict[str, list[str]]:
-        """Return the versions of each group in order of preference, without the core group."""
+        """Return the versions of each API group, preferred one first. The core group is left out."""
         by_group: dict[str, list[str]] = {}
         for resource in self:
             versions = by_group.setdefault(resource.group, [])
@@ -221,7 +224,10 @@ class ResourceTable:
 
 
 def _priority(version: str) -> tuple[int, int, int]:
-    """Return the sort key of a version name: v2, v1, v1beta2, v1beta1, v1alpha1 (apimachinery `CompareKubeAwareVersionStrings`)."""
+    """Return a sort key that puts version names in the order v2, v1, v1beta2, v1beta1, v1alpha1.
+
+    The rule is that of apimachinery's `CompareKubeAwareVersionStrings`.
+    """
     for rank, mark in ((1, "beta"), (2, "alpha")):
         major, separator, minor = version[1:].partition(mark)
         if separator and major.isdigit() and minor.isdigit():

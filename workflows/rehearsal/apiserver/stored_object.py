@@ -1,6 +1,6 @@
-"""Stored objects: encoded bytes with a small index for selectors.
+"""Stored objects: encoded JSON with labels and fields beside it, so that selectors need not decode it.
 
-Objects are kept as bytes because 12,000 pods as dicts need 200 MB more. Entries are immutable, so list snapshots and watchers can
+Objects are kept as bytes because 12,000 pods as dicts need 200 MB more. They are immutable, so list snapshots and watchers can
 share them.
 """
 
@@ -16,7 +16,7 @@ Object = dict[str, Any]
 
 
 class StoredObject(msgspec.Struct, frozen=True, gc=False):
-    """An object at one revision: its JSON, its labels and its selectable fields."""
+    """An object at one revision: its encoded JSON, its labels, and the values of the fields that field selectors can name."""
 
     namespace: str
     name: str
@@ -26,7 +26,7 @@ class StoredObject(msgspec.Struct, frozen=True, gc=False):
     fields: tuple[str, ...]
 
     def decode(self) -> Object:
-        """Return the object as a new dict."""
+        """Return the object as a new dict, which the caller may change."""
         decoded: Object = msgspec.json.decode(self.raw)
         return decoded
 
@@ -35,7 +35,7 @@ _NO_LABELS: Mapping[str, str] = {}
 
 
 def value_at(obj: Mapping[str, Any], path: Sequence[str]) -> Any:
-    """Return the value at a path of field names, or None."""
+    """Return the value in an object at a path of field names, or None if it is absent."""
     value: Any = obj
     for step in path:
         value = value.get(step) if isinstance(value, dict) else None
@@ -50,7 +50,7 @@ def _selectable(obj: Object, fields: tuple[SelectableField, ...]) -> Iterator[st
 
 
 def encode_object(resource: ServedResource, obj: Object, revision: int) -> StoredObject:
-    """Return the stored form of an object, whose metadata must already contain its resourceVersion."""
+    """Encode an object as StoredObject under `revision`, which its metadata must already have as resourceVersion."""
     meta = obj["metadata"]
     labels = {sys.intern(key): sys.intern(value) for key, value in meta.get("labels", _NO_LABELS).items()}
     fields = tuple(_selectable(obj, resource.fields))

@@ -22,7 +22,7 @@ _OBJECT_FIELDS = ("apiVersion", "kind", "metadata")
 
 
 def prune(value: Any, schema: Schema, path: str, unknown: list[str]) -> Any:
-    """Return the value without fields that the schema does not declare; their paths are appended to `unknown`."""
+    """Return a copy of `value` without fields that the schema does not declare, and append their paths to `unknown`."""
     if isinstance(value, list):
         return [prune(element, schema.items, f"{path}[{index}]", unknown) for index, element in enumerate(value)]
     if not isinstance(value, dict) or schema.int_or_string:
@@ -43,7 +43,7 @@ def prune(value: Any, schema: Schema, path: str, unknown: list[str]) -> Any:
 
 
 def fill_defaults(value: Any, schema: Schema) -> None:
-    """Set absent fields that have a default, in place. A null counts as absent unless the field is nullable."""
+    """Set absent fields to the defaults in the schema, in place. A null counts as absent unless the field is nullable."""
     if isinstance(value, list):
         for element in value:
             fill_defaults(element, schema.items)
@@ -59,7 +59,7 @@ def fill_defaults(value: Any, schema: Schema) -> None:
 
 
 def validate(value: Any, schema: Schema, path: str) -> list[str]:
-    """Return everything that is wrong with the value, as `PATH: Invalid value: …`."""
+    """Return the schema errors in a value, each as `PATH: Invalid value: …`; an empty list if it is valid."""
     if value is None and schema.nullable:
         return []
     mismatch = _type_problem(value, schema, path)

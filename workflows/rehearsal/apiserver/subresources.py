@@ -1,4 +1,4 @@
-"""Sub-resources of pods with effects of their own: scale, binding, eviction, and logs (`pkg/registry/core/pod/storage`)."""
+"""Sub-resources: scale of workloads; binding, eviction and logs of pods (k8s.io/kubernetes `pkg/registry/core/pod/storage`)."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -56,7 +56,7 @@ def _lets_unready_go(budget: Object) -> bool:
 
 
 class PodActions:
-    """Binding and eviction, the two writes on a pod that are not updates."""
+    """The binding and eviction of pods, two writes with rules of their own beside create, update and delete."""
 
     def __init__(self, store: ObjectStore, resources: ResourceTable, lifecycle: Lifecycle) -> None:
         self._store = store
@@ -65,9 +65,9 @@ class PodActions:
         self._budgets = resources.find("policy", "v1", "poddisruptionbudgets")
 
     def bind(self, entry: StoredObject, body: Object, write: WriteOptions) -> None:
-        """Assign a pod to a node.
+        """Assign a pod to the node that the Binding `body` names.
 
-        Raises StatusError: 400 (another name), 409 (already assigned, gated or being deleted) or 422 (no target).
+        Raises StatusError: 400 (it names another pod), 409 (already assigned, gated or being deleted) or 422 (it names no node).
         """
         _check_name(entry, body, "Binding")
         node = body.get("target", {}).get("name")
@@ -92,9 +92,9 @@ class PodActions:
             self._store.put(self._pods, obj, entry)
 
     def evict(self, entry: StoredObject, body: Object, write: WriteOptions) -> None:
-        """Delete a pod if its disruption budget allows it.
+        """Delete a pod if its PodDisruptionBudget allows it; `body` is an Eviction.
 
-        Raises StatusError: 400 (another name), 429 (no disruption allowed now) or 500 (more than one budget).
+        Raises StatusError: 400 (it names another pod), 429 (no disruption allowed now) or 500 (more than one budget).
         """
         _check_name(entry, body, "Eviction")
         options = body.get("deleteOptions") or {}
@@ -142,7 +142,7 @@ def _paths(resource: ServedResource) -> ScalePaths:
 
 
 def scale_of(resource: ServedResource, obj: Object) -> Object:
-    """Return the `autoscaling/v1` Scale of an object."""
+    """Return the `autoscaling/v1` Scale of an object. Raises StatusError (404) if the resource has none."""
     paths, meta = _paths(resource), obj["metadata"]
     kept = {key: meta[key] for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp") if key in meta}
     status: Object = {"replicas": value_at(obj, paths.status_replicas) or 0}
@@ -154,7 +154,7 @@ def scale_of(resource: ServedResource, obj: Object) -> Object:
 
 
 def with_replicas(resource: ServedResource, obj: Object, scale: Object) -> Object:
-    """Return the object after its Scale was written. Raises StatusError (422) if replicas is not an integer of at least 0."""
+    """Return the object with the replicas of a written Scale. Raises StatusError (422) unless they are an integer ≥ 0."""
     replicas = scale.get("spec", {}).get("replicas", 0)
     if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
         raise errors.invalid("autoscaling", "Scale", obj["metadata"]["name"], [f"spec.replicas: Invalid value: {replicas!r}"])
@@ -171,9 +171,9 @@ _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 
 def container_of(pod: Object, named: str) -> str:
-    """Return the container that a log request refers to.
+    """Return the name of the container that a log request means; `named` is the one in its query, or empty.
 
-    Raises StatusError (400) if the container does not exist or the request must name one.
+    Raises StatusError (400) if the container does not exist, or if the pod has several and the request names none.
     """
     name, spec = pod["metadata"]["name"], pod["spec"]
     containers = [row["name"] for row in spec["containers"]]
@@ -194,7 +194,7 @@ def _state(pod: Object, container: str) -> Object:
 
 
 def _check_started(pod: Object, container: str, log: ContainerLog) -> None:
-    """Raise StatusError (400) if the container still waits to start, because a kubelet has no log of it."""
+    """Raise StatusError (400) if the container still waits to start and has no log, as a kubelet does."""
     waiting = _state(pod, container).get("waiting")
     if waiting is not None and not log.lines and not log.previous:
         why = waiting.get("reason", "ContainerCreating")
@@ -216,7 +216,7 @@ def _integer(query: Mapping[str, str], name: str) -> int | None:
 
 
 def requested_window(query: Mapping[str, str]) -> LogWindow:
-    """Return the part of the log that the request's query asks for. Raises StatusError (400) for a malformed number."""
+    """Return the part of a log that a request's query asks for. Raises StatusError (400) for a malformed number."""
     since = _integer(query, "sinceSeconds")
     return LogWindow(
         tail=_integer(query, "tailLines"),
@@ -227,7 +227,10 @@ def requested_window(query: Mapping[str, str]) -> LogWindow:
 
 
 async def serve_log(request: web.Request, state: ClusterState, entry: StoredObject) -> web.StreamResponse:
-    """Answer a log request. Raises StatusError (400)."""
+    """Answer a request for the log of a pod's container; with `follow`, stream it until the container has ended.
+
+    Raises StatusError (400) for an unknown container, or if there is no such log.
+    """
     query = request.query
     pod = entry.decode()
     container = container_of(pod, query.get("container", ""))

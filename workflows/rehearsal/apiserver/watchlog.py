@@ -1,4 +1,4 @@
-"""The recent changes of one resource and the watchers that follow them.
+"""The recent changes of one resource, and the watchers that receive new ones.
 
 A watcher that resumes from a revision before the log's floor gets 410 and lists again, as after an etcd compaction.
 """
@@ -15,14 +15,14 @@ from workflows.rehearsal.apiserver.stored_object import StoredObject
 MAX_CHANGES = 20_000
 MAX_BYTES = 24 << 20
 MAX_BACKLOG = 100_000
-"""Number of events that may wait for a slow watcher before the server ends its watch."""
+"""Number of events that may wait for a slow watcher; one more makes the server end its watch."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """A change of an object. `kind` is ADDED, MODIFIED or DELETED.
+    """One change of a stored object. `kind` is ADDED, MODIFIED or DELETED.
 
-    `entry` is the new state (the last one for DELETED), `previous` the state before.
+    `entry` is the new state (the last one for DELETED), `previous` the state before, None for ADDED.
     """
 
     kind: str
@@ -30,7 +30,7 @@ class ObjectChange:
     previous: StoredObject | None
 
     def seen_through(self, selection: Selection) -> "ObjectChange | None":
-        """Return the change as a watcher with this selection sees it, or None.
+        """Return the change as a watcher with this selection sees it, or None if it does not concern the watcher.
 
         An object that starts or stops matching is ADDED or DELETED for that watcher.
         """
@@ -46,14 +46,18 @@ class ObjectChange:
 
 
 def _restamped(entry: StoredObject, revision: int) -> StoredObject:
-    """Return the old state under the revision at which it stopped matching, as a real watch cache sends it."""
+    """Return an object's last matching state under the revision at which it stopped matching, as a real watch cache sends it."""
     obj = entry.decode()
     obj["metadata"]["resourceVersion"] = str(revision)
     return msgspec.structs.replace(entry, revision=revision, raw=msgspec.json.encode(obj))
 
 
 class Subscription:
-    """The waiting events of one watcher. `ended` says why the server stops it: `expired` or `closed`; empty while it runs."""
+    """One watcher: its selection, and its events that are not sent yet.
+
+    `ended` says why the server ends the watch (`expired` or `closed`); it is empty while the watch runs. `wake` is set if there is
+    something to do.
+    """
 
     def __init__(self, selection: Selection, *, max_backlog: int = MAX_BACKLOG) -> None:
         self.selection = selection
@@ -63,7 +67,7 @@ class Subscription:
         self.ended = ""
 
     def offer(self, change: ObjectChange) -> None:
-        """Queue a change if the selection sees it."""
+        """Queue a change if it concerns the watcher's selection. A watcher with too many waiting events is ended."""
         seen = change.seen_through(self.selection)
         if seen is None:
             return
@@ -74,12 +78,12 @@ class Subscription:
         self.wake.set()
 
     def end(self, why: str) -> None:
-        """Stop the watch."""
+        """End the watch for the reason `expired` (answered with 410) or `closed`, and wake its request."""
         self.ended = why
         self.wake.set()
 
     def take(self) -> list[ObjectChange]:
-        """Return the waiting changes and clear the queue."""
+        """Return the waiting events and empty the queue."""
         self.wake.clear()
         taken = list(self.waiting)
         self.waiting.clear()
@@ -87,7 +91,10 @@ class Subscription:
 
 
 class WatchLog:
-    """The changes of one resource in order, bounded by number and bytes."""
+    """The recent changes of one resource in order, bounded by number and bytes, and the watchers that receive new ones.
+
+    `floor` is the revision up to which changes are forgotten, `last` that of the newest change.
+    """
 
     def __init__(self, revision: int, *, max_changes: int = MAX_CHANGES, max_bytes: int = MAX_BYTES) -> None:
         self.floor = revision
@@ -99,7 +106,7 @@ class WatchLog:
         self._followers: set[Subscription] = set()
 
     def append(self, change: ObjectChange) -> None:
-        """Add a change and pass it to the followers."""
+        """Add a change, forget the oldest ones above the bounds, and queue it for every watcher."""
         self._changes.append(change)
         self._bytes += len(change.entry.raw)
         self.last = change.entry.revision
@@ -111,7 +118,10 @@ class WatchLog:
             follower.offer(change)
 
     def follow(self, subscription: Subscription, revision: int | None) -> bool:
-        """Subscribe to changes after `revision` (None: from now on). Return False if the log does not reach back so far."""
+        """Register a watcher, and queue for it the changes after `revision` (None: new ones only).
+
+        Return False, and do nothing, if some of those changes are forgotten already.
+        """
         if revision is not None:
             if revision < self.floor:
                 return False
@@ -122,22 +132,22 @@ class WatchLog:
         return True
 
     def unfollow(self, subscription: Subscription) -> None:
-        """End a subscription."""
+        """Send a watcher no more changes."""
         self._followers.discard(subscription)
 
     def compact(self, revision: int) -> None:
-        """Drop all changes up to `revision`; followers stay."""
+        """Forget all recorded changes and set the floor to `revision`; watchers that are up to date go on."""
         self._changes.clear()
         self._bytes = 0
         self.floor = revision
 
     def close(self) -> None:
-        """End all watches, as a server that restarts does; clients resume from their last revision."""
+        """End all watches as a server that restarts does; clients can resume from their last revision."""
         for follower in self._followers:
             follower.end("closed")
 
     def expire(self, revision: int) -> None:
-        """End all watches with 410 and drop the changes."""
+        """End all watches with 410 and forget the changes up to `revision`, so that clients list again."""
         self.compact(revision)
         self.last = revision
         for follower in self._followers:

@@ -1,1 +1,1 @@
-"""Named disturbances of the simulated cluster, as data; the simulator's roles give them effect."""
+"""Named faults of the simulated cluster, described as data; the simulator asks for them by name and plays their effect."""

@@ -1,4 +1,4 @@
-"""The registry of faults by name: what each disturbs, and which gate must catch it."""
+"""The registry of faults that a rehearsal can play: what each disturbs, and which gate must catch it."""
 
 from __future__ import annotations
 
@@ -12,35 +12,37 @@ from msgspec import Struct
 from workflows.stages import OPERATIONS, ORDER
 
 STAGES = (*ORDER, *OPERATIONS)
-"""Stages in running order, then operations. The faults of a stage are the tuple `FAULTS` in the module of that name."""
+"""Stages in running order, then operations. The module of each name in this folder holds its faults in the tuple `FAULTS`."""
 
 
 class Fault(Struct, frozen=True, kw_only=True):
-    """A named disturbance, in the words that `bringup faults` and `bringup explain` print."""
+    """A disturbance that a rehearsal can play, with the sentences that `bringup faults` and `bringup explain` print about it."""
 
     name: str
     gate: str
-    """The id of the gate that must not pass because of the fault; its first part is the stage that is disturbed."""
+    """The id (`STAGE/NAME`) of the gate that must not pass because of the fault. Its stage is the one that is disturbed."""
     summary: str
-    """A sentence about the disturbance."""
+    """A sentence that says what is disturbed."""
     caught_by: str
-    """A sentence about what the gate sees."""
+    """A sentence that says what the gate sees of the fault."""
     node: str = ""
-    """The default victims as a selector of `SimulatedFleet.pick` (`gpus:2`, `servers:1`); empty means the whole cluster."""
+    """The default victims as a selector for `SimulatedFleet.pick` (`gpus:2`, `servers:1`); empty: the fault hits the whole cluster.
+    """
     false_green: str = ""
-    """A sentence about a signal that still looks healthy; empty if naive checks would fail too."""
+    """A sentence about a signal that looks healthy in spite of the fault; empty if a naive check would fail too."""
     needs: str = ""
-    """A setting that a spec must have so that the fault can show, as `path=value` (`sharing.mode=mig`); empty means any spec."""
+    """A setting that the spec must have so that the fault can show, as `path=value` (`sharing.mode=mig`); empty: any spec will do.
+    """
     source: str = ""
     """The public URL or upstream issue that describes the mechanism; empty if there is none."""
 
     @property
     def stage(self) -> str:
-        """The stage or operation that is disturbed."""
+        """The stage or operation that the fault disturbs, for instance `gang`."""
         return self.gate.partition("/")[0]
 
     def fits(self, spec: object) -> bool:
-        """Return True if a spec asks for what this fault disturbs."""
+        """Return True if the spec has the setting in `needs`, or if `needs` is empty."""
         if not self.needs:
             return True
         path, _, wanted = self.needs.partition("=")
@@ -49,14 +51,14 @@ class Fault(Struct, frozen=True, kw_only=True):
 
 
 class UnknownFault(ValueError):
-    """An unknown fault name; the message proposes the nearest names."""
+    """Raised for a fault name that does not exist (the message proposes near names), or for victims that the fleet lacks."""
 
     hint = "see `bringup faults`"
 
 
 @functools.cache
 def faults() -> tuple[Fault, ...]:
-    """Return all faults in the order of their stages."""
+    """Return all faults, in the running order of their stages."""
     every: list[Fault] = []
     for stage in STAGES:
         name = f"{__package__}.{stage}"
@@ -71,7 +73,7 @@ def _by_name() -> dict[str, Fault]:
 
 
 def find_fault(name: str) -> Fault:
-    """Return the fault of a name. Raises UnknownFault with a proposal."""
+    """Return the fault with this name. Raises UnknownFault, whose message proposes similar names."""
     by_name = _by_name()
     if name in by_name:
         return by_name[name]
@@ -80,11 +82,11 @@ def find_fault(name: str) -> Fault:
 
 
 class ActiveFault(Struct, frozen=True):
-    """A fault in force. `nodes` are its victims; empty means the whole cluster."""
+    """A fault that the simulator plays now. `nodes` are the names of its victims; empty means the whole cluster."""
 
     fault: Fault
     nodes: tuple[str, ...] = ()
 
     def hits(self, node: str) -> bool:
-        """Return True if a node suffers from the fault; an empty name asks about the cluster as a whole."""
+        """Return True if `node` is a victim; without victims every node is one. An empty `node` is always a hit."""
         return not node or not self.nodes or node in self.nodes

@@ -1,4 +1,4 @@
-"""Faults of stage sharing; most show in one sharing mode only."""
+"""Faults of stage sharing. Most can show in one sharing mode only."""
 
 from workflows.rehearsal.faults.fault_registry import Fault
 

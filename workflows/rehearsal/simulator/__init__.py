@@ -1,1 +1,1 @@
-"""Simulated machines, kubelets, controllers and operators, played by an ordinary client of any Kubernetes API server."""
+"""Simulated machines, kubelets, controllers and operators, all played by one ordinary client of a Kubernetes API server."""

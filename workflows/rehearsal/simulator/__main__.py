@@ -20,11 +20,11 @@ from workflows.rehearsal.simulator.node_objects import Heartbeats
 from workflows.rehearsal.simulator.simulation import Simulator, build
 
 HEARTBEAT = 10.0
-"""Wall seconds between two lease renewals of a real kubelet."""
+"""Real seconds between two lease renewals of a real kubelet."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve the control API until SIGTERM or until the parent process ends; return the exit code.
+    """Run a simulator and its control API until SIGTERM or until the parent process ends; return the exit code.
 
     An unknown fault, role or speed prints one line and returns 64.
     """

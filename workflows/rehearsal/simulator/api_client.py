@@ -1,8 +1,8 @@
-"""A thin API client for the simulator: JSON objects in and out, any Kubernetes API server on the other side.
+"""A thin Kubernetes API client for the simulator: JSON objects in and out, for an emulated or a real API server.
 
-It sends tens of thousands of small requests over keep-alive connections of the standard library. These cost half the CPU time of a
-pooled urllib3 request (0.15 ms against 0.32 ms), which limits a rehearsal at 1,000 nodes. They know no retries, so a failed request
-is repeated through urllib3.
+It sends tens of thousands of small requests over keep-alive connections of the standard library. These cost half the CPU time of
+pooled urllib3 requests (0.15 ms against 0.32 ms), and CPU time limits a rehearsal at 1,000 nodes. The standard library does not
+retry, so a failed request is repeated through urllib3.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ from steps.clients.kube import kubeconfig
 from workflows.rehearsal.simulator.api_kinds import CRDS, Obj, ObjectKind, Ref
 
 AGENT = "bringup-simulator"
-"""User agent and field manager, so that the simulator's writes differ from those of a step."""
+"""User-Agent and field manager of the simulator, so that its writes can be told from those of a step."""
 
 PAGE = 500
 ESTABLISH_SECONDS = 10.0
-"""Longest wait until a new CustomResourceDefinition is served. A real API server needs up to a second, the emulated one none."""
+"""Longest wait in seconds until a new CustomResourceDefinition is served. A real API server needs up to one second."""
 
 _DECODE = msgspec.json.Decoder(dict[str, Any])
 _BUSY = frozenset({429, 503, 504})
 _AGAIN = urllib3.Retry(total=5, backoff_factor=0.05, status_forcelist=_BUSY, allowed_methods=None, raise_on_status=False)
-"""Retries for an overloaded API server. A create that is repeated after it succeeded fails with AlreadyExists, which callers
-expect.
+"""Retries for an API server that is overloaded or closed the connection.
+
+A create that is repeated after it had succeeded fails with AlreadyExists, which callers expect.
 """
 
 
 class SimulatorApiError(Exception):
-    """A refusal by the API server. `status` is the HTTP status, `reason` the reason of the Kubernetes Status object."""
+    """Raised if the API server refuses a request. `status` is the HTTP status, `reason` that of the Kubernetes Status object."""
 
     def __init__(self, message: str, status: int, reason: str) -> None:
         super().__init__(message)
@@ -48,7 +49,7 @@ class SimulatorApiError(Exception):
 
 
 class _HeadMetadata(Struct, frozen=True, rename="camel"):
-    """The metadata that the cache reads before it decodes the rest of an object."""
+    """The part of an object's metadata that says if a cached copy is still current."""
 
     name: str
     namespace: str = ""
@@ -56,7 +57,7 @@ class _HeadMetadata(Struct, frozen=True, rename="camel"):
 
 
 class ObjectHead(Struct, frozen=True):
-    """An object of which only the metadata is decoded."""
+    """An object decoded to its name and resourceVersion only, so that unchanged objects of a LIST cost little."""
 
     metadata: _HeadMetadata
 
@@ -80,7 +81,7 @@ _PAGES = msgspec.json.Decoder(_Page)
 
 
 class Api:
-    """A client of one API server over keep-alive connections; safe for several threads."""
+    """A Kubernetes API client of the simulator for one server; safe for several threads."""
 
     def __init__(self, access: kubeconfig.Access) -> None:
         headers = {"Accept": "application/json", "User-Agent": AGENT}
@@ -96,23 +97,26 @@ class Api:
 
     @classmethod
     def from_kubeconfig(cls, path: Path) -> Api:
-        """Return a client of the server that a kubeconfig file names."""
+        """Return a client for the server and user of a kubeconfig file."""
         return cls(kubeconfig.load(path))
 
     @property
     def emulated(self) -> bool:
-        """Return True if the server is the emulated one, which is recognised by plain HTTP."""
+        """Return True if the server speaks plain HTTP, which among API servers only the emulated one does."""
         return self._server.startswith("http:")
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections to the server."""
         self._connections.close()
         self._pool.clear()
 
     def send(
         self, method: str, path: str, body: Any = None, *, query: dict[str, str] | None = None, content: str = "application/json"
     ) -> bytes:
-        """Send a request and return the body of a successful answer. Raises SimulatorApiError if the server refuses it."""
+        """Send a request and return the body of the answer. Raises SimulatorApiError if the server refuses it.
+
+        `body` is encoded as JSON unless it is bytes; `content` is its content type.
+        """
         target = path + (f"?{urlencode(query)}" if query else "")
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         headers = self._headers if data is None else self._headers | {"Content-Type": content}
@@ -122,7 +126,10 @@ class Api:
         raise _error(f"{method} {path}", status, answer)
 
     def _request(self, method: str, target: str, data: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
-        """Try once over a plain connection; repeat through urllib3 if the connection breaks or the server is overloaded."""
+        """Send a request once over a keep-alive connection, again through urllib3 if that fails; return HTTP status and body.
+
+        It fails if the connection breaks or the server is overloaded (429, 503, 504).
+        """
         try:
             status, answer = self._connections.request(method, target, data, headers)
         except (OSError, http.client.HTTPException):
@@ -133,7 +140,7 @@ class Api:
         return again.status, again.data
 
     def get(self, kind: ObjectKind, name: str, namespace: str = "") -> Obj | None:
-        """Return one object, or None if it does not exist."""
+        """Return one object from the server, or None if it does not exist."""
         try:
             return _DECODE.decode(self.send("GET", kind.path(namespace, name)))
         except SimulatorApiError as error:
@@ -142,7 +149,10 @@ class Api:
             return None
 
     def list(self, kind: ObjectKind, namespace: str = "", labels: str = "") -> tuple[msgspec.Raw, ...] | None:
-        """Return all objects of a collection, still encoded, or None if the API does not serve the kind."""
+        """Return all objects of a kind as encoded JSON, or None if the server does not serve the kind.
+
+        `namespace` (empty: all) and the label selector `labels` narrow the list.
+        """
         query = {"limit": str(PAGE)} | ({"labelSelector": labels} if labels else {})
         items: list[msgspec.Raw] = []
         while True:
@@ -162,7 +172,7 @@ class Api:
             query["continue"] = page.metadata.continue_
 
     def revision(self) -> str:
-        """Return the server's newest resourceVersion, read by a LIST of one namespace."""
+        """Return the server's newest resourceVersion, which a LIST of one namespace shows."""
         return _PAGES.decode(self.send("GET", "/api/v1/namespaces", query={"limit": "1"})).metadata.resource_version
 
     def create(self, kind: ObjectKind, obj: Obj) -> Obj:
@@ -174,7 +184,7 @@ class Api:
         return created
 
     def _await_served(self, spec: Obj) -> None:
-        """Wait until a new custom kind is served: a real API server answers 404 for about 100 ms."""
+        """Wait until a new custom kind is served, at most `ESTABLISH_SECONDS`. A real API server answers 404 for about 100 ms."""
         version = next(row["name"] for row in spec["versions"] if row["served"])
         kind = ObjectKind(group=spec["group"], version=version, plural=spec["names"]["plural"], kind=spec["names"]["kind"])
         end = time.monotonic() + ESTABLISH_SECONDS
@@ -182,18 +192,18 @@ class Api:
             time.sleep(0.02)
 
     def merge(self, kind: ObjectKind, at: Ref, patch: Obj, sub: str = "") -> Obj:
-        """Send a JSON merge patch for an object or its sub-resource (`status`) and return the patched object."""
+        """Send a JSON merge patch for an object, or for its sub-resource `sub` (`status`), and return the patched object."""
         data = self.send("PATCH", kind.path(at.namespace, at.name, sub), patch, content="application/merge-patch+json")
         return _DECODE.decode(data)
 
     def replace(self, kind: ObjectKind, obj: Obj, sub: str = "") -> Obj:
-        """Replace a whole object or its sub-resource (`finalize`) and return the stored object."""
+        """Replace an object, or its sub-resource `sub` (`finalize`), and return the stored object."""
         meta = obj["metadata"]
         body = {"apiVersion": kind.api_version, "kind": kind.kind} | obj
         return _DECODE.decode(self.send("PUT", kind.path(meta.get("namespace", ""), meta["name"], sub), body))
 
     def bind(self, pod: Ref, node: str) -> None:
-        """Bind a pod to a node, as schedulers do."""
+        """Assign a pod to a node with a Binding, as schedulers do. Raises SimulatorApiError if the pod is gone or assigned."""
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.name, "namespace": pod.namespace}, "target": target}
         self.send("POST", f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/binding", body)
@@ -210,9 +220,9 @@ class Api:
         return True
 
     def write_log(self, pod: Ref, container: str, text: str) -> bool:
-        """Store a container's log in the emulated server and return True; return False if the server has no such end point.
+        """Append to a container's log in the emulated server and return True; return False if the server has no such endpoint.
 
-        A real API server fetches logs from the kubelet of the pod's node. There `kubelet_port` serves them.
+        A real API server fetches logs from the kubelet of the pod's node; `kubelet_port` serves them there.
         """
         try:
             self.send("POST", f"/emulation/logs/{pod.namespace}/{pod.name}/{container}", text.encode(), content="text/plain")
@@ -224,7 +234,7 @@ class Api:
 
 
 def decode_object(raw: msgspec.Raw | bytes) -> Obj:
-    """Decode a JSON object."""
+    """Return the object in encoded JSON as a dict."""
     return _DECODE.decode(raw)
 
 
@@ -237,11 +247,11 @@ def _error(request: str, status: int, data: bytes) -> SimulatorApiError:
 
 
 REQUEST_TIMEOUT = 60.0
-"""Seconds after which a request fails. A LIST of thousands of objects takes under a second, so a minute means a hanging server."""
+"""Seconds after which a request fails. A LIST of thousands of objects takes under one, so a minute means that the server hangs."""
 
 
 class Connections:
-    """A pool of keep-alive connections to one server; safe for several threads."""
+    """A pool of HTTP keep-alive connections to one server, opened as needed; safe for several threads."""
 
     def __init__(self, server: str, context: ssl.SSLContext | None) -> None:
         self._url = urlsplit(server)
@@ -250,7 +260,7 @@ class Connections:
         self._closed = False
 
     def request(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
-        """Send one request and return status and body. Raises OSError or http.client.HTTPException after closing the connection."""
+        """Send one request and return HTTP status and body. Raises OSError or http.client.HTTPException if that fails."""
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -272,7 +282,7 @@ class Connections:
         return result
 
     def close(self) -> None:
-        """Close idle connections now, and connections in use after their answers."""
+        """Close idle connections now, and busy ones after their answers."""
         self._closed = True
         while self._idle:
             self._idle.pop().close()

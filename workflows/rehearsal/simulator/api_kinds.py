@@ -1,4 +1,4 @@
-"""Kubernetes kinds and their API paths. Built-in kinds are constants; custom kinds come from `crds.yaml`."""
+"""The Kubernetes kinds that the simulator uses, with their API paths. Custom kinds come from `crds.yaml`."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ Obj = dict[str, Any]
 
 
 class Ref(NamedTuple):
-    """The namespace and name of an object within its kind; the namespace is empty for cluster-scoped kinds."""
+    """The namespace and name that identify an object among those of its kind; the namespace is empty for cluster-scoped kinds."""
 
     namespace: str
     name: str
 
 
 def ref(obj: Obj) -> Ref:
-    """Return the namespace and name of an object."""
+    """Return namespace and name of an object, as a Ref."""
     meta = obj["metadata"]
     return Ref(meta.get("namespace", ""), meta["name"])
 
 
 def labels_of(obj: Obj) -> dict[str, str]:
-    """Return the labels of an object."""
+    """Return the labels of an object; an empty dict if it has none."""
     return obj["metadata"].get("labels") or {}
 
 
 def annotations_of(obj: Obj) -> dict[str, str]:
-    """Return the annotations of an object."""
+    """Return the annotations of an object; an empty dict if it has none."""
     return obj["metadata"].get("annotations") or {}
 
 
 def has_condition(obj: Obj, kind: str, status: str = "True") -> bool:
-    """Return True if a condition of this type has this status."""
+    """Return True if the object's status has a condition of type `kind` with this status (`True`, `False` or `Unknown`)."""
     conditions = obj.get("status", {}).get("conditions") or ()
     return any(entry["type"] == kind and entry["status"] == status for entry in conditions)
 
 
 class ObjectKind(Struct, frozen=True):
-    """A kind as the API serves it."""
+    """A Kubernetes kind in one API version, with what its API paths need."""
 
     group: str
     version: str
@@ -54,17 +54,17 @@ class ObjectKind(Struct, frozen=True):
 
     @property
     def api_version(self) -> str:
-        """The `apiVersion` field: `apps/v1`, or `v1` in the core group."""
+        """The field `apiVersion` of its objects: `apps/v1`, or `v1` in the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", sub: str = "") -> str:
-        """Return the API path of a collection (without `name`), of one object, or of its sub-resource."""
+        """Return the API path of a collection (without `name`), of one object, or of its sub-resource `sub`."""
         base = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         scope = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
         return base + scope + f"/{self.plural}" + (f"/{name}" if name else "") + (f"/{sub}" if sub else "")
 
     def owner(self, obj: Obj, *, controller: bool = True) -> Obj:
-        """Return an ownerReference to `obj`, an object of this kind."""
+        """Return an entry for `ownerReferences` that names `obj`, an object of this kind, as the owner."""
         meta = obj["metadata"]
         return {
             "apiVersion": self.api_version,
@@ -99,13 +99,13 @@ def _groups() -> dict[str, dict[str, _Definition]]:
 
 
 def custom(group: str, kind: str) -> ObjectKind:
-    """Return the kind of a custom resource in its stored version. Raises KeyError if `crds.yaml` lacks it."""
+    """Return a custom kind in the version in which it is stored. Raises KeyError if `crds.yaml` lacks it."""
     entry = _groups()[group][kind]
     return ObjectKind(group, entry.versions[-1], entry.plural, entry.kind, not entry.cluster)
 
 
 def definitions(group: str, *only: str) -> tuple[Obj, ...]:
-    """Return the CustomResourceDefinition objects of a group: all of its kinds, or only the named ones."""
+    """Return the CustomResourceDefinition objects of an API group in `crds.yaml`: of all its kinds, or of those in `only`."""
     chosen = (entry for entry in _groups()[group].values() if not only or entry.kind in only)
     return tuple(_definition(group, entry) for entry in chosen)
 

@@ -1,4 +1,7 @@
-"""A simulated Argo CD: its installation; roots bring Applications from Git, Applications bring charts."""
+"""A simulated Argo CD: its installation, and the controller that syncs Applications from the rehearsal's Git repositories.
+
+A root Application creates the Applications that its folder in Git lists; any other Application installs a chart.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +37,11 @@ from workflows.rehearsal.simulator.world import Changes, World
 
 _TIMES = frozenset({"startedAt", "finishedAt", "lastTransitionTime", "reconciledAt"})
 RETRY_SECONDS = 60.0
-"""Seconds between two tries of a failed sync. The real back-off grows from 10 s to 3 minutes."""
+"""Virtual seconds between two tries of a failed sync. The real back-off grows from 10 s to 3 minutes."""
 
 
 class _Failed(NamedTuple):
-    """The result of the last of `tries` tries of one spec; `due` allows another try."""
+    """Failed syncs of an Application: digest of its spec, last result, number of tries. `due` allows the next try."""
 
     spec: str
     target: SyncTarget
@@ -47,10 +50,10 @@ class _Failed(NamedTuple):
 
 
 class ArgoCdController:
-    """The role that plays Argo CD's application controller and repo server.
+    """Simulated application controller and repo server of Argo CD.
 
-    Git is the rehearsal's own repositories, and a chart installs what the simulated Helm installs. Kustomize overlays
-    are not played, and live objects are not compared field by field.
+    Git servers are the rehearsal's own repositories, and a chart installs what the simulated Helm installs. Patches of Kustomize
+    overlays are not played, and live objects are not compared field by field.
     """
 
     name = "argo_cd"
@@ -61,7 +64,7 @@ class ArgoCdController:
         self._failures: dict[Ref, _Failed] = {}
 
     def reconcile(self, world: World, changed: Changes) -> None:
-        """Look at every Application: there are a dozen."""
+        """Schedule the next status write or sync of every Application, of which there are about a dozen."""
         if self._repositories is None:
             self._repositories = Repositories(world.git_root)
         if world.fleet.argo_cd is not None and world.objects(NODES):
@@ -87,7 +90,7 @@ class ArgoCdController:
             world.later(key, 3, 12, functools.partial(self._sync, world, at))
 
     def _target(self, world: World, app: Obj) -> SyncTarget:
-        """Return the sync target, or the result of its last failed try until the next one is due."""
+        """Return the Application's sync target, or the result of its last failed sync until the next try is allowed."""
         failure = self._failures.get(ref(app))
         if failure is not None and failure.spec == digest(app["spec"]) and not failure.due:
             return failure.target
@@ -117,7 +120,7 @@ class ArgoCdController:
         world.touch(APPLICATIONS, at)
 
     def _again(self, world: World, at: Ref) -> None:
-        """Allow another try, unless the sync has used up its Application's retries."""
+        """Allow another try of a failed sync, unless the Application's `syncPolicy.retry.limit` is used up."""
         failure, app = self._failures.get(at), world.find(APPLICATIONS, at)
         if failure is None or app is None:
             return
@@ -130,12 +133,12 @@ class ArgoCdController:
 
 
 def _now(world: World) -> str:
-    """Return the later of virtual and wall time: `reconciledAt` is compared with times set by the API server."""
+    """Return the later of virtual and real time as a timestamp, because `reconciledAt` is compared with real times."""
     return stamp(max(world.now, time.time()))
 
 
 def _status(world: World, app: Obj, target: SyncTarget) -> Obj:
-    """Return the status that the controller would write now, without `reconciledAt`; times move only with what they are about."""
+    """Return the status that Argo CD would write now, without `reconciledAt`. A time in it moves only with what it dates."""
     before = app.get("status") or {}
     compared = {"comparedTo": {key: app["spec"][key] for key in ("source", "sources", "destination") if key in app["spec"]}}
     if target.conditions:
@@ -159,7 +162,10 @@ def _status(world: World, app: Obj, target: SyncTarget) -> Obj:
 
 
 def _operation(world: World, before: Obj, target: SyncTarget, shown: Obj) -> Obj:
-    """Return the state of the last sync; none is started if nothing differs, whatever the revision."""
+    """Return the Application's `operationState`: failed, succeeded or running.
+
+    No new sync is started if nothing differs, even if the Git revision is a new one.
+    """
     if target.failed is not None:
         text, blamed = target.failed
         return _ended(world, before, "Failed", text, {**shown, "resources": [blamed]})
@@ -188,27 +194,27 @@ def _ended(world: World, before: Obj, phase: str, message: str, result: Obj) -> 
 
 
 def _shows(app: Obj, status: Obj) -> bool:
-    """Return True if the Application's status already says this and was written after its last change."""
+    """Return True if the Application shows this status already, written after its spec last changed."""
     seen = app.get("status") or {}
     looked = parse_stamp(seen["reconciledAt"]) if "reconciledAt" in seen else 0.0
     return contains(_timeless(seen), _timeless(status)) and looked + 1 >= _changed(app)
 
 
 def _timeless(value: Any) -> Any:
-    """Return a copy without time fields, in which equal statuses may differ."""
+    """Return a copy of a status without its time fields, for comparing two statuses."""
     if isinstance(value, dict):
         return {key: _timeless(item) for key, item in value.items() if key not in _TIMES}
     return [_timeless(item) for item in value] if isinstance(value, list) else value
 
 
 def _changed(app: Obj) -> float:
-    """Return when another client last wrote the spec."""
+    """Return when a client that writes no status last wrote the Application's spec, in seconds since the epoch; 0 if none did."""
     entries = [entry for entry in app["metadata"].get("managedFields") or () if "f:spec" in (entry.get("fieldsV1") or {})]
     return max((parse_stamp(entry["time"]) for entry in entries if "f:status" not in entry["fieldsV1"]), default=0.0)
 
 
 def _overwrite_config(world: World) -> None:
-    """Fault `argocd_cm_overwritten`: a foreign owner removes our keys of argocd-cm as soon as they appear."""
+    """Play the fault `argocd_cm_overwritten`: remove our keys from the ConfigMap argocd-cm as soon as they appear."""
     if world.fault("argocd_cm_overwritten"):
         for config in world.objects(CONFIG_MAPS):
             ours = [key for key in config.get("data") or {} if key.startswith("resource.customizations.")]
@@ -223,14 +229,14 @@ GROUP = "argoproj.io"
 PART_OF, COMPONENT = "app.kubernetes.io/part-of", "app.kubernetes.io/component"
 CONTROLLER = "application-controller"
 APP_VERSIONS = {"10.1.1": "v3.4.4"}
-"""Argo CD version by version of the chart argo-cd (https://github.com/argoproj/argo-helm)."""
+"""Version of Argo CD by version of the chart argo-cd (https://github.com/argoproj/argo-helm)."""
 HOST_KEYS, CERTIFICATES = "argocd-ssh-known-hosts-cm", "argocd-tls-certs-cm"
 _COMPONENTS = (CONTROLLER, "applicationset-controller", "redis", "repo-server", "server")
 
 
 @chart("argo-cd")
 def argo_cd(_world: World, release: ChartRelease) -> None:
-    """Install the chart argo-cd: names begin with its `fullnameOverride`, and `configs.cm` becomes argocd-cm."""
+    """Install the simulated chart argo-cd: CRDs, workloads named by `fullnameOverride`, and `configs.cm` as argocd-cm."""
     release.crds(GROUP, "Application", "AppProject", "ApplicationSet")
     prefix = release.value("fullnameOverride") or f"{release.name}-argocd"
     for kind, body in _workloads(prefix, APP_VERSIONS.get(release.version, f"v{release.version}")):
@@ -240,7 +246,7 @@ def argo_cd(_world: World, release: ChartRelease) -> None:
 
 
 def install_site_argo_cd(world: World, own: SiteArgoCd) -> None:
-    """Create the site's own Argo CD as if its administrators had run `kubectl apply`."""
+    """Create the Argo CD that the site already runs, as if its administrators had applied its manifest with kubectl."""
     for kind in ("Application", "AppProject", "ApplicationSet"):
         for definition in definitions(GROUP, kind):
             world.ensure(CRDS, definition)
@@ -254,7 +260,7 @@ def install_site_argo_cd(world: World, own: SiteArgoCd) -> None:
 
 
 def _settings(keys: Mapping[str, str]) -> list[Obj]:
-    """Return argocd-cm and the ConfigMaps of trusted servers, which are still empty."""
+    """Return the ConfigMap argocd-cm with `keys`, and empty ConfigMaps for SSH host keys and TLS certificates."""
     every = {
         CONFIG: {"application.resourceTrackingMethod": "annotation", **keys},
         HOST_KEYS: {"ssh_known_hosts": ""},
@@ -277,7 +283,7 @@ def _workloads(prefix: str, version: str) -> list[tuple[str, Obj]]:
 
 
 def controller_runs(world: World, namespace: str) -> bool:
-    """Return True if an application controller is ready in the namespace; without one no Application is reconciled."""
+    """Return True if Argo CD's application controller is ready in this namespace; without it no Application is reconciled."""
     controllers = world.select(STATEFUL_SETS, namespace, {PART_OF: "argocd", COMPONENT: CONTROLLER})
     return any((controller.get("status") or {}).get("readyReplicas") for controller in controllers)
 

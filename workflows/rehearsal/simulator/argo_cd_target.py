@@ -1,4 +1,4 @@
-"""Sync targets of the simulated Argo CD: what Git has, what an Application should bring, and what is in the way."""
+"""Sync targets of the simulated Argo CD: what an Application's source in Git asks for, and what still differs in the cluster."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from workflows.rehearsal.simulator.cluster_view import contains
 from workflows.rehearsal.simulator.world import World
 
 GENERATION = "Failed to load target state: failed to generate manifest for source 1 of {of}: rpc error: code = Unknown desc = {why}"
-"""Wording of the application controller for a failure of the repo server (`steps/docs/facts/argo.md`, Application status)."""
+"""Argo CD's message if manifests fail to generate, for `of` sources (`steps/docs/facts/argo.md`, Application status)."""
 
 CONFIG = "argocd-cm"
 
 
 class SourceError(Exception):
-    """A target state that cannot be generated; the text is that of a ComparisonError."""
+    """Raised if an Application's manifests cannot be generated; the text is that of Argo CD's ComparisonError."""
 
     def __init__(self, why: str, sources: int = 1) -> None:
         super().__init__(GENERATION.format(of=sources, why=why))
 
 
 class Repositories:
-    """The bare repositories of a rehearsal. A revision is resolved once: only a fault moves a tag."""
+    """Reader of a rehearsal's bare Git repositories. Each tag is resolved once, as only the fault `tag_moved` moves one."""
 
     def __init__(self, root: Path | None) -> None:
         self._root = root
@@ -54,7 +54,7 @@ class Repositories:
         self._files: dict[tuple[str, str], Mapping[str, str]] = {}
 
     def commit(self, url: str, revision: str) -> str:
-        """Return the commit of a revision. Raises SourceError if the repository lacks it."""
+        """Return the commit hash of a branch, tag or commit. Raises SourceError if the repository lacks it."""
         if (url, revision) not in self._commits:
             with repositories.open_repository(self._access(url)) as repo:
                 commit = repo.resolve(revision)
@@ -64,7 +64,7 @@ class Repositories:
         return self._commits[url, revision]
 
     def files(self, url: str, commit: str) -> Mapping[str, str]:
-        """Return all files of a commit."""
+        """Return the texts of all files of a commit by path."""
         if (url, commit) not in self._files:
             with repositories.open_repository(self._access(url)) as repo:
                 self._files[url, commit] = repo.read(commit)
@@ -77,9 +77,9 @@ class Repositories:
 
 
 def applications(files: Mapping[str, str], path: str) -> Iterator[Obj]:
-    """Yield the Applications of a folder's kustomization in order. Only `resources` are played, not patches.
+    """Yield the Applications that `kustomization.yaml` in the folder `path` lists under `resources`, in order.
 
-    Raises SourceError.
+    Patches are not played. Raises SourceError if the folder or a listed file is missing or is no YAML.
     """
     folder = path.strip("/")
     kustomization = files.get(f"{folder}/kustomization.yaml")
@@ -95,7 +95,10 @@ def applications(files: Mapping[str, str], path: str) -> Iterator[Obj]:
 
 
 def helm_values(files: Mapping[str, str], helm: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge a chart's values: files below `$values` in order, then `valuesObject`. Raises SourceError."""
+    """Return the Helm values of an Application's source: those of its value files in order, then `valuesObject`.
+
+    Later top-level keys replace earlier ones. `files` holds the files of the source `$values`. Raises SourceError.
+    """
     merged: dict[str, Any] = {}
     for name in helm.get("valueFiles") or ():
         path = str(name).partition("/")[2]
@@ -115,23 +118,27 @@ def _parsed(text: str) -> dict[str, Any]:
 
 TRACKING, WAVE = "argocd.argoproj.io/tracking-id", "argocd.argoproj.io/sync-wave"
 INSTALLED = "simulated/installed"
-"""Annotation with the digest of what an Application has installed, because live objects are not compared field by field."""
+"""Annotation of an Application with the digest of the spec and values that it installed last.
+
+It stands for a comparison of live objects, which is not played.
+"""
 HEALTH_KEY = "resource.customizations.health.argoproj.io_Application"
-"""Key of argocd-cm without which an Application has no health and sync waves do not wait for it.
+"""Key of ConfigMap argocd-cm that gives Applications a health. Without it, sync waves do not wait for Applications.
 
 Argo CD removed this health check in version 1.8: https://argo-cd.readthedocs.io/en/stable/operator-manual/health/
 """
 VICTIM = "cert-manager"
-"""The release that faults of a single Application hit."""
+"""Name of the Application that is hit by faults of a single Application."""
 _WORST = ("Healthy", "Suspended", "Progressing", "Missing", "Degraded", "Unknown")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SyncTarget:
-    """The difference between an Application's target and live state.
+    """The difference between what an Application asks for and what is in the cluster.
 
-    `conditions` are errors that leave everything unchanged. If not `synced`, `act` creates the next part; it is None if
-    `waiting` names what must come first. `failed` is the message of a failed sync with the resource to blame.
+    `conditions` are pairs of type and message that keep the Application as it is. Unless `synced`, `act` creates what is missing
+    next; `act` is None if `waiting` says what must come first. `failed` is the message of a failed sync and the entry of the
+    resource to blame. `health` is the Application's health.
     """
 
     revisions: tuple[str, ...] = ()
@@ -145,7 +152,7 @@ class SyncTarget:
 
 
 def sync_target(world: World, repositories: Repositories, app: Obj) -> SyncTarget:
-    """Return the sync target of an Application, which is a root or a release."""
+    """Return the sync target of an Application: of a chart if one of its sources is a chart, else of a root."""
     if (refused := _refused(world, app)) is not None:
         return SyncTarget(conditions=(("InvalidSpecError", refused),))
     sources = _sources(app)
@@ -163,7 +170,7 @@ def _sources(app: Obj) -> Sequence[Obj]:
 
 
 def _refused(world: World, app: Obj) -> str | None:
-    """Return why the AppProject forbids the Application, in the controller's words, or None."""
+    """Return why the Application's AppProject forbids it, in Argo CD's words; None if it does not."""
     spec, name = app["spec"], app["spec"].get("project", "default")
     project = world.find(APP_PROJECTS, name, app["metadata"]["namespace"])
     if project is None:
@@ -185,7 +192,7 @@ def _refused(world: World, app: Obj) -> str | None:
     return None
 
 
-# ---- a root --------------------------------------------------------------------------------------------------------------------
+# ---- root Applications ---------------------------------------------------------------------------------------------------------
 
 
 def _of_root(world: World, repositories: Repositories, app: Obj, source: Obj) -> SyncTarget:
@@ -209,12 +216,16 @@ def _of_root(world: World, repositories: Repositories, app: Obj, source: Obj) ->
 
 
 def _moved(world: World, commit: str) -> str:
-    """Return the commit of the tag, or another one after the fault `tag_moved`."""
+    """Return `commit`, or another commit hash while the fault `tag_moved` is active."""
     return hashlib.sha1(f"moved {commit}".encode(), usedforsecurity=False).hexdigest() if world.fault("tag_moved") else commit
 
 
 def _next_wave(world: World, app: Obj, pairs: Sequence[tuple[Obj, Obj | None]]) -> tuple[Callable[[], None] | None, str]:
-    """Return the action for the first incomplete sync wave, or the reason why it waits for Applications of earlier waves."""
+    """Return the action that creates the children of the first incomplete sync wave, or None and why that wave must wait.
+
+    `pairs` are a root's Applications in Git, each with its object in the cluster or None. Return None and an empty text if no wave
+    is incomplete.
+    """
     before: list[Obj] = []
     for wave in sorted({_wave(child) for child, _ in pairs}):
         mine = [(child, live) for child, live in pairs if _wave(child) == wave]
@@ -260,14 +271,14 @@ def _delete(world: World, children: Iterable[Obj]) -> None:
 
 
 def _stale(world: World, app: Obj, wanted: set[Ref]) -> list[Obj]:
-    """Return children of this root that Git no longer has; they are pruned."""
+    """Return the Applications in the cluster that this root created and that Git no longer has, so that they are to be deleted."""
     mine = f"{app['metadata']['name']}:"
     own = (child for child in world.objects(APPLICATIONS) if annotations_of(child).get(TRACKING, "").startswith(mine))
     return [child for child in own if ref(child) not in wanted]
 
 
 def _resource(child: Obj, live: Obj | None, show_health: bool) -> Obj:
-    """Return a child's entry in `status.resources`, with its health if sync waves wait.
+    """Return the entry in a root's `status.resources` for one of its Applications; `show_health` adds its health.
 
     A real Argo CD writes the health there if `controller.resource.health.persist` is set, as our values do.
     """
@@ -285,14 +296,14 @@ def _worst(states: Iterable[str]) -> str:
     return max(states, key=_WORST.index, default="Healthy")
 
 
-# ---- a release -----------------------------------------------------------------------------------------------------------------
+# ---- Applications of charts ----------------------------------------------------------------------------------------------------
 
 
 class Rendered(ChartRelease):
-    """A chart as Argo CD installs it: rendered by Helm, applied by the controller, without release Secret, with a tracking id."""
+    """A chart that Argo CD installs: Helm only renders it, so there is no release Secret; objects carry a tracking id."""
 
     def marks(self, kind: ObjectKind, obj: Obj) -> dict[str, str]:
-        """Return the annotation by which Argo CD recognises its objects."""
+        """Return the tracking annotation by which Argo CD recognises an object of this Application."""
         meta = obj["metadata"]
         where = f"{kind.group}/{kind.kind}:{meta.get('namespace', self.namespace if kind.namespaced else '')}/{meta['name']}"
         return {TRACKING: f"{self.name}:{where}"}
@@ -332,14 +343,14 @@ def _of_release(world: World, repositories: Repositories, app: Obj, sources: Seq
 
 
 def _install(world: World, at: Ref, release: ChartRelease, wanted: str) -> None:
-    """Apply what the chart renders. Raises ChartError with the words of Helm or the API server."""
+    """Create the chart's objects and record the digest `wanted` on the Application. Raises ChartError in Helm's words."""
     release.target(create=True)
     installer(release)(world, release)
     world.patch(APPLICATIONS, at, {"metadata": {"annotations": {INSTALLED: wanted}}})
 
 
 def failure(error: ChartError) -> SyncTarget:
-    """Return the target of a failed install: an unknown kind fails the sync, anything else fails the rendering."""
+    """Return the target that reports a failed install: as a failed sync for an unknown kind, else as a failed rendering."""
     text = str(error)
     if "no matches for kind" in text:
         kind = text.partition('no matches for kind "')[2].partition('"')[0]
@@ -352,7 +363,10 @@ def failure(error: ChartError) -> SyncTarget:
 
 
 def _workloads(world: World, release: str, namespace: str) -> list[tuple[ObjectKind, Obj]]:
-    """Return the chart's own workloads; what operators create is not among them."""
+    """Return kind and object of each Deployment, StatefulSet and DaemonSet that the chart itself installed.
+
+    Workloads that an operator created later are not among them.
+    """
     labels = {"app.kubernetes.io/instance": release, "app.kubernetes.io/managed-by": "Helm"}
     kinds = (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS)
     return [(kind, workload) for kind in kinds for workload in world.select(kind, namespace, labels)]

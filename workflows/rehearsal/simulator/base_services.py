@@ -1,4 +1,4 @@
-"""Base services: cert-manager, local-path-provisioner, the Prometheus Operator's CRDs, the check of storage and certificates."""
+"""Stage base_services: simulated cert-manager and local-path-provisioner, the Prometheus Operator's CRDs, the storage check."""
 
 from __future__ import annotations
 
@@ -43,15 +43,16 @@ CA_BUNDLE = "c2ltdWxhdGVkIENB"
 
 @chart("prometheus-operator-crds")
 def prometheus_crds(_world: World, release: ChartRelease) -> None:
-    """Install the Prometheus Operator's CRDs."""
+    """Install the simulated chart prometheus-operator-crds: the CustomResourceDefinitions alone."""
     release.crds("monitoring.coreos.com")
 
 
 @chart("cert-manager")
 def cert_manager(world: World, release: ChartRelease) -> None:
-    """Install cert-manager's three Deployments, and webhooks that wait for their CA bundle.
+    """Install the simulated chart cert-manager: three Deployments, a Service, and webhooks whose CA bundle is still empty.
 
-    The webhooks have no rules, because nothing would answer for them on a real API server.
+    The webhooks have no rules, because a real API server would call them and nothing would answer. Raises ChartError for the fault
+    `chart_repo_unreachable`.
     """
     if world.fault("chart_repo_unreachable"):
         raise ChartError(
@@ -74,7 +75,7 @@ def cert_manager(world: World, release: ChartRelease) -> None:
 
 @chart("local-path-provisioner")
 def local_path(_world: World, release: ChartRelease) -> None:
-    """Install the provisioner and its storage class."""
+    """Install the simulated chart local-path-provisioner: its Deployment and, if the values ask for it, its StorageClass."""
     release.deployment("local-path-provisioner")
     if release.value("storageClass.create", True):
         default = str(bool(release.value("storageClass.defaultClass", False))).lower()
@@ -94,13 +95,13 @@ blocked_by("cert_manager_webhook_crash", "app", WEBHOOK, f"back-off 5m0s restart
 
 
 class CertManager:
-    """The role that plays cainjector, the endpoint controller for cert-manager's webhook, and the issuing controller."""
+    """Simulated cert-manager: cainjector, the issuing of certificates, and the endpoints of its webhook's Service."""
 
     name = "cert_manager"
     kinds = (VALIDATING, MUTATING, SLICES, ISSUERS, CERTIFICATES, SECRETS, PODS)
 
     def reconcile(self, world: World, changed: Changes) -> None:
-        """Follow the webhook's pods, fill in CA bundles, issue certificates."""
+        """Write the webhook's endpoints, fill in CA bundles, and issue the certificates that wait."""
         if world.find(VALIDATING, WEBHOOK) is None:
             return
         if changed.concern(SLICES) or any(at.namespace == CERT_MANAGER for at in changed.refs(PODS)):
@@ -116,10 +117,10 @@ class CertManager:
 
 
 def _endpoints(world: World) -> None:
-    """Write the EndpointSlice of the webhook's Service.
+    """Write the EndpointSlice of the webhook's Service from its pods.
 
-    Its label names no real endpoint controller as manager. A real one would delete it again and again, as simulated pods have no
-    address.
+    Its `managed-by` label names no real endpoint controller. A real one would delete the slice again and again, as simulated pods
+    have no address.
     """
     mine = sorted(world.select(PODS, CERT_MANAGER, {"app": WEBHOOK}), key=lambda pod: str(pod["metadata"]["name"]))
     endpoints = [
@@ -171,13 +172,13 @@ SELECTED = "volume.kubernetes.io/selected-node"
 
 
 class LocalPath:
-    """The role that plays the provisioner and the volume binder: a claim binds once a pod that uses it has a node."""
+    """Simulated local-path-provisioner and volume binder: a PersistentVolumeClaim is bound once a pod that uses it has a node."""
 
     name = "local_path"
     kinds = (CLAIMS, VOLUMES, STORAGE_CLASSES, PODS)
 
     def reconcile(self, world: World, changed: Changes) -> None:
-        """Bind waiting claims; keep the storage class of the fault `two_default_storage_classes`."""
+        """Bind the claims that wait; create or delete the second default class of the fault `two_default_storage_classes`."""
         if changed.everything:
             _foreign_class(world)
         if not has_ready_pod(world, "local-path-storage", "local-path-provisioner") or not world.objects(CLAIMS):
@@ -200,8 +201,9 @@ def _foreign_class(world: World) -> None:
 
 
 def _users(world: World) -> dict[Ref, str]:
-    """Return the node of the first placed pod of each claim. A real scheduler names the node on the claim before it places the
-    pod.
+    """Return, by PersistentVolumeClaim, the node on which its volume is needed; claims without such a node are left out.
+
+    A real scheduler writes the node on the claim before it places the pod. Otherwise it is the node of the first placed pod.
     """
     notes = {ref(claim): annotations_of(claim).get(SELECTED, "") for claim in world.objects(CLAIMS)}
     nodes = {at: node for at, node in notes.items() if node}
@@ -244,7 +246,7 @@ def _bind(world: World, at: Ref, node: str) -> None:
 
 @check("pvc")
 def pvc(world: World, pod: Obj, node: str) -> Behaviour:
-    """Report a write in one container and a read in the next; 8 s are enough for the volume to be bound."""
+    """Play the check `pvc`: report after 8 s, when the volume is bound, what one container wrote and the next one read."""
     uid = pod["metadata"].get("uid", "")
     read = "" if world.fault("storage_loses_writes") else uid
     return Exit(message={"node": node, "wrote": uid, "read": read}, seconds=8)

@@ -1,4 +1,4 @@
-"""Helm charts: the installers that stage modules register, and Helm's own state: merged values, release Secrets, uninstall."""
+"""Simulated Helm: installers that stage modules register for charts, merged values, release Secrets, uninstall."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def values(world: World, chart: Obj) -> dict[str, Any]:
-    """Merge `valuesContent`, `values`, the HelmChartConfig's values and `set`, in this order. Raises ChartError for broken YAML."""
+    """Return the merged values of a HelmChart. Raises ChartError for broken YAML.
+
+    Later ones win: `valuesContent` and `values` of the HelmChart, then those of its HelmChartConfig, then `set` of the HelmChart.
+    """
     config = world.find(HELM_CHART_CONFIGS, ref(chart)) or {}
     merged: dict[str, Any] = {}
     for spec in (chart["spec"], config.get("spec") or {}):
@@ -45,7 +48,7 @@ def values(world: World, chart: Obj) -> dict[str, Any]:
 
 
 def record(world: World, release: ChartRelease, status: str) -> None:
-    """Write the next revision of a release; the revision deployed before becomes superseded."""
+    """Write a release Secret for a new revision. If `status` is `deployed`, the one deployed before becomes `superseded`."""
     revisions = _revisions(world, release.name, release.namespace)
     number = max(revisions, default=0) + 1
     for secret in revisions.values():
@@ -71,7 +74,7 @@ def record(world: World, release: ChartRelease, status: str) -> None:
 
 
 def uninstall(world: World, chart: Obj) -> None:
-    """Delete the objects and records of a release. CRDs stay, as Helm keeps those of a chart's `crds/` folder."""
+    """Delete the objects and release Secrets of a HelmChart. CRDs stay, as Helm keeps those in a chart's folder `crds/`."""
     name = chart["metadata"]["name"]
     for kind in world.kinds:
         # Helm keeps the CRDs of a chart's crds/ folder at uninstall: https://helm.sh/docs/topics/charts/
@@ -85,7 +88,7 @@ def uninstall(world: World, chart: Obj) -> None:
 
 
 def reinstall(world: World, chart: Obj, job: Ref) -> None:
-    """Uninstall a release and delete its Job, so that the controller creates a new one."""
+    """Uninstall a HelmChart's release and delete its install Job, so that the helm-controller creates a new Job."""
     uninstall(world, chart)
     world.delete(JOBS, job)
 
@@ -96,7 +99,7 @@ def _revisions(world: World, name: str, namespace: str) -> dict[int, Obj]:
 
 
 def _payload(release: ChartRelease, number: int, status: str, at: str) -> str:
-    """Return a release in Helm's storage format: JSON, gzip, base64, and base64 again as Secret data."""
+    """Return a release as Helm stores it in a Secret: JSON in gzip in base64, and base64 again because it is Secret data."""
     body = {
         "name": release.name,
         "namespace": release.namespace,
@@ -134,11 +137,14 @@ def _nested(path: str, value: Any) -> dict[str, Any]:
 
 
 class ChartError(ProgramError):
-    """A failure of Helm; the install Job's pod prints its text and exits with 1."""
+    """Raised if Helm fails; the pod of the install Job prints the text and exits with code 1."""
 
 
 class ChartRelease:
-    """A Helm release during install or upgrade. `values` are the merged values; `put` creates objects with Helm's labels."""
+    """A Helm release while it is installed or upgraded; the chart's registered installer gets it and creates objects with it.
+
+    `values` are the merged values; `put` creates objects with Helm's labels.
+    """
 
     def __init__(self, world: World, chart: Obj, values: dict[str, Any]) -> None:
         spec = chart["spec"]
@@ -150,7 +156,7 @@ class ChartRelease:
         self.values = values
 
     def value(self, path: str, default: Any = None) -> Any:
-        """Return a value by its dotted path (`mig.strategy`), or the default."""
+        """Return the value at a dotted path (`mig.strategy`), or `default` if the values lack it."""
         value: Any = self.values
         for part in path.split("."):
             if not isinstance(value, dict) or part not in value:
@@ -159,12 +165,12 @@ class ChartRelease:
         return value
 
     def crds(self, group: str, *kinds: str) -> None:
-        """Create the CustomResourceDefinitions of a group from `crds.yaml`: all, or only the named kinds."""
+        """Create the CustomResourceDefinitions of an API group in `crds.yaml`: all, or only those of the named kinds."""
         for definition in definitions(group, *kinds):
             self.world.ensure(CRDS, definition)
 
     def put(self, kind: ObjectKind, obj: Obj) -> Obj:
-        """Create or update one object with Helm's labels. Raises ChartError if its kind is not served."""
+        """Create or update one object with Helm's labels and return it. Raises ChartError if its kind is not served."""
         meta = obj["metadata"]
         if not self.world.served(kind):
             raise ChartError(
@@ -179,11 +185,11 @@ class ChartRelease:
         return self.world.ensure(kind, obj | {"metadata": merged})
 
     def marks(self, _kind: ObjectKind, _obj: Obj) -> dict[str, str]:
-        """Return the annotations by which Helm recognises its objects."""
+        """Return the annotations by which Helm recognises an object of this release."""
         return {"meta.helm.sh/release-name": self.name, "meta.helm.sh/release-namespace": self.namespace}
 
     def deployment(self, name: str, labels: Mapping[str, str] | None = None, *, replicas: int = 1, image: str = "") -> Obj:
-        """Create or update a Deployment whose pods carry `app: NAME` and `labels`."""
+        """Create or update a Deployment and return it. Its pods carry the label `app: NAME` and `labels`."""
         spec = {"replicas": replicas} | workload_spec(name, labels or {}, image or f"simulated/{name}", {})
         return self.put(DEPLOYMENTS, {"metadata": {"name": name, "labels": dict(labels or {})}, "spec": spec})
 
@@ -197,7 +203,7 @@ class ChartRelease:
         image: str = "",
         on_delete: bool = False,
     ) -> Obj:
-        """Create or update a DaemonSet on the nodes that match `selector`, tolerating every taint.
+        """Create or update a DaemonSet on the nodes with the labels `selector`, and return it. Its pods tolerate every taint.
 
         `init` names its init containers; `on_delete` selects the update strategy OnDelete.
         """
@@ -212,7 +218,7 @@ class ChartRelease:
         return self.put(DAEMON_SETS, {"metadata": {"name": name, "labels": dict(labels or {})}, "spec": spec})
 
     def target(self, create: bool) -> None:
-        """Ensure that the target namespace exists. Raises ChartError if it is missing and `create` is false."""
+        """Ensure that the release's namespace exists. Raises ChartError if it is missing and `create` is false."""
         if self.world.read(NAMESPACES, self.namespace) is not None:
             return
         if not create:
@@ -221,7 +227,10 @@ class ChartRelease:
 
 
 def workload_spec(name: str, labels: Mapping[str, str], image: str, extra: Obj) -> Obj:
-    """Return selector and template of a workload with one container, whose pods carry `app: NAME`, `labels` and `extra` in spec."""
+    """Return selector and pod template of a workload whose pods have one container and the labels `app: NAME` and `labels`.
+
+    The fields in `extra` are added to the pod's spec.
+    """
     pod_labels = {"app": name} | dict(labels)
     pod = {"containers": [{"name": name, "image": image}]} | extra
     return {"selector": {"matchLabels": {"app": name}}, "template": {"metadata": {"labels": pod_labels}, "spec": pod}}
@@ -232,7 +241,7 @@ _INSTALLERS: dict[str, Installer] = {}
 
 
 def chart(release: str) -> Callable[[Installer], Installer]:
-    """Register the installer of a release name. It runs at each install and upgrade and must be idempotent."""
+    """Return a decorator that registers the idempotent function for installs and upgrades of a chart or release."""
 
     def register(installer: Installer) -> Installer:
         _INSTALLERS[release] = installer
@@ -242,7 +251,7 @@ def chart(release: str) -> Callable[[Installer], Installer]:
 
 
 def installer(release: ChartRelease) -> Installer:
-    """Return the installer of a release, by release name or chart name. Raises ChartError as Helm does for an unknown chart."""
+    """Return the function that installs a release, by release name or else chart name. Raises ChartError if there is none."""
     install = _INSTALLERS.get(release.name) or _INSTALLERS.get(release.chart)
     if install is None:
         raise ChartError(f'INSTALLATION FAILED: chart "{release.chart}" version "{release.version}" not found in repository')

@@ -1,4 +1,4 @@
-"""The simulator's view of the API: tracked kinds are cached, written through, and listed again after writes by others."""
+"""The simulator's cache of API objects: reads come from memory, and writes by other clients are noticed and read again."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _NONE: dict[Ref, Obj] = {}
 
 
 class ClusterView:
-    """A cache of tracked kinds. Reads come from memory, writes go to the server and then into memory.
+    """A cache of all objects of some kinds, the tracked ones. Reads come from memory, writes go to the server and then into memory.
 
     Returned objects must not be modified in place. `sync` asks the server for its newest resourceVersion. If it has grown by more
     than this client's own writes, another client wrote, and the tracked kinds are listed again. Counting revisions is an
-    optimisation: any doubt leads to the lists.
+    optimisation: in any doubt the kinds are listed.
     """
 
     def __init__(self, api: Api, kinds: Iterable[ObjectKind]) -> None:
@@ -41,15 +41,15 @@ class ClusterView:
         return tuple(self._objects[kind].values())
 
     def find(self, kind: ObjectKind, at: Ref | str, namespace: str = "") -> Obj | None:
-        """Return one object of a tracked kind, or None. `at` is its reference, or its name in `namespace`."""
+        """Return one object of a tracked kind from memory, or None. `at` is its Ref, or its name in `namespace`."""
         return self._objects[kind].get(at if isinstance(at, Ref) else Ref(namespace, at))
 
     def read(self, kind: ObjectKind, name: str, namespace: str = "") -> Obj | None:
-        """Return one object of any kind: from memory if its kind is tracked, else from the server."""
+        """Return one object of any kind, or None: from memory if its kind is tracked, else from the server."""
         return self.find(kind, name, namespace) if kind in self._objects else self.api.get(kind, name, namespace)
 
     def select(self, kind: ObjectKind, namespace: str = "", labels: Mapping[str, str] | None = None) -> Iterator[Obj]:
-        """Yield the objects of a tracked kind that carry all labels, in one namespace or (empty) in all."""
+        """Yield the objects of a tracked kind that carry all these labels, in one namespace (empty: in all)."""
         wanted = (labels or {}).items()
         for obj in self.objects(kind):
             meta = obj["metadata"]
@@ -63,7 +63,7 @@ class ClusterView:
     # ---- writing -------------------------------------------------------------------------------------------------------------
 
     def create(self, kind: ObjectKind, obj: Obj) -> Obj:
-        """Create an object and return it, or return the existing object of that name."""
+        """Create an object and return it, or return the object that has its name already."""
         present = self._known(kind, ref(obj))
         if present is not None:
             return present
@@ -72,14 +72,15 @@ class ClusterView:
         return created
 
     def create_soon(self, kind: ObjectKind, obj: Obj) -> None:
-        """Queue the creation of an object with the other writes of this instant; memory shows it after they are sent."""
+        """Queue the creation of an object unless memory has one of its name; the cache shows it after the next `flush`."""
         at = ref(obj)
         if self._known(kind, at) is None:
             self._bulk.add((kind, at), lambda: self._send_create(kind, obj), lambda made: self._keep_sent(kind, at, made))
 
     def patch(self, kind: ObjectKind, obj: Obj | Ref, change: Obj, *, status: bool = False) -> Obj | None:
-        """Apply a JSON merge patch and return the object, or None if it is gone. No request is sent for a patch that changes
-        nothing.
+        """Apply a JSON merge patch and return the object, or None if it is gone.
+
+        No request is sent for a patch that changes nothing. `status` patches the status sub-resource.
         """
         at = obj if isinstance(obj, Ref) else ref(obj)
         present = self._known(kind, at)
@@ -90,17 +91,17 @@ class ClusterView:
         return patched
 
     def patch_soon(self, kind: ObjectKind, obj: Obj | Ref, change: Obj, *, status: bool = False) -> None:
-        """Queue a JSON merge patch with the other writes of this instant; memory shows it after they are sent."""
+        """Queue a JSON merge patch, unless it would change nothing; the cache shows it after the next `flush`."""
         at = obj if isinstance(obj, Ref) else ref(obj)
         present = self._known(kind, at)
         if present is None or not contains(present, change):
             self._bulk.add((kind, at), lambda: self._send_patch(kind, at, change, status), lambda it: self._keep_sent(kind, at, it))
 
     def ensure(self, kind: ObjectKind, obj: Obj) -> Obj:
-        """Create an object, or patch it until it contains `obj`; write a `status` in `obj` to the status sub-resource.
+        """Create an object, or patch it until it contains `obj`, and return it.
 
-        The server fills in defaults inside lists, so lists never compare equal. An ensured object is taken to be unchanged until
-        its generation moves.
+        A `status` in `obj` is written to the status sub-resource. The server fills in defaults inside lists, so lists never compare
+        equal. Therefore an object that was ensured before counts as unchanged until its generation moves.
         """
         main = {key: value for key, value in obj.items() if key != "status"}
         stored = self.create(kind, main)
@@ -112,7 +113,7 @@ class ClusterView:
         return self.patch(kind, stored, {"status": obj["status"]}, status=True) or stored if "status" in obj else stored
 
     def delete(self, kind: ObjectKind, obj: Obj | Ref) -> None:
-        """Delete an object at once; one with finalizers stays until they are removed. A missing object is no error."""
+        """Delete an object now. One with finalizers stays until they are removed; a missing one is no error."""
         at = obj if isinstance(obj, Ref) else ref(obj)
         self._writes += self.api.delete(kind, at)
         if kind not in self._objects:
@@ -126,7 +127,7 @@ class ClusterView:
             self._dirty[kind].add(at)
 
     def delete_soon(self, kind: ObjectKind, obj: Obj | Ref) -> None:
-        """Queue the deletion of an object without finalizers with the other writes of this instant."""
+        """Queue the deletion of an object without finalizers; the cache drops it at the next `flush`."""
         at = obj if isinstance(obj, Ref) else ref(obj)
 
         def send() -> Obj | None:
@@ -139,7 +140,10 @@ class ClusterView:
         self._bulk.add((kind, at), send, done)
 
     def bind(self, pod: Obj, node: str, now: str) -> None:
-        """Queue the binding of a pod to a node, as schedulers do. A pod that is gone or bound by another client is left alone."""
+        """Queue the assignment of a pod to a node, as schedulers do. A pod that is gone or assigned already is left alone.
+
+        `now` is the timestamp for its PodScheduled condition.
+        """
         at = ref(pod)
         scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
         status = pod.get("status", {}) | {"conditions": [scheduled]}
@@ -162,7 +166,7 @@ class ClusterView:
         return self._bulk.flush()
 
     def refresh(self, kind: ObjectKind, at: Ref) -> Obj | None:
-        """Read one object of a tracked kind again from the server."""
+        """Read one object of a tracked kind from the server into the cache and return it, or None if it is gone."""
         fresh = self.api.get(kind, at.name, at.namespace)
         if fresh is None:
             self._drop(kind, at)
@@ -171,14 +175,14 @@ class ClusterView:
         return fresh
 
     def close(self) -> None:
-        """Stop worker threads and close connections."""
+        """Stop the threads that send writes, and close all connections."""
         self._bulk.close()
         self.api.close()
 
-    # ---- keeping up ----------------------------------------------------------------------------------------------------------
+    # ---- writes by other clients ---------------------------------------------------------------------------------------------
 
     def sync(self) -> bool:
-        """Read what other clients wrote since the last call, and return True if it concerned tracked kinds other than leases.
+        """Read what other clients wrote since the last call. Return True if that concerned tracked kinds other than leases.
 
         Without such writes it costs one small request. Leases are ignored because leaders and nodes renew them for ever.
         """
@@ -190,7 +194,7 @@ class ClusterView:
         return any(kind != LEASES for kind in changed)
 
     def forget(self) -> None:
-        """Empty the cache, so that the next `sync` lists everything."""
+        """Empty the cache, so that the next `sync` lists every tracked kind."""
         for kind in self.kinds:
             self._objects[kind].clear()
             self._dirty[kind].clear()
@@ -199,11 +203,11 @@ class ClusterView:
         self._revision = ""
 
     def touch(self, kind: ObjectKind, at: Ref) -> None:
-        """Have the roles look at an unchanged object again, because virtual time moved."""
+        """Mark an object as changed, so that roles look at it again because virtual time has passed."""
         self._dirty[kind].add(at)
 
     def take_dirty(self) -> dict[ObjectKind, set[Ref]]:
-        """Return what was created, changed or removed since the last call, by kind."""
+        """Return the references of objects created, changed or removed since the last call, by kind."""
         taken = {kind: refs for kind, refs in self._dirty.items() if refs}
         self._dirty |= {kind: set() for kind in taken}
         return taken
@@ -277,7 +281,7 @@ class ClusterView:
 
 
 def contains(obj: Any, change: Any) -> bool:
-    """Return True if a JSON merge patch would leave `obj` unchanged."""
+    """Return True if applying the JSON merge patch `change` would leave `obj` unchanged."""
     if not isinstance(change, dict):
         return bool(obj == change)
     if not isinstance(obj, dict):
@@ -294,27 +298,27 @@ def _finalizers(obj: Obj) -> bool:
 
 
 def _held(obj: Obj) -> bool:
-    """Return True if an object under deletion stays: it has finalizers, or is a pod that its kubelet still has to stop."""
+    """Return True if an object under deletion still exists: it has finalizers, or is a pod that its kubelet has to stop first."""
     return _finalizers(obj) or bool(obj.get("spec", {}).get("nodeName"))
 
 
 WRITE_WORKERS = 3
-"""Threads that send queued writes. More would only contend for the interpreter."""
+"""Number of threads that send queued writes. More of them would only contend for the interpreter."""
 
 SEQUENTIAL_WRITES = 24
-"""Largest batch that is sent to the emulated server one write after the other: below it, threads cost more than they save."""
+"""Most queued writes that go to the emulated server without threads. For so few, threads cost more than they save."""
 
 SEQUENTIAL_WRITES_REAL = 2
-"""Largest sequential batch for a real API server, which needs 5 ms for a write where the emulated one needs 1 ms."""
+"""Most queued writes that go to a real API server without threads: it needs 5 ms for a write, the emulated one 1 ms."""
 
 Send = Callable[[], Obj | None]
 Done = Callable[[Obj | None], None]
 
 
 class WriteQueue:
-    """A queue of small writes that are sent together over several connections; writes to one object keep their order.
+    """A queue of small writes that are sent together over several connections. Writes of one lane (one object) keep their order.
 
-    `send` runs in a worker thread and only uses the network. `done` runs in the caller's thread.
+    `send` runs in a worker thread and only uses the network. `done` gets its result in the thread that calls `flush`.
     """
 
     def __init__(self, few: int = SEQUENTIAL_WRITES) -> None:
@@ -323,11 +327,11 @@ class WriteQueue:
         self._lanes: dict[Hashable, list[tuple[Send, Done]]] = {}
 
     def add(self, lane: Hashable, send: Send, done: Done) -> None:
-        """Queue a write; the writes of one lane are sent in order."""
+        """Queue a write. Writes with the same `lane` are sent one after the other."""
         self._lanes.setdefault(lane, []).append((send, done))
 
     def flush(self) -> bool:
-        """Send all writes, including those that the answers queue; return True if anything was sent."""
+        """Send all writes, also those that `done` queues meanwhile; return True if anything was sent."""
         sent = False
         while self._lanes:
             lanes, self._lanes = list(self._lanes.values()), {}
@@ -339,7 +343,7 @@ class WriteQueue:
         return sent
 
     def close(self) -> None:
-        """Stop the worker threads."""
+        """Stop the worker threads after their present writes."""
         self._pool.shutdown()
 
 

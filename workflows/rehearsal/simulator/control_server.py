@@ -1,4 +1,4 @@
-"""The simulator's control API on the loopback interface: clock, plays, faults and snapshots, behind a bearer token."""
+"""The simulator's control API at 127.0.0.1 behind a bearer token: virtual clock, playbook runs, faults and snapshots."""
 
 from __future__ import annotations
 
@@ -25,37 +25,43 @@ from workflows.rehearsal.simulator.virtual_clock import UNREST, ClockPace
 
 MAX_BODY = 16 << 20
 TICK = 0.25
-"""Wall seconds between two steps of the real-time loop and of the parent watch."""
+"""Real seconds between two steps of the real-time loop, which also looks if the parent process still runs."""
 
 LOOK = 0.02
-"""Wall seconds between two checks whether a sleep is over."""
+"""Real seconds between two looks at the clock while a caller sleeps."""
 STANDSTILL = 10.0
-"""Extra wall seconds that a sleep waits while virtual time stands still because the API server does not answer."""
+"""Real seconds that a sleep may last longer because virtual time stands still while the API server does not answer."""
 
 
 _PASSING = (SimulatorApiError, urllib3.exceptions.HTTPError, RuntimeError)
-"""Errors of a write that an unreachable API server or a concurrent writer causes; the role tries again."""
+"""Errors of an unreachable API server or of a concurrent write. They pass, so the role tries again."""
 
 
 class SleepRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of `POST /clock/sleep`, in virtual seconds."""
+    """The body of `POST /clock/sleep`: how many virtual seconds to let pass.
+
+    `deadline` is the time (seconds since the epoch) up to which the clock may jump while the cluster is at rest; None: no jump.
+    """
 
     seconds: float
     deadline: float | None = None
 
 
 class FaultEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """A fault of `PUT /faults`. `node` holds its victims, separated by commas; empty means the default victims."""
+    """One fault in the body of `PUT /faults`. `node` holds its victims, separated by commas; empty means its default victims."""
 
     name: str
     node: str = ""
 
 
 class ControlApi:
-    """The operations behind the paths of the control API. A lock gives one caller at a time the world."""
+    """The operations of the control API on one simulator. A lock lets in one caller at a time."""
 
     def __init__(self, simulator: Simulator, speed: float = 0.0, beats: Heartbeats | None = None) -> None:
-        """Wrap a simulator. Give `beats` if real controllers act: virtual time then slows down while they work."""
+        """Wrap a simulator. `speed` is in virtual seconds per real second; 0 means that only callers move the clock.
+
+        Give `beats` if real controllers take part: virtual time then slows down while they work.
+        """
         self._simulator = simulator
         self._speed = speed
         self._pace = ClockPace(speed, patient=beats is not None)
@@ -63,7 +69,7 @@ class ControlApi:
         self._lock = threading.Lock()
 
     def routes(self) -> dict[tuple[str, str], Callable[[bytes], bytes]]:
-        """Return the handlers by method and path; each takes the request body and returns the response body."""
+        """Return a handler for each pair of HTTP method and path. It takes the request body and returns that of the answer."""
         return {
             ("GET", "/healthz"): lambda _: b'"ok"',
             ("GET", "/clock"): self._read_clock,
@@ -76,7 +82,7 @@ class ControlApi:
         }
 
     def tick(self, wall_seconds: float) -> None:
-        """Let virtual time follow wall time by one step. Errors are logged and retried at the next step, as controllers do."""
+        """Let virtual time pass for `wall_seconds` of real time. Errors are logged, and the next call tries again."""
         with self._lock:
             try:
                 self._simulator.advance(self._pace.seconds(wall_seconds, self._simulator.others))
@@ -103,7 +109,7 @@ class ControlApi:
             return self._now()
 
     def _await(self, seconds: float) -> None:
-        """Wait until `seconds` of virtual time have passed, or until time has stood still for too long."""
+        """Wait until `seconds` of virtual time have passed, or until the clock has stood still for too long."""
         world, slowest = self._simulator.world, self._speed * UNREST
         target, end = world.now + seconds, time.monotonic() + seconds / slowest + STANDSTILL
         while world.now < target and time.monotonic() < end:
@@ -141,7 +147,7 @@ class ControlApi:
 
 
 class ControlServer(ThreadingHTTPServer):
-    """An HTTP server for a ControlApi on 127.0.0.1."""
+    """The HTTP server of a ControlApi, on a port of 127.0.0.1."""
 
     daemon_threads = True
 
@@ -152,11 +158,11 @@ class ControlServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The base URL of the control API."""
+        """The base URL of the control API, without a slash at its end."""
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def serve(self, control: ControlApi, *, real_time: bool = False, parent: int = 0) -> None:
-        """Serve until `shutdown` is called or the process `parent` ends (0: none); in real time, advance the clock meanwhile."""
+        """Serve until `shutdown` is called or the process `parent` ends (0: none). With `real_time`, move the clock meanwhile."""
         thread = threading.Thread(target=self.serve_forever, daemon=True)
         thread.start()
         last, ours = time.monotonic(), os.getppid() == parent

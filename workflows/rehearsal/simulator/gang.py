@@ -1,4 +1,4 @@
-"""Gang scheduling and quota: the simulated Volcano, KAI and Kueue. Importing their modules registers charts and pods."""
+"""Stage gang: the simulated schedulers Volcano, KAI and Kueue. Importing this module registers their charts and pods."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workflows.rehearsal.simulator.world import World
 @check("gang-oversize")
 @check("gang-fit")
 def member(_world: World, _pod: Obj, _node: str) -> LongRunning:
-    """Play a member of a gang, which sleeps until it is deleted."""
+    """Play a pod of a gang in the checks `gang-oversize` and `gang-fit`: it sleeps until it is deleted."""
     return LongRunning()
 
 

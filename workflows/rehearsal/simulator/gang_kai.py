@@ -1,4 +1,7 @@
-"""KAI scheduler: operator, pod-grouper and a scheduler that binds gangs as a whole (`steps/docs/facts/gpu.md`, KAI Scheduler)."""
+"""A simulated KAI scheduler, which places all pods of a gang or none (`steps/docs/facts/gpu.md`, KAI Scheduler).
+
+KAI's operator creates the other Deployments, its pod-grouper a PodGroup for each Job, and its scheduler binds the pods.
+"""
 
 from __future__ import annotations
 
@@ -21,20 +24,20 @@ CYCLE = 1.0
 
 @chart("kai-scheduler")
 def install(_world: World, release: ChartRelease) -> None:
-    """Install the operator and its CRDs; the operator creates everything else."""
+    """Install the simulated chart kai-scheduler: its CRDs and the operator's Deployment. The operator creates everything else."""
     release.crds("scheduling.run.ai")
     release.crds("kai.scheduler")
     release.deployment(OPERATOR)
 
 
 class Kai:
-    """The role that plays KAI's operator, pod-grouper and scheduler."""
+    """Simulated KAI: its operator, its pod-grouper and its scheduler."""
 
     name = "kai"
     kinds = (GROUPS, QUEUES, DEPLOYMENTS, JOBS, PODS, NODES)
 
     def reconcile(self, world: World, changed: Changes) -> None:
-        """Run the operator, then group new Jobs, then schedule the next cycle while a pod waits."""
+        """Create what the operator creates and a PodGroup for each Job; schedule the next cycle while a pod waits for KAI."""
         if not world.served(GROUPS) or not changed.concern(*self.kinds):
             return
         if has_ready_pod(world, SYSTEM, OPERATOR):
@@ -48,7 +51,10 @@ class Kai:
 
 
 def _operate(world: World) -> None:
-    """Create the operator's Deployments, without Helm's marks because no chart made them, and the two default queues."""
+    """Create the Deployments of KAI's scheduler, pod-grouper and four helpers, and KAI's two default queues.
+
+    KAI's operator creates them and not the chart, so they carry none of the labels and annotations of a Helm release.
+    """
     for name in MADE:
         ensure_deployment(world, SYSTEM, name, f"simulated/{name}:1")
     world.ensure(QUEUES, {"metadata": {"name": "default-parent-queue"}, "spec": {}})
@@ -66,7 +72,7 @@ def _name(job: Obj) -> str:
 
 
 def _group(world: World, job: Obj) -> None:
-    """Create a Job's PodGroup. A batch Job is a gang only by its annotation `kai.scheduler/batch-min-member`."""
+    """Create the PodGroup of a Job. A Job without the annotation `kai.scheduler/batch-min-member` needs only one pod at a time."""
     meta = job["metadata"]
     least = int(annotations_of(job).get(LEAST, "1"))
     spec = {"minMember": least, "queue": labels_of(job).get("kai.scheduler/queue", "default-queue")}
@@ -75,7 +81,7 @@ def _group(world: World, job: Obj) -> None:
 
 
 def _cycle(world: World) -> None:
-    """Run one scheduling session over all gangs, then over pods without gang."""
+    """Place the pods that wait for KAI, gang by gang. Pods of a Job that has no PodGroup yet wait for the next cycle."""
     owned: dict[str, list[Obj]] = {}
     for pod in world.objects(PODS):
         if gang_placement.waits_for_scheduler(pod, NAME):

@@ -1,4 +1,4 @@
-"""Kueue: quotas admit whole Jobs; a Job that exceeds its queue stays suspended (`steps/docs/facts/gpu.md`, Kueue)."""
+"""A simulated Kueue: quotas admit whole Jobs; a Job above its queue's quota stays suspended (`steps/docs/facts/gpu.md`, Kueue)."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ QUEUE = "kueue.x-k8s.io/queue-name"
 
 @chart("kueue")
 def install(_world: World, release: ChartRelease) -> None:
-    """Install the controller and its CRDs."""
+    """Install the simulated chart kueue: its CRDs and the controller's Deployment."""
     release.crds("kueue.x-k8s.io")
     release.deployment(CONTROLLER)
 
 
 class Kueue:
-    """The role that plays Kueue's controller for batch Jobs. Jobs must be created suspended, as no webhook suspends them here."""
+    """Simulated Kueue controller for batch Jobs. They must be created suspended, as no webhook suspends them here."""
 
     name = "kueue"
     kinds = (CLUSTER_QUEUES, LOCAL_QUEUES, FLAVORS, WORKLOADS, JOBS, DEPLOYMENTS)
 
     def reconcile(self, world: World, changed: Changes) -> None:
-        """Write the states of queues, then a Workload for each queued Job, admitted or not."""
+        """Write if each queue is active, then a Workload for each Job that names a queue; resume the Jobs that are admitted."""
         if not world.served(WORKLOADS) or not has_ready_pod(world, SYSTEM, CONTROLLER) or not changed.concern(*self.kinds):
             return
         for queue in world.objects(CLUSTER_QUEUES):
@@ -62,7 +62,7 @@ def _active(world: World, kind: ObjectKind, queue: Obj, reason: str, message: st
 
 
 def _job(world: World, job: Obj) -> None:
-    """Create a Job's Workload; admission resumes the Job and adds the flavor's node labels."""
+    """Create a Job's Workload. If the quota suffices, resume the Job and add the flavor's node labels to its node selector."""
     meta = job["metadata"]
     name = f"job-{meta['name']}-{meta['uid'][:5]}"
     local = world.find(LOCAL_QUEUES, meta["labels"][QUEUE], meta["namespace"])
@@ -86,7 +86,7 @@ def _job(world: World, job: Obj) -> None:
 
 
 def _short(queue: Obj, job: Obj, count: int) -> str:
-    """Return why a Job exceeds its queue, or an empty string; other workloads in the queue are ignored."""
+    """Return why a Job of `count` pods exceeds its queue's quota; empty if it fits. Other workloads in the queue do not count."""
     requested = requests(job["spec"]["template"])
     for flavor in _flavors(queue):
         for resource in flavor["resources"]:

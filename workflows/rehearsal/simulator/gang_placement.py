@@ -1,4 +1,4 @@
-"""All-or-nothing placement for the simulated gang schedulers Volcano and KAI, and what they write on pods."""
+"""Placement for the simulated gang schedulers Volcano and KAI, and what they write on pods."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from workflows.rehearsal.simulator.scheduler import Candidates, Occupancy, reque
 from workflows.rehearsal.simulator.world import World
 
 Placement = dict[str, str]
-"""Node by pod name."""
+"""Names of nodes by names of the pods that are placed there."""
 
 
 def place(world: World, waiting: Sequence[Obj]) -> Placement:
-    """Return nodes for as many of these pods as fit now, in the order of their names."""
+    """Return a node for each of the waiting pods that fits now, tried in the order of their names. Nothing is written."""
     occupancy = Occupancy(world.objects(NODES), world.objects(PODS))
     groups: dict[str, list[Obj]] = {}
     for pod in sorted(waiting, key=lambda pod: pod["metadata"]["name"]):
@@ -33,25 +33,25 @@ def place(world: World, waiting: Sequence[Obj]) -> Placement:
 
 
 def waits_for_scheduler(pod: Obj, scheduler: str) -> bool:
-    """Return True if a pod waits for this scheduler."""
+    """Return True if a pod names this scheduler, has no node yet, and is not gated, finished or being deleted."""
     mine = pod["spec"].get("schedulerName") == scheduler and not pod["spec"].get("schedulingGates")
     return mine and not simulated_pods.node(pod) and not simulated_pods.finished(pod) and "deletionTimestamp" not in pod["metadata"]
 
 
 def bind(world: World, pod: Obj, node: str) -> None:
-    """Bind one pod and write the event that schedulers write."""
+    """Assign a pod to a node, and write the Event `Scheduled` as schedulers do."""
     world.bind(pod, node, world.stamp())
     name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
     world.event(PODS, pod, "Scheduled", f"Successfully assigned {name} to {node}")
 
 
 def refuse(world: World, pod: Obj, message: str) -> None:
-    """Write on a pod why it is not placed."""
+    """Set a pod's condition PodScheduled to False, with the reason in `message`."""
     conditions = world.conditions(pod, ("PodScheduled", "False", "Unschedulable", message))
     world.patch_soon(PODS, pod, {"status": {"phase": "Pending", "conditions": conditions}}, status=True)
 
 
 def capacity(world: World, resource: str) -> float:
-    """Return the units of a resource on all schedulable nodes."""
+    """Return the allocatable amount of a resource on all nodes that are not cordoned, pods on them not subtracted."""
     nodes = Occupancy((node for node in world.objects(NODES) if not node["spec"].get("unschedulable")), ())
     return sum(free.get(resource, 0.0) for free in nodes.free.values())

@@ -1,5 +1,6 @@
-"""Volcano: controllers create PodGroups and pods, the scheduler binds a gang as a whole or not at all (`steps/docs/facts/gpu.md`,
-Volcano).
+"""A simulated Volcano, which places all pods of a gang or none (`steps/docs/facts/gpu.md`, Volcano).
+
+Its controllers create PodGroups and pods; its scheduler lets gangs into the queue and binds their pods.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ SYSTEM = "volcano-system"
 SCHEDULER, CONTROLLERS, ADMISSION = "volcano-scheduler", "volcano-controllers", "volcano-admission"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 OVERCOMMIT = 1.2
-"""Factor of the plugin overcommit: a gang above 1.2 × the cluster's resources waits without pods."""
+"""Factor of the plugin overcommit: a gang that wants more than 1.2 × the cluster's resources gets no pods."""
 CYCLE = 1.0
 MOMENT = "simulated/moment"
 
 
 @chart("volcano")
 def install(_world: World, release: ChartRelease) -> None:
-    """Install three Deployments and the CRDs; the scheduler creates the queue `default` when it runs."""
+    """Install the simulated chart volcano: CRDs and three Deployments. Its scheduler creates the queue `default` once it runs."""
     for group in ("batch.volcano.sh", "bus.volcano.sh", "scheduling.volcano.sh"):
         release.crds(group)
     for name in (ADMISSION, CONTROLLERS, SCHEDULER):
@@ -39,13 +40,13 @@ blocked_by("gang_scheduler_crashes", "app", SCHEDULER, f"back-off 5m0s restartin
 
 
 class Volcano:
-    """The role that plays Volcano's controllers and scheduler."""
+    """Simulated Volcano: its controllers and its scheduler."""
 
     name = "volcano"
     kinds = (JOBS, GROUPS, QUEUES, DEPLOYMENTS, PODS, NODES)
 
     def reconcile(self, world: World, changed: Changes) -> None:
-        """Maintain queue, PodGroups and pods; schedule the next cycle while a gang waits."""
+        """Write the queue `default`, and PodGroup, pods and state of each Job; schedule the next cycle while a gang waits."""
         if not world.served(GROUPS) or not changed.concern(*self.kinds):
             return
         _cordon(world)
@@ -62,7 +63,7 @@ class Volcano:
 
 
 def _cordon(world: World) -> None:
-    """Fault `gang_nodes_cordoned`: cordon the victims while the stage runs."""
+    """Play the fault `gang_nodes_cordoned`: cordon the victims, and again if somebody uncordons them."""
     active = world.fault("gang_nodes_cordoned")
     for name in active.nodes if active else ():
         if world.find(NODES, name) is not None:
@@ -73,7 +74,7 @@ def _cordon(world: World) -> None:
 
 
 def _control(world: World, job: Obj) -> None:
-    """Create the Job's PodGroup, its pods once the scheduler has let the group in, and its state."""
+    """Create the PodGroup of a Volcano Job, then its pods once the scheduler has let the group into the queue; write its state."""
     at = ref(job)
     name = f"{at.name}-{job['metadata']['uid']}"
     group = world.find(GROUPS, name, at.namespace)
@@ -90,7 +91,7 @@ def _control(world: World, job: Obj) -> None:
 
 
 def _least_resources(job: Obj) -> dict[str, str]:
-    """Return the resources of the first `minAvailable` pods."""
+    """Return the resources that the first `minAvailable` pods of a Volcano Job request together, as quantities."""
     left: int = job["spec"]["minAvailable"]
     total: dict[str, float] = {}
     for task in job["spec"]["tasks"]:
@@ -133,7 +134,11 @@ def _open_groups(world: World) -> Iterator[Obj]:
 
 
 def _cycle(world: World) -> None:
-    """Run one session: let gangs in, place those that fit, and write on the others why they wait."""
+    """Run one scheduling cycle over the gangs in open queues.
+
+    A new gang is let into its queue if the cluster is large enough; a gang in the queue is bound if it fits. The others get the
+    reason.
+    """
     for group in list(_open_groups(world)):
         queue = world.find(QUEUES, group["spec"].get("queue", "default"))
         if queue is None or queue.get("status", {}).get("state") != "Open":
@@ -159,7 +164,7 @@ def _allocate(world: World, group: Obj) -> None:
     placed = gang_placement.place(world, waiting)
     bound = sum(bool(simulated_pods.node(pod)) for pod in mine)
     if world.fault("gang_starves") and least * 2 <= gang_placement.capacity(world, "nvidia.com/gpu"):
-        placed = dict(list(placed.items())[: least // 2])  # the fault: half of the GPUs count as taken
+        placed = dict(list(placed.items())[: least // 2])  # the fault makes half of the GPUs count as taken
     complete = bool(waiting) and bound + len(placed) >= least
     if complete or (placed and world.fault("gang_binds_partially")):
         for pod in waiting:
@@ -180,7 +185,7 @@ def _allocate(world: World, group: Obj) -> None:
 
 
 def _bind_for_a_moment(world: World, group: Obj, pod: Obj, node: str) -> None:
-    """Fault `gang_binds_for_a_moment`: bind one member and delete it a second later; the event stays."""
+    """Play the fault `gang_binds_for_a_moment`: bind one pod of a gang and delete it a second later. Its Event stays."""
     if MOMENT in annotations_of(group):
         return
     at = ref(pod)

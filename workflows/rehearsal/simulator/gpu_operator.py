@@ -1,4 +1,7 @@
-"""The GPU Operator: its chart, NFD, the controller of ClusterPolicy and GPUCluster (`steps/docs/facts/gpu.md`, GPU Operator)."""
+"""A simulated GPU Operator: its chart, node-feature-discovery (NFD), and the controller of ClusterPolicy and GPUCluster.
+
+Behaviour follows `steps/docs/facts/gpu.md`, GPU Operator.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ STATES = (
     ("gpu-feature-discovery", "gpu-feature-discovery", "gpu-feature-discovery"),
     ("state-mig-manager", "nvidia-mig-manager", "mig-manager"),
 )
-"""States in the operator's order, with their DaemonSet and the deploy label that selects its nodes.
+"""Each state that the operator reports, in its order, with the state's DaemonSet and the deploy label that selects nodes.
 
 Source: https://github.com/NVIDIA/gpu-operator/blob/v26.7.0/controllers/state_manager.go
 """
@@ -76,7 +79,10 @@ _ON = {"dcgm": False}
 
 @chart("gpu-operator")
 def gpu_operator(_world: World, release: ChartRelease) -> None:
-    """Install operator, NFD and the root resource. Raises ChartError for two root resources, as the chart's own validation does."""
+    """Install the simulated chart gpu-operator: the operator, NFD, and a ClusterPolicy or GPUCluster as the values say.
+
+    Raises ChartError if the values ask for both, as the chart's own validation does.
+    """
     policy, cluster = release.value("clusterPolicy.deployCR", True), release.value("gpuCluster.deployCR", False)
     if policy and cluster:
         raise ChartError(
@@ -98,7 +104,7 @@ def gpu_operator(_world: World, release: ChartRelease) -> None:
 
 
 def install_nfd(release: ChartRelease, prefix: str) -> None:
-    """Install the bundled node-feature-discovery chart: CRDs, master, garbage collector and workers."""
+    """Install the node-feature-discovery chart that an operator's chart contains: CRDs, master, garbage collector and workers."""
     release.crds("nfd.k8s-sigs.io")
     for part in ("master", "gc"):
         release.deployment(f"{prefix}-node-feature-discovery-{part}", NFD | {"role": part})
@@ -106,13 +112,13 @@ def install_nfd(release: ChartRelease, prefix: str) -> None:
 
 
 class NodeFeatureDiscovery:
-    """The role that plays NFD's workers: each labels its node some seconds after it may run there."""
+    """Simulated NFD workers: each labels its node some seconds after the node or a rule appears."""
 
     name = "node_feature_discovery"
     kinds = (DAEMON_SETS, NODES, RULES, NAMESPACES)
 
     def reconcile(self, world: World, changed: Changes) -> None:
-        """Label nodes that lack labels; maintain the second NFD of the fault `foreign_nfd`."""
+        """Schedule the labels of nodes that lack some; create or delete the second NFD of the fault `foreign_nfd`."""
         if changed.everything:
             _foreign(world)
         if not any(daemon_set["metadata"]["name"].endswith(WORKER) for daemon_set in world.objects(DAEMON_SETS)):
@@ -125,7 +131,7 @@ class NodeFeatureDiscovery:
 
 
 def _features(world: World, name: str) -> dict[str, str]:
-    """Return NFD's labels of a machine. NICs are labelled only with the Network Operator's NodeFeatureRule."""
+    """Return the labels that NFD writes on a machine's node. NICs get one only with the Network Operator's NodeFeatureRule."""
     if world.fault("nfd_labels_missing"):
         return {}
     labels = {f"{FEATURE}kernel-version.full": world.hardware(name).kernel, f"{FEATURE}system-os_release.ID": "ubuntu"}
@@ -141,7 +147,7 @@ def _label(world: World, name: str) -> None:
 
 
 def _foreign(world: World) -> None:
-    """Fault `foreign_nfd`: create an NFD of the site beside the operator's."""
+    """Play the fault `foreign_nfd`: create a second NFD beside the operator's; delete it when the fault has ended."""
     if world.fault("foreign_nfd"):
         world.create(NAMESPACES, {"metadata": {"name": FOREIGN.namespace}})
         pod = {"containers": [{"name": "worker", "image": "nfd:v0.17.0"}]}
@@ -153,13 +159,13 @@ def _foreign(world: World) -> None:
 
 
 class GpuOperator:
-    """The role that plays the operator's controller. It reacts some seconds after a change, like the real one's 5 s requeue."""
+    """Simulated controller of the GPU Operator. It reacts 2 to 6 virtual seconds after a change (the real one: 5 s)."""
 
     name = "gpu_operator"
     kinds = (CLUSTER_POLICIES, GPU_CLUSTERS, DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, NODES)
 
     def reconcile(self, world: World, _changed: Changes) -> None:
-        """Schedule the next reconciliation."""
+        """Schedule the next reconciliation if there is a ClusterPolicy or GPUCluster."""
         if any(world.served(kind) and world.objects(kind) for kind in (CLUSTER_POLICIES, GPU_CLUSTERS)):
             world.later("gpu_operator/look", 2, 6, functools.partial(_look, world))
 
@@ -182,9 +188,9 @@ def _look(world: World) -> None:
 
 
 def _reconcile(world: World, kind: ObjectKind, root: Obj) -> None:
-    """Create missing operands, then write which states are not ready.
+    """Create the DaemonSets that a ClusterPolicy or GPUCluster asks for, and write in its status which are not ready.
 
-    Without NFD labels or GPU nodes the status is ready too, as in the real controller:
+    Without NFD labels or GPU nodes the status is ready too, as with the real controller:
     https://github.com/NVIDIA/gpu-operator/blob/v26.7.0/controllers/clusterpolicy_controller.go
     """
     dra = kind is GPU_CLUSTERS
@@ -208,7 +214,7 @@ def _reconcile(world: World, kind: ObjectKind, root: Obj) -> None:
 
 
 def _state(world: World, kind: ObjectKind, root: Obj, name: str, deploy: str) -> bool:
-    """Create one DaemonSet as the spec wants it and return True if it is ready. A disabled part has none and is ready."""
+    """Create the DaemonSet of one operator state and return True if it is ready; a state that the spec disables is ready."""
     part = root["spec"].get(_SPEC_KEY.get(deploy, ""), {})
     if not part.get("enabled", _ON.get(deploy, True)):
         return True
@@ -230,7 +236,10 @@ def _state(world: World, kind: ObjectKind, root: Obj, name: str, deploy: str) ->
 def _status(
     world: World, kind: ObjectKind, root: Obj, *, ready: tuple[str, str] | None = None, error: tuple[str, str] | None = None
 ) -> None:
-    """Write conditions as the operator's internal/conditions does: diagnostics are in Error, without observedGeneration."""
+    """Write state and conditions of a ClusterPolicy or GPUCluster from `ready` or `error`, each a reason and a message.
+
+    As the operator does, the condition Error holds the diagnostics, and there is no observedGeneration.
+    """
     shown = ("Ready", str(bool(ready)), *(ready or ("Error", "")))
     conditions = world.conditions(root, shown, ("Error", str(bool(error)), *(error or ("Ready", ""))))
     state = {"state": "ready" if ready else "notReady", "namespace": NAMESPACE, "conditions": conditions}

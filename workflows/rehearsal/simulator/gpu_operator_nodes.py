@@ -1,4 +1,4 @@
-"""Operands of the GPU Operator on each node in order (driver to validator), and the pods that wait for them.
+"""The GPU Operator's work on each node, in order from driver to validator, and the pods that wait for it.
 
 A node's progress is in its annotations `simulated/…`, so that it survives a restart of the simulator.
 """
@@ -38,7 +38,7 @@ DRA_PARTS = ("driver", "dra-driver", "dra-validator", "dcgm-exporter-dra")
 
 
 def root_resource(world: World) -> Obj | None:
-    """Return the operator's root resource, if it exists."""
+    """Return the ClusterPolicy or, if there is none, the GPUCluster; None if neither exists."""
     for kind in (CLUSTER_POLICIES, GPU_CLUSTERS):
         if world.served(kind) and world.objects(kind):
             return next(iter(world.objects(kind)))
@@ -46,29 +46,35 @@ def root_resource(world: World) -> Obj | None:
 
 
 def uses_dra(root: Obj) -> bool:
-    """Return True if GPUs are advertised as DRA devices."""
+    """Return True if `root` is the GPUCluster, with which GPUs are advertised as DRA devices instead of by a device plugin."""
     return str(root["metadata"]["name"]) == "gpu-cluster"
 
 
 def driver_version(world: World, root: Obj) -> str:
-    """Return the driver version in the spec, else that of the machines, which replaces the chart's default."""
+    """Return the driver version that the spec of `root` names, else that of the fleet's first GPU machine; empty without GPUs."""
     gpus = next((host.name for host in world.fleet if host.gpus), "")
     return root["spec"].get("driver", {}).get("version") or (world.hardware(gpus).driver if gpus else "")
 
 
 def driver_of_operator(world: World, name: str) -> str:
-    """Return the version of the driver that the operator loaded on a machine; empty if the machine has its own driver or none."""
+    """Return the version of the driver that the operator loaded on a machine.
+
+    It is empty if the operator has loaded none, or if the driver is part of the machine's own software.
+    """
     return "" if world.hardware(name).driver_on_host else world.node_annotations(name).get(DRIVER, "")
 
 
 class GpuNodes:
-    """The role that plays the operands on each node. A broken operand keeps all later ones away."""
+    """Simulated driver, toolkit, device plugin and feature discovery on each GPU node, one after the other.
+
+    If one of them is broken, the later ones do not start.
+    """
 
     name = "gpu_nodes"
     kinds = (NODES, CLUSTER_POLICIES, GPU_CLUSTERS, RESOURCE_SLICES)
 
     def reconcile(self, world: World, changed: Changes) -> None:
-        """Take each changed node one step further."""
+        """Schedule the next missing step of each changed GPU node; show the effect of faults on nodes that are done."""
         root = root_resource(world)
         if root is None or world.fault("clusterpolicy_stale_ready"):
             return
@@ -80,7 +86,7 @@ class GpuNodes:
 
 
 def _step(world: World, root: Obj, node: Obj) -> None:
-    """Schedule the first missing operand of a node."""
+    """Schedule the first missing step of a node: deploy labels, driver, toolkit, device plugin, feature discovery."""
     name, labels, done = node["metadata"]["name"], labels_of(node), annotations_of(node)
     parts = DRA_PARTS if uses_dra(root) else PARTS
     key = f"gpu_nodes/{name}"
@@ -102,7 +108,7 @@ def _step(world: World, root: Obj, node: Obj) -> None:
 
 
 def _discover(world: World, name: str) -> None:
-    """Write the labels of feature discovery and MIG manager, except those that a sharing label decides."""
+    """Write the labels of feature discovery and MIG manager on a node, except those that a sharing configuration decides."""
     node = world.find(NODES, name)
     if node is None:
         return
@@ -115,7 +121,7 @@ def _discover(world: World, name: str) -> None:
 
 
 def _chosen(key: str, present: Mapping[str, str]) -> bool:
-    """Return True if the node has a MIG label already: the operator only fills in a default."""
+    """Return True if `key` is a MIG label and the node has one already, because the operator writes only a default."""
     return key.startswith("nvidia.com/mig.config") and "nvidia.com/mig.config" in present
 
 
@@ -124,14 +130,14 @@ def _annotate(world: World, name: str, annotations: Mapping[str, str], labels: M
 
 
 def _load_driver(world: World, name: str, version: str) -> None:
-    """Mark the driver as loaded. After a change of version, feature discovery updates its label."""
+    """Record on the node that the driver is loaded. If feature discovery has run before, update its label of the version too."""
     if not driver_broken(world, name):
         full = {"nvidia.com/cuda.driver-version.full": version} if DISCOVERED in world.node_annotations(name) else {}
         _annotate(world, name, {DRIVER: version}, full)
 
 
 def _advertise(world: World, name: str) -> None:
-    """Register the device plugin, or publish the DRA driver's slice."""
+    """Advertise a node's GPUs: as resource nvidia.com/gpu, or in a ResourceSlice with a GPUCluster."""
     root, node = root_resource(world), world.find(NODES, name)
     if root is None or node is None:
         return
@@ -149,12 +155,12 @@ def _amounts(world: World, name: str) -> Obj:
 
 
 def visible_gpus(world: World, name: str) -> int:
-    """Return the number of GPUs that the driver sees."""
+    """Return how many GPUs the driver of a machine sees; the fault `gpu_missing` hides one."""
     return world.host(name).gpus - (1 if world.fault("gpu_missing", name) else 0)
 
 
 def resource_slice(world: World, name: str) -> Obj:
-    """Return the node's GPUs as DRA devices (https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu)."""
+    """Return the ResourceSlice of a node's GPUs (https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu)."""
     hardware = world.hardware(name)
     devices = [
         {
@@ -198,7 +204,7 @@ def gfd_labels(world: World, name: str) -> dict[str, str]:
 
 
 def _follow_faults(world: World, node: Obj) -> None:
-    """Update what a finished node advertises after a fault came or went."""
+    """Update the number of GPUs that a finished node advertises, because a fault may have begun or ended."""
     if PLUGIN in annotations_of(node) and not gpu_shares.has_sharing_label(node):
         name, root = node["metadata"]["name"], root_resource(world)
         if root is not None and not uses_dra(root) and _plugin_on(root):
@@ -212,25 +218,28 @@ def _plugin_on(root: Obj) -> bool:
 
 
 def driver_broken(world: World, node: str) -> bool:
-    """Return True if the driver does not start on a node."""
+    """Return True if a fault keeps the GPU driver of a node from starting."""
     return bool(world.fault("driver_crash", node) or world.fault("operands_broken", node))
 
 
 def gpu_uuid(world: World, node: str, number: int) -> str:
-    """Return a GPU's UUID; victims of `duplicate_gpu_uuid` show those of the first victim."""
+    """Return the UUID of a node's GPU; victims of the fault `duplicate_gpu_uuid` have those of the first victim."""
     fault = world.fault("duplicate_gpu_uuid", node)
     owner = fault.nodes[0] if fault is not None and fault.nodes else node
     return gpu_shares.device_uuid(owner, number)
 
 
 VALIDATIONS = ("driver-validation", "toolkit-validation", "cuda-validation", "plugin-validation")
-"""The validator's init containers in order (https://github.com/NVIDIA/gpu-operator, cmd/nvidia-validator)."""
+"""Init containers of the operator's validator, in order (https://github.com/NVIDIA/gpu-operator, cmd/nvidia-validator)."""
 
 CRASH = "Could not resolve Linux kernel version"
 
 
 def _progress(world: World, node: str) -> dict[str, str]:
-    """Return a node's progress annotations. In large fleets an unsampled node counts as done, else its pods became objects."""
+    """Return the node annotations that record its progress.
+
+    In large fleets a healthy node outside the sample counts as done, because its waiting pods would otherwise become objects.
+    """
     if not world.sampled(node) and not driver_broken(world, node) and not world.fault("fabric_manager_missing", node):
         return {DRIVER: "ready", TOOLKIT: "ready", PLUGIN: "ready"}
     return world.node_annotations(node)
@@ -238,7 +247,7 @@ def _progress(world: World, node: str) -> dict[str, str]:
 
 @pod_program("app", "nvidia-driver-daemonset")
 def driver(world: World, _pod: Obj, node: str) -> Behaviour:
-    """Play the driver container, which builds and loads the driver."""
+    """Play the driver's pod: it waits until the driver is loaded, then runs; it crashes if a fault breaks the driver."""
     if driver_broken(world, node):
         return BlockedStart(reason="CrashLoopBackOff", message=CRASH, log=f"{CRASH}\n")
     return LongRunning() if DRIVER in _progress(world, node) else BlockedStart(init="k8s-driver-manager")
@@ -249,12 +258,12 @@ pod_program("app", "nvidia-gpu-driver-ubuntu24.04-6c4d7f9b8")(driver)
 
 @pod_program("app", "nvidia-container-toolkit-daemonset")
 def toolkit(world: World, _pod: Obj, node: str) -> Behaviour:
-    """Play the container toolkit, which waits for the driver and then configures containerd."""
+    """Play the container toolkit's pod: it waits for the driver, then runs."""
     return LongRunning() if DRIVER in _progress(world, node) else BlockedStart(init="driver-validation")
 
 
 def _after_toolkit(world: World, _pod: Obj, node: str) -> Behaviour:
-    """Play a pod that needs the NVIDIA runtime."""
+    """Play a pod that needs the NVIDIA container runtime: it waits for the toolkit, then runs."""
     return LongRunning() if TOOLKIT in _progress(world, node) else BlockedStart(init="toolkit-validation")
 
 
@@ -272,7 +281,10 @@ for _name in (
 
 @pod_program("app", "nvidia-operator-validator")
 def validator(world: World, _pod: Obj, node: str) -> Behaviour:
-    """Play the validator: the init container that is stuck names the failed layer. It does not check the number of GPUs."""
+    """Play the operator's validator: it waits in the init container of the first part that is not ready, then runs.
+
+    Like the real one it does not check the number of GPUs.
+    """
     done = _progress(world, node)
     for step, mark in (("driver-validation", DRIVER), ("toolkit-validation", TOOLKIT)):
         if mark not in done:
@@ -287,13 +299,16 @@ def validator(world: World, _pod: Obj, node: str) -> Behaviour:
 
 @pod_program("app", "nvidia-dra-validator")
 def dra_validator(world: World, _pod: Obj, node: str) -> Behaviour:
-    """Play the validator of the DRA stack."""
+    """Play the validator beside the DRA driver: it waits until GPUs are advertised, then runs."""
     return LongRunning() if PLUGIN in _progress(world, node) else BlockedStart(init="driver-validation")
 
 
 @check("cuda-smoke")
 def cuda_smoke(world: World, _pod: Obj, node: str) -> Behaviour:
-    """Report what `workflows/stages/scripts/cuda_smoke.sh` reports."""
+    """Play the check `cuda-smoke`: report each GPU's UUID and how many devices ran a vector addition.
+
+    The report has the form that `workflows/stages/scripts/cuda_smoke.sh` prints.
+    """
     if TOOLKIT not in world.node_annotations(node):
         return Exit(message={"node": node, "uuids": [], "devices": 0, "passed": 0, "error": "nvidia-smi: not found"})
     count = visible_gpus(world, node)

@@ -1,4 +1,4 @@
-"""GPU sharing as pure functions: labels that ask for it, and what a node then advertises (`steps/docs/facts/gpu.md`, Sharing)."""
+"""GPU sharing as pure functions: what a node advertises for shares or MIG instances (`steps/docs/facts/gpu.md`, Sharing)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ MIG_STATE, MPS = "nvidia.com/mig.config.state", "nvidia.com/mps.capable"
 
 
 class SharesConfig(Struct, frozen=True):
-    """A sharing configuration of the device plugin. `strategy` is its value of the label `gpu.sharing-strategy`."""
+    """A device-plugin configuration that divides each GPU into `replicas` shares.
+
+    `strategy` is the value of the label `gpu.sharing-strategy`. With `rename` the shares are advertised as nvidia.com/gpu.shared;
+    with `refuse_two` a pod may not have more than one.
+    """
 
     strategy: str
     replicas: int
@@ -26,14 +30,14 @@ class SharesConfig(Struct, frozen=True):
 
 
 class AdvertisedResources(Struct, frozen=True):
-    """A node's GPU resources as quantities, and its labels."""
+    """GPU resources (name to quantity) and labels that a node advertises under one sharing configuration."""
 
     resources: dict[str, str]
     labels: dict[str, str]
 
 
 def parse_shares(text: str) -> SharesConfig | None:
-    """Return the shares that a device-plugin configuration asks for, or None for whole GPUs."""
+    """Return the sharing in a device-plugin configuration (YAML), or None if it leaves GPUs whole."""
     data: Any = yaml.safe_load(text) if text else None
     sharing = data.get("sharing") if isinstance(data, dict) else None
     for key, word in (("timeSlicing", "time-slicing"), ("mps", "mps")):
@@ -45,13 +49,13 @@ def parse_shares(text: str) -> SharesConfig | None:
 
 
 def whole_shape(product: str, gpus: int) -> AdvertisedResources:
-    """Return what a node advertises for undivided GPUs."""
+    """Return what a node with `gpus` undivided GPUs advertises."""
     labels = {PRODUCT: product, REPLICAS: "1", STRATEGY: "none", MIG_STATE: "success", MPS: "false"}
     return AdvertisedResources({GPU: str(gpus)}, labels)
 
 
 def share_shape(product: str, gpus: int, config: SharesConfig) -> AdvertisedResources:
-    """Return what a node advertises for time slices or MPS shares.
+    """Return what a node with `gpus` GPUs advertises if they are divided into time slices or MPS shares.
 
     Renamed shares leave the plain resource at zero; otherwise the product label ends in SHARED.
     """
@@ -63,8 +67,9 @@ def share_shape(product: str, gpus: int, config: SharesConfig) -> AdvertisedReso
 
 
 def mig_shape(product: str, gpus: int, config: str, strategy: str) -> AdvertisedResources:
-    """Return what a node advertises for MIG instances. A profile that the product lacks fails, as its generated configuration lacks
-    it.
+    """Return what a node with `gpus` GPUs advertises after the MIG manager applied `config` (`all-1g.10gb`).
+
+    `strategy` is `single` or `mixed`. A profile that the product does not have leaves whole GPUs and the state `failed`.
     """
     profile = config.removeprefix("all-")
     table = next((candidate.mig for candidate in PRODUCTS.values() if candidate.label == product), {})
@@ -84,14 +89,14 @@ DRA = "nvidia.com/dra-kubelet-plugin"
 
 
 def has_sharing_label(node: Obj) -> bool:
-    """Return True if a label on the node asks for something else than whole GPUs by the device plugin."""
+    """Return True if a label on the node asks for shares, MIG instances or DRA, and not for whole GPUs by the device plugin."""
     labels = labels_of(node)
     shares = labels.get(PLUGIN_CONFIG, "whole") != "whole"
     return shares or labels.get(MIG_CONFIG, "all-disabled") != "all-disabled" or labels.get(DRA) == "true"
 
 
 def device_uuid(node: str, gpu: int, instance: int = -1) -> str:
-    """Return the UUID of a GPU, or of a MIG instance on it; equal in every run."""
+    """Return the UUID of a GPU or, if `instance` is not negative, of a MIG instance on it. It is the same in every run."""
     text = hashlib.sha256(f"{node}/{gpu}/{instance}".encode()).hexdigest()
     kind = "GPU" if instance < 0 else "MIG"
     return f"{kind}-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:32]}"

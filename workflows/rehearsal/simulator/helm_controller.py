@@ -1,4 +1,7 @@
-"""RKE2's helm-controller: HelmChart to install Job to release Secret, with its failure policies (k3s-io/helm-controller)."""
+"""A simulated helm-controller of RKE2 (k3s-io/helm-controller): it installs each HelmChart through a Job.
+
+The Job's pod plays Helm, which writes a release Secret. The chart's failure policy decides what follows a failed Job.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +35,13 @@ INSTALL_SECONDS = 12.0
 
 
 class HelmController:
-    """The role that plays RKE2's helm-controller. It handles `kube-system` only and ignores a HelmChart without chart and
-    chartContent.
-    """
+    """Simulated helm-controller of RKE2, for HelmCharts in `kube-system` that name or contain a chart and are not unmanaged."""
 
     name = "helm_controller"
     kinds = (HELM_CHARTS, HELM_CHART_CONFIGS, JOBS, SECRETS)
 
     def reconcile(self, world: World, _changed: Changes) -> None:
-        """Look at every HelmChart: there are few."""
+        """Schedule the next step of every HelmChart: claim, Job, or removal. All are looked at, because there are few."""
         for chart in list(world.select(HELM_CHARTS, SYSTEM)):
             annotations = annotations_of(chart)
             spec = chart.get("spec") or {}
@@ -70,7 +71,10 @@ class HelmController:
             _status(world, chart, failed=None)
 
     def _failed(self, world: World, chart: Obj, job: Obj) -> None:
-        """Report a failed Job. `abort` and `retry` leave it; the default policy `reinstall` uninstalls and starts again."""
+        """Report a failed install Job on its HelmChart.
+
+        The failure policies `abort` and `retry` leave the Job; the default, `reinstall`, uninstalls the release and starts again.
+        """
         name = chart["metadata"]["name"]
         why = next(entry.get("message", "") for entry in job["status"]["conditions"] if entry["type"] == "Failed")
         message = f"Job {job['metadata']['name']} failed: {why}"
@@ -104,7 +108,7 @@ def _claim(world: World, at: Ref) -> None:
 
 
 def config_hash(world: World, chart: Obj) -> str:
-    """Return a digest of everything that decides what Helm does: the specs of the HelmChart and of its HelmChartConfig."""
+    """Return a digest of the specs of a HelmChart and its HelmChartConfig; a new digest needs a new install Job."""
     config = world.find(HELM_CHART_CONFIGS, chart["metadata"]["name"], SYSTEM)
     return "SHA256=" + digest([chart["spec"], (config or {}).get("spec")]).removeprefix("sha256:").upper()
 
@@ -135,7 +139,10 @@ def _resume(world: World, at: Ref) -> None:
 
 
 def _status(world: World, chart: Obj, failed: tuple[str, str] | None) -> None:
-    """Write jobName and conditions, without transition times and observedGeneration, as the real controller does."""
+    """Write job name and conditions on a HelmChart; `failed` is reason and message of a failed Job.
+
+    Like those of the real controller, the conditions have no transition times and no observedGeneration.
+    """
     name = f"helm-install-{chart['metadata']['name']}"
     created = ("JobCreated", "True", "Job created", f"Applying HelmChart using Job {SYSTEM}/{name}")
     conditions = world.conditions(chart, created, ("Failed", str(bool(failed)), *(failed or ("", ""))), timed=False)
@@ -144,7 +151,7 @@ def _status(world: World, chart: Obj, failed: tuple[str, str] | None) -> None:
 
 @program(CHART_LABEL)
 def helm(world: World, pod: Obj, _node: str) -> Behaviour:
-    """Play Helm in the pod of an install or delete Job; its work takes effect when the pod ends."""
+    """Play Helm in the pod of an install or delete Job. The release is installed or uninstalled when the pod ends."""
     name = pod["metadata"]["labels"][CHART_LABEL]
     action = pod["spec"]["containers"][0]["args"][0]
     chart = world.find(HELM_CHARTS, name, SYSTEM)
@@ -161,7 +168,7 @@ def _transcript(action: str, chart: Obj) -> str:
 
 
 def _upgrade(world: World, chart: Obj) -> None:
-    """Play `helm upgrade --install`: run the chart's installer and record the release."""
+    """Play `helm upgrade --install`: run the chart's installer and write a release Secret, also of a failure."""
     release = ChartRelease(world, chart, chart_installers.values(world, chart))
     release.target(create=bool(chart["spec"].get("createNamespace")))
     try:

@@ -1,4 +1,4 @@
-"""The batch/v1 Job controller: pods per completion or index, suspension, retries, deadlines, clean-up, conditions."""
+"""A simulated controller of batch/v1 Jobs: pods by completion or index, suspension, retries, deadlines, clean-up, conditions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 NO_LIMIT = 2**31 - 1
 RETRY = 10.0
 RETRY_MAX = 360.0
-"""Longest wait in seconds before a failed pod is replaced: 10, 20, 40 … 360 s."""
+"""Longest wait in virtual seconds before a failed pod is replaced: 10, 20, 40 … 360."""
 
 
 class Jobs:
-    """The role that plays the Job controller of kube-controller-manager."""
+    """Simulated Job controller of kube-controller-manager."""
 
     name = "jobs"
     kinds = (JOBS, PODS)
@@ -27,7 +27,7 @@ class Jobs:
         self._pods: dict[str, dict[Ref, None]] = {}
 
     def reconcile(self, world: World, changed: Changes) -> None:
-        """Look at each Job that changed or whose pods changed."""
+        """Take the next step of each Job that changed or of which a pod changed."""
         wanted: dict[str, None] = {}
         for at in [ref(pod) for pod in world.objects(PODS)] if changed.everything else changed.refs(PODS):
             wanted[self._index(world, at)] = None
@@ -41,7 +41,7 @@ class Jobs:
                 _Round(world, job, self._of(world, uid)).run()
 
     def _index(self, world: World, at: Ref) -> str:
-        """Update the index of pods by owner and return the owner's UID."""
+        """Update the index from Jobs to pods for one pod, and return the UID of the pod's owner; empty if it has none."""
         pod = world.find(PODS, at)
         if pod is None:
             owner = self._owners.pop(at, "")
@@ -58,7 +58,7 @@ class Jobs:
 
 
 class _Round:
-    """A reconciliation of one Job."""
+    """One reconciliation of one Job: its pods sorted by state, and the next step."""
 
     def __init__(self, world: World, job: Obj, owned: list[Obj]) -> None:
         self._world = world
@@ -77,7 +77,7 @@ class _Round:
         self._per_index: int | None = self._spec.get("backoffLimitPerIndex")
 
     def run(self) -> None:
-        """Take the Job one step further."""
+        """Take the Job's next step: clean up, suspend, start, fail, complete, or create the pods that are missing."""
         if has_condition(self._job, "Complete") or has_condition(self._job, "Failed"):
             self._clean_up()
         elif self._spec.get("suspend"):
@@ -93,7 +93,7 @@ class _Round:
             self._write({})
 
     def _failure(self) -> tuple[str, str]:
-        """Return reason and message of the Job's failure, or empty strings."""
+        """Return reason and message if the Job has failed, else two empty texts. Schedules a look at its deadline."""
         limit = int(self._spec.get("backoffLimit", 6 if self._per_index is None else NO_LIMIT))
         failures = len(self._failed)
         # With OnFailure the kubelet restarts containers in place, so restarts count as failures.
@@ -117,7 +117,7 @@ class _Round:
         return len(self._indices(self._succeeded)) if self._indexed else len(self._succeeded)
 
     def _given_up(self) -> set[int]:
-        """Return the indexes that failed more often than `backoffLimitPerIndex` allows."""
+        """Return the indexes whose pods failed more often than `backoffLimitPerIndex` allows."""
         if self._per_index is None:
             return set()
         failures = Counter(int(pod["metadata"]["annotations"][INDEX]) for pod in self._failed)
@@ -161,7 +161,7 @@ class _Round:
         self._active.append(pod)
 
     def _free_name(self, base: str, order: int) -> str:
-        """Return an unused pod name that depends on the Job's own history only, so that two runs agree."""
+        """Return an unused pod name. It depends on the Job's own history only, so that two runs agree."""
         history = (self._at, len(self._failed), len(self._succeeded), len(self._active), order)
         names = (f"{base}-{simulated_pods.suffix(base, *history, number)}" for number in itertools.count())
         return next(name for name in names if self._world.find(PODS, name, self._at.namespace) is None)
@@ -208,7 +208,7 @@ class _Round:
             self._again("ttl", left)
 
     def _again(self, reason: str, seconds: float) -> None:
-        """Look at the Job again after exactly `seconds` virtual seconds: times in a Job's spec ignore the delay scale."""
+        """Look at the Job again after exactly `seconds` virtual seconds, because times in a Job's spec ignore the delay scale."""
         world, at, uid = self._world, self._at, self._job["metadata"]["uid"]
         world.clock.schedule(f"jobs/{uid}/{reason}", seconds, lambda: world.touch(JOBS, at))
 
@@ -237,7 +237,7 @@ def _finished_at(pod: Obj) -> str:
 
 
 def _ranges(indices: set[int]) -> str:
-    """Format completed indexes as a Job does: `0-2,5`."""
+    """Return indexes in the form of a Job's `completedIndexes`: `0-2,5`."""
     parts: list[list[int]] = []
     for index in sorted(indices):
         if parts and parts[-1][1] == index - 1:

@@ -1,4 +1,4 @@
-"""The kubelet port of every simulated node, where a real API server fetches the logs of simulated pods.
+"""A server that stands for the kubelets of all simulated nodes, from which a real API server fetches logs of simulated pods.
 
 A real API server keeps no logs: it dials the InternalIP of the pod's node at the port in the node's status. So all simulated nodes
 carry the address and port of this server. It serves logs of simulated pods to every caller: it cannot authenticate an API server,
@@ -23,20 +23,20 @@ from workflows.rehearsal.simulator.api_client import Api, SimulatorApiError
 from workflows.rehearsal.simulator.api_kinds import NODES, Obj, Ref
 
 LogLookup = Callable[[str], bytes | None]
-"""A function from `NAMESPACE/POD/CONTAINER` to the container's log, or None if it has none."""
+"""A function that returns the log of the container `NAMESPACE/POD/CONTAINER`, or None if it has none."""
 WAITING = b"container is waiting to start: ContainerCreating"
-"""A kubelet's answer for a container without a log."""
+"""The answer of a kubelet if a container has no log yet."""
 
 
 class SimulatedPodLog(Struct, frozen=True):
-    """The log of one container, with the UID of its pod: a later pod of the same name gets its own log."""
+    """The log of one container. `uid` is its pod's, because a later pod of the same name begins a new log."""
 
     uid: str
     text: str
 
 
 class KubeletPort:
-    """Logs by `NAMESPACE/POD/CONTAINER`, served over HTTPS at `address` and a free port until `close`."""
+    """The logs of simulated pods, and the HTTPS server that serves them at `address` and a free port until `close`."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -45,18 +45,18 @@ class KubeletPort:
         self._server = log_server(address, self._log)
 
     def close(self) -> None:
-        """Stop serving."""
+        """Stop the server and free its port."""
         self._server.shutdown()
         self._server.server_close()
 
     @property
     def status(self) -> Obj:
-        """The addresses and port that every simulated node shows in its status."""
+        """The part of a Node's status that leads an API server to this port: addresses and kubelet endpoint."""
         endpoint = {"kubeletEndpoint": {"Port": self._server.server_port}}
         return {"addresses": [{"type": "InternalIP", "address": self.address}], "daemonEndpoints": endpoint}
 
     def write(self, pod: Obj, container: str, text: str) -> None:
-        """Append text to a container's log."""
+        """Append text to the log of a pod's container."""
         meta = pod["metadata"]
         key, uid = f"{meta['namespace']}/{meta['name']}/{container}", str(meta.get("uid", ""))
         with self._lock:
@@ -68,7 +68,7 @@ class KubeletPort:
         return None if kept is None else kept.text.encode()
 
     def why_unreachable(self, api: Api) -> str:
-        """Return why the API server cannot read logs here, or an empty string. Creates a temporary node for the request."""
+        """Return why the API server cannot read logs here; empty if it can. To find out, a Node is created and deleted again."""
         name, sign = f"bringup-look-{secrets.token_hex(4)}", secrets.token_hex(8)
         place = {"namespace": "look", "name": name, "uid": ""}
         self.write({"metadata": place}, "look", sign)
@@ -89,12 +89,12 @@ class _Server(ThreadingHTTPServer):
 
 
 def log_server(address: str, log: LogLookup) -> ThreadingHTTPServer:
-    """Serve logs over HTTPS at an address and a free port, in threads, until the server is shut down and closed."""
+    """Start an HTTPS server for logs at `address` and a free port, in threads, and return it; it runs until it is shut down."""
     from workflows.rehearsal.apiserver.emulated_server import self_signed  # slow to import, and most rehearsals need no port
 
     try:
         server = _Server((address, 0), _Handler)
-    except OSError:  # not an address of this machine, but forwarded to it
+    except OSError:  # the address belongs to another machine, which forwards to this one
         server = _Server(("", 0), _Handler)
     server.log = log
     context = self_signed(datetime.datetime.now(datetime.UTC)).context()
@@ -104,15 +104,15 @@ def log_server(address: str, log: LogLookup) -> ThreadingHTTPServer:
 
 
 class QuietHandler(BaseHTTPRequestHandler):
-    """A handler that logs no requests: they are too many, and errors are in the answers."""
+    """A handler that prints no line for each request, because there are too many; the answers hold the errors."""
 
     content_type = "text/plain"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing."""
+        """Print nothing, where the base class prints a line for each request."""
 
     def answer(self, status: int, body: bytes) -> None:
-        """Send the whole answer."""
+        """Send a whole answer: HTTP status, headers and body."""
         self.send_response(status)
         self.send_header("Content-Type", self.content_type)
         self.send_header("Content-Length", str(len(body)))
@@ -140,7 +140,7 @@ class _Handler(QuietHandler):
 
 
 def own_address(server: str) -> str:
-    """Return this machine's address on the route to an API server.
+    """Return the address of this machine on the route to the API server with the URL `server`.
 
     For a server on the loopback interface, return the address on the default route. Raises OSError for a host without address.
     """
@@ -155,7 +155,7 @@ def own_address(server: str) -> str:
 
 
 OUTSIDE = "192.0.2.1"
-"""An unassigned address (RFC 5737). Only the route to it is looked up; nothing is sent."""
+"""An address that nobody has (RFC 5737), to find the default route. Nothing is sent to it."""
 
 
 def _towards(family: int, place: Any) -> str:

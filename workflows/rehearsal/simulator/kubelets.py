@@ -1,4 +1,4 @@
-"""The kubelets of all simulated machines: start bound pods, run their programs, report how they end."""
+"""Simulated kubelets of all machines: they start the pods on their nodes, run the pods' programs, and report how they end."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from workflows.rehearsal.simulator.simulated_pods import BlockedStart, Exit, Lon
 from workflows.rehearsal.simulator.world import Changes, World
 
 START = (1.0, 6.0)
-"""Range of virtual seconds from binding to running: sandbox, image check, start."""
+"""Shortest and longest time in virtual seconds from a pod's binding to its running: sandbox, image check, start."""
 
 BACKOFF = 10.0
 BACKOFF_MAX = 300.0
-"""Longest wait in seconds before a crashed container restarts: 10, 20, 40 … 300 s, as kubelets do."""
+"""Longest wait in virtual seconds before a crashed container restarts: 10, 20, 40 … 300, as with real kubelets."""
 
 
 class Kubelet:
-    """The role that plays the kubelet of every node of the fleet; pods on other nodes belong to real kubelets."""
+    """Simulated kubelet of every node of the fleet. Pods on other nodes are left to real kubelets."""
 
     name = "kubelet"
     kinds = (PODS, NODES)
@@ -25,7 +25,7 @@ class Kubelet:
         self._stuck: dict[Ref, str] = {}
 
     def reconcile(self, world: World, changed: Changes) -> None:
-        """Take each changed pod one step further, and ask stuck pods on changed nodes again."""
+        """Take the next step of each changed pod, and try again to start blocked pods on changed nodes."""
         refs = [ref(pod) for pod in world.objects(PODS)] if changed.everything else list(changed.refs(PODS))
         nodes = {at.name for at in changed.refs(NODES)}
         refs += [at for at, node in self._stuck.items() if changed.everything or node in nodes]
@@ -54,7 +54,7 @@ class Kubelet:
             self._run(world, pod)
 
     def _lose(self, world: World, pod: Obj) -> None:
-        """Clear the readiness of a pod on a dead node; its phase stays, as no kubelet reports for it."""
+        """Set a pod on a dead node to not Ready; its phase stays, because no kubelet reports for it."""
         if not simulated_pods.ready(pod):
             return
         conditions = [entry | {"status": "False"} if entry["type"] == "Ready" else entry for entry in pod["status"]["conditions"]]
@@ -81,7 +81,7 @@ class Kubelet:
             _log(world, pod, program.log)
 
     def _run(self, world: World, pod: Obj) -> None:
-        """Schedule the end of a running pod, follow its readiness, or restart it after a crash."""
+        """Schedule the end of a started pod's program, follow its readiness, or restart it after a crash."""
         at = ref(pod)
         key = f"kubelet/{at.namespace}/{at.name}/{pod['metadata']['uid']}/{simulated_pods.restarts(pod)}"
         started = simulated_pods.started_at(pod)
@@ -126,7 +126,7 @@ class Kubelet:
 
 
 def _effected(end: Exit) -> Exit:
-    """Run a program's effect; a ProgramError makes the program end with code 1."""
+    """Run a program's effect and return how the program ends: with code 1 if the effect raises ProgramError."""
     if end.effect is None:
         return end
     try:

@@ -1,4 +1,4 @@
-"""The namespace, service account and garbage collecting controllers: what is created with a namespace and deleted with owners."""
+"""Simulated controllers of namespaces and service accounts, and the garbage collector of objects whose owner is gone."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ ROOT_CA = "kube-root-ca.crt"
 
 
 class NamespaceController:
-    """The role that plays both controllers of kube-controller-manager."""
+    """Simulated namespace and service account controllers of kube-controller-manager."""
 
     name = "namespaces"
     kinds = (NAMESPACES, SERVICE_ACCOUNTS, SERVICES, CONFIG_MAPS, SECRETS, CLAIMS, LEASES)
 
     def reconcile(self, world: World, _changed: Changes) -> None:
-        """Give each namespace its default objects; empty and finish those under deletion."""
+        """Give each namespace its ServiceAccount `default` and its CA ConfigMap; schedule the end of namespaces under deletion."""
         for namespace in world.objects(NAMESPACES):
             name = namespace["metadata"]["name"]
             if "deletionTimestamp" in namespace["metadata"]:
@@ -42,7 +42,10 @@ class NamespaceController:
 
 
 def _end(world: World, name: str) -> None:
-    """Delete a namespace's contents, then its own finalizer. Objects with finalizers keep it waiting."""
+    """Delete the objects in a namespace under deletion, then finish the namespace itself.
+
+    While objects with finalizers remain, it tries again every 5 virtual seconds.
+    """
     namespace = world.refresh(NAMESPACES, Ref("", name))
     if namespace is None or "deletionTimestamp" not in namespace["metadata"]:
         return
@@ -67,7 +70,7 @@ ORPHAN = "orphan"
 
 
 class GarbageCollector:
-    """The role that plays the garbage collector for all kinds that any role tracks; dependents of other kinds stay."""
+    """Simulated garbage collector. It deletes dependents of the kinds that any role tracks; dependents of other kinds stay."""
 
     name = "garbage"
     kinds = ()
@@ -77,7 +80,7 @@ class GarbageCollector:
         self._owned: dict[str, dict[tuple[ObjectKind, Ref], None]] = {}
 
     def reconcile(self, world: World, changed: Changes) -> None:
-        """Record new owners and delete the dependents of removed ones."""
+        """Record the owners of changed objects, and delete the dependents of removed ones."""
         for kind in world.kinds:
             for at in [ref(obj) for obj in world.objects(kind)] if changed.everything else changed.refs(kind):
                 obj = world.find(kind, at)

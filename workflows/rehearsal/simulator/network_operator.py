@@ -1,5 +1,6 @@
-"""The Network Operator: its chart, the controller of NicClusterPolicy and secondary networks, RDMA on nodes, Multus
-(`steps/docs/facts/gpu.md`, Network Operator).
+"""A simulated Network Operator: its chart, the controller of NicClusterPolicy and secondary networks, RDMA on nodes, Multus.
+
+Behaviour follows `steps/docs/facts/gpu.md`, Network Operator.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ NIC = "feature.node.kubernetes.io/pci-15b3.present"
 MOFED_WAIT = "network.nvidia.com/operator.mofed.wait"
 DRIVER = "simulated/nic-driver"
 SHARE = 0.968
-"""Share of a port's line rate that ib_write_bw reaches (387 of 400 Gbit/s)."""
+"""Share of a port's line rate that ib_write_bw measures (387 of 400 Gbit/s)."""
 
 PARTS = (
     ("state-OFED", "ofedDriver", "mofed-ubuntu24.04-6f8c4d9b7-ds"),
@@ -57,12 +58,15 @@ PARTS = (
     ("state-nic-feature-discovery", "nicFeatureDiscovery", "nic-feature-discovery-ds"),
     ("state-doca-telemetry-service", "docaTelemetryService", "doca-telemetry-service"),
 )
-"""Applied states in the operator's order, with their part of the spec and their DaemonSet."""
+"""Each state that the operator reports, in its order, with its path in the NicClusterPolicy's spec and its DaemonSet."""
 
 
 @chart("network-operator")
 def network_operator(world: World, release: ChartRelease) -> None:
-    """Install operator, CRDs and the NodeFeatureRule, which needs NFD's CRDs. The chart creates no NicClusterPolicy."""
+    """Install the simulated chart network-operator: the operator, CRDs and a NodeFeatureRule. It creates no NicClusterPolicy.
+
+    Raises ChartError if the kind NodeFeatureRule is missing, which the chart brings only with its own NFD.
+    """
     release.crds("mellanox.com")
     release.crds("nv-ipam.nvidia.com")
     release.crds("k8s.cni.cncf.io")
@@ -77,7 +81,7 @@ def network_operator(world: World, release: ChartRelease) -> None:
 
 
 class NetworkOperator:
-    """The role that plays the operator's controllers. Like the real ones it wants every selected node and knows no quorum."""
+    """Simulated controllers of the Network Operator. Like the real ones they call a DaemonSet ready only if all its nodes are."""
 
     name = "network_operator"
     kinds = (
@@ -94,7 +98,7 @@ class NetworkOperator:
     )
 
     def reconcile(self, world: World, changed: Changes) -> None:
-        """Schedule the next reconciliation, and take changed nodes one step further."""
+        """Schedule the next reconciliation, and the next step of each changed node with a NIC."""
         policy = world.find(POLICIES, POLICY)
         if policy is None:
             return
@@ -125,7 +129,10 @@ def _look(world: World) -> None:
 
 
 def _part(world: World, policy: Obj, state: str, part: str, name: str) -> str:
-    """Reconcile one part and return its state. A part that the spec lacks is `ignore`, although the policy as a whole is ready."""
+    """Create the DaemonSet of one state and return `ready`, `notReady` or `ignore`.
+
+    A state whose part the spec lacks is `ignore`, which does not keep the policy as a whole from being ready.
+    """
     spec = _at(policy["spec"], part)
     if spec is None or (state == "state-RDMA-device-plugin" and world.fault("rdma_state_ignored")):
         return "ignore"
@@ -146,7 +153,7 @@ def _at(spec: Mapping[str, Any], path: str) -> Any:
 
 
 def _attach(world: World, kind: ObjectKind, network: Obj) -> bool:
-    """Create a network's NetworkAttachmentDefinition, owned by the network if that is cluster-scoped."""
+    """Create the NetworkAttachmentDefinition of a network and return True if it exists. A cluster-scoped network owns it."""
     name = network["metadata"]["name"]
     meta: Obj = {"name": name, "namespace": network["spec"].get("networkNamespace", "default")}
     # A namespaced owner may be in another namespace, which ownerReferences cannot express.
@@ -157,7 +164,7 @@ def _attach(world: World, kind: ObjectKind, network: Obj) -> bool:
 
 
 def _allocate(world: World, pool: Obj) -> None:
-    """Give each labelled node one address block, as nv-ipam-controller does."""
+    """Write one block of addresses for each node with a NIC into an IPPool's status, as nv-ipam-controller does."""
     names = sorted(node["metadata"]["name"] for node in world.objects(NODES) if labels_of(node).get(NIC) == "true")
     networks = ((name, f"192.168.{number}") for number, name in enumerate(names))
     blocks = [{"nodeName": name, "startIP": f"{network}.1", "endIP": f"{network}.32"} for name, network in networks]
@@ -168,7 +175,10 @@ def _allocate(world: World, pool: Obj) -> None:
 
 
 def _node(world: World, policy: Obj, node: Obj, *, enforce: bool) -> None:
-    """Load the driver first if the operator installs it, then advertise what the device plugin finds."""
+    """Schedule a node's next step: the NIC driver if the operator installs it, then the RDMA resources that it advertises.
+
+    With `enforce`, resources are advertised again at once, because a fault may have begun or ended.
+    """
     name, spec = node["metadata"]["name"], policy["spec"]
     if "ofedDriver" in spec and DRIVER not in annotations_of(node):
         world.patch_soon(NODES, node, {"metadata": {"labels": {MOFED_WAIT: "true"}}})
@@ -186,7 +196,10 @@ def _load_driver(world: World, name: str) -> None:
 
 
 def _resources(world: World, policy: Obj, name: str) -> Iterator[tuple[str, int]]:
-    """Yield resource and count. A shared resource has the same count with one NIC as with eight."""
+    """Yield name and count of each RDMA resource of a node, and write the states of its SR-IOV policies.
+
+    A shared resource has the same count with one NIC as with eight.
+    """
     hardware, spec = world.hardware(name), policy["spec"]
     for entry in _configured(spec.get("rdmaSharedDevicePlugin"), "configList"):
         yield f"rdma/{entry['resourceName']}", 0 if world.fault("rdma_no_devices", name) else int(entry.get("rdmaHcaMax", 1000))
@@ -216,14 +229,17 @@ blocked_by("rdma_plugin_image_missing", "app", "rdma-shared-dp-ds", "Back-off pu
 
 @pod_program("app", "mofed-ubuntu24.04-6f8c4d9b7-ds")
 def mofed(world: World, _pod: Obj, node: str) -> Behaviour:
-    """Play the NIC driver's container."""
+    """Play the pod of the NIC driver: it waits until the driver is loaded, then runs."""
     done = DRIVER in world.node_annotations(node)
     return LongRunning() if done or not world.sampled(node) else BlockedStart(init="network-operator-init-container")
 
 
 @check("ib-write-bw")
 def ib_write_bw(world: World, pod: Obj, node: str) -> Behaviour:
-    """Report what `workflows/stages/scripts/ib_write_bw.sh` reports: bandwidth to the next pod of the ring, rail by rail."""
+    """Play the check `ib-write-bw`: report the bandwidth in Gbit/s of each NIC to the next pod of a ring of pods.
+
+    The report has the form that `workflows/stages/scripts/ib_write_bw.sh` prints.
+    """
     size = int(podlib.environment(pod)["COUNT"])
     index = int(annotations_of(pod).get("batch.kubernetes.io/job-completion-index", 0))
     peer = (index + 1) % size
@@ -237,7 +253,7 @@ def ib_write_bw(world: World, pod: Obj, node: str) -> Behaviour:
 
 
 def _node_of(world: World, pod: Obj, index: int) -> str:
-    """Return the node of the ring's pod with this index, or `?`, which no fault hits, if it is not placed."""
+    """Return the node of the ring's pod with this index; `?`, which no fault hits, if it has none."""
     labels = {"bringup/check": "ib-write-bw", "batch.kubernetes.io/job-completion-index": str(index)}
     member = next(world.select(PODS, pod["metadata"]["namespace"], labels), None)
     return str(member["spec"].get("nodeName") or "?") if member else "?"
@@ -247,13 +263,13 @@ def _node_of(world: World, pod: Obj, index: int) -> str:
 
 
 class Multus:
-    """The role that plays Multus and its address plugin: each placed pod gets its secondary networks at once."""
+    """Simulated Multus with its address plugin: a placed pod gets the secondary networks that it asks for at once."""
 
     name = "multus"
     kinds = (PODS, ATTACHMENTS)
 
     def reconcile(self, world: World, changed: Changes) -> None:
-        """Look at changed pods, or at all pods if networks changed."""
+        """Write the network status of changed pods; of all pods if NetworkAttachmentDefinitions changed."""
         changed_pods = (world.find(PODS, at) for at in changed.refs(PODS))
         for pod in world.objects(PODS) if changed.concern(ATTACHMENTS) else filter(None, changed_pods):
             notes = annotations_of(pod)
@@ -274,7 +290,10 @@ def _attachment_ref(pod: Obj, text: str) -> Ref:
 
 
 def _network_status(world: World, pod: Obj, places: list[Ref]) -> Iterator[Obj]:
-    """Yield the cluster's own network, then one entry per attachment. Addresses depend on node and interface only."""
+    """Yield a pod's network-status entries: the cluster's network, then one for each attachment in `places`.
+
+    Addresses depend on the node and the number of the interface only.
+    """
     number = world.fleet.number(podlib.node(pod))
     yield {"name": "k8s-pod-network", "interface": "eth0", "ips": [f"10.42.{number % 256}.9"], "default": True, "dns": {}}
     for index, place in enumerate(places, 1):

@@ -1,4 +1,4 @@
-"""Node objects of simulated machines: registration, readiness, taints, leases, kubelet version; with the faults of stage rke2."""
+"""The Node objects of simulated machines: registration, readiness, taints, leases and kubelet version."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from workflows.rehearsal.simulator.virtual_clock import stamp
 from workflows.rehearsal.simulator.world import Changes, World
 
 REGISTER = {True: (15.0, 40.0), False: (8.0, 25.0)}
-"""Range of virtual seconds from the start of the service to the Node object, for servers (True) and agents (False)."""
+"""Shortest and longest time in virtual seconds from the start of RKE2 to the Node object; True: servers, False: agents."""
 
 READY = (8.0, 30.0)
 
 SIMULATED = "bringup/simulated"
-"""Annotation of every simulated node; real nodes never have it, whatever their names."""
+"""Annotation of every simulated Node. Real nodes never have it, whatever their names."""
 
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 LEASED = "kube-node-lease"
@@ -35,7 +35,7 @@ NOT_READY_REPORT = (
 
 
 class Nodes:
-    """The role that plays each kubelet's report about its machine, and the node controller's taints."""
+    """Simulated kubelets as far as they report about their machines, and the node controller's taints."""
 
     name = "nodes"
     kinds = (NODES, DAEMON_SETS)
@@ -44,7 +44,7 @@ class Nodes:
         self._networks: set[Ref] = set()
 
     def reconcile(self, world: World, changed: Changes) -> None:
-        """Register machines on which RKE2 runs, and update condition, taints and lease of changed nodes."""
+        """Schedule the registration of machines on which RKE2 runs; update conditions, taints and lease of changed nodes."""
         networks = {(namespace, name) for namespace, name, _ in rke2_charts.CNI.values()}
         arrived = {at for at in changed.refs(DAEMON_SETS) if at in networks} - self._networks
         self._networks |= arrived
@@ -61,7 +61,7 @@ class Nodes:
 
 
 def address(world: World, name: str) -> str:
-    """Return a machine's address, or one derived from its number if the fleet only has a DNS name."""
+    """Return a machine's IP address; one derived from its number if the fleet only knows a DNS name."""
     host = world.host(name)
     try:
         return str(ipaddress.ip_address(host.address))
@@ -93,7 +93,7 @@ def _look(world: World, name: str, state: dict[str, Any]) -> None:
 
 
 def _turn(world: World, name: str) -> None:
-    """Report the current readiness and version of a node, and write its lease."""
+    """Write the present readiness and kubelet version in a Node's status, its taints and its lease."""
     state, node = world.hosts[name].get("rke2"), world.find(NODES, name)
     if state is None or node is None:
         return
@@ -123,7 +123,7 @@ def _network(world: World, state: dict[str, Any]) -> bool:
 
 
 def _taint(world: World, node: Obj, ready: bool) -> None:
-    """Set the taints that follow from the Ready condition and from `spec.unschedulable`."""
+    """Set the taints of a Node that is not ready or that is cordoned, and remove them otherwise."""
     present = node["spec"].get("taints") or []
     wanted = [taint for taint in present if taint["key"] not in (NOT_READY["key"], CORDON["key"])]
     wanted += [] if ready else [NOT_READY]
@@ -133,7 +133,7 @@ def _taint(world: World, node: Obj, ready: bool) -> None:
 
 
 def _lease(world: World, node: Obj, ready: bool) -> None:
-    """Renew the lease of a Ready node; set that of another node back to the present."""
+    """Renew the lease of a Ready node ahead of time; set that of another node back to the present, so that it expires."""
     name = node["metadata"]["name"]
     spec = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": _micro(world.now + world.lease_ahead * ready)}
     meta = {"name": name, "namespace": LEASED, "ownerReferences": [NODES.owner(node, controller=False)]}
@@ -150,14 +150,14 @@ def _renew(world: World, name: str) -> None:
 
 
 def _micro(seconds: float) -> str:
-    """Return a time with microseconds, as leases have it."""
+    """Return seconds since the epoch as a timestamp with microseconds, as leases have it."""
     return stamp(seconds).replace("Z", f".{int(seconds % 1 * 1e6):06d}Z")
 
 
 class Heartbeats:
-    """Lease renewals every few wall seconds, independent of virtual time: a real node controller gives a node up after 50 s.
+    """Renews the leases of nodes every few real seconds whatever virtual time does: a real node controller waits 50 s at most.
 
-    Renewal times never go back. After a restored snapshot set virtual time back, they continue from the latest one.
+    Renewal times never go back. If a restored snapshot sets virtual time back, they continue from the latest one.
     """
 
     def __init__(self, every: float) -> None:
@@ -166,7 +166,7 @@ class Heartbeats:
         self._latest = 0.0
 
     def renew_leases(self, world: World, wall: float) -> None:
-        """Renew the leases of all Ready simulated nodes if an interval has passed, with one request per node."""
+        """Renew the leases of all Ready nodes if it is time, one request each. `wall`: real seconds since the last call."""
         self._left -= wall
         if self._left > 0:
             return
@@ -242,7 +242,7 @@ def _status(world: World, name: str, state: dict[str, Any], *, ready: bool) -> O
 
 
 def _endpoint(world: World, name: str) -> Obj:
-    """Return the addresses and port at which the API server finds the node's kubelet."""
+    """Return the part of a Node's status that says where its kubelet is: addresses and port."""
     if world.kubelets is not None:
         return world.kubelets.status
     addresses = [{"type": "InternalIP", "address": address(world, name)}, {"type": "Hostname", "address": name}]
@@ -263,7 +263,7 @@ def _conditions(world: World, name: str, state: dict[str, Any], ready: bool) -> 
 
 
 def _version(world: World, name: str, state: dict[str, Any]) -> str:
-    """Return the running kubelet's version; with `kubelet_version_skew` the service still runs the preceding release."""
+    """Return the version of a machine's kubelet; with the fault `kubelet_version_skew`, that of the preceding release."""
     wanted = str(state["version"])
     release = parse_version(wanted)
     if release is None or not world.fault("kubelet_version_skew", name):

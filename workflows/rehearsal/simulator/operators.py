@@ -1,4 +1,4 @@
-"""Helpers that all simulated operators share: DaemonSets owned by custom resources, and readiness of workloads."""
+"""Helpers that all simulated operators share: workloads that they create, nodes to look at, readiness of workloads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from workflows.rehearsal.simulator.world import Changes, World
 
 
 def ensure_deployment(world: World, namespace: str, name: str, image: str) -> None:
-    """Create or update a Deployment with one replica, whose pods carry `app: NAME`."""
+    """Create or update a Deployment with one replica, whose pod carries the label `app: NAME`."""
     spec = {"replicas": 1} | workload_spec(name, {}, image, {})
     world.ensure(DEPLOYMENTS, {"metadata": {"name": name, "namespace": namespace, "labels": {"app": name}}, "spec": spec})
 
@@ -26,7 +26,10 @@ def ensure_daemon_set(
     image: str = "",
     on_delete: bool = False,
 ) -> Obj:
-    """Create or update a DaemonSet owned by a custom resource; its pods carry `app: NAME` and tolerate every taint."""
+    """Create or update a DaemonSet and return it. Its pods carry the label `app: NAME` and tolerate every taint.
+
+    `owner` is kind and object of the custom resource that owns it; `init` names its init containers.
+    """
     kind, obj = owner
     picture = image or f"simulated/{name}:1"
     pod: Obj = {
@@ -44,7 +47,7 @@ def ensure_daemon_set(
 
 
 def fleet_nodes(world: World, changed: Changes, *kinds: ObjectKind) -> Iterator[Obj]:
-    """Yield the changed nodes of the fleet, or all of them if everything or an object of these kinds changed."""
+    """Yield the Nodes of the fleet that changed; all of them if an object of `kinds` changed, or everything is to be looked at."""
     names = [host.name for host in world.fleet] if changed.concern(*kinds) else [at.name for at in changed.refs(NODES)]
     for name in names:
         node = world.find(NODES, name)
@@ -53,16 +56,13 @@ def fleet_nodes(world: World, changed: Changes, *kinds: ObjectKind) -> Iterator[
 
 
 def serves_every_node(daemon_set: Obj | None) -> bool:
-    """Return True if operators would call the DaemonSet ready: no pod of the newest template is unavailable.
-
-    A DaemonSet that selects no node counts as ready.
-    """
+    """Return True if operators would call a DaemonSet ready: current status, no unavailable pod, even if it selects no node."""
     status = (daemon_set or {}).get("status") or {}
     seen = daemon_set is not None and status.get("observedGeneration", 0) >= daemon_set["metadata"].get("generation", 1)
     return seen and not status.get("numberUnavailable", 0)
 
 
 def has_ready_pod(world: World, namespace: str, deployment: str) -> bool:
-    """Return True if an operator's Deployment has a ready pod; without one the operator does nothing."""
+    """Return True if a Deployment has a ready pod. The simulated operator of that Deployment does nothing without one."""
     workload = world.find(DEPLOYMENTS, deployment, namespace)
     return workload is not None and bool((workload.get("status") or {}).get("readyReplicas"))

@@ -1,4 +1,4 @@
-"""OS preparation: the effect of the playbook os_prep on a simulated machine, and what the machine then shows."""
+"""Stage os_prep: the effect of its playbook on a simulated machine, and the settings and facts that the machine then reports."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ CHANGE, REBOOT, READ, ASSERT = (
 )
 MODULE = "node_profile"
 CONFIGURED = {"dns": "DNS", "selinux": "SELinux", "apparmor": "AppArmor"}
-"""Items that a machine already has as the spec says, by the profile's key."""
+"""Host settings that a machine already has as the profile wants, with their displayed names, by the profile's key."""
 KEPT = {
     "modules": "/etc/modules-load.d/90-bringup.conf",
     "blacklist": "/etc/modprobe.d/90-bringup.conf",
     "sysctls": "/etc/sysctl.d/zz-bringup.conf",
     "memlock": "/etc/security/limits.d/90-bringup.conf",
 }
-"""File that restores a part of the profile at boot, by the profile's key."""
+"""Path of the file that restores a part of the profile at boot, by the profile's key for that part."""
 CHANGE_SECONDS, READ_SECONDS, REBOOT_SECONDS = 45.0, 4.0, 420.0
 AWAY = "Timed out waiting for last boot time check (timeout=1380)"
 SKEW = 37.0
@@ -41,9 +41,10 @@ Item = dict[str, str]
 
 
 class PreparedHost(Struct, frozen=True, kw_only=True):
-    """A host in one play, with its profile and its progress.
+    """One host during one run of the playbook: the profile that it shall have in `want`, and how far it is.
 
-    `fresh`: the play changes it for the first time. `booted`: it has been rebooted for its kernel parameters, now or earlier.
+    `fresh`: no earlier run has changed it. `booted`: it needs no reboot for its kernel parameters any more. `gpu`: it has the GPU
+    part of the profile.
     """
 
     world: World
@@ -55,22 +56,25 @@ class PreparedHost(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The host's name."""
+        """The name of the host."""
         return self.host.name
 
     def suffers(self, fault: str) -> bool:
-        """Return True if a fault hits the host."""
+        """Return True if the named fault hits the host."""
         return self.world.fault(fault, self.name) is not None
 
     @property
     def pending_parameters(self) -> list[str]:
-        """Kernel parameters that only the next boot applies."""
+        """Kernel parameters in the profile that need a reboot to take effect; empty after one."""
         return [] if self.booted else list(self.want.get("kernel_parameters", ()))
 
 
 @play("os_prep")
 def os_prep(world: World, request: PlayRequest) -> Iterable[TaskOutcome]:
-    """Bring hosts to their profile; reboot those that need it, if allowed, and read them again, as the role does."""
+    """Play the playbook os_prep: bring hosts to their profile, and reboot those that need it, if the variables allow it.
+
+    Yields the results of its tasks. As in the real role, rebooted hosts are read again, and a host with a failed setting fails.
+    """
     machines = [_machine(world, host, request) for host in request.hosts if host.name in world.fleet]
     reached = [machine for machine in machines if not machine.suffers("hosts_unreachable")]
     changes = [_changed(machine) for machine in reached]
@@ -133,14 +137,17 @@ def _failing(machine: PreparedHost) -> Iterator[TaskOutcome]:
 
 
 def _shown(machine: PreparedHost, after: float) -> dict[str, Any]:
-    """Return the module's result with its observation, read `after` seconds from now, in the middle of the reading."""
+    """Return the result of the module `node_profile`: settings and facts of the host `after` seconds from now.
+
+    The clock in the facts is that of the middle of the reading.
+    """
     skew = SKEW if machine.suffers("clock_skew") else 0.0
     facts = _facts(machine, machine.world.now + after + READ_SECONDS / 2 + skew)
     return {"observation": {"items": _items(machine), "facts": facts}}
 
 
 def _items(machine: PreparedHost) -> list[Item]:
-    """Return every item of the profile; items that a bare machine lacked are `changed`."""
+    """Return a result for every setting in the host's profile. Those that a bare machine lacks are `changed` in the first run."""
     want, new = machine.want, "changed" if machine.fresh else "ok"
     links = want.get("links", {})
     lines = [
@@ -180,7 +187,7 @@ def _items(machine: PreparedHost) -> list[Item]:
 
 
 def _memlock(limit: str) -> str:
-    """Return a limit in bytes, as systemd shows it."""
+    """Return a limit in KiB as systemd shows it: in bytes, or `infinity` for `unlimited`."""
     return str(int(limit) * 1024) if limit.isdigit() else "infinity"
 
 
@@ -213,7 +220,7 @@ def _failed(item: Item, seen: str, why: str) -> Item:
 
 
 def _facts(machine: PreparedHost, epoch: float) -> dict[str, Any]:
-    """Return the facts of `steps.stages.os_prep.contract.Facts`."""
+    """Return the host's facts in the form of `steps.stages.os_prep.contract.Facts`. `epoch` is the time on its clock."""
     name, world = machine.name, machine.world
     host, hardware = world.host(name), world.hardware(name)
     digest = hashlib.sha256(name.encode()).hexdigest()
@@ -259,6 +266,6 @@ def _facts(machine: PreparedHost, epoch: float) -> dict[str, Any]:
 
 
 def _own_driver(version: str, nvswitches: int) -> dict[str, Any]:
-    """Return the facts of a host's own driver, with its fabric manager if NVSwitches need one."""
+    """Return the facts about a GPU driver that the host itself has, and about its fabric manager if it has NVSwitches."""
     manager = {"fabric_manager": version, "fabric_manager_active": True, "fabric_states": ["Completed"]} if nvswitches else {}
     return {"nvidia_driver": version, "driver_installed": True, **manager}

@@ -1,4 +1,4 @@
-"""Simulated playbook runs: stage modules say what happens on each host, and the results become ansible-runner events."""
+"""Simulated runs of Ansible playbooks: stage modules register what happens on each host; results become ansible-runner events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workflows.rehearsal.simulator.world import World
 
 
 class TaskStatus(StrEnum):
-    """The result of one task on one host."""
+    """The result of one Ansible task on one host."""
 
     OK = "ok"
     CHANGED = "changed"
@@ -27,9 +27,10 @@ class TaskStatus(StrEnum):
 
 
 class TaskOutcome(Struct, frozen=True, kw_only=True):
-    """A task on one host. `result` is Ansible's result dict (`msg`, `observation`, …), `seconds` the task's duration.
+    """One Ansible task on one host and its result.
 
-    After a failed or unreachable outcome the host takes part in no further task, as with Ansible.
+    `result` is Ansible's result dict (`msg`, `observation`, …), `seconds` the duration. After the status failed or unreachable the
+    host takes part in no further task, as with Ansible.
     """
 
     host: str
@@ -48,19 +49,19 @@ def unreachable(host: PlayHost, task: str, action: str = "ansible.builtin.comman
 
 
 def failed(host: str, task: str, message: str, seconds: float, action: str = "ansible.builtin.assert") -> TaskOutcome:
-    """Return the outcome of a task that fails on a host with a message."""
+    """Return the outcome of a task that fails on a host with this message after `seconds`."""
     result = {"msg": message}
     return TaskOutcome(host=host, task=task, status=TaskStatus.FAILED, seconds=seconds, action=action, result=result)
 
 
 Answer = Callable[[World, PlayRequest], Iterable[TaskOutcome]]
-"""The effect of a playbook: changes `world.hosts`, calls `world.wake()`, yields outcomes task by task and host by host."""
+"""A function that plays a playbook: it changes `world.hosts`, calls `world.wake()`, and yields outcomes task by task."""
 
 _ANSWERS: dict[str, Answer] = {}
 
 
 def play(name: str) -> Callable[[Answer], Answer]:
-    """Register the effect of the playbook `NAME.yml`."""
+    """Return a decorator that registers the function which plays the playbook `NAME.yml`."""
 
     def register(answer: Answer) -> Answer:
         _ANSWERS[name] = answer
@@ -70,13 +71,13 @@ def play(name: str) -> Callable[[Answer], Answer]:
 
 
 class UnknownPlayError(LookupError):
-    """A request for a playbook that no stage module has registered."""
+    """Raised for a playbook that no stage module has registered."""
 
 
 def run_play(world: World, request: PlayRequest) -> list[dict[str, Any]]:
-    """Return all events of a play in order. Raises UnknownPlayError.
+    """Play a playbook and return its ansible-runner events in order. Raises UnknownPlayError.
 
-    Event times are virtual and run ahead: the clock does not move while a play is answered.
+    Event times are virtual and lie in the future, because the clock does not move while a playbook is played.
     """
     name = request.playbook.removesuffix(".yml")
     if name not in _ANSWERS:
@@ -86,7 +87,7 @@ def run_play(world: World, request: PlayRequest) -> list[dict[str, Any]]:
 
 
 def _unreached(world: World, request: PlayRequest) -> list[TaskOutcome]:
-    """Return an unreachable outcome for each host that the fleet does not have."""
+    """Return an unreachable outcome for each requested host that is not in the fleet."""
     message = "Failed to connect to the host via ssh: ssh: connect to host {} port {}: Connection timed out"
     return [
         TaskOutcome(
@@ -113,7 +114,7 @@ def _until_dropped(first: Iterable[TaskOutcome], outcomes: Iterable[TaskOutcome]
 
 
 def _to_the_end(outcomes: Iterable[TaskOutcome]) -> Iterator[TaskOutcome]:
-    """Add the playbook's last task, which reports that it has ended, for each host without failure."""
+    """Yield the outcomes, then for each host without failure the last task, which records that the playbook has ended."""
     there: dict[str, bool] = {}
     for outcome in outcomes:
         there[outcome.host] = outcome.status not in (TaskStatus.FAILED, TaskStatus.UNREACHABLE)
@@ -194,7 +195,7 @@ def _iso(seconds: float) -> str:
 
 @play(PLAYBOOK)
 def site_role(world: World, request: PlayRequest) -> Iterator[TaskOutcome]:
-    """Play an Ansible role of the site: its effect is unknown, so every machine reports the end and changes nothing."""
+    """Play an Ansible role that the site brings. Its effect is unknown, so each machine reports its end and changes nothing."""
     role = request.role
     ran = {"role": role.name, "digest": role.digest} if role else {}
     for host in request.hosts:

@@ -1,4 +1,4 @@
-"""Reset: the playbook that removes RKE2 from machines. If a server stays, the cluster forgets them first."""
+"""Operation reset: the playbook that removes RKE2 from machines, and their Nodes if the cluster goes on without them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workflows.rehearsal.simulator.playbook_runs import TaskOutcome, TaskStatus,
 from workflows.rehearsal.simulator.world import World
 
 _LOOKED = {"processes": 180, "mounts": 40, "links": 3, "addresses": 5, "routes": 7, "rules": 2, "paths": 14, "units": 3}
-"""Number of things that the module examined on a machine, by kind."""
+"""Number of things on a machine that the removal checks for traces of RKE2, by kind."""
 
 _FORGET = ("Let the cluster forget the machine", "ansible.builtin.command")
 _REMOVE = ("Remove what is left of RKE2", "rke2_traces")
@@ -20,7 +20,10 @@ _REMOVE = ("Remove what is left of RKE2", "rke2_traces")
 
 @play("rke2_reset")
 def rke2_reset(world: World, request: PlayRequest) -> Iterator[TaskOutcome]:
-    """Stop and remove RKE2; each host returns what is left of it."""
+    """Play the playbook rke2_reset: stop and remove RKE2; each host reports the traces that are left.
+
+    With the variable `rke2_reset_forget`, the Nodes of the hosts are deleted first.
+    """
     hosts = [host for host in request.hosts if host.name in world.fleet]
     for host in hosts:
         if world.fault("hosts_unreachable", host.name):

@@ -1,4 +1,4 @@
-"""RKE2: the objects that its first server creates, and the pods of its servers and of its check."""
+"""Stage rke2: the objects that RKE2's servers create, and the pods of the servers and of the DNS check."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, LongRu
 from workflows.rehearsal.simulator.world import Changes, World
 
 STATIC = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cloud-controller-manager")
-"""Static pods of a server; RKE2 labels each with `component=NAME` and `tier=control-plane`."""
+"""Static pods of each server. RKE2 gives them the labels `component=NAME` and `tier=control-plane`."""
 
 
 class Rke2Servers:
-    """The role that plays servers: packaged charts (as HelmChart objects for the helm-controller) and static pods."""
+    """Simulated RKE2 servers: the charts that RKE2 packages (as HelmCharts for the helm-controller), and static pods."""
 
     name = "rke2"
     kinds = (NODES, HELM_CHARTS, PODS, DAEMON_SETS, CRDS)
 
     def reconcile(self, world: World, changed: Changes) -> None:
-        """Create the packaged charts once a server has registered, and the static pods of each server."""
+        """Create the packaged HelmCharts once a server's Node exists, and the static pods of each such server."""
         servers = [
             name
             for name, state in world.hosts.items()
@@ -70,7 +70,7 @@ blocked_by("etcd_member_missing", "component", "etcd", "back-off 5m0s restarting
 
 @pod_program("component", "kube-apiserver")
 def apiserver(world: World, _pod: Obj, node: str) -> Behaviour:
-    """Play the API server's pod of a server. The emulated API server answers whatever its state."""
+    """Play a kube-apiserver pod: it runs, or keeps ending under `apiserver_restarts`. The emulated API answers anyway."""
     if world.fault("apiserver_restarts", node):
         return Exit(code=137, message="OOMKilled", seconds=20)
     return LongRunning()
@@ -78,7 +78,10 @@ def apiserver(world: World, _pod: Obj, node: str) -> Behaviour:
 
 @check("dns")
 def dns(world: World, pod: Obj, node: str) -> Behaviour:
-    """Report what the pod of one node resolved and reached (`dns_ring.sh`); the script always exits with 0."""
+    """Play the check `dns` on a node: report the names that its pod resolved and the pods that it reached.
+
+    The report has the form that `dns_ring.sh` prints; the script always exits with 0.
+    """
     report = _asked(world, pod, node)
     if any(entry["name"] == "INGRESS_HOST" for entry in pod["spec"]["containers"][0].get("env") or ()):
         dead = world.fault("ingress_dead", node)
@@ -106,14 +109,14 @@ def _asked(world: World, pod: Obj, node: str) -> Obj:
 
 
 def _beside(world: World, pod: Obj, names: Iterable[str]) -> str:
-    """Return the first of these hosts whose Node takes a pod of this check too, or an empty string."""
+    """Return the first of these hosts that would take a pod of this check too; empty if there is none."""
     pairs = ((name, world.find(NODES, name)) for name in names)
     return next((name for name, node in pairs if node is not None and not admits(node, pod["spec"])), "")
 
 
 @pod_program("k8s-app", "kube-dns")
 def coredns(world: World, _pod: Obj, node: str) -> Behaviour:
-    """Play CoreDNS, which reports ready even if its answers do not reach the pods."""
+    """Play a CoreDNS pod. Only the fault `coredns_not_ready` makes it not ready, whatever keeps its answers from pods."""
     return LongRunning(ready=not world.fault("coredns_not_ready", node))
 
 

@@ -1,4 +1,4 @@
-"""Charts that RKE2 packages: HelmChart objects in kube-system, and what each of them installs."""
+"""The charts that RKE2 packages: their HelmCharts in kube-system, and what each of them installs."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ CNI = {
     "flannel": (SYSTEM, "kube-flannel-ds", "flannel"),
     "multus": (SYSTEM, "rke2-multus", "rke2-multus"),
 }
-"""Namespace, name and `k8s-app` label of each network plugin's DaemonSet."""
+"""Namespace, name and label `k8s-app` of each network plugin's DaemonSet, by plugin."""
 
 OTHERS = ("rke2-coredns", "rke2-metrics-server", "rke2-runtimeclasses")
 INGRESS = {"ingress-nginx": "rke2-ingress-nginx", "traefik": "rke2-traefik"}
-"""Chart of each ingress controller."""
+"""Name of the packaged chart by ingress controller."""
 
 
 def ingress_of(version: str) -> str:
-    """Return the default ingress controller of new clusters of a release: Traefik from v1.36 on."""
+    """Return the ingress controller that an RKE2 release gives new clusters: `traefik` from v1.36 on, else `ingress-nginx`."""
     release = parse_version(version)
     return "traefik" if release is not None and (release.major, release.minor) >= (1, 36) else "ingress-nginx"
 
 
 def packaged_charts(cni: Iterable[str], ingress: str) -> Iterator[Obj]:
-    """Yield HelmCharts of these network plugins, of the ingress controller and of the parts that every RKE2 cluster has."""
+    """Yield the HelmCharts that RKE2 creates: of these network plugins, of this ingress controller, and of its fixed parts."""
     controller = [INGRESS[ingress]] if ingress in INGRESS else []
     for name in (*(f"rke2-{plugin}" for plugin in cni), *OTHERS, *controller):
         bootstrap = name not in ("rke2-metrics-server", *controller)
@@ -41,7 +41,7 @@ def packaged_charts(cni: Iterable[str], ingress: str) -> Iterator[Obj]:
 
 
 def network_daemon_set(cni: Iterable[str]) -> tuple[str, str]:
-    """Return namespace and name of the DaemonSet without which no node becomes Ready."""
+    """Return namespace and name of the DaemonSet of the main network plugin, without which no node becomes Ready."""
     plugin = next((name for name in cni if name != "multus"), "canal")
     namespace, name, _ = CNI[plugin]
     return namespace, name

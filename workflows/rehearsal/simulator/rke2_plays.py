@@ -1,4 +1,4 @@
-"""RKE2's playbooks: their effects on simulated machines, and the facts that they return."""
+"""Stage rke2: its playbooks, with their effect on simulated machines and the facts that they report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOKEN = "K10" + "5" * 64 + "::server:simulated"
 
 @play(PLAYBOOK)
 def identify(world: World, request: PlayRequest) -> Iterator[TaskOutcome]:
-    """Report which cluster each server belongs to, with its kubeconfig and the holder of its lease."""
+    """Play the playbook that asks each server for its cluster: the cluster's uid, kubeconfig and lease, or `bare` without RKE2."""
     space = world.api.get(NAMESPACES, "kube-system", "")
     uid = space["metadata"]["uid"] if space else ""
     lease_object = world.api.get(LEASES, "bringup", "kube-system")
@@ -45,10 +45,10 @@ _IDENTIFY, _MODULE = "Read the identity of the cluster", "cluster_identity"
 
 
 def _play(world: World, request: PlayRequest, *, server: bool, back: bool) -> Iterator[TaskOutcome]:
-    """Play an installation, or with `back` a rollback to the release that an upgrade replaced.
+    """Play the installation of RKE2 on servers or agents or, with `back`, the rollback to the release before an upgrade.
 
-    Each server returns the admin kubeconfig with its facts. Variables that the API does not show have no effect. Objects survive a
-    rollback, because the emulated API has no etcd snapshot.
+    Each server reports the admin kubeconfig with its facts. Variables whose effect the API does not show have none. Objects survive
+    a rollback, because the emulated API has no etcd snapshot.
     """
     hosts = [host for host in request.hosts if host.name in world.fleet]
     service = "rke2-server" if server else "rke2-agent"
@@ -89,7 +89,7 @@ for _server in (True, False):
 
 
 def _steps(hosts: Iterable[str], new: Set[str], task: tuple[str, str, float]) -> Iterator[TaskOutcome]:
-    """Yield one task over all hosts: changed on new hosts, ok on the others."""
+    """Yield a task's outcome on all hosts: changed for those in `new`, else ok. `task`: name, action, seconds if changed."""
     name, action, seconds = task
     for host in hosts:
         changed = host in new
@@ -98,7 +98,7 @@ def _steps(hosts: Iterable[str], new: Set[str], task: tuple[str, str, float]) ->
 
 
 def _forget(world: World, names: Iterable[str]) -> Iterator[TaskOutcome]:
-    """Delete the Node of a replaced machine while the new one of that name is still bare."""
+    """Delete the Node of a replaced machine if the new machine of that name has no RKE2 yet; yield the outcomes."""
     for name in names:
         node = world.find(NODES, name)
         if "rke2" not in world.hosts[name] and node is not None:
@@ -113,14 +113,14 @@ _NAMESAKE = (
     "{0} has joined no cluster yet, and this one still has a Node of its name: RKE2 would refuse the new machine's node password; "
     "`bringup replace-node SPEC --hosts {0}` has the cluster forget the old machine and brings this one in"
 )
-"""Message of the role for a machine whose name another machine has registered."""
+"""Message of the role for a new machine whose name a Node of another machine has."""
 _CHOOSE = "Stop where the wanted release may not take the place of the one that is there"
 _INGRESS = (
     "rke2.ingress_controller: {0} gives new clusters Traefik, and this one, which runs {1}, would keep ingress-nginx: write "
     "ingress_controller: ingress-nginx to keep it, traefik to change over (docs.rke2.io/reference/ingress_migration), or none; "
     "nothing was changed"
 )
-"""Message of the role for an upgrade that would leave the choice of ingress controller open."""
+"""Message of the role if an upgrade changes the default ingress controller and the spec does not choose one."""
 _REFUSED = (
     "Unable to start service rke2-agent: Job for rke2-agent.service failed because the control process exited with error code. "
     'level=fatal msg="starting kubernetes: preparing server: failed to validate token: token CA hash does not match the Cluster CA '
@@ -129,7 +129,10 @@ _REFUSED = (
 
 
 def _configuration(world: World, host: PlayHost, variables: dict[str, Any], server: bool) -> dict[str, Any]:
-    """Return what this host's /etc/rancher/rke2/config.yaml says. Labels and taints come by group, some labels by host."""
+    """Return what decides how RKE2 runs on a host: release, network plugins, ingress controller, labels, taints.
+
+    It stands for /etc/rancher/rke2/config.yaml. Labels and taints come by host group, some labels by host.
+    """
     group = world.host(host.name).group
     node_labels = [*variables.get("rke2_node_labels", {}).get(group, ()), *variables.get("rke2_host_labels", {}).get(host.name, ())]
     return {
@@ -145,7 +148,7 @@ def _configuration(world: World, host: PlayHost, variables: dict[str, Any], serv
 
 
 def _leaves_ingress_open(state: dict[str, Any] | None, variables: dict[str, Any]) -> bool:
-    """Return True if an upgrade reaches the minor with another default ingress controller and the spec names none."""
+    """Return True if an upgrade of a host with `state` changes the default ingress controller and the variables choose none."""
     if state is None or variables.get("rke2_ingress_controller"):
         return False
     versions = (state["version"], str(variables.get("rke2_version", DEFAULT_VERSION)))
@@ -157,14 +160,14 @@ def _without_time(state: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _kept(before: dict[str, Any] | None, now: dict[str, Any]) -> str:
-    """Return the replaced release, which stays on the host until a third one is installed."""
+    """Return the RKE2 release that a host keeps for a rollback: the one before `now`; empty before its first upgrade."""
     if before is None:
         return ""
     return str(before["version"] if before["version"] != now["version"] else before.get("kept", ""))
 
 
 def _facts(world: World, name: str, service: str, changed: bool) -> dict[str, Any]:
-    """Return the facts of `steps.stages.rke2.contract.HostFacts`, with a server's kubeconfig."""
+    """Return a host's facts in the form of `steps.stages.rke2.contract.HostFacts`; those of a server hold its kubeconfig."""
     state = world.hosts[name].get("rke2")
     facts = {
         "service": service,
@@ -185,16 +188,16 @@ def _facts(world: World, name: str, service: str, changed: bool) -> dict[str, An
 
 
 FSYNC_BOUNDS = tuple(0.001 * 2**power for power in range(14))
-"""Upper bounds of etcd's fsync histogram in seconds."""
+"""Upper bounds in seconds of the buckets in etcd's histogram of fsync times."""
 FAST_FSYNC, SLOW_FSYNC = 0.002, 0.048
-"""Seconds of the slowest hundredth of fsyncs on an NVMe disk; `SLOW_FSYNC` is that of a disk shared by many."""
+"""Longest time in seconds of an fsync on an NVMe disk; `SLOW_FSYNC` is that on a disk which other programs use too."""
 FSYNCS = 5000
 
 
 def etcd_report(world: World, name: str, since: float) -> Obj:
-    """Return what etcd serves on port 2381, in its own format with made-up figures.
+    """Return a server's etcd metrics and health as port 2381 would serve them, with made-up figures.
 
-    It is the field `etcd_seen` of `HostFacts`. `since` is the start time of the service.
+    It is the field `etcd_seen` of `HostFacts`. `since` is the start of the service in seconds since the epoch.
     """
     servers = [host for host, state in world.hosts.items() if state.get("rke2", {}).get("server")]
     slowest = SLOW_FSYNC if world.fault("etcd_disk_slow", name) else FAST_FSYNC
@@ -216,5 +219,5 @@ def etcd_report(world: World, name: str, since: float) -> Obj:
 
 
 def _fsyncs_within(bound: float, slowest: float) -> int:
-    """Return how many fsyncs took at most `bound` seconds: nine tenths take a tenth of the slowest time."""
+    """Return how many fsyncs took at most `bound` seconds: all take at most `slowest`, nine tenths at most a tenth of it."""
     return FSYNCS if bound >= slowest else FSYNCS * 9 // 10 if bound >= slowest / 10 else 0

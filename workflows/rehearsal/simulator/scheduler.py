@@ -1,4 +1,4 @@
-"""The default scheduler, and its rules for where a pod may run, as pure functions that gang schedulers use too."""
+"""A simulated default scheduler, and its rules for where a pod may run, as pure functions that gang schedulers use too."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ELSEWHERE = "node(s) didn't match Pod's node affinity/selector"
 
 
 def quantity(text: object) -> float:
-    """Convert a Kubernetes quantity to a number: `500m` → 0.5, `2Gi` → 2147483648. Raises ValueError for anything else."""
+    """Return a Kubernetes quantity as a number: `500m` → 0.5, `2Gi` → 2147483648. Raises ValueError for anything else."""
     value = str(text)
     for width in (2, 1):
         if len(value) > width and value[-width:] in _SUFFIXES:
@@ -29,9 +29,10 @@ def quantity(text: object) -> float:
 
 
 def requests(pod: Obj) -> dict[str, float]:
-    """Return the resources that a pod requests of its node.
+    """Return the amount of each resource that a pod requests of its node.
 
-    It is the sum over its containers, at least the largest init container, and one pod slot.
+    It is the sum over its containers, but at least that of the largest init container, and 1 of `pods`. A limit counts as request
+    if there is none.
     """
     total: dict[str, float] = {"pods": 1.0}
     for container in pod["spec"].get("containers", ()):
@@ -50,7 +51,7 @@ def _asked(container: Obj) -> dict[str, float]:
 
 
 def tolerates(tolerations: Iterable[Obj], taint: Obj) -> bool:
-    """Return True if any toleration matches the taint."""
+    """Return True if one of a pod's tolerations matches a node's taint."""
     for entry in tolerations:
         if entry.get("effect") not in (None, "", taint["effect"]):
             continue
@@ -63,7 +64,7 @@ def tolerates(tolerations: Iterable[Obj], taint: Obj) -> bool:
 
 
 def matches_expressions(labels: Mapping[str, str], expressions: Iterable[Obj]) -> bool:
-    """Return True if labels match all selector expressions, including `Gt` and `Lt` of node selectors."""
+    """Return True if labels match all of a selector's expressions; `Gt` and `Lt` of node selectors are known too."""
     return all(_matches(labels.get(entry["key"]), entry["operator"], entry.get("values") or ()) for entry in expressions)
 
 
@@ -81,7 +82,7 @@ def _matches(value: str | None, operator: str, values: Iterable[str]) -> bool:
 
 
 def selects(selector: Obj | None, labels: Mapping[str, str]) -> bool:
-    """Return True if a label selector selects these labels; a missing selector selects nothing."""
+    """Return True if a label selector matches these labels. A missing selector (None) matches nothing."""
     if selector is None:
         return False
     wanted = selector.get("matchLabels") or {}
@@ -101,7 +102,7 @@ def _node_terms(spec: Obj) -> list[Obj] | None:
 
 
 def allowed_node_names(spec: Obj) -> frozenset[str] | None:
-    """Return the names of the only nodes that a pod's affinity allows, or None if it names none."""
+    """Return the names of the only nodes to which a pod's node affinity limits it, or None if it is not limited by name."""
     names: set[str] = set()
     for term in _node_terms(spec) or [{}]:
         fields = [entry for entry in term.get("matchFields") or () if entry["key"] == "metadata.name" and entry["operator"] == "In"]
@@ -112,9 +113,9 @@ def allowed_node_names(spec: Obj) -> frozenset[str] | None:
 
 
 def admits(node: Obj, spec: Obj, *, daemon: bool = False) -> str:
-    """Return why a node rejects pods of this spec regardless of its load, or an empty string.
+    """Return why a node rejects pods with this spec, whatever its load; empty if it accepts them.
 
-    With `daemon`, taints that DaemonSets tolerate by default and cordons are ignored.
+    With `daemon`, cordons and the taints that DaemonSets tolerate by default are ignored.
     """
     labels = labels_of(node)
     if not (spec.get("nodeSelector") or {}).items() <= labels.items():
@@ -132,20 +133,20 @@ def admits(node: Obj, spec: Obj, *, daemon: bool = False) -> str:
 
 
 class Occupancy:
-    """The load of all nodes during one scheduling round: free resources and running pods by node."""
+    """The load of all nodes during one scheduling round: `free` resources by node, and the pods that hold the others."""
 
     def __init__(self, nodes: Iterable[Obj], running: Iterable[Obj]) -> None:
         self.nodes = {node["metadata"]["name"]: node for node in nodes}
         self.free = {name: _allocatable(node) for name, node in self.nodes.items()}
         self._pods: list[tuple[Obj, str]] = []
         self.anti_terms: list[tuple[Obj, str, str]] = []
-        """Required anti-affinity terms of running pods with namespace and node, which keep matching newcomers away."""
+        """Required anti-affinity terms of the counted pods, each with the pod's namespace and node."""
         for pod in running:
             if simulated_pods.node(pod) in self.nodes and not simulated_pods.finished(pod):
                 self.add(pod, simulated_pods.node(pod))
 
     def add(self, pod: Obj, node: str) -> None:
-        """Count a pod on a node."""
+        """Subtract a pod's requests from a node's free resources, and count its affinity rules from now on."""
         free = self.free[node]
         for name, amount in requests(pod).items():
             free[name] = free.get(name, 0.0) - amount
@@ -153,12 +154,12 @@ class Occupancy:
         self.anti_terms += [(term, pod["metadata"]["namespace"], node) for term in pod_terms(pod, "podAntiAffinity")]
 
     def short(self, node: str, wanted: Mapping[str, float]) -> str:
-        """Return the first resource of which a node has too little for a request, or an empty string if it fits."""
+        """Return the first resource of which a node has less free than `wanted`; empty if the request fits."""
         free = self.free[node]
         return next((name for name, amount in wanted.items() if amount > 0 and free.get(name, 0.0) < amount - 1e-9), "")
 
     def domains(self, term: Obj, namespace: str) -> set[str]:
-        """Return the values of an affinity term's topology key on nodes where pods that the term selects run."""
+        """Return the topology values of nodes with pods that `term` selects; `namespace` is that of the pod with the term."""
         namespaces = set(term.get("namespaces") or (namespace,))
         key = term["topologyKey"]
         values: set[str] = set()
@@ -170,12 +171,12 @@ class Occupancy:
 
 
 def domain(node: Obj, key: str) -> str:
-    """Return a node's value of a topology key."""
+    """Return the value of a topology key (a label) on a node; empty if the node lacks it."""
     return str(labels_of(node).get(key, ""))
 
 
 def pod_terms(pod: Obj, kind: str) -> list[Any]:
-    """Return the required terms of `podAffinity` or `podAntiAffinity`."""
+    """Return the required terms of a pod's affinity of this kind, `podAffinity` or `podAntiAffinity`."""
     affinity = (pod["spec"].get("affinity") or {}).get(kind) or {}
     return list(affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ())
 
@@ -189,7 +190,7 @@ NAME = "default-scheduler"
 
 
 class DefaultScheduler:
-    """The role that places pods whose `schedulerName` is the default; gang schedulers' roles place the others."""
+    """Simulated default scheduler. Pods with another `schedulerName` are left to the simulated gang schedulers."""
 
     name = "scheduler"
     kinds = (PODS, NODES)
@@ -198,7 +199,7 @@ class DefaultScheduler:
         self._waiting: dict[Ref, None] = {}
 
     def reconcile(self, world: World, changed: Changes) -> None:
-        """Try every waiting pod. One that fits nowhere gets its PodScheduled condition and waits for the next change."""
+        """Assign each waiting pod that fits to a node. Any other gets a PodScheduled condition and waits for the next change."""
         if changed.everything:
             self._waiting = {ref(pod): None for pod in world.objects(PODS) if pending(pod)}
         for at in changed.refs(PODS):
@@ -223,7 +224,7 @@ class DefaultScheduler:
 
 
 def pending(pod: Obj) -> bool:
-    """Return True if a pod waits for the default scheduler."""
+    """Return True if a pod waits for the default scheduler: it has no node and is not gated, finished or being deleted."""
     spec, meta = pod["spec"], pod["metadata"]
     return not (
         spec.get("nodeName")
@@ -235,7 +236,7 @@ def pending(pod: Obj) -> bool:
 
 
 class Candidates:
-    """Nodes for pods that differ in name only. Rules that do not depend on other pods are evaluated once."""
+    """The nodes left for pods that differ in name only. Rules that ignore other pods are evaluated once for all of them."""
 
     def __init__(self, occupancy: Occupancy, pod: Obj) -> None:
         self._occupancy = occupancy
@@ -258,7 +259,7 @@ class Candidates:
         self._repelled = self._repelled_by_others(pod)
 
     def take(self, pod: Obj) -> str:
-        """Return the next node for the pod and count it there, or return an empty string.
+        """Return a node for the pod and count the pod there; empty if none is left.
 
         A node that is full for one pod of the group is full for the others too and is not tried again.
         """
@@ -284,7 +285,7 @@ class Candidates:
         return chosen
 
     def sentence(self) -> str:
-        """Return the message of the scheduler, such as `0/8 nodes are available: 3 Insufficient nvidia.com/gpu.`"""
+        """Return the scheduler's message for a pod without node: `0/8 nodes are available: 3 Insufficient nvidia.com/gpu.`"""
         total = len(self._occupancy.nodes)
         why = ", ".join(f"{count} {reason}" for reason, count in sorted(self._reasons.items()))
         return f"0/{total} nodes are available: {why or 'no nodes'}."
@@ -293,7 +294,7 @@ class Candidates:
         return self._occupancy.domains(term, pod["metadata"]["namespace"])
 
     def _repelled_by_others(self, pod: Obj) -> dict[str, set[str]]:
-        """Return domains by topology key from which the anti-affinity of running pods keeps this pod away."""
+        """Return, by topology key, the domains from which the anti-affinity of other pods keeps this pod away."""
         domains: dict[str, set[str]] = {}
         for term, namespace, node in self._occupancy.anti_terms:
             spaces = term.get("namespaces") or (namespace,)
@@ -323,7 +324,7 @@ _AFFINITY = "node(s) didn't match pod affinity rules"
 
 
 def _groups(queue: list[Obj]) -> Iterator[list[Obj]]:
-    """Yield pods of one owner with equal demands, sorted by name."""
+    """Yield groups of pods that have one owner and equal demands, so that they can be placed together, sorted by name."""
     groups: dict[str, list[Obj]] = {}
     for pod in sorted(queue, key=ref):
         spec = pod["spec"]

@@ -1,4 +1,4 @@
-"""GPU sharing: the reaction of device plugin, MIG manager and DRA driver to a node's sharing label."""
+"""Stage sharing: device plugin, MIG manager and DRA driver of simulated nodes react to the labels that divide GPUs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from workflows.rehearsal.simulator.world import Changes, World
 
 NAMESPACE = "gpu-operator"
 DONE = "simulated/sharing"
-"""Annotation with a node's applied configuration, which survives a restart of the simulator."""
+"""Annotation with the sharing configuration that a node has applied, so that it survives a restart of the simulator."""
 STRAY = "vendor-shares"
 HOLD_SECONDS = 60.0
 REFUSAL = "Allocate failed due to rpc error: request for {} too large: maximum request size for shared resources is 1; found 2"
@@ -36,7 +36,7 @@ REFUSAL = "Allocate failed due to rpc error: request for {} too large: maximum r
 
 @chart("dra-driver")
 def dra_driver(_world: World, release: ChartRelease) -> None:
-    """Install NVIDIA's DRA driver beside a ClusterPolicy: controller, kubelet plugin on labelled nodes, DeviceClasses."""
+    """Install the simulated chart of NVIDIA's DRA driver: controller, kubelet plugin on labelled nodes, DeviceClasses."""
     release.deployment("nvidia-dra-driver-gpu-controller")
     release.daemon_set("nvidia-dra-driver-gpu-kubelet-plugin", selector={gpu_shares.DRA: "true"})
     for name in ("gpu.nvidia.com", "mig.nvidia.com"):
@@ -44,13 +44,13 @@ def dra_driver(_world: World, release: ChartRelease) -> None:
 
 
 class SharingController:
-    """The role that applies changed sharing labels, and plays the kubelets' refusal of pods that ask for two shares."""
+    """Simulated reaction to sharing labels on nodes, and the kubelets' refusal of pods that ask for two shares."""
 
     name = "sharing"
     kinds = (NODES, PODS, CLUSTER_POLICIES, CONFIG_MAPS, DEVICE_CLASSES)
 
     def reconcile(self, world: World, changed: Changes) -> None:
-        """Take each changed node to the configuration that its labels ask for; look at each changed pod."""
+        """Schedule the configuration that each changed node's labels ask for, and check each changed pod."""
         policy = _policy(world)
         if policy is not None:
             _stray(world, policy)
@@ -66,7 +66,7 @@ def _policy(world: World) -> Obj | None:
 
 
 def _stray(world: World, policy: Obj) -> None:
-    """Fault `stray_sharing_config`: a foreign configuration divides every GPU, before the plugin is restarted."""
+    """Play the fault `stray_sharing_config`: point the ClusterPolicy to a foreign configuration that divides every GPU into ten."""
     if not world.fault("stray_sharing_config") or policy["spec"].get("devicePlugin", {}).get("config", {}).get("name") == STRAY:
         return
     text = "version: v1\nsharing:\n  timeSlicing:\n    resources:\n    - name: nvidia.com/gpu\n      replicas: 10\n"
@@ -96,7 +96,7 @@ def _look(world: World, policy: Obj | None, node: Obj) -> None:
 
 
 def _wanted(labels: dict[str, str]) -> str:
-    """Return the configuration that the labels ask for, in one word."""
+    """Return the sharing that a node's labels ask for: `whole`, `dra`, `mig:CONFIG` or `shares:KEY`."""
     if labels.get(gpu_shares.DRA) == "true":
         return "dra"
     if labels.get(gpu_shares.MIG_CONFIG, "all-disabled") != "all-disabled":
@@ -106,7 +106,10 @@ def _wanted(labels: dict[str, str]) -> str:
 
 
 def _apply(world: World, name: str, wanted: str) -> None:
-    """Show on the node what its labels ask for; a configuration that does not exist changes nothing."""
+    """Write the resources and labels of the sharing `wanted` on a node, unless its labels ask for another one by now.
+
+    A configuration that does not exist changes nothing.
+    """
     node, policy = world.find(NODES, name), _policy(world)
     if node is None or _wanted(labels_of(node)) != wanted:
         return
@@ -124,7 +127,7 @@ def _apply(world: World, name: str, wanted: str) -> None:
 
 
 def _resources(node: Obj) -> list[str]:
-    """Return the GPU resources that a node advertises now: a merge patch must name those to remove."""
+    """Return the names of all GPU resources that a node advertises now, because a merge patch must name those to remove."""
     return [key for key in node["status"].get("capacity") or {} if key in (GPU, SHARED) or key.startswith("nvidia.com/mig-")]
 
 
@@ -153,7 +156,7 @@ def _config(world: World, policy: Obj, key: str) -> str:
 
 
 def _admit(world: World, policy: Obj | None, pod: Obj) -> None:
-    """Fail a pod that asks for more than one share, as the kubelet does when the device plugin refuses it.
+    """Fail a Pending pod that asks for more than one share, as the kubelet does when the device plugin refuses it.
 
     With `failRequestsGreaterThanOne` the pod fails before any container starts:
     https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-sharing.html
@@ -172,7 +175,11 @@ def _admit(world: World, policy: Obj | None, pod: Obj) -> None:
 
 @check("sharing")
 def hold(world: World, pod: Obj, node: str) -> Behaviour:
-    """Report what `workflows/stages/scripts/sharing_hold.sh` reports: shares are on one GPU, other units are separate devices."""
+    """Play the check `sharing`: hold a GPU unit for a minute and report its UUID, and when that began and ended.
+
+    Shares are on one GPU; MIG instances and whole GPUs are separate devices. The report has the form that
+    `workflows/stages/scripts/sharing_hold.sh` prints.
+    """
     wanted = world.node_annotations(node).get(DONE, "whole")
     number = environment(pod).get("NVIDIA_VISIBLE_DEVICES", "0" if pod["metadata"]["name"].endswith("first") else "1")
     place = 0 if wanted.startswith("shares:") else int(number)

@@ -1,4 +1,4 @@
-"""The simulated machines: the expected hosts of a run, and the hardware of each."""
+"""The simulated machines: the hosts of a run, and the hardware and image of each."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ HardwareValue = str | int | bool
 class HardwareProfile(Struct, frozen=True, kw_only=True):
     """The hardware of a machine, and the software of its image.
 
-    `product` is GPU feature discovery's label value. GPU memory is in MiB, machine memory in GiB, `nic_gbit` is the line rate of
-    one port. `pci_gpu` and `pci_nic` are PCI device ids. With `driver_on_host`, `driver` is installed before any operator runs.
+    `product` is the label value of GPU feature discovery. GPU memory is in MiB, machine memory in GiB, and `nic_gbit` is the line
+    rate of one port in Gbit/s. `pci_nic` is a PCI device id. With `driver_on_host`, `driver` is installed before any operator runs.
     """
 
     product: str
@@ -79,15 +79,17 @@ _PLAIN = HardwareProfile(
 
 
 class SiteArgoCd(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An Argo CD that the site already runs: its namespace and its version (`3.4` or `3.4.4`)."""
+    """An Argo CD that the site runs already: its namespace and its version (`3.4` or `3.4.4`)."""
 
     namespace: str
     version: str
 
 
 class FleetFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A fleet file: hosts, their accelerator (a host's variable `accelerator` wins), and overrides of hardware fields in `built`.
-    `argo_cd` is the site's own Argo CD.
+    """The content of a fleet file, which describes the machines of a run to the simulator.
+
+    A host's variable `accelerator` wins over the common `accelerator`. `built` overrides fields of HardwareProfile. `argo_cd` is
+    the Argo CD that the site runs, if any.
     """
 
     hosts: tuple[Host, ...]
@@ -100,15 +102,15 @@ _OF_GPU_NODES = frozenset({"nics", "nic_gbit", "pci_nic", "driver", "driver_on_h
 
 
 def _with(profile: HardwareProfile, written: Mapping[str, HardwareValue]) -> HardwareProfile:
-    """Return a profile with overridden fields. Raises msgspec.ValidationError for a value of the wrong type."""
+    """Return a hardware profile with some fields replaced. Raises msgspec.ValidationError for a value of the wrong type."""
     return msgspec.convert(msgspec.to_builtins(profile) | dict(written), HardwareProfile)
 
 
 class SimulatedFleet:
-    """All simulated hosts by name, in plan order."""
+    """All simulated hosts, in the order of the plan, with their hardware."""
 
     argo_cd: SiteArgoCd | None = None
-    """The site's own Argo CD, which starts with the cluster; None if the bring-up installs one, or there is none."""
+    """The Argo CD that the site runs already and that is there from the start; None if there is none."""
 
     def __init__(self, hosts: Iterable[Host], accelerator: str = "h200", built: Mapping[str, HardwareValue] | None = None) -> None:
         self._hosts = {host.name: host for host in hosts}
@@ -121,7 +123,7 @@ class SimulatedFleet:
 
     @classmethod
     def from_file(cls, path: Path) -> SimulatedFleet:
-        """Read `{"hosts": […], "accelerator": "h100", "built": {…}}`, or a plain list of hosts."""
+        """Return the fleet that a file describes: a FleetFile as JSON, or a plain list of hosts."""
         data = path.read_bytes()
         if data.lstrip().startswith(b"["):
             return cls(msgspec.json.decode(data, type=tuple[Host, ...]))
@@ -140,32 +142,32 @@ class SimulatedFleet:
         return name in self._hosts
 
     def host(self, name: str) -> Host:
-        """Return a host by name. Raises KeyError."""
+        """Return the host with this name. Raises KeyError if there is none."""
         return self._hosts[name]
 
     def hardware(self, name: str) -> HardwareProfile:
-        """Return the hardware of a host. Raises KeyError for an accelerator without profile."""
+        """Return the hardware of the host with this name. Raises KeyError if its accelerator has no profile."""
         host = self._hosts[name]
         return self._profiles[host.variables.get("accelerator", self._accelerator) if host.gpus else ""]
 
     def number(self, name: str) -> int:
-        """Return the host's position in the fleet, from 0; serial numbers and addresses derive from it."""
+        """Return a host's position in the fleet, from 0. Serial numbers and addresses derive from it."""
         return self._numbers[name]
 
     def after(self, name: str) -> Iterator[str]:
-        """Yield the other hosts' names, beginning with the next one."""
+        """Yield the names of all other hosts in fleet order as in a ring, beginning with the one after `name`."""
         start, names = self._numbers[name] + 1, self._names
         yield from (names[number % len(names)] for number in range(start, start + len(names) - 1))
 
     def before(self, name: str) -> Iterator[str]:
-        """Yield the other hosts' names backwards, beginning with the preceding one."""
+        """Yield the names of all other hosts backwards as in a ring, beginning with the one before `name`."""
         start, names = self._numbers[name], self._names
         yield from (names[(start - step) % len(names)] for step in range(1, len(names)))
 
     def pick(self, selector: str) -> tuple[str, ...]:
-        """Return the names that a fault's default node selector `GROUP:N` selects; groups are gpus, cpus, servers, agents and all.
+        """Return the names of the first N hosts of a group, for a selector `GROUP:N`; of all its hosts for `GROUP`.
 
-        An empty selector returns nothing: such a fault concerns the whole cluster.
+        Groups are gpus, cpus, servers, agents and all. An empty selector returns nothing: such a fault concerns the whole cluster.
         """
         if not selector:
             return ()

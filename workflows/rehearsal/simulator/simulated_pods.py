@@ -1,4 +1,4 @@
-"""Simulated pods: their objects, the programs that stage modules register by pod label, and status as a kubelet reports it."""
+"""Simulated pods: their objects, the programs that stage modules register by pod label, and their status as kubelets report it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from workflows.rehearsal.simulator.api_kinds import Obj, ObjectKind, has_conditi
 from workflows.rehearsal.simulator.world import World
 
 ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-"""Kubernetes' alphabet for random name suffixes."""
+"""Characters of the random suffixes in Kubernetes' names."""
 
 
 def suffix(*parts: object) -> str:
-    """Return five letters that look like Kubernetes' random suffix but depend on the parts only."""
+    """Return five characters that look like Kubernetes' random suffix but depend only on `parts`."""
     number = int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:8], "big")
     return "".join(ALPHABET[number // len(ALPHABET) ** place % len(ALPHABET)] for place in range(5))
 
 
 def from_template(template: Obj, name: str, kind: ObjectKind, owner: Obj, *, labels: Obj | None = None, node: str = "") -> Obj:
-    """Return a pod owned by the controller `owner`, already bound if `node` is given."""
+    """Return a new pod from a pod template, owned by `owner`, an object of `kind`. With `node` it is assigned already."""
     meta = template.get("metadata") or {}
     pod: Obj = {
         "metadata": {
@@ -45,18 +45,18 @@ def from_template(template: Obj, name: str, kind: ObjectKind, owner: Obj, *, lab
 
 
 def owner_uid(pod: Obj) -> str:
-    """Return the UID of the controller that owns a pod, or an empty string."""
+    """Return the UID of the object that controls a pod; empty if there is none."""
     owners = pod["metadata"].get("ownerReferences") or ()
     return next((entry["uid"] for entry in owners if entry.get("controller")), "")
 
 
 def phase(pod: Obj) -> str:
-    """Return a pod's phase; `Pending` if no kubelet has reported yet."""
+    """Return a pod's phase; `Pending` if no kubelet has reported one."""
     return str(pod.get("status", {}).get("phase") or "Pending")
 
 
 def finished(pod: Obj) -> bool:
-    """Return True if all containers have ended for good."""
+    """Return True if the pod's phase is Succeeded or Failed."""
     return phase(pod) in ("Succeeded", "Failed")
 
 
@@ -66,39 +66,39 @@ def ready(pod: Obj) -> bool:
 
 
 def restarts(pod: Obj) -> int:
-    """Return the number of restarts of all containers together."""
+    """Return how often the pod's containers have restarted, all together."""
     statuses = pod.get("status", {}).get("containerStatuses") or ()
     return sum(entry.get("restartCount", 0) for entry in statuses)
 
 
 def node(pod: Obj) -> str:
-    """Return the name of the pod's node, or an empty string."""
+    """Return the name of the node to which a pod is assigned; empty if it waits for one."""
     return str(pod["spec"].get("nodeName") or "")
 
 
 CHECK = "bringup/check"
-"""Label of the pods of functional checks; its value names the check."""
+"""Label of the pods of functional checks; its value is the check's name."""
 
 MAX_MESSAGE = 4096
-"""Bytes of a termination message that a kubelet keeps."""
+"""Largest termination message in bytes; a kubelet cuts off the rest."""
 
 
 class ProgramError(Exception):
-    """A failure inside an effect: the program ends with code 1, and the text is its message and last line of output."""
+    """Raised by a program's effect to fail: the program ends with code 1, and the text is its message and last line of output."""
 
 
 class LongRunning(Struct, frozen=True, kw_only=True):
-    """A program that runs until the pod is deleted. With `ready` false its readiness probes fail."""
+    """The behaviour of a pod that runs until it is deleted. With `ready` false its readiness probes fail; `log` is its output."""
 
     ready: bool = True
     log: str = ""
 
 
 class Exit(Struct, frozen=True, kw_only=True):
-    """A program that ends after `seconds`.
+    """The behaviour of a pod whose program ends with `code` after `seconds` virtual seconds.
 
     `message` is the termination message (a dict becomes JSON), `log` the container's output. `effect` runs once at the end, before
-    the pod shows it, and holds every change that the program makes in the cluster.
+    the pod shows it, and makes every change in the cluster that the program makes.
     """
 
     code: int = 0
@@ -109,16 +109,16 @@ class Exit(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The termination message as the kubelet stores it."""
+        """The termination message as the kubelet stores it, cut to `MAX_MESSAGE` bytes."""
         text = self.message if isinstance(self.message, str) else msgspec.json.encode(self.message).decode()
         return text.encode()[:MAX_MESSAGE].decode(errors="ignore")
 
 
 class BlockedStart(Struct, frozen=True, kw_only=True):
-    """A pod that does not start: a container waits with this reason (`ImagePullBackOff`, `CreateContainerError`, …).
+    """The behaviour of a pod that stays Pending: a container waits with `reason` (`ImagePullBackOff`, `CreateContainerError`, …).
 
-    `init` names the init container that does not end; with an empty `reason` it runs for ever. The program is asked again when the
-    pod's node changes, or when hosts or faults change.
+    `init` names the init container that does not end; with an empty `reason` that one runs for ever. The program is asked again
+    when the pod's node changes, or when hosts or faults change.
     """
 
     reason: str = ""
@@ -129,14 +129,17 @@ class BlockedStart(Struct, frozen=True, kw_only=True):
 
 Behaviour = LongRunning | Exit | BlockedStart
 Program = Callable[[World, Obj, str], Behaviour]
-"""A function from the world, the pod (or a DaemonSet's template as a pod) and its node to a behaviour. It must change nothing."""
+"""A function that returns how a pod behaves on a node. It may not change anything.
+
+It gets the world, the pod (or a DaemonSet's template as a pod) and the node's name.
+"""
 
 _PROGRAMS: dict[tuple[str, str], Program] = {}
 ANY = "*"
 
 
 def pod_program(label: str, value: str = ANY) -> Callable[[Program], Program]:
-    """Register the program of pods with this label. `*` takes any value, after exact values were tried."""
+    """Return a decorator that registers the program of pods with this label value. `*` is any value without program."""
 
     def register(program: Program) -> Program:
         _PROGRAMS[label, value] = program
@@ -146,14 +149,14 @@ def pod_program(label: str, value: str = ANY) -> Callable[[Program], Program]:
 
 
 def check(name: str) -> Callable[[Program], Program]:
-    """Register the program of a functional check's containers."""
+    """Return a decorator that registers the program of the pods of the functional check `name`."""
     return pod_program(CHECK, name)
 
 
 def blocked_by(fault: str, label: str, value: str, message: str, reason: str = "CrashLoopBackOff") -> None:
-    """Register pods with this label: they run, or do not start while the fault hits them.
+    """Register pods with this label value: they run, or stay Pending with `reason` and `message` while the fault hits them.
 
-    A fault with default victims is asked for about the pod's node, any other about the whole cluster.
+    A fault with default victims must hit the pod's node, any other hits the whole cluster.
     """
 
     def program(world: World, _pod: Obj, node: str) -> Behaviour:
@@ -164,7 +167,7 @@ def blocked_by(fault: str, label: str, value: str, message: str, reason: str = "
 
 
 def behaviour(world: World, pod: Obj, node: str) -> Behaviour:
-    """Return a pod's behaviour on a node. Without a program, a pod that may end succeeds and any other runs."""
+    """Return a pod's behaviour on a node. Without program it runs if its restart policy is Always, else it ends with code 0."""
     labels = labels_of(pod)
     for pair in labels.items():
         if pair in _PROGRAMS:
@@ -176,43 +179,43 @@ def behaviour(world: World, pod: Obj, node: str) -> Behaviour:
 
 
 MAX_PACKED = 3800
-"""Characters that check scripts pack at most, because a termination message holds 4,096 bytes."""
+"""Most characters of packed output that check scripts report, because a termination message holds 4,096 bytes."""
 
 LOG_CHUNK = 2_000_000
-"""Characters of one log write: API servers take at most 3 MiB in a request."""
+"""Characters of a log that are sent in one request; API servers take at most 3 MiB."""
 
 
 def pack(text: str) -> str:
-    """Return gzip in base64 as check scripts pack their output, or an empty string if it is too long."""
+    """Return a text in gzip and base64, as check scripts report it; empty if that exceeds `MAX_PACKED` characters."""
     packed = base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
     return packed if len(packed) <= MAX_PACKED else ""
 
 
 def keep_log(world: World, pod: Obj, text: str) -> None:
-    """Write a long log in chunks, because requests are limited; for programs that leave `Exit.log` empty."""
+    """Append a long text to the log of a pod's first container, in several requests. Use it as effect in place of `Exit.log`."""
     for start in range(0, len(text), LOG_CHUNK):
         world.log(pod, pod["spec"]["containers"][0]["name"], text[start : start + LOG_CHUNK])
 
 
 def environment(pod: Obj) -> dict[str, str]:
-    """Return the plain environment variables of a pod's first container."""
+    """Return those environment variables of a pod's first container that have a plain value."""
     entries = pod["spec"]["containers"][0].get("env") or ()
     return {entry["name"]: entry["value"] for entry in entries if "value" in entry}
 
 
 def running(pod: Obj, at: str, *, ready: bool = True) -> Obj:
-    """Return the status of a pod whose containers have run since `at`."""
+    """Return the status of a pod whose containers have run since the timestamp `at`."""
     return _status(pod, "Running", at, {"running": {"startedAt": at}}, ready=ready, restarts=restarts(pod))
 
 
 def ended(pod: Obj, end: Exit, started: str, at: str) -> Obj:
-    """Return the status of a pod whose containers ended for good: phase Succeeded or Failed, with the message."""
+    """Return the status of a pod whose program ended for good at `at`: phase Succeeded or Failed, with the message."""
     phase = "Succeeded" if end.code == 0 else "Failed"
     return _status(pod, phase, at, terminated(end, started, at), ready=False, restarts=restarts(pod))
 
 
 def crashed(pod: Obj, end: Exit, started: str, at: str) -> Obj:
-    """Return the status of a pod in CrashLoopBackOff after one more restart; its last state is the crash."""
+    """Return the status of a pod in CrashLoopBackOff whose program ended at `at`; it counts one more restart."""
     message = f"back-off restarting failed container in pod {pod['metadata']['name']}"
     state = {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
     status = _status(pod, "Running", at, state, ready=False, restarts=restarts(pod) + 1)
@@ -222,7 +225,7 @@ def crashed(pod: Obj, end: Exit, started: str, at: str) -> Obj:
 
 
 def pending_status(pod: Obj, why: BlockedStart, at: str) -> Obj:
-    """Return the status of a Pending pod with a container that does not start."""
+    """Return the status of a Pending pod, one of whose containers waits as `why` says."""
     waits: Obj = {"waiting": {"reason": why.reason, "message": why.message}} if why.reason else {"running": {"startedAt": at}}
     if not why.init:
         return _status(pod, "Pending", at, waits, ready=False)
@@ -239,14 +242,14 @@ def pending_status(pod: Obj, why: BlockedStart, at: str) -> Obj:
 
 
 def terminated(end: Exit, started: str, at: str) -> dict[str, Any]:
-    """Return a `terminated` container state."""
+    """Return the `terminated` state of a container whose program ran from `started` to `at`."""
     reason = "Completed" if end.code == 0 else "Error"
     state = {"exitCode": end.code, "reason": reason, "startedAt": started, "finishedAt": at}
     return {"terminated": state | ({"message": end.text} if end.text else {})}
 
 
 def started_at(pod: Obj) -> str:
-    """Return when the running containers of a pod started, or an empty string."""
+    """Return the timestamp at which a pod's container started; empty if none runs now."""
     for entry in pod.get("status", {}).get("containerStatuses") or ():
         if "running" in entry.get("state", {}):
             return str(entry["state"]["running"]["startedAt"])

@@ -1,4 +1,4 @@
-"""The simulator: its assembly, and the loop in which roles react until they rest and virtual time moves on."""
+"""The simulator: its parts, and the loop in which roles react until nothing changes and virtual time moves on."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from workflows.rehearsal.simulator.virtual_clock import VirtualClock
 from workflows.rehearsal.simulator.world import Changes, SimulatorRole, World, load_roles
 
 REST_BEFORE_JUMP = 120.0
-"""Virtual seconds of rest before time may jump, so that gates get several spaced observations of a healthy cluster."""
+"""Virtual seconds without a change before time may jump, so that gates see a healthy cluster several times before."""
 
 MAX_PASSES = 200
-"""Passes without rest before an error: more mean two roles that undo each other's writes."""
+"""Passes over all roles without rest after which settling fails: two roles then seem to undo each other's writes."""
 
 
 class SimulatorState(Struct, frozen=True, kw_only=True):
-    """The simulator's part of a snapshot. The rest is in the API server, and pending events are derived again."""
+    """The simulator's part of a snapshot. The API server's snapshot holds the rest, from which roles derive pending events."""
 
     now: float
     seed: int
@@ -36,9 +36,9 @@ class SimulatorState(Struct, frozen=True, kw_only=True):
 
 
 class Simulator:
-    """A loop of roles over a world. It is not thread-safe: its server serialises the callers.
+    """The loop that calls roles and moves virtual time. It is not thread-safe: its callers must take turns.
 
-    `may_jump` is false if real controllers play roles, because they need real time.
+    `may_jump` is false if real controllers replace roles, because they need real time.
     """
 
     def __init__(self, world: World, roles: tuple[SimulatorRole, ...], *, may_jump: bool = True) -> None:
@@ -49,18 +49,18 @@ class Simulator:
         self._fresh = {role.name for role in roles}
         self._moved = world.now
         self.others = 0
-        """Number of syncs that found writes by other clients."""
+        """Number of syncs that have found writes by other clients."""
 
     def settle(self) -> None:
-        """Let the roles react to writes by others, run due events, and repeat until nothing changes."""
+        """Let roles react to writes by others and run due events, until nothing changes. Raises RuntimeError if it never ends."""
         self.others += self.world.sync()
         self._rest()
 
     def advance(self, seconds: float, deadline: float | None = None) -> float:
-        """Let virtual time pass while the cluster lives through it; return the new time.
+        """Let at least `seconds` of virtual time pass while roles react, and return the new time in seconds since the epoch.
 
-        A cluster at rest without events within `seconds` cannot change by itself. Time then jumps to the next event or to
-        `deadline`, whichever is first, so that a caller who waits for something stuck needs few calls.
+        If the cluster has been at rest for `REST_BEFORE_JUMP` and a `deadline` is given, time jumps further, to the next event or
+        the deadline, whichever is first. So a caller who waits for something that is stuck needs few calls.
         """
         self.settle()
         clock = self.world.clock
@@ -73,14 +73,14 @@ class Simulator:
         return clock.now
 
     def state(self) -> SimulatorState:
-        """Return what a snapshot must hold besides the API server's data."""
+        """Return the part of a snapshot that the API server does not hold: time, seed, hosts, faults and pod logs."""
         world = self.world
         faults = tuple((active.fault.name, active.nodes) for active in world.faults)
         logs = dict(world.kubelets.logs) if world.kubelets is not None else {}
         return SimulatorState(now=world.now, seed=world.seed, hosts=world.hosts, faults=faults, logs=logs)
 
     def restore(self, state: SimulatorState) -> None:
-        """Continue from a snapshot whose objects are already in the API server; roles derive their events again."""
+        """Continue from a snapshot whose objects the API server has restored already. Roles derive their pending events again."""
         world = self.world
         world.seed = state.seed
         world.hosts = {name: state.hosts.get(name, {}) for name in world.hosts}
@@ -90,13 +90,13 @@ class Simulator:
         self._moved = state.now
         world.set_faults(state.faults)
         world.forget()
-        self.roles = tuple(type(role)() for role in self.roles)  # their memory belongs to the replaced state
+        self.roles = tuple(type(role)() for role in self.roles)  # what the old ones remember belongs to the replaced state
         self._waiting = {role.name: {} for role in self.roles}
         self._fresh = {role.name for role in self.roles}
         self.settle()
 
     def look_again(self) -> None:
-        """Empty the cache and have every role look at everything."""
+        """Empty the cache and have every role look at all objects again."""
         self.world.forget()
         self.world.wake()
 
@@ -118,7 +118,7 @@ class Simulator:
         raise RuntimeError(f"the simulated cluster does not come to rest: {', '.join(busy)} keep changing objects")
 
     def _react(self) -> bool:
-        """Run one pass over all roles; return True if any role had changes."""
+        """Call each role for which objects changed, once; return True if any was called."""
         ran = False
         for role in self.roles:
             self._distribute()
@@ -143,7 +143,7 @@ class Simulator:
 
 
 HOSTS_PER_QUANTUM = 200
-"""Hosts per second of the clock's quantum. At 1,000 hosts events are rounded to 5 s, which makes fewer and larger batches."""
+"""Hosts for each second by which the clock rounds events. With 1,000 hosts it rounds to 5 s, so batches are fewer and larger."""
 
 
 def build(
@@ -158,7 +158,11 @@ def build(
     start: float | None = None,
     git_root: Path | None = None,
 ) -> Simulator:
-    """Return a simulator that has not acted yet. Raises UnknownFault for an unknown fault, ValueError for an unknown role."""
+    """Return a new simulator for an API server and a fleet. Raises UnknownFault, or ValueError for an unknown role.
+
+    `roles_off` names roles that real controllers take over. `start` is the first virtual time in seconds since the epoch; None:
+    now.
+    """
     fleet = hosts if isinstance(hosts, SimulatedFleet) else SimulatedFleet.from_file(hosts)
     active = load_roles(roles_off)
     clock = VirtualClock(start, quantum=max(1.0, len(fleet) / HOSTS_PER_QUANTUM))
@@ -171,7 +175,7 @@ def build(
 
 
 def _portable(path: Path) -> str:
-    """Return the kubeconfig with its certificates and token inlined: steps store it where the files it names are missing."""
+    """Return a kubeconfig with certificates and token in it, because steps use it where the files it names are missing."""
     access = kubeconfigs.load(path)
     connection = {
         "certificate-authority-data": base64.b64encode(access.ca.encode()).decode(),

@@ -1,4 +1,4 @@
-"""Slurm on Kubernetes: Slinky's charts and operator, a cluster's pods and nodes, the srun check (`steps/docs/facts/slurm.md`)."""
+"""Stage slurm: simulated Slinky charts and operator, slurmd pods and Slurm nodes, srun check (`steps/docs/facts/slurm.md`)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOWER = "gres/gpu count reported lower than configured ({seen} < {configured})"
 
 
 def slurmctld_answers(world: World) -> bool:
-    """Return True if slurmctld answers."""
+    """Return True if the StatefulSet of a Slurm controller has a ready pod."""
     return any(
         (stateful_set.get("status") or {}).get("readyReplicas") and stateful_set["metadata"]["name"].endswith("-controller")
         for stateful_set in world.objects(STATEFUL_SETS)
@@ -40,7 +40,11 @@ def slurmctld_answers(world: World) -> bool:
 
 
 def register(world: World, at: Ref) -> None:
-    """Register a ready slurmd after some seconds; a changed state of a known node is written at once."""
+    """Schedule the Slurm node states that a ready slurmd pod is to show as its conditions.
+
+    A new slurmd registers with slurmctld 3 to 15 virtual seconds after it is ready; later changes of its states show at once.
+    Nothing is scheduled if `at` is no ready slurmd pod, if slurmctld does not answer, or if the states are right already.
+    """
     pod = world.find(PODS, at)
     if pod is None or labels_of(pod).get(NAME) != "slurmd" or not simulated_pods.ready(pod) or not slurmctld_answers(world):
         return
@@ -51,12 +55,12 @@ def register(world: World, at: Ref) -> None:
 
 
 def node_conditions(pod: Obj) -> list[Obj]:
-    """Return Slurm's states of the node as conditions of its pod; empty until it has registered."""
+    """Return those conditions of a slurmd pod that show the states of its Slurm node; empty until slurmctld knows the node."""
     return [entry for entry in pod.get("status", {}).get("conditions") or () if entry["type"].startswith(STATE)]
 
 
 def _write_conditions(world: World, at: Ref) -> None:
-    """Write Slurm's node states as conditions of the pod, each with the node's reason, as slurm-operator does."""
+    """Write the states of a Slurm node as conditions of its slurmd pod, each with the node's reason, as slurm-operator does."""
     pod = world.find(PODS, at)
     if pod is None or not simulated_pods.ready(pod):
         return
@@ -86,7 +90,7 @@ def _states(world: World, pod: Obj) -> tuple[tuple[str, ...], str]:
 
 
 def gres(world: World, pod: Obj) -> str:
-    """Return the Gres that the pod's NodeSet promises: `gpu:h200:8`."""
+    """Return the generic resources that a slurmd pod's NodeSet configures, such as `gpu:h200:8`; empty if there are none."""
     owners = pod["metadata"].get("ownerReferences") or ()
     owner = next((entry["name"] for entry in owners if entry["kind"] == "NodeSet"), "")
     nodeset = world.find(NODE_SETS, owner, pod["metadata"]["namespace"])
@@ -105,20 +109,23 @@ HOSTNAME = "nodeset.slinky.slurm.net/pod-hostname"
 
 @chart("slurm-operator-crds")
 def crds(_world: World, release: ChartRelease) -> None:
-    """Install the operator's CRDs."""
+    """Install the simulated chart slurm-operator-crds: the CustomResourceDefinitions of Slinky."""
     release.crds("slinky.slurm.net")
 
 
 @chart("slurm-operator")
 def operator(_world: World, release: ChartRelease) -> None:
-    """Install the operator and its admission webhook."""
+    """Install the simulated chart slurm-operator: the operator and its admission webhook."""
     release.deployment("slurm-operator")
     release.deployment("slurm-operator-webhook")
 
 
 @chart("slurm")
 def cluster(world: World, release: ChartRelease) -> None:
-    """Install the resources of a cluster. Raises ChartError if the operator's webhook does not answer."""
+    """Install the simulated chart slurm: Secret, Controller, RestApi, LoginSets and NodeSets of a Slurm cluster.
+
+    Raises ChartError if the operator's webhook has no ready pod.
+    """
     if world.served(NODE_SETS) and not has_ready_pod(world, OPERATOR, "slurm-operator-webhook"):
         raise ChartError(
             'INSTALLATION FAILED: Internal error occurred: failed calling webhook "controller.slinky.slurm.net": '
@@ -154,13 +161,13 @@ def _nodeset(world: World, name: str, values: Obj) -> Obj:
 
 
 class Slinky:
-    """The role that plays slurm-operator and slurmctld: workloads, one slurmd per node, Slurm's node states, status."""
+    """Simulated slurm-operator and slurmctld: workloads, one slurmd pod on each selected node, and the states of Slurm nodes."""
 
     name = "slinky"
     kinds = (CONTROLLERS, REST_APIS, LOGIN_SETS, NODE_SETS, STATEFUL_SETS, DEPLOYMENTS, PODS, NODES)
 
     def reconcile(self, world: World, changed: Changes) -> None:
-        """Create what is missing, let new slurmds register, and count nodes some seconds later."""
+        """Create missing workloads and slurmd pods; schedule changed node states and the status of each NodeSet."""
         if not world.served(NODE_SETS) or not has_ready_pod(world, OPERATOR, "slurm-operator"):
             return
         _parts(world)
@@ -202,7 +209,7 @@ def _workload(world: World, kind: ObjectKind, owner: Obj, workload_kind: ObjectK
 
 
 def _ensure_slurmd(world: World, nodeset: Obj, node_name: str) -> None:
-    """Create one pod on a node that the NodeSet selects and whose taints it tolerates (scaling mode DaemonSet)."""
+    """Create the slurmd pod of a NodeSet on a node that it selects and tolerates (scaling mode DaemonSet), if it is missing."""
     at, node, place = ref(nodeset), world.find(NODES, node_name), _place(nodeset, node_name)
     if node is None or not _wanted(nodeset, node) or world.find(PODS, place) is not None:
         return
@@ -220,7 +227,7 @@ def _ensure_slurmd(world: World, nodeset: Obj, node_name: str) -> None:
 
 
 def _place(nodeset: Obj, node_name: str) -> Ref:
-    """Return namespace and name of the NodeSet's pod on a node."""
+    """Return namespace and name of the NodeSet's slurmd pod on a node."""
     at = ref(nodeset)
     return Ref(at.namespace, f"{at.name}-{simulated_pods.suffix(nodeset['metadata']['uid'], node_name)}")
 
@@ -275,7 +282,10 @@ blocked_by(
 
 @check("srun")
 def srun(world: World, pod: Obj, node: str) -> Behaviour:
-    """Report what `workflows/stages/scripts/srun.sh` reports."""
+    """Play the check `srun`: report what sinfo shows, and the hosts and GPU counts that Slurm jobs saw.
+
+    The report has the form that `workflows/stages/scripts/srun.sh` prints.
+    """
     text, exits = _srun(world, pod["metadata"]["namespace"], int(environment(pod).get("GPUS", "0")))
     message = {"node": node, "exits": exits, "packed": pack(text)}
     return Exit(message=message, seconds=25, effect=functools.partial(keep_log, world, pod, text))
@@ -308,7 +318,7 @@ def _srun(world: World, namespace: str, gpus: int) -> tuple[str, dict[str, int]]
 
 
 def _sinfo(world: World, slurmds: list[Obj]) -> Iterator[str]:
-    """Yield one line per node; sinfo itself groups nodes of one state and Gres."""
+    """Yield sinfo's line `STATE|GRES|NODE` for each node. The real sinfo puts nodes of equal state and Gres into one line."""
     for pod in slurmds:
         words = {entry["type"].removeprefix(STATE) for entry in node_conditions(pod)}
         state = "drained" if "Drain" in words else "down*" if "Down" in words else "idle"

@@ -1,7 +1,7 @@
-"""Validation: the MPI operator and its jobs, and reports of NCCL and DCGM on simulated machines in the formats of these tools.
+"""Stage validation: a simulated MPI operator, and reports of NCCL and DCGM checks in the formats of these tools.
 
-Formats: https://github.com/NVIDIA/nccl-tests, https://github.com/NVIDIA/nccl and https://github.com/kubeflow/mpi-operator.
-Figures: `steps/docs/facts/acceptance.md`, expected bus bandwidth.
+Formats: https://github.com/NVIDIA/nccl-tests, https://github.com/NVIDIA/nccl and https://github.com/kubeflow/mpi-operator. Figures:
+`steps/docs/facts/acceptance.md`, expected bus bandwidth.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ INDEX = "training.kubeflow.org/replica-index"
 
 @program("bringup/install", OPERATOR)
 def install(world: World, pod: Obj, _node: str) -> Behaviour:
-    """Play `kubectl apply -f URL`, which fails as kubectl does if the manifest cannot be fetched."""
+    """Play the pod that runs `kubectl apply -f URL` for mpi-operator; it fails if a fault makes the URL unreachable."""
     url = next((argument for argument in pod["spec"]["containers"][0].get("args") or () if "://" in argument), "")
     if world.fault("mpi_manifest_unreachable"):
         message = f'error: unable to read URL "{url}": dial tcp: lookup raw.githubusercontent.com on 10.43.0.10:53: no such host'
@@ -48,7 +48,7 @@ def install(world: World, pod: Obj, _node: str) -> Behaviour:
 
 
 def _apply(world: World, url: str) -> None:
-    """Create namespace, CRD and Deployment; the tag's manifest pins the image of its release."""
+    """Create namespace, CRD and Deployment of mpi-operator. The image has the release in `url`, as in the manifest of its tag."""
     tag = url.partition("/mpi-operator/")[2].partition("/")[0].removeprefix("v")
     image = "master" if world.fault("mpi_operator_floating_image") else tag
     for definition in definitions("kubeflow.org"):
@@ -58,13 +58,13 @@ def _apply(world: World, url: str) -> None:
 
 
 class MpiOperator:
-    """The role that plays mpi-operator. Pods are bound by the scheduler that their template names."""
+    """Simulated mpi-operator. The scheduler that a pod template names assigns the pods."""
 
     name = "mpi_operator"
     kinds = (MPI_JOBS, JOBS, PODS, DEPLOYMENTS)
 
     def reconcile(self, world: World, changed: Changes) -> None:
-        """Take each unfinished MPIJob one step further."""
+        """Take the next step of each unfinished MPIJob: workers, launcher, status, clean-up."""
         if not changed.concern(*self.kinds) or not world.served(MPI_JOBS) or not has_ready_pod(world, NAMESPACE, OPERATOR):
             return
         for job in world.objects(MPI_JOBS):
@@ -74,7 +74,7 @@ class MpiOperator:
 
 
 def workers(world: World, namespace: str, job: str) -> list[Obj]:
-    """Return the workers of an MPIJob by index."""
+    """Return the worker pods of an MPIJob, sorted by index."""
     pods = world.select(PODS, namespace, {JOB_NAME: job, ROLE: "worker"})
     return sorted(pods, key=lambda pod: int(pod["metadata"]["labels"][INDEX]))
 
@@ -126,12 +126,12 @@ def _launcher(world: World, job: Obj) -> None:
 
 
 def _ended(launcher: Obj | None) -> str:
-    """Return `Complete`, `Failed`, or an empty string."""
+    """Return `Complete` or `Failed` if the launcher Job has ended so, else an empty text."""
     return next((kind for kind in ("Complete", "Failed") if launcher and has_condition(launcher, kind)), "")
 
 
 def _operator_conditions(world: World, job: Obj, launcher: Obj | None, *, running: bool) -> list[Obj]:
-    """Return the MPIJob's conditions in the operator's words."""
+    """Return the status conditions of an MPIJob, in mpi-operator's words."""
     at = f"{job['metadata']['namespace']}/{job['metadata']['name']}"
     kinds = [("Created", f"MPIJob {at} is created.")]
     if running:
@@ -151,26 +151,27 @@ INTRA = {
     "NVIDIA-B200": 739.0,
     "NVIDIA-L40S": 24.0,
 }
-"""Bus bandwidth in GB/s of the eight GPUs of one machine at 8 GiB, by product."""
+"""Bus bandwidth in GB/s that an all-reduce over the eight GPUs of one machine approaches at large sizes, by GPU product."""
 
 SHARE = 0.965
-"""Share of all ports' line rate that a large all-reduce between nodes reaches: 386 of 400 GB/s with 64 × H100
-(https://github.com/coreweave/nccl-tests).
+"""Share of all ports' line rate that a large all-reduce between machines reaches.
+
+It is 386 of 400 GB/s with 64 × H100 (https://github.com/coreweave/nccl-tests).
 """
 
 SOCKET = 4.1
-"""Bus bandwidth in GB/s over TCP."""
+"""Bus bandwidth in GB/s between machines over TCP."""
 
 RAMP = 0.11
-"""Share of the bandwidth that is missing at 1 GiB; it halves with every doubling of the size."""
+"""Share of the bandwidth that an all-reduce of 512 MiB lacks; it halves with every doubling of the size."""
 
 NCCL = "2.26.2+cuda12.8"
 
 
 class Communicator(Struct, frozen=True, kw_only=True):
-    """An NCCL communicator: hosts by name, GPUs on each, and the bus bandwidth in GB/s that it reaches at large sizes.
+    """The GPUs of one all-reduce: hosts by name, GPUs on each, and the bus bandwidth in GB/s that it reaches at large sizes.
 
-    `slow_at` overrides the bandwidth of the largest size; `wrong` counts wrong elements at the largest size.
+    `slow_at`, if not 0, is the bandwidth at the largest size; `wrong` is the number of wrong elements there.
     """
 
     hosts: tuple[str, ...]
@@ -182,28 +183,31 @@ class Communicator(Struct, frozen=True, kw_only=True):
 
     @property
     def ranks(self) -> int:
-        """The size of the communicator."""
+        """The number of ranks, one for each GPU."""
         return len(self.hosts) * self.gpus
 
 
 def node_bandwidth(hardware: HardwareProfile) -> float:
-    """Return the bus bandwidth inside a machine in GB/s."""
+    """Return the bus bandwidth in GB/s between the GPUs of a machine."""
     return INTRA.get(hardware.product, 200.0)
 
 
 def fabric_bandwidth(hardware: HardwareProfile) -> float:
-    """Return the bus bandwidth between machines over their fabric ports in GB/s."""
+    """Return the bus bandwidth in GB/s between machines over all fabric ports of each."""
     return SHARE * hardware.nics * hardware.nic_gbit / 8
 
 
 def size_of(text: str) -> int:
-    """Convert a size such as `8G` to bytes."""
+    """Return a size such as `8G` in bytes; K, M and G are powers of 1024."""
     factor = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 1)
     return int(text.rstrip("KMG")) * factor
 
 
 def table(shape: Communicator, first: str, last: str, jitter: float) -> Iterator[str]:
-    """Yield the output of one run of all_reduce_perf; `jitter` in [-1, 1] moves its figures by up to one percent."""
+    """Yield the lines that all_reduce_perf prints in one run over sizes from `first` to `last`, such as `1G`.
+
+    `jitter` in [-1, 1] moves the figures by up to one percent.
+    """
     low, high = size_of(first), size_of(last)
     yield "# nccl-tests version 2.17.8 nccl-headers=22602 nccl-library=22602"
     yield "# Collective test starting: all_reduce_perf"
@@ -245,13 +249,16 @@ def _rows(shape: Communicator, low: int, high: int, jitter: float) -> Iterator[t
 
 
 def _side(shape: Communicator, size: int, busbw: float, wrong: int) -> str:
-    """Return time in µs, algorithm and bus bandwidth, and wrong elements; the ratio of the bandwidths is 2 (n - 1) / n."""
+    """Return time in µs, algorithm bandwidth, bus bandwidth (GB/s) and wrong elements, formatted for one side of a row.
+
+    Bus bandwidth is algorithm bandwidth times 2 (n - 1) / n for n ranks.
+    """
     algbw = busbw * shape.ranks / (2 * (shape.ranks - 1)) if shape.ranks > 1 else busbw
     return f"{_short(size / algbw / 1000, 9)}{algbw:8.2f}{busbw:8.2f}{wrong:8d}"
 
 
 def _short(value: float, width: int) -> str:
-    """Format a number as nccl-tests does: with as many decimals as fit into seven places."""
+    """Return a number as nccl-tests prints it: with two decimals, or fewer if it would exceed seven characters."""
     return next(text for digits in (2, 1, 0) if len(text := f"{value:.{digits}f}") <= 7 or digits == 0).rjust(width)
 
 
@@ -259,7 +266,10 @@ def _short(value: float, width: int) -> str:
 
 
 def debug_info(shape: Communicator, adapters: Sequence[str], *, network: str, gdr: bool) -> Iterator[str]:
-    """Yield NCCL's debug lines about each rank's network and the channels between neighbouring hosts (NCCL 2.26 to 2.30)."""
+    """Yield NCCL's debug lines about each rank's network and the channels between neighbouring hosts (NCCL 2.26 to 2.30).
+
+    `adapters` are the names of a host's RDMA devices; `network` is `IB` or `Socket`; `gdr` is True with GPUDirect RDMA.
+    """
     ports = " ".join(f"[{number}]{name}:1/IB" for number, name in enumerate(adapters))
     for rank in range(shape.ranks):
         device = rank % shape.gpus
@@ -278,7 +288,7 @@ def debug_info(shape: Communicator, adapters: Sequence[str], *, network: str, gd
 
 
 def _channels(shape: Communicator, rank: int, network: str, gdr: bool) -> Iterator[str]:
-    """Yield two channels to the same device of the next host, and the end of the set-up."""
+    """Yield the debug lines of a rank's two channels to the same device of the next host, and of the end of its set-up."""
     device, peer = rank % shape.gpus, (rank + shape.gpus) % max(shape.ranks, 1)
     suffix = "/GDRDMA" if gdr and network == "IB" else ""
     for channel in (device, device + shape.gpus) if len(shape.hosts) > 1 else ():
@@ -289,23 +299,23 @@ def _channels(shape: Communicator, rank: int, network: str, gdr: bool) -> Iterat
 
 
 def join_lines(lines: Iterable[str]) -> str:
-    """Join lines as a tool prints them."""
+    """Return the lines as one text, each with a newline at its end."""
     return "".join(f"{line}\n" for line in lines)
 
 
 def check_settings(environment: Mapping[str, str]) -> tuple[str, str, int]:
-    """Return first size, last size and number of runs from the environment of the check's script."""
+    """Return first size, last size and number of runs from the environment variables of an NCCL check's script."""
     return environment.get("FIRST", "1G"), environment.get("LAST", "8G"), int(environment.get("RUNS", "3"))
 
 
 RUN_SECONDS = 45.0
-"""Seconds of one run of nccl-tests over these sizes, with its start."""
+"""Virtual seconds of one run of nccl-tests, its start included."""
 
 SLOW_LARGE, DEGRADED = 0.81, 0.47
-"""Share of a machine's bandwidth with bad large messages; `DEGRADED` is the share with half of the NVLinks gone."""
+"""Share of the bandwidth that is left if only large messages are slow; `DEGRADED` is that with half of the NVLinks gone."""
 
 WITHOUT_GDR = 0.92
-"""Share of the fabric's bandwidth without GPUDirect RDMA: above the example's floor, so that only the log shows it."""
+"""Share of the fabric's bandwidth without GPUDirect RDMA: above the example spec's floor, so only NCCL's log shows it."""
 
 
 # ---- NCCL inside a node --------------------------------------------------------------------------------------------------------
@@ -313,7 +323,10 @@ WITHOUT_GDR = 0.92
 
 @check("nccl-intra")
 def nccl_intra(world: World, pod: Obj, node: str) -> Behaviour:
-    """Report what `workflows/stages/scripts/nccl_intra.sh` reports."""
+    """Play the check `nccl-intra` on a node: report exit codes and output of all_reduce_perf over the node's GPUs.
+
+    The report has the form that `workflows/stages/scripts/nccl_intra.sh` prints.
+    """
     first, last, runs = check_settings(environment(pod))
     host = str(pod["spec"].get("hostname") or pod["metadata"]["name"])
     if world.fault("nvswitch_not_initialised", node):
@@ -349,7 +362,10 @@ def _jitter(world: World, name: str, run: int) -> float:
 
 @check("nccl-inter")
 def nccl_inter(world: World, pod: Obj, node: str) -> Behaviour:
-    """Play an MPI worker, which waits for the launcher, or the launcher, which reports what `scripts/nccl_inter.sh` reports."""
+    """Play the check `nccl-inter`: a worker runs until it is deleted, the launcher reports exit codes and logs NCCL's output.
+
+    The report has the form that `workflows/stages/scripts/nccl_inter.sh` prints.
+    """
     labels = pod["metadata"]["labels"]
     if labels.get(ROLE) == "worker":
         return LongRunning()
@@ -375,7 +391,7 @@ def _together(world: World, pod: Obj, own: list[Obj], runs: int) -> tuple[str, i
 
 
 def _fabric(world: World, hosts: list[str], nodes: list[str], gpus: int) -> tuple[Communicator, str, bool]:
-    """Return the communicator over all workers, the network it uses, and True for GPUDirect RDMA."""
+    """Return the all-reduce over all workers, the network it uses (`IB` or `Socket`), and True if it has GPUDirect RDMA."""
     hardware = world.hardware(nodes[0])
     busbw = min(fabric_bandwidth(hardware), node_bandwidth(hardware))
     product, gdr, network = hardware.product, True, "IB"
@@ -413,12 +429,15 @@ _TESTS = (
     ("Stress", "memtest", 4),
     ("Stress", "pulse_test", 4),
 )
-"""Category, test, and the first level that runs it (`steps/docs/facts/acceptance.md`, DCGM diag)."""
+"""Category, name and lowest level of each `dcgmi diag` test (`steps/docs/facts/acceptance.md`, DCGM diag)."""
 
 
 @check("dcgm")
 def dcgm(world: World, pod: Obj, node: str) -> Behaviour:
-    """Report what `workflows/stages/scripts/dcgm.sh` reports."""
+    """Play the check `dcgm` on a node: report exit code and JSON output of `dcgmi diag`.
+
+    The report has the form that `workflows/stages/scripts/dcgm.sh` prints.
+    """
     level = int(environment(pod).get("LEVEL", "1"))
     tests = [(category, _test(world, node, category, name)) for category, name, least in _TESTS if level >= least]
     categories = [

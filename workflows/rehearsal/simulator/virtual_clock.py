@@ -1,4 +1,4 @@
-"""Virtual time: a deterministic queue of events by due time, and its pace beside real controllers; pure."""
+"""Virtual time: a deterministic queue of events, and the speed of time beside real controllers. Nothing here does I/O."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Action = Callable[[], None]
 
 
 class VirtualClock:
-    """A clock with a queue of keyed events. `now` is in seconds since the epoch and moves by `take`, `jump` and `restart` only.
+    """A clock with a queue of events, each under a key. `now` is in seconds since the epoch and moves by `take`, `jump`, `restart`.
 
-    A pending key is not scheduled again, so level-triggered callers may schedule as often as they like. Events of one instant run
-    in the order of their keys, so the order of requests does not matter.
+    A key that is pending is not scheduled again, so callers may schedule the same event as often as they like. Events of one
+    instant run in the order of their keys, so the order in which they were scheduled does not matter.
     """
 
     def __init__(self, start: float | None = None, quantum: float = 1.0) -> None:
@@ -24,7 +24,7 @@ class VirtualClock:
         self._pending: dict[str, Action] = {}
 
     def schedule(self, key: str, delay: float, action: Action) -> bool:
-        """Run `action` after `delay` virtual seconds and return True; return False if `key` is pending.
+        """Queue `action` for `delay` virtual seconds from now and return True; return False if `key` is pending already.
 
         Due times are rounded up to the quantum, so that in a large fleet thousands of events share few instants.
         """
@@ -38,11 +38,11 @@ class VirtualClock:
         return True
 
     def next_due(self) -> float | None:
-        """Return when the next event is due, or None for an empty queue."""
+        """Return the time of the next event in seconds since the epoch, or None if there is none."""
         return self._heap[0][0] if self._heap else None
 
     def take(self, until: float) -> Iterator[Action]:
-        """Yield the actions of the next instant not after `until`, and move time to that instant."""
+        """Move time to the next event, unless it is due after `until`, and yield the actions of all events at that instant."""
         due = self.next_due()
         if due is None or due > until:
             return
@@ -52,40 +52,40 @@ class VirtualClock:
             yield self._pending.pop(key)
 
     def jump(self, to: float) -> None:
-        """Move time forward, never back."""
+        """Set the time to `to` if that is later than now; never go back."""
         self.now = max(self.now, to)
 
     def restart(self, now: float) -> None:
-        """Set the time and empty the queue."""
+        """Set the time, also to an earlier one, and drop all events."""
         self.now = now
         self._heap.clear()
         self._pending.clear()
 
 
 def stamp(seconds: float) -> str:
-    """Format seconds since the epoch as Kubernetes does, in whole seconds of UTC."""
+    """Return seconds since the epoch as a Kubernetes timestamp in UTC, cut to whole seconds."""
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_stamp(text: str) -> float:
-    """Return the seconds since the epoch of a Kubernetes time stamp, with or without fractions."""
+    """Return a Kubernetes timestamp, with or without fractions, in seconds since the epoch."""
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
 UNREST = 0.2
-"""Share of the full speed at which time passes while others change something."""
+"""Share of the full speed of virtual time while other clients change something."""
 
 REST = 1.0
-"""Wall seconds without a change by others after which they count as idle, or as waiting for time to pass."""
+"""Real seconds without a change by other clients, after which time runs at full speed."""
 
 LONGEST = 0.5
-"""Wall seconds that count for one step at most: a step that comes late had no processor, and neither had the others."""
+"""Most real seconds that count for one step. A step that comes later had no processor, and neither had the other programs."""
 
 
 class ClockPace:
-    """The speed of virtual time beside real controllers: at least one virtual second per wall second, at most `speed`.
+    """The speed of virtual time beside real controllers: at least one virtual second in a real one, at most `speed`.
 
-    A gate's deadline passes in virtual time. At a fixed speed of 30, ten minutes would be twenty wall seconds, and controllers
+    A gate's deadline passes in virtual time. At a fixed speed of 30, ten minutes would be twenty real seconds, and controllers
     without a processor for so long would fail a healthy cluster. So time slows down while others change what is simulated. Leases
     do not count: leaders renew them every two seconds, and time would never be fast.
     """
@@ -97,8 +97,9 @@ class ClockPace:
         self._quiet = 0.0
 
     def seconds(self, wall: float, others: int) -> float:
-        """Return by how much virtual time moves after `wall` seconds. `others` counts the syncs that found changes by other
-        clients.
+        """Return by how many virtual seconds to move the clock after `wall` real seconds.
+
+        `others` is the number of syncs so far that found changes by other clients; if it grows, time slows down.
         """
         if not self._patient or self._speed <= 1:
             return wall * self._speed

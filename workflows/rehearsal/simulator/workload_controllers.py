@@ -1,4 +1,4 @@
-"""The DaemonSet, Deployment and StatefulSet controllers: pods and complete counts, even where pods are only sampled."""
+"""Simulated controllers of DaemonSets, Deployments and StatefulSets. Status counts are complete even where pods are sampled."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ from workflows.rehearsal.simulator.world import Changes, World
 
 
 class WorkloadControllers:
-    """The role that plays both controllers. A Deployment owns its pods without ReplicaSets; a new template replaces all pods at
-    once.
-    """
+    """Simulated Deployment and StatefulSet controllers. There are no ReplicaSets; a new template replaces all pods at once."""
 
     name = "workloads"
     kinds = (DEPLOYMENTS, STATEFUL_SETS, PODS)
 
     def reconcile(self, world: World, changed: Changes) -> None:
-        """Look at each workload that changed or whose pods changed."""
+        """Create and delete pods, and write the status, of each workload that changed or of which a pod changed."""
         for kind in (DEPLOYMENTS, STATEFUL_SETS):
             owners = _owners(world, changed, kind)
             concerned = {*changed.refs(kind), *(owners or ())}
@@ -32,7 +30,7 @@ class WorkloadControllers:
 
 
 def _owners(world: World, changed: Changes, kind: ObjectKind) -> set[Ref] | None:
-    """Return the workloads that own changed pods, or None if a pod is gone and its owner unknown."""
+    """Return the workloads of this kind that own changed pods; None if a pod is gone, as its owner is then unknown."""
     workloads: set[Ref] = set()
     for at in changed.refs(PODS):
         pod = world.find(PODS, at)
@@ -100,7 +98,7 @@ REVISION = "controller-revision-hash"
 
 
 class _Set:
-    """The controller's knowledge of one DaemonSet: eligible nodes, nodes with a ready pod, nodes with a pod object."""
+    """A DaemonSet as the controller remembers it: eligible nodes, nodes with a ready pod, nodes whose pod is an object."""
 
     def __init__(self, daemon_set: Obj, generation: int) -> None:
         self.uid = str(daemon_set["metadata"]["uid"])
@@ -112,7 +110,7 @@ class _Set:
 
 
 class DaemonSets:
-    """The role that plays the DaemonSet controller.
+    """Simulated DaemonSet controller.
 
     In fleets above `SAMPLE_ABOVE` hosts, pod objects exist only on sampled nodes and on nodes where the pod would not simply run.
     On the other nodes a pod counts as ready after the usual start time.
@@ -126,7 +124,7 @@ class DaemonSets:
         self._pods: dict[Ref, tuple[Ref, str]] = {}
 
     def reconcile(self, world: World, changed: Changes) -> None:
-        """Evaluate changed nodes for every DaemonSet, and every node for changed DaemonSets."""
+        """Create and delete pods on changed nodes for every DaemonSet, and on all nodes for a changed one; write the status."""
         nodes = [node for at in changed.refs(NODES) if (node := world.find(NODES, at.name)) is not None]
         gone = {at.name for at in changed.refs(NODES)} - {node["metadata"]["name"] for node in nodes}
         touched = self._follow_pods(world, changed)
@@ -159,7 +157,7 @@ class DaemonSets:
         return fresh, True
 
     def _roll(self, world: World, daemon_set: Obj, revision: str) -> None:
-        """Replace pods of an older template, unless the update strategy is OnDelete."""
+        """Schedule the deletion of pods with an older template, unless the update strategy is OnDelete."""
         if (daemon_set["spec"].get("updateStrategy") or {}).get("type") == "OnDelete":
             return
         at = ref(daemon_set)
@@ -170,7 +168,7 @@ class DaemonSets:
                 world.later(key, *START, functools.partial(world.delete_soon, PODS, pod_at))
 
     def _follow_pods(self, world: World, changed: Changes) -> set[Ref]:
-        """Update readiness from changed pods and return the DaemonSets concerned."""
+        """Record which changed pods are ready or gone, and return the DaemonSets that own them."""
         touched: set[Ref] = set()
         for at in [ref(pod) for pod in world.objects(PODS)] if changed.everything else changed.refs(PODS):
             pod = world.find(PODS, at)
@@ -202,7 +200,7 @@ class DaemonSets:
         return self._sets.get(owner)
 
     def _replace(self, world: World, owner: Ref, state: _Set, node: str) -> None:
-        """Create a new pod on the node of a removed pod, if the node is still eligible."""
+        """Create a new pod in place of a removed one, if its node is still eligible."""
         daemon_set, node_object = world.find(DAEMON_SETS, owner), world.find(NODES, node)
         if daemon_set is not None and node_object is not None and "deletionTimestamp" not in daemon_set["metadata"]:
             self._node(world, daemon_set, state, node_object)
@@ -227,19 +225,19 @@ class DaemonSets:
             world.later(f"daemon_sets/{state.uid}/{name}", *START, lambda: self._ready(world, at, state.uid, name))
 
     def _ready(self, world: World, at: Ref, uid: str, node: str) -> None:
-        """Count a sampled-out pod as ready once its start time has passed."""
+        """Count the pod on a node outside the sample as ready; it is called after the usual start time."""
         state = self._sets.get(at)
         if state is not None and state.uid == uid and node in state.eligible and node not in state.real:
             state.ready.add(node)
             world.touch(DAEMON_SETS, at)
 
     def _stale(self, world: World, at: Ref, revision: str) -> int:
-        """Return how many pods of a DaemonSet have an older template."""
+        """Return how many pod objects of a DaemonSet have an older template than `revision`."""
         mine = (world.find(PODS, pod) for pod, (owner, _) in self._pods.items() if owner == at)
         return sum(pod is not None and pod["metadata"]["labels"].get(REVISION) != revision for pod in mine)
 
     def _leave(self, world: World, at: Ref, state: _Set, node: str) -> None:
-        """Forget a node that is not eligible (any more) and delete its pod."""
+        """Count a node as not eligible for a DaemonSet, and delete its pod if that is an object."""
         state.eligible.discard(node)
         state.ready.discard(node)
         if node in state.real:
@@ -258,7 +256,7 @@ def _pod_name(daemon_set: str, node: str) -> str:
 
 
 def _pod(daemon_set: Obj, node: str, revision: str) -> Obj:
-    """Return the DaemonSet's pod on a node, already bound. Its name depends on set and node only."""
+    """Return a new pod of the DaemonSet, assigned to a node. Its name depends on DaemonSet and node only."""
     labels = {REVISION: revision, "pod-template-generation": str(daemon_set["metadata"].get("generation", 1))}
     name = _pod_name(daemon_set["metadata"]["name"], node)
     return simulated_pods.from_template(daemon_set["spec"]["template"], name, DAEMON_SETS, daemon_set, labels=labels, node=node)

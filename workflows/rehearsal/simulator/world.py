@@ -1,4 +1,4 @@
-"""The world of a role: cluster objects, virtual time, chance, the fleet, hosts and faults; the protocol and list of roles."""
+"""The world that all roles of the simulator share: objects, virtual time, fleet, hosts and faults; and the list of roles."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from workflows.rehearsal.simulator.simulated_fleet import HardwareProfile, Simul
 from workflows.rehearsal.simulator.virtual_clock import VirtualClock, stamp
 
 SAMPLE_ABOVE = 300
-"""Hosts above which a fleet gets DaemonSet pods only on sampled and on disturbed nodes (see `workload_controllers`)."""
+"""Number of hosts above which DaemonSet pods are objects only on sampled and disturbed nodes (see `workload_controllers`)."""
 
 SAMPLE_EVERY = 20
-"""In such a fleet every 20th node is in the sample."""
+"""In a fleet that is sampled, each node whose number is a multiple of this is in the sample."""
 
 
 _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class World(ClusterView):
-    """The simulated world. Roles change it only by the write methods of `ClusterView`, by `later`, and by `hosts`.
+    """Everything that roles see and change. They change it only by the write methods of `ClusterView`, by `later`, and by `hosts`.
 
-    `hosts[NAME]` is a JSON-able dict with what plays did to a machine, under the playbook's name; snapshots contain it. Other state
-    that must survive a restart belongs into API objects, from which `reconcile` derives what is pending.
+    `hosts[NAME]` is a JSON-able dict with what playbooks did to a machine, under the playbook's name; snapshots contain it. Other
+    state that must survive a restart belongs into API objects, from which `reconcile` derives what is pending.
     """
 
     def __init__(
@@ -58,8 +58,10 @@ class World(ClusterView):
         self.git_root: Path | None = None
         self.kubelets: KubeletPort | None = None
         self.lease_ahead = 3600.0
-        """Virtual seconds by which node leases are renewed ahead. Renewing each every 10 s, as real kubelets do, would cost more
-        than everything else together at 1,000 nodes."""
+        """Virtual seconds by which node leases are renewed ahead.
+
+        To renew each every 10 s, as real kubelets do, would cost more than everything else together at 1,000 nodes.
+        """
         self.hosts: dict[str, dict[str, Any]] = {host.name: {} for host in fleet}
         self._active: dict[str, fault_registry.ActiveFault] = {}
         self._woken = False
@@ -68,67 +70,73 @@ class World(ClusterView):
 
     @property
     def now(self) -> float:
-        """Virtual seconds since the epoch."""
+        """The virtual time in seconds since the epoch."""
         return self.clock.now
 
     def stamp(self) -> str:
-        """Return virtual time as Kubernetes writes it."""
+        """Return the virtual time as a Kubernetes timestamp."""
         return stamp(self.now)
 
     def later(self, key: str, low: float, high: float, action: Callable[[], None]) -> None:
-        """Run `action` once after `low` to `high` virtual seconds; a pending `key` is not scheduled twice.
+        """Run `action` once, after `low` to `high` virtual seconds; do nothing if an action is pending under `key`.
 
         The action must look at the world again, because its object may have changed or gone.
         """
         self.clock.schedule(key, self.delay(key, low, high), action)
 
     def delay(self, key: str, low: float, high: float) -> float:
-        """Return a delay that depends on seed and key only, so that the order of requests does not change it."""
+        """Return a delay between `low` and `high` virtual seconds, changed by jitter and delay scale.
+
+        It depends on seed and key only, so that the order of requests does not change it.
+        """
         share = 0.5 + (self.chance(key) - 0.5) * self.jitter
         return (low + (high - low) * share) * self.delay_scale
 
     def chance(self, key: str) -> float:
-        """Return a number in [0, 1) for a key. UIDs in the key are ignored, because they differ between runs."""
+        """Return a number in [0, 1) from seed and key. UIDs in the key are ignored, because they differ between runs."""
         return random.Random(f"{self.seed}:{_UID.sub('', key)}").random()
 
     # ---- machines ------------------------------------------------------------------------------------------------------------
 
     def host(self, name: str) -> Host:
-        """Return the record of a machine."""
+        """Return the host with this name as the run expects it. Raises KeyError if the fleet has none."""
         return self.fleet.host(name)
 
     def hardware(self, name: str) -> HardwareProfile:
-        """Return the hardware of a machine."""
+        """Return the hardware of the machine with this name. Raises KeyError if its accelerator has no profile."""
         return self.fleet.hardware(name)
 
     def sampled(self, node: str) -> bool:
-        """Return True if a node gets its DaemonSet pods as objects; always true in small fleets."""
+        """Return True if DaemonSet pods on the node are objects; in fleets of at most `SAMPLE_ABOVE` hosts they always are."""
         return len(self.fleet) <= SAMPLE_ABOVE or self.fleet.number(node) % SAMPLE_EVERY == 0
 
     def wake(self) -> None:
-        """Have every role look at everything again, because something outside the API changed (a host, a fault)."""
+        """Have every role look at everything again, because a host or a fault changed, which no API object shows."""
         self._woken = True
 
     def take_wake(self) -> bool:
-        """Return True if `wake` was called since the last call."""
+        """Return True if `wake` was called since the last call of this method."""
         woken, self._woken = self._woken, False
         return woken
 
     # ---- faults --------------------------------------------------------------------------------------------------------------
 
     def fault(self, name: str, node: str = "") -> fault_registry.ActiveFault | None:
-        """Return the active fault if it hits this node (empty: any node), else None. Raises UnknownFault for an unknown name."""
+        """Return the fault `name` if active and hitting `node` (empty: any), else None. Raises UnknownFault for an unknown name."""
         fault_registry.find_fault(name)
         active = self._active.get(name)
         return active if active is not None and active.hits(node) else None
 
     @property
     def faults(self) -> tuple[fault_registry.ActiveFault, ...]:
-        """All active faults."""
+        """All faults that are active now, with their victims."""
         return tuple(self._active.values())
 
     def set_faults(self, wanted: Iterable[tuple[str, tuple[str, ...]]]) -> None:
-        """Activate exactly these faults. A fault without nodes hits its default victims. Raises UnknownFault."""
+        """Make exactly these faults active; each is a name with its victims, or with none for its default victims.
+
+        Raises UnknownFault for an unknown fault or victim, or if the fleet has no default victim.
+        """
         self._active = {}
         for name, nodes in wanted:
             fault = fault_registry.find_fault(name)
@@ -141,12 +149,12 @@ class World(ClusterView):
             self._active[name] = fault_registry.ActiveFault(fault, victims)
         self.wake()
 
-    # ---- small things many roles do --------------------------------------------------------------------------------------------
+    # ---- conditions, events, logs ----------------------------------------------------------------------------------------------
 
     def conditions(self, obj: Obj, *changes: tuple[str, str, str, str], timed: bool = True) -> list[Obj]:
-        """Return the object's status conditions after `changes`: type, status, reason and message of those to set.
+        """Return an object's status conditions with `changes`, each a type, status, reason and message, applied.
 
-        A transition time moves only with its condition's status.
+        A transition time changes only with its condition's status. With `timed` false, changed conditions have none.
         """
         conditions = {entry["type"]: entry for entry in obj.get("status", {}).get("conditions", ())}
         for kind, status, reason, message in changes:
@@ -158,22 +166,22 @@ class World(ClusterView):
         return list(conditions.values())
 
     def set_condition(self, kind: ObjectKind, obj: Obj, name: str, status: str, reason: str, message: str = "") -> Obj | None:
-        """Write one status condition of an object and return the object, or None if it is gone."""
+        """Set one status condition of an object and return the object, or None if it is gone."""
         conditions = self.conditions(obj, (name, status, reason, message))
         return self.patch(kind, obj, {"status": {"conditions": conditions}}, status=True)
 
     def patch_node(self, name: str, change: Obj, *, status: bool = False) -> None:
-        """Queue a JSON merge patch of a node, if it still exists."""
+        """Queue a JSON merge patch of the Node `name`; do nothing if it does not exist."""
         if self.find(NODES, name) is not None:
             self.patch_soon(NODES, Ref("", name), change, status=status)
 
     def node_annotations(self, name: str) -> dict[str, str]:
-        """Return the annotations of a node; empty if it does not exist."""
+        """Return the annotations of the Node `name`; empty if it does not exist."""
         node = self.find(NODES, name)
         return annotations_of(node) if node else {}
 
     def event(self, kind: ObjectKind, obj: Obj, reason: str, message: str, *, warning: bool = False) -> None:
-        """Write a core/v1 Event about an object; equal reason and message are written once."""
+        """Queue a core/v1 Event about an object, unless it has one with this reason and message already."""
         at = ref(obj)
         namespace = at.namespace or "default"
         digest = f"{random.Random(f'{at}:{reason}:{message}').getrandbits(64):016x}"
@@ -192,7 +200,7 @@ class World(ClusterView):
         self.create_soon(EVENTS, body)
 
     def log(self, pod: Obj, container: str, text: str) -> None:
-        """Append to a container's log: at the kubelet port if there is one, else in the emulated API server."""
+        """Append to a container's log, in the kubelet port if there is one, else in the emulated API server."""
         if text and self.kubelets is not None:
             self.kubelets.write(pod, container, text)
         elif text:
@@ -200,31 +208,37 @@ class World(ClusterView):
 
 
 class Changes:
-    """Objects that changed since a role's last call. `everything` is set on the first call and when hosts or faults changed."""
+    """The objects that changed since a role was last called.
+
+    `everything` is true on the first call and after a host or a fault changed: the role must then look at all objects.
+    """
 
     def __init__(self, refs: Mapping[ObjectKind, Set[Ref]], everything: bool = False) -> None:
         self._refs = refs
         self.everything = everything
 
     def refs(self, kind: ObjectKind) -> tuple[Ref, ...]:
-        """Return created, changed and removed objects of a kind, sorted by name."""
+        """Return the created, changed and removed objects of a kind, sorted by namespace and name."""
         return tuple(sorted(self._refs.get(kind, ())))
 
     def concern(self, *kinds: ObjectKind) -> bool:
-        """Return True if everything must be looked at again, or an object of one of these kinds changed."""
+        """Return True if an object of one of these kinds changed, or if everything must be looked at."""
         return self.everything or any(self._refs.get(kind) for kind in kinds)
 
 
 class SimulatorRole(Protocol):
-    """An actor: a controller, an operator, all kubelets. Roles that a real cluster has are switched off by name."""
+    """One actor of the simulator: a controller, an operator, or all kubelets. The simulator calls `reconcile` after changes.
+
+    Actors that a real cluster has itself are switched off by name.
+    """
 
     @property
     def name(self) -> str:
-        """The name for `--roles-off`."""
+        """The name by which `--roles-off` switches the role off."""
 
     @property
     def kinds(self) -> tuple[ObjectKind, ...]:
-        """The kinds whose changes call the role again. Empty means every kind that any role names."""
+        """The kinds of objects whose changes make the simulator call the role. Empty means all kinds that any role names."""
 
     def reconcile(self, world: World, changed: Changes, /) -> None:
         """Compare actual and desired state; write the next step, or schedule it with `world.later`.
@@ -234,16 +248,16 @@ class SimulatorRole(Protocol):
 
 
 CORE = ("namespaces", "helm_controller", "argo_cd", "workload_controllers", "jobs", "scheduler", "kubelets")
-"""Modules with the roles that every Kubernetes cluster has, or that install charts."""
+"""Modules whose roles are in every Kubernetes cluster, or install charts."""
 PLAYS = ("rke2_plays",)
-"""Modules that only register playbooks."""
+"""Modules without roles, which only register playbooks."""
 
 
 def load_roles(off: Set[str] = frozenset()) -> tuple[SimulatorRole, ...]:
-    """Return all roles except those switched off, in running order. Raises ValueError for a name that no role has.
+    """Return all roles but those named in `off`, in the order in which they are called. Raises ValueError for an unknown name.
 
-    A module exports its classes as `ROLES`; a stage's module may have none. The import also registers plays, charts, checks and
-    pods.
+    They are the classes in `ROLES` of the modules of `CORE` and of each stage. The import also registers playbooks, charts, checks
+    and pod programs.
     """
     every: list[SimulatorRole] = []
     for module in (*CORE, *STAGES, *PLAYS):

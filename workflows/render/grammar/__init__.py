@@ -1,4 +1,4 @@
-"""Linter for the portable subset of Argo Workflows: what it accepts, Argo and the local engine execute in the same way."""
+"""Linter for a subset of Argo Workflows: a manifest that it accepts runs in the same way on Argo and on the local engine."""
 
 from workflows.render.grammar.findings import LintFinding, refused
 from workflows.render.grammar.lint import lint

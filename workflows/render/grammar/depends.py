@@ -14,7 +14,7 @@ _TOKEN = re.compile(r"\s*(?:(?P<name>[A-Za-z0-9][-A-Za-z0-9]*(?:\.[A-Za-z]+)?)|(
 
 
 class DependsError(ValueError):
-    """The text is not a valid `depends` expression."""
+    """Exception: a text is not a valid `depends` expression."""
 
 
 Results = Mapping[str, frozenset[str]]
@@ -23,7 +23,7 @@ Test = Callable[[Results], bool]
 
 @dataclass(frozen=True, slots=True)
 class Depends:
-    """A parsed expression: the tasks that it names, in order, and the test over their results."""
+    """A parsed `depends` expression: the tasks that it names, in order, and a function that tests it against the tasks' results."""
 
     tasks: tuple[str, ...]
     holds: Test
@@ -95,7 +95,7 @@ class _Reader:
 
 @lru_cache(maxsize=4096)
 def read(text: str) -> Depends:
-    """Parse one expression. Raises DependsError."""
+    """Return a parsed `depends` expression. Raises DependsError if the text is invalid."""
     reader = _Reader(text)
     test = reader.disjunction()
     if reader.position < len(reader.tokens):
@@ -104,12 +104,12 @@ def read(text: str) -> Depends:
 
 
 def parents(task: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the tasks that a task of a manifest names in `depends` or `dependencies`. Raises DependsError."""
+    """Return the names of the tasks that a task names in `depends` or `dependencies`. Raises DependsError."""
     return read(str(task["depends"])).tasks if task.get("depends") else tuple(task.get("dependencies") or ())
 
 
 def classic(dependencies: Mapping[str, frozenset[str]]) -> Depends:
-    """Return the meaning of a `dependencies` list; all its tasks must succeed.
+    """Return a `dependencies` list in the form of a parsed `depends` expression, which holds if all its tasks succeeded.
 
     `dependencies` maps each task to further results that its `continueOn` also accepts.
     """

@@ -9,7 +9,7 @@ from workflows.render.grammar import expr_nodes as nodes
 
 
 class ExprSyntaxError(ValueError):
-    """The text is not an expression of the supported subset."""
+    """Exception: a text is not an expression of the supported subset."""
 
 
 FUNCTIONS = {  # name -> how many arguments
@@ -172,7 +172,7 @@ class _Reader:
 
 
 def read(text: str) -> nodes.ExprNode:
-    """Parse a whole expression. Raises ExprSyntaxError."""
+    """Return the syntax tree of an expression. Raises ExprSyntaxError if the text is no whole expression of the subset."""
     reader = _Reader(text)
     node = reader.choice()
     if reader.peek()[0] != "end":

@@ -1,4 +1,7 @@
-"""Evaluation of parsed expressions over a flat scope (`"tasks.a.status" -> text`, None for an absent optional)."""
+"""Evaluate parsed expressions with a scope that maps dotted names such as `tasks.a.status` to texts.
+
+A name maps to None if an optional output is absent.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,18 @@ Scope = Mapping[str, str | None]
 
 
 class ExprError(ValueError):
-    """The expression has no value: a wrong type, an invalid number, or a function that fails."""
+    """Exception: an expression has no value because of a wrong type, an invalid number, or a function that fails."""
 
 
 class MissingNameError(ExprError):
-    """The scope does not have the name."""
+    """Exception: an expression names something that the scope does not have."""
 
 
 def evaluate(node: nodes.ExprNode, scope: Scope, element: Any = None) -> Any:
-    """Return the value of an expression: str, bool, int, float, None, list or dict. Raises ExprError."""
+    """Return the value of an expression: str, bool, int, float, None, list or dict. Raises ExprError.
+
+    `element` is the value of `#` inside a closure.
+    """
     name = nodes.dotted(node)
     if name is not None and name != "#" and not name.startswith("#."):
         if name not in scope:
@@ -226,7 +232,7 @@ def _repeat(count: Any, text: Any) -> str:
 
 
 def from_json(text: Any) -> Any:
-    """Parse JSON with every number as a float, as the controller does. Raises ExprError."""
+    """Return parsed JSON with every number as a float, as Argo's controller does. Raises ExprError."""
     try:
         return json.loads(_text(text, "fromJSON"), parse_int=float, parse_constant=_not_json)
     except ValueError as err:

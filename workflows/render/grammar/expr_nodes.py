@@ -1,4 +1,4 @@
-"""Syntax tree of a parsed expression, and what can be derived from it without evaluation: parts, names, dynamic types."""
+"""Syntax tree of a parsed expression, and what it shows without evaluation: its parts, the names it reads, dynamic types."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A number (int or float), string, boolean or nil."""
+    """A constant in an expression: number (int or float), string, boolean or nil."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Identifier:
-    """An identifier; `#` is the element inside a closure."""
+    """A name in an expression; the name `#` is the element that a closure is called with."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class MemberAccess:
-    """`base.key`, `base["key"]` or `base[0]`; `optional` is true for `?.`."""
+    """An access `base.key`, `base["key"]` or `base[0]` in an expression; `optional` is true for `?.`."""
 
     base: ExprNode
     key: ExprNode
@@ -32,7 +32,7 @@ class MemberAccess:
 
 @dataclass(frozen=True, slots=True)
 class Unary:
-    """`!x`, `not x`, `-x`, `+x`."""
+    """An operation on one operand: `!x`, `not x`, `-x`, `+x`."""
 
     symbol: str
     inner: ExprNode
@@ -40,7 +40,7 @@ class Unary:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """Two operands; `and`/`or` are read as `&&`/`||`."""
+    """An operation on two operands; `and` and `or` are stored as `&&` and `||`."""
 
     symbol: str
     left: ExprNode
@@ -49,7 +49,7 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Conditional:
-    """`test ? yes : no`; only the taken branch is evaluated."""
+    """An expression `test ? yes : no`, of which only the taken branch is evaluated."""
 
     test: ExprNode
     yes: ExprNode
@@ -58,7 +58,7 @@ class Conditional:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A call of a function by its (dotted) name."""
+    """A call of a function by its name, which may be dotted."""
 
     function: str
     arguments: tuple[ExprNode, ...]
@@ -66,14 +66,14 @@ class FunctionCall:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """`[a, b]`."""
+    """A list in an expression: `[a, b]`."""
 
     items: tuple[ExprNode, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """`{ body }` as the argument of `map`, `filter`, `all`, `any`."""
+    """A closure `{ body }`, which is an argument of `map`, `filter`, `all` or `any`."""
 
     body: ExprNode
 
@@ -82,7 +82,7 @@ ExprNode = Literal | Identifier | MemberAccess | Unary | Binary | Conditional | 
 
 
 def dotted(node: ExprNode) -> str | None:
-    """Return `a.b.c` for a chain of constant members, else None."""
+    """Return `a.b.c` if the node is a name or a chain of constant string keys, else None."""
     if isinstance(node, Identifier):
         return node.name
     if isinstance(node, MemberAccess) and isinstance(node.key, Literal) and isinstance(node.key.value, str) and not node.optional:
@@ -92,7 +92,7 @@ def dotted(node: ExprNode) -> str | None:
 
 
 def parts(node: ExprNode) -> tuple[ExprNode, ...]:
-    """Return the direct parts of a node."""
+    """Return the direct children of a node of the syntax tree."""
     if isinstance(node, MemberAccess):
         return (node.base, node.key)
     if isinstance(node, Unary):
@@ -109,7 +109,7 @@ def parts(node: ExprNode) -> tuple[ExprNode, ...]:
 
 
 def references(node: ExprNode, guarded: bool = False) -> Iterator[tuple[str, bool]]:
-    """Yield the dotted names that the expression reads, each with True if a `??` or `?.` guards it."""
+    """Yield the dotted names that an expression reads, each with True if a `??` or `?.` allows it to be absent."""
     name = dotted(node)
     if name is not None:
         if name != "#" and not name.startswith("#."):
@@ -126,7 +126,7 @@ def references(node: ExprNode, guarded: bool = False) -> Iterator[tuple[str, boo
 
 
 def is_dynamic(node: ExprNode) -> bool:
-    """Return True if the controller knows the value's type only when it evaluates (parsed JSON, closure elements)."""
+    """Return True if Argo's controller learns the value's type only by evaluation, as for parsed JSON and closure elements."""
     if isinstance(node, FunctionCall):
         return node.function in ("fromJSON", "jsonpath")
     if isinstance(node, Identifier):

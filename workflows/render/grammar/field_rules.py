@@ -1,4 +1,4 @@
-"""Rules for every field of a manifest: executed by both engines, noted (only Argo acts on it), or refused.
+"""The linter's rule for every field of a manifest: executed by both engines, noted (only Argo acts on it), or refused.
 
 A field without a rule is unknown and refused as well, so that nothing is ignored silently.
 """
@@ -27,7 +27,7 @@ TEXT, PLAIN, VALUE, NUMBER, COUNT, FLAG, ANY = "text", "plain", "value", "number
 
 @dataclass(frozen=True, slots=True)
 class ScalarRule:
-    """An executed scalar, typed as the API server types it.
+    """Rule for a single value that both engines use; `kind` says which values the API server accepts.
 
     `text` is a string that may contain `{{...}}`, `plain` one that may not, `value` any scalar with tags, `number` a whole number,
     `count` a whole number that may be written as a string, `flag` true or false, `any` JSON with tags.
@@ -38,7 +38,7 @@ class ScalarRule:
 
 @dataclass(frozen=True, slots=True)
 class ObjectRule:
-    """An executed object with these fields, of which those in `needs` are required."""
+    """Rule for an object that both engines use: a rule for each allowed field, and in `needs` the required fields."""
 
     fields: Mapping[str, Rule]
     needs: tuple[str, ...] = ()
@@ -46,28 +46,28 @@ class ObjectRule:
 
 @dataclass(frozen=True, slots=True)
 class ListRule:
-    """An executed list."""
+    """Rule for a list that both engines use; `item` is the rule for its items."""
 
     item: Rule
 
 
 @dataclass(frozen=True, slots=True)
 class MapRule:
-    """An executed object with free keys."""
+    """Rule for an object with arbitrary keys that both engines use; `value` is the rule for its values."""
 
     value: Rule
 
 
 @dataclass(frozen=True, slots=True)
 class NotedRule:
-    """A field that Argo acts on and the local engine does not; it is noted in the journal."""
+    """Rule for a field that Argo acts on and the local engine does not: the manifest runs, and the journal notes the field."""
 
     sentence: str = "only Argo acts on this"
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedRule:
-    """A field that no engine may get."""
+    """Rule for a field that no manifest may have; `sentence` says why, `hint` what to use instead."""
 
     sentence: str
     hint: str = ""
@@ -75,7 +75,7 @@ class RefusedRule:
 
 @dataclass(frozen=True, slots=True)
 class ExactTextRule:
-    """A field that is noted if it has exactly this text, and refused otherwise."""
+    """Rule for a field that is noted if its value is exactly `text`; otherwise the rule `other` refuses it."""
 
     text: str
     other: RefusedRule

@@ -1,4 +1,4 @@
-"""Findings of the linter about a manifest."""
+"""Results of the linter about a manifest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, order=True)
 class LintFinding:
-    """A sentence about the field at `path`; severity `refused` keeps the manifest from running, `noted` goes into the journal."""
+    """A sentence about the field at `path` of a manifest, made by the linter.
+
+    The severity `refused` keeps the manifest from running; a finding that is `noted` goes into the journal.
+    """
 
     path: str
     sentence: str
@@ -21,5 +24,5 @@ class LintFinding:
 
 
 def refused(findings: Iterable[LintFinding]) -> tuple[LintFinding, ...]:
-    """Return the findings that keep the manifest from running."""
+    """Return only those findings that keep the manifest from running."""
     return tuple(finding for finding in findings if finding.severity == "refused")

@@ -1,7 +1,7 @@
-"""Text as Go writes it (JSON, numbers, durations, hashes), since it appears in messages, names and parameters of nodes.
+"""Write text as Go does (JSON, numbers, hashes) and read its durations, since such text appears in messages and names of nodes.
 
 The rules follow recorded cases of the conformance corpus and the documentation of Go's `encoding/json`, `strconv` and
-`time.ParseDuration`, which the workflow controller uses.
+`time.ParseDuration`, which Argo's controller uses.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ _HTML = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\
 
 
 def seconds(text: str) -> float:
-    """Return a duration in seconds: bare digits are seconds (`"600"`), else Go units (`1h30m`, `1.5s`). Raises ValueError."""
+    """Return a duration as a number of seconds: bare digits are seconds (`"600"`), else Go units (`1h30m`, `1.5s`).
+
+    Raises ValueError for any other text.
+    """
     if re.fullmatch(r"\d+", text):
         return float(text)
     if not _DURATION.match(text):
@@ -28,7 +31,10 @@ def seconds(text: str) -> float:
 
 
 def number_text(value: float, exponent_from: int = 21, exponent_below: int = -6) -> str:
-    """Return the shortest decimal of a float, with an exponent outside 1e-6 … 1e21 (as `encoding/json` does; `%v` uses 1e-4)."""
+    """Return the shortest decimal text of a float, with an exponent for values from 1e21 and below 1e-6, as `encoding/json` does.
+
+    The two bounds are parameters, because `%v` uses an exponent below 1e-4. Raises ValueError if the float is not finite.
+    """
     if math.isinf(value) or math.isnan(value):
         raise ValueError("not a finite number")
     if value == 0:
@@ -62,7 +68,7 @@ def display(value: Any) -> str:
 
 
 def json_text(value: Any, sort: bool = True) -> str:
-    """Return compact JSON as `encoding/json` writes it: `<`, `>` and `&` escaped, map keys sorted."""
+    """Return compact JSON as `encoding/json` writes it: `<`, `>` and `&` escaped, and map keys sorted unless `sort` is False."""
     if isinstance(value, str):
         text = json.dumps(value, ensure_ascii=False)
         return "".join(_HTML.get(char, char) for char in text)
@@ -81,12 +87,12 @@ def json_text(value: Any, sort: bool = True) -> str:
 
 
 def quote(text: str) -> str:
-    """Return a string in double quotes with Go escapes (`strconv.Quote` for printable text)."""
+    """Return the text in double quotes with Go escapes, like `strconv.Quote` for printable text."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def fnv1a(text: str) -> int:
-    """Return the 32-bit FNV-1a hash of the UTF-8 bytes, which is the number in a node id and in a pod name."""
+    """Return the 32-bit FNV-1a hash of the text's UTF-8 bytes; Argo puts this number into node ids and pod names."""
     value = 0x811C9DC5
     for byte in text.encode():
         value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF

@@ -1,4 +1,4 @@
-"""The templates of a manifest by scope and name, and the calls between them."""
+"""Index of the templates of a manifest by scope and name, and the calls between these templates."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ KINDS = ("container", "suspend", "dag", "steps")
 
 
 def parameters(section: Any) -> list[Mapping[str, Any]]:
-    """Return the parameters of an inputs, outputs or arguments section, which may be missing."""
+    """Return the list of parameters in a section `inputs`, `outputs` or `arguments`; empty if the section is missing."""
     return list((section or {}).get("parameters") or [])
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateLocation:
-    """A template and its location: its scope ("" or a WorkflowTemplate) and its path in the document."""
+    """A template of a manifest, with its scope and its path in the document.
+
+    The scope is "" for the manifest's own templates, else the name of a WorkflowTemplate.
+    """
 
     scope: str
     path: str
@@ -29,7 +32,7 @@ class TemplateLocation:
         return kinds[0] if len(kinds) == 1 else ""
 
     def tasks(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Yield every task or step with its path."""
+        """Yield path and content of every task of a DAG or step of a steps template; nothing for other kinds."""
         if self.kind == "dag":
             for index, task in enumerate(self.raw["dag"]["tasks"]):
                 yield f"{self.path}.dag.tasks[{index}]", task
@@ -40,7 +43,7 @@ class TemplateLocation:
 
 
 class TemplateLibrary:
-    """The templates and arguments of a manifest and of the WorkflowTemplates beside it."""
+    """All templates and arguments of a manifest and of the WorkflowTemplates that it may name."""
 
     def __init__(self, manifest: Mapping[str, Any], templates: Mapping[str, Mapping[str, Any]]) -> None:
         self.manifest = manifest
@@ -65,24 +68,24 @@ class TemplateLibrary:
                 yield TemplateLocation(name, f"{name}:spec.templates[{index}]", raw)
 
     def called(self, call: Mapping[str, Any], scope: str) -> TemplateLocation | None:
-        """Return the template that a task, step or hook names, or None."""
+        """Return the template that a task, step or hook calls from `scope`, or None if it does not exist."""
         ref = call.get("templateRef")
         key = (ref["name"], ref["template"]) if ref else (scope, str(call.get("template")))
         return self._found.get(key)
 
     def by_name(self, name: str, scope: str = "") -> TemplateLocation | None:
-        """Return the template of this name in a scope, or None."""
+        """Return the template with this name in a scope, or None if it does not exist."""
         return self._found.get((scope, name))
 
     def hooks(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Yield exit handler and hooks of the workflow, as calls."""
+        """Yield path and call for the exit handler and for each hook of the workflow."""
         if self.spec.get("onExit"):
             yield "spec.onExit", {"template": self.spec["onExit"]}
         for name, hook in (self.spec.get("hooks") or {}).items():
             yield f"spec.hooks.{name}", hook
 
     def calls(self, place: TemplateLocation) -> Iterator[Mapping[str, Any]]:
-        """Yield every call that a template makes, including hooks of its tasks."""
+        """Yield every call that a template makes, including the exit handlers and hooks of its tasks."""
         for _, task in place.tasks():
             yield task
             if task.get("onExit"):
@@ -90,7 +93,7 @@ class TemplateLibrary:
             yield from (task.get("hooks") or {}).values()
 
     def sure_calls(self, place: TemplateLocation) -> Iterator[TemplateLocation]:
-        """Yield the templates that a template always calls: without `when` and without a list that may be empty."""
+        """Yield the templates that a template calls in every case, that is, without `when` and without a `withParam` list."""
         for _, task in place.tasks():
             if task.get("when") is None and task.get("withParam") is None:
                 callee = self.called(task, place.scope)
@@ -98,7 +101,7 @@ class TemplateLibrary:
                     yield callee
 
     def reachable(self, calls: list[Mapping[str, Any]]) -> set[tuple[str, str]]:
-        """Return scope and name of every template that these calls lead to."""
+        """Return scope and name of every template that these calls run, directly or through other templates."""
         keys: set[tuple[str, str]] = set()
         waiting = [place for call in calls if (place := self.called(call, "")) is not None]
         while waiting:

@@ -1,4 +1,4 @@
-"""Entry point of the linter for the portable subset.
+"""Linter for the subset of Argo Workflows that both engines run in the same way.
 
 It first checks every field against the rules in `field_rules`, then names, calls and conditions, then references.
 """
@@ -24,7 +24,7 @@ _LONGEST = 1 << 20  # bytes of a manifest's texts; Argo stores no larger Workflo
 def lint(manifest: Mapping[str, Any], templates: Mapping[str, Mapping[str, Any]] | None = None) -> tuple[LintFinding, ...]:
     """Return all findings about a Workflow or WorkflowTemplate; `templates` are the WorkflowTemplates that it may name, by name.
 
-    Names and references are checked only if every field has its right form.
+    Names and calls are checked only if no field is refused, references only if names and calls are right.
     """
     templates_given = dict(templates or {})
     findings = list(_document(manifest, ""))
@@ -104,7 +104,7 @@ def _leaf(value: Any, kind: str, path: str) -> Iterator[LintFinding]:
 
 
 def _wrong_kind(value: Any, kind: str) -> str:
-    """Return why the API server would reject the value, or ""."""
+    """Return why the API server would reject the value for a scalar rule of this kind, or "" if it accepts the value."""
     is_number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     if kind in (field_rules.TEXT, field_rules.PLAIN):
         return "" if isinstance(value, str) else f"is not a text: {value!r} (quote it)"

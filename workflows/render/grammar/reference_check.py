@@ -1,4 +1,4 @@
-"""Check of `{{...}}` references: declared inputs, declared outputs of ancestors, and variables that exist at that place."""
+"""Check the `{{...}}` references of a manifest: each must name a declared input, an ancestor's output, or a known variable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Known = Callable[[str], str]  # "" when the name is known there, else why not
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The names that may be referred to in one template, or in one of its tasks."""
+    """The variables that references (`{{...}}`) in a template, or in one of its tasks, may name."""
 
     library: TemplateLibrary
     place: TemplateLocation
@@ -92,7 +92,7 @@ class _Scope:
 
 
 def check_references(library: TemplateLibrary) -> Iterator[LintFinding]:
-    """Yield findings about the tags of all templates and of the workflow's own arguments."""
+    """Yield findings about references in all templates and in the arguments of the workflow's hooks."""
     entry = library.spec.get("entrypoint")
     ordinary = [hook for path, hook in library.hooks() if path not in ("spec.onExit", "spec.hooks.exit")]
     before_exit = library.reachable([*([{"template": entry}] if entry else []), *ordinary])

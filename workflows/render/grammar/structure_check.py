@@ -1,4 +1,4 @@
-"""Check of names, calls, dependencies and conditions: what Argo's controller refuses, and what the portable subset excludes."""
+"""Check names, calls, dependencies and conditions of a manifest, which Argo's controller or the supported subset restrict."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Key = TypeVar("_Key", int, str)
 
 
 def check_structure(library: TemplateLibrary) -> Iterator[LintFinding]:
-    """Yield findings that do not depend on the contents of `{{...}}`."""
+    """Yield findings about names, calls, dependencies and conditions; the contents of `{{...}}` are not looked at."""
     yield from _workflow(library)
     seen: set[tuple[str, str]] = set()
     for place in library.places:
@@ -33,14 +33,14 @@ def check_structure(library: TemplateLibrary) -> Iterator[LintFinding]:
 
 
 def _endless(library: TemplateLibrary) -> Iterator[LintFinding]:
-    """Yield findings about templates that always call themselves again; a call with a condition may end."""
+    """Yield a finding for each template that calls itself without end. A call with a condition may end, so it does not count."""
     places = {id(place.raw): place for place in library.places}
     for key in _in_circles({key: {id(callee.raw) for callee in library.sure_calls(place)} for key, place in places.items()}):
         yield LintFinding(places[key].path, "calls itself without end, directly or through others", "give the call a `when`")
 
 
 def _in_circles(edges: dict[_Key, set[_Key]]) -> list[_Key]:
-    """Return the nodes of a graph that lie in a circle or lead into one: what is left once nodes that lead nowhere are removed."""
+    """Return the nodes of a graph that lie in a cycle or lead into one; `edges` is emptied of all other nodes."""
     while ends := [key for key, targets in edges.items() if not targets & edges.keys()]:
         for key in ends:
             del edges[key]

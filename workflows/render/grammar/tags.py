@@ -1,4 +1,4 @@
-"""Tags in texts (`{{...}}`): find them, replace them, and walk over the strings of a document."""
+"""Find and replace tags (`{{...}}`) in texts, and walk over the strings of a document."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ _TAG = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 
 
 class Tag(NamedTuple):
-    """A tag: the text between the braces; `expression` is true for `{{=`."""
+    """A tag in a text: `text` is what stands between the braces; `expression` is true for `{{=`."""
 
     text: str
     expression: bool
 
     @property
     def body(self) -> str:
-        """Return the expression without its `=`, or the trimmed name."""
+        """Return the tag's expression without its `=`, or its name without surrounding spaces."""
         return self.text[1:] if self.expression else self.text.strip()
 
 
 def tags(text: str) -> list[Tag]:
-    """Return all tags of `text` in order."""
+    """Return all tags of a text in their order."""
     return [Tag(inner, inner.startswith("=")) for inner in _TAG.findall(text)]
 
 
 def replace(text: str, resolve: Callable[[Tag], str | None]) -> str:
-    """Replace each tag of `text` by the result of `resolve`; None leaves the tag unchanged."""
+    """Return the text with each tag replaced by the result of `resolve`, or left unchanged if the result is None."""
     if "{{" not in text:
         return text
 
@@ -39,7 +39,7 @@ def replace(text: str, resolve: Callable[[Tag], str | None]) -> str:
 
 
 def is_pure(text: str) -> str | None:
-    """Return the name in a text that is exactly one plain reference (`{{ a.b }}`), else None."""
+    """Return the name if the text is exactly one plain reference such as `{{ a.b }}`, else None."""
     match = _TAG.fullmatch(text)
     if match is None or match[1].startswith("=") or "{{" in match[1]:
         return None
@@ -47,12 +47,12 @@ def is_pure(text: str) -> str | None:
 
 
 def balanced(text: str) -> bool:
-    """Return True if every `{{` has its `}}` and no tag is inside another."""
+    """Return True if every `{{` has its `}}` and no tag lies inside another."""
     return "{{" not in _TAG.sub("", text) and all("{{" not in tag.text for tag in tags(text))
 
 
 def strings(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every string of nested dicts and lists with its path (`a.b[0].c`), in document order."""
+    """Yield path (`a.b[0].c`) and text of every string in nested dicts and lists, in document order."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""Evaluator for `when` conditions: values are pasted as text and then compared, so a bare word equals the quoted one.
+"""Evaluate `when` conditions. Argo pastes values into them as text, so a bare word equals the same word in quotes.
 
-The supported subset behaves exactly as in Argo's controller; everything else is a WhenError. It has literals, bare words, `== != <
-<= > >= in =~ !~`, `&& || !`, `+ - * / % **` and parentheses. Not supported are dates (the controller turns quoted dates into
+The supported subset behaves exactly as in Argo's controller; everything else raises WhenError. It has literals, bare words, `== !=
+< <= > >= in =~ !~`, `&& || !`, `+ - * / % **` and parentheses. Not supported are dates (the controller turns quoted dates into
 numbers), `a.b`, bit operators, `? :` and `??`.
 """
 
@@ -18,7 +18,7 @@ from workflows.render.grammar.gotext import display
 
 
 class WhenError(ValueError):
-    """The text is not a valid condition; `parse` is true if parsing failed, false if evaluation failed."""
+    """Exception: a condition cannot be parsed (`parse` is true) or evaluated (`parse` is false)."""
 
     def __init__(self, sentence: str, *, parse: bool) -> None:
         super().__init__(sentence)
@@ -27,7 +27,7 @@ class WhenError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token; kinds have the names that the controller's messages use."""
+    """A lexical token of a condition; `kind` is the name that messages of Argo's controller use."""
 
     kind: str
     value: Any
@@ -60,7 +60,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d|\d{1,2}:\d\
 
 
 def _tokens(text: str) -> list[Token]:
-    """Return the tokens of a condition in order. Raises WhenError where the controller's lexer fails."""
+    """Return the tokens of a condition in order. Raises WhenError where the controller's lexer would fail."""
     all_tokens: list[Token] = []
     position = 0
     while position < len(text):
@@ -142,7 +142,7 @@ def _symbol(symbol: str, before: str) -> Token:
 
 
 def _check_order(all_tokens: list[Token]) -> None:
-    """Raise WhenError if a token cannot follow the one before it."""
+    """Raise WhenError if a token may not follow the preceding one, or if the last token expects another."""
     previous = Token("UNKNOWN", "<nil>")
     for token in all_tokens:
         if token.kind not in _NEXT[previous.kind]:
@@ -169,7 +169,7 @@ Thunk = Callable[[], Any]
 
 
 class _Reader:
-    """Recursive descent over the tokens; it builds closures and evaluates nothing."""
+    """Recursive-descent parser over tokens that builds functions for later evaluation."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
@@ -304,7 +304,7 @@ def _matches(left: Any, right: Any) -> bool:
 
 
 def compile_when(text: str) -> Thunk:
-    """Parse a condition and return a function that evaluates it. Raises WhenError(parse=True)."""
+    """Return a function that evaluates a condition. Raises WhenError (`parse` is true) if the text is not a condition."""
     all_tokens = _tokens(text)
     _check_order(all_tokens)
     reader = _Reader(all_tokens)
@@ -317,9 +317,9 @@ def compile_when(text: str) -> Thunk:
 
 
 def should_execute(text: str) -> bool:
-    """Return True if a task with this (already substituted) condition runs; an empty condition holds.
+    """Return True if a condition, in which all tags are already replaced, holds; an empty condition holds.
 
-    Raises WhenError with the sentence that the controller writes into the node, which is then an Error, not Skipped.
+    Raises WhenError with the sentence that the controller writes into the node, which then ends as Error, not Skipped.
     """
     if text == "":
         return True
