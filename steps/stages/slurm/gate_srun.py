@@ -20,7 +20,7 @@ def jobs(gate: str, srun: Srun, node_of: Mapping[str, str], want: FunctionalExpe
 
 
 def _exits(srun: Srun, want: FunctionalExpectation) -> Finding | None:
-    """Return inconclusive if a command failed, or its exit code is unknown, although every node answered; else None.
+    """Return an inconclusive finding if a command failed, or its exit code is unknown, although every node answered; else None.
 
     srun can print all hosts and fail afterwards.
     """
