@@ -16,7 +16,7 @@ from steps.contract.verdict import FailureClass
 
 
 class StepError(Exception):
-    """The root of all errors that a step raises on purpose. `hint` says what to do about the error."""
+    """Root of all errors that a step raises on purpose. `hint` says what to do about the error."""
 
     exit_code: ExitCode = ExitCode.BUG
     failure_class: FailureClass = FailureClass.RUNTIME
@@ -27,48 +27,48 @@ class StepError(Exception):
 
 
 class BadTask(StepError):
-    """The task file, its arguments, the environment or the fleet files are not usable."""
+    """Raised if the task file, its arguments, the environment or the fleet files are not usable."""
 
     exit_code = ExitCode.USAGE
     failure_class = FailureClass.INPUT
 
 
 class Refused(StepError):
-    """A write was stopped before it happened."""
+    """Raised to stop a write before it happens: the right is missing, the target is wrong, or another run holds it."""
 
     exit_code = ExitCode.GATE_FAILED
     failure_class = FailureClass.PERMISSION
 
 
 class Conflict(Refused):
-    """Another field manager owns what would be changed."""
+    """Raised if another field manager owns what would be changed."""
 
     failure_class = FailureClass.COMPARISON
 
 
 class NotUnderstood(StepError):
-    """A server answered in a form that this version does not know, for example a newer API version. Retrying would not help."""
+    """Raised if a server answers in a form that this version does not know, such as a newer API version. A retry does not help."""
 
     exit_code = ExitCode.GATE_FAILED
     failure_class = FailureClass.DEPENDENCY
 
 
 class Temporary(StepError):
-    """A failure after which the same task may pass, so the engine retries the task."""
+    """Raised for a failure after which the same task may pass, so the engine retries the task."""
 
     exit_code = ExitCode.TEMPORARY
 
 
 class Unreachable(Temporary):
-    """A server or host does not answer, or answers that it is overloaded."""
+    """Raised if a server or host does not answer, or answers that it is overloaded."""
 
 
 class Garbled(Unreachable):
-    """The response cannot be the server's own: it is a proxy's page, or was cut off."""
+    """Raised if a response cannot be the server's own: it is a proxy's page, or was cut off."""
 
 
 class StoreBusy(Temporary):
-    """The run store cannot be written now: it is full, read-only or locked.
+    """Raised if the run store or a release tree cannot be written now: it is full, read-only or locked.
 
     `lapses` is the number of seconds after which a lock expires if its holder does not renew it; 0 if waiting does not help.
     """

@@ -24,7 +24,7 @@ LATER = ("encodings.idna", "http.client", "jinja2", "ssl", "traceback", "urllib3
 
 
 def serve(connection: socket.socket) -> None:
-    """Fork a step for each request until the engine closes the connection."""
+    """Start a step for each request until the engine closes the connection."""
     _import_steps()
     gc.freeze()  # a garbage collection in a child would copy every memory page that it touches
     while True:
@@ -48,7 +48,7 @@ def _import_steps() -> None:
 
 
 def _fork(request: ForkRequest, descriptors: list[int], connection: socket.socket) -> int:
-    """Start a step and return its pid.
+    """Fork a process that runs a step, and return its process id.
 
     The parent of the step ends at once, so that the kernel hands the step to the nearest subreaper: the engine, which waits for it.
     """

@@ -33,7 +33,7 @@ retry handles longer outages.
 """
 
 LEASE_RENEW: Final = 60.0
-"""Age from which a lease is renewed. Fifty shards of a stage start at once, and each would write a younger lease too."""
+"""Age in seconds from which a lease is renewed. Fifty shards of a stage start at once, and each would write a younger lease too."""
 
 LEASE_TRIES: Final = 5
 """Tries to update a lease that changes between read and write. The second try settles it unless many runs compete for one target.
@@ -46,7 +46,7 @@ DIAGNOSIS: Final = 60.0
 """Limit for collecting a diagnosis. The engine allows a task 15 minutes beyond its deadline, which must cover the clean-up too."""
 
 WATCH_ROUND: Final = 60.0
-"""Age at which a watch of a run is renewed: one request a minute, and a chance to look for pods that are stuck."""
+"""Age in seconds at which a watch of a run is renewed: one request a minute, and a chance to look for pods that are stuck."""
 
 WATCH_FIRST: Final = 0.5
 WATCH_MAX: Final = 30.0

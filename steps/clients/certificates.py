@@ -1,4 +1,4 @@
-"""CA certificates (PEM) from a site's secret files, checked to be readable and without a private key beside them."""
+"""Reads CA certificates (PEM) from a site's secret files; each must be readable, and no private key may lie beside them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,10 @@ def read(folder: Path, name: str, field: str) -> tuple[str, ...]:
 
 
 def check_certificates(text: str, name: str, field: str) -> tuple[str, ...]:
-    """Return the certificates of a text that secret `name` holds. Raises BadTask if one is unreadable, or for a private key."""
+    """Return the certificates in a text, which secret file `name` holds, in the form of `delivery.certificates`.
+
+    Raises BadTask if one is unreadable, or if the text has a private key. `field` is the spec's field that names the file.
+    """
     hint = f"{field} takes certificates in PEM: openssl x509 -in FILE -noout -subject reads a good one"
     if secret_file.has_private_key(text):
         raise BadTask(f"the secret file {name} holds a private key", hint=f"{field} takes certificates only")
@@ -57,7 +60,7 @@ def trusting_context(bodies: tuple[str, ...]) -> "SSLContext":
 
 
 def advice(field: str) -> str:
-    """Return the advice about a server whose certificate is not trusted. `field` is the spec's field for CA certificates."""
+    """Return a hint for the user about a server whose certificate is not trusted. `field` is the spec's for CA certificates."""
     return f"give the certificates that sign the server's in {field} (PEM), or correct the server's name"
 
 

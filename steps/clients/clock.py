@@ -8,7 +8,7 @@ from steps.clients.environment import Environment
 
 
 class Clock(Protocol):
-    """A clock in the target's time. Verbs wait only through it."""
+    """The target's clock. Verbs read time and wait only through it, so that a rehearsal can simulate time."""
 
     def now(self) -> float:
         """Return seconds since the epoch."""
@@ -55,7 +55,7 @@ class SimulatedClock:
 
 
 def clock_of(environment: Environment) -> Clock:
-    """Return the clock that the environment asks for."""
+    """Return the simulated clock in a rehearsal, else this machine's."""
     if environment.simulator:
         return SimulatedClock(environment.simulator, environment.simulator_token)
     return RealClock()

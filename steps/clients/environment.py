@@ -1,4 +1,4 @@
-"""The environment of a step: the five folders, the run, the engine, and the simulator of a rehearsal."""
+"""The environment of a step: its five folders, the run, the engine, and the simulator of a rehearsal."""
 
 import os
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ GIT_ROOT = "BRINGUP_GIT_ROOT"
 
 
 class Environment(Struct, frozen=True, kw_only=True):
-    """Folders and settings of this step.
+    """Folders and settings of the running step, read from environment variables.
 
     `simulator` is the URL of a rehearsal's control API, else empty. `git_root` is the folder of bare repositories that replace all
     Git servers in a rehearsal, else None. `namespace` is the run's on Argo.

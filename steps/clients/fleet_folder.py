@@ -1,4 +1,4 @@
-"""The expected hosts in the fleet folder, read shard by shard."""
+"""Reads the expected hosts from the fleet folder, shard by shard."""
 
 import gzip
 import zlib
@@ -11,7 +11,7 @@ from steps.errors import BadTask
 
 
 class Fleet:
-    """The fleet folder of one run."""
+    """Reader of a run's fleet folder, which has the expected hosts in one file for each shard."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -40,7 +40,7 @@ class Fleet:
 def is_selected(host: fleet.Host, select: str) -> bool:
     """Return True if a selector takes a host. Raises BadTask for an unknown selector.
 
-    Selectors are `all`, `gpu`, a role or a group (`group-NAME`), each with a prefix for touched hosts alone (`touched-agent`).
+    Selectors are `all`, `gpu`, a role or a group (`group-NAME`). The prefix `touched-` takes only hosts that plays may change.
     """
     if select.startswith(fleet.TOUCHED):
         return not host.untouched and is_selected(host, select.removeprefix(fleet.TOUCHED))

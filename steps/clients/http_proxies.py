@@ -1,4 +1,4 @@
-"""HTTP proxy for a URL, as the environment names it, with its login in the form that urllib3 needs."""
+"""Finds the HTTP proxy for a URL in the environment, and splits off its login in the form that urllib3 needs."""
 
 from collections.abc import Callable, Mapping
 from urllib.parse import unquote, urlsplit
@@ -7,7 +7,7 @@ import urllib3
 
 
 def on_the_way(url: str, otherwise: Callable[[str], str] = lambda _: "") -> str:
-    """Return the proxy for a URL from the environment, else from `otherwise`; empty for none.
+    """Return the proxy to use for a URL, from the environment, else from `otherwise`; empty for none.
 
     NO_PROXY is honoured. Raises ValueError for an unusable URL.
     """
@@ -21,7 +21,7 @@ def on_the_way(url: str, otherwise: Callable[[str], str] = lambda _: "") -> str:
 
 
 def in_environment(url: str) -> str:
-    """Return the proxy variable for URLs of this scheme, in capitals or not, unchanged."""
+    """Return the proxy variable for a URL's scheme (`HTTPS_PROXY`, in capitals or not), else `ALL_PROXY`; empty if unset."""
     from urllib.request import getproxies_environment
 
     known = getproxies_environment()

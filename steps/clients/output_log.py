@@ -1,4 +1,4 @@
-"""The log of a step: output without secrets, written to stderr as it happens and kept for the store.
+"""Log of a step: its output without secrets, written to stderr as it happens and kept for the store.
 
 While a log holds the process, output of the process and its children never reaches the engine unfiltered. Python's streams go
 through the log, and the descriptors below them lead into memory until the log has read it. Only a process that is killed loses the
@@ -27,7 +27,7 @@ LONGEST = 64_000
 
 
 def folders(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the folders of a step's secrets, as far as its environment names them: the given ones, and those that its run made."""
+    """Return the folders of a step's secrets that its environment names: those given to it, and those that its run made."""
     given, store = environ.get(paths.variable("secrets"), ""), environ.get(paths.variable("store"), "")
     of_run = [Path(store) / f"runs/{environ[paths.RUN]}/secrets"] if store and environ.get(paths.RUN) else []
     return (*((Path(given),) if given else ()), *of_run)
@@ -46,11 +46,11 @@ class Log:
         self._lost = 0
 
     def say(self, text: str) -> None:
-        """Write a line about the current work with its time (UTC)."""
+        """Write a line about the current work, beginning with the time (UTC)."""
         self.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n")
 
     def write(self, text: str, out: TextIO | None = None) -> None:
-        """Write whole lines. Text given in one piece is searched for secrets as one."""
+        """Write whole lines to the log. A secret that spans several lines is found only if they are given in one piece."""
         clean = self.redactor.text(text)
         target = out or self._out or sys.stderr  # stderr is looked up now, because it may have been replaced
         target.write(clean)
@@ -95,16 +95,16 @@ class _Stream(io.TextIOBase):
         return len(text)
 
     def fileno(self) -> int:
-        """Return the descriptor below, for children; it leads into memory."""
+        """Return the file descriptor that children inherit; it leads into memory."""
         return self._number
 
     @property
     def encoding(self) -> str:  # type: ignore[override]  # read-only here: nobody changes it
-        """Return the encoding, as a stream of Python has it."""
+        """Return `utf-8`, the encoding that a text stream of Python must name."""
         return "utf-8"
 
     def finish(self) -> None:
-        """Pass on a last line without line end."""
+        """Write the rest of the output as a last line, if it did not end with a line end."""
         if self._rest:
             self.write("\n")
 

@@ -1,4 +1,4 @@
-"""A private folder for one play, boot or checkout. Folders that killed processes left are removed, because they hold keys."""
+"""Makes a private folder for one play, boot or checkout, and removes folders that killed processes left, because they hold keys."""
 
 import fcntl
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 PREFIX = "bringup-"
 LOCK = "lock"
-"""A file that its process keeps locked. The kernel releases the lock however the process ends."""
+"""Name of the file that a folder's process keeps locked. The kernel releases the lock however the process ends."""
 
 LONGEST_SOCKET_FOLDER = 60
 """Limit of a folder's path in bytes: a UNIX socket's path has at most 107, and SSH adds up to 41 while a master connection starts.
@@ -21,7 +21,8 @@ LONGEST_SOCKET_FOLDER = 60
 def private_folder(temporary: str = "", *, sockets: bool = True) -> Iterator[Path]:
     """Create a folder (0700) below `temporary`, else in the default place for temporary files, and remove it at the end.
 
-    Folders of dead processes are removed first. If the folder holds no `sockets`, its path may have any length.
+    Folders of dead processes are removed first. With `sockets`, a place whose path is too long for UNIX sockets is replaced by
+    /tmp.
     """
     place = temporary or tempfile.gettempdir()
 
@@ -40,7 +41,7 @@ def private_folder(temporary: str = "", *, sockets: bool = True) -> Iterator[Pat
 
 
 def remove_dead(place: Path) -> None:
-    """Remove this user's folders whose lock is free."""
+    """Remove the private folders of this user whose process has ended, which a free lock shows."""
     for lock in place.glob(f"{PREFIX}*/{LOCK}"):
         with suppress(FileNotFoundError):  # its process ended meanwhile
             if not lock.parent.is_symlink() and lock.stat().st_uid == os.getuid():

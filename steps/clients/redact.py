@@ -26,7 +26,7 @@ MOST_BYTES = 1 << 20
 
 _SECRET_KEY = re.compile(r"token|passw|passphrase|secret|credential|^auth$|-data$|key", re.IGNORECASE)
 _NAMES_ONE = re.compile(r"(?:name|ref|file|path|type|algorithm|usages?)s?$", re.IGNORECASE)
-"""Keys that name the place of a secret, such as `secretName` or `tokenFile`."""
+"""Pattern of keys that only name where a secret is, such as `secretName` or `tokenFile`."""
 _MAPPING = re.compile(r"""^\s*(?:- +)?["']?[\w./-]+["']?:(?:\s|$)""", re.MULTILINE)
 _LINE = re.compile(r"""^\s*(?:export\s+|-\s+)?["']?([\w.-]+)["']?\s*([:=])\s*(\S.*?)\s*$""", re.MULTILINE)
 _NETRC = re.compile(r"(?:^|\slogin\s+\S+)\s*passw(?:or)?d\s+(\S+)\s*$", re.MULTILINE)
@@ -39,13 +39,13 @@ _RECORDS = "\n".join(
     + [word for words in (Status, FailureClass, Verb) for word in words]
     + ["sha256"]
 )
-"""Words that records are made of. A secret with such a value is not redacted: the record would be unreadable."""
+"""Words that records are made of. A secret with such a value is not redacted, because the record would become unreadable."""
 
 
 class Redactor:
     """Replaces secrets in any form: plain, in JSON strings, in JSON inside JSON, and as base64 in a Secret.
 
-    The files are read on first use, and again when one has changed or appeared: a play makes secrets.
+    The secret files are read on first use, and again when one has changed or appeared, because a play makes secrets.
     """
 
     def __init__(self, folders: Iterable[Path]) -> None:
@@ -54,14 +54,14 @@ class Redactor:
         self._values: list[str] = []
 
     def text(self, text: str) -> str:
-        """Return the text without secrets."""
+        """Return the text with every known secret replaced by MARK."""
         self._read()
         for value in self._values:
             text = text.replace(value, MARK)
         return text
 
     def data(self, data: bytes) -> bytes:
-        """Return the bytes (UTF-8) without secrets."""
+        """Return the bytes (UTF-8) with every known secret replaced by MARK."""
         return self.text(data.decode()).encode()
 
     def _read(self) -> None:
@@ -122,7 +122,7 @@ def _of_file(path: Path) -> Iterator[str]:
 
 
 def _inside(text: str) -> Iterator[str]:
-    """Yield credentials inside a text, by its structure if it has one, and by its lines."""
+    """Yield credentials inside the text of a secret file, found by its structure (JSON, YAML) and by its lines."""
     for scalar in _scalars(_parsed(text), False, set()):
         yield scalar
         yield from _decoded(scalar)
@@ -172,7 +172,7 @@ def _yaml(text: str) -> Any:
 
 
 def _scalars(node: Any, secret: bool, seen: set[tuple[int, bool]]) -> Iterator[str]:
-    """Yield scalars at or below the keys of secrets. `seen` keeps YAML aliases from multiplying the work."""
+    """Yield the scalars of parsed data that are at or below keys of secrets. `seen` keeps aliases from multiplying the work."""
     if isinstance(node, dict | list):
         if (id(node), secret) in seen:
             return

@@ -19,7 +19,10 @@ def sign(data: bytes, key: Path, namespace: str = NAMESPACE) -> bytes:
 
 
 def key_of(data: bytes, signature: bytes, namespace: str = NAMESPACE) -> str:
-    """Return type and fingerprint of the signing key, `ED25519 SHA256:…`, trusted or not; empty if the signature does not fit."""
+    """Return type and fingerprint of the key that made a signature, `ED25519 SHA256:…`, trusted or not.
+
+    Empty if the signature is not over these bytes.
+    """
     with tempfile.TemporaryDirectory(prefix="bringup-") as folder:
         signed = Path(folder, "signature")
         signed.write_bytes(signature)

@@ -25,11 +25,11 @@ PRIVATE, SHARED = 0o600, 0o644
 
 
 class AlreadyWritten(StepError):
-    """The key exists already. Keys are written once."""
+    """Raised if the key exists already, because keys are written once."""
 
 
 class Store:
-    """A folder whose files are written once and appear whole.
+    """The run store: a folder whose files are written once and appear whole.
 
     A file is written beside its final place, flushed to disk, and linked, so that readers never see half of it and two writers
     never overwrite each other. Files that root writes get the owner of their folder: pods that build node images run as root, other
@@ -93,7 +93,7 @@ class Store:
             return None
 
     def keys(self, prefix: str) -> tuple[str, ...]:
-        """Return all keys below a folder, sorted, without temporary files of unfinished writes."""
+        """Return all keys below `prefix`, sorted, without temporary files of unfinished writes."""
         folder = self.path(prefix)
         paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
         return tuple(sorted(path.relative_to(self.root).as_posix() for path in paths))
@@ -117,7 +117,7 @@ class Store:
                 return numbered
 
     def records(self, run: str, stage: str, task: str) -> tuple[evidence.Evidence, ...]:
-        """Return the last attempt of each shard of a task, by shard number."""
+        """Return the records of the last attempts of a task, one for each shard, by shard number."""
         latest: dict[str, str] = {}
         prefix = f"runs/{run}/evidence/{stage}/{task}"
         for key in self.keys(prefix):
@@ -152,7 +152,7 @@ def retry(act: Callable[[], T], key: str) -> T:
 
 
 def _again(act: Callable[[], T], first: OSError) -> T:
-    """Retry after a first failure, which counts as the first try."""
+    """Retry a call whose first try failed with `first`; return its result or raise its last error."""
     import tenacity  # imported here: only a store that fails needs it
 
     failures = [first]

@@ -1,4 +1,4 @@
-"""A step's last word, written where the engine finds it: for the kubelet in a pod, in the folder `out` elsewhere."""
+"""Writes a step's last word where the engine finds it: for the kubelet in a pod, in the folder `out` elsewhere."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ from steps.contract import last_word, paths
 
 
 def leave(out: Path, text: str) -> None:
-    """Replace the last word. Errors are ignored, because the record, which counts, is stored by now.
+    """Write a step's last word, replacing an earlier one. Errors are ignored, because the record, which counts, is stored by now.
 
     A pod is recognised by its folders: no local engine uses the paths in the manifest. The kubelet's file is never created, because
     a missing one means that this is no pod.

@@ -1,4 +1,4 @@
-"""POST to a webhook, one try. The URL is a secret: no message or error contains it or the answer."""
+"""Posts a message to a webhook, in one try. The URL is a secret: no error contains it or the answer."""
 
 import ssl
 from typing import Any
@@ -19,20 +19,20 @@ CA = "approvals[].announce.ca"
 
 
 class NotTaken(StepError):
-    """The message was refused, or may have been taken. Sending it again would not help, or would repeat it."""
+    """Raised if the webhook refused the message, or may have taken it, so sending it again would not help or would repeat it."""
 
     exit_code = ExitCode.GATE_FAILED
     failure_class = FailureClass.DEPENDENCY
 
 
 class NoUrl(NotTaken):
-    """The given URL is unusable; nothing was sent."""
+    """Raised if the webhook's URL is unusable; nothing was sent."""
 
     failure_class = FailureClass.INPUT
 
 
 class WebhookUnavailable(Unreachable):
-    """The message was certainly not taken and may be later: no connection, or the server is overloaded or broken."""
+    """Raised if the message was certainly not taken and may be later: no connection, or the server is overloaded or broken."""
 
     failure_class = FailureClass.DEPENDENCY
 
@@ -46,7 +46,7 @@ def post(url: str, body: bytes, ca: tuple[str, ...] = ()) -> None:
     """POST JSON, through the proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY name. Redirects are not followed.
 
     `ca` are the only certificates to trust for the server (`certificates.read`), none for those that this machine trusts; a proxy
-    is always checked by the latter. Raises Away, NotTaken or NoUrl.
+    is always checked by the latter. Raises WebhookUnavailable, NotTaken or NoUrl.
     """
     if not is_plain(url) and not url.lower().startswith("https://"):
         raise NoUrl("what is given as the webhook's URL begins with neither https:// nor http://")

@@ -1,4 +1,4 @@
-"""Approvals: the answer of an approver, and the bytes that the signature covers."""
+"""Approvals of a stage: the answer of an approver, the announcement that asks for it, and the bytes that a signature covers."""
 
 import re
 import time
@@ -33,7 +33,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 
 
 class Statement(Struct, frozen=True, kw_only=True):
-    """The statement that an approver signs: run, stage, evidence digest and decision."""
+    """The statement that an approver signs: run, stage, digest of the evidence, decision and the approver's name."""
 
     run: str
     stage: str
@@ -48,7 +48,7 @@ def statement_bytes(statement: Statement) -> bytes:
 
 
 def is_name(text: str) -> bool:
-    """Return True if a text can be an approver's name: a workflow parameter carries it, hence no blanks, quotes and braces."""
+    """Return True if a text can be an approver's name: a workflow parameter carries it, so no blanks, quotes or braces."""
     return text != NOBODY and bool(_NAME.fullmatch(text))
 
 
@@ -89,9 +89,10 @@ class Announcement(Struct, frozen=True, kw_only=True):
 
 
 def command(run: str, *, evidence: str = "", namespace: str | None = None) -> str:
-    """Return the command by which an approver answers, from any machine that reaches the run.
+    """Return the command by which an approver answers the approval for which `run` waits.
 
-    `namespace` is that of a run on Argo, empty if unknown. None means a run on the machine where the command is typed.
+    `namespace` is that of a run on Argo, empty if unknown; the command then works on any machine that reaches the run. None means a
+    run on the machine where the command is typed.
     """
     words = ["bringup approve", run, "--as NAME"]
     words += [f"--evidence {evidence}"] if evidence else []
@@ -103,7 +104,10 @@ def command(run: str, *, evidence: str = "", namespace: str | None = None) -> st
 def body(
     *, run: str, cluster: str, stage: str, since: float, approvers: Iterable[str], how: str, evidence: str = "", changes: str = ""
 ) -> bytes:
-    """Return the announcement that `run` waits before `stage` as JSON. `since` in seconds since the epoch, `how` is a `command`."""
+    """Return the announcement, as JSON, that `run` waits for an approval before `stage`.
+
+    `since` is in seconds since the epoch, `how` a `command`.
+    """
     when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since))
     about = f" ({changes})" if changes else ""
     text = f"{cluster}: run {run} waits for an approval before {stage} since {when}{about}: {how}"

@@ -131,14 +131,14 @@ class Trouble(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AppCondition(Struct, frozen=True, kw_only=True):
-    """A condition of an Argo CD Application. All of them are errors or warnings."""
+    """A condition of an Argo CD Application's status. Argo CD sets conditions only for errors and warnings."""
 
     type: str
     message: str = ""
 
 
 class FailedResource(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A resource of the last sync that failed. `hook_phase` is set for hooks."""
+    """A resource that failed in an Application's last sync. `hook_phase` is set for hooks."""
 
     kind: str
     name: str
@@ -148,7 +148,7 @@ class FailedResource(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class UnhealthyResource(Struct, frozen=True, kw_only=True):
-    """A resource that Argo CD does not call Healthy. `kind` is GROUP/KIND, or KIND alone."""
+    """A resource of an Application whose health Argo CD does not call Healthy. `kind` is GROUP/KIND, or KIND alone."""
 
     kind: str
     name: str
@@ -187,7 +187,7 @@ class Application(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RootState(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """State of a root Application, and the `commit` that was delivered for its revision; empty if unknown."""
+    """State of a stage's root Application, and the Git `commit` that was delivered for its revision; empty if unknown."""
 
     application: Application | None = None
     commit: str = ""
@@ -214,7 +214,7 @@ class Crd(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ChartsObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """State of the charts of a stage and of the CRDs that they install."""
+    """Observation of a stage's charts: Helm releases, root Application, and the CRDs that the charts install."""
 
     releases: tuple[ReleaseState, ...] = ()
     root_app: RootState | None = None
@@ -222,7 +222,7 @@ class ChartsObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ChartsExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Expected releases, and the CRDs that the API server must serve."""
+    """Expectation of a stage's charts: Helm releases, root Application, and the CRDs that the API server must serve."""
 
     releases: tuple[Release, ...] = ()
     root_app: RootApplication | None = None

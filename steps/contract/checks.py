@@ -29,5 +29,5 @@ class CheckPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def ended(self) -> bool:
-        """Return True if the pod's report is final."""
+        """Return True if the pod has succeeded or failed, so that its report is final."""
         return self.phase in ("Succeeded", "Failed")

@@ -1,4 +1,4 @@
-"""GitOps delivery: the tree that is published to Git, Argo CD's access to it, and the commit that a run delivered."""
+"""GitOps delivery: the rendered Git folder that is published, Argo CD's access to it, and the commit that a run delivered."""
 
 import base64
 import binascii
@@ -15,9 +15,9 @@ from msgspec import Struct
 from steps.contract.canonical import digest, digest_bytes
 
 TREE_FILE = "gitops.json"
-"""Name of the rendered tree in the tasks folder: canonical JSON of `{path in the repository: text}`."""
+"""Name of the file in the tasks folder with the rendered Git folder: canonical JSON of `{path in the repository: text}`."""
 RECORD = "delivery.json"
-"""Name below `runs/RUN/` of the record of a run's delivery."""
+"""Name of the file below `runs/RUN/` that records a run's delivery."""
 HOST_KEYS = "ssh_known_hosts"
 """Key of the ConfigMap of SSH host keys."""
 SECRET_TYPE = "argocd.argoproj.io/secret-type"
@@ -28,22 +28,26 @@ _REVOKED = "@revoked"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----")
 _PINNED = ("environment.yaml", "root.yaml", "roots/")
-"""Files of an environment that name the revision. A commit cannot name itself: they are not compared if the revision is one."""
+"""Files of a rendered Git folder that name the revision.
+
+They are not compared if the revision is a commit, because a commit cannot name itself.
+"""
 
 
 class Tree(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The tree to publish: its file in the tasks folder, and the digest of its content (`tree_digest`)."""
+    """Reference to a rendered Git folder: its file in the tasks folder, and the digest of its content (`tree_digest`)."""
 
     file: str = TREE_FILE
     digest: str
 
 
 class Publication(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Arguments of verb `publish`: the tree goes to `branch`; `revision` is a tag to create there, or an existing commit to check.
+    """Arguments of verb `publish`: a rendered Git folder goes to `branch` of `repo`.
 
-    Files below the prefixes `owned` are removed if the tree lacks them. Files below `kept` belong to the site's people: the tree's
-    file is written only if none exists, and existing ones are never compared or removed. `credentials`, `known_hosts` and `ca` (the
-    only CA certificates to trust) are names in the secrets folder, empty for none.
+    `revision` is a tag to create there, or an existing commit to check. Files below the prefixes `owned` are removed if the
+    rendered folder lacks them. Files below `kept` belong to the site's people: a rendered file is written only if none exists, and
+    existing ones are never compared or removed. `credentials`, `known_hosts` and `ca` (the only CA certificates to trust) are names
+    in the secrets folder, empty for none.
     """
 
     repo: str
@@ -64,22 +68,23 @@ class Publication(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
         return is_commit(self.revision)
 
     def is_kept(self, path: str) -> bool:
-        """Return True if a path belongs to the site's people."""
+        """Return True if the file at a path belongs to the site's people, so that bringup only ever adds it."""
         return path.startswith(self.kept)
 
     def is_owned(self, path: str) -> bool:
-        """Return True if a path belongs to bringup alone, so that the file is removed once it is no longer rendered."""
+        """Return True if the file at a path belongs to bringup alone, so that it is removed once it is no longer rendered."""
         return path.startswith(self.owned) and not self.is_kept(path)
 
     def names_revision(self, path: str) -> bool:
-        """Return True if a path is one of the files that name the revision."""
+        """Return True if the file at a path names the revision (see `_PINNED`)."""
         return any(path.removeprefix(prefix).startswith(_PINNED) for prefix in self.owned if path.startswith(prefix))
 
 
 class ConfigMapKeys(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Keys of a ConfigMap to merge-patch; all other keys are left alone.
+    """Keys that bringup merge-patches into a ConfigMap; all other keys are left alone.
 
-    The texts are in the rendered tree (the file `file` in the tasks folder) at `path`. `keys` maps each key to its `text_digest`.
+    The texts are in the rendered Git folder (the file `file` in the tasks folder) at `path`. `keys` maps each key to its
+    `text_digest`.
     """
 
     namespace: str
@@ -133,7 +138,7 @@ class Delivered(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def tree_digest(tree: Mapping[str, str]) -> str:
-    """Return `sha256:…` over the canonical JSON of a tree."""
+    """Return `sha256:…` over the canonical JSON of a rendered Git folder."""
     return digest(dict(tree))
 
 
@@ -163,7 +168,10 @@ def decode_tree(data: bytes) -> dict[str, str]:
 
 
 def commit_of(records: Iterable[Delivered], repo: str, revision: str, tree: str) -> str:
-    """Return the commit that the first matching record names for a revision; a full commit id stays as it is; empty if unknown."""
+    """Return the commit of a revision, by the first delivery record of this repository, revision and digest of the rendered folder.
+
+    A full commit id is returned as it is. Empty if no record matches.
+    """
     if is_commit(revision):
         return revision
     return next((record.commit for record in records if (record.repo, record.revision, record.tree) == (repo, revision, tree)), "")
@@ -173,9 +181,7 @@ def commit_of(records: Iterable[Delivered], repo: str, revision: str, tree: str)
 
 
 def server(url: str) -> str:
-    """Return the server of a URL in the form in which Argo CD names its certificates: without port and user, spelled as in the
-    URL.
-    """
+    """Return the host name of a URL, spelled as in the URL and without user and port, as Argo CD names a server's certificates."""
     return urlsplit(url).netloc.rpartition("@")[2].partition(":")[0]
 
 
@@ -189,7 +195,10 @@ def ssh_host(url: str) -> str:
 
 
 class HostKey(Struct, frozen=True, kw_only=True):
-    """A key of one host in a known_hosts file. `host` may be a pattern; `marker` is empty, `@cert-authority` or `@revoked`."""
+    """A key of one host in a known_hosts file.
+
+    `host` may be a pattern; `marker` is empty, `@cert-authority` or `@revoked`.
+    """
 
     host: str
     key: str
@@ -201,17 +210,17 @@ class HostKey(Struct, frozen=True, kw_only=True):
         return " ".join(filter(None, (self.marker, self.host, self.key)))
 
     def lets_in(self, host: str) -> bool:
-        """Return True if the key is valid for this exact host name."""
+        """Return True if the line names exactly this host, so that the key is valid for it."""
         return self.host == host and self.marker != _REVOKED
 
     def may_let_in(self, host: str) -> bool:
-        """Return True if the key is valid for this host, by name or by pattern."""
+        """Return True if the line names this host, by name or by a pattern that matches it."""
         # brackets are literal in `[HOST]:PORT`, but open a character class for fnmatch
         return self.marker != _REVOKED and fnmatch.fnmatchcase(host, self.host.replace("[", "[[]"))
 
 
 def host_keys(text: str, host: str) -> tuple[HostKey, ...]:
-    """Return the keys of a known_hosts file, host by host. `host` is recognised among hashed names as well."""
+    """Return the keys of a known_hosts file, one entry for each host on a line. `host` is recognised among hashed names as well."""
     return tuple(key for line in text.splitlines() for key in keys_of(line, host))
 
 

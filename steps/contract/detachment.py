@@ -1,4 +1,7 @@
-"""Detachment of a published tree from the factory that built it: links and texts that lead into the factory or out of the tree."""
+"""Detachment of a published release folder from the factory, the machine that built it.
+
+It finds links and texts that lead into the factory or out of the published folder.
+"""
 
 import posixpath
 import re
@@ -13,7 +16,7 @@ _OF_FACTORY = "of the factory"
 
 
 class ExternalLink(Struct, frozen=True, kw_only=True):
-    """A link, or an address in a file, that leads out of the tree. `place` is the path of the file below the tree's root."""
+    """A link, or an address in a file, that leads out of a published folder. `place` is the file's path below the folder's root."""
 
     place: str
     leads_to: str
@@ -26,7 +29,7 @@ class ExternalLink(Struct, frozen=True, kw_only=True):
 
 
 class Factory(Struct, frozen=True, kw_only=True):
-    """The folders and hosts (names or addresses) of the factory, on which nothing published may depend."""
+    """Folders and hosts (names or addresses) of the machine that builds releases; nothing published may depend on them."""
 
     folders: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
@@ -38,7 +41,7 @@ class Factory(Struct, frozen=True, kw_only=True):
 
 
 NO_FACTORY = Factory()
-"""A factory without folders and hosts: only the tree's own borders are checked."""
+"""A factory without folders and hosts: only links that leave the published folder are found."""
 
 
 def symbolic_links(root: str, targets: Mapping[str, str], factory: Factory) -> Iterator[ExternalLink]:
@@ -83,7 +86,7 @@ def is_below(path: str, folder: str) -> bool:
 
 
 def explain(target: str, factory: Factory) -> str:
-    """Return why a path or URL that is not of the tree leads out of it."""
+    """Return the reason why a path or URL outside of the published folder is an external link."""
     if "://" in target:
         return "a host of the factory" if factory.has(target) else "not below the address of this tree"
     if any(is_below(posixpath.normpath(target), posixpath.normpath(folder)) for folder in factory.folders):

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Diagnosis(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A finding about a verdict that is no pass, redacted: an object, events or a log that a person would look at next."""
+    """One finding of a diagnosis: an object, events or a log to look at next after a verdict that is no pass; redacted."""
 
     what: str
     source: str
@@ -21,7 +21,7 @@ class Diagnosis(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Evidence(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The record of one attempt of one task.
+    """The record of one attempt of one task, which a step stores and judge, report and resume read.
 
     `input_digest` is the task's. `observation` is the data that the probe read. Times are UTC seconds since the epoch. `engine` is
     `local` or `argo`. `reused` names the run whose evidence still holds. `tools` are versions in use.

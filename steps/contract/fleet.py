@@ -31,7 +31,7 @@ class Host(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Index(Struct, frozen=True, kw_only=True):
-    """Content of `index.json`: numbers of hosts and shards, and the plan that they belong to."""
+    """Content of `index.json` in the fleet folder: numbers of hosts and shards, and the digest of their plan."""
 
     plan: str
     hosts: int

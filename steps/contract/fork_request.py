@@ -7,9 +7,9 @@ LARGEST = 100_000
 
 
 class ForkRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A request to fork one step: the arguments of `python -m steps`, its environment and its working folder.
+    """A request to a fork server to start one step: the arguments of `python -m steps`, its environment and its working folder.
 
-    The descriptors of its stdout and its stderr travel beside the request.
+    The file descriptors for the step's stdout and stderr travel beside the request.
     """
 
     arguments: list[str]

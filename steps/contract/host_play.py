@@ -49,9 +49,9 @@ class HttpProxy(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Jump(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An SSH jump host; its host key is checked like any other.
+    """An SSH jump host, whose host key is checked like any other.
 
-    `jump` is the jump host before it. `proxy` applies to the first jump host of a chain alone.
+    `jump` is the jump host through which this one is reached. `proxy` is set only for the first jump host of a chain.
     """
 
     address: str
@@ -63,8 +63,9 @@ class Jump(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def of(cls, text: str, key_path: str = "") -> "Jump":
-        """Return the last of some jump hosts, `user@host:port` with commas between, nearest first; the ones before are nested
-        inside.
+        """Return the jump host next to the target, from the text of a chain `user@host:port,…` that starts near this machine.
+
+        The jump hosts before it are nested in its field `jump`.
         """
         # SSH's ProxyJump lists the nearest jump host first, so the last one is the outermost here
         before, _, last = text.rpartition(",")
@@ -74,19 +75,25 @@ class Jump(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return cls(address=address, port=int(port or 22), user=user or "root", key_path=key_path, jump=jump)
 
     def behind(self, proxy: HttpProxy | None) -> "Jump":
-        """Return these jump hosts with the first of them behind a proxy."""
+        """Return a copy of this chain whose first jump host is reached through the HTTP proxy."""
         if self.jump is None:
             return msgspec.structs.replace(self, proxy=proxy)
         return msgspec.structs.replace(self, jump=self.jump.behind(proxy))
 
 
 def through(jump: Jump | None, proxy: HttpProxy | None) -> tuple[Jump | None, HttpProxy | None]:
-    """Return `jump` and `proxy` of a host that is behind both. The proxy moves before the first jump host, if there is one."""
+    """Return the jump host and the HTTP proxy for a host that is reached through both.
+
+    With a jump host, the proxy is set on the first jump host of the chain, and None is returned as the host's own proxy.
+    """
     return (None, proxy) if jump is None else (jump.behind(proxy), None)
 
 
 class PlayHost(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Connection to one host. `key_path`: below the secrets folder, empty for the SSH agent. `proxy`: only without jump host."""
+    """Settings by which SSH reaches one host.
+
+    `key_path` is a file below the secrets folder, empty for the SSH agent. `proxy` is set only without a jump host.
+    """
 
     name: str
     address: str
@@ -101,7 +108,7 @@ class PlayHost(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RoleArchive(Struct, frozen=True, kw_only=True):
-    """A role of the site: name, file (in a task: its name in the tasks folder), and digest of its content."""
+    """An Ansible role of the site: its name, archive file (in a task: its name in the tasks folder), and the archive's digest."""
 
     name: str
     file: str
@@ -109,14 +116,14 @@ class RoleArchive(Struct, frozen=True, kw_only=True):
 
 
 class PlayRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A run of one playbook.
+    """A request to run one playbook on some hosts, for the Ansible client or a rehearsal's simulator.
 
     - `playbook`: a name below `playbooks/` without `.yml`.
     - `secret_variables`: variable → file with its value, so that the request holds the path only.
     - `timeout_seconds`, `idle_timeout_seconds`: limits for the whole play, and for the silence between two events.
     - `role`: a role of the site, which the playbook finds beside bringup's own.
-    - `helpers`: reached like `hosts`, but not played: tasks may be delegated to them. They have no outcome.
-    - `together`: a host that fails stops those after it, so that a second try is one of all hosts.
+    - `helpers`: hosts that are reached like `hosts`, but not played: tasks may be delegated to them. They have no outcome.
+    - `together`: a host that fails stops those after it, so a retry plays all hosts again.
     - `met`: folder that keeps the host keys of first contacts, if `host_keys` allows these.
     - `post_quantum`: keep SSH's own order of key exchanges, even if it is slow.
     """
@@ -213,7 +220,7 @@ class HostOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Played(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A node after a play, as every stage that acts over SSH observes it. Stages add what the node showed."""
+    """Observation of one host after a play: how the play ended there. Each stage that runs plays adds the facts it reads."""
 
     node: str
     outcome: HostStatus
@@ -239,7 +246,7 @@ class PlayResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PlayEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event of a play: a line of the events file. `time` is the controller's, UTC seconds."""
+    """An event of a play, kept as a line of JSON in the play's events file. `time` is the controller's, in UTC seconds."""
 
     event: str
     time: float

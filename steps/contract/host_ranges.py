@@ -51,7 +51,7 @@ def expand(text: str) -> Iterator[str]:
 
 
 def fold_lines(lines: Iterable[str], hosts: Collection[str]) -> tuple[str, ...]:
-    """Return the lines, with those that differ only in the first host they name merged into one with the range of hosts."""
+    """Merge lines that differ only in the first host name in them into one line with a range of hosts; return all lines."""
     grouped: dict[tuple[str, str], list[str]] = {}
     for line in lines:
         host = next((match for match in _WORD.finditer(line) if match[0] in hosts), None)

@@ -1,19 +1,19 @@
-"""Judging of a stage: the verdicts that its tasks left, compared with the tasks that must have left one."""
+"""Types of a stage's judgement: the tasks that must have left verdicts, and the verdicts that they left."""
 
 from msgspec import Struct
 
 from steps.contract.verdict import Verdict
 
 FLEET = {"os_prep/nodes": "os_prep/fleet"}
-"""Map from the gate of a fanned task to the gate that compares the observations of all of its shards.
+"""Gate of a task that runs once for each shard → gate that compares the hosts of all shards.
 
 Each shard saw its own hosts alone. The observations are objects of lists, which are joined; the expectations are those of the
-fanned task.
+sharded task.
 """
 
 
 class JudgedTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A task whose records count, in running order.
+    """A task of a stage whose records the judge requires. A stage lists them in running order.
 
     `select` says which hosts the check is about (`all`, `gpu`, `server`, `agent`); empty means the required nodes and the members.
     `fanned`: each shard left its own record. `per_node`: its gate must judge nodes by name. `optional`: the task may leave no
@@ -36,7 +36,7 @@ class TaskVerdicts(Struct, frozen=True, kw_only=True):
 
 
 class StageObservation(Struct, frozen=True, kw_only=True):
-    """All records of a stage, and the nodes that earlier stages set aside (name → stage)."""
+    """Verdicts of a stage's tasks, and the nodes that earlier stages quarantined (name → stage)."""
 
     results: tuple[TaskVerdicts, ...]
     aside: dict[str, str] = {}
@@ -45,8 +45,8 @@ class StageObservation(Struct, frozen=True, kw_only=True):
 class StageExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Rules by which a stage is judged.
 
-    `members` are the nodes of which `needed` must pass every gate that judges nodes; all `required` nodes must pass. `about` holds
-    the names behind every `select` of the checks. `kind` is the word for the members in messages.
+    `members` are the nodes of which `needed` must pass every gate that judges nodes; all `required` nodes must pass. `about` maps
+    each `select` of the checks to host names. `kind` is the word for the members in messages.
     """
 
     gate: str

@@ -1,4 +1,4 @@
-"""A pod's last word: its record in one short line, which a kubelet keeps as the pod's termination message.
+"""Last word of a pod: its record in one short line, which a kubelet keeps as the pod's termination message.
 
 Argo repeats the line in the message of a failed node, so its UI shows the reason. It is no output parameter: only people and the
 live view read it.
@@ -32,11 +32,11 @@ An attempt that ends with an error may be repeated, and each failed one adds its
 _CUT = "… (bringup report tells all)"
 _FORM = re.compile(r"(pass|fail|inconclusive|skipped|recorded)(?: (\d{1,9})/(\d{1,9}))?(?:: (.*))?", re.DOTALL)
 _FAILED = re.compile(r"main: \w+ \(exit code \d+\): (.*)", re.DOTALL)
-"""Form of Argo's message about a failed container (argo_conformance `command-not-found`)."""
+"""Form of the message that Argo gives to a failed node of a Workflow; the group is what the container left as its last word."""
 
 
 class Said(Struct, frozen=True):
-    """Summary of one record: status of the verdict (`recorded` if none), its reason, and numbers of passed and judged nodes."""
+    """Summary of one record in a last word: status (`recorded` without verdict), reason, and numbers of passed and judged nodes."""
 
     status: str
     reason: str = ""
@@ -61,7 +61,7 @@ def summary_of(verdict: Verdict | None) -> Said:
 def render_last_word(record: Evidence, clean: Callable[[str], str]) -> str:
     """Return the last word of a record: `fail 18/24: 18 of 24 GPU nodes pass, …`, redacted by `clean` and truncated if too long.
 
-    Returns an empty text for the error of any shard but the first: a fanned-out task may have one for each shard of the fleet.
+    Returns an empty text for the error of any shard but the first, because a task may have one for each shard of the fleet.
     """
     # each message is added to the Workflow, whose size is limited
     if record.error and record.shard:
@@ -83,12 +83,12 @@ def _cut(text: str, most: int) -> str:
 
 
 def read(text: str) -> Said | None:
-    """Return the summary in a last word that `written` made; None for any other text that a pod may have left."""
+    """Return the summary in a last word that `render_last_word` made; None for any other text that a pod may have left."""
     match = _FORM.fullmatch(text)
     return Said(match[1], plain.line(match[4] or ""), int(match[2] or 0), int(match[3] or 0)) if match else None
 
 
 def of_node(message: str) -> Said | None:
-    """Return the last word in the message of a node that failed on Argo; None if there is none."""
+    """Return the summary in the message that Argo gives to a failed node of a Workflow; None if it holds no last word."""
     match = _FAILED.fullmatch(message)
     return read(match[1]) if match else None

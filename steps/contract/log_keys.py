@@ -1,4 +1,4 @@
-"""Logs of steps: their keys in the store, the line on stderr that names the key, and the keys of the events of plays."""
+"""Store keys of the logs of steps and of the events of plays, and the line on stderr that names a log's key."""
 
 import re
 
@@ -39,6 +39,6 @@ def kept_line(key_: str) -> str:
 
 
 SILENT = "(it said nothing)"
-"""Text that commands show for a log without a line."""
+"""Text that commands show in place of an empty log."""
 KEPT = re.compile(r"^log kept as (runs/[^\s/]+/logs/\S+)\n", re.MULTILINE)
 """Pattern of the line that names a stored log in the output of a step; the group is the key."""

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class OperationKind(StrEnum):
-    """The operations. Each is started by the command of its name, the first one by `run`."""
+    """Kinds of operations. The command of an operation's name starts it; `bringup run` starts the whole bring-up."""
 
     BRINGUP = "bringup"
     ADD_NODE = "add-node"
@@ -25,7 +25,7 @@ RELEASES = (OperationKind.UPGRADE, OperationKind.ROLLBACK)
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """An operation on some hosts. `hosts` are those that plays may change; empty means all hosts of the spec."""
+    """Operation of a run and the hosts that its plays may change; no hosts means all hosts of the spec."""
 
     kind: OperationKind = OperationKind.BRINGUP
     hosts: frozenset[str] = frozenset()
@@ -40,7 +40,7 @@ class Operation:
         return not self.hosts or host in self.hosts
 
     def touched(self, hosts: Iterable[str]) -> list[str]:
-        """Return those of the hosts that plays may change, in their order."""
+        """Return those of the given hosts that plays may change, in the given order."""
         return [host for host in hosts if self.touches(host)]
 
 

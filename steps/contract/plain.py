@@ -1,4 +1,4 @@
-"""Text of others as harmless text: it cannot move a cursor, reverse a line or begin a new one.
+"""Neutralises text from outside, so that it cannot move a cursor, reverse a line or begin a new one.
 
 Messages of modules, last words of containers and answers of APIs end up in verdicts, in a live view and in a terminal.
 """
@@ -14,7 +14,7 @@ _COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u2
 
 
 def line(text: str) -> str:
-    """Return a text as one line. Printable text is returned as it is."""
+    """Return a text as one line without control characters. Printable text is returned as it is."""
     return text if text.isprintable() else _COMMANDS.sub(MARK, " ".join(text.split()))
 
 

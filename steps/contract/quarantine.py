@@ -8,11 +8,11 @@ from msgspec import Struct
 from steps.contract.run import Read
 
 ANNOTATION = "bringup/quarantine"
-"""Annotation of a Node that a run has cordoned: a `Note` as JSON. A cordon without it was made by somebody else."""
+"""Annotation of a Node that a run has cordoned: a `CordonNote` as JSON. A cordon without it was made by somebody else."""
 
 
 class QuarantineEntry(Struct, frozen=True, kw_only=True):
-    """A node that a stage set aside."""
+    """A node that a stage quarantined, with the reason; stored in the run."""
 
     node: str
     stage: str
@@ -21,7 +21,7 @@ class QuarantineEntry(Struct, frozen=True, kw_only=True):
 
 
 class CordonNote(Struct, frozen=True, kw_only=True):
-    """Content of the annotation of a cordoned node."""
+    """Content of the annotation of a node that a run cordoned."""
 
     run: str
     stage: str
@@ -29,7 +29,7 @@ class CordonNote(Struct, frozen=True, kw_only=True):
 
 
 class NodeRelease(Struct, frozen=True, kw_only=True):
-    """Evidence that a person released a node.
+    """Record that a person released a node from quarantine.
 
     `when` is UTC seconds since the epoch. `uncordoned`: the node had a run's cordon, which was removed.
     """
@@ -50,32 +50,35 @@ def folder(run: str) -> str:
 
 
 def key(run: str, stage: str) -> str:
-    """Return the key of a stage's entries. They are derived from the judge's evidence, hence replaceable."""
+    """Return the store key of a stage's quarantine entries, which may be rewritten because they follow from the judge's record."""
     return f"{folder(run)}/{stage}.json"
 
 
 def release_key(run: str, node: str) -> str:
-    """Return the write-once key of a node's release. It is outside of `runs/`, because the run is sealed by then."""
+    """Return the write-once store key of a node's release. It lies outside of `runs/`, because the run is sealed by then."""
     return f"releases/{run}/{node}.json"
 
 
 def encode(entries: tuple[QuarantineEntry, ...]) -> bytes:
-    """Return the bytes of a stage's entries."""
+    """Return a stage's quarantine entries as JSON."""
     return msgspec.json.encode(entries)
 
 
 def decode(data: bytes) -> tuple[QuarantineEntry, ...]:
-    """Read a stage's entries."""
+    """Return the quarantine entries in the JSON that a stage stored."""
     return msgspec.json.decode(data, type=tuple[QuarantineEntry, ...])
 
 
 def decode_release(data: bytes) -> NodeRelease:
-    """Read the release of a node."""
+    """Return the record of a node's release from its JSON."""
     return msgspec.json.decode(data, type=NodeRelease)
 
 
 def entries(keys: Iterable[str], read: Read) -> tuple[QuarantineEntry, ...]:
-    """Return all entries below some keys of the store, sorted by node. If two stages name a node, the first entry counts."""
+    """Return all quarantine entries in the files at some store keys, sorted by node.
+
+    If two stages name a node, the first entry counts.
+    """
     by_node: dict[str, QuarantineEntry] = {}
     for item in (entry for name in keys if (data := read(name)) for entry in decode(data)):
         by_node.setdefault(item.node, item)

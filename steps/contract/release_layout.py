@@ -42,8 +42,10 @@ class ReleaseFile(Struct, frozen=True, kw_only=True):
 
 
 class ReleaseTarget(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The place that releases are published to: folder `root` on this machine (or a mount), or on `host` by SSH. The newest `keep`
-    versions stay."""
+    """A place that releases are published to: folder `root` on this machine (or a mount), or on `host` by SSH.
+
+    Retention keeps the newest `keep` versions.
+    """
 
     root: str
     host: str = ""
@@ -61,8 +63,9 @@ class ReleaseTarget(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Switch(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A line of the history: the pointer went from version `before` (empty: none) to version `to`, at which time (UTC seconds),
-    by which run or command. `rollback`: a person left `before` on purpose.
+    """A line of `history.jsonl`: a switch of the pointer from version `before` (empty: none) to version `to`.
+
+    `at` is the time in UTC seconds, `by` the run or command. `rollback`: a person left `before` on purpose.
     """
 
     to: str
@@ -73,10 +76,10 @@ class Switch(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class UsageReport(Struct, frozen=True, kw_only=True):
-    """Report of a node about the release that it runs: version, or a digest by which the version can be found, or both.
+    """Report of a node about the release that it runs: its version, or a digest by which the version can be found, or both.
 
     `manifest` is the digest of the manifest. `address` identifies the machine whatever its name is, as the node wrote it; `machine`
-    is the same in the form in which addresses are compared. `at` is the start of the use (UTC seconds).
+    is the same address in normal form, for comparisons. `at` is the start of the use (UTC seconds).
     """
 
     node: str
@@ -89,7 +92,7 @@ class UsageReport(Struct, frozen=True, kw_only=True):
 
     @property
     def is_readable(self) -> bool:
-        """Return True if the report names a release in any way."""
+        """Return True if the report names a release, by version, digest or manifest."""
         return bool(self.version or self.digest or self.manifest)
 
 
@@ -105,7 +108,7 @@ def number_of(version: str) -> int:
 
 
 def encode_sums(files: Mapping[str, bytes], parts: Iterable[ReleaseFile]) -> bytes:
-    """Return the bytes of SHA256SUMS for small `files` (path → bytes) and for large `parts`, whose digests are known already."""
+    """Return the bytes of SHA256SUMS over small `files` (path → bytes), hashed here, and `parts`, whose digests are known."""
     digests = {name: digest_bytes(data) for name, data in files.items()} | {part.name: part.digest for part in parts}
     return "".join(f"{digests[name].removeprefix('sha256:')}  {name}\n" for name in sorted(digests)).encode()
 
@@ -138,14 +141,16 @@ def read_history(data: bytes) -> tuple[tuple[Switch, ...], int]:
 
 
 def next_number(versions: Iterable[str], history: Iterable[Switch]) -> int:
-    """Return a version number that no version in the tree or in the history has."""
+    """Return a version number that is higher than all numbers in the release folder and in the history."""
     # the history is included, so that numbers of removed versions are not used again
     return max([0, *map(number_of, versions), *(number_of(switch.to) for switch in history)]) + 1
 
 
 def previous(history: Sequence[Switch], current: str, there: Collection[str]) -> str:
-    """Return the version that a rollback from `current` goes to: the last one before it that is still `there`. Versions that an
-    earlier rollback left do not count. Empty if there is none."""
+    """Return the version that a rollback from `current` goes to; empty if there is none.
+
+    It is the last version before `current` that is still `there`. Versions that an earlier rollback left do not count.
+    """
     path: list[str] = []
     for switch in history:
         # a rollback cancels everything after its target
@@ -160,8 +165,10 @@ def previous(history: Sequence[Switch], current: str, there: Collection[str]) ->
 
 
 def abandoning_rollback(history: Sequence[Switch], versions: Collection[str]) -> Switch | None:
-    """Return the rollback that left one of `versions`, which are all the same release. None if one of them became current since, or
-    if a publication replaced them."""
+    """Return the rollback that left one of `versions`, which all hold the same release.
+
+    None if one of them became current again since then, or if a publication replaced them without a rollback.
+    """
     for switch in reversed(history):
         if switch.to in versions or switch.before in versions:
             return switch if switch.rollback and switch.to not in versions else None
@@ -175,7 +182,7 @@ def rolled_back_sentence(rollback: Switch) -> str:
 
 
 def retained_versions(versions: Iterable[str], keep: int, protected: Iterable[str]) -> tuple[str, ...]:
-    """Return the versions that stay: the newest `keep`, and the protected ones (current, previous, and those that nodes run)."""
+    """Return the versions that retention keeps: the newest `keep`, and `protected` ones (current, previous, those on nodes)."""
     ordered = sorted(versions, key=lambda name: (number_of(name), name))
     newest = set(ordered[-keep:] if keep > 0 else ())
     stay = newest | set(protected)

@@ -1,4 +1,4 @@
-"""Source of a spec: the Git commit of its file, for the record of a run; never part of a plan or its digest."""
+"""Git commit of a spec's file, for the record of a run; it is never part of a plan or its digest."""
 
 import base64
 import binascii
@@ -13,7 +13,7 @@ NONE = "none"
 
 
 class SpecSource(Struct, frozen=True, kw_only=True):
-    """Commit and path of a spec in its work tree. `dirty`: the file differed from the commit, or Git does not track it."""
+    """Git commit and path of a spec's file. `dirty`: the file differed from the commit, or Git does not track it."""
 
     commit: str
     path: str
@@ -22,12 +22,12 @@ class SpecSource(Struct, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """Return the source in words, such as `Git 3f2a9c…, cluster.yaml with changes that are not committed`."""
+        """Return commit and path in words, such as `Git 3f2a9c…, cluster.yaml with changes that are not committed`."""
         return f"Git {self.commit}, {self.path}{' with changes that are not committed' if self.dirty else ''}"
 
 
 def key(run: str) -> str:
-    """Return the store key of a run's source."""
+    """Return the store key of the Git source of a run's spec."""
     return f"runs/{run}/{FILE}"
 
 

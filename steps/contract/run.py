@@ -19,7 +19,7 @@ frees the target at once, a run that died frees it after this time.
 
 
 class Header(Struct, frozen=True, kw_only=True):
-    """Content of `run.json`: the subject of the run.
+    """Content of `run.json`: plan, cluster and purpose of a run, written when it opens.
 
     `target_uid` is empty if the spec does not name the cluster; `simulated`: a rehearsal. `left_out` are stages of the spec that
     this run skips although a later stage runs. `operation` and its hosts are given if the run is not the whole bring-up.
@@ -42,17 +42,17 @@ class Header(Struct, frozen=True, kw_only=True):
 
 
 def header_key(run: str) -> str:
-    """Return the store key of the header."""
+    """Return the store key of a run's header, `run.json`."""
     return f"runs/{run}/run.json"
 
 
 def plan_key(run: str) -> str:
-    """Return the store key of the plan's summary."""
+    """Return the store key of the summary of a run's plan."""
     return f"runs/{run}/plan.json"
 
 
 def hosts_key(run: str) -> str:
-    """Return the store key of the expected hosts, a JSON list."""
+    """Return the store key of a run's expected hosts, a JSON list."""
     return f"runs/{run}/hosts.json"
 
 
@@ -79,23 +79,23 @@ Read = Callable[[str], bytes | None]
 
 
 class TargetIdentity(Struct, frozen=True):
-    """Content of `target.json`: the identity of the cluster that a run found."""
+    """Content of `target.json`: the UID of the cluster that a run found, because its spec did not name one."""
 
     uid: str = ""
 
 
 def target_uid(run: str, read: Read) -> str:
-    """Return the UID of the cluster that a run is about, from its spec or as it found it; empty if unknown."""
+    """Return the UID of the run's cluster: the one in its header, else the one that it found; empty if unknown."""
     header, target = read(header_key(run)), read(target_key(run))
     named = decode_header(header).target_uid if header else ""
     return named or (msgspec.json.decode(target, type=TargetIdentity).uid if target else "")
 
 
 def reuse_obstacle(earlier: str, read: Read, *, cluster: str, uid: str, simulated: bool) -> str:
-    """Return why a run about this cluster may not reuse an earlier one; empty if it may.
+    """Return why a run about this cluster may not reuse the `earlier` run; empty if it may.
 
     `uid` may be unknown (empty). An earlier run without a known cluster has nothing to reuse, which is no reason to refuse it (see
-    `unreached`).
+    `unreached_sentence`).
     """
     data = read(header_key(earlier))
     if data is None:
@@ -113,7 +113,7 @@ def reuse_obstacle(earlier: str, read: Read, *, cluster: str, uid: str, simulate
 
 
 def unreached_sentence(earlier: str, read: Read) -> str:
-    """Return the sentence that an earlier run never reached its cluster and left nothing to reuse; empty if it did, or had none."""
+    """Return a sentence that an earlier run never reached its cluster and left nothing to reuse; empty if it did or needed none."""
     header = read(header_key(earlier))
     if target_uid(earlier, read) or (header is not None and decode_header(header).targetless):
         return ""
@@ -125,7 +125,7 @@ PLAN_FILE = "plan.json"
 
 
 class Cancelled(Struct, frozen=True, kw_only=True):
-    """A request to cancel a run. `who` is a login name, `how` is `Ctrl-C` or a command, `when` is UTC seconds since the epoch."""
+    """A stored request to cancel a run. `who` is a login name, `how` is `Ctrl-C` or a command, `when` in UTC seconds since 1970."""
 
     who: str
     how: str
@@ -149,11 +149,11 @@ def decode_cancellation(data: bytes) -> Cancelled:
 
 
 PLAYBOOK = "identify"
-"""Name of the playbook; it changes nothing."""
+"""Name of the playbook that asks servers which cluster they belong to; it changes nothing."""
 
 
 class ServerState(StrEnum):
-    """State of Kubernetes on a server. `bare`: none is configured; `unreadable`: the identity of the configured one is not."""
+    """State of Kubernetes on a server. `bare`: none is configured; `unreadable`: the identity of the configured one is."""
 
     BARE = "bare"
     RUNNING = "running"
@@ -161,7 +161,7 @@ class ServerState(StrEnum):
 
 
 class LeaseSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """Holder and expiry of the lease of a cluster, a Kubernetes `LeaseSpec`."""
+    """Holder and expiry of a Kubernetes Lease, by which a run holds a cluster."""
 
     holder_identity: str | None = None
     renew_time: str | None = None
@@ -169,7 +169,7 @@ class LeaseSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="c
 
 
 class ServerIdentity(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Identity of one server.
+    """A server's answer to the playbook `identify`: which cluster it belongs to.
 
     `uid` is that of the namespace kube-system, `kind` is `rke2`, `k3s` or `kubeadm`, `message` is kubectl's error. `lease` is what
     keeps other runs out of the cluster. `kubeconfig`, a secret, gives access to it.

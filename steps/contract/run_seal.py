@@ -33,7 +33,7 @@ class Seal(Struct, frozen=True, kw_only=True):
 FILE = "seal.json"
 SIGNATURE = "seal.json.sig"
 UNSEALED = (FILE, SIGNATURE)
-"""Files of the seal itself, which it does not cover."""
+"""Files of the seal and its signature, which the seal cannot cover."""
 
 
 def is_sealed(key: str) -> bool:
@@ -44,7 +44,7 @@ def is_sealed(key: str) -> bool:
 
 
 def close(seal: Seal) -> Seal:
-    """Return the seal with its own digest."""
+    """Return the seal with its field `digest` filled in."""
     return msgspec.structs.replace(seal, digest=own_digest(seal))
 
 

@@ -1,4 +1,4 @@
-"""Declarations in stage contracts: the product that a stage belongs to instead of a bring-up, and shortcuts of a pipeline."""
+"""Declarations in the contract modules of stages: the product that a stage builds, and a shortcut past later stages."""
 
 import importlib
 from collections.abc import Callable, Iterable
@@ -19,17 +19,17 @@ def stage_contract(stage: str) -> ModuleType | None:
 
 
 def product_of(stage: str) -> str:
-    """Return the PRODUCT that the contract of a stage names, which is a folder of `steps`; empty for a stage of a bring-up."""
+    """Return the PRODUCT that a stage's contract names, a folder of `steps` like `nodeimage`; empty for a stage of a bring-up."""
     return str(getattr(stage_contract(stage), "PRODUCT", ""))
 
 
 def products_of(stages: Iterable[str]) -> tuple[str, ...]:
-    """Return the products of some stages, each once."""
+    """Return the products that some stages belong to, each once."""
     return tuple(dict.fromkeys(product for stage in stages if (product := product_of(stage))))
 
 
 class Shortcut(Struct, frozen=True, kw_only=True):
-    """Declaration of a shortcut in a stage's contract, under the name SHORTCUT.
+    """Rule by which a stage whose work is done already lets a run skip the stages after it; declared as SHORTCUT in its contract.
 
     The output parameter `output` of its task `task` is `done` if nothing is left to do, else `proceed`, which is also the default.
     `reason` is shown for the stages that were skipped. `changes` turns the observations of the task into the line that an approval

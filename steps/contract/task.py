@@ -1,4 +1,4 @@
-"""The task file: the work of one pod or process. A pod gets its task, never the spec."""
+"""The task file: what one pod or process has to do. A pod gets its task, never the spec."""
 
 from enum import StrEnum
 from typing import Any
@@ -52,7 +52,7 @@ class Task(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 
 
 class TaskError(ValueError):
-    """A task file that this version cannot read; the message names the place."""
+    """Raised for a task file that this version cannot read, and for a task that is too large; the message names the place."""
 
 
 def file_name(stage: str, name: str) -> str:

@@ -35,7 +35,7 @@ class FailureClass(StrEnum):
 
 
 def sentence(seen: str, expected: str, next_step: str) -> str:
-    """Return what was seen, what was expected, and what to do next as one line. Empty parts are left out."""
+    """Return `SEEN; expected EXPECTED; next: NEXT_STEP` as one line. Empty parts are left out."""
     parts = [seen, f"expected {expected}" if expected else "", f"next: {next_step}" if next_step else ""]
     return "; ".join(part for part in parts if part)
 
@@ -159,9 +159,10 @@ def inconclusive(
 
 
 def of_nodes(gate: str, nodes: Iterable[NodeVerdict], *, what: str, notes: Iterable[str] = ()) -> Verdict:
-    """Combine verdicts on nodes without a quorum, which the judge applies. The result passes only if there are nodes and all pass.
+    """Return the verdict that combines verdicts on nodes; it passes only if there are nodes and all pass.
 
-    The result is final if every row that is no pass is final. `what` names what a passing node has, such as `8 GPUs allocatable`.
+    The quorum is not applied here, but later by the judge. The result is final if every node's verdict that is no pass is final.
+    `what` names what a passing node has, such as `8 GPUs allocatable`.
     """
     rows = tuple(nodes)
     bad = [row for row in rows if row.status not in (Status.PASS, Status.SKIPPED)]
@@ -196,7 +197,10 @@ def of_nodes(gate: str, nodes: Iterable[NodeVerdict], *, what: str, notes: Itera
 
 
 class ToolError(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An error: its cause, its class, and the line that reports it. `host` and `device` are empty if not named."""
+    """An error that a reader recognised in tool output: its cause, its failure class, and the line that reports it.
+
+    `host` and `device` are empty if the line does not name them.
+    """
 
     cause: str
     failure_class: FailureClass

@@ -1,4 +1,4 @@
-"""Evidence → report, pure. Anything that the records do not show appears as missing, never as passed."""
+"""Builds a report from evidence, without I/O. Anything that the records do not show appears as missing, never as passed."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from steps.report.upgraded import changed_releases
 
 
 def build(source: StoredRun, workflow: str = "", running: bool = False, begun: Iterable[model.Begun] = ()) -> model.Report:
-    """Return the report of one run.
+    """Return the report of one run, made from what the store has of it.
 
     `workflow` is the engine's word for how the run ended, if known. `running`: the run has not ended. `begun`: tasks and approvals
     that its engine started.
@@ -65,7 +65,7 @@ def build(source: StoredRun, workflow: str = "", running: bool = False, begun: I
 
 
 def _revisions(records: Iterable[Record]) -> Iterator[model.RevisionReport]:
-    """Yield the states that Argo CD showed of each release, in order of time, each state once."""
+    """Yield the states of each release that Argo CD showed, in order of time; a state that repeats is yielded once."""
     last: dict[str, tuple[object, ...]] = {}
     for attempt in sorted((record.evidence for record in records), key=lambda attempt: attempt.finished):
         seen = attempt.observation.get("releases") if isinstance(attempt.observation, dict) else None
@@ -103,7 +103,7 @@ def _latest(records: Iterable[Record]) -> tuple[Evidence, ...]:
 
 
 def _overtaken(records: Iterable[Record], latest: tuple[Evidence, ...]) -> Iterator[Evidence]:
-    """Yield the attempts that a later one of the same shard followed."""
+    """Yield the records of attempts that were followed by a later attempt of the same shard."""
     latest_attempts = {(attempt.stage, attempt.task, attempt.shard, attempt.attempt) for attempt in latest}
     for record in records:
         attempt = record.evidence
@@ -112,7 +112,7 @@ def _overtaken(records: Iterable[Record], latest: tuple[Evidence, ...]) -> Itera
 
 
 def _skipped(stages: tuple[model.StageReport, ...], unchanged: str) -> tuple[model.StageReport, ...]:
-    """Return the stages; those without a verdict are skipped if nothing was left to do, for the reason `unchanged`."""
+    """Return the stages, with those that never ran marked as skipped if `unchanged` says why nothing was left to do."""
     if not unchanged:
         return stages
     replace, skipped = msgspec.structs.replace, Status.SKIPPED.value
@@ -123,7 +123,7 @@ def _skipped(stages: tuple[model.StageReport, ...], unchanged: str) -> tuple[mod
 
 
 def _overall(stages: tuple[model.StageReport, ...], latest: tuple[Evidence, ...], unchanged: str) -> tuple[str, str]:
-    """Return status and sentence of the run.
+    """Return status and headline of the run.
 
     The run passed if every planned stage passed or had nothing to do; else the first stage that did not pass gives both.
     """
@@ -229,8 +229,9 @@ def _attempt(record: Record) -> model.Attempt:
 def approvals(latest: Sequence[Evidence], begun: Iterable[model.Begun]) -> Iterator[model.ApprovalReport]:
     """Yield the answered approvals in order, then those still open.
 
-    An engine knows both times (`begun`). Without it the last record of the approved stage and the start of `confirm` stand for
-    them. An open approval is placed after all records, because an engine's rounded clock may be slightly behind.
+    `begun` has the times at which an engine began and ended to wait. Without it the last record of the approved stage and the start
+    of verb `confirm` stand for them. An open approval is placed after all records, because an engine's rounded clock may be
+    slightly behind.
     """
     waits = {row.stage: row for row in begun if row.task == model.APPROVAL}
     for record in latest:

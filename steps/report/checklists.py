@@ -9,11 +9,11 @@ from steps.contract.verdict import FailureClass
 
 FILE = "checklists.yaml"
 LINK = "checklist"
-"""Name of a diagnosis entry that refers to a checklist; reports show the checklist itself instead."""
+"""Name of a diagnosis entry that refers to a checklist; reports show the checklist itself in its place."""
 
 
 class Checklist(Struct, frozen=True):
-    """A checklist. `inspect` changes nothing; `recover` is what usually helps, in order."""
+    """A checklist for one failure class. Steps of `inspect` change nothing; `recover` is what usually helps, in order."""
 
     inspect: tuple[str, ...]
     recover: tuple[str, ...]
@@ -32,5 +32,5 @@ def every() -> dict[FailureClass, Checklist]:
 
 
 def link(kind: FailureClass) -> Diagnosis:
-    """Return the diagnosis entry that refers to the checklist of a failure class."""
+    """Return the diagnosis entry that stands for the checklist of a failure class in a record."""
     return Diagnosis(what=LINK, source=f"class {kind.value}", content=f"steps/report/{FILE}#{kind.value}")

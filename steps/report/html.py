@@ -1,4 +1,4 @@
-"""Report → one self-contained HTML file, printable, without scripts or references to anything outside."""
+"""Renders a report as one self-contained HTML file, printable, without scripts or references to anything outside."""
 
 from importlib import resources
 
@@ -12,7 +12,7 @@ _TONES = ("pass", "fail", "inconclusive")
 
 
 def html(report: model.Report) -> str:
-    """Return the page. Values from outside are escaped."""
+    """Return the report as an HTML page. Values from outside are escaped."""
     whole = max(report.finished - report.started, 0.001)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     template = resources.files("steps.report").joinpath("report.html.j2").read_text()
@@ -30,7 +30,7 @@ def html(report: model.Report) -> str:
 
 
 def _product(environment: jinja2.Environment, report: model.Report) -> markupsafe.Markup:
-    """Return the part of the product that the run built; its own template has escaped the values."""
+    """Return the HTML of the part that the run's product writes itself; the product's own template has escaped the values."""
     if report.product is None:
         return markupsafe.Markup("")
     parts = product_parts.reports_of(dict.fromkeys(attempt.stage for attempt in report.attempts))
@@ -49,7 +49,7 @@ def span(seconds: float) -> str:
 
 
 def _cell(node: model.HostReport, gate: str) -> tuple[str, str]:
-    """Return CSS class and words for a node under a gate: its status, or that it was set aside before."""
+    """Return CSS class and words for a node in the column of a gate: its status there, or that an earlier stage quarantined it."""
     if gate in node.gates:
         return node.gates[gate], node.gates[gate]
     return ("away", f"set aside in {node.aside_in}") if node.aside else ("", "not judged")

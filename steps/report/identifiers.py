@@ -1,4 +1,4 @@
-"""Removal of identifiers from a text: addresses, hardware ids, domains, mail addresses, paths, URLs."""
+"""Removes identifiers from a text: addresses, hardware ids, domains, mail addresses, paths, URLs."""
 
 import ipaddress
 import re
@@ -70,12 +70,12 @@ _VENDORS = re.compile(
 
 
 def urls(text: str) -> str:
-    """Return the text without URLs. Call this first, because URLs contain other identifiers."""
+    """Return the text with each URL replaced. Call this before `hide`, because URLs contain other identifiers."""
     return _URL.sub("[url]", text)
 
 
 def hide(text: str) -> str:
-    """Return the text with each identifier replaced by its kind in brackets."""
+    """Return the text with each identifier replaced by its kind in brackets, such as `[address]`."""
     text = _MAIL.sub("[mail]", urls(text))
     text = _V4.sub("[address]", _V6.sub(_address, text))
     text = _HARDWARE.sub("[hardware id]", text)
@@ -83,7 +83,7 @@ def hide(text: str) -> str:
 
 
 def _address(match: re.Match[str]) -> str:
-    """Return the replacement of an IPv6 address; any other match is left as it is, and so is punctuation around it."""
+    """Return the replacement of an IPv6 address with the punctuation around it; any other match is returned unchanged."""
     text = match[0]
     bare = text.rstrip(":") if not text.endswith("::") else text
     for start in (0, 1) if bare.startswith(":") else (0,):

@@ -1,4 +1,4 @@
-"""Report → JUnit XML for CI servers: a suite for each stage, a case for each gate and judged node."""
+"""Renders a report as JUnit XML for CI servers: a test suite for each stage, a test case for each gate and judged node."""
 
 from xml.etree import ElementTree
 
@@ -10,7 +10,7 @@ _UNDECIDED = "skipped"
 
 
 def junit(report: model.Report) -> bytes:
-    """Return the XML document. A gate that did not run is `skipped`; an inconclusive one is a failure, because it is no pass.
+    """Return the report as a JUnit XML document. A gate that did not run is `skipped`; an inconclusive one is a failure.
 
     An accepted run has no failure: gates that a quorum passed are passes, nodes set aside are `skipped` with the reason. A run that
     could not be opened has one failure, since none of its stages began. An unfinished run that has not passed has an error, so that
@@ -53,7 +53,7 @@ def _of_gate(gate: model.GateReport) -> ElementTree.Element:
 
 
 def _of_node(gate: model.GateReport, node: model.HostReport) -> ElementTree.Element:
-    """Return the case of a node. If its stage passed without it by quorum, the node is skipped, not failed."""
+    """Return the test case of a node under a gate. If its stage passed without it by quorum, the node is skipped, not failed."""
     status, reason = node.gates[gate.gate], node.reasons.get(gate.gate, "")
     # the platform was accepted without this node, so CI must not fail on it
     if gate.quorum and status in _BAD:

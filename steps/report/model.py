@@ -9,15 +9,15 @@ from steps.contract.revision import SpecSource as Origin
 from steps.contract.run import Cancelled
 
 NOT_RUN = "not run"
-"""Status of a planned stage or gate without a record."""
+"""Status in a report of a planned stage or gate that left no record."""
 QUORUM = "quorum"
-"""Mark of a gate that some nodes did not pass, in a stage that passed without them."""
+"""Status in a report of a gate that some nodes did not pass, in a stage that passed without them."""
 APPROVAL = "approval"
-"""Name in place of a task for a run that waits for an approval."""
+"""Value of `Begun.task` that stands for a wait for an approval."""
 
 
 class Begun(Struct, frozen=True, kw_only=True):
-    """A task that an engine began, or an approval (`task` is then `approval`) that it waited for.
+    """The beginning of a task, or of a wait for an approval (`task` is then `approval`), as an engine saw it.
 
     Times are UTC seconds since the epoch; `finished` is 0 if no end was seen.
     """
@@ -29,12 +29,12 @@ class Begun(Struct, frozen=True, kw_only=True):
 
     @property
     def is_open(self) -> bool:
-        """Return True if an engine saw the beginning and not the end. An earlier attempt may have left a record."""
+        """Return True if an engine saw the task begin and not end. An earlier attempt of the task may have left a record."""
         return bool(self.started) and not self.finished
 
 
 class GateReport(Struct, frozen=True, kw_only=True):
-    """A gate of a stage with its last verdict.
+    """A gate in a report, with its last verdict.
 
     `passed` and `expected` count nodes, 0 if the gate judges none. `counted` splits them by role if that says more. `quorum`: some
     nodes did not pass, and the stage passed without them.
@@ -50,12 +50,12 @@ class GateReport(Struct, frozen=True, kw_only=True):
 
     @property
     def mark(self) -> str:
-        """Return the status as shown to people; `quorum` is no failure of the stage."""
+        """Return the status as shown to people: `quorum` if the stage passed without some nodes, else the gate's own."""
         return QUORUM if self.quorum else self.status
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """A stored record. Times are UTC seconds since the epoch."""
+    """An attempt of a task in a report, taken from its stored record. Times are UTC seconds since the epoch."""
 
     key: str
     sha256: str
@@ -74,7 +74,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 
 class StageReport(Struct, frozen=True, kw_only=True):
-    """A planned stage.
+    """A planned stage in a report.
 
     `failure_class` and `next_step` are set if it did not pass. If it was not `judged`, the reason says why: interrupted, cancelled,
     not reached, or pending. `notes` are remarks without influence on the verdict. `played` counts hosts that its plays recorded in
@@ -99,7 +99,7 @@ class StageReport(Struct, frozen=True, kw_only=True):
 
     @property
     def hosts(self) -> str:
-        """Return what its plays changed, for people; empty if it has no plays or none left a record."""
+        """Return how many hosts the stage's plays changed, in words; empty if it has no plays or none left a record."""
         if not self.played:
             return ""
         if not self.changed:
@@ -108,10 +108,10 @@ class StageReport(Struct, frozen=True, kw_only=True):
 
 
 class HostReport(Struct, frozen=True, kw_only=True):
-    """An expected host: its status by gate id (only gates that judge nodes), and why it did not pass.
+    """A host in a report: its status by gate id (only gates that judge nodes), and why it did not pass.
 
     `reason` is the first in running order, `reasons` has one for each gate that it did not pass. `places` are its locations beside
-    the rack: leaf switch, scalable unit. `aside_in` is the stage that set it aside.
+    the rack: leaf switch, scalable unit. `aside`: it was quarantined, by stage `aside_in`.
     """
 
     name: str
@@ -126,9 +126,10 @@ class HostReport(Struct, frozen=True, kw_only=True):
 
 
 class ApprovalReport(Struct, frozen=True, kw_only=True):
-    """An approval before a stage. `asked` is when it began to wait, `time` when it was answered.
+    """The approval before a stage in a report.
 
-    If nobody has answered, decision and approver are empty and `time` is 0.
+    `asked` is when the run began to wait, `time` when somebody answered, in UTC seconds. If nobody has answered, decision and
+    approver are empty and `time` is 0.
     """
 
     stage: str
@@ -144,7 +145,10 @@ class ApprovalReport(Struct, frozen=True, kw_only=True):
 
 
 class TroubleReport(Struct, frozen=True, kw_only=True):
-    """Findings about a verdict that is no pass, and the checklist for its class. `time` is when they were collected."""
+    """Findings about a verdict that is no pass, and the checklist for its failure class.
+
+    `found` are the findings, `time` is when they were collected (UTC seconds).
+    """
 
     stage: str
     task: str
@@ -161,7 +165,7 @@ class TroubleReport(Struct, frozen=True, kw_only=True):
 
 
 class ReleaseReport(Struct, frozen=True, kw_only=True):
-    """A planned release and its source."""
+    """A Helm release of the plan, with its version and the source of its chart."""
 
     id: str
     version: str
@@ -171,7 +175,7 @@ class ReleaseReport(Struct, frozen=True, kw_only=True):
 
 
 class RevisionReport(Struct, frozen=True, kw_only=True):
-    """State that Argo CD showed of one release.
+    """A state of one release that Argo CD showed at a time.
 
     `chart` and `planned` are the chart version and the Git revision of its values in the Application. `compared` and `synced` are
     the revisions of the last comparison and sync, in the order of its sources.
@@ -188,7 +192,7 @@ class RevisionReport(Struct, frozen=True, kw_only=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """The whole content of a report. `status` is `pass`, `fail`, `inconclusive` or `not run`.
+    """Everything that a report about one run shows. `status` is `pass`, `fail`, `inconclusive` or `not run`.
 
     `troubles` are those of each task's last attempt, `overcome` those of attempts that a later one followed. `opening` is the
     result of the task before all stages if it is no pass; no stage began then. `operation` is the purpose of the run if it is not
@@ -231,5 +235,5 @@ class Report(Struct, frozen=True, kw_only=True):
 
     @property
     def with_opening(self) -> tuple[StageReport, ...]:
-        """Return all stages, preceded by the task before them if that did not pass."""
+        """Return all stages; if the task before all stages did not pass, it comes first."""
         return (self.opening, *self.stages) if self.opening else self.stages

@@ -1,4 +1,4 @@
-"""Parts of a report that a product writes itself, found by the stages of the run."""
+"""Finds the parts of a report that a product, such as node images, writes itself."""
 
 import importlib
 from collections.abc import Iterable, Sequence
@@ -11,14 +11,14 @@ from steps.contract.stage_contracts import products_of
 
 
 class ProductReport(Protocol):
-    """Interface of `steps.PRODUCT.report`."""
+    """Interface of the module `steps.PRODUCT.report`."""
 
     def details(self, latest: Sequence[Evidence]) -> Struct | None:
-        """Return what the last records of a run say about the product; None if they say nothing."""
+        """Return what the last records of a run say about the product, for the report's field `product`; None if nothing."""
         ...
 
     def nothing_to_do(self, latest: Iterable[Evidence]) -> str:
-        """Return why all later stages were skipped; empty if they were not."""
+        """Return why all later stages were skipped, because the product needs no work; empty if they were not."""
         ...
 
     def template(self) -> str:

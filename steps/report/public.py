@@ -1,4 +1,4 @@
-"""Report for outsiders: hosts, addresses, paths, places and people are replaced by neutral words."""
+"""Makes a report for outsiders: hosts, addresses, paths, places and people are replaced by neutral words."""
 
 import re
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from steps.report import identifiers, model
 
 _VERDICT = {"id", "stage", "aside_in", "gate", "status", "failure_class", "inspect", "recover"}
 _KEPT = _VERDICT | {"workflow", "engine", "plan", "decision", "approved", "counted"}
-"""Fields whose values are bringup's own words."""
+"""Fields of a report that hold bringup's own words only, so nothing in them is replaced."""
 _ORDINARY = re.compile(r"(?:gpu|cpu|server|agent|node|worker|compute|login|storage|control|rack|leaf|k8s)s?", re.IGNORECASE)
 """Names of groups and places that say nothing about the site. Replacing them would only garble sentences."""
 _RUN = re.compile(r"(?<![A-Za-z0-9])[a-z0-9][a-z0-9-]*-\d{8}-\d{6}-[0-9a-f]{4}(?![A-Za-z0-9])")
@@ -25,7 +25,7 @@ _LISTED_APPROVERS = re.compile(r"(?<=among the approvers) \([^)]*\)")
 
 
 def public(report: model.Report) -> model.Report:
-    """Return the report for outsiders.
+    """Return a copy of the report in which outsiders cannot recognise the site.
 
     Hosts become `node 1`… in fleet order, approvers `approver 1`…, cluster and runs `cluster` and `run`; racks, leaves and groups
     become their kind. Notes, hosts of an operation, diagnoses, attempts, release sources and Git revisions are dropped.
@@ -52,7 +52,7 @@ def public(report: model.Report) -> model.Report:
 
 
 class _Names:
-    """Replacements for the names in one report.
+    """Replaces the names of hosts, people and places of one report in any text.
 
     Names are found by their first letters (few stems, even for 10,000 hosts) and then looked up, the longest first, not inside a
     longer word. `_` and `-` end a word (`etcd-gpu001`, `gpu001_x`). The domain behind a host name is replaced with it.
@@ -92,7 +92,10 @@ def _host_names(name: str) -> tuple[str, str]:
 
 
 def _words(report: model.Report) -> dict[str, str]:
-    """Return name in lower case → neutral word. If one name has two meanings, the host wins, then the run and the people."""
+    """Return name in lower case → neutral word, for all names in a report.
+
+    If one name has two meanings, the host wins, then the run and the people.
+    """
     hosts = {_host_names(node.name)[0]: f"node {number}" for number, node in enumerate(report.nodes, 1)}
     short = {_host_names(node.name)[1]: f"node {number}" for number, node in enumerate(report.nodes, 1)}
     runs = (report.run, *(attempt.reused for attempt in report.attempts))

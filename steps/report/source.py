@@ -1,4 +1,4 @@
-"""Source of a report: everything that the store has of one run."""
+"""Reads what the store has of one run, as the source of a report."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from steps.errors import BadTask
 
 
 class Record(Struct, frozen=True):
-    """A stored record with its key below `runs/RUN/` and the digest of its bytes."""
+    """A record as stored: its key below `runs/RUN/`, the digest of its bytes, and its content."""
 
     key: str
     sha256: str
@@ -22,9 +22,10 @@ class Record(Struct, frozen=True):
 
 
 class StoredRun(Struct, frozen=True, kw_only=True):
-    """A run as stored. `plan` is the summary rendered with the tasks, empty if there is none.
+    """Everything of one run that a report is made from.
 
-    `logged` are the tasks (stage, task) that kept a log, with or without a record.
+    `plan` is the summary rendered with the tasks, empty if there is none. `logged` are the tasks (stage, task) that kept a log,
+    with or without a record.
     """
 
     header: run.Header
@@ -39,7 +40,7 @@ class StoredRun(Struct, frozen=True, kw_only=True):
 
 
 def read(store: Store, name: str) -> StoredRun:
-    """Return everything the store has of a run. Raises BadTask if there is no such run, or if it could not be created."""
+    """Return records, plan, hosts and quarantine of a run. Raises BadTask if there is no such run, or it was not created."""
     header = store.read(run.header_key(name))
     if header is None:
         raise _missing(store, name)
@@ -64,7 +65,7 @@ def read(store: Store, name: str) -> StoredRun:
 
 
 def _missing(store: Store, name: str) -> BadTask:
-    """Return the error for a run without header, with the reason if its first task left one."""
+    """Return the error for a run without header; if its first task left a verdict, with the reason in it."""
     reason = next((record.verdict.reason for record in store.records(name, run.STAGE, run.OPEN) if record.verdict), "")
     if reason:
         return BadTask(f"run {name} was not created: {reason}", hint=f"bringup logs {run.STAGE}.{run.OPEN} --run {name}")

@@ -1,4 +1,4 @@
-"""Stages in a report, from their records; a stage without a judge's verdict gets the reason for that."""
+"""Builds the stages of a report from their records; a stage without a judge's verdict gets the reason why it has none."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -20,7 +20,10 @@ _ORDER = (Status.FAIL, Status.INCONCLUSIVE, Status.SKIPPED, Status.PASS)
 
 
 def opening(latest: Iterable[Evidence], running: bool) -> model.StageReport | None:
-    """Return the task before all stages if its last verdict is no pass; None while the run goes on, because it may be retried."""
+    """Return the result of the task before all stages if its last verdict is no pass, else None.
+
+    None while the run goes on, because the task may be retried.
+    """
     records = [record for record in latest if (record.stage, record.task) == (contract.STAGE, contract.OPEN)]
     if running or not any(record.verdict and not record.verdict.is_pass for record in records):
         return None
@@ -30,7 +33,7 @@ def opening(latest: Iterable[Evidence], running: bool) -> model.StageReport | No
 def stages(
     source: StoredRun, latest: Sequence[Evidence], running: bool, begun: Iterable[model.Begun], stopped: str = ""
 ) -> tuple[model.StageReport, ...]:
-    """Return all planned stages.
+    """Return all planned stages with their results.
 
     `begun` are tasks that an engine started; without it the logs in the store name some. `stopped` is the task or stage after which
     no stage began, if known.
@@ -114,7 +117,7 @@ def _stage(
 
 
 def _played(records: Iterable[Evidence]) -> dict[str, bool]:
-    """Return the hosts that plays observed, with True for those that a play changed."""
+    """Return node → True if a play changed it, for all hosts that plays observed."""
     changed_hosts: dict[str, bool] = {}
     for record in records:
         seen = record.observation if record.verb == Verb.PLAY and isinstance(record.observation, dict) else {}

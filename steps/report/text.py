@@ -1,4 +1,4 @@
-"""Report → plain lines for a terminal, a log or a mail."""
+"""Renders a report as plain lines for a terminal, a log or a mail."""
 
 from steps.report import model
 from steps.report.html import span
@@ -27,13 +27,13 @@ def text(report: model.Report) -> str:
 
 
 def _classes(report: model.Report) -> list[str]:
-    """Return the failure class of the stage in the headline."""
+    """Return the failure class of the stage that the headline names, as a list of one; empty if there is none."""
     in_headline = (stage for stage in report.with_opening if report.sentence.startswith(f"{stage.id}: "))
     return [stage.failure_class for stage in in_headline if stage.failure_class]
 
 
 def _said(stage: model.StageReport) -> str:
-    """Return the results of the gates of a stage, or the reason why none ran."""
+    """Return the results of a stage's gates as text, or the reason why none ran."""
     if not stage.judged and all(gate.status == model.NOT_RUN for gate in stage.gates):
         return stage.reason
     gates = ", ".join(_gate(gate) for gate in stage.gates)
@@ -47,7 +47,7 @@ def _gate(gate: model.GateReport) -> str:
 
 
 def _trouble(stage: model.StageReport, headline: str) -> list[str]:
-    """Return lines about a stage that did not pass, and its rollback. The reason is left out if the headline has it."""
+    """Return lines about a stage that did not pass, and its rollback. They leave out the reason if the headline has it."""
     kind = f" ({stage.failure_class})" if stage.failure_class else ""
     why = [] if headline.startswith(f"{stage.id}: {stage.reason}") else [f"{stage.id}{kind}: {stage.reason}"]
     return [*why, *([f"rollback of {stage.id}: {stage.rollback}"] if stage.rollback else [])]

@@ -1,4 +1,4 @@
-"""Timeline of a run: verdicts, changes, collected events and logs, and approvals in one order, for a post-incident note."""
+"""Timeline of a run: its verdicts, changes, collected events and logs, and approvals in one order, for a post-incident note."""
 
 import datetime
 import re
@@ -14,7 +14,7 @@ _STAMPED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\
 
 
 class TimelineEntry(Struct, frozen=True, kw_only=True):
-    """An entry of the timeline. `time` is UTC seconds since the epoch.
+    """An entry of a run's timeline. `time` is UTC seconds since the epoch.
 
     `kind` is run, task, change, revision (state of a release in Argo CD), verdict, finding, waiting (for an approval) or approval.
     """
@@ -26,7 +26,11 @@ class TimelineEntry(Struct, frozen=True, kw_only=True):
 
 
 def timeline(report: model.Report) -> tuple[TimelineEntry, ...]:
-    """Return everything the report knows, in order of time."""
+    """Return the timeline of a run as entries, oldest first.
+
+    They are: its start, tasks, changes, verdicts, findings, Argo CD's states of releases, approvals and the waits for them, a
+    cancellation, and last its end or present state.
+    """
     order = ("run", "approval", "task", "change", "revision", "verdict", "finding", "waiting")  # order of entries with equal times
     before = sorted(_entries(report), key=lambda entry: (entry.time, order.index(entry.kind)))
     text = f"{'goes on' if report.running else 'ended'}: {report.status}: {report.sentence}"
@@ -34,7 +38,7 @@ def timeline(report: model.Report) -> tuple[TimelineEntry, ...]:
 
 
 def note(report: model.Report) -> str:
-    """Return the timeline as Markdown: a draft of a post-incident note with its open questions."""
+    """Return the timeline as Markdown: a draft of a post-incident note, with headings for what a person must still write."""
     lines = [
         f"# {report.cluster}: {report.sentence}",
         "",
@@ -49,7 +53,7 @@ def note(report: model.Report) -> str:
 
 
 def stamp(seconds: float) -> str:
-    """Return a time as `2026-11-21 10:15:00Z`."""
+    """Return UTC seconds since the epoch as `2026-11-21 10:15:00Z`."""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
@@ -82,7 +86,7 @@ def _of_approval(approval: model.ApprovalReport) -> Iterator[TimelineEntry]:
 
 
 def _findings(trouble: model.TroubleReport, collected: float, *, simulated: bool) -> Iterator[TimelineEntry]:
-    """Yield the collected findings by the times in their lines.
+    """Yield an entry for each part of the collected findings, at the time that its lines give.
 
     A simulated cluster has another clock: its findings are placed at the time of collection, and their times are marked as
     simulated.
@@ -113,8 +117,9 @@ def _of_attempt(attempt: model.Attempt, hosts: set[str]) -> Iterator[TimelineEnt
 
 
 def _by_time(content: str, otherwise: float) -> Iterator[tuple[float, str]]:
-    """Yield the content in parts with their times in UTC seconds. A part begins at each line with a time; `otherwise` is the time
-    before that.
+    """Yield (time, lines) for each part of a text, in UTC seconds. A part begins at each line that begins with a time.
+
+    `otherwise` is the time of lines before the first such line.
     """
     time, lines = otherwise, list[str]()
     for line in content.splitlines():

@@ -1,4 +1,4 @@
-"""Release changes of RKE2 in an upgrade or rollback, as the plays show them for each host."""
+"""Finds which releases of RKE2 an upgrade or rollback changed, from what the plays recorded for each host."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -45,8 +45,9 @@ def _back(rows: Iterable[dict[str, Any]]) -> str:
 
 
 def _forward(rows: Iterable[dict[str, Any]]) -> str:
-    """Return the sentence about an upgrade. A host counts if it runs another release than the one kept on it and an attempt changed
-    something.
+    """Return the sentence about an upgrade.
+
+    A host counts if it runs another release than the one kept on it and an attempt changed something.
     """
     changed: set[str] = set()
     upgrades: dict[str, tuple[str, str]] = {}
@@ -60,12 +61,12 @@ def _forward(rows: Iterable[dict[str, Any]]) -> str:
 
 
 def _shown(rows: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any], bool]]:
-    """Yield name, facts, and True if the play changed something, of each host."""
+    """Yield for each host its name, its facts, and True if the play changed something."""
     for row in rows:
         yield str(row.get("node", "")), row.get("facts") or {}, bool(row.get("changed"))
 
 
 def _rows(observation: Any) -> list[dict[str, Any]]:
-    """Return the hosts in the record of a play; none for any other record."""
+    """Return the entries about hosts in a play's observation; none for an observation of another verb."""
     rows = observation.get("nodes") if isinstance(observation, dict) else None
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list | tuple) else []

@@ -1,4 +1,4 @@
-"""Verification of a run's folder against its seal, which names every change to a sealed file (secrets are not sealed)."""
+"""Verifies a run's folder against its seal and names every sealed file that was changed (secrets are not sealed)."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from steps.errors import BadTask
 
 
 def problems(folder: Path, signer: tuple[str, str] | None = None) -> tuple[str, ...]:
-    """Return the problems of a run's folder; empty if it is exactly what was sealed, the seal itself included.
+    """Return the problems of a run's folder; empty if it is exactly what was sealed.
 
     Evidence, logs, events of plays, reports, plan, hosts and quarantine are sealed; secrets are not. `signer` is (name, SSH public
     key): then the seal must carry that key's signature. Without a signature an intact seal excludes accidents, not a forged folder.
@@ -48,7 +48,7 @@ class Cover(Struct, frozen=True, kw_only=True):
     left_out: tuple[str, ...]
 
     def lines(self) -> Iterator[str]:
-        """Yield sentences for people."""
+        """Yield the coverage in sentences for people."""
         if self.key:
             yield f"the seal is signed by {self.key}; whose key that is, --signer NAME=PUBLIC-KEY-FILE checks"
         elif self.signed:
@@ -62,7 +62,7 @@ class Cover(Struct, frozen=True, kw_only=True):
 
 
 def cover(folder: Path) -> Cover:
-    """Return the coverage of a run's seal. Raises BadTask if there is no readable seal."""
+    """Return what a run's seal covers. Raises BadTask if there is no readable seal."""
     data = _seal_bytes(folder)
     try:
         sealed = run_seal.decode(data)
@@ -79,7 +79,7 @@ def cover(folder: Path) -> Cover:
 
 
 def hand_out(folder: Path, to: Path) -> int:
-    """Copy the sealed files and the seal to another folder, not the secrets; return their number. Raises BadTask without a seal."""
+    """Copy the sealed files and the seal, no secrets, to another folder; return their number. Raises BadTask without a seal."""
     names = [name for name in _files(folder) if run_seal.is_sealed(name) or name in run_seal.UNSEALED]
     _seal_bytes(folder)
     for name in names:

@@ -1,4 +1,4 @@
-"""ConfigMaps of Argo CD: their content and owner, and how one key is written beside those of others."""
+"""ConfigMaps of Argo CD: who owns one, and how bringup writes single keys of it beside those of others."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ class _Meta(Struct, frozen=True, rename="camel"):
 
     @property
     def owner(self) -> str:
-        """Return the owner that would undo changes of others, in words; empty if there is none."""
+        """Return who would undo changes to the object, in words: an Application, an owner or a Helm release; empty if nobody."""
         if tracked := self.annotations.get(_TRACKED, ""):
             return f"Argo CD's Application {tracked.partition(':')[0]}"
         if self.owner_references:
@@ -72,7 +72,7 @@ def describe(wanted: Wanted) -> str:
 
 
 def config_map(wanted: Wanted) -> Object:
-    """Return a manifest that names the ConfigMap and nothing else."""
+    """Return a manifest with the kind, name and namespace of a ConfigMap and nothing else."""
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": wanted.name, "namespace": wanted.namespace}}
 
 
@@ -86,7 +86,7 @@ def check_unowned(live: ConfigMap, name: str, keys: list[str], where: str) -> No
 
 
 def write(context: Context, wanted: Wanted, live: ConfigMap, key: str, text: str) -> None:
-    """Set one key of a ConfigMap that was read before; its text has the entries of others too.
+    """Write one key of a ConfigMap that was `read` before. `text` is the key's whole new text, with the entries of others in it.
 
     Raises Temporary if somebody else has written the ConfigMap since it was read.
     """
@@ -101,7 +101,7 @@ def write(context: Context, wanted: Wanted, live: ConfigMap, key: str, text: str
 
 
 def read(context: Context, wanted: Wanted) -> ConfigMap:
-    """Return the ConfigMap. Raises ApiError with status 404 if it does not exist."""
+    """Return the live ConfigMap. Raises ApiError with status 404 if it does not exist."""
     live = context.kube.get(context.kube.path(config_map(wanted)), ConfigMap)
     if live is None:
         raise ApiError(

@@ -38,7 +38,7 @@ MOST_ROWS = 50
 
 
 class Context:
-    """An attempt of one task. Clients are created on first use. `log` is the process's own, if it has one."""
+    """An attempt of one task, which a verb works with. Clients are created on first use. `log` is the process's, if it has one."""
 
     def __init__(
         self, task: Task, environment: Environment, shard: int = 0, inputs: Mapping[str, str] | None = None, log: Log | None = None
@@ -60,7 +60,7 @@ class Context:
         self._log_is_kept = False
 
     def say(self, text: str) -> None:
-        """Write a line about the current work to the log of this task."""
+        """Write a line about the current work to the log of this attempt."""
         self.log.say(text)
 
     def log_change(self, text: str) -> None:
@@ -70,22 +70,25 @@ class Context:
             self.say(text)
 
     def did(self, change: str) -> None:
-        """Log a change that was just made; it is in the record even if this attempt fails later."""
+        """Log a change that was just made to the target. The record lists it even if this attempt fails later."""
         self._changes.append(change)
         self.log.say(change)
 
     @property
     def changed(self) -> bool:
-        """Return True if this attempt has changed anything. Entries that begin with `unchanged` do not count."""
+        """Return True if this attempt has changed anything: an entry of `did` does not begin with `unchanged`."""
         return any(not change.startswith("unchanged ") for change in self._changes)
 
     def hear(self, event: PlayEvent) -> None:
-        """Keep an event of a play for the log. A journal on disk keeps it at once, in case the step is killed."""
+        """Keep an event of a play for the log and for the store.
+
+        A journal on disk keeps it at once, in case the step is killed.
+        """
         self.events.take(event)
         self._journal.note(event)
 
     def keep_log(self) -> None:
-        """Store the log so far and the events of plays, once. Raises StoreBusy if the store cannot be written."""
+        """Store the log so far and the events of plays; only the first call writes. Raises StoreBusy if it cannot write."""
         if self._log_is_kept:
             return
         here = (self.environment.run, self.task.stage, self.task.name, self.shard)
@@ -109,12 +112,12 @@ class Context:
 
     @property
     def own_gate(self) -> str:
-        """Return the gate id of a verdict that the task gives itself: `STAGE/TASK`."""
+        """Return the gate id `STAGE/TASK`, for a verdict that the task makes itself, without a gate."""
         return f"{self.task.stage}/{self.task.name}"
 
     @functools.cached_property
     def clock(self) -> Clock:
-        """Return the target's clock."""
+        """Return the target's clock: real time, or simulated time in a rehearsal."""
         return clock_of(self.environment)
 
     @functools.cached_property
@@ -147,17 +150,17 @@ class Context:
             raise BadTask(f"arguments of task {self.task.stage}.{self.task.name}: {error}") from error
 
     def quarantined(self) -> frozenset[str]:
-        """Return the nodes set aside in this run."""
+        """Return the names of the nodes that stages of this run have quarantined."""
         entries = quarantine.entries(self.store.keys(quarantine.folder(self.environment.run)), self.store.read)
         return frozenset(entry.node for entry in entries)
 
     def expected_nodes(self, select: str) -> tuple[str, ...]:
-        """Return the names of the nodes that a selector takes and that are not set aside, in plan order."""
+        """Return the names of the nodes that a selector takes, without quarantined ones, in plan order."""
         aside = self.quarantined()
         return tuple(host.name for host in self.fleet.hosts(select) if host.name not in aside)
 
     def not_passed(self, tasks: Iterable[str]) -> set[str]:
-        """Return the nodes that did not pass one of these tasks of this stage."""
+        """Return the names of the nodes whose verdict is no pass in any record of the given tasks of this stage."""
         run, stage = self.environment.run, self.task.stage
         verdicts = (record.verdict for name in tasks for record in self.store.records(run, stage, name))
         return {row.node for verdict in verdicts if verdict for row in verdict.nodes if row.status is not Status.PASS}
@@ -172,7 +175,7 @@ class Context:
         error: str = "",
         diagnosis: Iterable[Diagnosis] = (),
     ) -> Evidence:
-        """Store the record of this attempt, without secrets, and return it. Changes given to `did` come first in it."""
+        """Store the record of this attempt, without secrets, and return it. Its changes begin with those given to `did`."""
         logged = set(self._changes)
         for change in changes:
             # a verb may pass changes that it has logged by `did` already
@@ -208,13 +211,13 @@ class Context:
         return stored
 
     def output(self, name: str, value: str) -> None:
-        """Write an output parameter of this attempt."""
+        """Write an output parameter of this attempt as file `name` in the folder `out`, where the engine reads it."""
         self.environment.out.mkdir(parents=True, exist_ok=True)
         (self.environment.out / name).write_text(value)
 
 
 def _linked(verdict: Verdict | None) -> tuple[Diagnosis, ...]:
-    """Return the link to the checklist of a verdict's class, for every verdict that stops a stage."""
+    """Return a reference to the checklist of the verdict's failure class, for a verdict that stops a stage; else nothing."""
     if verdict is None or verdict.status in (Status.PASS, Status.SKIPPED):
         return ()
     return (checklists.link(verdict.failure_class or FailureClass.RUNTIME),)
@@ -245,7 +248,7 @@ def _about(record: Evidence) -> Iterator[str]:
 
 
 def _tools(verb: Verb) -> dict[str, str]:
-    """Return versions of the tools that this verb uses."""
+    """Return name → version of the tools that this verb uses."""
     # reading Ansible's version takes half as long as importing a client, so only plays do it
     if verb is not Verb.PLAY:
         return {"bringup": __version__}

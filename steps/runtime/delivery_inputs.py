@@ -1,4 +1,4 @@
-"""Delivery by Argo CD: the rendered tree beside the tasks, and the commit that a stage's root Application names."""
+"""Inputs of delivery by Argo CD: the rendered Git folder beside the tasks, and the commit of a root Application's revision."""
 
 from collections.abc import Iterator, Mapping
 
@@ -14,10 +14,10 @@ _GATE = "gate_expectations"
 
 
 def delivered_commit(context: Context) -> str:
-    """Return the commit; empty if the task has no root Application or no record names one.
+    """Return the Git commit that was delivered for the revision of the stage's root Application.
 
-    The record of an earlier run with the same revision and tree is good enough: bringup never moves a tag. If the commit differs
-    from the one in force, the gate fails.
+    Empty if the task has no root Application or no record names a commit. A record of an earlier run with the same revision and
+    rendered folder counts, because bringup never moves a tag. If the commit differs from the one in force, the gate fails.
     """
     arguments = context.task.arguments
     wanted = arguments.get("root_app") or arguments.get(_GATE, {}).get("root_app")
@@ -31,7 +31,7 @@ def delivered_commit(context: Context) -> str:
 
 
 def _known(context: Context) -> Iterator[Delivered]:
-    """Yield delivery records: that of this run, then those of others, newest first."""
+    """Yield delivery records: this run's, then those of other runs, newest first."""
     own = delivery.key(context.environment.run)
     for key in (own, *(key for key in context.store.of_runs(delivery.RECORD) if key != own)):
         if (data := context.store.read(key)) is not None:
@@ -42,7 +42,7 @@ HINT = "render again and submit all files together"
 
 
 def tree(context: Context, file: str) -> Mapping[str, str]:
-    """Return path in the repository → text. Raises BadTask if the file is missing or unreadable."""
+    """Return the rendered Git folder (path → text) from a file in the tasks folder. Raises BadTask if that is unreadable."""
     path = context.environment.tasks / file
     try:
         return delivery.decode_tree(path.read_bytes())
@@ -51,7 +51,10 @@ def tree(context: Context, file: str) -> Mapping[str, str]:
 
 
 def texts(context: Context, wanted: delivery.ConfigMapKeys) -> dict[str, str]:
-    """Return key → text of a ConfigMap in the tree. Raises BadTask if the texts are not those that the task was made for."""
+    """Return key → text for a ConfigMap, from the rendered Git folder.
+
+    Raises BadTask if the texts are not those that the task was made for.
+    """
     import yaml  # imported here: no other task reads YAML of the tree
 
     try:

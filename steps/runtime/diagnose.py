@@ -1,4 +1,4 @@
-"""Diagnosis of a verdict that is no pass: what an administrator would look at next, the nearest to the failure first."""
+"""Diagnosis of a verdict that is no pass: collects what an administrator would look at next, the nearest to the failure first."""
 
 import re
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ MOST_HOSTS = 20
 MOST_FIELDS = 30
 """Largest number of fields that are listed of one field manager."""
 _CHECKS, _PODS, _NODES = 80_000, 125_000, 150_000
-"""Bytes up to which the parts may fill a record one after the other, so that each part gets some."""
+"""Sizes in bytes up to which check pods, then pods, then nodes may fill a record, so that each of them gets a share."""
 _HIDDEN = frozenset({"managedFields", "selfLink"})
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -58,7 +58,7 @@ def diagnose(
 
 
 def _failing(verdict: Verdict) -> tuple[str, ...]:
-    """Return the first nodes that did not pass: failed ones before inconclusive ones."""
+    """Return the names of at most `MOST_NODES` nodes that did not pass: failed ones before inconclusive ones."""
     rows = [row for row in verdict.nodes if row.status in (Status.FAIL, Status.INCONCLUSIVE)]
     rows.sort(key=lambda row: row.status is not Status.FAIL)
     return tuple(row.node for row in rows[:MOST_NODES])
@@ -67,7 +67,7 @@ def _failing(verdict: Verdict) -> tuple[str, ...]:
 def diagnose_play(outcomes: Iterable[HostOutcome], verdict: Verdict | None = None) -> tuple[Diagnosis, ...]:
     """Return findings about the hosts that failed in a play or that the verdict does not pass.
 
-    Each one has task, kind of failure, message, counts, and the facts that the gate judged.
+    Each finding has task, kind of failure, message, counts, and the facts that the gate judged.
     """
     named = {row.node for row in verdict.nodes if row.status is not Status.PASS} if verdict is not None else set()
     bad = [outcome for outcome in outcomes if outcome.status is not HostStatus.OK or outcome.host in named]
@@ -119,7 +119,7 @@ _WEBHOOK = re.compile(r"https://[a-z0-9-]+\.([a-z0-9-]+)\.svc\b")
 
 
 def diagnose_refusal(context: Context, manifest: dict[str, Any], error: StepError) -> tuple[Diagnosis, ...]:
-    """Return findings about a refused write.
+    """Return findings about an object that the API server refused to write.
 
     These are the API server's answer, the account that bringup uses if a right was denied, the live object without secret or bulky
     parts, its field managers, phase and quotas of its namespace, and the webhook that the answer names. A failed read becomes a
@@ -202,7 +202,7 @@ def _managers(live: dict[str, Any]) -> str:
 
 
 def _fields(owned: dict[str, Any], path: str = "") -> list[str]:
-    """Return the paths of the fields that a manager owns: the leaves of fieldsV1."""
+    """Return the paths of the fields that a field manager owns, from fieldsV1 in the object's managedFields."""
     inner = {key: value for key, value in owned.items() if key != "."}
     if not inner:
         return [path] if path else []
@@ -222,11 +222,11 @@ _DONE_TEXTS = {
     Verb.SEAL: "a sealed run",
     Verb.REPORT: "a written report",
 }
-"""Expected result in the record of a verb that ended with an error, for verbs that judge no gate."""
+"""Verb → the result that was expected, shown in the record of an error; for verbs that judge no gate."""
 
 
 def record_error(context: Context, error: StepError) -> None:
-    """Store the error that ended a task as its verdict, with what can still be read of the cluster.
+    """Store the error that ended a task as its verdict, with findings about the cluster.
 
     Without this record the judge could only say that the task left none. A later attempt supersedes it.
     """
@@ -242,9 +242,9 @@ def record_error(context: Context, error: StepError) -> None:
 
 
 def diagnose_error(context: Context, error: StepError) -> tuple[Diagnosis, ...]:
-    """Return what can still be read after an error ended a task before its verdict, or why nothing can be read. Never raises.
+    """Return findings after an error ended a task before its verdict; if nothing can be read, one that says why. Never raises.
 
-    For a bad task this lists the files it was given. Otherwise it is about the target: its readiness, bringup's account, and the
+    For a bad task they list the files it was given. Otherwise they are about the target: its readiness, bringup's account, and the
     holder of its lease. If the target does not answer there is only one try, because the engine will start the task again.
     """
     if isinstance(error, BadTask):

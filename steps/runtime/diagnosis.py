@@ -53,7 +53,10 @@ SHORT_LOG = 20
 
 
 class Findings:
-    """Findings collected so far, within the limits. `most` is the number of bytes that the current part may fill up to."""
+    """Collector of a diagnosis' findings, within limits of bytes and time.
+
+    `most` is the size in bytes up to which the current part may fill the record.
+    """
 
     def __init__(self, kube: KubeReader) -> None:
         self.kube = kube
@@ -75,7 +78,7 @@ class Findings:
         self._entries.append(entry)
 
     def read(self, source: str, look: Callable[[], T]) -> T | None:
-        """Return what `look` reads; None, with a finding about the error, if the read is refused, unreadable or unanswered."""
+        """Return the result of `look`; None, with a finding about the error, if the read is refused, unreadable or unanswered."""
         if self._away >= MOST_AWAY or time.monotonic() > self._end:
             self._left_out += 1
             return None
@@ -88,11 +91,11 @@ class Findings:
             return None
 
     def list(self, source: str, path: str, kind: type[T], labels: str = "", fields: str = "") -> tuple[T, ...]:
-        """Return a collection; empty if it cannot be read or is not served."""
+        """Return the objects of a collection; empty if it cannot be read or is not served."""
         return self.read(source, lambda: self.kube.list(path, kind, labels, fields)) or ()
 
     def entries(self) -> tuple[Diagnosis, ...]:
-        """Return all findings, and a last one that says how much was left out."""
+        """Return all findings, followed by one that counts the findings and reads that were left out, if any."""
         if not self._left_out:
             return tuple(self._entries)
         why = f"at most {MOST_BYTES} bytes a record, {timeouts.DIAGNOSIS:.0f} s of reading, {MOST_AWAY} reads without an answer"
@@ -155,7 +158,7 @@ def _report(findings: Findings, source: str, status: ContainerStatus, log: str) 
 
 
 def pods(findings: Findings, namespace: str, failing: Sequence[str], leave: Iterable[str] = (), labels: str = "") -> None:
-    """Add the pods of a namespace.
+    """Add findings about the pods of a namespace.
 
     Pods on failing nodes come first, one line each. The unhealthy ones follow in full, causes and failing nodes first, then logs of
     healthy ones on the first failing nodes. `leave` names checks whose pods are left out.
@@ -204,7 +207,7 @@ def _sick_pod(findings: Findings, namespace: str, pod: PodDiagnosis) -> None:
 
 
 def _logs(findings: Findings, namespace: str, pod: PodDiagnosis, status: ContainerStatus, lines: int) -> str:
-    """Add the end of a container's log, and of its log before the last restart. Returns the former."""
+    """Add the end of a container's log, and of its log before the last restart. Return the end of the current log."""
     name, source = pod.metadata.name, f"Pod {namespace}/{pod.metadata.name}, container {status.name}"
     if not status.started:
         return ""

@@ -79,7 +79,7 @@ class EventDiagnosis(Struct, frozen=True, rename="camel"):
 
     @property
     def time(self) -> str:
-        """Return the time of the last occurrence."""
+        """Return the time of the event's last occurrence."""
         times = (self.last_timestamp, self.event_time, self.series.last_observed_time if self.series else None)
         return max((text for text in times if text), default=self.first_timestamp or self.metadata.creation_timestamp or "")
 
@@ -341,19 +341,19 @@ class _Container(Struct, frozen=True, rename="camel"):
 
 
 class _Path(Struct, frozen=True):
-    """A volume from the host."""
+    """Pod volume that is a path of the host."""
 
     path: str = ""
 
 
 class _SecretName(Struct, frozen=True, rename="camel"):
-    """A volume from a Secret; its name only."""
+    """Pod volume that is made from a Secret; only the Secret's name is read."""
 
     secret_name: str = ""
 
 
 class _Claim(Struct, frozen=True, rename="camel"):
-    """A volume from a persistent volume claim."""
+    """Pod volume that is a persistent volume claim."""
 
     claim_name: str = ""
 
@@ -417,7 +417,7 @@ class PodDiagnosis(Struct, frozen=True):
 
     @property
     def tells(self) -> bool:
-        """Return True if the pod shows a cause, while others only wait for something.
+        """Return True if the pod shows a cause of failure itself, instead of only waiting for something.
 
         A pod shows a cause if it failed, cannot be scheduled, or has a container that ended badly, restarts or is blocked.
         """

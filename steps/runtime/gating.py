@@ -36,7 +36,7 @@ class Gate(Struct, frozen=True):
 
 
 def find(gate_id: str) -> Gate:
-    """Return the gate of an id. Raises BadTask when there is none."""
+    """Return the gate with this id, `STAGE/NAME`. Raises BadTask when there is none."""
     stage, _, name = gate_id.partition("/")
     decide = _function(stage, "gate", name, gate_id)
     hints = typing.get_type_hints(decide)

@@ -1,5 +1,6 @@
-"""Identification of the servers before the first host is changed: the cluster they already belong to must be the run's, and no
-other run may hold it.
+"""Identification of the servers before a run changes the first host.
+
+The cluster that they already belong to must be the run's, and no other run may hold it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,14 +17,14 @@ from steps.runtime.context import Context
 
 
 class ClusterIdentity(Struct, frozen=True, kw_only=True):
-    """Identity that the servers show, for the evidence. `uid`: that of the cluster they run; `servers`: state of each."""
+    """Cluster that the servers belong to, as recorded in evidence. `uid` is the cluster's; `servers`: state of each in words."""
 
     uid: str = ""
     servers: dict[str, str] = {}
 
 
 class Way(Struct, frozen=True):
-    """Address of the API of a cluster that the servers run: their registration address, or `server` of the spec."""
+    """Addresses of the API of a cluster that the servers run: registration address, and `server` of the spec with its name."""
 
     registration: str = ""
     server: str = ""
@@ -83,10 +84,10 @@ def _identity(outcome: HostOutcome) -> ServerIdentity:
 
 
 def reserve(context: Context, servers: Sequence[ServerIdentity], way: Way) -> None:
-    """Refuse a cluster that another run holds, as its servers say, and hold it through the kubeconfig of one of them.
+    """Hold the cluster that some servers belong to, through the kubeconfig of one of them.
 
-    If the API does not answer here nothing more is done: a broken cluster must stay open for the run that repairs it or rolls it
-    back.
+    Raises Refused if another run holds it, as the servers or the API say. If the API does not answer here nothing more is done: a
+    broken cluster must stay open for the run that repairs it or rolls it back.
     """
     # before anything is written: the servers see the lease even if the API is not reachable from here
     for server in servers:

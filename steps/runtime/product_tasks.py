@@ -9,10 +9,10 @@ from steps.runtime.context import Context
 
 
 class ProductTasks(Protocol):
-    """Interface of `steps.PRODUCT.tasks`."""
+    """Interface of the module `steps.PRODUCT.tasks`, which does a product's work for the verbs `build` and `publish`."""
 
     def build(self, context: Context) -> ExitCode:
-        """Make one part of the product, judge it and store the record."""
+        """Make the part of the product that the task names, such as one layer of a node image; judge it and store the record."""
         ...
 
     def publish(self, context: Context) -> ExitCode:

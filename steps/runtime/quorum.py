@@ -1,4 +1,4 @@
-"""Verdict on a whole stage: every check must have left its records, and enough nodes must have passed all of them."""
+"""Decides a whole stage: every check must have left its records, and enough nodes must have passed all of them."""
 
 from collections.abc import Iterable, Iterator
 
@@ -12,13 +12,14 @@ MOST_NOTES = 50
 """Limit of notes in a stage's verdict: shards of a large fleet may each have different ones."""
 _GOOD = (Status.PASS, Status.SKIPPED)
 _ASIDE = "set aside in"
-"""Prefix of what is said of a node that an earlier stage set aside; the stage follows."""
+"""Beginning of the text about a node that an earlier stage quarantined; the stage's name follows."""
 
 
 def judge(seen: StageObservation, want: StageExpectation) -> Verdict:
-    """Return the verdict on a stage. The first check that does not hold gives the reason.
+    """Return the verdict on a stage; if it is no pass, the first check that does not hold gives the reason.
 
-    Nodes that failed within the quorum are set aside by name. Notes of the checks are repeated once each.
+    In a pass, nodes that failed within the quorum are named; the stage quarantines them. Notes of the checks are repeated once
+    each.
     """
     notes = dict.fromkeys(note for result in seen.results for verdict in result.verdicts for note in verdict.notes)
     return msgspec.structs.replace(_judged(seen, want), notes=tuple(notes)[:MOST_NOTES])
@@ -43,7 +44,7 @@ def _judged(seen: StageObservation, want: StageExpectation) -> Verdict:
 
 
 def nodes_set_aside(verdict: Verdict) -> tuple[NodeVerdict, ...]:
-    """Return the nodes that a passed stage sets aside."""
+    """Return the verdicts on the nodes that are to be quarantined: those that failed in a stage that passed. Else empty."""
     return tuple(row for row in verdict.nodes if row.status not in _GOOD) if verdict.is_pass else ()
 
 
@@ -77,7 +78,7 @@ def _breaks(verdict: Verdict, want: StageExpectation) -> bool:
 
 
 def _merge(nodes: dict[str, NodeVerdict], verdicts: Iterable[Verdict]) -> None:
-    """Keep the first verdict of each node that is no pass; a later pass does not replace it."""
+    """Add verdicts on nodes to `nodes`. The first verdict on a node that is no pass stays; a later pass does not replace it."""
     for row in (row for verdict in verdicts for row in verdict.nodes):
         known = nodes.get(row.node)
 
@@ -88,7 +89,7 @@ def _merge(nodes: dict[str, NodeVerdict], verdicts: Iterable[Verdict]) -> None:
 def _note_absent(
     nodes: dict[str, NodeVerdict], verdicts: tuple[Verdict, ...], check: JudgedTask, want: StageExpectation, seen: StageObservation
 ) -> None:
-    """Add nodes that a node gate did not judge as not passed. A shard without a record is such a case."""
+    """Add a verdict that is no pass for each node that a gate should have judged and did not, as when a shard left no record."""
     judged = {row.node for verdict in verdicts for row in verdict.nodes}
     if not judged:
         return
@@ -110,7 +111,7 @@ def _note_absent(
 def _short(
     nodes: dict[str, NodeVerdict], verdicts: tuple[Verdict, ...], check: JudgedTask, want: StageExpectation
 ) -> Verdict | None:
-    """Return a verdict if too few nodes are left after a check that judges nodes."""
+    """Return a verdict that stops the stage if too few nodes have passed so far; else None."""
     if not any(verdict.nodes for verdict in verdicts):
         return None
     bad = [row for row in nodes.values() if row.status not in _GOOD]
@@ -154,7 +155,7 @@ def _cause(row: NodeVerdict) -> tuple[str, str]:
 
 
 def _pass(nodes: dict[str, NodeVerdict], want: StageExpectation) -> Verdict:
-    """Return the pass of a stage if enough nodes passed by name."""
+    """Return the pass of a stage; if too few members were judged at all, an inconclusive verdict instead."""
     rows = tuple(nodes.values())
     if not rows:
         return passed(want.gate, "all gates passed")
@@ -168,7 +169,7 @@ def _pass(nodes: dict[str, NodeVerdict], want: StageExpectation) -> Verdict:
 
 
 def _told_aside(aside: Iterable[NodeVerdict]) -> Iterator[str]:
-    """Yield the nodes that this stage sets aside with their reasons, and those of earlier stages by name alone."""
+    """Yield clauses about quarantined nodes: those of this stage with their reasons, those of earlier stages by name alone."""
     earlier: dict[str, list[str]] = {}
     fresh = []
     for row in aside:

@@ -1,4 +1,4 @@
-"""SSH access of plays: the SSH part of a task's arguments, and the request to Ansible that is made of it."""
+"""SSH settings of a task's plays, and the request to Ansible that is made of them."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -22,7 +22,7 @@ PROXY_USER, PROXY_PASSWORD = "bringup_proxy_user", "bringup_proxy_password"
 
 
 class Ssh(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """SSH access to hosts. Paths are names below the secrets folder.
+    """SSH settings in a task's arguments. Paths are names below the secrets folder.
 
     `proxy` is the environment by which hosts reach the outside; every play gets it as the variable `bringup_proxy`, and the login
     for it as two more. `http_proxy` is the URL of a proxy for SSH itself, before a jump host if there is one; its login is also
@@ -87,8 +87,9 @@ def request(
 
 
 def _met(context: Context) -> str:
-    """Return the store folder of host keys from first contacts, shared by all tasks of all runs about this cluster. Raises BadTask
-    before `open`.
+    """Return the store folder of host keys from first contacts, shared by all tasks of all runs about this cluster.
+
+    Raises BadTask before task `open` has stored the run's header.
     """
     header = context.store.read(run.header_key(context.environment.run))
     if header is None:
@@ -121,14 +122,14 @@ def _host(host: Host, ssh: Ssh, secrets: Path) -> PlayHost:
 
 
 def _jump(jump: Jump | None, secrets: Path) -> Jump | None:
-    """Return a jump host, and those before it, with the paths of their keys."""
+    """Return a chain of jump hosts with full paths of their keys."""
     if jump is None:
         return None
     return msgspec.structs.replace(jump, key_path=_path(secrets, jump.key_path), jump=_jump(jump.jump, secrets))
 
 
 def _existing(context: Context, named: Mapping[str, str]) -> dict[str, str]:
-    """Return variable → file for all files that exist."""
+    """Return those entries of variable → file name whose files exist, with the files' full paths."""
     folders = (context.run_secrets, context.environment.secrets)
     paths = {
         variable: next((folder / name for folder in folders if (folder / name).exists()), None) for variable, name in named.items()

@@ -1,4 +1,4 @@
-"""Reuse of an earlier run's record of the same task, if input and cluster are the same and its stage passed."""
+"""Reuse of an earlier run's record of the same task: input and cluster must be the same, and its stage must have passed."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -14,7 +14,7 @@ from steps.runtime.context import Context
 
 NONE = "none"
 _RUN = "run"
-"""Folder of the records of the run as a whole, beside those of its stages."""
+"""Name in place of a stage for records about the run as a whole."""
 _LOOKS = ("play", "wait")
 """Verbs that observe the cluster in every run, even if records are reused."""
 
@@ -54,7 +54,7 @@ class _Outcome(Struct, frozen=True):
 
 
 class _Brief(Struct, frozen=True):
-    """A stored record without its observation, because large stages have many records."""
+    """A stored record without its observation, to read many records of large stages quickly."""
 
     stage: str
     task: str
@@ -95,7 +95,7 @@ def reason_to_repeat(context: Context, record: Evidence, nodes: Collection[str],
 
 
 def _stages(context: Context, run: str) -> Mapping[str, list[_Brief]]:
-    """Return every attempt that a run recorded, by stage."""
+    """Return stage → all records that a run stored, whatever attempt."""
     by_stage: dict[str, list[_Brief]] = {}
     for key in context.store.keys(f"runs/{run}/evidence"):
         data = context.store.read(key)
@@ -105,7 +105,7 @@ def _stages(context: Context, run: str) -> Mapping[str, list[_Brief]]:
 
 
 def _ended(records: Iterable[_Brief]) -> float:
-    """Return when a stage was judged; infinity for a stage without a judge, which ended before nothing."""
+    """Return the time (UTC seconds) at which a stage's judge ended; infinity for a stage without a judge's record."""
     return max((record.finished for record in records if record.verb == "judge"), default=float("inf"))
 
 

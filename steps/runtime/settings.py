@@ -1,4 +1,4 @@
-"""Settings of Argo CD before it delivers: bringup's keys of argocd-cm, and the Secret with access to the repository."""
+"""Settings that Argo CD needs before it delivers: bringup's keys of argocd-cm, and the Secret with access to the repository."""
 
 import base64
 from typing import Any
@@ -31,7 +31,7 @@ def merge(context: Context, wanted: ConfigMapKeys) -> None:
 
 
 def secret(context: Context, wanted: RepositorySecret) -> Object:
-    """Return the Secret of the repository as Argo CD reads it; it is never logged. Raises BadTask for an unusable secret file."""
+    """Return the Secret that gives Argo CD access to the repository; never log it. Raises BadTask for an unusable secret file."""
     text = git_access.read_credentials(context.environment, wanted.credentials)
     data = {"type": "git", "url": wanted.url, **({"project": wanted.project} if wanted.project else {})}
     if secret_file.has_private_key(text):

@@ -37,7 +37,7 @@ class _Meta(Struct, frozen=True, rename="camel"):
 
 
 class IdentifiedObject(Struct, frozen=True):
-    """An object of any kind with its identity and labels."""
+    """An object of any kind, read for its UID, resource version and labels."""
 
     metadata: _Meta = _Meta()
 
@@ -76,10 +76,10 @@ def claim(context: Context, kube: Kube | None = None, *, restored: bool = False)
 
 
 def reserve(context: Context, kubeconfig: str) -> str:
-    """Hold the target through its kubeconfig, else through `kubeconfig` from one of its servers.
+    """Hold the target through the run's own kubeconfig, else through `kubeconfig` from one of its servers.
 
-    The latter is kept for the run's plays and its end. Returns what was in the way if the API does not answer, else an empty text.
-    Raises Refused if another run holds the target.
+    The latter is kept for the run's plays and its end. Returns the error if the API does not answer usably, or an empty text if the
+    target is held. Raises Refused if another run holds it.
     """
     is_given = context.kubeconfig().exists()
     try:
@@ -92,7 +92,7 @@ def reserve(context: Context, kubeconfig: str) -> str:
 
 
 def readdress_server(context: Context, kubeconfig: str, server: str, name: str) -> str:
-    """Return a server's kubeconfig with the address that the spec gives, if any. A simulated cluster keeps its own address."""
+    """Return a server's kubeconfig with the API address from the spec, if it names one. A simulated cluster keeps its own."""
     return readdress(kubeconfig, server, name) if server and not context.environment.simulator else kubeconfig
 
 
@@ -122,7 +122,7 @@ def _client(kubeconfig: str, who: str) -> Kube:
 
 
 def recognize(context: Context, kubeconfig: str) -> None:
-    """Check a kubeconfig from a play before it is kept. Raises Refused if the run is about another cluster."""
+    """Check that a kubeconfig from a play leads to the run's cluster, before it is kept. Raises Refused if not."""
     uid = cluster_uid(_client(kubeconfig, _who(context)))
     wanted = agree_on_uid(context, uid)
     if uid != wanted:
@@ -133,7 +133,7 @@ def recognize(context: Context, kubeconfig: str) -> None:
 
 
 def agree_on_uid(context: Context, uid: str) -> str:
-    """Return the UID of the run's cluster. If the run knows none, `uid` becomes it."""
+    """Return the UID of the run's cluster. If the run knows none yet, store `uid` as the one that it found."""
     run = context.environment.run
     known = contract.target_uid(run, context.store.read)
     if known:
@@ -152,7 +152,10 @@ def _opened(context: Context) -> float:
 
 
 def _hold(context: Context, kube: Kube, since: float) -> None:
-    """Hold the lease. Tasks of one run claim at the same time, so a write that comes too late only means to read again."""
+    """Take or renew the lease. Raises Refused if another run holds it, Temporary if others keep changing it.
+
+    Tasks of one run claim at the same time, so a write that comes too late only means to read the lease again.
+    """
     for _ in range(timeouts.LEASE_TRIES):
         if _held(context, kube, since):
             return
@@ -160,7 +163,7 @@ def _hold(context: Context, kube: Kube, since: float) -> None:
 
 
 def keep_out(context: Context, spec: LeaseSpec, since: float = -math.inf) -> None:
-    """Raise Refused if another run holds the target by this lease, renewed after `since`."""
+    """Raise Refused if `spec` says that another run holds the target, unless that lease was last renewed before `since`."""
     holder, renewed = spec.holder_identity or context.environment.run, _seconds(spec.renew_time)
     # after a restore of etcd the lease may be one from before this run
     is_history = renewed is not None and renewed < since
@@ -172,7 +175,7 @@ def keep_out(context: Context, spec: LeaseSpec, since: float = -math.inf) -> Non
 
 
 def _held(context: Context, kube: Kube, since: float) -> bool:
-    """Return True if this run holds the lease now; False if somebody changed it between read and write."""
+    """Take or renew the lease once; return False if it changed between read and write. Raises Refused for another holder."""
     now, run = context.clock.now(), context.environment.run
     header = context.store.read(contract.header_key(run))
     seconds = contract.decode_header(header).lease_seconds if header else contract.LEASE_SECONDS
@@ -198,7 +201,7 @@ def _held(context: Context, kube: Kube, since: float) -> bool:
 
 
 def release(context: Context) -> None:
-    """Release the lease if this run holds it. A run that never had a kubeconfig holds none."""
+    """Release the lease if this run holds it; do nothing for a run that never had a kubeconfig."""
     opening = context.run_secrets / OPENING
     if context.kubeconfig().exists():
         kube = context.kube
@@ -219,7 +222,7 @@ def _ends(spec: LeaseSpec) -> float:
 
 
 def _is_due(spec: LeaseSpec, now: float, seconds: int) -> bool:
-    """Return True if this run's own lease must be renewed."""
+    """Return True if this run's own lease is old enough to be renewed."""
     renewed = _seconds(spec.renew_time)
     # a new plan of a resumed run may need a longer lease
     return renewed is None or spec.lease_duration_seconds != seconds or now - renewed >= timeouts.LEASE_RENEW

@@ -1,4 +1,4 @@
-"""Trust of Argo CD: host keys and certificates of the repository's server, from the site's files. Other servers are left alone."""
+"""Writes the host keys and certificates by which Argo CD trusts the repository's server; entries for other servers stay."""
 
 from msgspec import Struct
 
@@ -12,7 +12,7 @@ from steps.runtime.context import Context
 
 
 class _Trusting(Struct, frozen=True, kw_only=True):
-    """Arguments of a task that name trusted host keys and certificates."""
+    """The arguments of a task that name trusted host keys and certificates; all others are ignored."""
 
     known_hosts: KnownHosts | None = None
     certificates: ServerCertificates | None = None
@@ -30,7 +30,7 @@ def trusted_digests(context: Context) -> dict[str, tuple[str, ...]]:
 
 
 def hosts(context: Context, wanted: KnownHosts) -> None:
-    """Set the repository's host keys among those that Argo CD trusts.
+    """Make Argo CD trust exactly the host keys in the site's file for the repository's server.
 
     The ConfigMap belongs to Argo CD's chart, which may undo the change when it is upgraded. Each run therefore checks it again.
     """
@@ -47,7 +47,7 @@ def hosts(context: Context, wanted: KnownHosts) -> None:
 
 
 def servers(context: Context, wanted: ServerCertificates) -> None:
-    """Set the certificates by which Argo CD recognises the repository's server.
+    """Make Argo CD trust exactly the certificates in the site's file for the repository's server.
 
     Raises Conflict if an owner has set other certificates for the server, because it would undo the change. Server-side apply marks
     the key as bringup's, so that later certificates can replace it.
@@ -72,7 +72,10 @@ def _tell(context: Context, wanted: KnownHosts | ServerCertificates, what: str, 
 
 
 def _given_keys(context: Context, wanted: KnownHosts) -> tuple[HostKey, ...]:
-    """Return the host keys in the site's file. Raises BadTask if none is for the server: it would lose its existing keys."""
+    """Return the host keys in the site's file.
+
+    Raises BadTask if none is for the server, because Argo CD would lose the keys that it has.
+    """
     text = git_access.read_credentials(context.environment, wanted.file, "known_hosts")
     keys = delivery.host_keys(text, wanted.host)
     if not any(host_key.may_let_in(wanted.host) for host_key in keys):
@@ -84,7 +87,7 @@ def _given_keys(context: Context, wanted: KnownHosts) -> tuple[HostKey, ...]:
 
 
 def _without(line: str, stale: set[HostKey], host: str) -> str | None:
-    """Return a line of known_hosts without the stale keys, keeping its other hosts; None if nothing is left."""
+    """Return a known_hosts line without the stale keys; its other hosts stay. None if nothing is left."""
     keys = delivery.keys_of(line, host)
     if stale.isdisjoint(keys):
         return line

@@ -1,4 +1,4 @@
-"""Upgrade paths: an upgrade is refused before anything is written if its vendor does not support it from the running release line.
+"""Upgrade paths: an upgrade that the vendor does not support from the running release is refused before anything is written.
 
 The GPU Operator, for example, is upgraded within one YY.MM line or to the next one (`steps/docs/facts/gpu.md`, upgrade path).
 """

@@ -1,4 +1,4 @@
-"""Watching of a gate: observe and judge until it passes, fails for good, or its deadline is reached."""
+"""Watches a gate: observes and judges until the gate passes, fails for good, or its deadline is reached."""
 
 from collections.abc import Callable, Mapping, Set
 from typing import Any
@@ -18,7 +18,7 @@ Look = Callable[[], tuple[Any, Verdict]]
 
 
 class Watched(Struct, frozen=True, kw_only=True):
-    """The last observation and verdict, and the time until then in seconds of the target's clock."""
+    """Result of watching a gate: the last observation and verdict, and the time until then in seconds of the target's clock."""
 
     observation: Any
     verdict: Verdict
@@ -26,9 +26,9 @@ class Watched(Struct, frozen=True, kw_only=True):
 
 
 def watch_until_decided(look: Look, clock: Clock, deadline_seconds: float, stable_seconds: float = 0.0) -> Watched:
-    """Look until a pass held for `stable_seconds`, a final fail was seen twice, or the deadline was reached.
+    """Observe until a pass held for `stable_seconds`, a final fail was seen again after a delay, or the deadline was reached.
 
-    The look at the deadline gives the verdict, so a slow pass is a pass and an unfinished one is none.
+    The observation at the deadline decides. A pass there that has not held for `stable_seconds` is turned into inconclusive.
     """
     start = clock.now()
     deadline, pause = start + deadline_seconds, timeouts.POLL_FIRST
@@ -54,7 +54,8 @@ def watch_until_decided(look: Look, clock: Clock, deadline_seconds: float, stabl
 def finalise(verdict: Verdict, lost: Set[str]) -> Verdict:
     """Return the verdict, made final if waiting cannot bring any missing node.
 
-    A node is lost for good if its row is final or if it is in `lost`. A gate that judges all nodes as one lacks every lost node.
+    A node is lost for good if its own verdict is final or if it is in `lost`. A gate that judges all nodes as one lacks every lost
+    node.
     """
     missing = [row for row in verdict.nodes if row.status not in (Status.PASS, Status.SKIPPED)]
     over = all(row.final or row.node in lost for row in missing) if missing else bool(lost and not verdict.is_pass)
@@ -62,7 +63,7 @@ def finalise(verdict: Verdict, lost: Set[str]) -> Verdict:
 
 
 def _look(look: Look, last: bool) -> tuple[Any, Verdict]:
-    """Look once. Until the last look, an API server that does not answer is an inconclusive verdict instead of an error."""
+    """Observe once. An API server that does not answer counts as an inconclusive verdict, but is raised in the `last` look."""
     try:
         return look()
     # not the end: the GPU Operator's toolkit restarts containerd, and on RKE2 the API server with it (NVIDIA/gpu-operator#992)
@@ -93,7 +94,7 @@ def _next_pause(pause: float, verdict: Verdict, now: float, pass_since: float, s
 
 
 def _with_history(verdict: Verdict, reasons: list[str]) -> Verdict:
-    """Add the previous reason as a note: the better one may be gone by the end, as with the log of a failed install Job."""
+    """Return the verdict with the previous reason as a note: it may be better, as when the log of a failed Job is gone."""
     if verdict.is_pass or len(reasons) < 2:
         return verdict
     return msgspec.structs.replace(verdict, notes=(*verdict.notes, f"before: {reasons[-2]}"))
@@ -109,7 +110,7 @@ def _at_end(verdict: Verdict, stable: bool, waited: float) -> Verdict:
 
 
 def keep_install_logs(seen: Any, before: Any) -> Any:
-    """Return the observation with log and events of the one before, for each install Job that is the same and now shows no cause.
+    """Return observation `seen` with logs and events from observation `before`, for install Jobs that now show no cause.
 
     Each try of a Job has its own pod and log, and the last one is deleted when the Job gives up. The reason was in them.
     """

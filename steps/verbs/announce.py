@@ -1,8 +1,8 @@
-"""Verb announce: tell a webhook that an approval waits, at least once. A failure is evidence and does not delay the run.
+"""Verb announce: tell a webhook that an approval waits. A failure is recorded, but does not delay the run.
 
 The webhook may get the message twice if an attempt is lost before its record is written. The task runs beside the approval. If the
 webhook is unreachable the task ends as temporary, so the engine retries it. If the webhook refuses the message, or may have taken
-it, the task ends with 65. The run waits for the approval in any case.
+it, the task ends with exit code 65. The run waits for the approval in any case.
 """
 
 import time
@@ -22,14 +22,14 @@ _EXPECTED = "approvers who know that the run waits for them"
 
 
 class NoWebhook(StepError):
-    """The secret file with the webhook's URL or CA certificates is missing or unusable."""
+    """Raised if the secret file with the webhook's URL or CA certificates is missing or unusable."""
 
     exit_code = ExitCode.GATE_FAILED
     failure_class = FailureClass.INPUT
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
-    """Arguments of the announcement.
+    """Arguments of verb announce.
 
     `webhook` is the secret file with the URL. `approved` is the stage whose evidence is to be approved. `ca` is the secret file
     with the only CA certificates to trust; empty for those that this machine trusts.
@@ -43,7 +43,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
 
 
 def run(context: Context) -> ExitCode:
-    """Announce the approval unless an earlier attempt did, or somebody has answered meanwhile."""
+    """Send the announcement unless an earlier attempt did, or somebody has answered meanwhile. A rehearsal sends none."""
     wanted = context.arguments(Arguments)
     problem: StepError | None = None
     gate, before = context.own_gate, _earlier(context)
@@ -70,7 +70,7 @@ def _earlier(context: Context) -> tuple[Evidence, ...]:
 
 
 def _needless(context: Context, gate: str, before: tuple[Evidence, ...]) -> Verdict | None:
-    """Return a verdict if the announcement is no longer needed, else None."""
+    """Return the verdict to record if the announcement need not be sent; None if it must be sent."""
     if context.environment.simulator:
         return Verdict(gate=gate, status=Status.SKIPPED, reason="a rehearsal tells nobody")
     # an attempt may have sent the message and been lost before its record; then it is sent twice
@@ -82,7 +82,10 @@ def _needless(context: Context, gate: str, before: tuple[Evidence, ...]) -> Verd
 
 
 def _tell(context: Context, wanted: Arguments, since: float, digest: str, how: str) -> bool:
-    """Send the announcement and return True if it went over plain http. Raises NoWebhook, Away or NotTaken."""
+    """Send the announcement; return True if it went over plain http.
+
+    Raises NoWebhook, WebhookUnavailable or NotTaken.
+    """
     try:
         url = (context.environment.secrets / wanted.webhook).read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -97,7 +100,7 @@ def _tell(context: Context, wanted: Arguments, since: float, digest: str, how: s
 
 
 def _changes(context: Context) -> str:
-    """Return what the earlier stages say about what is going to change; empty if they compared nothing."""
+    """Return the line about what is going to change, from the comparisons of earlier stages; empty if they compared nothing."""
     run = context.environment.run
     stages = sorted(path.name for path in context.store.path(f"runs/{run}/evidence").glob("*"))
     lines = (
@@ -108,7 +111,7 @@ def _changes(context: Context) -> str:
 
 
 def _ca(context: Context, wanted: Arguments) -> tuple[str, ...]:
-    """Return the only CA certificates to trust; none if the spec names none. Raises NoWebhook."""
+    """Return the CA certificates that alone are trusted, from the secret file; none if the spec names none. Raises NoWebhook."""
     if not wanted.ca:
         return ()
     try:

@@ -19,17 +19,17 @@ from steps.stages.shared.kube_reader import Scope
 
 Object = dict[str, Any]
 Refusal = tuple[Object, ApiError | Refused]
-"""An object that the API server refused, and the error."""
+"""An object that the API server refused to write, and the error."""
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
     """Arguments of a task that applies objects.
 
-    - `objects`: applied in order.
+    - `objects`: manifests, applied in order.
     - `gate`: the stage's control-plane gate, which must pass again before reuse; `gate_expectations` are its expectations.
     - `node_labels`: set on every expected node that `select` takes, after the objects. They are forced, because operators write
       defaults (`nvidia.com/mig.config=all-disabled`) that this run takes over.
-    - `upgrade_from`: see `upgrade_path`.
+    - `upgrade_from`: releases → lines from which the vendor supports the upgrade (see `upgrade_path`).
     - `config_map`, `known_hosts`, `certificates`, `repository`: set up Argo CD after the objects; see `settings` and `trust`.
     """
 
@@ -46,7 +46,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
 
 
 def run(context: Context) -> ExitCode:
-    """Apply what differs. The record says for each object whether it was created, changed or left as it is."""
+    """Apply the objects. The record says for each whether it was created, changed or left as it is."""
     wanted = context.arguments(Arguments)
     target.claim(context)
     earlier = reuse.earlier(context)
@@ -69,7 +69,10 @@ def run(context: Context) -> ExitCode:
 
 
 def _apply_all(context: Context, objects: Iterable[Object]) -> Refusal | None:
-    """Apply the objects in order until one is refused, and return the refusal. Finished changes are in the record in any case."""
+    """Apply the objects in order. Return the first refusal, at which this stops; None if there was none.
+
+    The record lists the finished changes in any case.
+    """
     for manifest in objects:
         try:
             context.did(_apply(context, manifest))
@@ -88,7 +91,7 @@ def _apply(context: Context, manifest: Object) -> str:
 
 
 def _label_nodes(context: Context, wanted: Arguments) -> Refusal | None:
-    """Label the expected nodes that exist and lack a label. Nodes are never created."""
+    """Set the labels on expected nodes that exist and lack one. Return the refusal that stopped it, else None. Create no Node."""
     if not wanted.node_labels:
         return None
     expected = set(context.expected_nodes(wanted.select))
@@ -109,7 +112,7 @@ def _label_nodes(context: Context, wanted: Arguments) -> Refusal | None:
 
 
 def _set_up(context: Context, wanted: Arguments) -> Refusal | None:
-    """Write the settings, trusted servers and repository Secret of Argo CD; return the first refusal."""
+    """Write Argo CD's settings, trusted servers and repository Secret. Return the refusal that stopped this; None if none."""
     if (config := wanted.config_map) is not None:
         try:
             settings.merge(context, config)

@@ -7,7 +7,7 @@ from steps.runtime.context import Context
 
 
 def run(context: Context) -> ExitCode:
-    """Build by the tasks of the product that the stage belongs to. Raises BadTask for a stage without a product."""
+    """Build what this task's stage makes, by the tasks of the stage's product. Raises BadTask for a stage without a product."""
     tasks = product_tasks.tasks_of(context.task.stage)
     if tasks is None:
         raise BadTask(f"stage {context.task.stage} builds nothing", hint="render with the version that runs the steps")

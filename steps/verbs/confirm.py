@@ -1,4 +1,8 @@
-"""Verb confirm: turn the answer to an approval into evidence. Anything but a verified pass ends with 65."""
+"""Verb confirm: check the answer to an approval and record it as evidence.
+
+The task ends with exit code 0 only if an approver said yes to the evidence as it is now, with a valid signature if one is required;
+with 65 after a rejection, a time-out or an invalid answer.
+"""
 
 import time
 
@@ -17,10 +21,10 @@ MOST_RECORDS = 100
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
-    """Arguments of the confirmation.
+    """Arguments of verb confirm.
 
-    `approved` is the stage whose evidence was shown. `approvers` maps names to SSH public keys. If it is not empty only those
-    people may approve, with a signature if they have keys.
+    `approved` is the stage whose evidence the approver was shown. `approvers` maps names to SSH public keys. If it is not empty,
+    only those people may approve, with a signature if they have keys.
     """
 
     approved: str
@@ -28,7 +32,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
 
 
 def run(context: Context) -> ExitCode:
-    """Check decision, evidence digest and signature, and store the answer."""
+    """Check decision, evidence digest and signature of the answer, and store answer and verdict. Return 0 for a pass, else 65."""
     wanted = context.arguments(Arguments)
     answer = {name: context.inputs.get(name, default) for name, default in approval.PARAMETERS.items()}
     digest = context.store.evidence_digest(context.environment.run, wanted.approved)
@@ -91,7 +95,7 @@ def _signature_problem(context: Context, wanted: Arguments, who: str, now: str) 
 
 
 def _is_rehearsal_itself(context: Context, who: str) -> bool:
-    """Return True if a rehearsal opened its own approval, which no other run may do. The evidence says so."""
+    """Return True if this is a rehearsal that answered its own approval, which is accepted without a signature in no other run."""
     return bool(context.environment.simulator) and who == approval.REHEARSAL
 
 
@@ -121,7 +125,7 @@ def _found(context: Context, wanted: Arguments, answer: dict[str, str], now: str
 
 
 def _records(context: Context, stage: str) -> list[str]:
-    """Return the stage's records with digest and end time, the newest first, so that those after the answer are on top."""
+    """Return lines with end time, key and digest of the stage's records, newest first, so those after the answer are on top."""
     keys = context.store.keys(f"runs/{context.environment.run}/evidence/{stage}")
     stored = [(key, context.store.path(key).read_bytes()) for key in keys if key.split("/")[4] not in approval.TASKS]
     rows = sorted(((evidence.decode(data).finished, key, digest_bytes(data)) for key, data in stored), reverse=True)

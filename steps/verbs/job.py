@@ -31,7 +31,7 @@ _REFUSALS = {
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
-    """Arguments of a functional check.
+    """Arguments of verb job, which runs a functional check.
 
     `objects` are created in order with their markers replaced (see `fill`); their pods carry the label `bringup/check` with one of
     `checks`. Only nodes that passed the stage's `after` tasks take part, and at least `least` of them are needed.
@@ -48,7 +48,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
 
 
 class _Measured(Struct, frozen=True, kw_only=True):
-    """Result of a check: its verdict, the last observation, and the findings about a failure."""
+    """Result of a check that this attempt ran: its verdict, the last observation, and the findings about a failure."""
 
     verdict: Verdict
     observation: Any = None
@@ -89,7 +89,7 @@ def run(context: Context) -> ExitCode:
 
 
 def _record_reused(context: Context, wanted: Arguments, earlier: Evidence, nodes: tuple[str, ...]) -> None:
-    """Record an earlier run's pass of the same check. A platform in use has no free GPUs to repeat it."""
+    """Store an earlier run's pass of the same check as this task's record, because a platform in use has no free GPUs for it."""
     then = earlier.verdict or passed(wanted.gate, "")
     rows = tuple(row for row in then.nodes if row.node in nodes)
     context.record(passed(wanted.gate, f"unchanged since run {earlier.run}: {then.reason}", rows), reused=earlier.run)
@@ -97,7 +97,7 @@ def _record_reused(context: Context, wanted: Arguments, earlier: Evidence, nodes
 
 
 def _measure(context: Context, wanted: Arguments, objects: list[dict[str, Any]], nodes: tuple[str, ...]) -> _Measured:
-    """Create the check's objects and watch them until the gate is decided."""
+    """Create the check's objects and watch their pods until the gate is decided. Return verdict, observation and findings."""
     gate, probe = gating.find(wanted.gate), gating.probe(wanted.gate)
     want = gate.expect(context.task.expectations, nodes)
     if refused := _create(context, wanted, objects):
@@ -145,7 +145,7 @@ def fill(value: Any, nodes: tuple[str, ...], others: tuple[str, ...] | None = No
 
 
 def _others(context: Context, nodes: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the cluster's nodes that are not under test; None if the tested ones are few enough to be listed by name."""
+    """Return the nodes of the cluster that are not under test; None if the tested nodes are few enough to be listed by name."""
     if len(nodes) <= LISTED:
         return None
     there = context.kube.list("/api/v1/nodes", target.IdentifiedObject) or ()
@@ -162,7 +162,7 @@ def _nodes_under_test(context: Context, wanted: Arguments) -> tuple[str, ...]:
 
 
 def _create(context: Context, wanted: Arguments, objects: Iterable[dict[str, Any]]) -> _Measured | None:
-    """Create the objects in order and return the result of the first refusal, None if there was none."""
+    """Create the objects in order. Return the result of the check if one was refused, None if all were created."""
     for manifest in objects:
         try:
             if manifest["kind"] in _KEPT:
@@ -204,7 +204,7 @@ def _refusal(wanted: Arguments, manifest: dict[str, Any], error: ApiError | Refu
 
 
 def _cleaned(context: Context, wanted: Arguments, objects: Iterable[dict[str, Any]]) -> str:
-    """Remove the check's objects without raising, so that the verdict is kept; return what was not removed."""
+    """Remove the check's objects; return a text about those that remain. Never raises, so that the verdict is kept."""
     try:
         return _removed(context, wanted, objects)
     except StepError as error:
@@ -214,7 +214,7 @@ def _cleaned(context: Context, wanted: Arguments, objects: Iterable[dict[str, An
 def _removed(context: Context, wanted: Arguments, objects: Iterable[dict[str, Any]]) -> str:
     """Delete the check's objects and pods and wait until the pods are gone, so that no observation sees pods of another attempt.
 
-    Returns the pods that are still there after `timeouts.JOB_DELETE`; empty if all are gone.
+    Return the names of pods that are still there after `timeouts.JOB_DELETE`; empty if all are gone.
     """
     for manifest in objects:
         if manifest["kind"] in _KEPT:

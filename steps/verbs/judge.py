@@ -1,4 +1,4 @@
-"""Verb judge: decide a stage from its tasks' records, and quarantine failed nodes. Only this verb ends a failed stage with 65."""
+"""Verb judge: decide a stage from its tasks' records, and quarantine failed nodes. It ends with 65 if the stage did not pass."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -17,10 +17,11 @@ from steps.stages.shared.probe_workloads import Node
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
-    """Arguments of the judge of a stage.
+    """Arguments of verb judge.
 
-    `checks` are in running order. `members` and `required` are selectors of hosts, `needed` is the quorum over the members.
-    `cordon`: the target exists by now, so nodes set aside by this and earlier stages are cordoned in it.
+    `checks` are the tasks whose records count, in running order. `members` and `required` are selectors of hosts, `needed` is the
+    quorum over the members. `cordon`: the target exists by now, so nodes that this and earlier stages quarantined are cordoned in
+    it.
     """
 
     checks: tuple[judging.JudgedTask, ...]
@@ -31,11 +32,11 @@ class Arguments(Struct, frozen=True, kw_only=True):
 
 
 _KINDS = {"gpu": "GPU nodes", "agent": "agents", "server": "servers"}
-"""Words for the members of a selector in messages."""
+"""Selector of members → word for them in messages."""
 
 
 def run(context: Context) -> ExitCode:
-    """Judge the stage, set failed nodes aside, and store the record."""
+    """Judge the stage, quarantine failed nodes, and store the record. Return 0 for a pass, else 65."""
     wanted = context.arguments(Arguments)
     aside = _set_aside_earlier(context)
     selections = {wanted.members, wanted.required, *(check.select for check in wanted.checks)} - {""}
@@ -68,7 +69,7 @@ def _result(context: Context, check: judging.JudgedTask) -> judging.TaskVerdicts
 
 
 def _compared(context: Context, check: judging.JudgedTask, records: Iterable[Evidence]) -> tuple[Verdict, ...]:
-    """Return the verdicts of a gate that compares the observations of all shards, if there is one for this check."""
+    """Return the verdict of the gate that compares the hosts of all shards, if this check has one; else nothing."""
     judged = tuple(dict.fromkeys(row.node for record in records if record.verdict for row in record.verdict.nodes))
     if check.gate not in judging.FLEET or not judged:
         return ()
@@ -80,7 +81,7 @@ def _compared(context: Context, check: judging.JudgedTask, records: Iterable[Evi
 
 
 def _joined(observations: Iterable[Any]) -> dict[str, list[Any]]:
-    """Return the lists of all observations joined by their names. A shard without an observation adds nothing."""
+    """Return one observation made of all shards': lists of equal names are joined. A shard without an observation adds nothing."""
     joined: dict[str, list[Any]] = {}
     for observation in observations:
         for name, rows in (observation or {}).items():
@@ -89,14 +90,17 @@ def _joined(observations: Iterable[Any]) -> dict[str, list[Any]]:
 
 
 def _set_aside_earlier(context: Context) -> dict[str, str]:
-    """Return node → stage for nodes set aside before. Those of an earlier attempt of this task are left out: set aside again."""
+    """Return node → stage for nodes that earlier stages quarantined.
+
+    Entries of an earlier attempt of this judge are left out, because this attempt decides about them again.
+    """
     run = context.environment.run
     keys = [key for key in context.store.keys(quarantine.folder(run)) if key != quarantine.key(run, context.task.stage)]
     return {entry.node: entry.stage for entry in quarantine.entries(keys, context.store.read)}
 
 
 def _set_aside(context: Context, rows: tuple[NodeVerdict, ...]) -> list[str]:
-    """Store the stage's quarantine. A second attempt stores the same."""
+    """Store the stage's quarantine entries, replacing those of an earlier attempt. Return a line for each node."""
     stage, run = context.task.stage, context.environment.run
     key = quarantine.key(run, stage)
     entries = tuple(
@@ -109,7 +113,7 @@ def _set_aside(context: Context, rows: tuple[NodeVerdict, ...]) -> list[str]:
 
 
 def _cordon_all(context: Context) -> list[str]:
-    """Cordon all quarantined nodes that the target has, unless a person released them.
+    """Cordon all quarantined nodes that the target has, unless a person released them. Return a line for each newly cordoned node.
 
     Stages before the target existed could not cordon their own.
     """
@@ -125,7 +129,10 @@ def _cordon_all(context: Context) -> list[str]:
 
 
 def _cordon(context: Context, entry: quarantine.QuarantineEntry) -> bool:
-    """Cordon a node and return True, unless it is cordoned. A cordon of somebody else or of an earlier run keeps its reason."""
+    """Cordon a node and return True; return False if it does not exist or is cordoned.
+
+    An existing cordon, of somebody else or an earlier run, keeps its reason.
+    """
     path = f"/api/v1/nodes/{entry.node}"
     node = context.kube.get(path, Node)
 

@@ -15,7 +15,7 @@ from steps.runtime.identify import ClusterIdentity, Way, identify
 
 
 class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Arguments that start a run.
+    """Arguments of verb open, which creates a run.
 
     `plan` is the plan's digest. `ssh` is given if the plan changes hosts; then the servers are asked which cluster they run.
     `registration` is the API address of a cluster that they run, by which it is held before anything is changed; `server` and
@@ -40,7 +40,7 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def run(context: Context) -> ExitCode:
-    """Create the run and output the shard numbers as JSON lists: all, and those with agents."""
+    """Create the run; output JSON lists of shard numbers: those with a host that plays may change, and of these the agents'."""
     wanted = context.arguments(Arguments)
     index = context.fleet.index()
     if index.plan != wanted.plan:
@@ -86,8 +86,9 @@ def run(context: Context) -> ExitCode:
 
 
 def _origin(context: Context) -> revision.SpecSource | None:
-    """Return the source of the spec, from a file or, if many runs share the tasks, from a parameter. It is recorded but is no part
-    of the plan.
+    """Return the Git source of the spec, from a file or, if many runs share the tasks, from a parameter; None if unknown.
+
+    It is recorded but is no part of the plan.
     """
     source = context.environment.tasks / revision.FILE
     if source.exists():
@@ -99,7 +100,7 @@ def _origin(context: Context) -> revision.SpecSource | None:
 
 
 def _header(context: Context, wanted: Arguments) -> contract.Header:
-    """Return the header of the run. A rehearsal's cluster has its own identity, whatever UID the spec names."""
+    """Return the header of the run. A rehearsal gets the UID of its simulated cluster, whatever UID the spec names."""
     simulated = bool(context.environment.simulator)
     return contract.Header(
         run=context.environment.run,
@@ -118,7 +119,7 @@ def _header(context: Context, wanted: Arguments) -> contract.Header:
 
 
 def _check_reuse(context: Context, header: contract.Header) -> str:
-    """Return a sentence if the earlier run left nothing to reuse. Raises BadTask if it may not be reused.
+    """Return a sentence if the earlier run left nothing to reuse, else an empty text. Raises BadTask if it may not be reused.
 
     A cluster that is not known yet is compared later, by each task.
     """

@@ -22,7 +22,7 @@ from steps.stages.site_roles import contract as site_roles
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
-    """Arguments of a play.
+    """Arguments of verb play.
 
     - `fanned`: play the hosts of this shard, else all that `select` takes.
     - `gate`: judges the observations that the hosts returned.
@@ -30,13 +30,13 @@ class Arguments(Struct, frozen=True, kw_only=True):
       run's secrets and nowhere else.
     - `server`: address at which this run reaches that API server, whose certificate is checked for `server_name`.
     - `helpers`: selector of hosts that the play may ask but does not change: a server drains and removes nodes for others.
-    - `after`: a task of this stage that must have passed, else the play is skipped: there is nothing to join.
+    - `after`: a task of this stage that must have passed, else the play is skipped: there is no cluster to join.
     - `everyone`: include hosts that the run leaves untouched otherwise; the playbook only reads them.
     - `role`: the site's own role that the playbook runs, a file of the tasks folder.
-    - `passed`: tasks of this stage. A host that did not pass one of them is left out, and the judge names it by that.
-    - `together`: a host that fails stops those after it, and a second try is one of all hosts.
-    - `may_be_down`: the cluster may not answer any more; it is claimed if it does.
-    - `restores`: the play may set etcd back, and with it the lease to what another run left there.
+    - `passed`: tasks of this stage. A host that did not pass one of them is not played; the judge names it for that task.
+    - `together`: a host that fails stops those after it, and a retry plays all hosts again.
+    - `may_be_down`: the cluster may not answer any more; it is claimed only if it does.
+    - `restores`: the play may restore an older etcd state, and with it a lease that another run held then.
     - `secret_variables`: variables whose values are in secret files; the run's own secrets take precedence.
     """
 
@@ -63,7 +63,10 @@ class Arguments(Struct, frozen=True, kw_only=True):
 
 
 def run(context: Context) -> ExitCode:
-    """Play, judge and store. Ends with 0 once the record is written, whatever the hosts returned: the judge decides."""
+    """Play, judge and store the record.
+
+    Returns 0 once the record is written, whatever the hosts returned, because the judge decides about the stage.
+    """
     wanted = context.arguments(Arguments)
     hosts = _hosts(context, wanted)
     names = tuple(host.name for host in hosts)
@@ -108,7 +111,7 @@ def run(context: Context) -> ExitCode:
 
 
 def _why_not(context: Context, wanted: Arguments, hosts: tuple[Host, ...]) -> str:
-    """Return why there is nothing to play; empty if there is."""
+    """Return why the play is skipped: task `after` did not pass, or no host takes part. Empty if it is not."""
     if wanted.after and not _passed(context, wanted.after):
         return f"{wanted.after} did not pass"
     return "" if hosts else "no host of this shard takes part: all are set aside, failed before, left untouched, or another task's"
@@ -134,7 +137,10 @@ def _passed(context: Context, task: str) -> bool:
 
 
 def keep_secrets(context: Context, wanted: Arguments, result: PlayResult) -> PlayResult:
-    """Move secret facts into the run's secrets, out of the record. A new kubeconfig fixes the identity of the run's cluster."""
+    """Move secret facts from the play's result into the run's secret files; return the result without them.
+
+    A new kubeconfig fixes the identity of the run's cluster.
+    """
     keep = {**wanted.keep, **({wanted.kubeconfig_from: KUBECONFIG} if wanted.kubeconfig_from else {})}
     secrets: dict[str, str] = {}
     outcomes = []
@@ -156,7 +162,10 @@ def keep_secrets(context: Context, wanted: Arguments, result: PlayResult) -> Pla
 
 
 def _reachable(context: Context, wanted: Arguments, kubeconfig: str) -> str:
-    """Return a new cluster's kubeconfig with the address that the spec gives, after checking that it leads to the run's cluster."""
+    """Return a new cluster's kubeconfig with the API address that the spec gives.
+
+    Raises Refused if it does not lead to the run's cluster, Unreachable if its API does not answer.
+    """
     kubeconfig = target.readdress_server(context, kubeconfig, wanted.server, wanted.server_name)
     try:
         target.recognize(context, kubeconfig)

@@ -1,7 +1,7 @@
-"""Verb publish: push a rendered tree to its Git repository under a revision that never moves, and record the commit.
+"""Verb publish: push a rendered Git folder to its repository under a revision that never moves, and record the commit.
 
 A stage that belongs to a product publishes that product instead (`steps.runtime.product_tasks`). An attempt that was cut off can be
-repeated: a tag with this tree is complete, and a branch with it only needs its tag. Others may push at the same time; nothing is
+repeated: a tag with this content is complete, and a branch with it only needs its tag. Others may push at the same time; nothing is
 ever forced.
 """
 
@@ -26,7 +26,7 @@ from steps.runtime import delivery_inputs, product_tasks, reuse
 from steps.runtime.context import Context
 
 Changes = dict[str, str | None]
-"""Path → its new text, None to remove the file."""
+"""Changes to a repository: path → its new text, None to remove the file."""
 MOST_NAMED = 200
 """Largest number of files that a record names."""
 
@@ -40,7 +40,7 @@ class _PublicationOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run(context: Context) -> ExitCode:
-    """Publish what differs. The record has the repository, revision, commit, tree and changed files."""
+    """Publish the rendered Git folder if the repository does not hold it yet. Commit and changed files are recorded."""
     tasks = product_tasks.tasks_of(context.task.stage)
     if tasks is not None:
         return tasks.publish(context)
@@ -67,7 +67,7 @@ def run(context: Context) -> ExitCode:
 
 
 def _tree(context: Context, wanted: Publication) -> Mapping[str, str]:
-    """Return the tree to publish. Raises BadTask if it is not the one that the task was made for."""
+    """Return the rendered Git folder to publish (path → text). Raises BadTask if it is not the one that the task was made for."""
     file, tree = wanted.tree.file, delivery_inputs.tree(context, wanted.tree.file)
     if delivery.tree_digest(tree) != wanted.tree.digest:
         raise BadTask(f"{file} is not the tree of this task", hint=delivery_inputs.HINT)
@@ -79,10 +79,10 @@ def _tree(context: Context, wanted: Publication) -> Mapping[str, str]:
 
 
 def changes(wanted: Publication, tree: Mapping[str, str], present: Mapping[str, str]) -> Changes:
-    """Return the changes after which a repository holds the tree: own files replaced or removed, the site's files only added.
+    """Return the changes after which a repository holds the rendered folder.
 
-    A file that all environments share is replaced only if no other environment exists: two would overwrite each other's, run by
-    run.
+    bringup's own files are replaced or removed, the site's files only added. A file that all environments share is replaced only if
+    no other environment exists, because two would overwrite each other's, run by run.
     """
     alone = not _has_others(wanted, present)
     changed: Changes = {}
@@ -98,7 +98,7 @@ def changes(wanted: Publication, tree: Mapping[str, str], present: Mapping[str, 
 
 
 def _names_of(path: str) -> set[str]:
-    """Return all paths at which the site may keep the file. Kustomize accepts three names and needs one of them."""
+    """Return all paths at which the site may keep this file: Kustomize accepts three names for its file."""
     folder, _, name = path.rpartition("/")
     return {f"{folder}/{other}" for other in KUSTOMIZATIONS} if name in KUSTOMIZATIONS else {path}
 
@@ -127,7 +127,7 @@ def _refusal(context: Context, seen: str, expected: str, next_step: str) -> Verd
 
 
 def _compared(context: Context, repo: Git, wanted: Publication, tree: Mapping[str, str], commit: str) -> _PublicationOutcome:
-    """Return the outcome for an existing commit: a refusal if it does not hold the tree."""
+    """Return the outcome for a commit or tag that exists already: a refusal unless it holds the rendered folder."""
     names = sorted(changes(wanted, tree, repo.read(commit, wanted.path)))
     if not names:
         return _PublicationOutcome(commit=commit)
@@ -142,7 +142,10 @@ def _compared(context: Context, repo: Git, wanted: Publication, tree: Mapping[st
 
 
 def _published(context: Context, repo: Git, wanted: Publication, tree: Mapping[str, str]) -> _PublicationOutcome:
-    """Create the tag, on a new commit if the branch does not hold the tree. Raises Temporary if others push faster at every try."""
+    """Create the tag, on a new commit if the branch does not hold the rendered folder yet. Return the outcome.
+
+    Raises Temporary if others push faster at every try.
+    """
     if f"refs/heads/{wanted.revision}" in repo.refs():
         seen = f"{git_access.without_credentials(wanted.repo)} has a branch {wanted.revision}"
         expected = "a tag's name that no branch has: Argo CD would take the branch, which moves"
@@ -160,7 +163,7 @@ def _published(context: Context, repo: Git, wanted: Publication, tree: Mapping[s
 
 
 def _push(context: Context, repo: Git, wanted: Publication, tree: Mapping[str, str]) -> _PublicationOutcome:
-    """Push the branch first, then its tag.
+    """Push the branch, then its tag; return the outcome.
 
     In a common push a server may accept the tag and refuse a branch that has moved. The tag would then mark a publication as
     complete that the branch does not have.
@@ -184,7 +187,7 @@ def _message(context: Context, wanted: Publication) -> str:
 
 
 def _author(context: Context) -> Author:
-    """Return bringup as author, with the address of the cluster's owner."""
+    """Return the author of bringup's commits, with the mail address of the cluster's owner."""
     header = context.store.read(runs.header_key(context.environment.run))
     owner = runs.decode_header(header).owner if header else ""
     return Author(name="bringup", mail=owner or "bringup@localhost", when=context.clock.now())
@@ -194,7 +197,7 @@ def _author(context: Context) -> Author:
 
 
 def _kept(context: Context, delivered: Delivered) -> Verdict | None:
-    """Store the delivery record once; return a verdict if this run delivered something else before."""
+    """Store the delivery record, once; return a failed verdict if this run delivered something else before, else None."""
     key = delivery.key(context.environment.run)
     try:
         context.store.write(key, canonical(delivered))

@@ -22,7 +22,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
 
 
 def run(context: Context) -> ExitCode:
-    """Seal the run. A resumed run is sealed again: the seal is derived from the files, hence replaceable."""
+    """Seal the run and release its target. A resumed run is sealed again: the seal is derived from the files, hence replaceable."""
     wanted = context.arguments(Arguments)
     _free_target(context)
     name = context.environment.run
@@ -55,7 +55,7 @@ def _sealed(context: Context, prefix: str, key: str) -> run_seal.Sealed:
 
 
 def _collect(context: Context, folder: str) -> None:
-    """Store events of plays that were killed and not retried. A store that refuses them does not prevent the seal."""
+    """Store the events of plays that were killed and not retried. If the store refuses them, the seal is made without them."""
     try:
         play_journal.collect(context.store, folder, context.log)
     except (OSError, StepError) as error:

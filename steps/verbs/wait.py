@@ -13,11 +13,11 @@ from steps.stages.shared.kube_reader import Scope
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
-    """Arguments of waiting for a gate.
+    """Arguments of verb wait.
 
-    `select` names the expected hosts. `decides`: a non-pass ends the task with 65 (a control-plane gate), else the verdict is data
-    for the judge. `namespaces` are searched for causes if the verdict is no pass. `passed` are tasks of the stage: nodes that did
-    not pass one of them are judged, but not waited for.
+    `select` names the expected hosts. `decides`: a verdict that is no pass ends the task with exit code 65 (a control-plane gate),
+    else the verdict is data for the judge. `namespaces` are searched for causes if the verdict is no pass. `passed` are tasks of
+    the stage: nodes that did not pass one of them are judged, but not waited for.
     """
 
     gate: str
@@ -29,7 +29,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
 
 
 def run(context: Context) -> ExitCode:
-    """Wait for the gate's verdict, store it and output it."""
+    """Wait for the gate's verdict, store it, and write it as the task's output."""
     wanted = context.arguments(Arguments)
     gate, probe = gating.find(wanted.gate), gating.probe(wanted.gate)
     nodes = context.expected_nodes(wanted.select)

@@ -1,1 +1,1 @@
-"""Plays: Ansible on real or simulated hosts, the outcome of each host, and the events that are kept."""
+"""Runs playbooks on real or simulated hosts; returns each host's outcome and keeps the play's events."""

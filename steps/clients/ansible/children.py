@@ -1,7 +1,8 @@
-"""Removal of every process that a play left behind.
+"""Kills every process that a play left behind.
 
 ansible-runner kills its process group only, but Ansible's workers and SSH's master connections are sessions of their own. Workers
-carry the play's mark in their environment. A master overwrites that with its title, which names its socket in the play's folder.
+carry the variable MARK in their environment. A master overwrites its environment with its title, which names its socket in the
+play's folder.
 """
 
 import os
@@ -12,15 +13,18 @@ from contextlib import suppress
 from pathlib import Path
 
 MARK = "BRINGUP_PLAY"
-"""Environment variable with a value that no other play has."""
+"""Environment variable of a play's processes; its value is unique to the play."""
 
 PROC = Path("/proc")
 END_SECONDS = 5.0
-"""Limit for killed processes to end, normally milliseconds. One that takes longer hangs in the kernel."""
+"""Limit in seconds for killed processes to end, which normally takes milliseconds; one that takes longer hangs in the kernel."""
 
 
 def end(mark: str, folder: Path) -> int:
-    """Kill all processes of a mark or folder, and those that they start meanwhile; return their number. Linux only."""
+    """Kill all processes of a play, and those that they start meanwhile; return their number. Linux only.
+
+    `mark` is the value of MARK in their environment, `folder` the play's folder, which titles of SSH masters name.
+    """
     ended: set[int] = set()
     until = time.monotonic() + END_SECONDS
     while (pids := list(_of_play(f"{MARK}={mark}".encode(), f"{folder}/".encode()))) and time.monotonic() < until:

@@ -1,4 +1,4 @@
-"""Events of ansible-runner → the state of every host. Pure, and the same for real and simulated hosts.
+"""Turns events of ansible-runner into the state of every host, for real and simulated hosts alike. Pure.
 
 The state is kept here because ansible-runner has no statistics after a time-out or a cancellation (`playbooks/docs/facts.md`,
 Events and exit codes of ansible-runner).
@@ -25,15 +25,14 @@ Ansible marks and copies every leaf of a result several times. Text is a single 
 
 
 CUT_OFF = {PlayStatus.TIMEOUT: FailureKind.TIMEOUT, PlayStatus.CANCELLED: None}
-"""Failure kind of hosts without an end, by the status of a play without statistics. For other statuses Ansible itself ended early.
-"""
+"""Status of a play without statistics → failure kind of hosts that had no end. For other statuses Ansible itself ended early."""
 
 QUOTED = 60
-"""Characters of a failure by which a later one that quotes it is recognised; longer texts are cut in the middle."""
+"""Number of first characters by which a failure is found in a later message that quotes it; longer texts are cut in the middle."""
 
 
 class Data(Struct, frozen=True, kw_only=True):
-    """The fields of `event_data` in use. The last four are those of `playbook_on_stats`, by host."""
+    """Fields of an event's `event_data` that are used. The last four are those of `playbook_on_stats`, by host."""
 
     host: str = ""
     task: str = ""
@@ -49,7 +48,7 @@ class Data(Struct, frozen=True, kw_only=True):
 
 
 class RunnerEvent(Struct, frozen=True, kw_only=True):
-    """An event of ansible-runner."""
+    """An event as ansible-runner writes it."""
 
     event: str
     created: str | float = ""
@@ -57,7 +56,7 @@ class RunnerEvent(Struct, frozen=True, kw_only=True):
 
 
 class HostState:
-    """State of one host so far."""
+    """State of one host after the events so far: its first failure, counts of tasks, and facts."""
 
     def __init__(self) -> None:
         self.status: HostStatus | None = None
@@ -73,7 +72,10 @@ class HostState:
         self.window = (0.0, 0.0)
 
     def fail(self, status: HostStatus, kind: FailureKind, task: str, message: str) -> None:
-        """Keep the first failure, of which later ones are consequences. A rescue whose message begins with its text replaces it."""
+        """Keep the first failure of a host, because later ones are its consequences.
+
+        A later failure whose message begins with the first one's text replaces its message: a rescue section said more.
+        """
         if self.status is None:
             self.status, self.kind, self.task, self.message = status, kind, task, message
         elif self.message and message.startswith(self.message[:QUOTED]):
@@ -81,7 +83,7 @@ class HostState:
 
 
 class Ledger:
-    """State of all requested hosts. Feed it every event, then ask for the outcomes.
+    """State of all requested hosts of a play. Pass every event to `feed`, then read `outcomes`.
 
     `helpers` are other hosts to which tasks may be delegated. `marked`: the playbook marks each finished host (ENDED), since it has
     several plays.
@@ -95,7 +97,7 @@ class Ledger:
         self.seen = 0
 
     def feed(self, raw: object) -> PlayEvent:
-        """Take one event and return it in short. Raises StepError for data that is no event of ansible-runner."""
+        """Apply one event and return it as a PlayEvent. Raises StepError for data that is no event of ansible-runner."""
         try:
             event = msgspec.convert(raw, RunnerEvent, strict=False)
         except msgspec.ValidationError as error:
@@ -120,11 +122,11 @@ class Ledger:
 
     @property
     def complete(self) -> bool:
-        """Return True if Ansible reported the end of the play."""
+        """Return True once Ansible has reported the end of the play."""
         return self._stats is not None
 
     def outcomes(self, ended: PlayStatus) -> tuple[HostOutcome, ...]:
-        """Return one outcome for each requested host, in their order."""
+        """Return one outcome for each requested host, in their order. `ended` says how the play ended."""
         return tuple(self._outcome(host, state, ended) for host, state in self._hosts.items())
 
     def _outcome(self, host: str, state: HostState, ended: PlayStatus) -> HostOutcome:
@@ -148,7 +150,10 @@ class Ledger:
         )
 
     def _end(self, host: str, state: HostState, ended: PlayStatus) -> tuple[HostStatus, FailureKind | None, str]:
-        """Return the status of a host without a failure. It is ok only if Ansible says that the host took part until the end."""
+        """Return status, failure kind and message of a host without a failure.
+
+        It is ok only if Ansible says that the host took part until the end.
+        """
         if self._stats is None:
             before = f"'{state.begun}' had an end on this host" if state.begun else "this host's end"
             return HostStatus.CANCELLED, CUT_OFF.get(ended, FailureKind.CONTROLLER), f"the play was cut off before {before}"
@@ -199,13 +204,13 @@ def _take_facts(state: HostState, data: Data) -> None:
 
 
 def _facts(data: Data) -> dict[str, Any]:
-    """Return the facts that a task set."""
+    """Return the Ansible facts that a task set on its host; empty if it set none."""
     facts = data.res.get("ansible_facts")
     return facts if isinstance(facts, dict) else {}
 
 
 def _read(observation: object) -> dict[str, Any] | None:
-    """Return an observation given as an object or as JSON; None for anything else, which affects this one host."""
+    """Return an observation given as an object or as JSON text; None for anything else, so that only this host is affected."""
     try:
         # bytes that are no UTF-8 have become lone surrogates, which no record can hold
         text = json.dumps(json.loads(observation) if isinstance(observation, str) else observation, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Failure kinds of hosts, read from the messages of SSH and Ansible. Pure."""
+"""Finds the failure kind of a host in the messages of SSH and Ansible. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -92,8 +92,8 @@ A missing Python is a failed task, not an unreachable host (`playbooks/docs/fact
 def of_unreachable(message: str, others: Iterable[str] = ()) -> FailureKind:
     """Return why a host could not be reached; `network` if SSH got no answer.
 
-    `helper` if the message names one of the `others` (names and addresses): Ansible calls a host unreachable if its task was
-    delegated to an unreachable one.
+    The result is `helper` if the message names one of the `others` (names and addresses), because Ansible calls a host unreachable
+    if its task was delegated to an unreachable one.
     """
     kind = _first(_UNREACHABLE, message, FailureKind.NETWORK)
     about = _PROXY.sub("", message)  # the proxy itself may run on one of the others
@@ -102,12 +102,12 @@ def of_unreachable(message: str, others: Iterable[str] = ()) -> FailureKind:
 
 
 def failure_reason(message: str) -> FailureKind:
-    """Return why a task failed."""
+    """Return the failure kind of a failed task, from its message."""
     return _first(_FAILED, message, FailureKind.TASK_FAILED)
 
 
 def of_result(result: Mapping[str, Any]) -> FailureKind:
-    """Return why a task failed: by its message, else by its whole output."""
+    """Return the failure kind of a failed task, from its message, else from its whole output."""
     kind = failure_reason(message(result))
     if kind is FailureKind.TASK_FAILED:
         kind = failure_reason(" ".join(_all_said(result))[-_SEARCHED:])
@@ -142,7 +142,7 @@ def _last_lines(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def message(result: Mapping[str, Any]) -> str:
-    """Return the sentence for people in an Ansible result: its `msg`, with the output of tools if msg says nothing."""
+    """Return the message for people in an Ansible result: its `msg`, with the output of tools if `msg` says nothing."""
     sentence = _text(result.get("msg"))
     items = result.get("results")
     if isinstance(items, list):
@@ -159,7 +159,7 @@ def message(result: Mapping[str, Any]) -> str:
 
 
 def _short(text: str) -> str:
-    """Return a message without Ansible's words before the cause."""
+    """Return a message without the words that Ansible puts before the cause."""
     text = _PLACE.sub("", _NOISE.sub("", text))
     prefix = _VIA_SSH.match(text)
     if prefix is None:
@@ -171,7 +171,7 @@ def _short(text: str) -> str:
 
 
 def _end(text: str, most: int) -> str:
-    """Return the last whole words. Half a secret would not be recognised and redacted."""
+    """Return the last whole words of a text. A cut word could be half a secret, which would not be recognised and redacted."""
     if len(text) <= most:
         return text
     return text[-most - 1 :].partition(" ")[2] or f"[{len(text)} characters that end without a space]"

@@ -17,10 +17,10 @@ from steps.contract.host_play import PlayHost, PlayRequest, PlayStatus
 from steps.errors import StepError, Temporary
 
 STATUS = {"successful": PlayStatus.OK, "failed": PlayStatus.FAILED, "timeout": PlayStatus.TIMEOUT, "canceled": PlayStatus.CANCELLED}
-"""Play status by ansible-runner's word for it."""
+"""ansible-runner's word for the end of a play → play status."""
 
 POLL_SECONDS = 1
-"""Interval at which ansible-runner checks if it should stop."""
+"""Interval in seconds at which ansible-runner checks if it should stop."""
 
 OUTPUT_TAIL = 1500
 HINT = "see to memory, processes, and space for temporary files where this step runs"
@@ -30,14 +30,15 @@ TASK_SHARE = 0.8
 
 
 class SshTransport:
-    """A transport that runs the playbook here, against hosts over SSH."""
+    """Transport that runs the playbook in this process's machine, against real hosts over SSH."""
 
     name = "ssh"
 
     def stream(self, request: PlayRequest, feed: Callable[[object], None], stop: Stop) -> tuple[PlayStatus, str]:
-        """Run to the end, pass on every event as it comes, and leave no process behind.
+        """Run the play to its end, pass every event to `feed` as it comes, and leave no process behind.
 
-        Raises Temporary if the play's folder cannot be written or no process started, which is not the hosts' fault.
+        Returns the status, and Ansible's last output if the play failed. Raises Temporary if the play's folder cannot be written or
+        no process started, which is not the hosts' fault.
         """
         mark = secrets.token_hex(16)
         try:
@@ -98,21 +99,21 @@ def _environment(space: Workspace, mark: str) -> dict[str, str]:
 
 
 def task_seconds(playbooks: Path, request: PlayRequest) -> int:
-    """Return the time limit in seconds of tasks without their own: as configured beside the playbooks, less in a short play."""
+    """Return the time limit in seconds of tasks without their own: the configured one, at most `TASK_SHARE` of the play's."""
     configured = configparser.ConfigParser()
     configured.read(playbooks / "ansible.cfg")
     return max(1, min(configured.getint("defaults", "task_timeout"), int(request.timeout_seconds * TASK_SHARE)))
 
 
 def _role_paths(space: Workspace) -> dict[str, str]:
-    """Return the variables for a role of the site: its path, and facts as variables, which most public roles expect."""
+    """Return Ansible variables for a role of the site: its path, and facts as variables, which most public roles expect."""
     if not space.roles.exists():
         return {}
     return {"ANSIBLE_ROLES_PATH": f"{space.roles}:{space.playbooks / 'roles'}", "ANSIBLE_INJECT_FACT_VARS": "True"}
 
 
 def _tail(folder: Path) -> str:
-    """Return the end of Ansible's output, which is its only message if no event came, as for a playbook that does not load."""
+    """Return the end of Ansible's output; if no event came, as for a playbook that does not load, it is the only message."""
 
     for path in sorted(folder.glob("artifacts/*/stdout")):
         return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", path.read_text(errors="replace")).strip()[-OUTPUT_TAIL:]
@@ -124,7 +125,7 @@ _CONNECTION_LOST = re.compile(r"proxy dialer did not pass back|kex_exchange_iden
 
 
 def with_proxy_reason(event: dict[str, Any], folder: Path, reached: Iterable[PlayHost]) -> dict[str, Any]:
-    """Return an Ansible event whose message is the HTTP proxy's own reason, if the proxy refused the connection.
+    """Return the event with the HTTP proxy's own reason as its message, if the proxy refused the connection; else unchanged.
 
     ssh drops the output of its ProxyCommand when it keeps connections open for later use, so the reason is read from `folder`. All
     hosts in `reached` are searched, the event's host first, because a delegated task connects to another host.

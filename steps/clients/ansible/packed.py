@@ -1,4 +1,4 @@
-"""Packing of an Ansible module and its imports into one script, so that hosts compile only these and not Ansible's library."""
+"""Packs an Ansible module and its imports into one script, so that hosts compile only these and not Ansible's library."""
 
 import ast
 import base64
@@ -14,12 +14,15 @@ BASIC = f"{SHARED}.basic"
 
 
 def modules(playbooks: Path, playbook: str) -> dict[str, str]:
-    """Return file name → script of each module that is packed for a playbook. Raises ValueError (see `packed`)."""
+    """Return file name → script of each module that is packed for a playbook. Raises ValueError (see `packed_module`)."""
     return {f"{name}.py": packed_module(playbooks, name) for name in MODULES.get(playbook, ())}
 
 
 def packed_module(playbooks: Path, name: str) -> str:
-    """Return the script of a module. Raises ValueError if it needs more of Ansible's library than playbooks/packed/basic.py has."""
+    """Return an Ansible module and its imports as one script.
+
+    Raises ValueError if it needs more of Ansible's library than playbooks/packed/basic.py has.
+    """
     texts = {"__main__": (playbooks / "library" / f"{name}.py").read_text()}
     todo = {BASIC: playbooks / "packed" / "basic.py", **_imports(playbooks, texts["__main__"])}
     while todo:
@@ -33,7 +36,7 @@ def packed_module(playbooks: Path, name: str) -> str:
 
 
 def _imports(playbooks: Path, text: str) -> dict[str, Path]:
-    """Return the parts that a text imports from module_utils, with their paths."""
+    """Return name → path of each part of module_utils that a text imports. Raises ValueError for one of Ansible's own."""
     parts: dict[str, Path] = {}
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(SHARED):
@@ -46,7 +49,7 @@ def _imports(playbooks: Path, text: str) -> dict[str, Path]:
 
 
 def _path(playbooks: Path, part: str) -> Path | None:
-    """Return the path of a part's text; None if it is not one of bringup's."""
+    """Return the path of the source of a part of module_utils; None if it is not one of bringup's."""
     if part == BASIC:
         return playbooks / "packed" / "basic.py"
     place = playbooks.joinpath("module_utils", *part.removeprefix(SHARED).strip(".").split("."))

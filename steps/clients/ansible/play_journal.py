@@ -1,4 +1,4 @@
-"""Journal of a play: its events in a file in the store as they come, which the next step keeps if this one is killed.
+"""Journal of a play: its events in a file in the store as they come. If a step is killed, the next step stores its journal.
 
 The step holds the file locked; an unlocked one belongs to a killed step. The journal is limited in size, and redacted by the
 secrets known when an event comes. A store that refuses it does not stop the play.
@@ -19,20 +19,20 @@ from steps.errors import StepError
 
 MOST_BYTES = 4 << 20
 FOR_FAILURES = 1 << 20
-"""Bytes at the end that are reserved for failures, which come late."""
+"""Bytes of the limit that are reserved for failures, which come late."""
 
 BEGUN = "runner_on_start"
 FAILURES = frozenset({"runner_on_failed", "runner_on_unreachable", "runner_item_on_failed"})
 KEPT = frozenset({"runner_on_ok", *FAILURES})
 ENDS = frozenset({"runner_on_ok", "runner_on_failed", "runner_on_unreachable", "runner_on_skipped"})
 NOTED = frozenset({BEGUN, *KEPT, *ENDS})
-"""Events about a host. Together they say how far each host got."""
+"""Events that the journal notes. Together they say how far each host got."""
 LEFT_OUT = "left_out"
-"""Event of the last line if there was no room for all."""
+"""Name of the event that ends the lines if there was no room for all; its message counts the dropped ones."""
 
 
 class PlayEvents:
-    """Collector of a play's events. It keeps the ends of tasks, and the beginnings of tasks without an end."""
+    """Collector of the events of a play that are to be stored: the ends of tasks, and the beginnings of tasks without an end."""
 
     def __init__(self) -> None:
         self._lines: list[bytes] = []
@@ -41,7 +41,7 @@ class PlayEvents:
         self._begun: dict[str, PlayEvent] = {}
 
     def take(self, event: PlayEvent) -> None:
-        """Keep an event of a host. Skipped tasks and events without a host are ignored."""
+        """Keep an event. Skipped tasks and events without a host are ignored."""
         if event.event == BEGUN:
             self._begun[event.host] = event
         elif event.event in ENDS:
@@ -58,7 +58,7 @@ class PlayEvents:
         self._size += len(line)
 
     def text(self) -> str:
-        """Return all lines, secrets included. Unfinished tasks come last, followed by the number of dropped events."""
+        """Return the events as lines of JSON, secrets included. Unfinished tasks come last, then the number of dropped events."""
         last = [msgspec.json.encode(event) + b"\n" for event in self._begun.values()]
         if self._left_out:
             message = f"{self._left_out} events left out beyond {MOST_BYTES >> 20} MiB"
@@ -70,11 +70,11 @@ PREFIX = ".playing-"
 """Prefix of journal files. They are hidden: no key of the store, hence no part of evidence, seal or report."""
 
 CUT_OFF = "cut_off"
-"""Event of the last line of a collected journal."""
+"""Name of the event that ends a journal which was collected after its step was killed."""
 
 
 class PlayJournal:
-    """The journal of one attempt. The first event creates it, and collects the journals of killed attempts."""
+    """The journal of one attempt. The first event creates its file, after collecting the journals of killed attempts."""
 
     def __init__(self, store: Store, folder: str, log: Log) -> None:
         self._store = store
@@ -86,7 +86,7 @@ class PlayJournal:
         self._room = 2 * MOST_BYTES
 
     def note(self, event: PlayEvent) -> None:
-        """Write an event if it is about a host."""
+        """Append an event about a host to the journal; ignore other events. A refused write ends the journal and is logged."""
         if self._is_over or event.event not in NOTED:
             return
         try:
@@ -116,7 +116,7 @@ class PlayJournal:
             os.write(self._file, line)
 
     def remove(self) -> None:
-        """Remove the journal once its events are stored."""
+        """Remove the journal's file; call this once its events are stored."""
         self._is_over = True
         if self._path is not None and self._file is not None:
             self._path.unlink(missing_ok=True)
@@ -125,7 +125,10 @@ class PlayJournal:
 
 
 def collect(store: Store, folder: str, log: Log) -> None:
-    """Store the journals that killed steps left below a folder, each under its own key, and log it. Raises StoreBusy, OSError."""
+    """Store the journals that killed steps left below a folder, each under its own key, and remove them.
+
+    Raises StoreBusy or OSError.
+    """
     for path in sorted(store.path(folder).rglob(f"{PREFIX}*")):
         with path.open("rb") as opened:
             try:
@@ -141,7 +144,7 @@ def collect(store: Store, folder: str, log: Log) -> None:
 
 
 def _keep(store: Store, folder: str, data: bytes) -> str:
-    """Write the data under the next free number, unless it is stored already."""
+    """Store the data under the next free number, unless it is stored already. Return its key."""
     number = 1
     while True:
         key = cut_off_key(folder, number)
@@ -156,7 +159,10 @@ def _keep(store: Store, folder: str, data: bytes) -> str:
 
 
 def _text(data: bytes, ended: float) -> bytes:
-    """Return the events in the form of a finished play, with a last one that says that they were cut off, without a half line."""
+    """Return the events in a dead journal as `PlayEvents.text` would, followed by an event that says that the play was cut off.
+
+    A half line at the journal's end is dropped.
+    """
     events = PlayEvents()
     for line in data.splitlines(keepends=True):
         try:

@@ -24,12 +24,12 @@ from steps.errors import BadTask, Temporary
 
 
 class Transport(Protocol):
-    """A way to run a play on hosts, which passes on every event as it comes."""
+    """A way to run a play on hosts: over SSH, or on simulated hosts."""
 
     name: str
 
     def stream(self, request: PlayRequest, feed: Callable[[object], None], stop: Stop) -> tuple[PlayStatus, str]:
-        """Play to the end; return the status and Ansible's last output if it matters."""
+        """Play to the end and pass every event to `feed` as it comes. Return status and, if it matters, Ansible's last output."""
 
 
 def play(

@@ -1,4 +1,4 @@
-"""Second try of a play: the hosts it is for, and the joint result. Only temporary failures are retried. Pure.
+"""Second try of a play: which hosts play again, and the joint result. Only temporary failures are retried. Pure.
 
 A wrong key, password or package stays wrong. A host that hung has used its time, and the others would wait for it again. Hosts
 without a turn, because Ansible ends a playbook with a batch that fails, are played as often as that happens.
@@ -34,7 +34,7 @@ SHORTEST: Final = 15
 
 
 def remaining_play(request: PlayRequest, result: PlayResult, last: PlayRequest | None = None) -> PlayRequest | None:
-    """Return the play of the hosts that failed temporarily; None if there are none, or if too little time is left.
+    """Return a request to play again on the hosts that failed temporarily; None if there are none, or too little time is left.
 
     Plays are idempotent, so they start over. `last` is the previous second try: after it only hosts without a turn are left, fewer
     each time. Servers that need no second try become helpers, because a first server that is played again must find their cluster.
@@ -58,7 +58,7 @@ def remaining_play(request: PlayRequest, result: PlayResult, last: PlayRequest |
 
 
 def join_outcomes(first: PlayResult, second: PlayResult) -> PlayResult:
-    """Return one outcome a host from two plays: the second if it ended there, with the changes of both. `first` may be joined."""
+    """Return the result of two plays: for each host the outcome of the second one if it ended there, with the changes of both."""
     later = {outcome.host: outcome for outcome in second.hosts}
     hosts = tuple(_outcome(outcome, later.get(outcome.host)) for outcome in first.hosts)
     status = play_status(second.status, hosts)
@@ -67,7 +67,7 @@ def join_outcomes(first: PlayResult, second: PlayResult) -> PlayResult:
 
 
 def play_status(ended: PlayStatus, outcomes: tuple[HostOutcome, ...]) -> PlayStatus:
-    """Return the status of a play: how it was cut off, else ok only if every host is."""
+    """Return the status of a play: `ended` if the play was cut off, else ok only if every host is ok."""
     if ended in (PlayStatus.TIMEOUT, PlayStatus.CANCELLED):
         return ended
     return PlayStatus.OK if all(outcome.status is HostStatus.OK for outcome in outcomes) else PlayStatus.FAILED

@@ -1,4 +1,4 @@
-"""Plays on simulated hosts: a rehearsal's simulator answers with ansible-runner's events, and no Ansible runs."""
+"""Plays on simulated hosts: a rehearsal's simulator answers with ansible-runner's events, and Ansible does not run."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ CHUNK = 65536
 
 
 class SimulatedTransport:
-    """A transport that posts the request to `URL/hosts/play` and reads one JSON event a line."""
+    """Transport that posts the request to `URL/hosts/play` and reads one JSON event a line."""
 
     name = "simulated"
 
@@ -25,7 +25,7 @@ class SimulatedTransport:
         self._token = token
 
     def stream(self, request: PlayRequest, feed: Callable[[object], None], stop: Stop) -> tuple[PlayStatus, str]:
-        """Pass on the events until the simulator closes, the stop is requested, or time is up."""
+        """Pass on the events until the simulator closes, a stop is requested, or time is up. Return status and message."""
         import urllib3
 
         pool = urllib3.PoolManager(1, headers={"Authorization": f"Bearer {self._token}"}, retries=False)

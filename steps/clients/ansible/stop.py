@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT as a request to stop: a play ends in order, with its children, and reports what it had seen."""
+"""Turns SIGTERM and SIGINT into a request to stop: a play ends in order, with its children, and reports what it had seen."""
 
 import signal
 import threading
@@ -9,9 +9,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stop:
-    """Handler of both signals while entered: they set `requested` and call the registered function. Previous handlers are restored.
+    """Context manager that handles SIGTERM and SIGINT: they set `requested` and call the registered function.
 
-    Outside the main thread Python allows no signal handlers; there `request` is the only way.
+    The previous handlers are restored at the end. Outside the main thread Python allows no signal handlers; there `request` is the
+    only way.
     """
 
     def __init__(self) -> None:
@@ -29,7 +30,7 @@ class Stop:
             signal.signal(number, before)  # type: ignore[arg-type]  # what signal() returned, it takes back
 
     def request(self) -> None:
-        """Request the play to stop."""
+        """Request a stop, as a signal does."""
         self.requested = True
         if self._call is not None:
             self._call()

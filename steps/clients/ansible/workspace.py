@@ -62,11 +62,11 @@ _CONTROL = re.compile(r"ansible_")
 _TEMPLATE = re.compile(r"\{[{%#]")
 
 PLAYED, HELPERS = "played", "helpers"
-"""Groups of every inventory."""
+"""Names of the groups in every inventory: hosts that are played, and hosts that tasks may be delegated to."""
 
 
 class Workspace(Struct, frozen=True):
-    """The private folder of a play and the paths in it."""
+    """The private folder of a play and the paths in it, which `workspace` makes and a transport passes to Ansible."""
 
     folder: Path
     playbooks: Path
@@ -80,11 +80,14 @@ class Workspace(Struct, frozen=True):
     roles: Path
     """Folder of the site's role; it exists only if the play has one."""
     library: Path
-    """Modules that are packed for this play."""
+    """Folder of the Ansible modules that are packed for this play."""
 
 
 def playbook_path(name: str) -> Path:
-    """Return the path of a playbook. `playbooks/` is beside package `steps`, in a checkout and in site-packages. Raises BadTask."""
+    """Return the path of a playbook, in the folder `playbooks/` beside package `steps`, in a checkout and in site-packages.
+
+    Raises BadTask if there is none.
+    """
     if not _PLAYBOOK.fullmatch(name):
         raise BadTask(f"{name!r} is no name of a playbook")
     path = Path(steps.__file__).resolve().parent.parent / "playbooks" / f"{name}.yml"
@@ -94,13 +97,13 @@ def playbook_path(name: str) -> Path:
 
 
 def marks_ends(name: str) -> bool:
-    """Return True if a playbook, or one that it imports, marks each finished host."""
+    """Return True if a playbook, or one that it imports, sets the fact ENDED on each finished host."""
     return any(f"{ENDED}:" in path.read_text() for path in _with_imported(playbook_path(name)))
 
 
 @contextmanager
 def workspace(request: PlayRequest) -> Iterator[Workspace]:
-    """Create the folder (0700), and remove it at the end. Raises BadTask for values that Ansible or SSH would interpret."""
+    """Create the private folder (0700) of a play and remove it at the end. Raises BadTask (see `check`)."""
     playbook = playbook_path(request.playbook)
     check(request)
     with private_folder() as folder:
@@ -213,7 +216,7 @@ def _with_imported(playbook: Path) -> list[Path]:
 
 
 def _copy_key(folder: Path, number: int, path: str) -> Path:
-    """Copy a key so that only this user can read it, with a newline at its end."""
+    """Copy a private key into the play's folder, readable by this user alone and with a newline at its end; return its path."""
     # SSH refuses a key that its group can read, which is the mode of a mounted Secret
     copy = folder / f"key{number}"
     _write(copy, _read(path).rstrip() + b"\n")
@@ -233,7 +236,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _configuration(request: PlayRequest, keys: dict[str, Path], folder: Path) -> str:
-    """Return the SSH configuration. Trusted keys: those of the spec's file, and of first contacts if the spec allows them."""
+    """Return the SSH configuration. Host keys are trusted from the spec's file, and from first contacts if the spec allows them."""
     known = str(folder / "known_hosts") if request.host_keys is HostKeys.OFF else request.known_hosts
     exchanges = () if request.post_quantum else ssh_configuration.key_exchanges(_ssh_settings())
     passwords = {
@@ -265,7 +268,7 @@ def _ssh_settings() -> str:
 
 
 def _inventory(request: PlayRequest, configuration: Path) -> dict[str, Any]:
-    """Return the inventory. Plays name the group `played`; helpers are there to be asked only."""
+    """Return the inventory: group `played` for the hosts of the play, and `helpers`, which tasks may only be delegated to."""
     groups = sorted({group for host in request.hosts for group in host.groups if group})
     return {
         "all": {

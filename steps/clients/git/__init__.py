@@ -1,1 +1,1 @@
-"""Git repositories: fetched, read, checked out and written. The only user of dulwich."""
+"""Git repositories: fetch, read, check out, commit, push. The only folder that uses dulwich."""

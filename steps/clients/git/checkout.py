@@ -1,4 +1,4 @@
-"""Checkout of a commit's files into an empty folder for a build. No file or link may lead out of that folder."""
+"""Writes the files of a commit into an empty folder for a build. No file or link may lead out of that folder."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ _EXECUTABLE = 0o100
 
 
 def bounded_entries(entries: Iterable[GitEntry]) -> list[GitEntry]:
-    """Return the files and links of a commit. Raises BadTask above the limits, because trees can contain themselves repeatedly."""
+    """Return the files and links among the entries. Raises BadTask above the limits, because trees can nest themselves."""
     kept, size = list[GitEntry](), 0
     for count, entry in enumerate(entries, start=1):
         size += len(entry.content)
@@ -64,7 +64,7 @@ def _place(folder: Path, path: str) -> Path:
 
 @contextmanager
 def _told(entry: GitEntry) -> Iterator[None]:
-    """Turn errors of the file system into BadTask about the entry: a name that is too long, a broken or circular link, a NUL."""
+    """Turn an error of the file system within the block into BadTask about the entry: too long a name, a bad link, a NUL."""
     try:
         yield
     except (OSError, RuntimeError, ValueError) as error:

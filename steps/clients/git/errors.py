@@ -1,4 +1,4 @@
-"""Messages of Git servers and ssh as errors of bringup: temporary, a matter of rights, or of the address."""
+"""Translates messages of Git servers and ssh into errors of bringup: temporary, missing rights, or a wrong address."""
 
 import errno
 import re
@@ -24,23 +24,26 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Raced(Temporary):
-    """Somebody else pushed in between. Fetch, rebuild on top, and push again."""
+    """Raised if somebody else pushed in between. The caller fetches, rebuilds its commit on top, and pushes again."""
 
 
 class Keys(Struct, frozen=True):
-    """The spec's fields about a repository, for advice: the section, its key for the address, and rights that credentials need."""
+    """Names of the spec's fields about a repository, for advice in errors.
+
+    They are the section, the key of the address in it, and the rights that credentials need.
+    """
 
     section: str
     address: str
     right: str
 
     def of(self, key: str) -> str:
-        """Return the full name of a field."""
+        """Return the full name of a field, such as `delivery.argo_cd.repo`."""
         return f"{self.section}.{key}" if self.section else key
 
     @property
     def check_address(self) -> str:
-        """Return the advice for a missing repository."""
+        """Return the advice for a repository that the server does not have."""
         return f"see {self.of(self.address)} and its credentials"
 
 
@@ -57,7 +60,7 @@ def permission_error(where: str, why: str, keys: Keys) -> Refused:
 
 
 def error_for(where: str, text: str, keys: Keys) -> StepError:
-    """Return the error for a message of the server or ssh: an HTTP status, or words."""
+    """Return the error for a message of the server or ssh, which is an HTTP status or words."""
     status = _STATUS.search(text)
     if status is not None:
         code = int(status[1])
@@ -79,14 +82,14 @@ def error_for(where: str, text: str, keys: Keys) -> StepError:
 
 
 def lost(where: str, error: OSError) -> StepError:
-    """Return the error for a failed read of a repository: the disk here is full, else the server is unreachable."""
+    """Return the error for a read that failed with an OSError: StoreBusy if the disk here is full, else Unreachable."""
     if is_full(error):
         return full(error)
     return Unreachable(f"{where}: {error}", hint=CHECK_WAY)
 
 
 def full(error: OSError) -> StoreBusy:
-    """Return the error for a full disk here (see `is_full`)."""
+    """Return StoreBusy for an error that says that the disk here is full (see `is_full`)."""
     return StoreBusy(f"what was read of the repository has no room here: {error.strerror}", hint="give TMPDIR a folder with room")
 
 
@@ -96,7 +99,7 @@ def is_full(error: Exception) -> bool:
 
 
 def refused_ref(name: str, problem: str) -> StepError:
-    """Return the error for the server's message about one ref of a push."""
+    """Return the error for the server's refusal of one ref of a push; `problem` is the server's message."""
     if _RACED.search(problem):
         return Raced(f"{name}: {problem}")
     if _DENIED.search(problem) or "hook" in problem:

@@ -24,7 +24,7 @@ _TOKEN_USER = "git"
 
 
 class GitAccess(Struct, frozen=True, kw_only=True):
-    """A repository with its credentials: user and password, or the files of a private key and of known hosts.
+    """A Git repository and the credentials to reach it: user and password, or the files of a private key and of known hosts.
 
     `ca` are the only certificates to trust for its server, none for those that this machine trusts. `local` is the bare repository
     that replaces it in a rehearsal; nothing else is used then. `keys` name the spec's fields for advice.
@@ -46,7 +46,10 @@ class GitAccess(Struct, frozen=True, kw_only=True):
 
 
 def access_of(environment: Environment, url: str, credentials: str = "", known_hosts: str = "", ca: str = "") -> GitAccess:
-    """Return the access to a repository. The last three arguments are names of files below the secrets folder. Raises BadTask."""
+    """Return the access to a repository. The last three arguments are names of files below the secrets folder.
+
+    Raises BadTask for a bad address or an unusable file.
+    """
     if environment.git_root is not None:
         check(url, DELIVERY)
         return GitAccess(url=url, local=local_repository(environment.git_root, url), keys=DELIVERY)
@@ -54,7 +57,10 @@ def access_of(environment: Environment, url: str, credentials: str = "", known_h
 
 
 def of_files(folder: Path, url: str, credentials: str = "", known_hosts: str = "", ca: str = "", *, keys: Keys) -> GitAccess:
-    """Return the access to a repository with secret files from any folder. `keys`: the spec's fields for advice. Raises BadTask."""
+    """Return the access to a repository with secret files from any folder. `keys`: the spec's fields for advice.
+
+    Raises BadTask for a bad address or an unusable file.
+    """
     check(url, keys)
     trusted = certificates.read(folder, ca, keys.of("ca")) if ca else ()
     access = GitAccess(url=url, known_hosts=_file(folder, known_hosts), ca=trusted, keys=keys)
@@ -68,12 +74,12 @@ def of_files(folder: Path, url: str, credentials: str = "", known_hosts: str = "
 
 
 def read_certificates(environment: Environment, name: str) -> tuple[str, ...]:
-    """Return the certificates of a secret file (`delivery.certificates`). Raises BadTask for none, or a private key beside."""
+    """Return the certificates of a secret file (see `delivery.certificates`). Raises BadTask for none, or for a private key."""
     return certificates.read(environment.secrets, name, DELIVERY.of("ca"))
 
 
 def read_credentials(environment: Environment, name: str, field: str = "credentials") -> str:
-    """Return the content of a secret file, named by `field` of the delivery. Raises BadTask, without the content in its message."""
+    """Return the content of a secret file that `field` of the spec names. Raises BadTask, without the content in its message."""
     return secret_file.text(environment.secrets, name, DELIVERY.of(field))
 
 
@@ -106,7 +112,10 @@ def check(url: str, keys: Keys) -> None:
 
 
 def without_credentials(url: str) -> str:
-    """Return the address in a form that may be shown: without credentials, and without query or fragment, which may hold tokens."""
+    """Return a repository's address in a form that may be shown.
+
+    It has no credentials, and no query or fragment, which may hold tokens.
+    """
     url = re.sub(r"(?<=.)[?#].*", "", url, count=1, flags=re.DOTALL)
     return re.sub(r"(?<=://)[^/@]*@", "", url) if re.match(r"https?://", url) else re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1@", url)
 

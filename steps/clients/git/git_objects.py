@@ -19,7 +19,7 @@ _KIND, _FILE, _FOLDER, _SUBMODULE = 0o170000, 0o100000, 0o040000, 0o160000
 
 
 class GitEntry(Struct, frozen=True, kw_only=True):
-    """A file, link or folder of a commit: path from its root, mode as in Git, content (of a link: its target)."""
+    """A file, link or folder of a commit: path from its root, mode as in Git, and content (of a link: its target)."""
 
     path: str
     mode: int
@@ -37,8 +37,9 @@ class GitEntry(Struct, frozen=True, kw_only=True):
 
 
 def below(store: BaseObjectStore, tree: ObjectID, folder: str) -> Iterator[GitEntry]:
-    """Yield the entries below a folder of a tree without submodules; nothing if there is no such folder. Raises KeyError for a
-    missing object.
+    """Yield the entries below a folder of a tree, without submodules; nothing if there is no such folder.
+
+    Raises KeyError for a missing object.
     """
     from dulwich.object_store import iter_tree_contents
 
@@ -51,7 +52,7 @@ def below(store: BaseObjectStore, tree: ObjectID, folder: str) -> Iterator[GitEn
 
 
 def _tree(store: BaseObjectStore, tree: ObjectID, folder: str) -> ObjectID | None:
-    """Return the tree of a folder; None if there is no such folder."""
+    """Return the id of the Git tree of a folder; None if there is no such folder."""
     from dulwich.objects import Tree
 
     for part in folder.encode().split(b"/") if folder else ():
@@ -81,7 +82,7 @@ def create_bare(folder: Path, most_bytes: int | None = None) -> Repo:
 
 
 class _Counted:
-    """A file that accepts a limited number of bytes."""
+    """A file that accepts a limited number of bytes and raises BadTask for more."""
 
     def __init__(self, file: Any, most: int) -> None:
         self._file = file

@@ -51,9 +51,9 @@ class Author(Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def open_repository(access: GitAccess, most_bytes: int | None = None) -> Iterator[Git]:
-    """Yield the client of a repository with its own object store. Leftovers of killed processes are removed.
+    """Yield the client of a repository, with a temporary object store of its own. Leftovers of killed processes are removed.
 
-    Errors are translated to those of bringup. BadTask is raised if a server sends more than `most_bytes`.
+    Errors are translated to those of bringup. Raises BadTask if a server sends more than `most_bytes`.
     """
     with ExitStack() as stack:
         folder = stack.enter_context(private_folder(sockets=False))
@@ -65,7 +65,7 @@ def open_repository(access: GitAccess, most_bytes: int | None = None) -> Iterato
 
 
 class Git:
-    """A repository on a server, with the objects that were fetched or made here."""
+    """A repository on a server, with the local store of objects that were fetched or made here."""
 
     def __init__(self, client: GitClient, path: str, repo: Repo) -> None:
         self._client = client
@@ -78,19 +78,19 @@ class Git:
         return {name.decode(): sha.decode() for name, sha in refs.items() if sha and not name.endswith(b"^{}")}
 
     def tip(self, branch: str) -> str:
-        """Return the newest commit of a branch, fetched without its history; empty if the server has no such branch."""
+        """Return the id of the newest commit of a branch, fetched without its history; empty if the server has no such branch."""
         sha = self.refs().get(f"refs/heads/{branch}", "")
         return self._fetched(sha) if sha else ""
 
     def resolve(self, revision: str) -> str:
-        """Return the commit of a tag or a full commit id, fetched without its history; empty if the server has none."""
+        """Return the id of a tag's commit, or a full commit id, fetched without its history; empty if the server has none."""
         if is_commit(revision):
             return self._found(revision)
         sha = self.refs().get(f"refs/tags/{revision}", "")
         return self._fetched(sha) if sha else ""
 
     def read(self, commit: str, path: str = "") -> dict[str, str]:
-        """Return the files of a commit at or below a path: path from the root → text. Links and submodules are left out."""
+        """Return path from the root → text for the files of a commit at or below `path`. Links and submodules are left out."""
         prefix = path.strip("/")
         wanted = (entry for entry in self.entries(commit) if entry.is_file)
         below = (entry for entry in wanted if not prefix or entry.path == prefix or entry.path.startswith(f"{prefix}/"))
@@ -111,8 +111,9 @@ class Git:
             ) from error
 
     def commit(self, parent: str, files: Mapping[str, str | None], message: str, author: Author) -> str:
-        """Return a new commit on top of `parent` (empty: the first one) with these files replaced, or removed if None. It is not
-        pushed yet.
+        """Make a commit on top of `parent` (empty: the first one) and return its id. It is not pushed yet.
+
+        `files` are replaced, or removed if their text is None.
         """
         from dulwich.object_store import commit_tree_changes
         from dulwich.objects import Blob, Commit, ObjectID, Tree
@@ -153,7 +154,10 @@ class Git:
                 raise git_errors.refused_ref(name.decode(), problem)
 
     def _found(self, commit: str) -> str:
-        """Return a commit by its id. If the server gives out only commits of refs, all branches and tags are fetched."""
+        """Fetch a commit and return its id; empty if the server does not have it.
+
+        If the server gives out only commits of refs, all branches and tags are fetched.
+        """
         from dulwich.errors import GitProtocolError, HangupException
 
         try:
@@ -185,7 +189,7 @@ class Git:
         return ObjectID(sha.encode()) in self._repo.object_store
 
     def _commit(self, sha: str) -> Commit:
-        """Return the commit of an id, through annotated tags. Raises BadTask for another object."""
+        """Return the commit object of an id, through annotated tags. Raises BadTask for another object."""
         from dulwich.objects import Commit, Tag
 
         target = self._repo[sha.encode()]
@@ -203,7 +207,7 @@ def _stored(store: Any, new: Any) -> Any:
 
 
 def _client(access: GitAccess, command: str, stack: ExitStack, *, bounded: bool) -> tuple[GitClient, str]:
-    """Return the client of an address, and the path for it. Packs are whole if `bounded`: dulwich spools thin ones first."""
+    """Return the dulwich client of an address, and the path for it. Packs are whole if `bounded`: dulwich spools thin ones."""
     from dulwich import client
 
     if access.local is not None:
@@ -250,7 +254,7 @@ def _pool(access: GitAccess) -> Iterator[urllib3.PoolManager | AuthCallbackPoolM
 
 
 def _create_local(place: Path) -> None:
-    """Create a rehearsal's repository, unless another step is faster."""
+    """Create the bare repository of a rehearsal, unless another step has done so."""
     import shutil
 
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -270,7 +274,7 @@ def _create_local(place: Path) -> None:
 
 @contextmanager
 def _translated(access: GitAccess) -> Iterator[None]:
-    """Translate errors of dulwich, urllib3 and the system into errors of bringup about the repository."""
+    """Turn errors of dulwich, urllib3 and the system within the block into errors of bringup about the repository."""
     import urllib3
     from dulwich import client, errors
 

@@ -31,7 +31,7 @@ class _ApiStatus(Struct, frozen=True, kw_only=True):
 
 
 class ApiError(StepError):
-    """The API server refused a request for good. `status` is the HTTP status, `reason` the word of Kubernetes for it."""
+    """Raised if the API server refused a request for good. `status` is the HTTP status, `reason` the word of Kubernetes for it."""
 
     def __init__(self, message: str, status: int, reason: str) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class ApiError(StepError):
 
 
 class _Busy(Unreachable):
-    """The API server asks to retry later."""
+    """Raised if the API server asks to retry later."""
 
     def __init__(self, message: str, wait: float) -> None:
         super().__init__(message, hint="the API server is starting or overloaded; the engine tries again")
@@ -48,7 +48,7 @@ class _Busy(Unreachable):
 
 
 class Http:
-    """HTTP client of one API server with persistent connections. Not for use by several threads at once on one request.
+    """HTTP client of one API server with persistent connections. Several threads must not use it at once for one request.
 
     `who` (`STAGE.TASK`) follows bringup's name in the API server's audit log.
     """
@@ -74,7 +74,10 @@ class Http:
         body: Any = None,
         content_type: str = "application/json",
     ) -> bytes:
-        """Return the body of a successful answer. Raises ApiError (4xx), Refused (401, 403) or Unreachable after the last try."""
+        """Return the body of a successful answer, after retries.
+
+        Raises ApiError (4xx), Refused (401, 403) or Unreachable after the last try.
+        """
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
 
         def once() -> bytes:
@@ -98,7 +101,10 @@ class Http:
         return None if answer.status == 404 else answer.data.decode(errors="replace")
 
     def glance(self, path: str, query: dict[str, str], seconds: float) -> bytes | None:
-        """Return the body of one GET within `seconds`; None on any failure but Refused. For optional data."""
+        """Return the body of one GET within `seconds`, without retries; None on any failure. For data that can be missing.
+
+        Raises Refused for 401 and 403.
+        """
         import urllib3
 
         try:
@@ -130,7 +136,7 @@ class Http:
 
 
 def _again(call: Callable[[], bytes], first: Unreachable) -> bytes:
-    """Retry after a first failure, which counts as the first try."""
+    """Retry a call whose first try failed with `first`; return its result or raise its last error."""
     import tenacity
 
     retrying = tenacity.Retrying(

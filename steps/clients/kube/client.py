@@ -37,7 +37,7 @@ class Page(Struct, Generic[T], frozen=True):
 
 
 class _EventMeta(Struct, frozen=True, rename="camel"):
-    """Time of an event, by which events are ordered."""
+    """Metadata of an event: the time by which events are ordered."""
 
     creation_timestamp: str = ""
 
@@ -51,7 +51,7 @@ class _KubeEvent(Struct, frozen=True, rename="camel"):
 
 
 class Resource(Struct, frozen=True, rename="camel"):
-    """An entry of API discovery."""
+    """A kind of object that an API group serves, as API discovery lists it."""
 
     name: str
     kind: str
@@ -59,7 +59,7 @@ class Resource(Struct, frozen=True, rename="camel"):
 
 
 class ResourceList(Struct, frozen=True):
-    """API discovery of one group version."""
+    """All kinds of one API group and version, as API discovery lists them."""
 
     resources: tuple[Resource, ...] = ()
 
@@ -118,7 +118,7 @@ class Kube:
     def log(self, namespace: str, pod: str, container: str = "", tail: int = 200, previous: bool = False) -> str:
         """Return the last lines of a pod's log (`previous`: before its last restart); empty if there is none.
 
-        Also empty if the kubelet does not answer soon: otherwise one dead node would delay the observation of all nodes.
+        It is also empty if the kubelet does not answer soon: otherwise one dead node would delay the observation of all nodes.
         """
         query = {"tailLines": str(tail)} | ({"container": container} if container else {})
         query |= {"previous": "true"} if previous else {}
@@ -153,7 +153,7 @@ class Kube:
         return decode(f"POST {path}", self._http.request("POST", path, query=query, body=manifest), Object)
 
     def merge(self, path: str, patch: Object) -> Object:
-        """Apply a JSON merge patch to one object and return it."""
+        """Apply a JSON merge patch to the object at an API path and return the object."""
         data = self._http.request("PATCH", path, body=patch, content_type="application/merge-patch+json")
         return decode(f"PATCH {path}", data, Object)
 
@@ -168,7 +168,7 @@ class Kube:
         return True
 
     def delete_all(self, path: str, labels: str) -> None:
-        """Delete every object of a collection that a label selector takes."""
+        """Delete every object at an API path that a label selector takes."""
         self._http.request("DELETE", path, query={"labelSelector": labels})
 
     def path(self, manifest: Object) -> str:

@@ -23,9 +23,10 @@ _HOST = "KUBERNETES_SERVICE_HOST"
 
 
 class Access(Struct, frozen=True, kw_only=True):
-    """Address and credentials of one API server. Certificates are PEM texts; `insecure` only if the kubeconfig says so.
+    """Address and credentials of one API server, read from a kubeconfig or a service account.
 
-    `name` is the name in the server's certificate if it differs from the host of `server`.
+    Certificates are PEM texts; `insecure` only if the kubeconfig says so. `name` is the name in the server's certificate if it
+    differs from the host of `server`.
     """
 
     server: str
@@ -129,7 +130,7 @@ def _check_certificates(entries: Entries, access: Access) -> None:
 
 
 class NoCertificate(ValueError):
-    """A certificate or key that TLS cannot use; the message says which and why."""
+    """Raised for a certificate or key that TLS cannot use; the message says which and why."""
 
 
 def tls_context(access: Access) -> ssl.SSLContext | None:
@@ -195,7 +196,7 @@ def _let_in(context: ssl.SSLContext, access: Access) -> None:
 
 
 def _one_file(access: Access) -> str:
-    """Return a private file with certificate and key, as TLS libraries need; the caller removes it."""
+    """Write certificate and key into one private file, as TLS libraries need, and return its path; the caller removes it."""
     import tempfile
 
     handle, name = tempfile.mkstemp(prefix="bringup-", suffix=".pem")

@@ -1,4 +1,4 @@
-"""Entries of a kubeconfig, read like kubectl does: with type checks, and with unsupported fields refused instead of ignored."""
+"""Reads entries of a kubeconfig like kubectl does: with type checks, and with unsupported fields refused instead of ignored."""
 
 import os
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ ignored.)
 
 
 class KubeconfigEntry(Struct, frozen=True):
-    """Fields of one entry, and its file: paths in the entry are relative to that file's folder.
+    """An entry of a kubeconfig and the file that it is in: paths in the entry are relative to that file's folder.
 
     Every method raises BadTask with the file's name and the place in it.
     """
@@ -43,11 +43,11 @@ class KubeconfigEntry(Struct, frozen=True):
     fields: Fields
 
     def wrong(self, what: str, hint: str = "") -> BadTask:
-        """Return an error about this entry."""
+        """Return a BadTask about this entry, with its file and place."""
         return BadTask(f"kubeconfig {self.path}: {what}", hint=hint)
 
     def text(self, field: str) -> str:
-        """Return a text field, empty if it is absent or null."""
+        """Return the text in a field, empty if it is absent or null."""
         value = self.fields.get(field)
         if value is None:
             return ""
@@ -56,7 +56,7 @@ class KubeconfigEntry(Struct, frozen=True):
         return value
 
     def flag(self, field: str) -> bool:
-        """Return a boolean field. A quoted "false" is refused."""
+        """Return the boolean in a field. A quoted "false" is refused."""
         value = self.fields.get(field)
         if value is not None and not isinstance(value, bool):
             raise self.wrong(f"{field} is neither true nor false; write it without quotes")
@@ -91,9 +91,9 @@ class KubeconfigEntry(Struct, frozen=True):
 
 
 class Entries:
-    """A kubeconfig of one file, or of several as `KUBECONFIG` lists them. The first file's entry of each name counts.
+    """The entries of a kubeconfig of one file, or of several as `KUBECONFIG` lists them.
 
-    Every method raises BadTask with the file's name and the place in it.
+    The first file's entry of each name counts. Every method raises BadTask with the file's name and the place in it.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -101,18 +101,18 @@ class Entries:
         self._documents = [_read(path) for path in paths]
 
     def wrong(self, what: str, hint: str = "") -> BadTask:
-        """Return an error about all files together."""
+        """Return a BadTask that names all files."""
         return BadTask(f"kubeconfig {os.pathsep.join(map(str, self.paths))}: {what}", hint=hint)
 
     def context(self, wanted: str) -> str:
-        """Return the name of the context: `wanted`, else the current one."""
+        """Return the name of the context to use: `wanted`, else the current one of the files."""
         name = wanted or next(filter(None, (document.text("current-context") for document in self._documents)), "")
         if not name:
             raise self.wrong("it has no current-context", "choose one: kubectl config use-context NAME --kubeconfig FILE")
         return name
 
     def named(self, section: str, name: str) -> KubeconfigEntry:
-        """Return the mapping `context`, `cluster` or `user` of the first entry of that name."""
+        """Return the first entry of that name in section `contexts`, `clusters` or `users`."""
         names = []
         for document in self._documents:
             rows = document.fields.get(section) or []

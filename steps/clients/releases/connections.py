@@ -1,4 +1,4 @@
-"""Connections to release trees: a folder of this machine, or one OpenSSH connection with one shell session in it."""
+"""Opens transports to release trees (published release folders): system calls on this machine, or one shell session over SSH."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,15 +39,17 @@ def connected(target: ReleaseTarget, secrets: Path, layout: TreeLayout = TreeLay
 
 
 def connect(target: ReleaseTarget, secrets: Path, layout: TreeLayout = TreeLayout()) -> ShellTransport:
-    """Return a session on the target's host. Raises BadTask for a bad host or user name, Unreachable without a connection."""
+    """Return a shell session on the target's host. Raises BadTask for a bad host or user name, Unreachable without a connection."""
     program = PROGRAM.read_bytes()
     words, where = command(target, secrets, len(program)), f"{target.host}:{target.root}"
     return ShellTransport(words, target.root, where, program=program, layout=layout)
 
 
 def command(target: ReleaseTarget, secrets: Path, size: int) -> tuple[str, ...]:
-    """Return the ssh command, which reads a program of `size` bytes from its input and runs it. With `known_hosts` of the target
-    the SSH configuration of this user is ignored."""
+    """Return the ssh command, which reads a program of `size` bytes from its input and runs it.
+
+    If the target names `known_hosts`, the SSH configuration of this user is ignored.
+    """
     for what, text in (("host", target.host), ("user", target.user or "-")):
         if not text.isprintable() or not text or " " in text or (text.startswith("-") and text != "-"):
             raise BadTask(f"{text!r} is no {what} to publish to", hint="see the place in the spec")

@@ -1,4 +1,4 @@
-"""Transport to a release tree on this machine, or on a network file system that is mounted here.
+"""Transport to a release tree (a published release folder) on this machine, or on a network file system that is mounted here.
 
 A network file system may answer with an error although it did what it was asked; the helpers below tell that from a failure.
 """
@@ -24,15 +24,16 @@ _RIGHT = {errno.EACCES, errno.EPERM}
 _CODES = {"device": {errno.EXDEV}, "right": _RIGHT, "room": _ROOM, "disk": _DISK}
 _GONE = {errno.ENOENT, errno.ESTALE}
 _OPEN = {errno.ENOTEMPTY, errno.EBUSY}
-"""NFS keeps a removed file in its folder, by another name, as long as a process of this machine has the file open."""
+"""Error numbers of removing a folder in which NFS keeps a removed file under another name, while a process here has it open."""
 _TRIES = 3  # a folder is removed so often: NFS may answer with an error although it removed something
 _FILE, _FOLDER = 0o644, 0o755
 """Modes of files and folders: web servers may read them whatever the umask of this process is."""
 
 
 class LocalTransport:
-    """A `TreeTransport` by system calls of this machine. Raises BadTask or StoreBusy for a root that is no folder, or does not
-    answer.
+    """A `TreeTransport` by system calls of this machine.
+
+    Creating one raises BadTask or StoreBusy if the root is no folder, or does not answer.
     """
 
     def __init__(self, root: Path, layout: TreeLayout = TreeLayout()) -> None:
@@ -47,7 +48,10 @@ class LocalTransport:
             raise failure("root", "", self.where)
 
     def look(self, product: str, digests: Sequence[str] = ()) -> ReleaseTree:
-        """Return a product's part of the tree. `digests` names the versions whose files are read whole."""
+        """Read the folder of a product as it is now: names, small files, and the last reports of nodes.
+
+        For the versions named in `digests` (`ALL`: every version) the digest of each file is computed, which reads whole files.
+        """
         tree, shared = ReleaseTree(root=str(self._root.resolve()), product=product, layout=self._layout), self._layout.shared
         with self._naming("look"):
             for name in sorted(os.listdir(self._root)):
@@ -63,7 +67,10 @@ class LocalTransport:
         return tree
 
     def claim(self, folder: str, token: str, holder: bytes, over: int = 0) -> Claimed:
-        """Ask for the lock of a folder. `over` is the number of a held lock whose holder is known to be gone."""
+        """Try to take the lock of a folder for the process that `holder` describes; return at once with the outcome.
+
+        `over` is the number of a held lock that may be taken over, because its holder is known to be gone.
+        """
         place, mine = self._root / folder, self._root / folder / f"{release_layout.CLAIM}{token}"
         with self._naming(f"{folder}/{release_layout.LOCK}"):
             try:
@@ -78,13 +85,13 @@ class LocalTransport:
                 mine.unlink(missing_ok=True)
 
     def perform(self, operations: Iterable[Operation]) -> None:
-        """Perform operations in order; stop at the first that fails."""
+        """Perform operations in order; stop at the first that fails and raise its StepError."""
         for operation in operations:
             with self._naming(getattr(operation, "path", getattr(operation, "folder", ""))):
                 self._perform(operation)
 
     def close(self) -> None:
-        """Do nothing: no connection is open."""
+        """Do nothing, because no connection is open."""
 
     def _claimed(self, place: Path, mine: Path, token: str, over: int) -> Claimed:
         number, why = max(_locks(place), default=0), ""
@@ -200,7 +207,7 @@ class LocalTransport:
 
     @contextmanager
     def _naming(self, what: str) -> Iterator[None]:
-        """Turn an OSError of the block into the StepError of its code, which names the path."""
+        """Turn an OSError within the block into a StepError that names `what`."""
         try:
             yield
         except StepError:
@@ -212,8 +219,9 @@ class LocalTransport:
 
 
 def unwritable(root: Path, product: str, shared: str = "") -> tuple[str, ...]:
-    """Return the folders that a publication of a product writes into and this user may not. For a missing folder the nearest one
-    above it is checked, in which it would be made.
+    """Return the folders that a publication of a product writes into, but that this user may not write.
+
+    In place of a missing folder, the nearest one above it is checked, in which it would be made.
     """
     written = (
         f"{product}/{release_layout.INCOMING}",
@@ -244,7 +252,7 @@ def _newest(folder: Path) -> Path:
 
 
 def _make_folder(root: Path, path: str) -> None:
-    """Make a folder, and those above it, with rights by which servers can read it whatever the umask of this process is."""
+    """Make a folder, and those above it, with rights by which web servers can read it whatever the umask of this process is."""
     for part in (*reversed(Path(path).parents), Path(path)):
         try:
             (root / part).mkdir()
@@ -256,7 +264,7 @@ def _make_folder(root: Path, path: str) -> None:
 
 
 def _write(path: Path, data: bytes | Iterable[bytes], renew: object) -> int:
-    """Write a new file and flush it to disk; call `renew` after each part. Return the number of bytes."""
+    """Write a new file and flush it to disk; call `renew` after each part, to renew the lock. Return the number of bytes."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _FILE)
     with os.fdopen(handle, "wb") as stream:
         os.fchmod(handle, _FILE)
@@ -292,7 +300,7 @@ def _link(path: Path, target: str) -> None:
 
 
 def _flush(path: Path) -> None:
-    """Flush the names in a folder to disk. Some network file systems refuse that (EINVAL): their server has to flush by itself."""
+    """Flush the names in a folder to disk. Network file systems that refuse this (EINVAL) flush on their server by themselves."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -304,7 +312,7 @@ def _flush(path: Path) -> None:
 
 
 def _digest(path: Path, renew: Callable[[], None]) -> str:
-    """Return the digest `sha256:…` of a file; call `renew` after each part."""
+    """Return the digest `sha256:…` of a file; call `renew` after each part, to renew the lock."""
     hasher = hashlib.sha256()
     with path.open("rb") as stream:
         while part := stream.read(CHUNK):
@@ -314,7 +322,7 @@ def _digest(path: Path, renew: Callable[[], None]) -> str:
 
 
 def _remove_path(path: Path) -> None:
-    """Remove a file, or a folder with everything in it. A missing one is no error."""
+    """Remove a file, or a folder with everything in it; do nothing for a missing one."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -338,7 +346,7 @@ def _is_gone(path: Path, error: OSError) -> bool:
 
 @contextmanager
 def _if_there(path: Path) -> Iterator[None]:
-    """Leave the block without an error if the path is gone, or may not be read."""
+    """Suppress an OSError within the block if the path is gone, or may not be read."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Checks before a publication writes anything: links that would lead out of the tree, and a tree that is not the expected one."""
+"""Checks before a publication writes anything: no link may lead out of the tree, and the right file system must be mounted."""
 
 import stat
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,8 +18,10 @@ _STEP = (
 
 
 def planned_tree(tree: ReleaseTree, release: StagedRelease, version: str) -> ReleaseTree:
-    """Return the tree as it will be once this release is current as `version`, a new one or one that is there. Raises BadTask if
-    the files of the release cannot be made."""
+    """Return the tree as it will look once this release is current as `version`, which may be new or exist already.
+
+    Raises BadTask if the small files of the release cannot be made.
+    """
     shared, folder = release.shared_files(tree), tree.layout.shared
     files = {f"{folder}/{name}": data for name, data in shared.files.items()}
     parts: dict[str, int] = {}
@@ -39,8 +41,10 @@ def planned_tree(tree: ReleaseTree, release: StagedRelease, version: str) -> Rel
 
 
 def external_links(kind: ReleaseKind, tree: ReleaseTree) -> Iterator[ExternalLink]:
-    """Yield what leads out of a tree and concerns a publication: in the current version, and outside of all versions. An older
-    version does not change any more, so its links are for those who verify the tree."""
+    """Yield the external links for which a publication answers: in the current version, and outside of all versions.
+
+    An older version does not change any more, so its links are left to `verification`.
+    """
     versions = f"{tree.path(release_layout.VERSIONS)}/"
     current = f"{versions}{tree.current}/"
     for link in kind.external_links(tree):
@@ -49,7 +53,7 @@ def external_links(kind: ReleaseKind, tree: ReleaseTree) -> Iterator[ExternalLin
 
 
 def refuse_release(tree: ReleaseTree, release: StagedRelease, version: str) -> None:
-    """Raise Refused if the tree would have external links with this release: they are checked before anything boots or loads it."""
+    """Raise Refused if the tree would have external links with this release, before any machine boots or loads it."""
     refuse_links(external_links(release.kind, planned_tree(tree, release, version)))
 
 
@@ -61,7 +65,7 @@ def refuse_links(links: Iterable[ExternalLink]) -> None:
 
 
 def refuse_wrong_mount(kind: ReleaseKind, tree: ReleaseTree, where: str, known: Mapping[str, str]) -> None:
-    """Raise Refused if the tree lacks what was published in this place before, as the empty folder below a missing mount does.
+    """Raise Refused if the tree lacks versions that were published here before, as the empty folder below a missing mount does.
 
     `known` is product → newest version that was ever seen in this place; nothing is known of a new site. A tree is refused if its
     versions and its history are all older, or if it has no product at all.

@@ -1,4 +1,4 @@
-"""Publication of a release: files are copied in beside the tree, flushed and compared, and get their place by one rename.
+"""Publication of a release: files are copied in beside the published ones, flushed, compared, and get their place by one rename.
 
 Nothing of a version changes once it has its name. A process that is killed leaves its files in `incoming` and nowhere else.
 """
@@ -35,12 +35,18 @@ from steps.errors import BadTask, Refused
 
 Say = Callable[[str], None]
 SHARED_TRIES = 5
-"""Looks at the shared files after a switch, which other products may have changed meanwhile; nobody comes so often in a row."""
+"""Times that shared files are checked after a switch, because other products may have changed them meanwhile.
+
+Nobody changes them so often in a row.
+"""
 
 
 class PublishRequest(Struct, frozen=True, kw_only=True):
-    """A release to publish, the target, and the folder of its secrets. `by` names the run or command for the history. `known` is
-    product → version that was seen there before. `again`: also publish what a rollback left, or to a tree that was made anew."""
+    """A request to publish a release to a target; `secrets` is the folder of the target's secret files.
+
+    `by` names the run or command in the history. `known` is product → newest version that was seen there before. `again`: publish
+    even a release from which a person rolled back, or to a tree that was made anew.
+    """
 
     release: StagedRelease
     target: ReleaseTarget
@@ -51,8 +57,11 @@ class PublishRequest(Struct, frozen=True, kw_only=True):
 
 
 class PublishOutcome(Struct, frozen=True, kw_only=True):
-    """Outcome of a publication: the tree as it was read back, with digests of the current version; `before` is the version that was
-    current before, if it is still there, `removed` are versions that retention removed. `unchanged`: nothing was written."""
+    """Outcome of a publication: the tree, read back with the digests of the current version's files.
+
+    `before` is the version that was current before, if it is still there, `removed` are versions that retention removed.
+    `unchanged`: nothing was written.
+    """
 
     tree: ReleaseTree
     before: str
@@ -61,8 +70,10 @@ class PublishOutcome(Struct, frozen=True, kw_only=True):
 
 
 def publish(transport: TreeTransport, request: PublishRequest, say: Say) -> PublishOutcome:
-    """Publish a release, apply retention, and read the tree back. Nothing is written if the release is current already. Raises a
-    StepError; files of a failed attempt then lie in `incoming`, and the next publication removes them."""
+    """Publish a release, apply retention, and read the tree back. Nothing is written if the release is current already.
+
+    Raises a StepError; files of a failed attempt then lie in `incoming`, and the next publication removes them.
+    """
     release, target = request.release, request.target
     release.small_files(release_layout.version_name(0, release.digest))  # fails early if they cannot be made
     tree = transport.look(release.product)
@@ -92,7 +103,7 @@ def settle_shared_files(
     token: str,
     digests: tuple[str, ...] = (),
 ) -> ReleaseTree:
-    """Write shared files until a look at the tree finds them as they should be, and return the tree.
+    """Write the shared files, and read the tree again, until they are as they should be; return the tree.
 
     A lock is one product's, so another product may change common files meanwhile. Each publisher looks again after it wrote, so the
     last one has seen the files of all others.
@@ -110,7 +121,10 @@ def settle_shared_files(
 def _change(
     transport: TreeTransport, tree: ReleaseTree, request: PublishRequest, token: str, say: Say
 ) -> tuple[str, tuple[str, ...]]:
-    """Put the version in place, switch the pointer, remove spare versions. Return the version and the removed ones."""
+    """Put the version in place, switch the pointer, and remove versions that retention does not keep.
+
+    Return the version's name and the names of the removed ones. Raises Refused if a person rolled back from this release.
+    """
     release, staged = request.release, f"{tree.path(release_layout.INCOMING)}/{token}"
     alike = release.alike(tree)
     rollback = release.rolled_back(tree, alike)
@@ -144,7 +158,7 @@ def _new_version(tree: ReleaseTree, release: StagedRelease) -> str:
 
 
 def _copy(tree: ReleaseTree, request: PublishRequest, version: str, staged: str, token: str) -> Iterator[Operation]:
-    """Copy the whole version into `incoming`, flush and compare it, then give it its name."""
+    """Yield the operations that copy a version into `incoming`, flush and compare it, and then give it its name."""
     release, folder, versions = request.release, f"{staged}/version", tree.path(release_layout.VERSIONS)
     files = {tree.layout.manifest: release.manifest, **release.small_files(version)}
     files[release_layout.SUMS] = release_layout.encode_sums(files, release.files)
@@ -162,8 +176,10 @@ def _copy(tree: ReleaseTree, request: PublishRequest, version: str, staged: str,
 
 
 def shared_operations(tree: ReleaseTree, shared: SharedFiles, staged: str) -> Iterator[Operation]:
-    """Yield the operations that make shared files as they should be: each differing one by one rename, then stale ones are removed.
-    Files that another product has made meanwhile are not replaced, except for common ones."""
+    """Yield the operations that write each differing shared file by one rename, and then remove stale ones.
+
+    Files that another product has made meanwhile are not replaced, except for common ones.
+    """
     folder = tree.layout.shared
     other = {name: data for name, data in shared.files.items() if tree.contents.get(f"{folder}/{name}") != data}
     if other:
@@ -199,7 +215,7 @@ def switch(tree: ReleaseTree, version: str, staged: str, token: str, by: str, *,
 
 
 def _history_lines(tree: ReleaseTree, version: str, by: str, *, rollback: bool) -> list[Switch]:
-    """Return the lines that the history lacks: this switch, and before it one whose publisher was killed with nothing prepared."""
+    """Return the lines that the history lacks: this switch, and before it one that a killed publisher made and did not record."""
     switches, now = tree.history, round(time.time(), 3)
     last = switches[-1].to if switches else ""
     lines = []
@@ -214,7 +230,10 @@ def _history_lines(tree: ReleaseTree, version: str, by: str, *, rollback: bool) 
 
 
 def clear(tree: ReleaseTree, staged: str, token: str) -> Iterator[Operation]:
-    """Yield the operations that save the history of a killed attempt, remove what attempts left, and make a new folder."""
+    """Yield the operations that empty `incoming` and make the folder `staged` there.
+
+    If a killed attempt switched the pointer, its prepared history is saved first.
+    """
     if (history := tree.history) != tree.recorded_history:
         data, path = b"".join(map(release_layout.history_line, history)), f"{staged}/{release_layout.HISTORY}"
         yield from (MakeFolder(staged), Put(path, data, len(data)), ConfirmLock(tree.path(release_layout.INCOMING), token))
@@ -224,7 +243,10 @@ def clear(tree: ReleaseTree, staged: str, token: str) -> Iterator[Operation]:
 
 
 def _remove_versions(tree: ReleaseTree, names: tuple[str, ...], staged: str, token: str) -> Iterator[Operation]:
-    """Yield the operations that remove versions and staged files. A version loses its name first: no reader sees half of one."""
+    """Yield the operations that remove versions and the folder `staged`.
+
+    A version loses its name first, so that no reader sees half of one.
+    """
     if names:
         yield ConfirmLock(tree.path(release_layout.INCOMING), token)
         yield from (Move(tree.version_path(name), f"{staged}/{name}") for name in names)
@@ -233,8 +255,9 @@ def _remove_versions(tree: ReleaseTree, names: tuple[str, ...], staged: str, tok
 
 
 def spare(release: StagedRelease, tree: ReleaseTree, keep: int, version: str) -> tuple[str, ...]:
-    """Return the versions that retention removes once `version` is current: those that are not among the newest `keep`, not
-    current, not what a rollback would go to, and not on any node.
+    """Return the versions that retention removes once `version` is current.
+
+    They are not among the newest `keep`, not current, not what a rollback would go to, and not on any node.
     """
     versions = (*tree.versions, *((version,) if version not in tree.versions else ()))
     history = [*tree.history, Switch(to=version, before=tree.current)]
@@ -251,7 +274,7 @@ def _refuse(where: str, tree: ReleaseTree, request: PublishRequest) -> None:
 
 
 def _is_suitable(tree: ReleaseTree, version: str, request: PublishRequest) -> bool:
-    """Return True if a version of the same release is whole and signed as the target asks for, and needs no new copy."""
+    """Return True if a version that holds this release is whole and signed as the target asks for: nothing is copied."""
     release, target = request.release, request.target
     if not (release.is_suitable(tree, version) and release_signatures.suits(release.kind, tree, version, target)):
         return False
@@ -259,7 +282,7 @@ def _is_suitable(tree: ReleaseTree, version: str, request: PublishRequest) -> bo
 
 
 def _is_done(tree: ReleaseTree, request: PublishRequest) -> bool:
-    """Return True if a publication would write nothing."""
+    """Return True if the release is current, whole and signed, shared files are right, and retention has nothing to remove."""
     release, shared = request.release, request.release.shared_files(tree)
     settled_files = all(tree.contents.get(f"{tree.layout.shared}/{name}") == data for name, data in shared.files.items())
     if not settled_files or shared.stale or tree.last_recorded != tree.current:
@@ -268,7 +291,7 @@ def _is_done(tree: ReleaseTree, request: PublishRequest) -> bool:
 
 
 def examine(folder: Path, files: Iterable[ReleaseFile]) -> None:
-    """Read the files of a release where they come from. Raises BadTask for the first that is not what the manifest says."""
+    """Read the files of a release at their source and compare digests. Raises BadTask for the first that differs."""
     for file in files:
         with (folder / file.name).open("rb") as stream:
             digest = "sha256:" + hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""The description of a product's releases, which publish, roll back, verify and the usage report work by.
+"""Description of a product's releases: names, rules and functions by which publish, roll back, verify and usage handle any product.
 
 A product (node images, software stacks) makes one `ReleaseKind` and, for each publication, one `StagedRelease`.
 """
@@ -16,15 +16,17 @@ from steps.contract.release_layout import ReleaseError, ReleaseFile, Switch, Usa
 
 
 class TreeProblem(Struct, frozen=True, kw_only=True):
-    """A file that is wrong (path below the root of the tree), and in which way."""
+    """A wrong file in a release tree: its path below the root, and what is wrong with it."""
 
     place: str
     why: str
 
 
 class Contents(Struct, frozen=True, kw_only=True):
-    """The parts of a manifest that a release tree needs: name of the product, files that the release must have, and digests by
-    which usage reports may name the version (besides the digest of the manifest).
+    """The parts of a manifest that a release tree needs.
+
+    They are the product's name, the files that the release must have, and the digests by which usage reports may name the version
+    (besides the digest of the manifest).
     """
 
     product: str
@@ -33,8 +35,9 @@ class Contents(Struct, frozen=True, kw_only=True):
 
 
 class SharedFiles(Struct, frozen=True, kw_only=True):
-    """Files in the shared folder that follow the pointer: `files` by name, and the names of `stale` files to remove. Files in
-    `common` are written by all products, so each publication replaces them.
+    """Files beside the products that follow the pointer: `files` by name, and the names of `stale` files to remove.
+
+    Files in `common` are written by all products, so each publication replaces them.
     """
 
     files: dict[str, bytes] = {}
@@ -43,21 +46,21 @@ class SharedFiles(Struct, frozen=True, kw_only=True):
 
 
 def no_shared_files(_tree: ReleaseTree, _version: str) -> SharedFiles:
-    """Return no files: for products that write nothing into a shared folder."""
+    """Return no shared files; default for products that write nothing beside their own folder."""
     return SharedFiles()
 
 
 def allow_rollback(tree: ReleaseTree, version: str, *, is_named: bool) -> None:
-    """Allow a rollback to any whole version."""
+    """Do nothing, so that a rollback to any whole version is allowed; default of `ReleaseKind.refuse_rollback`."""
 
 
 def no_problems(*_: object) -> Iterable[TreeProblem]:
-    """Return no problems: for products without further rules about a version or a tree."""
+    """Return no problems; default for products without further rules about a version or a tree."""
     return ()
 
 
 def any_machine(_tree: ReleaseTree) -> frozenset[str] | None:
-    """Return None: reports of all machines count."""
+    """Return None, which means that reports of all machines count; default of `ReleaseKind.machines`."""
     return None
 
 
@@ -70,7 +73,7 @@ def links_out(tree: ReleaseTree, factory: Factory = NO_FACTORY) -> Iterator[Exte
 
 
 def hard_links(tree: ReleaseTree) -> Iterator[ExternalLink]:
-    """Yield the files of versions that have a second hard link: writing to that one would change a published file."""
+    """Yield the files of versions that have a second hard link, because writing through it would change a published file."""
     for path, entry in tree.below(tree.path(release_layout.VERSIONS)).items():
         if entry.is_file and entry.names > 1:
             place = tree.path(release_layout.VERSIONS, path)
@@ -78,7 +81,7 @@ def hard_links(tree: ReleaseTree) -> Iterator[ExternalLink]:
 
 
 class ReleaseKind(Struct, frozen=True, kw_only=True):
-    """A kind of release: names and rules that its product adds to those of every release tree.
+    """Description of a product's releases, made once by the product: its names and rules, besides those of every release tree.
 
     `noun` and `command` are words for messages ("image", "bringup image"); the command has `verify`, `rollback` and `build
     --again`. `namespace` is that of signatures (`ssh-keygen -Y sign -n`). `contents` reads a manifest and raises ReleaseError for
@@ -93,20 +96,20 @@ class ReleaseKind(Struct, frozen=True, kw_only=True):
     required: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     external_links: Callable[[ReleaseTree], Iterable[ExternalLink]] = links_out
-    """Yields everything in a tree that leads out of it. A publication is refused if its own files are among that."""
+    """Function that yields all external links of a tree. A publication is refused if its own files are among them."""
     shared_files: Callable[[ReleaseTree, str], SharedFiles] = no_shared_files
-    """Returns the shared files of a version that is in the tree, for a rollback to it."""
+    """Function that returns the shared files of a version that is in the tree, for a rollback to it."""
     refuse_rollback: Callable[..., None] = allow_rollback
-    """Raises Refused for a version that readers could not use: `(tree, version, is_named=…)`; a person named it or not."""
+    """Function `(tree, version, is_named=…)` that raises Refused if readers could not use the version; `is_named`: by a person."""
     version_problems: Callable[[ReleaseTree, str], Iterable[TreeProblem]] = no_problems
     tree_problems: Callable[[ReleaseTree], Iterable[TreeProblem]] = no_problems
     usage: Callable[[str, bytes], UsageReport | None] | None = None
-    """Reads a node's report (its bytes); None for an unreadable one. Without it no report is read."""
+    """Function that reads a node's report (name of its file, bytes), None for an unreadable one. Without it no report is read."""
     machines: Callable[[ReleaseTree], frozenset[str] | None] = any_machine
-    """Returns the machines that may use the product; None if any may."""
+    """Function that returns the machines that may use the product; None if any may."""
 
     def contents_of(self, tree: ReleaseTree, version: str) -> Contents | None:
-        """Return the contents of a version's manifest; None if it is missing or unreadable."""
+        """Return the parsed manifest of a version; None if it is missing or unreadable."""
         data = tree.manifest(version)
         try:
             return None if data is None else self.contents(data)
@@ -124,7 +127,10 @@ class ReleaseKind(Struct, frozen=True, kw_only=True):
 
 
 def files_found(tree: ReleaseTree, version: str) -> tuple[ReleaseFile, ...]:
-    """Return the files that lie in a version, but SHA256SUMS and its signature. Digests are empty where they were not read."""
+    """Return the files in a version's folder, except SHA256SUMS and its signature.
+
+    Their digests are empty unless the tree was read with the digests of this version.
+    """
     folder = tree.version_path(version)
     files = {name: entry for name, entry in tree.below(folder).items() if entry.is_file}
     names = sorted(set(files) - {release_layout.SUMS, release_layout.SUMS_SIGNATURE})
@@ -132,13 +138,14 @@ def files_found(tree: ReleaseTree, version: str) -> tuple[ReleaseFile, ...]:
 
 
 def folders_of(names: Iterable[str]) -> set[str]:
-    """Return the folders that files lie in, and those above them, by the paths of the files."""
+    """Return every folder above the given files, as relative paths."""
     return {str(folder) for name in names for folder in PurePosixPath(name).parents} - {"."}
 
 
 class StagedRelease(Struct, frozen=True, kw_only=True):
-    """A release on its way into a tree: a folder of files, a manifest that lists them, and small files that the manifest does not
-    list (`metadata`, by path). A product overrides the methods where its releases have more rules.
+    """A release that is to be published: a folder of files, its manifest, and small files that the manifest does not list.
+
+    `metadata` are those small files by path. A product overrides methods where its releases have more rules.
     """
 
     kind: ReleaseKind
@@ -150,12 +157,12 @@ class StagedRelease(Struct, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """Digest of the manifest."""
+        """Return the digest of the manifest."""
         return digest_bytes(self.manifest)
 
     @property
     def size(self) -> int:
-        """Bytes of the files that the manifest lists."""
+        """Return the total size in bytes of the files that the manifest lists."""
         return sum(file.size for file in self.files)
 
     def small_files(self, version: str) -> dict[str, bytes]:  # noqa: ARG002  # products render files by version
@@ -163,33 +170,36 @@ class StagedRelease(Struct, frozen=True, kw_only=True):
         return dict(self.metadata)
 
     def shared_files(self, tree: ReleaseTree) -> SharedFiles:  # noqa: ARG002  # products read the tree
-        """Return the files to write into the shared folder at the switch. Raises BadTask if they cannot be made."""
+        """Return the shared files to write when the pointer switches to this release. Raises BadTask if they cannot be made."""
         return SharedFiles()
 
     def refuse(self, tree: ReleaseTree) -> None:
-        """Raise Refused if the tree has something that this release must not replace or strand."""
+        """Raise Refused if the tree has something that this release must not replace or make unusable. By default, do nothing."""
 
     def is_same(self, manifest: bytes) -> bool:
-        """Return True if a manifest is of this very release, whatever else it says of its making."""
+        """Return True if a manifest describes the same release, even if the manifests differ in how it was made."""
         try:
             return self.kind.contents(manifest) == self.kind.contents(self.manifest)
         except ReleaseError:
             return False
 
     def is_suitable(self, tree: ReleaseTree, version: str) -> bool:  # noqa: ARG002  # products compare both
-        """Return True if a version of the same release needs no new copy, so that the pointer may just name it."""
+        """Return True if a version that holds the same release needs no new copy, so that the pointer may just name it."""
         return True
 
     def rolled_back(self, tree: ReleaseTree, alike: tuple[str, ...]) -> Switch | None:
-        """Return the rollback that left this release, which all the versions `alike` are; None if nobody went back from it."""
+        """Return the rollback by which a person left this release; None if nobody rolled back from it.
+
+        `alike` are the versions that hold this release.
+        """
         return None if tree.current in alike else release_layout.abandoning_rollback(tree.history, alike)
 
     def alike(self, tree: ReleaseTree) -> tuple[str, ...]:
-        """Return the versions of the tree that are this very release, the oldest first."""
+        """Return the versions of the tree that hold this release, the oldest first."""
         manifests = ((version, tree.manifest(version)) for version in tree.versions)
         return tuple(version for version, manifest in manifests if manifest is not None and self.is_same(manifest))
 
     def is_current(self, tree: ReleaseTree) -> bool:
-        """Return True if the pointer names this very release."""
+        """Return True if the pointer names a version that holds this release."""
         manifest = tree.manifest(tree.current) if tree.current else None
         return manifest is not None and self.is_same(manifest)

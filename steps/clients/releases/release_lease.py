@@ -1,4 +1,4 @@
-"""The lease on a product's part of a release tree: one publisher at a time holds its lock, and renews it while it works.
+"""Lock of a product in a release tree: one publisher at a time holds it, as a lease that it renews while it works.
 
 The lock file `incoming/.lock.N` is made by a hard link, which network file systems do atomically; advisory locks are not used. The
 highest number counts. The file names the machine (boot id and process namespace), the process and its start. The holder empties the
@@ -37,7 +37,10 @@ _LAPSED = 1.0
 
 
 class Holder(Struct, frozen=True, kw_only=True):
-    """The holder of a lock. `machine` is the boot id and the process namespace: process numbers mean the same only within both."""
+    """The process that holds a lock, as written in the lock file.
+
+    `machine` is the boot id and the process namespace, because process numbers mean the same only within both.
+    """
 
     token: str
     host: str
@@ -49,7 +52,7 @@ class Holder(Struct, frozen=True, kw_only=True):
 
 
 def new_token() -> str:
-    """Return a random name for one attempt."""
+    """Return a random name for one attempt to publish or roll back."""
     return secrets.token_hex(8)
 
 
@@ -67,7 +70,10 @@ def this_process(token: str, by: str) -> Holder:
 
 
 def is_gone(claimed: Claimed) -> bool:
-    """Return True if the holder of a lock is gone. A lock file that cannot be read counts only by the time since its renewal."""
+    """Return True if the holder of a lock is gone.
+
+    A holder on this machine is looked up; any other counts as gone once its lease has expired.
+    """
     expired = claimed.age > timeouts.PUBLISH_LEASE
     try:
         holder = msgspec.json.decode(claimed.holder, type=Holder)
@@ -80,7 +86,7 @@ def is_gone(claimed: Claimed) -> bool:
 
 @contextmanager
 def hold_lease(transport: TreeTransport, product: str, token: str, by: str) -> Iterator[None]:
-    """Hold the lock of a product's part of a tree. Raises StoreBusy if another process holds it."""
+    """Hold the lock of a product during the block. Raises StoreBusy if another process holds it."""
     folder = f"{product}/{release_layout.INCOMING}"
     transport.perform([MakeFolder(folder)])
     _take(transport, folder, token, by)
@@ -95,7 +101,7 @@ def hold_lease(transport: TreeTransport, product: str, token: str, by: str) -> I
 
 
 def retry_while_locked(publish: Callable[[], T], clock: Clock, seconds: float, say: Callable[[str], None]) -> T:
-    """Call `publish` again as soon as a lock that is in its way has lapsed, for at most `seconds`.
+    """Return the result of `publish`; if a lock is in its way, wait until the lock has lapsed and call it again.
 
     An evicted pod, or one that lost its network, leaves a lock behind that no other machine can check. Raises StoreBusy if the
     holder renews the lock or is a process of this machine, and after `seconds`.

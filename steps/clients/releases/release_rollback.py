@@ -1,4 +1,4 @@
-"""Rollback to a version that is still in the tree: one rename, and a line in the history that says who did it."""
+"""Rollback to a version that is still in the tree: one rename of the pointer, and a line in the history that says who did it."""
 
 from msgspec import Struct
 
@@ -11,8 +11,11 @@ from steps.errors import BadTask, Refused
 
 
 class RollbackResult(Struct, frozen=True, kw_only=True):
-    """Outcome of a rollback: the tree before it, the version that the pointer names now, the one that it named before, who did it,
-    and the state of the version's signature (`release_signatures.state`)."""
+    """Outcome of a rollback: the tree before it, the version that the pointer names now (`to`), and who did it.
+
+    `before` is the version that the pointer named before, `signature` the state of the signature of `to`
+    (`release_signatures.state`).
+    """
 
     tree: ReleaseTree
     to: str
@@ -24,7 +27,7 @@ class RollbackResult(Struct, frozen=True, kw_only=True):
 def roll_back(
     kind: ReleaseKind, transport: TreeTransport, product: str, version: str, by: str, signers: tuple[str, ...] = ()
 ) -> RollbackResult:
-    """Point to a version (name or number); without one to the version that was current before.
+    """Switch the pointer to a version (name or number); without one, to the version that was current before.
 
     Nothing is written if the version is current already: `to` and `before` are then the same. A rollback to it that was killed is
     completed. Raises BadTask for a version that is not there, Refused for one that is not whole, or that the kind refuses.
@@ -63,7 +66,7 @@ def _result(kind: ReleaseKind, tree: ReleaseTree, to: str, before: str, by: str,
 
 
 def _is_unfinished(kind: ReleaseKind, tree: ReleaseTree) -> bool:
-    """Return True if a process that switched to the current version was killed behind the rename of the pointer."""
+    """Return True if a process that switched to the current version was killed after it had renamed the pointer."""
     shared = kind.shared_files(tree, tree.current)
     # An older version of bringup may have written common files in another form: they do not count.
     own = {name: data for name, data in shared.files.items() if name not in shared.common}
@@ -72,7 +75,10 @@ def _is_unfinished(kind: ReleaseKind, tree: ReleaseTree) -> bool:
 
 
 def _is_halfway_back(kind: ReleaseKind, tree: ReleaseTree) -> bool:
-    """Return True if a rollback was killed behind the rename: whoever asks for a rollback again means that one."""
+    """Return True if a rollback was killed after it had renamed the pointer.
+
+    Whoever then asks for a rollback without naming a version means that one.
+    """
     switches = tree.history
     if not tree.current or not switches:
         return False
@@ -90,7 +96,7 @@ def _refuse_broken(kind: ReleaseKind, tree: ReleaseTree, version: str, signers: 
 
 
 def _choose(kind: ReleaseKind, tree: ReleaseTree, version: str) -> str:
-    """Return the name of the version that is meant. Raises BadTask if there is none."""
+    """Return the name of the version to roll back to, from a name, a number or nothing. Raises BadTask if there is none."""
     if not tree.versions:
         hint = f"{kind.noun}s here: {', '.join(tree.products) or 'none'}"
         raise BadTask(f"there is no version of {tree.product} here", hint=hint)

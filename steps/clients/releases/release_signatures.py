@@ -1,4 +1,4 @@
-"""Signatures of a version: over its manifest, and over its list of digests, which covers all other files."""
+"""Signatures of a version: one over its manifest, one over its list of digests, which covers all other files."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,13 +16,15 @@ _PRINCIPAL = "publisher"
 
 
 def signed_files(kind: ReleaseKind) -> dict[str, str]:
-    """Return the signed files of a version → the files with their signatures."""
+    """Return name of each signed file of a version → name of the file with its signature."""
     return {kind.layout.manifest: kind.layout.signature, release_layout.SUMS: release_layout.SUMS_SIGNATURE}
 
 
 def sign(kind: ReleaseKind, files: Mapping[str, bytes], target: ReleaseTarget, secrets: Path) -> dict[str, bytes]:
-    """Return the files with signatures; none if the target has no key. Raises BadTask if the key cannot sign, or if the target does
-    not trust it: readers would refuse its signatures."""
+    """Return name of the signature file → signature; empty if the target has no key.
+
+    Raises BadTask if the key cannot sign, or if the target does not trust it, because readers would refuse its signatures.
+    """
     if not target.key:
         return {}
     key = secrets / target.key
@@ -39,13 +41,16 @@ def sign(kind: ReleaseKind, files: Mapping[str, bytes], target: ReleaseTarget, s
 
 
 def prove(kind: ReleaseKind, target: ReleaseTarget, secrets: Path) -> None:
-    """Sign a sample before anything is written. Raises BadTask as `sign` does."""
+    """Sign a sample, so that a bad key is found before anything is written. Raises BadTask as `sign` does."""
     sign(kind, dict.fromkeys(signed_files(kind), b"whether the key is one that is trusted\n"), target, secrets)
 
 
 def state(kind: ReleaseKind, tree: ReleaseTree, version: str, signers: tuple[str, ...]) -> str:
-    """Return `good` if a trusted key made all signatures of a version, `bad` if one is wrong or missing, `none` if there are none,
-    `unknown` if no key is trusted."""
+    """Return the state of a version's signatures: `good`, `bad`, `none` or `unknown`.
+
+    `none`: it has no signature. `unknown`: it has some, but no key is trusted. `good`: trusted keys made both. `bad`: one is wrong
+    or missing.
+    """
     signatures = {file: tree.contents.get(tree.version_path(version, name)) for file, name in signed_files(kind).items()}
     if not any(signatures.values()):
         return NONE
@@ -56,7 +61,10 @@ def state(kind: ReleaseKind, tree: ReleaseTree, version: str, signers: tuple[str
 
 
 def suits(kind: ReleaseKind, tree: ReleaseTree, version: str, target: ReleaseTarget) -> bool:
-    """Return True if a version is signed as the target asks for: by a trusted key if the target has one, and never wrongly."""
+    """Return True if a version's signatures suit the target: signed if the target has a key, and never wrongly.
+
+    Signatures that cannot be checked, because no key is trusted, suit as well.
+    """
     allowed = (GOOD, UNKNOWN) if target.key else (GOOD, NONE, UNKNOWN)
     return state(kind, tree, version, target.signers) in allowed
 

@@ -23,7 +23,7 @@ from steps.contract import plain
 from steps.errors import BadTask, Garbled, Unreachable
 
 PROGRAM = Path(__file__).with_name("session.sh")
-"""The program that runs at the other end."""
+"""Path of the shell program that runs at the other end."""
 _WORDS: dict[type, str] = {
     do.MakeFolder: "folder",
     do.CheckFile: "check",
@@ -38,8 +38,9 @@ _WORDS: dict[type, str] = {
 
 
 class ShellTransport:
-    """A `TreeTransport` over a command that runs `PROGRAM` at the other end, or takes it as its first input. `answer` is the time
-    in seconds that an answer may take, beside the time that the bytes to copy or read need.
+    """A `TreeTransport` over a command that runs `PROGRAM` at the other end, or takes it as its first input.
+
+    `answer` is the time in seconds that an answer may take, beside the time that the bytes to copy or read need.
     """
 
     def __init__(
@@ -73,13 +74,16 @@ class ShellTransport:
             raise
 
     def look(self, product: str, digests: Sequence[str] = ()) -> ReleaseTree:
-        """Return a product's part of the tree. `digests` names the versions whose files are read whole."""
+        """Read the folder of a product as it is now: names, small files, and the last reports of nodes.
+
+        For the versions named in `digests` (`release_tree.ALL`: every version) the digest of each file is computed.
+        """
         # Reading takes time by the size of the files, so a first look without digests finds that size.
         size = _size(self._look(product, (), 0), digests) if digests else 0
         return self._look(product, digests, size)
 
     def _look(self, product: str, digests: Sequence[str], size: int) -> ReleaseTree:
-        """Return a product's part of the tree, for which `size` bytes are read at the other end."""
+        """Read the folder of a product as `look` does; for the time limit, `size` bytes are read at the other end."""
         tree = ReleaseTree(root="", product=product, layout=self._layout)
         # No word of a line may be empty, so lists begin with their separator.
         words = (f",{','.join(digests)},", f":{self._layout.shared}", ":" + "".join(f"{end}:" for end in self._layout.read))
@@ -91,7 +95,10 @@ class ShellTransport:
         return tree
 
     def claim(self, folder: str, token: str, holder: bytes, over: int = 0) -> Claimed:
-        """Ask for the lock of a folder. `over` is the number of a held lock whose holder is known to be gone."""
+        """Try to take the lock of a folder for the process that `holder` describes; return at once with the outcome.
+
+        `over` is the number of a held lock that may be taken over, because its holder is known to be gone.
+        """
         with self._within():
             self._send(_line("claim", folder, token, str(over), holder.decode()))
             word, _, rest = self._answer().partition(" ")
@@ -101,7 +108,7 @@ class ShellTransport:
         return Claimed(had=word == "claimed", free=word == "free", why=rest)
 
     def perform(self, operations: Iterable[Operation]) -> None:
-        """Perform operations in order, in one round trip; stop at the first that fails."""
+        """Perform operations in order, in one round trip; stop at the first that fails and raise its StepError."""
         pending = tuple(operations)
         size = sum(operation.size for operation in pending if isinstance(operation, do.Put | do.CheckFile))
         with self._within(size / timeouts.PUBLISH_SLOWEST + len(pending) * timeouts.PUBLISH_STEP):
@@ -140,7 +147,7 @@ class ShellTransport:
             raise failure("short", operation.source.name, str(operation.source.parent))
 
     def _see(self, tree: ReleaseTree, token: str) -> None:
-        """Add one token of the answer to `look` to the tree; session.sh says what each letter means."""
+        """Add one part of the answer to `look` to the tree; session.sh says what each letter means."""
         kind, _, rest = token.partition(" ")
         match kind:
             case "e":
@@ -188,7 +195,7 @@ class ShellTransport:
         return line[:-1]
 
     def _token(self) -> str:
-        """Read up to a zero byte: file names may have line ends in them."""
+        """Return the next part of an answer, up to a zero byte, because file names may have line ends in them."""
         token = bytearray()
         while (sign := self._out.read(1)) not in (b"\0", b""):
             token += sign
@@ -221,7 +228,7 @@ class ShellTransport:
             raise self._broken("") from error
 
     def _broken(self, answer: str) -> Exception:
-        """Return the error for a session that ended, hangs, or gave an `answer` that is none of session.sh."""
+        """Return the error for a session that ended, hangs, or gave an `answer` that session.sh never gives."""
         if self._overdue:
             return Unreachable(f"{self.where}: no answer in time", hint="see whether its disk or the network hangs")
         with suppress(subprocess.TimeoutExpired):
@@ -254,7 +261,7 @@ class ShellTransport:
 
 
 def _size(tree: ReleaseTree, digests: Sequence[str]) -> int:
-    """Return the bytes of the versions whose files are to be read whole."""
+    """Return the number of bytes in the versions whose files are to be read whole."""
     wanted = tree.versions if ALL in digests else digests
     return sum(entry.size for name in wanted for entry in tree.below(tree.version_path(name)).values())
 

@@ -10,21 +10,21 @@ from steps.clients.releases.release_tree import ReleaseTree
 from steps.errors import BadTask, Refused, StepError, StoreBusy, Temporary
 
 CHUNK = 16 << 20
-"""Bytes after which a long copy renews the lock."""
+"""Number of bytes after which a long copy renews the lock."""
 
 
 class BytesDiffer(Temporary):
-    """A file that was written has other bytes than were sent."""
+    """Raised if a written file has other bytes than were sent."""
 
 
 class MakeFolder(Struct, frozen=True):
-    """Make a folder, and the folders above it."""
+    """Operation that makes a folder, and the folders above it."""
 
     path: str
 
 
 class Put(Struct, frozen=True):
-    """Write a new file with these bytes, or with those of a file of this machine, and flush it to disk. `size`: expected bytes."""
+    """Operation that writes a new file of `size` bytes and flushes it to disk; `source`: its bytes, or a file here."""
 
     path: str
     source: bytes | Path
@@ -32,7 +32,7 @@ class Put(Struct, frozen=True):
 
 
 class CheckFile(Struct, frozen=True):
-    """Read a file again and compare its size (bytes) and digest (`sha256:…`)."""
+    """Operation that reads a file again and fails unless it has this size (bytes) and digest (`sha256:…`)."""
 
     path: str
     size: int
@@ -40,47 +40,47 @@ class CheckFile(Struct, frozen=True):
 
 
 class Sync(Struct, frozen=True):
-    """Flush the names in a folder to disk."""
+    """Operation that flushes the names in a folder to disk."""
 
     path: str
 
 
 class Move(Struct, frozen=True):
-    """Rename a file, folder or link to a name that is still free."""
+    """Operation that renames a file, folder or link to a name that is still free."""
 
     path: str
     to: str
 
 
 class Replace(Struct, frozen=True):
-    """Rename a file or link, in place of another one of that name."""
+    """Operation that renames a file or link and replaces what has that name."""
 
     path: str
     to: str
 
 
 class Link(Struct, frozen=True):
-    """Make a symbolic link."""
+    """Operation that makes a symbolic link."""
 
     path: str
     target: str
 
 
 class Remove(Struct, frozen=True):
-    """Remove a file, or a folder with everything in it. A missing one is no error."""
+    """Operation that removes a file, or a folder with everything in it. A missing one is no error."""
 
     path: str
 
 
 class ConfirmLock(Struct, frozen=True):
-    """Fail unless the lock of a folder still has this token; renew it."""
+    """Operation that fails unless the lock of a folder still has this token, and renews the lock."""
 
     folder: str
     token: str
 
 
 class ReleaseLock(Struct, frozen=True):
-    """Give the lock of a folder back, if it still has this token."""
+    """Operation that gives the lock of a folder back, if it still has this token."""
 
     folder: str
     token: str
@@ -90,8 +90,10 @@ Operation = MakeFolder | Put | CheckFile | Sync | Move | Replace | Link | Remove
 
 
 class Claimed(Struct, frozen=True, kw_only=True):
-    """Outcome of asking for a lock: it was `had`; or it was `free`, but another process came first (`why`: the system's error); or
-    lock `number` is held by `holder` (bytes of the lock file), who renewed it `age` seconds ago.
+    """Outcome of asking for a lock.
+
+    The lock was `had`; or it was `free`, but another process came first (`why`: the system's error); or lock `number` is held by
+    `holder` (bytes of the lock file), who renewed it `age` seconds ago.
     """
 
     had: bool
@@ -103,20 +105,26 @@ class Claimed(Struct, frozen=True, kw_only=True):
 
 
 class TreeTransport(Protocol):
-    """Access to a release tree, on this machine or another one. Methods raise a StepError that names the tree."""
+    """Interface to read and change a release tree, on this machine or another one. Methods raise StepErrors that name the tree."""
 
     where: str
 
     def look(self, product: str, digests: Sequence[str] = ()) -> ReleaseTree:
-        """Return a product's part of the tree. `digests` names the versions whose files are read (`release_tree.ALL`: all)."""
+        """Read the folder of a product as it is now: names, small files, and the last reports of nodes.
+
+        For the versions named in `digests` (`release_tree.ALL`: every version) the digest of each file is computed.
+        """
         ...
 
     def claim(self, folder: str, token: str, holder: bytes, over: int = 0) -> Claimed:
-        """Ask for the lock of a folder. `over` is the number of a held lock whose holder is known to be gone."""
+        """Try to take the lock of a folder for the process that `holder` describes; return at once with the outcome.
+
+        `over` is the number of a held lock that may be taken over, because its holder is known to be gone.
+        """
         ...
 
     def perform(self, operations: Iterable[Operation]) -> None:
-        """Perform operations in order; stop at the first that fails."""
+        """Perform operations in order; stop at the first that fails and raise its StepError."""
         ...
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Report of what runs where: the versions of a product, and the version that each node reported to run. Pure."""
+"""Usage of published versions: which version each node reported to run, and which nodes run a version. Pure."""
 
 from enum import StrEnum
 
@@ -13,7 +13,7 @@ from steps.contract.release_layout import Switch, UsageReport
 
 
 class UsageState(StrEnum):
-    """The version that a node runs, compared with the current one.
+    """Comparison of the version that a node runs with the current one.
 
     `unknown`: no version in the tree. `unreadable`: the report cannot be read. `stranger`: the machine may not use this product, so
     no version is kept for it. `stale`: the last report is too old to tell whether the node still runs that version, or runs at all.
@@ -29,10 +29,10 @@ class UsageState(StrEnum):
 
 
 class NodeUsage(Struct, frozen=True, kw_only=True):
-    """A node's usage: product and version that it runs, address of the machine as it was reported, start of the use (`at`) and time
-    of the last report (`reported_at`, UTC seconds both), and the age of the report in seconds.
+    """Usage of one node: the product and version that it runs, and how that compares with the current version (`state`).
 
-    The clocks of the file server and of this machine may differ a little.
+    `address` is the machine's, as reported, `at` the start of the use, `reported_at` the time of the last report (both UTC
+    seconds), `age` the report's age in seconds. The clocks of the file server and of this machine may differ a little.
     """
 
     node: str
@@ -46,9 +46,11 @@ class NodeUsage(Struct, frozen=True, kw_only=True):
 
 
 class VersionRow(Struct, frozen=True, kw_only=True):
-    """A version: digest of its manifest, bytes of all its files, `whole` as far as names and sizes tell, current or not, last
-    switch to it (`switched`, UTC seconds, 0: never; `by`), state of its signature, nodes that reported it, and `stale` ones
-    among them.
+    """A published version, as a list of versions shows it.
+
+    `digest` is its manifest's, `size` the bytes of all its files. `whole`: all files are there, as far as names and sizes tell.
+    `switched` is the last switch to it (UTC seconds, 0: never) by the run or command `by`. `signature` is the state of its
+    signatures. `nodes` reported to run it, `stale` ones among them too long ago.
     """
 
     product: str
@@ -65,7 +67,7 @@ class VersionRow(Struct, frozen=True, kw_only=True):
 
 
 class VersionIndex(Struct, frozen=True, kw_only=True):
-    """The versions of a tree by the digests that reports name; made once for any number of nodes.
+    """Index of a tree's versions by the digests that reports of nodes name; made once for any number of reports.
 
     `digests` are those of each version, empty for an unreadable manifest. Several versions may have one digest: the first in
     `order` counts, which begins with the current version and then the newest. `machines` may use the product; None: any.
@@ -91,12 +93,12 @@ class VersionIndex(Struct, frozen=True, kw_only=True):
         return self.order[min(places)] if places else ""
 
     def allows(self, report: UsageReport) -> bool:
-        """Return True if the report is of a machine that may use the product."""
+        """Return True if the machine that sent the report may use the product."""
         return self.machines is None or report.machine in self.machines
 
 
 def version_index(kind: ReleaseKind, tree: ReleaseTree) -> VersionIndex:
-    """Return the index of a tree's versions."""
+    """Return the index by which versions of a tree are found from the reports of nodes."""
     versions, current = tree.versions, tree.current
     order = tuple(dict.fromkeys((*((current,) if current in versions else ()), *reversed(versions))))
     digests: dict[str, frozenset[str]] = {}
@@ -110,8 +112,11 @@ def version_index(kind: ReleaseKind, tree: ReleaseTree) -> VersionIndex:
 
 
 def usage_reports(kind: ReleaseKind, tree: ReleaseTree) -> tuple[UsageReport, ...]:
-    """Return the reports of all nodes. An unreadable report names no version. Of several reports with one machine address only the
-    last one counts: a machine that gets another name leaves its earlier file behind."""
+    """Return the reports of all nodes. An unreadable report names no version.
+
+    Of several reports with one machine address only the last one counts, because a machine that gets another name leaves its
+    earlier file behind.
+    """
     if kind.usage is None:
         return ()
     reports = []
@@ -123,13 +128,14 @@ def usage_reports(kind: ReleaseKind, tree: ReleaseTree) -> tuple[UsageReport, ..
 
 
 def reported_at(tree: ReleaseTree, report: UsageReport) -> int:
-    """Return the time of a report's file (UTC seconds); 0 if the file was gone at once."""
+    """Return when a node's report was written (UTC seconds); 0 if unknown, because its file was gone at once."""
     return tree.reported_at.get(f"{report.node}.json", 0)
 
 
 def in_use(kind: ReleaseKind, tree: ReleaseTree) -> tuple[str, ...]:
-    """Return the versions that nodes reported to run, which retention keeps. Reports of machines that may not use the product do
-    not count: nobody else can keep versions alive.
+    """Return the versions that nodes reported to run, which retention keeps.
+
+    Reports of machines that may not use the product do not count, so that no stranger can keep versions alive.
     """
     reports = usage_reports(kind, tree)
     if not reports:
@@ -141,8 +147,11 @@ def in_use(kind: ReleaseKind, tree: ReleaseTree) -> tuple[str, ...]:
 def node_usage(
     kind: ReleaseKind, trees: tuple[ReleaseTree, ...], *, now: float, silence: float = timeouts.NODE_SILENCE
 ) -> tuple[NodeUsage, ...]:
-    """Return what each node runs, by node. `trees` are the parts of one release tree, one for each product. A report that is older
-    than `silence` seconds is stale, by the time of its file, whatever the node says."""
+    """Return a row for each node that reported, with the version that it runs.
+
+    `trees` are the products of one release tree. A report that is older than `silence` seconds is stale, by the time of its file,
+    whatever the node says.
+    """
     if not trees:
         return ()
     products = [(tree.product, tree.current, version_index(kind, tree)) for tree in trees]

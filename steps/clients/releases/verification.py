@@ -1,4 +1,4 @@
-"""Verification of release trees, file by file. Nothing is read here but signatures: the tree has the digests."""
+"""Verification of release trees, file by file. It works on a tree that was read with digests, and checks signatures itself."""
 
 from collections.abc import Iterator
 
@@ -10,8 +10,10 @@ from steps.contract.release_layout import ReleaseError, ReleaseTarget
 
 
 def tree_problems(kind: ReleaseKind, tree: ReleaseTree, signers: tuple[str, ...] = ()) -> tuple[TreeProblem, ...]:
-    """Return everything that is wrong in a product's part of a tree, which must have the digests of all versions. With `signers`
-    every version must be signed by one of these public keys."""
+    """Return everything that is wrong with a product in a release tree, which must have been read with the digests of all versions.
+
+    With `signers` every version must be signed by one of these public keys.
+    """
     problems = [*_pointer(tree), *_history(tree), *kind.tree_problems(tree), *_strays(tree)]
     for version in tree.versions:
         problems += version_problems(kind, tree, version, signers)
@@ -20,7 +22,7 @@ def tree_problems(kind: ReleaseKind, tree: ReleaseTree, signers: tuple[str, ...]
 
 
 def version_problems(kind: ReleaseKind, tree: ReleaseTree, version: str, signers: tuple[str, ...] = ()) -> Iterator[TreeProblem]:
-    """Yield what is wrong with a version, whose digests the tree must have."""
+    """Yield the problems of one version. The tree must have been read with the digests of its files."""
     manifest = tree.version_path(version, kind.layout.manifest)
     contents, digest = kind.contents_of(tree, version), tree.manifest_digest(version)
     if contents is None:
@@ -40,13 +42,15 @@ def version_problems(kind: ReleaseKind, tree: ReleaseTree, version: str, signers
 
 
 def problems_for_target(kind: ReleaseKind, tree: ReleaseTree, version: str, target: ReleaseTarget) -> Iterator[TreeProblem]:
-    """Yield what is wrong with a version for a target, which asks for signatures only if it has a key."""
+    """Yield the problems of a version for a target: signatures are required only if the target has a key."""
     yield from version_problems(kind, tree, version, target.signers if target.key else ())
 
 
 def has_all_files(kind: ReleaseKind, tree: ReleaseTree, version: str) -> bool:
-    """Return True if a version has all files that its manifest and SHA256SUMS list, those of the manifest with the right sizes. No
-    file is read for it."""
+    """Return True if a version has all files that its manifest and SHA256SUMS list, those of the manifest with the right sizes.
+
+    No file is read for it.
+    """
     contents, listed = kind.contents_of(tree, version), tree.sums(version)
     sizes = {file.name: file.size for file in files_found(tree, version)}
     if contents is None or not {kind.layout.manifest, *kind.required} <= listed.keys() <= sizes.keys():

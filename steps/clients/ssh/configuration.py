@@ -1,4 +1,4 @@
-"""SSH configuration for a play: how each host is reached, through which others, with which host keys. Pure, but for `met`."""
+"""Writes the SSH configuration for a play: the way to each host, jump hosts, trusted host keys. Pure, but for `met`."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -18,7 +18,7 @@ COMMON = """Host *
   ServerAliveInterval 5
   ServerAliveCountMax 3
 {exchange}"""
-"""Options for all hosts, jump hosts included.
+"""SSH options for every host and jump host.
 
 ServerAlive ends a dead connection after 15 s, even one that a master holds (`playbooks/docs/facts.md`, SSH logins). SSH reports why
 a connection ended (closed by the other end, no algorithm in common) at level INFO, which LogLevel suppresses together with the
@@ -55,7 +55,7 @@ def configuration(
     exchanges: Iterable[str] = (),
     met: Met | None = None,
 ) -> str:
-    """Return the SSH configuration file.
+    """Return the text of the SSH configuration for the hosts of a play.
 
     `keys` maps each `key_path` to the private key's current path. `known` are the files with host keys, `check` is SSH's
     StrictHostKeyChecking; `met`, if given, sets both for each host. `exchanges` are key exchanges by preference. `proxies` maps
@@ -76,7 +76,7 @@ def configuration(
 
 
 def jumps(hosts: Iterable[PlayHost]) -> tuple[Jump, ...]:
-    """Return every jump host of these hosts once, the nearest first."""
+    """Return every jump host of these hosts once, those nearest to this machine first."""
     distances: dict[Jump, int] = {}
     for host in hosts:
         for jump in chain(host):
@@ -85,7 +85,7 @@ def jumps(hosts: Iterable[PlayHost]) -> tuple[Jump, ...]:
 
 
 def chain(access: PlayHost | Jump) -> tuple[Jump, ...]:
-    """Return the jump hosts before a host, the nearest last."""
+    """Return the jump hosts on the way to a host, from the one next to the host back to the one that this machine connects to."""
     return () if access.jump is None else (access.jump, *chain(access.jump))
 
 

@@ -1,4 +1,4 @@
-"""Connection through an HTTP proxy (CONNECT), handed over to SSH.
+"""Connects through an HTTP proxy (CONNECT) and hands the connection over to SSH; a program of its own.
 
 `python -I -S http_connect.py SETTINGS HOST PORT` is a ProxyCommand with ProxyUseFdpass: once the proxy has agreed, SSH takes the
 connection and this process ends. It runs for each login, so it imports little and nothing of bringup. SETTINGS is a private file
@@ -21,18 +21,21 @@ SHOWN = 80
 
 
 class ConnectFailed(Exception):
-    """The connection failed. The message continues a sentence that begins with the proxy's name."""
+    """Raised if the connection failed. The message continues a sentence that begins with the proxy's name."""
 
 
 class _Answer:
-    """Reader of a proxy's answer, byte by byte: what follows is the host's, and must stay in the socket for SSH."""
+    """Reader of a proxy's answer, byte by byte.
+
+    What follows the answer is the host's own, and must stay in the socket for SSH.
+    """
 
     def __init__(self, connection: socket.socket, until: float, late: str) -> None:
         self._connection, self._until, self._late = connection, until, late
         self.text = b""
 
     def head(self) -> tuple[str, list[str]]:
-        """Return status line and headers. Raises Failed."""
+        """Return status line and headers of the answer. Raises ConnectFailed."""
         while not self.text.endswith((b"\r\n\r\n", b"\n\n")):
             self._more()
         first, *lines = self.text.decode("latin-1").splitlines()
@@ -54,7 +57,7 @@ class _Answer:
             raise ConnectFailed(f"does not speak HTTP: it answered {_shown(self.text + self._rest())!r}")
 
     def _rest(self) -> bytes:
-        """Return more of an answer that is no HTTP: an SSH or TLS server identifies itself in it."""
+        """Return more bytes of an answer that is no HTTP, because an SSH or TLS server identifies itself in it."""
         self._connection.settimeout(0)
         with suppress(OSError):
             return self._connection.recv(SHOWN).partition(b"\n")[0]
@@ -62,7 +65,7 @@ class _Answer:
 
 
 def connect(settings: Mapping[str, Any], host: str, port: str) -> socket.socket:
-    """Return a connection to a host through the proxy. Raises Failed."""
+    """Return a connection to a host through the proxy. Raises ConnectFailed."""
     until = time.monotonic() + settings["seconds"]
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     connection = _dialled(settings, until)
@@ -102,7 +105,7 @@ def _dialled(settings: Mapping[str, Any], until: float) -> socket.socket:
 
 
 def _check(status: str, headers: Sequence[str], settings: Mapping[str, Any], place: str) -> None:
-    """Raise Failed unless the proxy's answer says that the connection is made."""
+    """Raise ConnectFailed unless the proxy's answer says that the connection is made."""
     code, _, reason = status.partition(" ")[2].partition(" ")
     shown_status = _shown(f"{code} {reason}".encode("latin-1")).strip()
     if not (code.isdecimal() and len(code) == 3):
@@ -124,7 +127,7 @@ def _check(status: str, headers: Sequence[str], settings: Mapping[str, Any], pla
 
 
 def _shown(text: bytes) -> str:
-    """Return the beginning of a foreign text in plain characters on one line."""
+    """Return the beginning of an answer as one line of plain characters, for a message."""
     return "".join(chr(byte) if 32 <= byte < 127 else "?" for byte in text.rstrip()[:SHOWN])
 
 
@@ -149,7 +152,7 @@ def main(file: str, host: str, port: str) -> int:
 
 
 def _leave(file: str, sentence: str) -> None:
-    """Write the sentence for the caller of SSH, atomically because several logins may fail at once."""
+    """Write why the connection failed into a file for the caller of SSH, atomically because several logins may fail at once."""
     fresh = f"{file}.{os.getpid()}"
     with open(fresh, "w", encoding="utf-8") as opened:
         opened.write(sentence)

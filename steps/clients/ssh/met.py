@@ -1,4 +1,4 @@
-"""Host keys of first contacts that a spec allows: the first key is kept, and only that key is accepted from then on.
+"""Host keys of first contacts, for specs that allow them: a host's first key is kept, and only that key is accepted afterwards.
 
 OpenSSH's own `accept-new` is not enough: it accepts a key of another type as new, even from a host whose key it has.
 """
@@ -14,7 +14,7 @@ SSH_PORT = 22
 
 
 class Met(Struct, frozen=True):
-    """Store of the keys of first contacts.
+    """Store folder of the host keys that were accepted at first contacts.
 
     `folder` has a file for each address and port, so that plays that run at the same time, on any machine, never write one file for
     two hosts. `known` is the text of the spec's file, which alone counts for the hosts in it; `files` are the paths of that file,

@@ -1,4 +1,4 @@
-"""HTTP proxies before SSH hosts: SSH's command for each, with the login in a private file, and the reasons of failures."""
+"""HTTP proxies on the way to SSH hosts: SSH's command for each, with the login in a private file, and the reasons of failures."""
 
 import base64
 import json
@@ -13,11 +13,11 @@ from steps.clients.ssh import configuration, http_connect
 from steps.contract.host_play import HttpProxy, Jump, PlayHost
 
 TOLD = "proxied"
-"""Folder of failures, with a folder for each proxy and a file in it for each host that it did not connect to."""
+"""Name of the folder of failures, with a folder for each proxy and a file in it for each host that the proxy did not connect to."""
 
 
 def distinct_proxies(hosts: Iterable[PlayHost]) -> tuple[HttpProxy, ...]:
-    """Return every proxy of these hosts once."""
+    """Return every HTTP proxy through which these hosts are reached, once."""
     return tuple(dict.fromkeys(hop.proxy for host in hosts if (hop := configuration.first_hop(host)).proxy))
 
 

@@ -9,7 +9,7 @@ from steps.contract.checks import CheckPod
 
 
 class StorageClass(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A storage class of the cluster."""
+    """A Kubernetes StorageClass: its name, its provisioner, and if it is the default."""
 
     name: str
     provisioner: str = ""
@@ -29,7 +29,8 @@ class Webhook(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Charts, CRDs, storage classes, and the webhooks of the namespaces that the task names."""
+    """Observation of gate base_services/control: charts, CRDs, storage classes, and the admission webhooks of the namespaces
+    that the task names."""
 
     releases: tuple[ReleaseState, ...] = ()
     root_app: RootState | None = None
@@ -53,7 +54,7 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 class VolumeClaim(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A PersistentVolumeClaim. `events` are read while it is not bound."""
+    """The PersistentVolumeClaim of check `pvc`. Its `events` are read only while it is not bound."""
 
     phase: str = ""
     storage_class: str = ""
@@ -62,7 +63,7 @@ class VolumeClaim(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Certificate(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Condition Ready of a Certificate."""
+    """The certificate that check `pvc` asks cert-manager for: status, reason and message of its condition Ready."""
 
     ready: bool = False
     reason: str = ""
@@ -70,7 +71,7 @@ class Certificate(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The objects of check `pvc`: its claim, its pods with `wrote` and `read` in their reports, and its certificate."""
+    """Observation of gate base_services/functional: claim, pods and certificate of check `pvc`; pods report `wrote` and `read`."""
 
     claim: VolumeClaim | None = None
     pods: tuple[CheckPod, ...] = ()
@@ -93,18 +94,19 @@ class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
 COMPONENTS = ("application-controller", "applicationset-controller", "redis", "repo-server")
 """Workloads that Argo CD needs: their names end with `-COMPONENT`, or their label app.kubernetes.io/component is COMPONENT."""
 REDIS = "redis"
-"""The one component whose image is not Argo CD's own."""
+"""Component of Argo CD whose image is not Argo CD's own, so that its version is not compared."""
 
 
 class ArgoCdWorkload(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A workload of Argo CD. `component` is its label app.kubernetes.io/component; empty if absent."""
+    """A workload of Argo CD. `component` is its label app.kubernetes.io/component; empty if it has none."""
 
     workload: Workload
     component: str = ""
 
 
 class ArgoCdObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Argo CD itself: its release if we install it, its workloads, the troubles of their pods, and its CRDs."""
+    """Observation of gate base_services/argo_cd: Argo CD's Helm release if bringup installs it, its workloads, pods that are not
+    ready, and CRDs."""
 
     releases: tuple[ReleaseState, ...] = ()
     components: tuple[ArgoCdWorkload, ...] = ()
@@ -126,7 +128,7 @@ class ArgoCdExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, f
 
 
 class Project(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An AppProject with its spec."""
+    """An AppProject of Argo CD: its name and spec."""
 
     name: str
     spec: dict[str, Any] = {}
@@ -141,10 +143,10 @@ class Repository(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Trust(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Host keys or certificates as digests (`delivery.text_digest`).
+    """SSH host keys or certificates for the repository's server, compared as digests (`delivery.text_digest`).
 
-    `given` are those of the site's file. `found` are those that Argo CD reads for the repository's server; of other servers, only
-    those that the file gives too.
+    `given` are those in the site's secret file. `found` are those in Argo CD's ConfigMap for this server; entries for other servers
+    are among them only if the site's file has them too.
     """
 
     given: tuple[str, ...] = ()
@@ -152,7 +154,7 @@ class Trust(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DeliveryObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Settings of Argo CD.
+    """Observation of gate base_services/delivery: the settings by which Argo CD deploys from Git.
 
     `config` maps argocd-cm's keys to `delivery.text_digest` of their texts; None without the ConfigMap. `projects` and
     `repositories` are the AppProjects and repository Secrets that the task names. `host_keys` and `certificates` are None if not

@@ -50,12 +50,12 @@ def argo_cd(seen: ArgoCdObservation, want: ArgoCdExpectation) -> Verdict:
 
 
 def delivery(seen: DeliveryObservation, want: DeliveryExpectation) -> Verdict:
-    """Check that Argo CD is configured for delivery before it delivers anything."""
+    """Check argocd-cm, AppProjects, repository credentials, trusted host keys and certificates before Argo CD deploys anything."""
     return gate_delivery.delivery(seen, want)
 
 
 def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
-    """Check that a claim binds, that a pod reads back what another container wrote, and that a certificate is issued."""
+    """Check that the claim is bound, a pod read back the nonce that another container wrote, and the certificate was issued."""
     problem = _volume(seen.claim, seen.pods, want.storage_class) if want.storage_class else None
     problem = problem or (_certificate(seen.certificate) if want.certificate else None)
     if problem is not None:

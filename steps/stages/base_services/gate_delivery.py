@@ -1,4 +1,4 @@
-"""Judges Argo CD itself: its version, and the settings that it needs before it delivers anything."""
+"""Judges Argo CD: its version, and the settings that must be right before it deploys anything."""
 
 from typing import Any
 
@@ -25,11 +25,12 @@ _ACCESS = ("password", "sshPrivateKey", "githubAppPrivateKey", "bearerToken", "t
 """Keys of a repository's Secret that hold credentials."""
 _HOST_KEYS = ("argocd-ssh-known-hosts-cm", "host key", "configs.ssh.extraHosts")
 _CERTIFICATES = ("argocd-tls-certs-cm", "certificate", "configs.tls.certificates")
-"""ConfigMap, its content in words, and the values of chart argo-cd that fill it."""
+"""Name of the ConfigMap with trusted certificates, word for an entry in messages, and the values of chart argo-cd that fill it."""
 
 
 def argo_cd(seen: ArgoCdObservation, want: ArgoCdExpectation) -> Verdict:
-    """Check that every component is settled and of the wanted version, its kinds are served, and our release of it is deployed."""
+    """Check that each component of Argo CD runs in the wanted version, its CRDs are served, and its release is deployed if
+    bringup installs it."""
     problem = gate_charts.problem(seen.releases, want.releases) or missing_crd(seen.crds, want.crds)
     for name in want.components:
         problem = problem or _component(name, seen, want)
@@ -41,7 +42,7 @@ def argo_cd(seen: ArgoCdObservation, want: ArgoCdExpectation) -> Verdict:
 
 
 def _plays(component: ArgoCdWorkload, name: str) -> bool:
-    """Return True if the workload is this component, by the end of its name or by its label.
+    """Return True if a workload is the component `name` of Argo CD, by the end of the workload's name or by its component label.
 
     A highly available redis is a StatefulSet and a proxy with `-redis-ha` in their names.
     """
@@ -134,7 +135,7 @@ def _projects(seen: tuple[Project, ...], want: DeliveryExpectation) -> Finding |
 
 
 def _differing(seen: dict[str, Any], want: dict[str, Any]) -> list[str]:
-    """Return the fields that differ. Lists are compared as sets, and an absent list is an empty one."""
+    """Return the names of an AppProject's fields that differ from the plan. Lists compare as sets; absent means empty."""
     # a list that the plan leaves out must be empty: it would give more rights
     names = sorted({*want, *(name for name, value in seen.items() if isinstance(value, list))})
     return [name for name in names if not _same(seen.get(name), want.get(name))]
@@ -147,9 +148,9 @@ def _same(seen: Any, want: Any) -> bool:
 
 
 def _trusts(seen: Trust | None, want: DeliveryExpectation, name: str, what: str, value: str) -> Finding | None:
-    """Return a failure unless Argo CD trusts every host key or certificate of the site's file, and no other for this server.
+    """Return a failure unless Argo CD trusts exactly the host keys or certificates of the site's file for the repository's server.
 
-    Another one may be left from before a rotation. An empty file proves nothing.
+    A further key or certificate may be left from before a rotation. With an empty file the check fails, because nothing is proven.
     """
     required, trusted = (set(seen.given), set(seen.found)) if seen is not None else (set(), set())
     lacking, extra = required - trusted, trusted - required
@@ -177,5 +178,5 @@ def _repository(seen: tuple[Repository, ...], want: DeliveryExpectation) -> Find
 
 
 def _plain(url: str) -> str:
-    """Return an address in the form in which Argo CD compares addresses."""
+    """Return a repository's URL in the form in which Argo CD compares URLs: lower case, without trailing slash and `.git`."""
     return url.rstrip("/").removesuffix(".git").lower()

@@ -34,7 +34,7 @@ class _RawClass(Struct, frozen=True):
 
 
 class Service(Struct, frozen=True):
-    """Service behind a webhook."""
+    """Name and namespace of the Service behind a webhook."""
 
     namespace: str = ""
     name: str = ""
@@ -56,7 +56,7 @@ class _Configuration(Struct, frozen=True):
 
 
 class _EndpointConditions(Struct, frozen=True):
-    """Readiness of an endpoint; absent means ready."""
+    """Readiness of an endpoint of a Service; an absent value means ready."""
 
     ready: bool | None = None
 
@@ -109,17 +109,17 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
 
 
 def functional(kube: KubeReader, _scope: Scope) -> FunctionalObservation:
-    """Return the current objects of check `pvc`."""
+    """Return claim, pods and certificate of check `pvc` as they are now."""
     return FunctionalObservation(claim=_claim(kube), pods=probe_checks.read(kube, CHECK), certificate=_certificate(kube))
 
 
 def argo_cd(kube: KubeReader, scope: Scope) -> ArgoCdObservation:
-    """Return the state of Argo CD itself."""
+    """Return Argo CD's Helm release, workloads and CRDs (see `probe_delivery.argo_cd`)."""
     return probe_delivery.argo_cd(kube, scope)
 
 
 def delivery(kube: KubeReader, scope: Scope) -> DeliveryObservation:
-    """Return the settings of Argo CD."""
+    """Return Argo CD's settings, AppProjects, repository Secrets and trusted servers (see `probe_delivery.delivery`)."""
     return probe_delivery.delivery(kube, scope)
 
 

@@ -28,7 +28,7 @@ class _RawProject(Struct, frozen=True):
 
 
 def argo_cd(kube: KubeReader, scope: Scope) -> ArgoCdObservation:
-    """Return the release if we install it, the workloads that are part of Argo CD, and its CRDs."""
+    """Return Argo CD's Helm release if bringup installs it, its workloads with pods that are not ready, and its CRDs."""
     space, labels = _namespace(scope), dict[str, str]()
 
     def keep(raw: Raw) -> bool:
@@ -51,7 +51,8 @@ def argo_cd(kube: KubeReader, scope: Scope) -> ArgoCdObservation:
 def delivery(kube: KubeReader, scope: Scope) -> DeliveryObservation:
     """Return the texts of argocd-cm as digests, and the AppProjects that the task names.
 
-    If the task names a `repo`, repository Secrets are read; with `known_hosts` or `certificates`, those that Argo CD trusts.
+    Repository Secrets are read if the task names a `repo`. Trusted host keys and certificates are read if it names `known_hosts` or
+    `certificates`.
     """
     space = _namespace(scope)
     config = _config_map(kube, space, CONFIG)
@@ -74,7 +75,7 @@ def _host_keys(kube: KubeReader, scope: Scope) -> Trust | None:
     digests = scope.trusted.get(wanted.name, ())
 
     def ours(text: str) -> tuple[str, ...]:
-        """Return the lines for the wanted host, and lines that the site's file gives too. Other lines belong to other users."""
+        """Return the known_hosts lines that count: those for the wanted host, and those that the site's file has too."""
         return tuple(
             key.text for key in host_keys(text, wanted.host) if key.lets_in(wanted.host) or text_digest(key.text) in digests
         )

@@ -16,7 +16,11 @@ class Scheduler(StrEnum):
 
 
 class Queue(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A queue. `name` is `KIND NAME` or `KIND NAMESPACE/NAME`; `active` is None if its state is unknown; `why` is its reason."""
+    """A queue of Volcano, KAI or Kueue.
+
+    `name` is `KIND NAME` or `KIND NAMESPACE/NAME`. `active` is None if the queue's state is unknown; `why` is the reason for its
+    state.
+    """
 
     name: str
     active: bool | None = None
@@ -31,7 +35,10 @@ class Flavor(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Releases, the schedulers' Deployments, queues and flavors. `covered`: ClusterQueue → resources under its quota."""
+    """Observation of gate gang/control: Helm releases, the schedulers' Deployments, queues and flavors.
+
+    `covered` maps each ClusterQueue to the resources under its quota.
+    """
 
     releases: tuple[ReleaseState, ...] = ()
     root_app: RootState | None = None
@@ -68,7 +75,7 @@ class SchedulableNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NodesObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The expected nodes that exist."""
+    """Observation of gate gang/nodes: the expected nodes that are registered in the cluster."""
 
     nodes: tuple[SchedulableNode, ...] = ()
 
@@ -93,7 +100,7 @@ class GangMember(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GroupCondition(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A condition of the gang's group. `since` is its last transition, in seconds since the epoch."""
+    """A status condition of a PodGroup or Workload. `since` is its last transition, in seconds since the epoch."""
 
     type: str
     status: str
@@ -115,11 +122,11 @@ class GangGroup(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GangObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A gang of a check. `now` is the target's clock, `since` when the check created the gang.
+    """Observation of gates gang/oversize and gang/functional: the test gang of a check.
 
-    `free` are the units on schedulable nodes that pods outside the check leave; None if they could not be counted. `others` are
-    pending gangs of other users. `bindings` are events since then that report a member as bound (`POD: MESSAGE`); they remain after
-    the pod is gone.
+    `now` is the target's clock, `since` when the check created the gang. `free` are the units on schedulable nodes that pods
+    outside the check leave; None if they could not be counted. `others` are pending gangs of other users. `bindings` are events
+    since then that report a member as bound (`POD: MESSAGE`); they remain after the pod is gone.
     """
 
     now: float
@@ -132,8 +139,9 @@ class GangObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class OversizeExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Expectation of the gate gang/oversize: a gang of `count` members with `units` each, more than is free, binds none for
-    `observe_seconds`.
+    """Expectation of the gate gang/oversize: no pod of a gang that is too large is bound for `observe_seconds`.
+
+    The gang has `count` members with `units` each, more than is free.
     """
 
     scheduler: Scheduler

@@ -32,7 +32,7 @@ def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
 
 
 def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
-    """Check that gangs can be placed on every node and that quotas count it."""
+    """Check that every node advertises the gang's resource and, with Kueue, has the labels of a flavor, so that quotas count it."""
     by_name = {node.name: node for node in seen.nodes}
     rows = [_node(name, by_name.get(name), want) for name in want.nodes]
     return of_nodes("gang/nodes", rows, what=f"schedulable with {want.resource}{' in a flavor' if want.flavors else ''}")
@@ -44,7 +44,7 @@ def oversize(seen: GangObservation, want: OversizeExpectation) -> Verdict:
 
 
 def functional(seen: GangObservation, want: FitExpectation) -> Verdict:
-    """Check that a gang that fits is bound as a whole, in time."""
+    """Check that a test gang that fits is bound as a whole, within the time that the spec allows."""
     return gate_gangs.judge_fit(seen, want)
 
 

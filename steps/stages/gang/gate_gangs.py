@@ -22,12 +22,12 @@ WAITS = {
     Scheduler.KAI: "PodGroup with UnschedulableOnNodePool=True",
     Scheduler.KUEUE: "Workload with QuotaReserved=False",
 }
-"""Evidence by which a scheduler shows that it considered a gang and left it out."""
+"""Scheduler → words for the evidence that it considered a gang and left it out."""
 MADE_BY = {Scheduler.VOLCANO: "volcano-controllers", Scheduler.KAI: "pod-grouper", Scheduler.KUEUE: "kueue-controller-manager"}
 
 
 def judge_oversize(seen: GangObservation, want: OversizeExpectation) -> Verdict:
-    """Fail as soon as one member was bound, even for a moment; pass after `observe_seconds` with evidence."""
+    """Fail once a pod of the oversized gang was bound; pass after `observe_seconds` if the scheduler evidently considered it."""
     if problem := next(_oversize_findings(seen, want), None):
         return problem.verdict(OVERSIZE)
     group = seen.group
@@ -66,7 +66,7 @@ def _oversize_findings(seen: GangObservation, want: OversizeExpectation) -> Iter
 
 
 def judge_fit(seen: GangObservation, want: FitExpectation) -> Verdict:
-    """Pass once every member is bound, if that took no longer than wanted."""
+    """Pass if every pod of the fitting gang was bound within `within_seconds`; wait until then, fail later."""
     if problem := next(_fit_findings(seen, want), None):
         return problem.verdict(FIT)
     took = max(member.bound for member in seen.members) - seen.since
@@ -94,7 +94,7 @@ def _fit_findings(seen: GangObservation, want: FitExpectation) -> Iterator[Findi
 
 
 def _group(seen: GangObservation, count: int, scheduler: Scheduler) -> Iterator[Finding]:
-    """Yield a problem unless the scheduler knows the pods as one gang of that size. With groups of one, the tests pass by luck."""
+    """Yield a problem unless the scheduler knows the pods as one gang of `count`: separate pods could pass the tests by luck."""
     if seen.group is None:
         step = f"see {MADE_BY[scheduler]}: it makes the group"
         yield _open("no group of the check's pods exists", "one group for the whole gang", step)
@@ -105,12 +105,12 @@ def _group(seen: GangObservation, count: int, scheduler: Scheduler) -> Iterator[
 
 
 def _has_pods(group: GangGroup, scheduler: Scheduler) -> bool:
-    """Return True if a waiting gang has pods by now: Volcano creates them once it lets a group in; Kueue suspends the Job."""
+    """Return True if a waiting gang should have pods by now: Volcano makes them once it lets a group in; Kueue suspends the Job."""
     return scheduler is Scheduler.KAI or (scheduler is Scheduler.VOLCANO and group.phase == "Inqueue")
 
 
 def _bound(seen: GangObservation) -> list[str]:
-    """Return members that are or were bound: by node, condition, phase, an event, or the group's own phase."""
+    """Return the gang's pods that are or were bound to a node: by node, condition, phase, an event, or the PodGroup's phase."""
     names = [
         f"{member.name} on {member.node or 'a node'}"
         for member in seen.members
@@ -123,12 +123,12 @@ def _bound(seen: GangObservation) -> list[str]:
 
 
 def _evidence(group: GangGroup, scheduler: Scheduler) -> str:
-    """Return the condition which shows that the scheduler considered the gang and left it out; empty if there is none."""
+    """Return, as text, the group's condition which shows that the scheduler considered the gang and left it out; else empty."""
     return next((text for condition in group.conditions if (text := _EVIDENCE[scheduler](group, condition))), "")
 
 
 def _volcano(group: GangGroup, condition: GroupCondition) -> str:
-    """Return Volcano's reason if it considered the gang.
+    """Return Volcano's words for leaving a gang out, from one condition of its PodGroup; empty if the condition does not show that.
 
     A PodGroup that is not let in (phase Pending) gets `NotEnoughTasks`, because its pods are never created.
     """

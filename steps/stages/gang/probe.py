@@ -30,7 +30,7 @@ _GROUPS = {
     Scheduler.KAI: f"{KAI}/v2alpha2/podgroups",
     Scheduler.KUEUE: f"{KUEUE}/workloads",
 }
-"""API path of the objects by which each scheduler knows gangs."""
+"""Scheduler → API path of the PodGroups or Workloads by which it knows gangs."""
 MOST_NAMED = 5
 
 
@@ -86,14 +86,14 @@ class _RawGroup(Struct, frozen=True):
 
 
 class _Involved(Struct, frozen=True):
-    """Object that an event is about."""
+    """Reference to the object that a Kubernetes event is about."""
 
     kind: str = ""
     name: str = ""
 
 
 class _RawEvent(Struct, frozen=True, rename="camel"):
-    """Event that reports a pod as bound."""
+    """A Kubernetes event by which a scheduler reports that it bound a pod."""
 
     metadata: probe_workloads.ObjectMeta = probe_workloads.ObjectMeta()
     involved_object: _Involved = _Involved()
@@ -125,19 +125,19 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
 
 
 def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
-    """Return the expected nodes. Arguments: `resource`, and the `labels` that flavors name."""
+    """Return the registered expected nodes with the units of `resource` and the `labels` that the task's arguments name."""
     wanted = frozenset(scope.nodes)
     nodes = probe_world.nodes(kube, str(probe_charts.read_argument(scope, "resource")), probe_charts.read_argument(scope, "labels"))
     return NodesObservation(nodes=tuple(node for node in nodes if node.name in wanted))
 
 
 def oversize(kube: KubeReader, scope: Scope) -> GangObservation:
-    """Return the gang of check `gang-oversize`."""
+    """Return the gang of check `gang-oversize`: its group, pods and bindings."""
     return _gang(kube, scope, "gang-oversize")
 
 
 def functional(kube: KubeReader, scope: Scope) -> GangObservation:
-    """Return the gang of check `gang-fit`."""
+    """Return the gang of check `gang-fit`: its group, pods and bindings."""
     return _gang(kube, scope, "gang-fit")
 
 
@@ -218,7 +218,7 @@ def _member(pod: probe_workloads.Pod) -> GangMember:
 
 
 def _bindings(kube: KubeReader, check: str, since: float) -> tuple[str, ...]:
-    """Return events of the scheduler about this gang's pods. Older ones of an earlier gang with the same names are left out."""
+    """Return the scheduler's events that bind pods of this check's gang; older events than `since` are of an earlier gang."""
     events = kube.list(f"/api/v1/namespaces/{CHECK_NAMESPACE}/events", _RawEvent, fields="reason=Scheduled") or ()
     own = (event for event in events if event.involved_object.name.startswith(f"{check}-"))
     fresh = (event for event in own if max(seconds(event.last_timestamp), seconds(event.event_time)) >= int(since))

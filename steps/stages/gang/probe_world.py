@@ -1,4 +1,4 @@
-"""Reads nodes and pods as a scheduler sees them: the units of a resource on each node, and those that no pod has requested."""
+"""Reads nodes and pods as a gang scheduler sees them: units of a resource on each node, and those that no pod has requested."""
 
 from collections.abc import Iterable
 
@@ -41,7 +41,7 @@ class _RawPod(Struct, frozen=True):
 
 
 def nodes(kube: KubeReader, resource: str, labels: Iterable[str] = ()) -> tuple[SchedulableNode, ...]:
-    """Return every node with its units of a resource, the free ones, and the named labels. Pods of checks are not counted."""
+    """Return every node with its units of a resource, its free units, and the named labels. Pods of checks are not counted."""
     keys = tuple(labels)
     taken: dict[str, int] = {}
     for pod in kube.list("/api/v1/pods", _RawPod) or ():
@@ -52,7 +52,7 @@ def nodes(kube: KubeReader, resource: str, labels: Iterable[str] = ()) -> tuple[
 
 
 def free(nodes: Iterable[SchedulableNode]) -> int:
-    """Return the units that no pod has requested, on nodes that take new pods."""
+    """Return the number of units that no pod has requested, summed over the nodes that accept new pods."""
     return sum(max(node.free, 0) for node in nodes if node.schedulable)
 
 

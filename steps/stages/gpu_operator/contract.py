@@ -44,7 +44,7 @@ class OperatorRoot(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """State of the operator in the cluster.
+    """Observation of gate gpu_operator/control: the operator's objects in the cluster.
 
     `now` is the target's clock, `operands` are the operator's own workloads. `nfd` are the NFD workers of the whole cluster
     (`NAMESPACE/NAME`), `gpu_nodes` the nodes in which NFD found an NVIDIA GPU.
@@ -78,7 +78,10 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 class Validator(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The operator's validator pod on a node. `stuck`: the first init container that has not ended well; `reason`: why."""
+    """The operator's validator pod on a node.
+
+    `stuck` names the first init container that has not ended well, `reason` says why.
+    """
 
     pod: str
     ready: bool = False
@@ -88,7 +91,7 @@ class Validator(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GpuNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A GPU node.
+    """A GPU node as the cluster shows it, one entry of an observation of gate gpu_operator/nodes.
 
     `labels` are those that the gate compares. `deployed` counts the labels `nvidia.com/gpu.deploy.*` with value true, and `paused`
     are the others (name and value). `capacity` and `allocatable` hold NVIDIA's resources. `devices` counts DRA devices (-1: not
@@ -109,7 +112,10 @@ class GpuNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NodesObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Expected nodes that exist. `validators` is the validators' DaemonSet; if it is complete, its pods are not read one by one."""
+    """Observation of gate gpu_operator/nodes: the expected nodes that are registered in the cluster.
+
+    `validators` is the validators' DaemonSet. If it is complete, its pods are not read one by one.
+    """
 
     nodes: tuple[GpuNode, ...] = ()
     validators: Workload | None = None
@@ -134,7 +140,7 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 
 
 class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Pods of the check `cuda-smoke`.
+    """Observation of gate gpu_operator/functional: the pods of check `cuda-smoke`.
 
     A report is `{"node", "uuids": […], "devices": N, "passed": N, "error": ""}`. Devices are the GPUs, or their MIG instances, on
     which a CUDA kernel was started.

@@ -27,7 +27,7 @@ FUNCTIONAL = "gpu_operator/functional"
 
 
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
-    """Check chart, root resource, NFD, and operands: the root is reconciled since its change, and operands run on the nodes."""
+    """Check chart, root resource, NFD and operands: the root is reconciled since its last change, and operands run on GPU nodes."""
     releases = gate_charts.problem(seen.releases, want.releases, seen.root_app, want.root_app)
     if finding := releases or gate_root.problem(seen, want):
         return finding.verdict(CONTROL)

@@ -1,4 +1,4 @@
-"""Judges one GPU node, in the order in which its parts come up: the first missing part is the reason."""
+"""Judges a GPU node. Checks follow the order in which driver, labels, validator and resources come up; the first failure wins."""
 
 from collections.abc import Callable, Iterable
 
@@ -15,7 +15,7 @@ MEMORY_SHARE = 0.98
 
 
 class Look(Struct, frozen=True):
-    """A node with everything that its checks compare."""
+    """Input of each check of one GPU node: its observation, the expectation, and the usual GPU memory."""
 
     node: GpuNode
     seen: NodesObservation
@@ -24,7 +24,7 @@ class Look(Struct, frozen=True):
 
     @property
     def gpus(self) -> int:
-        """Number of GPUs that this node must have."""
+        """Return the number of GPUs that this node must have."""
         return self.want.others.get(self.node.name, self.want.gpus)
 
 
@@ -198,4 +198,4 @@ _CHECKS: tuple[Check, ...] = (
     _schedulable,
 )
 _DRA_CHECKS: tuple[Check, ...] = (_alive, _discovered, _deployed, _upgrade, _validated, _devices, _device_drivers, _schedulable)
-"""Checks in DRA mode: GPUCluster manages neither feature discovery nor the device plugin."""
+"""Checks of a node in DRA mode, in order: GPUCluster manages neither feature discovery nor the device plugin."""

@@ -26,12 +26,12 @@ OPERAND_OF = {
 
 
 def roots(seen: ControlObservation, want: ControlExpectation) -> tuple[OperatorRoot, ...]:
-    """Return the root resources of the wanted mode."""
+    """Return the operator's root resources (ClusterPolicy or GPUCluster) of the wanted advertising mode."""
     return seen.gpu_clusters if want.mode is AdvertisingMode.GPU_CLUSTER else seen.cluster_policies
 
 
 def problem(seen: ControlObservation, want: ControlExpectation) -> Finding | None:
-    """Return the first problem; None if there is none."""
+    """Return the first problem of root resource, NFD, GPU discovery or operands; None if there is none."""
     finding = _one_root(seen, want) or one_nfd(seen.nfd)
     if finding is not None:
         return finding
@@ -105,16 +105,16 @@ def _reconciled(root: OperatorRoot, seen: ControlObservation, want: ControlExpec
 
 
 def not_ready_states(message: str) -> tuple[str, ...]:
-    """Return the states in a message `… states not ready: [state-driver state-device-plugin]`."""
+    """Return the state names in a message `… states not ready: [state-driver state-device-plugin]`."""
     match = re.search(r"states not ready: \[([^\]]*)\]", message)
     return tuple(match[1].split()) if match else ()
 
 
 def _within_quorum(root: OperatorRoot, message: str, seen: ControlObservation, want: ControlExpectation) -> bool:
-    """Return True if every state that is not ready lacks fewer nodes than the quorum allows.
+    """Return True if every operand that is not ready lacks fewer nodes than the quorum allows.
 
-    The operator wants all nodes, so nodes that were set aside would keep it notReady for ever. The node gate names the nodes that
-    lack it.
+    The operator wants all nodes, so quarantined nodes would keep its root resource notReady for ever. The gate gpu_operator/nodes
+    names the nodes concerned.
     """
     ready = _condition(root, "Ready")
     if root.state != "notReady" or ready is None or not ready.status:
@@ -155,7 +155,10 @@ def _operands(seen: ControlObservation, want: ControlExpectation) -> Finding | N
 
 
 def _driver_image(seen: ControlObservation, want: ControlExpectation) -> Finding | None:
-    """Return inconclusive unless the driver DaemonSet has the wanted version: a status from before the change lacks it."""
+    """Return an inconclusive finding unless the driver DaemonSet runs the wanted version; None if it does.
+
+    Otherwise a root resource that was ready before a change of version would pass.
+    """
     drivers = [
         entry for entry in seen.operands if entry.name.startswith(("nvidia-driver-", "nvidia-gpu-driver-")) and entry.desired
     ]
@@ -170,12 +173,12 @@ def _driver_image(seen: ControlObservation, want: ControlExpectation) -> Finding
 
 
 def _is_operand(name: str, wanted: str) -> bool:
-    """Return True if the name matches. A wanted name ending in a dash is a prefix: driver DaemonSets carry OS and hash."""
+    """Return True if a DaemonSet has the wanted name. One ending in a dash is a prefix: driver DaemonSets carry OS and hash."""
     return name.startswith(wanted) if wanted.endswith("-") else name == wanted
 
 
 def short_operands(seen: ControlObservation, want: ControlExpectation) -> tuple[str, ...]:
-    """Return notes on wanted operands that miss nodes within the quorum."""
+    """Return a note on each wanted operand that is not ready on every node; a passing gate calls this once the quorum is met."""
     return tuple(
         f"{entry.name}: {entry.ready} of {entry.desired} ready, within the quorum"
         for entry in seen.operands

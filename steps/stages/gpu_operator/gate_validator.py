@@ -1,4 +1,4 @@
-"""Judges the GPU Operator's validator on a node: its init containers run in order, and the one that is stuck names the layer."""
+"""Judges the GPU Operator's validator on a node: its init containers run in order; the one that hangs names the failing layer."""
 
 from msgspec import Struct
 
@@ -9,7 +9,7 @@ from steps.stages.shared.finding import Finding, fail, unknown
 
 
 class Stuck(Struct, frozen=True):
-    """Meaning of one init container of the validator that does not end."""
+    """Meaning of one init container of the validator that does not end: failure class, text and next step."""
 
     failure_class: FailureClass
     what: str
@@ -34,13 +34,13 @@ STUCK = {
         FailureClass.HEALTH, "the device plugin advertises nothing usable", "log of nvidia-device-plugin-daemonset, MIG state"
     ),
 }
-"""Meaning by init container, in the order in which they run (NVIDIA/gpu-operator assets/state-operator-validation)."""
+"""Init container → its meaning if it hangs, in running order (NVIDIA/gpu-operator assets/state-operator-validation)."""
 
 
 def all_ready(seen: NodesObservation, want: NodesExpectation) -> bool:
-    """Return True if the validators' DaemonSet is complete for at least the expected nodes, so that it speaks for every node.
+    """Return True if the validators' DaemonSet is ready on all its nodes, and these are at least as many as expected.
 
-    If it is not complete, the pods are read one by one.
+    If it is not, the pods are read one by one.
     """
     validators = seen.validators
     if validators is None or not validators.current or any(node.validator is not None for node in seen.nodes):

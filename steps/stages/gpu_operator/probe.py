@@ -46,7 +46,7 @@ class _DriverSpec(Struct, frozen=True):
 
 
 class _RootSpec(Struct, frozen=True):
-    """Part of a root resource's spec that is compared."""
+    """The fields of a root resource's spec that the gate compares."""
 
     driver: _DriverSpec | None = None
 
@@ -82,7 +82,8 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
 
 
 def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
-    """Return the expected nodes. Validator pods are read only while their DaemonSet is incomplete."""
+    """Return the registered expected nodes with labels, resources and devices. Validator pods are read only while their
+    DaemonSet is incomplete."""
     raw_nodes, wanted = probe_workloads.nodes(kube), frozenset(scope.nodes)
     daemon = next(filter(None, (_daemon_set(kube, name) for name in VALIDATORS)), None)
     # a DaemonSet that has not seen a new node yet is complete without it
@@ -96,7 +97,7 @@ def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
 
 
 def functional(kube: KubeReader, _scope: Scope) -> FunctionalObservation:
-    """Return the pods of check `cuda-smoke`."""
+    """Return the pods of check `cuda-smoke` with their reports."""
     return FunctionalObservation(pods=probe_checks.read(kube, CHECK))
 
 
@@ -160,6 +161,6 @@ def _node(raw: probe_workloads.Node, validators: Mapping[str, Validator], device
 
 
 def _resources(quantities: Mapping[str, str]) -> dict[str, int]:
-    """Return NVIDIA's extended resources; -1 for a quantity that is not a whole number."""
+    """Return NVIDIA's extended resources of a node as numbers; -1 for a quantity that is not a whole number."""
     counts = {key: probe_workloads.whole_number(text) for key, text in quantities.items() if key.startswith("nvidia.com/")}
     return {key: -1 if count is None else count for key, count in counts.items()}

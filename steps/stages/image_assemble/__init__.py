@@ -1,1 +1,1 @@
-"""Stage image_assemble of a node image: the files of the image are packed."""
+"""Stage image_assemble of a node image: packs root, kernel and initrd into the files that machines boot."""

@@ -11,7 +11,7 @@ PRODUCT: Final = "nodeimage"
 
 
 class Assembled(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A packed image, read back after it was written.
+    """Observation of gate image_assemble/outputs: a packed image, read back after it was written.
 
     `found` are its files, `listed` the files in its manifest, `manifest` the manifest's digest. `cached`: nothing had to be packed.
     `kernel` is the version of the kernel file, `root_modules` and `initrd_modules` those of the modules; all three must be equal.
@@ -34,7 +34,7 @@ class Assembled(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class OutputsExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The image's key, and the most MiB that its squashfs may have (0: no limit)."""
+    """Expectation of the gate image_assemble/outputs: the image's key, and the most MiB of its squashfs (0: no limit)."""
 
     key: str
     budget_mib: int = 0

@@ -1,4 +1,4 @@
-"""Gate of image_assemble: the files of a packed image are whole, as listed, within budget, and of one kernel."""
+"""Gate of image_assemble: an image's files match its manifest, keep the size budget, and belong to one kernel version."""
 
 from collections.abc import Iterator
 from typing import Final

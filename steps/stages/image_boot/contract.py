@@ -12,7 +12,7 @@ PRODUCT: Final = "nodeimage"
 
 
 class Booted(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All machines that were started with one firmware.
+    """Observation of gate image_boot/boots: the test machines that were started with one firmware.
 
     `root_digest` and `root_size` (bytes) are those of the served squashfs by its manifest, `kernel` is its kernel's release.
     `problem` is the reason for which no machine could be started.

@@ -27,7 +27,7 @@ def boots(seen: Booted, want: BootsExpectation) -> Verdict:
 
 
 def _all(seen: Booted, want: BootsExpectation) -> Finding | None:
-    """Return a problem that keeps every machine from being judged; None if there is none."""
+    """Return a problem that concerns the whole observation, so that no machine can be judged; None if there is none."""
     if seen.problem:
         step = "mend that on the machine that boots the images, and run this again"
         return unknown(FailureClass.DEPENDENCY, f"no machine could be started: {seen.problem}", f"{want.machines} machines", step)
@@ -64,7 +64,7 @@ def _findings(boot: MachineBoot, seen: Booted, want: BootsExpectation) -> Iterat
 
 
 def _fetched(boot: MachineBoot, seen: Booted) -> Iterator[Finding]:
-    """Yield files that the machine did not fetch from this server: a machine with a disk could have booted from that."""
+    """Yield a problem for each file that the machine did not fetch from this server: a disk could have served it instead."""
     whole = {event.what for event in boot.events if event.sent == event.size > 0}
     if missing := [what for what in FETCHED if what not in whole]:
         fetched = f"it reported, and did not fetch {plain.some(missing, MOST_TOLD)} whole"
@@ -141,7 +141,7 @@ EXPECTED = "a report from it"
 
 
 def cut_short(boot: MachineBoot, seen: Booted, seconds: float) -> Finding:
-    """Return the most specific cause for which a machine sent no report."""
+    """Return the finding with the most specific known cause why a machine sent no report within `seconds`."""
     root = next((event for event in reversed(boot.events) if event.what == "root"), None)
     sign = console.SIGNS.get(boot.stopped_at)
     return (
@@ -214,7 +214,7 @@ def _far(boot: MachineBoot) -> str:
 
 
 def _silent(boot: MachineBoot, seconds: float) -> Finding:
-    """Return a finding that says how far the boot came; used if no cause is known."""
+    """Return a finding that says how far the boot came, for a machine that sent no report for an unknown cause."""
     far = _far(boot)
     step = f"read the console of {boot.name} from there on"
     if boot.ended == "exit":

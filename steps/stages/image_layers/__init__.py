@@ -1,1 +1,1 @@
-"""Stage image_layers of a node image: the layers are built."""
+"""Stage image_layers of a node image: builds each layer of the image's root file system, or finds it in the cache."""

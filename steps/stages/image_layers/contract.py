@@ -9,7 +9,7 @@ PRODUCT: Final = "nodeimage"
 
 
 class Built(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A layer of the cache.
+    """Observation of gate image_layers/layer: one layer, built now or found in the layer cache.
 
     `digest` is that of its content listing, `size` (bytes) and `files` are its additions to the root. `cached`: the layer existed
     and its content still matches its entry. `seconds` is the build time. `failed` is the part that failed (`packages`, `users`,
@@ -30,7 +30,7 @@ class Built(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LayerExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The layer by name and key, the number of packages in its root, and its budget in MiB (0: none)."""
+    """Expectation of the gate image_layers/layer: the layer's name, key, number of packages and budget in MiB (0: none)."""
 
     layer: str
     key: str

@@ -19,7 +19,7 @@ _ELSE = (FailureClass.RUNTIME, "build the layer below first, and see what it say
 
 
 def layer(seen: Built, want: LayerExpectation) -> Verdict:
-    """Judge one layer."""
+    """Check that a layer was built, has the locked packages and no build secret, and keeps its size budget."""
     if finding := _failure(seen, want) or _content(seen, want):
         return finding.verdict(GATE)
     how = "was cached" if seen.cached else f"was built in {seen.seconds:.0f} s"

@@ -1,1 +1,1 @@
-"""Stage image_lock of a node image: the locked packages are in the archive."""
+"""Stage image_lock of a node image: every package that the recipe locks is in the store's package archive."""

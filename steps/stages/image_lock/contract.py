@@ -9,11 +9,11 @@ PRODUCT: Final = "nodeimage"
 
 ID: Final = "image_lock"
 TASK: Final = "archive"
-"""The task that fetches the packages."""
+"""Name of the task that fetches the locked packages into the archive."""
 
 
 class Archive(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The package archive of the store.
+    """Observation of gate image_lock/archive: the locked packages in the store's package archive.
 
     `missing` and `wrong` (with other bytes than the locked ones) are `name=version`. `fetched` packages were downloaded now, `kept`
     ones were there. `recipe` is the digest of the recipe. `problems` are the mirrors' reasons for missing packages. `away` counts
@@ -37,7 +37,8 @@ class Archive(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ArchiveExpectation(Struct, frozen=True, kw_only=True):
-    """Digest of the recipe, and the number of packages that it locks. `relock`: the commands that make the lock again."""
+    """Expectation of the gate image_lock/archive: the recipe's digest, its number of locked packages, and the commands that make
+    the lock again."""
 
     recipe: str
     packages: int

@@ -11,7 +11,7 @@ PRODUCT: Final = "nodeimage"
 
 
 class Published(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The tree after publishing, read back from the place from which nodes read.
+    """Observation of gate image_publish/tree: the published release folder, read back from where nodes read it.
 
     `version` is the version that the pointer names, `before` the one that it named before. `manifest` is the digest of that
     version's manifest, `found` are its files, `listed` those of its manifest. `scripts` maps each group to the version that all
@@ -38,17 +38,17 @@ class Published(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Changes against the version published before; entries are `name=version`, or `name old → new` for changed packages."""
     problem: str = ""
     entries: tuple[str, ...] = ()
-    """Groups whose ROOT/boot/GROUP.ipxe leads to the pointer of this image."""
+    """Groups whose entry script ROOT/boot/GROUP.ipxe leads to the pointer of this image."""
     in_use: tuple[str, ...] = ()
     """Versions that nodes report to run; they are kept, whatever their number."""
     lost: tuple[str, ...] = ()
-    """Machines that the version has a script for, but that are not led to it."""
+    """Machines that have a boot script in this version, but that no entry script leads to it."""
     origin: str = ""
     """Origin of the version's recipe at the time it was published."""
 
 
 class PublishedExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Groups that must have scripts, whether the manifest must be signed, and the number of versions to keep."""
+    """Expectation of the gate image_publish/tree: groups with boot scripts, signature if wanted, number of versions to keep."""
 
     groups: tuple[str, ...]
     signed: bool = False

@@ -1,4 +1,4 @@
-"""Gate of image_publish: nodes read the whole version that was tested, and nothing in its tree leads elsewhere."""
+"""Gate of image_publish: nodes read exactly the version that was tested, and nothing in the published folder leads out of it."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +11,7 @@ GATE = "image_publish/tree"
 
 
 def tree(seen: Published, want: PublishedExpectation) -> Verdict:
-    """Check that the pointer names a whole version, every group boots it, and the tree does not depend on anything outside."""
+    """Check that the pointer names a complete version, every group boots it, and the published folder needs nothing outside."""
     if first := next(_findings(seen, want), None):
         return first.verdict(GATE)
     size = sum(part.size for part in seen.found)
@@ -119,7 +119,10 @@ def _tree(seen: Published, want: PublishedExpectation) -> Iterator[Finding]:
 
 
 def _too_many(seen: Published, want: PublishedExpectation) -> tuple[str, ...]:
-    """Return versions beyond those to keep: the newest, the current, one to roll back to, and those that nodes run."""
+    """Return versions that retention should have removed: not among the newest to keep, not current or before it, and on no node.
+
+    The newest such version is tolerated, because it may be the one to roll back to.
+    """
     ordered = sorted(seen.versions, key=release_layout.number_of)
     stay = {*ordered[-want.keep :], seen.version, seen.before, *seen.in_use}
     spare = [name for name in ordered if name not in stay]

@@ -1,1 +1,1 @@
-"""Stage image_sandbox of a node image: the tests pass without a boot."""
+"""Stage image_sandbox of a node image: runs the image's tests in its root file system, without a boot."""

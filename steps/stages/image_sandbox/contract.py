@@ -11,7 +11,10 @@ PRODUCT: Final = "nodeimage"
 
 
 class Sandboxed(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Results of the tests in the root of one image. `problem` is the reason for which no sandbox could be started."""
+    """Observation of gate image_sandbox/tests: results of the tests that ran in the root of one image, without a boot.
+
+    `problem` is the reason for which no sandbox could be started.
+    """
 
     key: str
     results: tuple[ImageTestResult, ...] = ()
@@ -20,7 +23,7 @@ class Sandboxed(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SandboxExpectation(Struct, frozen=True, kw_only=True):
-    """The image's key and all its tests."""
+    """Expectation of the gate image_sandbox/tests: the image's key and the names of its tests."""
 
     key: str
     tests: tuple[ExpectedTest, ...]

@@ -1,4 +1,4 @@
-"""Gate of image_sandbox: every test of the image ran in its root and passed."""
+"""Gate of image_sandbox: every test of the image ran in the image's root file system and passed."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -65,7 +65,7 @@ def _of(case: ExpectedTest, result: ImageTestResult) -> Finding:
 
 
 def _summed(findings: list[tuple[str, Finding]], tests_wanted: int) -> Verdict:
-    """Return the first failed finding, else the first finding, as a verdict with the names of the others."""
+    """Return the first failed finding, else the first finding, as the gate's verdict, followed by the names of the other tests."""
     name, first = next((pair for pair in findings if pair[1].status == "fail"), findings[0])
     others = sorted({other for other, _ in findings if other != name})
     tail = f"; also {plain.some(others, _MOST_NAMED)}" if others else ""
@@ -74,7 +74,7 @@ def _summed(findings: list[tuple[str, Finding]], tests_wanted: int) -> Verdict:
 
 
 def _notes(seen: Sandboxed) -> list[str]:
-    """Return the slowest tests, and all that took longer than `SANDBOX_SECONDS`."""
+    """Return notes on the slowest tests, and on each that took longer than `SANDBOX_SECONDS`."""
     slowest = sorted(seen.results, key=lambda result: (-result.seconds, result.name))
     over = sum(result.seconds > SANDBOX_SECONDS for result in slowest)
     marks = [f", over {SANDBOX_SECONDS:g} s"] * over + [""] * _SLOWEST

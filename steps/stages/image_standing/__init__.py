@@ -1,1 +1,1 @@
-"""Stage image_standing of a node image: is the image published already."""
+"""Stage image_standing of a node image: it finds out if the image is published already, so that nothing need be built."""

@@ -1,4 +1,4 @@
-"""Types of stage image_standing: is this image what nodes boot already, and did a person roll back from it."""
+"""Types of stage image_standing: how an image compares with the published one, before anything is built."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -18,17 +18,17 @@ OUTPUT: Final = "standing"
 CURRENT, CHANGED = "current", "changed"
 """Values of the stage's output: `current`, this image is published and the later stages are skipped; `changed`, they run."""
 MOST_NAMED: Final = 3
-"""Most packages of a kind named in one line; the report has all."""
+"""Most packages of a kind (added, removed, changed) named in one line; the report has all."""
 LEFT, NOTHING = "left", "nothing"
-"""Further answers of a tree: a rollback left this image, or the tree has no version of it yet."""
+"""Further values of `Standing.answer`: `left`, a person rolled back from this image; `nothing`, none of it is published."""
 
 
 class Standing(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Answer of the published tree, asked before anything is built.
+    """Observation of gate image_standing/tree: how the published release folder compares with the image that is to be built.
 
-    `key` is the image that was looked for, `where` the tree, `answer` one of the four answers above, `version` the version that its
-    pointer names. `differs` is the first difference between that version and this image as it would be published now. `left` is the
-    version of this image that a rollback left, by `left_by` at `left_at` (UTC seconds).
+    `key` is the key of that image, `where` the folder. `answer` is `current`, `changed`, `left` or `nothing`. `version` is the
+    version that the folder's pointer names, `differs` the first difference between it and the image as it would be published now.
+    `left` is the version of the image from which a person rolled back, by `left_by` at `left_at` (UTC seconds).
     """
 
     key: str
@@ -46,7 +46,7 @@ class Standing(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def against(self) -> str:
-        """Package changes against the published version, for the person who approves publishing.
+        """Return the package changes against the published version as a line for the person who approves publishing.
 
         Empty if no decision is needed: nothing is published yet, or this image is current.
         """
@@ -63,7 +63,7 @@ class Standing(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def sentence(self) -> str:
-        """Sentence for a user if the image is current."""
+        """Return the sentence that is shown if the image is published already."""
         return f"nothing changed: version {self.version} is this image"
 
 
@@ -86,6 +86,6 @@ SHORTCUT: Final = Shortcut(
 
 
 class StandingExpectation(Struct, frozen=True, kw_only=True):
-    """Key of the image that is to be published."""
+    """Expectation of the gate image_standing/tree: the key of the image that is to be published."""
 
     key: str

@@ -1,4 +1,4 @@
-"""Gate of image_standing: an image from which a rollback went back is not built again; any other answer lets the run go on."""
+"""Gate of image_standing: an image from which a person rolled back is not built again; every other answer lets the run go on."""
 
 from steps.contract.release_layout import Switch, rolled_back_sentence
 from steps.contract.verdict import FailureClass, Verdict, passed
@@ -10,7 +10,7 @@ GATE = "image_standing/tree"
 
 
 def tree(seen: Standing, want: StandingExpectation) -> Verdict:
-    """Check that the tree was asked about this image, and that nobody rolled back from it."""
+    """Check that the observation is about this image, and that no person rolled back from it."""
     if seen.key != want.key or not seen.key:
         about = f"image {seen.key[:12]}" if seen.key else "no image"
         step = "render again, and submit all files together"

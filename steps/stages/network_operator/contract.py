@@ -18,7 +18,10 @@ class AppliedState(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NicPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A NicClusterPolicy. It has neither conditions nor observedGeneration; `changed` is when its spec was last written."""
+    """A NicClusterPolicy. `changed` is when its spec was last written, in seconds since the epoch.
+
+    It has neither conditions nor observedGeneration, so this time alone tells if its state is older than its spec.
+    """
 
     name: str
     state: str = ""
@@ -45,7 +48,7 @@ class IpPoolBlocks(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """State of the operator in the cluster.
+    """Observation of gate network_operator/control: the operator's objects in the cluster.
 
     `now` is the target's clock, `operands` are the operator's workloads. `nfd` and `multus` are the DaemonSets of NFD workers and
     of Multus in the whole cluster (`NAMESPACE/NAME`).
@@ -77,7 +80,7 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 class FabricNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A node.
+    """A node with its NIC label, its SR-IOV state and its count of the RDMA resource, for gate network_operator/nodes.
 
     `nic` is NFD's label of an NVIDIA NIC, `mofed_wait` the operator's label (empty if absent), `sync` the SR-IOV state with
     `sync_error`. `capacity` and `allocatable` count the wanted resource.
@@ -96,7 +99,7 @@ class FabricNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NodesObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Expected nodes that exist."""
+    """Observation of gate network_operator/nodes: the expected nodes that are registered in the cluster."""
 
     nodes: tuple[FabricNode, ...] = ()
 
@@ -116,7 +119,7 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 
 
 class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Pods of the check `ib-write-bw`, which form a ring by completion index.
+    """Observation of gate network_operator/functional: pods of check `ib-write-bw`, which form a ring by completion index.
 
     A report is `{"node", "index", "peer": index of the next pod, "rails": [{"device", "state", "gbit", "error"}], "error"}`. `gbit`
     is the average of ib_write_bw from this pod to the peer in Gbit/s, 0 if it did not run.

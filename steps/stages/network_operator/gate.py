@@ -115,7 +115,7 @@ def _state(name: str, tag: str, policy: NicPolicy, seen: ControlObservation, wan
 
 
 def _unsettled(daemons: list[Workload], seen: ControlObservation) -> Finding | None:
-    """Return the finding on the first DaemonSet that is not settled, if a pod of the operator has a trouble that may explain it."""
+    """Return a finding on the first DaemonSet with missing pods; None without one, or if no pod of the operator shows a reason."""
     late = next((daemon for daemon in daemons if not daemon.settled()), None)
     return releases.judge_unsettled(late, seen.trouble, "nvidia-network-operator") if late and seen.trouble else None
 
@@ -125,7 +125,7 @@ def _counts(daemons: list[Workload]) -> str:
 
 
 def _vacuous(name: str, daemons: list[Workload], seen: ControlObservation, want: ControlExpectation) -> Finding | None:
-    """Return a finding if a state is ready although its DaemonSet serves too few nodes; it is also ready if it selects no node."""
+    """Return a finding if a state says ready although its DaemonSet serves too few nodes; it also does if no node matches."""
     if not OPERANDS.get(name) or serves(daemons, want.least):
         return None
     problem, expected = f"{name} says ready with {_counts(daemons)}", f"ready on at least {want.least} nodes"
@@ -190,7 +190,7 @@ def _node(name: str, node: FabricNode | None, want: NodesExpectation) -> NodeVer
 
 
 def _node_problem(node: FabricNode, want: NodesExpectation) -> Finding | None:
-    """Return the first problem, in the order in which parts come up."""
+    """Return the first problem of a node, in the order in which label, driver and resource come up; None if there is none."""
     if not node.ready:
         step = "a NIC driver may have taken the primary interface away"
         return unknown(FailureClass.HEALTH, "node is not Ready", "Ready", step)

@@ -24,7 +24,7 @@ class Pair(Struct, frozen=True, kw_only=True):
 
 
 class Attached(Struct, frozen=True):
-    """An entry of Multus' network status."""
+    """A network of a pod in the annotation that Multus writes: its name, interface and addresses."""
 
     name: str = ""
     interface: str = ""
@@ -100,7 +100,7 @@ def _slow(name: str, bad: list[Pair], goal: str) -> Finding:
 
 
 def _ports(pod: CheckPod, want: FunctionalExpectation) -> Finding | None:
-    """Return a failure if too few of the node's own ports are active.
+    """Return a failure if fewer RDMA ports of a pod's node are active than rails are wanted.
 
     A shared RDMA resource advertises the same number with one NIC as with eight, so the ports are counted.
     """

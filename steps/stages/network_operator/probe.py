@@ -61,7 +61,7 @@ class _Allocation(Struct, frozen=True, rename="camel"):
 
 
 class _PoolStatus(Struct, frozen=True):
-    """Blocks of an address pool that were handed out."""
+    """Status of an address pool: the nodes to which blocks of addresses were handed out."""
 
     allocations: tuple[_Allocation, ...] | None = None
 
@@ -82,12 +82,12 @@ class _NodeState(Struct, frozen=True):
 
 
 def charts(kube: KubeReader, scope: Scope) -> ChartsObservation:
-    """Return the chart and its CRDs."""
+    """Return the state of the Network Operator's Helm release and of the CRDs that the task names (network_operator/charts)."""
     return releases.with_charts(kube, scope)
 
 
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
-    """Return policies, networks and pools, the operator's workloads, and every NFD and Multus of the cluster."""
+    """Return NicClusterPolicies, secondary networks, address pools, the operator's workloads, and all NFD and Multus DaemonSets."""
     operands = probe_workloads.read(kube, NAMESPACE, lambda _: True, ("DaemonSet", "Deployment"))
     settled = all(entry.settled() or entry.desired == 0 for entry in operands)
     return ControlObservation(
@@ -103,7 +103,7 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
 
 
 def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
-    """Return the expected nodes, with the resource that the task's arguments name."""
+    """Return the registered expected nodes with NIC label, SR-IOV state, and the count of the `resource` that the task names."""
     resource = str(scope.arguments.get("resource", ""))
     path = f"/apis/sriovnetwork.openshift.io/v1/namespaces/{NAMESPACE}/sriovnetworknodestates"
     raw_states = kube.list(path, _NodeState) if scope.arguments.get("sriov") else None
@@ -113,7 +113,7 @@ def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
 
 
 def functional(kube: KubeReader, _scope: Scope) -> FunctionalObservation:
-    """Return the pods of check `ib-write-bw` with their network status."""
+    """Return the pods of check `ib-write-bw` with their reports and the networks that Multus attached."""
     return FunctionalObservation(pods=probe_checks.read(kube, CHECK, annotations=(NETWORK_STATUS,)))
 
 

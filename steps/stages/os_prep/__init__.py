@@ -1,1 +1,1 @@
-"""Stage os_prep: every machine is prepared as the profile says, and machines are alike where they must be."""
+"""Stage os_prep: every machine has the host settings of the OS profile, and machines are alike where they must be."""

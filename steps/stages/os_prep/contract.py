@@ -1,6 +1,7 @@
 """Types of stage os_prep: the observation of a prepared machine, and the expectation of its gates.
 
-The Ansible module `playbooks/library/node_profile.py` observes the node on itself: after its changes, and again after a reboot.
+The Ansible module `playbooks/library/node_profile.py` reads the machine on which it runs: after its changes, and again after a
+reboot.
 """
 
 from enum import StrEnum
@@ -11,7 +12,10 @@ from steps.contract.host_play import Played
 
 
 class ItemStatus(StrEnum):
-    """State of one item of the profile. `differs`: not as wanted in a read-only run. `unavailable`: the machine has none."""
+    """Result of one host setting of the OS profile.
+
+    `differs`: not as wanted, in a run that only reads. `unavailable`: the machine does not have the thing that is set.
+    """
 
     OK = "ok"
     CHANGED = "changed"
@@ -21,7 +25,7 @@ class ItemStatus(StrEnum):
 
 
 class Item(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An item of the profile. `name` is its kind and its object, for example `sysctl vm.max_map_count`."""
+    """Result of one host setting, as node_profile reports it. `name` is its kind and its object: `sysctl vm.max_map_count`."""
 
     name: str
     status: ItemStatus
@@ -40,7 +44,7 @@ class Disk(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NodeClock(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The node's clock. `epoch` is its UTC time when read, `after_seconds` after the module began.
+    """The node's clock. `epoch` is its UTC time in seconds, read `after_seconds` after the Ansible module began.
 
     `offset_seconds` is the offset that its time service reports; None if it reports none.
     """
@@ -53,7 +57,7 @@ class NodeClock(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Facts of one machine.
+    """Facts of one machine, read by the Ansible module node_profile at the end of the play.
 
     `init` is `systemd` or `none`. Driver and fabric manager are versions, empty if absent. `gpu_machine`: the plan counts the
     machine among those with GPUs, so it got their part of the profile; None if unknown. `rebooted_from` is the boot id before the
@@ -62,9 +66,9 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     free space than a first bring-up asks for. `fabric_states` are the states of the GPUs in the NVLink fabric, each once;
     `Completed` is followed by the error if there was one. `nvidia_driver` is the running driver, which may be a container's.
     `driver_installed`: a driver is installed on the host itself, loaded or not; None if unknown. `nvidia_smi_hangs`: nvidia-smi did
-    not end in time, so nothing is known of these. `nic_firmware` has board and firmware of every RDMA device. `cgroup` is v1 or v2,
-    the version of the kernel's control groups; empty if unknown. `selinux` is its mode, `none` without SELinux, empty if unknown.
-    Fields without a default are those whose absence would read as good.
+    not end in time, so facts about GPUs are missing. `nic_firmware` has board and firmware of every RDMA device. `cgroup` is v1 or
+    v2, the version of the kernel's control groups; empty if unknown. `selinux` is its mode, `none` without SELinux, empty if
+    unknown. Fields without a default are those whose absence would read as good.
     """
 
     os_id: str
@@ -108,7 +112,7 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NodeObservation(Played, frozen=True, kw_only=True, omit_defaults=True):
-    """A node after the play: how the play ended there, its items and its facts.
+    """Observation of one node after a play of os_prep: how the play ended there, its host settings (`items`) and its facts.
 
     `skew_seconds` is the least difference between its clock and the controller's that explains the reading; None if unknown.
     """
@@ -119,26 +123,26 @@ class NodeObservation(Played, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NodesObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All nodes that a play returned."""
+    """Observation of gate os_prep/nodes: one entry for each host of the play."""
 
     nodes: tuple[NodeObservation, ...]
 
 
 class FleetNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A node with the facts that are compared over the whole fleet."""
+    """A node with its facts, one entry of an observation of gate os_prep/fleet."""
 
     node: str
     facts: Facts | None = None
 
 
 class FleetObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The nodes of all shards."""
+    """Observation of gate os_prep/fleet: the nodes of all shards, so that machines can be compared with each other."""
 
     nodes: tuple[FleetNode, ...]
 
 
 class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Expectation of the gates os_prep/nodes and os_prep/fleet.
+    """Expectation of the gates os_prep/nodes and os_prep/fleet. Items are host settings of the OS profile.
 
     `nodes` are all that must have a record. `items` are shell patterns, each of which must match at least one observed item;
     `gpu_items` are further ones for machines with GPUs. `tolerate` are patterns of items that may be `unavailable`. `systems` are

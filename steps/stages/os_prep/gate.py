@@ -1,4 +1,4 @@
-"""Gates of os_prep: each node is prepared as the profile says, and the nodes of the fleet are alike where they must be."""
+"""Gates of os_prep: each machine has the host settings of the OS profile, and machines are alike where they must be."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -29,29 +29,29 @@ OLD_CGROUP = (
     'command line, or write fail-cgroupv1: "false" in rke2.kubelet_args'
 )
 POLICY = ("package rke2-selinux", "repository of rke2-selinux")
-"""Items of RKE2's SELinux policy, which no distribution ships."""
+"""Host settings that install RKE2's SELinux policy, which no distribution ships."""
 OF_POLICY = ("rancher-rke2", "rpm.rancher.io")
-"""Texts with which dnf names the policy's repository when it does not answer."""
+"""Texts by which an error of dnf shows that the repository of RKE2's SELinux policy does not answer."""
 IN_PLACE = {"package manager": ("package *",), "services": ("service *", "time service")}
-"""Items that fail if a tool of the machine does not work, with the items that cannot be checked without that tool."""
+"""Host setting that stands for a tool of the machine → patterns of the settings that cannot be checked if the tool is broken."""
 TOLD = {
     "hosts over a boot": "whose /etc/hosts does not last",
     "firewall": "with a firewall that bringup does not change",
     "package *": "with a package repository that does not serve",
     "interfaces of pods": "with fabric interfaces in pods' networks",
 }
-"""Items that can pass with a remark, and the wording of the remark for their nodes."""
+"""Host settings that can pass with a remark → words for the nodes that have the remark."""
 
 
 def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
-    """Judge every expected node; one without a record has not passed."""
+    """Judge the host settings and facts of every expected node; a node without a record has not passed."""
     by_name = {node.node: node for node in seen.nodes}
     rows = [_verdict(name, _findings(name, by_name.get(name), want), "prepared") for name in want.nodes]
     return of_nodes(GATE, rows, what="prepared", notes=_notes(seen.nodes, want))
 
 
 def fleet(seen: FleetObservation, want: NodesExpectation) -> Verdict:
-    """Compare the machines of all shards: alike where they must be, and each with a machine id of its own."""
+    """Compare the machines of all shards: facts that must be equal are equal, and no two machines share a machine id."""
     facts = {node.node: node.facts for node in seen.nodes if node.facts is not None}
     odd = gate_fleet.findings(facts, want.same)
     rows = [_verdict(name, _compared(name, facts, odd), "compared with the others") for name in want.nodes]
@@ -65,7 +65,7 @@ def _compared(name: str, facts: Mapping[str, Facts], odd: Mapping[str, list[Find
 
 
 def _verdict(name: str, findings: Iterable[Finding], good: str) -> NodeVerdict:
-    """Return the worst finding as the verdict on the node, with the number of further ones."""
+    """Return the verdict on a node: its worst finding with the number of further findings, or a pass with the text `good`."""
     rows = sorted(findings, key=lambda finding: finding.status is not Status.FAIL)
     if not rows:
         return NodeVerdict(node=name, status=Status.PASS, seen=good)
@@ -90,7 +90,7 @@ def _findings(name: str, node: NodeObservation | None, want: NodesExpectation) -
 
 
 def _play(node: NodeObservation) -> Iterator[Finding]:
-    """Yield the failure of the play itself, unless failed items explain it better."""
+    """Yield the play's failure on this node, unless failed host settings explain it better."""
     failed = any(item.status is ItemStatus.FAILED for item in node.items)
     problem = gate_plays.problem(node)
     if problem is not None and not (failed and node.kind is FailureKind.TASK_FAILED):
@@ -108,7 +108,7 @@ def _items(node: NodeObservation, want: NodesExpectation) -> Iterator[Finding]:
 
 
 def _lacking(node: NodeObservation, want: NodesExpectation) -> Iterator[Finding]:
-    """Yield expected items that the profile did not report; those for GPUs only if the machine is known to have them."""
+    """Yield expected host settings that node_profile did not report; those for GPUs only if the machine is known to have GPUs."""
     is_gpu_machine = node.facts.gpu_machine if node.facts is not None else None
     if want.gpu_items and is_gpu_machine is None:
         seen = "nothing says whether it is a machine with GPUs"
@@ -143,7 +143,7 @@ def _item(node: NodeObservation, item: Item, want: NodesExpectation) -> Iterator
 
 
 def _advice(item: Item, name: str) -> str:
-    """Return the next step for an item that failed."""
+    """Return the next step for a host setting that failed on node `name`."""
     if LOCKED in item.why:
         return f"decide which for {name}"
     if item.name in POLICY or any(word in item.why for word in OF_POLICY):
@@ -152,12 +152,12 @@ def _advice(item: Item, name: str) -> str:
 
 
 def _is_unbootable(item: Item) -> bool:
-    """Return True if the machine may lack an initramfs at its next boot; the play does not reboot it."""
+    """Return True if a failed host setting may leave the machine without an initramfs, so that the play does not reboot it."""
     return item.name == "reload initramfs" and item.status is ItemStatus.FAILED
 
 
 def _class(item: Item) -> FailureClass:
-    """Return the failure class of an item: dependency for what the site provides, input for its decisions, hardware, or runtime."""
+    """Return the failure class of a host setting: dependency (the site provides it), input (it decides), hardware, runtime."""
     if item.name.startswith(("disk ", "mount ", "package ", "repository ", "link", "route ", "default route", "DNS")):
         return FailureClass.DEPENDENCY
     if LOCKED in item.why:

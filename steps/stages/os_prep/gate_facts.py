@@ -1,4 +1,4 @@
-"""Judges the facts of one machine, whatever the profile changed: system, driver, clock, swap and disks."""
+"""Judges the facts of one machine, independent of its host settings: system, driver, clock, swap and disks."""
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -15,7 +15,7 @@ RESERVE_MIB, RESERVE_PERCENT = 2048, 5
 
 
 def findings(facts: Facts, skew: float | None, want: NodesExpectation) -> Iterator[Finding]:
-    """Yield every problem of one machine."""
+    """Yield every problem that the facts of one machine show, from system and driver to clock and disks."""
     yield from _system(facts, want)
     yield from _reboot(facts)
     yield from _driver(facts, want)
@@ -123,7 +123,7 @@ def _fabric_manager(facts: Facts) -> Iterator[Finding]:
 def _fabric(facts: Facts) -> Iterator[Finding]:
     """Yield a failure if GPUs in an NVLink fabric are not ready in it.
 
-    On B200 and NVL72 machines the switches are no devices of the machine, but the GPUs still report a fabric state.
+    On B200 and NVL72 machines the switches are no devices of the machine, but its GPUs still report a fabric state.
     """
     if set(facts.fabric_states) - {"Completed", *NO_FABRIC} or (facts.nvswitches and set(facts.fabric_states) & NO_FABRIC):
         step = "read the fabric manager's log for NVLink errors"
@@ -150,7 +150,7 @@ def _clock(clock: NodeClock, skew: float | None, want: NodesExpectation) -> Iter
 
 
 def _remedy(clock: NodeClock, limit: float) -> str:
-    """Return the step that corrects the clock. It depends on which clock disagrees: the time service, or only the controller's."""
+    """Return the next step for a clock wrong by more than `limit` seconds: mend its time service, or only the controller's."""
     if clock.synchronized is not True:
         return UNREACHED
     if clock.offset_seconds is not None and abs(clock.offset_seconds) > limit:
@@ -175,7 +175,7 @@ def _disks(facts: Facts, want: NodesExpectation) -> Iterator[Finding]:
 
 
 def _begins(release: str, start: str) -> bool:
-    """Return True if a kernel release begins with `start` at a number's end; 6.1 is no start of 6.11."""
+    """Return True if a kernel release begins with `start`, whole numbers only: 6.1 matches 6.1.0, but not 6.11."""
     cut = start[-1:].isdigit() and release[len(start) :][:1].isdigit()
     return release.startswith(start) and not cut
 

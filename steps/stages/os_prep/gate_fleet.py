@@ -1,4 +1,4 @@
-"""Compares machines with each other: those that differ from most of their kind, and clones of one machine."""
+"""Compares machines with each other: it finds those that differ from most of their kind, and clones with one machine id."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ COMPARED = (
 )
 """Facts that are usually equal on machines of one kind; a machine that differs gets a remark."""
 NAMED = 5
-"""Most differing nodes named in a remark."""
+"""Largest number of differing nodes that a remark names."""
 
 
 def findings(facts: Mapping[str, Facts], same: Sequence[str]) -> dict[str, list[Finding]]:

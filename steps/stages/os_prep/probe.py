@@ -11,14 +11,14 @@ from steps.stages.shared import probe_plays
 
 
 class _Shown(Struct, frozen=True, kw_only=True):
-    """The `observation` that node_profile returns."""
+    """Answer of the Ansible module node_profile: host settings and facts, under its key `observation`."""
 
     items: tuple[Item, ...]
     facts: Facts
 
 
 def from_play(outcomes: Iterable[HostOutcome]) -> NodesObservation:
-    """Return one node observation for each host; an unreadable answer becomes the host's message."""
+    """Return one observation for each host of an os_prep play; for unreadable facts, the reason becomes the host's `message`."""
     return NodesObservation(nodes=tuple(_node(outcome) for outcome in outcomes))
 
 

@@ -1,1 +1,1 @@
-"""Stage reset: nothing of RKE2 is left on any host."""
+"""Stage reset: removes RKE2 from the hosts and proves that nothing of it is left."""

@@ -28,12 +28,12 @@ _KINDS = (
 
 
 def agents(seen: ResetObservation, want: ResetExpectation) -> Verdict:
-    """Check that nothing is left on any agent."""
+    """Check that no trace of RKE2 is left on any agent."""
     return _judged("reset/agents", seen, want)
 
 
 def servers(seen: ResetObservation, want: ResetExpectation) -> Verdict:
-    """Check that nothing is left on any server."""
+    """Check that no trace of RKE2 is left on any server."""
     return _judged("reset/servers", seen, want)
 
 

@@ -8,5 +8,5 @@ from steps.stages.shared import probe_plays
 
 
 def from_play(outcomes: Iterable[HostOutcome]) -> ResetObservation:
-    """Return one observation for each host; unreadable facts become the host's message."""
+    """Return one observation for each host of a reset play; if a host's facts cannot be read, the reason becomes its `message`."""
     return ResetObservation(nodes=tuple(probe_plays.host_with_facts(outcome, ResetHost, HostTraces) for outcome in outcomes))

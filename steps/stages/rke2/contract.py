@@ -72,7 +72,7 @@ class EtcdLimits(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
 
 
 class Rke2HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Facts that a play of rke2 reads on a host at its end.
+    """Facts of a host that a play of rke2 reads at its end.
 
     `service` is the unit's name, `state` its ActiveState, `version` the full string of the installed binary. `ready`: the server's
     own /readyz on port 6443, or the agent's kubelet /healthz, answered ok. `started` is seconds since the epoch, `up_seconds` the
@@ -102,13 +102,13 @@ class Rke2HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Rke2Host(Played, frozen=True, kw_only=True, omit_defaults=True):
-    """A host after a play: how the play ended there, and the host's facts."""
+    """Observation of one host after a play of rke2: how the play ended there, and the host's facts."""
 
     facts: Rke2HostFacts | None = None
 
 
 class PlayObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All hosts that a play returned."""
+    """Observation of gates rke2/servers and rke2/agents: one entry for each host of the play."""
 
     nodes: tuple[Rke2Host, ...]
 
@@ -151,7 +151,7 @@ class Server(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Rke2InstallJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A Job `helm-install-rke2-…` that installs a part of RKE2 itself."""
+    """A Job `helm-install-rke2-…` by which RKE2 installs one of its own charts, such as DNS or the network plugin."""
 
     name: str
     complete: bool = False
@@ -159,9 +159,10 @@ class Rke2InstallJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """State of the control plane. `readyz` are the checks of /readyz that are not ok; None if the API server gave no answer.
+    """Observation of gate rke2/control: the state of the control plane.
 
-    `stray_etcd` are etcd pods of nodes that are not expected to be servers. `now` is the target's clock in seconds since the epoch.
+    `readyz` are the checks of /readyz that are not ok; None if the API server gave no answer. `stray_etcd` are etcd pods of nodes
+    that are not expected to be servers. `now` is the target's clock in seconds since the epoch.
     """
 
     now: float
@@ -189,7 +190,7 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 class RegisteredNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A registered node. Times are seconds since the epoch, 0 if unknown.
+    """A node that is registered in the cluster. Times are seconds since the epoch, 0 if unknown.
 
     `ready` is the status of condition Ready with `reason` and `message`. `seen` is its newest sign of life (lease or heartbeat),
     `since` the last transition of Ready. `pressure` are conditions that are True and must not be. `taints` are `key=value:effect`.
@@ -214,7 +215,7 @@ class RegisteredNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NodesObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Every registered node, and the target's clock in seconds since the epoch."""
+    """Observation of gate rke2/nodes: every registered node, and the target's clock in seconds since the epoch."""
 
     now: float
     nodes: tuple[RegisteredNode, ...] = ()
@@ -258,7 +259,9 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 
 
 class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The pods of check `dns`, and the nodes that run a pod of the ingress controller (None if ingress is not checked).
+    """Observation of gate rke2/functional: the pods of check `dns`, and the nodes that run a pod of the ingress controller.
+
+    The nodes are None if ingress is not checked.
 
     Keys of a pod's report: node; resolved and service (addresses of the API service by DNS and from Kubernetes); vip and named
     (nodes of the pods that answered behind the check's Service, asked by address and by name); next (index of the pod that it

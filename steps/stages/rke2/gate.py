@@ -33,12 +33,12 @@ def agents(seen: PlayObservation, want: PlayExpectation) -> Verdict:
 
 
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
-    """Check that API server, etcd, DNS and network plugin are whole."""
+    """Check that the API server, every etcd member, DNS and the network plugin work, with no pod that has just restarted."""
     return gate_control_plane.judge(seen, want)
 
 
 def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
-    """Check that every expected node is registered, alive, Ready and of the wanted release; unexpected nodes are noted."""
+    """Check every expected node: registered, alive, Ready for a while, of the wanted release. Unexpected nodes are only noted."""
     strange = sorted({node.name for node in seen.nodes} - set(want.nodes))
     return of_nodes("rke2/nodes", gate_registration.rows(seen, want), what=f"Ready with {want.version}", notes=_strangers(strange))
 
@@ -73,7 +73,7 @@ def _findings(name: str, host: Rke2Host, want: PlayExpectation, members: int) ->
 
 
 def _service(name: str, facts: Rke2HostFacts, want: PlayExpectation, members: int) -> Iterator[Finding]:
-    """Yield the problems of a host's service, the most basic first.
+    """Yield the problems of a host's RKE2 service, the most basic first.
 
     `members` counts the servers that are ready. etcd connects all of them; a server that is away is not the fault of the others.
     """

@@ -77,7 +77,7 @@ def _member(server: Server) -> Iterator[Finding]:
 
 
 def _jobs(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
-    """Yield install Jobs that failed or are not complete.
+    """Yield a problem for each of RKE2's install Jobs that failed or is not complete.
 
     Absent Jobs are no sign of a problem: people delete finished ones, and the workloads that they install are checked by name. A
     server that has just started applies the charts of its release anew, which may repair a failed Job, so the failure is not final
@@ -107,7 +107,7 @@ def _workloads(seen: ControlObservation, want: ControlExpectation) -> Iterator[F
 
 
 def _settled(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
-    """Yield pods that have just started: they may be about to end again. Checked last, because every other problem tells more."""
+    """Yield a problem for each API server or etcd pod that has just started, because it may be about to end again; checked last."""
     for server in seen.servers:
         for name, pod in (("kube-apiserver", server.apiserver), ("etcd", server.etcd)):
             problem = why_unsteady(pod, seen.now, want.settled_seconds, want.storm, want.calm_seconds) if pod else ""
@@ -128,9 +128,10 @@ def _open(seen: str, expected: str, next_step: str) -> Finding:
 
 
 def why_unsteady(pod: StaticPod, now: float, settled: float, storm: int, calm: float) -> str:
-    """Return the reason for which a pod is not steady; empty if it is. `now` is the target's clock in seconds since the epoch.
+    """Return why a pod has not run long enough since its last start; empty if it has.
 
-    A pod must have run for `settled` seconds; with `storm` or more restarts, for `calm` seconds.
+    `now` is the target's clock in seconds since the epoch. A pod must have run for `settled` seconds; with `storm` or more
+    restarts, for `calm` seconds.
     """
     needed = calm if pod.restarts >= storm else settled
     if not pod.started:

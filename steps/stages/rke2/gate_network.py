@@ -22,7 +22,7 @@ GATE = "rke2/functional"
 
 
 class Ring(Struct, frozen=True):
-    """The ring as its pods saw it.
+    """The pods of check `dns` as a ring, in which each pod asks the next one; built from their reports.
 
     `pods` are the pods by node, `places` the nodes by pod index, `reached` the nodes that some other pod reached, `names` all
     expected nodes, `ingress` those that run an ingress controller (None if ingress is not checked).
@@ -35,31 +35,31 @@ class Ring(Struct, frozen=True):
     ingress: frozenset[str] | None = None
 
     def target(self, pod: CheckPod) -> str:
-        """Return the node that a pod asked: as that node answered, else the node on which the pod of that index runs."""
+        """Return the node that a pod asked: the name in that node's answer, else the node of the pod with the next index."""
         index = pod.report.get("next")
         return str(pod.report.get("peer", "")) or (self.places.get(index, "") if isinstance(index, int) else "")
 
     def reaches(self, node: str) -> bool:
-        """Return True if a node's pod reached its own target."""
+        """Return True if a node's pod reached the next pod in the ring."""
         pod = self.pods.get(node)
         return pod is not None and pod.report.get("reached") is True
 
     def sends_large(self, node: str) -> bool:
-        """Return True if some pod got packets of full size from this node."""
+        """Return True if some pod received packets of full size from this node."""
         return any(pod.report.get("large") is True and self.target(pod) == node for pod in self.pods.values())
 
     def gets_large(self, node: str) -> bool:
-        """Return True if a node's pod got packets of full size from its own target."""
+        """Return True if a node's pod received packets of full size from the next pod in the ring."""
         pod = self.pods.get(node)
         return pod is not None and pod.report.get("large") is True
 
     def answered(self, report: Mapping[str, Any], by: str) -> bool:
-        """Return True if a pod of this check answered. Its answer names an expected node; a foreign web page does not."""
+        """Return True if the report names an expected node under key `by`: a pod of this check answered, no foreign web page."""
         return str(report.get(by, "")) in self.names
 
     @property
     def size(self) -> int:
-        """Number of expected nodes."""
+        """Return the number of expected nodes, each of which should have a pod in the ring."""
         return len(self.names)
 
     def connected(self, node: str) -> bool:
@@ -70,7 +70,7 @@ class Ring(Struct, frozen=True):
 
 
 def judge(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
-    """Return one verdict for each node; final once the pod of every expected node has ended."""
+    """Return the verdict on all expected nodes. A fail is final once the pod of every expected node has ended."""
     pods = by_node(seen.pods)
     places = {pod.index: pod.node for pod in seen.pods if pod.node}
     # which nodes were reached is read from the reports, and reading them needs the expected names
@@ -86,7 +86,7 @@ def judge(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
 
 
 def _seen_by(pod: CheckPod, ring: Ring) -> Iterator[str]:
-    """Yield the nodes whose pods answered this one in any way; its own node does not count."""
+    """Yield the nodes whose pods answered this pod in any way, except its own node."""
     if pod.report.get("reached") is True:
         yield ring.target(pod)
     for way in ("before", "vip", "named", "ingress"):
@@ -111,7 +111,7 @@ def _good(pod: CheckPod, ring: Ring) -> str:
 
 
 def _findings(name: str, pod: CheckPod, ring: Ring) -> Iterator[Finding]:
-    """Yield the failures of a pod's report, causes before their consequences."""
+    """Yield the network failures that a pod's report shows, causes before their consequences."""
     report = pod.report
     yield from _service(name, report, ring)
     yield from _dns(name, report, ring)

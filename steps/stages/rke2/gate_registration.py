@@ -20,7 +20,7 @@ def rows(seen: NodesObservation, want: NodesExpectation) -> list[NodeVerdict]:
 
 
 def version_seen(seen: str, wanted: str) -> str:
-    """Return a version with a hint on the part that differs.
+    """Return a node's RKE2 version for a message, with a hint on the part that differs from the wanted one.
 
     Semantic versioning calls v1.35.7+rke2r1 and v1.35.7+rke2r2 equal, but they are different RKE2 releases.
     """
@@ -82,7 +82,7 @@ def _alive(node: RegisteredNode, want: NodesExpectation, now: float) -> Iterator
 
 
 def _set_aside(node: RegisteredNode) -> Iterator[Finding]:
-    """Yield a final failure for a node that a run cordoned: it stays cordoned until a person releases it."""
+    """Yield a final failure for a node that this or an earlier run cordoned: it stays cordoned until a person releases it."""
     note = node.quarantine
     if node.cordoned and note is not None:
         why = note.reason.partition("; ")[0].removeprefix(f"{node.name}: ")
@@ -92,14 +92,14 @@ def _set_aside(node: RegisteredNode) -> Iterator[Finding]:
 
 
 def _unplanned(node: RegisteredNode) -> Iterator[Finding]:
-    """Yield a failure for a node that somebody else cordoned: that person may uncordon it at any time."""
+    """Yield a failure for a node that a person or another tool cordoned. Not final: they may uncordon it at any time."""
     if node.cordoned:
         step = f"ask who did that, then `kubectl uncordon {node.name}`"
         yield fail(FailureClass.INPUT, "cordoned, and not by bringup", "schedulable", step)
 
 
 def _registered(node: RegisteredNode, group: RegistrationGroup | None, want: NodesExpectation) -> Iterator[Finding]:
-    """Yield labels and taints that differ from the spec.
+    """Yield a problem for labels and taints of a node that differ from the spec.
 
     A kubelet sets them only when it registers its node (https://docs.rke2.io/reference/linux_agent_config), so differences are
     final.
@@ -131,7 +131,7 @@ def _key(taint: str) -> str:
 
 
 def _taints(node: RegisteredNode, wanted: tuple[str, ...], own: tuple[str, ...]) -> Iterator[Finding]:
-    """Yield taints that are missing or unexpected.
+    """Yield a problem for taints of a node that are missing or unexpected.
 
     Taints of the spec must be present. Taints of the platform (`own`) come and go with its work and are ignored.
     """

@@ -46,12 +46,12 @@ class _Lease(Struct, frozen=True):
 
 
 def from_play(outcomes: Iterable[HostOutcome]) -> PlayObservation:
-    """Return one observation for each host; unreadable facts become the host's message."""
+    """Return one observation for each host of a play of rke2; for unreadable facts, the reason becomes the host's `message`."""
     return PlayObservation(nodes=tuple(_host(outcome) for outcome in outcomes))
 
 
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
-    """Return the state of the control plane. Expected servers that are not registered are left out."""
+    """Return /readyz, etcd and API server pods of expected servers that are registered, RKE2's workloads and install Jobs."""
     nodes = kube.list("/api/v1/nodes", Node, labels="node-role.kubernetes.io/control-plane") or ()
     jobs = kube.list(f"/apis/batch/v1/namespaces/{SYSTEM}/jobs", Conditioned) or ()
     static = {pod.metadata.name: _shown(pod) for pod in probe_workloads.pods(kube, SYSTEM, "tier=control-plane")}
@@ -74,7 +74,7 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
 
 
 def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
-    """Return every registered node, expected or not.
+    """Return every node that is registered in the cluster, expected or not.
 
     The task's arguments name the labels to read (`labels`) and select the network plugin's pods: `network_pods` (a label selector)
     in `network_namespace`.
@@ -95,7 +95,7 @@ def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
 
 
 def functional(kube: KubeReader, scope: Scope) -> FunctionalObservation:
-    """Return the pods of check `dns`.
+    """Return the pods of check `dns` with their reports.
 
     If the task's arguments select the ingress controller's pods (`ingress_pods`, a label selector in kube-system), return their
     nodes too.
@@ -128,7 +128,7 @@ def _host(outcome: HostOutcome) -> Rke2Host:
 
 
 def _shown(pod: Pod) -> StaticPod:
-    """Return readiness, youngest start and all restarts of a pod's containers."""
+    """Return a static pod's readiness, its youngest container's start, and the sum of restarts."""
     containers = pod.status.container_statuses
     return StaticPod(
         ready=pod.ready,
@@ -144,7 +144,7 @@ def _running_since(entry: ContainerStatus) -> float:
 
 
 def _network_pods(kube: KubeReader, scope: Scope) -> Mapping[str, StaticPod]:
-    """Return the network plugin's pod of each node. A ready pod wins over an old one that is being deleted."""
+    """Return node → the network plugin's pod there. A ready pod wins over an old one that is being deleted."""
     label = str(scope.arguments.get("network_pods", ""))
     if not label:
         return {}
@@ -153,7 +153,7 @@ def _network_pods(kube: KubeReader, scope: Scope) -> Mapping[str, StaticPod]:
 
 
 def _member(pod: str) -> str:
-    """Return the node of an etcd pod; empty for other static pods."""
+    """Return the name of the node that an etcd pod is named after; empty for other static pods."""
     return pod.removeprefix("etcd-") if pod.startswith("etcd-") else ""
 
 
@@ -192,7 +192,7 @@ def _node(node: Node, renewed: float, keys: frozenset[str], network: StaticPod |
 
 
 def _note(text: str) -> CordonNote | None:
-    """Decode our quarantine annotation; None if somebody wrote another text there."""
+    """Return the note that a run left in a cordoned node's annotation; None if somebody wrote another text there."""
     try:
         return msgspec.json.decode(text, type=CordonNote)
     except msgspec.DecodeError:

@@ -20,7 +20,7 @@ _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 
 
 class Sample(NamedTuple):
-    """A line of metrics."""
+    """One line of Prometheus metrics: name, labels and value."""
 
     name: str
     labels: dict[str, str]
@@ -81,7 +81,7 @@ def read(text: str) -> Iterator[Sample]:
 
 
 def buckets(samples: Iterable[Sample], name: str) -> tuple[tuple[float, float], ...]:
-    """Return a histogram's buckets in ascending order: each upper bound with the number of values up to it."""
+    """Return a histogram's buckets in ascending order, as pairs of upper bound and number of values up to that bound."""
     bounds = ((_number(sample.labels.get("le", "")), sample.value) for sample in samples if sample.name == f"{name}_bucket")
     return tuple(sorted({bound: count for bound, count in bounds if bound is not None and bound == bound}.items()))
 

@@ -16,9 +16,10 @@ LONGEST, HEAD = 300, 90
 
 
 class CauseRule(Struct, frozen=True):
-    """A row of a table. `source` names where the text must come from; empty means any source.
+    """A rule of a table: a pattern, and the failure class and next step of texts that match it.
 
-    Sources of Argo CD's texts: a condition's type, `operation`, `hook`, `resource` (refused), `unhealthy` (applied, then degraded).
+    `source` names where the text must come from; empty means any source. Sources of Argo CD's texts: a condition's type,
+    `operation`, `hook`, `resource` (refused), `unhealthy` (applied, then degraded).
     """
 
     source: str

@@ -6,9 +6,10 @@ from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, f
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """A problem: the fact seen, the fact expected, and the next step.
+    """A problem that a check of a gate found: the fact seen, the fact expected, and the next step.
 
-    `status` is fail, or inconclusive if the data do not decide. `final` marks a fail that no waiting changes.
+    The gate makes its verdict of findings. `status` is fail, or inconclusive if the data do not decide. `final` marks a fail that
+    no waiting changes.
     """
 
     status: Status

@@ -18,27 +18,28 @@ Spared = Callable[[UnhealthyResource], bool]
 
 
 def by_kind(want: Release) -> Spared:
-    """Return the predicate for a release: resources of the kinds that count nodes may be `Progressing`."""
+    """Return the predicate for one release: resources of the kinds that count nodes may be `Progressing`."""
     return lambda one: one.kind in want.by_quorum
 
 
 def by_child(releases: Iterable[Release]) -> Spared:
-    """Return the predicate for a root: child Applications of releases that count nodes may be `Progressing`; each is judged by
-    itself.
+    """Return the predicate for a root Application: children of releases that count nodes may be `Progressing`.
+
+    Each child is judged by itself as well.
     """
     names = {release.name for release in releases if release.by_quorum}
     return lambda one: one.kind == CHILD and one.name in names
 
 
 def is_good(app: Application, spared: Spared) -> bool:
-    """Return True if the Application is healthy, or lacks nothing but nodes within the quorum."""
+    """Return True if the Application is healthy, or if every unhealthy resource may be `Progressing` because of missing nodes."""
     if app.health == PROGRESSING:
         return bool(app.unhealthy) and not _guilty(app, spared)
     return app.health == HEALTHY
 
 
 def expected_health(counts: bool) -> str:
-    """Return the accepted health in words for a verdict; `counts` says that the release counts nodes."""
+    """Return the words for the health that is accepted; `counts`: the release counts nodes, so `Progressing` may be accepted."""
     return f"{HEALTHY} or {PROGRESSING} for nodes that the quorum spares" if counts else HEALTHY
 
 

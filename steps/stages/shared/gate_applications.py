@@ -37,7 +37,7 @@ def check_date(changed: float, what: str) -> Finding | None:
 
 
 def of_release(state: ReleaseState, want: Release, commit: str = "") -> Finding | None:
-    """Return the problem of a release's Application; None if it passes."""
+    """Return the first problem of a release's Argo CD Application; None if it is reconciled, synced and healthy as planned."""
     app = state.application
     if app is None:
         return _absent(f"{want.home}/{want.name}", f"{want.name} {want.version}")
@@ -87,7 +87,7 @@ def _reconciled(app: Application, name: str) -> Finding | None:
 
 
 def _no_error(app: Application, name: str, failures: Iterable[FailedResource]) -> Finding | None:
-    """Return the cause of an error in conditions, operation or resources; None if there is none.
+    """Return the failure that an error in conditions, operation or resources stands for; None if there is no error.
 
     If only child Applications failed, the failed operation of the root is not reported here: the children tell the cause.
     """
@@ -110,7 +110,7 @@ def _no_error(app: Application, name: str, failures: Iterable[FailedResource]) -
 
 
 def _unknown_condition(app: Application, name: str) -> Finding | None:
-    """Return inconclusive for a condition that no rule knows: it cannot be assumed to be harmless."""
+    """Return an inconclusive finding for a condition that no rule knows, because it may be harmful; None if there is none."""
     odd = next((condition for condition in app.conditions if condition.type not in causes.HARMLESS), None)
     if odd is None:
         return None
@@ -125,14 +125,14 @@ def _has_failed(app: Application) -> bool:
 
 
 def _source(resource: FailedResource) -> str:
-    """Return the source of a resource's message for `causes`: hook, refused object, or object that did not become healthy."""
+    """Return the source of a failed resource's message, as `causes` names it: hook, refused or unhealthy object."""
     if resource.hook_phase:
         return "hook"
     return "resource" if resource.status == "SyncFailed" else "unhealthy"
 
 
 def _synced(state: ReleaseState, app: Application, want: Release, commit: str) -> Finding | None:
-    """Return a finding if the release is not synced, healthy and at the pinned version.
+    """Return a finding unless the release is synced, healthy and at the pinned version.
 
     The synced revision must contain the chart's version. The commit of its values may be older: Argo CD starts no sync if a new
     commit changes nothing. The last comparison must be with the delivered commit.
@@ -184,7 +184,10 @@ def _moved(name: str, revision: str, seen: Sequence[str], commit: str) -> Findin
 def of_root(
     seen: RootState, want: RootApplication, releases: Iterable[tuple[ReleaseState, Release]], judge: Judge
 ) -> Finding | None:
-    """Return the problem of a stage's root Application and its releases; None if all pass. Child Applications come first."""
+    """Return the most telling problem of a stage's root Application and its releases; None if all pass.
+
+    A fail comes before an inconclusive finding, a child Application before the root.
+    """
     app, pairs = seen.application, tuple(releases)
     if app is None:
         return _absent(f"{want.home}/{want.name}", f"the root of this stage, {want.path} at {want.revision}")
@@ -200,7 +203,10 @@ def of_root(
 
 
 def _is_delivered(app: Application, commit: str, want: RootApplication) -> Finding | None:
-    """Return a finding if the root is not ours, not reconciled, not comparable, or at another commit than the delivered one."""
+    """Return a finding if the root Application is not as delivered; None if it is.
+
+    It must have the planned source and project, be reconciled and comparable, and be at the delivered commit.
+    """
     if not commit:
         seen = f"no run of this store has delivered {want.revision} of {want.repo} with this plan's tree"
         step = "run stage base_services, which publishes it"
@@ -226,7 +232,7 @@ def _root_pins(app: Application, want: RootApplication) -> list[tuple[str, str, 
 def _complete(
     app: Application, commit: str, want: RootApplication, pairs: Sequence[tuple[ReleaseState, Release]]
 ) -> Finding | None:
-    """Return a finding if the root is not synced and healthy at the commit, or lacks a release."""
+    """Return a finding unless the root is synced and healthy at `commit` and has a child Application for every release."""
     spared = gate_application_health.by_child(release for _, release in pairs)
     counts = any(release.by_quorum for _, release in pairs)
     if not (_is_good(app, spared) and app.revisions == (commit,) and app.synced_revisions):

@@ -41,7 +41,10 @@ def problem(
 
 
 def _release(state: ReleaseState, want: Release, commit: str = "") -> Finding | None:
-    """Return the problem of one release; None if it passes. `commit` is the delivered commit if a root installs the release."""
+    """Return the problem of one release, first of its installation, then of its workloads; None if it passes.
+
+    `commit` is the delivered commit if a root Application installs the release.
+    """
     finding = gate_applications.of_release(state, want, commit) if want.owner is Owner.ARGO_CD else _helm(state, want)
     return finding or _workloads(state, want)
 
@@ -99,9 +102,9 @@ def _installed(state: ReleaseState, chart: Chart, want: Release) -> Finding | No
 
 
 def _cause(state: ReleaseState, condition: str) -> causes.Cause:
-    """Return the cause of a failed installation from the log, Helm's own record, the events, and the condition, in this order.
+    """Return why an installation failed, from the Job's log, Helm's release record, the events, or the condition, in this order.
 
-    The Job's pod can be deleted together with its log, so Helm's release record is read too.
+    The Job's pod can be deleted together with its log, so Helm's record is read too.
     """
     job, newest = state.job, state.newest
     texts = [("log", job.log), *(("event", line) for line in job.events)] if job else []
@@ -160,7 +163,7 @@ def with_charts(gate: str, seen: ChartsObservation, want: ChartsExpectation) -> 
 
 
 def missing_crd(seen: Iterable[Crd], want: Iterable[str]) -> Finding | None:
-    """Return inconclusive for the first wanted CRD that the API server does not serve; None if all are established."""
+    """Return an inconclusive finding for the first wanted CRD that the API server does not serve; None if all are established."""
     by_name = {crd.name: crd for crd in seen}
     for name in want:
         crd = by_name.get(name)

@@ -1,4 +1,4 @@
-"""Judges check pods that left no report; each gate judges the reports itself."""
+"""Rules about the pods of functional checks, above all for pods that left no report; each gate judges the reports itself."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,7 +11,7 @@ from steps.stages.shared.finding import Finding, fail, unknown
 
 
 def by_node(pods: Iterable[CheckPod]) -> Mapping[str, CheckPod]:
-    """Return one pod for each node; a pod with a report wins over a pod without one, which was replaced."""
+    """Return node → check pod. Of two pods on a node, the one with a report counts: a Job may have replaced an evicted pod."""
     best: dict[str, CheckPod] = {}
     for pod in pods:
         # a Job replaces an evicted pod: the report of the earlier pod still counts
@@ -21,7 +21,7 @@ def by_node(pods: Iterable[CheckPod]) -> Mapping[str, CheckPod]:
 
 
 def uuids(pod: CheckPod) -> tuple[str, ...]:
-    """Return the UUIDs of the devices that a pod reports to see."""
+    """Return the UUIDs of the devices that a pod saw, from its report; empty if it reported none."""
     reported = pod.report.get("uuids")
     return tuple(map(str, reported)) if isinstance(reported, list) else ()
 

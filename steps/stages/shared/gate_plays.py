@@ -95,7 +95,7 @@ def missing_record_finding(node: str) -> Finding:
 
 
 def problem(host: Played) -> Finding | None:
-    """Return the finding for a host on which the play did not end well; None if it did."""
+    """Return the finding that explains why the play did not end well on a host; None if it did."""
     if host.outcome is HostStatus.OK:
         return None
     if host.outcome is HostStatus.CANCELLED:
@@ -120,7 +120,7 @@ def moved_files_notes(kept: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _after_cut(host: Played) -> str:
-    """Return the next step for a host on which the play was cut off. A host that held up the play must be looked at first."""
+    """Return the next step for a host on which the play was cut off. A host that may have held it up is to be looked at first."""
     if host.kind in (FailureKind.CONTROLLER, FailureKind.NO_TURN) or (host.kind is FailureKind.TIMEOUT and host.task):
         return PLAY_FAILED[host.kind][1].format(node=host.node)
     return f"play again on {host.node}, or resume the run"

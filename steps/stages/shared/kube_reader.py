@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class Scope(Struct, frozen=True, kw_only=True):
-    """The nodes, arguments and times that one observation is about.
+    """The nodes, arguments and times of one observation, which a verb passes to a probe.
 
     `nodes` are the names of the nodes expected now (fleet minus quarantine), `arguments` the task's own arguments. `now` is the
     target's clock in seconds since the epoch (simulated time in a rehearsal). `since` is when the objects of a check were created,
@@ -26,7 +26,7 @@ class Scope(Struct, frozen=True, kw_only=True):
 
 
 class KubeReader(Protocol):
-    """Reads of the target cluster. Errors that may pass raise `Temporary`; a refusal (403) raises `Refused`."""
+    """Read access to the target cluster. Reads raise `Temporary` for errors that may pass, `Refused` for a missing right (403)."""
 
     def get(self, path: str, kind: type[T]) -> T | None:
         """Return one object by its API path, decoded into `kind`; None if it does not exist."""

@@ -17,7 +17,7 @@ MESSAGE = 2000
 """Characters kept of a message: the cause stands at the end of the failed command, often after 500 characters."""
 MOST_FAILURES = 10
 MOST_CHILDREN = 100
-"""Most children kept of a root; a stage has a handful."""
+"""Most child Applications that are kept of a root Application; a stage has a handful."""
 
 
 class _ApplicationSource(Struct, frozen=True, rename="camel"):
@@ -48,7 +48,7 @@ class _AppSpec(Struct, frozen=True):
 
     @property
     def every(self) -> tuple[_ApplicationSource, ...]:
-        """All sources, from whichever of the two fields has them."""
+        """Return the sources of the Application, from its list of sources or, without one, from its single source."""
         return self.sources or ((self.source,) if self.source and self.source.repo_url else ())
 
 
@@ -68,7 +68,7 @@ class _AppHealth(Struct, frozen=True):
 
 
 class _AppResource(Struct, frozen=True, rename="camel"):
-    """A resource of an Application or of its last sync.
+    """A resource in the status of an Argo CD Application, or in its last sync.
 
     `health` is set only for kinds with a health check, and only if Argo CD stores it: `controller.resource.health.persist`, off by
     default since 3.0.
@@ -96,7 +96,7 @@ class _AppResult(Struct, frozen=True):
 
 
 class _AppOperation(Struct, frozen=True, rename="camel"):
-    """The last sync: its phase, message and result."""
+    """The last sync of an Application: its phase, message and result."""
 
     phase: str = ""
     message: str = ""
@@ -133,7 +133,7 @@ def read(kube: KubeReader, namespace: str, name: str) -> Application | None:
 
 
 def application(raw: RawApplication) -> Application:
-    """Reduce an Application to the fields that the gate compares."""
+    """Return an Application with only the fields that the gate compares."""
     sources = raw.spec.every
     chart = next((source for source in sources if source.chart), _ApplicationSource())
     git = next((source for source in sources if not source.chart), _ApplicationSource())
@@ -168,7 +168,10 @@ def application(raw: RawApplication) -> Application:
 
 
 def _unhealthy(resources: tuple[_AppResource, ...]) -> tuple[UnhealthyResource, ...] | None:
-    """Return every resource that is not healthy; None if none has a health. Never cut: the last entry may be the cause."""
+    """Return every unhealthy resource of an Application; None if no resource has a health.
+
+    The result is never cut, because the last entry may be the cause.
+    """
     healths = [(resource, resource.health.status) for resource in resources if resource.health is not None]
     bad = ((resource, health) for resource, health in healths if health != "Healthy")
     unhealthy = (
@@ -179,7 +182,7 @@ def _unhealthy(resources: tuple[_AppResource, ...]) -> tuple[UnhealthyResource, 
 
 
 def _failure(resource: _AppResource) -> FailedResource:
-    """Return a failed resource. Every applied object has a `hookPhase`; only a hook has a `hookType`."""
+    """Return a resource that failed in a sync. Every applied object has a `hookPhase`; only a hook has a `hookType`."""
     phase = resource.hook_phase if resource.hook_type else ""
     return FailedResource(
         kind=resource.kind, name=resource.name, status=resource.status, message=resource.message[:MESSAGE], hook_phase=phase

@@ -57,7 +57,7 @@ class HelmChart(Struct, frozen=True):
 
 
 class AnyObject(Struct, frozen=True):
-    """Metadata of any object."""
+    """Any object of the API, read for its metadata alone."""
 
     metadata: ManagedMeta = ManagedMeta()
 
@@ -67,7 +67,7 @@ class _JobSpec(Struct, frozen=True):
 
 
 class Job(Struct, frozen=True):
-    """An install Job of helm-controller."""
+    """A Job by which helm-controller installs a chart."""
 
     metadata: ManagedMeta = ManagedMeta()
     spec: _JobSpec = _JobSpec()
@@ -101,13 +101,13 @@ class Stored(Struct, frozen=True):
 
 
 def read_argument(scope: Scope, name: str) -> Any:
-    """Return the task argument of this name, or the gate's expectation of this name if `apply` checks a gate again."""
+    """Return the task's argument of this name. If verb `apply` checks a gate again, return that gate's expectation of this name."""
     arguments = scope.arguments
     return arguments.get(name) or arguments.get("gate_expectations", {}).get(name) or ()
 
 
 def scoped_releases(scope: Scope) -> tuple[Release, ...]:
-    """Return the releases that a task is about."""
+    """Return the expected Helm releases that the task's arguments name."""
     return msgspec.convert(read_argument(scope, "releases"), tuple[Release, ...])
 
 
@@ -121,7 +121,7 @@ def root(kube: KubeReader, scope: Scope) -> RootState | None:
 
 
 def observe(kube: KubeReader, releases: Iterable[Release]) -> tuple[ReleaseState, ...]:
-    """Return the state of each release."""
+    """Return the state in the cluster of each expected release, from helm-controller's objects or from its Argo CD Application."""
     return tuple(
         _application_state(kube, release) if release.owner is Owner.ARGO_CD else _chart_state(kube, release) for release in releases
     )
@@ -175,7 +175,7 @@ def _job(kube: KubeReader, release: Release, name: str) -> InstallJob | None:
 
 
 def job_log(kube: KubeReader, namespace: str, job: str) -> str:
-    """Return the end of the log of the Job's newest pod."""
+    """Return the end of the log of the newest pod of an install Job; empty if there is none."""
     pods = probe_workloads.pods(kube, namespace, f"job-name={job}")
     return kube.log(namespace, pods[-1].metadata.name, tail=LOG_LINES)[-LOG_CHARACTERS:] if pods else ""
 
@@ -218,7 +218,7 @@ def decode_release(data: str) -> Stored:
 
 
 def _workloads(kube: KubeReader, release: Release) -> tuple[tuple[Workload, ...], tuple[Trouble, ...]]:
-    """Return the workloads that the chart itself installs, and the troubles of their pods if a workload is not settled."""
+    """Return the workloads that the chart itself installs; if one is not settled, also why their pods are not ready."""
     owned = probe_workloads.read(kube, release.namespace, lambda raw: _belongs(raw.metadata, release.name))
     if all(entry.settled() for entry in owned):
         return owned, ()
@@ -232,7 +232,7 @@ def _workloads(kube: KubeReader, release: Release) -> tuple[tuple[Workload, ...]
 
 
 def _belongs(meta: probe_workloads.ObjectMeta, name: str) -> bool:
-    """Return True if the chart brought this object. Workloads that an operator creates have an owner, or no mark of the release."""
+    """Return True if the chart brought this object. Workloads that an operator makes have an owner, or no label of the release."""
     if any(owner.controller for owner in meta.owner_references):
         return False
     marks = (
@@ -244,7 +244,7 @@ def _belongs(meta: probe_workloads.ObjectMeta, name: str) -> bool:
 
 
 def with_charts(kube: KubeReader, scope: Scope) -> ChartsObservation:
-    """Return the charts that a task names, and their CRDs."""
+    """Return the state of the releases, the root Application and the CRDs that a task names."""
     return ChartsObservation(
         releases=observe(kube, scoped_releases(scope)),
         root_app=root(kube, scope),

@@ -16,8 +16,9 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 def read(kube: KubeReader, check: str, namespace: str = CHECK_NAMESPACE, annotations: Iterable[str] = ()) -> tuple[CheckPod, ...]:
-    """Return all pods of one check, sorted by completion index and name, with the wanted annotations. Pods being deleted are left
-    out.
+    """Return the pods of one check with their reports and the named annotations, sorted by completion index and name.
+
+    Pods being deleted are left out.
     """
     pods = kube.list(f"/api/v1/namespaces/{namespace}/pods", Pod, labels=f"{CHECK_LABEL}={check}") or ()
     wanted = tuple(annotations)
@@ -73,7 +74,7 @@ MOST = 4 << 20
 
 
 def unpack_output(report: dict[str, Any]) -> str:
-    """Return the tool's output; empty if the report has none that can be unpacked."""
+    """Return the tool output that a check pod packed into its report (base64 of gzip); empty if none can be unpacked."""
     packed = report.get(KEY)
     if not isinstance(packed, str):
         return ""

@@ -7,18 +7,18 @@ import msgspec
 from msgspec import Struct
 
 STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
-"""Reasons of waiting that every container goes through."""
+"""Waiting reasons through which every container goes when it starts, so that they show no problem."""
 
 
 class _Waiting(Struct, frozen=True):
-    """The reason for which a container waits."""
+    """State of a container that waits: reason and message."""
 
     reason: str = ""
     message: str = ""
 
 
 class ContainerEnd(Struct, frozen=True, rename="camel"):
-    """The end of a container: reason, message and exit code."""
+    """State of a container that ended: reason, message and exit code."""
 
     reason: str = ""
     message: str = ""
@@ -32,7 +32,7 @@ class ContainerEnd(Struct, frozen=True, rename="camel"):
 
 
 class States(Struct, frozen=True):
-    """State of a container; one of the fields is set."""
+    """State of a container: running, waiting or ended; one of the fields is set."""
 
     waiting: _Waiting | None = None
     terminated: ContainerEnd | None = None
@@ -55,7 +55,7 @@ class ContainerStatus(Struct, frozen=True, rename="camel"):
 
     @property
     def problem(self) -> _Waiting | ContainerEnd | None:
-        """The state that shows a failure: a wait for more than the start, or a bad end. None for a container that runs."""
+        """Return the waiting or ended state that shows a failure; None if it runs, is starting, or ended with exit code 0."""
         waiting, ended = self.state.waiting, self.state.terminated
         if waiting is not None:
             return waiting if waiting.reason not in STARTING else None
@@ -63,7 +63,7 @@ class ContainerStatus(Struct, frozen=True, rename="camel"):
 
     @property
     def restarted_after(self) -> ContainerEnd | None:
-        """The bad end before this start, while the container is not ready.
+        """Return the failed end before the container's last restart; None if there was none, or if the container is ready now.
 
         A container in a crash loop shows no problem while it runs again.
         """
@@ -72,18 +72,18 @@ class ContainerStatus(Struct, frozen=True, rename="camel"):
 
     @property
     def failing(self) -> bool:
-        """Return True if the container shows a problem, restarts again and again, or runs without being ready."""
+        """Return True if the container waits with a problem or after a restart, ended badly, or runs without being ready."""
         if self.state.waiting is not None:
             return self.problem is not None or self.restart_count > 0
         return not self.ready and not self.ended_well
 
     @property
     def tells(self) -> bool:
-        """Return True if the container shows a cause: a problem, or restarts without being ready."""
+        """Return True if the container shows a cause of failure: a problem, or restarts without being ready."""
         return self.problem is not None or (not self.ready and self.restart_count > 0)
 
     @property
     def started(self) -> bool:
-        """Return True if the container can have a log."""
+        """Return True if the container has started at least once, so that it can have a log."""
         again = self.state.waiting is not None and self.state.waiting.reason == "CrashLoopBackOff"
         return self.state.running is not None or self.state.terminated is not None or self.restart_count > 0 or again

@@ -1,4 +1,4 @@
-"""Turns the outcome of a play on a host into a stage's observation."""
+"""Turns the outcome of an Ansible play on a host into the observation type of a stage."""
 
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ Shown = TypeVar("Shown")
 
 
 def host_without_facts(outcome: HostOutcome, kind: type[Seen]) -> Seen:
-    """Return the observation of a host without facts."""
+    """Return how the play ended on a host as an observation of type `kind`; its facts keep their default."""
     return kind(
         node=outcome.host,
         outcome=outcome.status,
@@ -23,7 +23,7 @@ def host_without_facts(outcome: HostOutcome, kind: type[Seen]) -> Seen:
 
 
 def host_with_facts(outcome: HostOutcome, kind: type[Seen], facts: type[Any], field: str = "facts") -> Seen:
-    """Return the observation of a host with the stage's facts in `field`.
+    """Return how the play ended on a host as an observation of type `kind`, with the host's facts in `field`.
 
     If the facts cannot be read, the reason becomes the message, unless the play left one.
     """
@@ -33,8 +33,9 @@ def host_with_facts(outcome: HostOutcome, kind: type[Seen], facts: type[Any], fi
 
 
 def decode_facts(facts: dict[str, Any], kind: type[Shown]) -> tuple[Shown | None, str]:
-    """Decode the facts that one of our Ansible modules returned. Return (facts, ""), (None, reason) on an error, (None, "") if
-    there are none.
+    """Decode the facts that one of bringup's Ansible modules returned.
+
+    Return (facts, ""), (None, reason) on an error, (None, "") if there are none.
     """
     if not facts:
         return None, ""

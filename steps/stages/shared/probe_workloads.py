@@ -40,9 +40,9 @@ def seconds(time: datetime.datetime | None) -> float:
 
 RESOURCES = {"Deployment": "deployments", "StatefulSet": "statefulsets", "DaemonSet": "daemonsets"}
 MESSAGE = 300
-"""Most characters of one trouble's message."""
+"""Most characters of the message that says why a pod is not ready."""
 MOST_TROUBLES = 16
-"""Most troubles kept of one namespace: the first ones show the cause, hundreds of copies would bury it."""
+"""Most pods of a namespace whose reason for not being ready is kept: hundreds of copies would bury the cause."""
 
 
 class _OwnerReference(Struct, frozen=True):
@@ -84,7 +84,7 @@ class Spec(Struct, frozen=True):
 
 
 class _WorkloadStatus(Struct, frozen=True, rename="camel"):
-    """Counts of a workload; each kind sets some of them."""
+    """Numbers of pods in a workload's status; each kind of workload sets some of them."""
 
     observed_generation: int = 0
     updated_replicas: int = 0
@@ -103,7 +103,7 @@ class Raw(Struct, frozen=True):
 
 
 class Conditions(Struct, frozen=True):
-    """Conditions of an object."""
+    """Status of an object with its conditions, and look-ups by condition type."""
 
     conditions: tuple[Condition, ...] = ()
 
@@ -204,13 +204,13 @@ class Pod(Struct, frozen=True):
 
     @property
     def unscheduled(self) -> Condition | None:
-        """The condition by which the scheduler refuses the pod; None if it does not."""
+        """Return the condition by which the scheduler refuses the pod; None if it does not."""
         conditions = self.status.conditions
         return next((entry for entry in conditions if entry.type == "PodScheduled" and entry.status == "False"), None)
 
     @property
     def stuck_init(self) -> ContainerStatus | None:
-        """The first init container that has not ended well; None if all have."""
+        """Return the first init container that has not ended with exit code 0; None if all have."""
         return next((entry for entry in self.status.init_container_statuses if not entry.ended_well), None)
 
 
@@ -243,7 +243,7 @@ def nodes(kube: KubeReader) -> tuple[Node, ...]:
 
 
 def expected_nodes(kube: KubeReader, scope: Scope) -> tuple[Node, ...]:
-    """Return the expected nodes that exist."""
+    """Return those of the expected nodes that are registered in the cluster."""
     wanted = frozenset(scope.nodes)
     return tuple(node for node in nodes(kube) if node.metadata.name in wanted)
 
@@ -256,13 +256,13 @@ def pods(kube: KubeReader, namespace: str, labels: str = "") -> tuple[Pod, ...]:
 
 
 def troubles(pods: Iterable[Pod]) -> tuple[Trouble, ...]:
-    """Return the troubles of pods that are not ready; pods that are starting have none."""
+    """Return the reason of each pod that is not ready. Pods that are only starting have none."""
     known = (trouble(pod) for pod in pods if not pod.ready and pod.status.phase != "Succeeded")
     return tuple(entry for entry in known if entry is not None)[:MOST_TROUBLES]
 
 
 def trouble(pod: Pod) -> Trouble | None:
-    """Return the reason for which a pod is not ready; None if it shows none."""
+    """Return why a pod is not ready; None if it is ready or shows no reason."""
     name, node = pod.metadata.name, pod.spec.node_name
     for entry in (*pod.status.init_container_statuses, *pod.status.container_statuses):
         if (problem := entry.problem) is not None:

@@ -12,18 +12,18 @@ from msgspec import Struct
 from steps.contract.verdict import FailureClass, ToolError
 
 MOST = 8
-"""Most different errors kept of one text."""
+"""Largest number of different errors that are returned for one text."""
 MOST_HITS = 200
 """Most places looked at for one pattern: thousands of ranks repeat the same error."""
 LINE = 300
 WINDOW = 700
-"""Characters that a pattern can see: its line and the few lines after it."""
+"""Number of characters that a pattern can see: its line and the few lines after it."""
 
 Make = Callable[[re.Match[str], str], ToolError]
 
 
 class Pattern(Struct, frozen=True):
-    """A kind of error. `needle` is a plain part of its text; `regex` is searched from the start of a line with the needle."""
+    """A kind of error in tool output. `needle` is a plain part of its text; `regex` is tried at the start of its line."""
 
     needle: str
     regex: re.Pattern[str]

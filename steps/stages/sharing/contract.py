@@ -45,7 +45,7 @@ class SharingRoot(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The objects that decide how GPUs are shared, apart from the nodes.
+    """Observation of gate sharing/control: the objects that decide how GPUs are shared, apart from the nodes.
 
     `configs` are the sharing configurations in the plugin's ConfigMap by key; None if the map does not exist. `unreadable` are keys
     whose text is no configuration. `stale` are plugin pods older than the map's last change: the operator does not watch the map.
@@ -83,7 +83,7 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 class SharedNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A node: its NVIDIA resources, the labels that the gate compares, and its DRA devices.
+    """A GPU node with its NVIDIA resources, the labels that the gate compares, and its DRA devices.
 
     `devices` counts those of type `gpu` in complete pools of driver gpu.nvidia.com; None if there is no such pool. `drivers` are
     the versions that they report.
@@ -98,7 +98,7 @@ class SharedNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NodesObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The expected nodes that exist."""
+    """Observation of gate sharing/nodes: the expected nodes that are registered in the cluster."""
 
     nodes: tuple[SharedNode, ...] = ()
 
@@ -124,7 +124,7 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 
 
 class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The pods of check `sharing`.
+    """Observation of gate sharing/functional: the pods of check `sharing`.
 
     `sharing-first` and `sharing-second` ask for one unit each on one node at the same time, `sharing-two` asks for two. A report
     has node, uuids (devices that the pod sees), begin and end (the node's clock, seconds).

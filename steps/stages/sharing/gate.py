@@ -41,7 +41,7 @@ def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
 
 
 def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
-    """Check that every node advertises its physical GPUs times the units of each, under the right name and labels, no more."""
+    """Check that every node advertises its physical GPUs times the units of each and no more, under the right name and labels."""
     by_name = {node.name: node for node in seen.nodes}
     rows = [gate_nodes.judge(name, by_name.get(name), want) for name in want.nodes]
     what = "DRA devices" if want.mode is SharingMode.DRA else f"{want.resource} × {want.units} for each GPU"
@@ -49,7 +49,7 @@ def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
 
 
 def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
-    """Check that two pods run side by side with one unit each, and that one asking for two is refused if shares must not add up."""
+    """Check that two pods with one unit each run side by side, and that a pod asking for two is refused if the spec wants that."""
     return gate_shares.judge(seen, want)
 
 
@@ -96,7 +96,10 @@ def _configuration(seen: ControlObservation, want: ControlExpectation) -> Iterat
 
 
 def _no_sharing(seen: ControlObservation, policy: SharingRoot) -> Iterator[Finding]:
-    """Yield a problem if the plugin's default configuration divides GPUs although none should: it rules nodes without a label."""
+    """Yield a problem if the device plugin's default configuration divides GPUs although none should be shared.
+
+    The default applies to every node without a label.
+    """
     if not policy.config:
         return
     if seen.configs is None:
@@ -148,7 +151,8 @@ _VALUES = "correct the values of release gpu-operator, and apply stage gpu_opera
 
 
 def _same(found: Shares, want: Shares) -> bool:
-    """Return True if both configurations are equal. MPS always refuses requests for two: that flag counts only for time-slicing."""
+    """Return True if two sharing configurations are equal. The flag that refuses requests for two units counts only for
+    time-slicing, because MPS always refuses them."""
     flags = found.refuse_two == want.refuse_two or want.strategy == "mps"
     return (found.strategy, found.replicas, found.rename) == (want.strategy, want.replicas, want.rename) and flags
 

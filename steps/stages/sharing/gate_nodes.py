@@ -44,7 +44,7 @@ def _advertised(node: SharedNode, gpus: int, want: NodesExpectation) -> Iterator
 
 
 def _switches(node: SharedNode, want: NodesExpectation) -> Iterator[Finding]:
-    """Yield a problem if the label that turns sharing on is wrong: without it the plugin keeps its default configuration."""
+    """Yield a problem if a node lacks the label that turns sharing on: without it the plugin keeps its default configuration."""
     for key in (PLUGIN_CONFIG, CONFIG):
         wanted, seen = want.labels.get(key), node.labels.get(key)
         if wanted and seen != wanted:
@@ -69,7 +69,7 @@ def _mig_state(node: SharedNode, want: NodesExpectation) -> Iterator[Finding]:
 
 
 def _wrong_count(node: SharedNode, gpus: int, units: int, want: NodesExpectation) -> Finding:
-    """Return the finding on a wrong number: no sharing at all, a false success of MIG, or another number of GPUs."""
+    """Return the finding on a wrong number of units: no sharing at all, a false success of MIG, or another number of GPUs."""
     seen = f"advertises {_resources(node) or 'no GPU'}"
     expected = f"{want.resource}: {units} ({gpus} GPUs × {want.units})"
     # a static MIG configuration with a device filter for another product succeeds without any change

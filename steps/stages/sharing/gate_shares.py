@@ -15,7 +15,7 @@ REFUSED = "UnexpectedAdmissionError"
 
 
 def judge(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
-    """Judge the refusal first: a pod that got two shares is a fail whatever the other pods do."""
+    """Return the verdict on the check. The refusal comes first, because a pod with two shares is a fail in any case."""
     by_name = {pod.name: pod for pod in seen.pods}
     problem = next(_refusal(by_name.get(TWO), want), None) or next(_pair(by_name, want), None)
     if problem is not None:

@@ -18,11 +18,11 @@ from steps.stages.sharing.contract import (
 )
 
 MAX_CONFIG = 65536
-"""Most characters of a configuration that are parsed."""
+"""Largest number of characters of a configuration that are parsed."""
 
 
 def read_shares(text: str) -> Shares | None:
-    """Return the shares that a configuration asks for; None if the text is no configuration."""
+    """Return the sharing configuration in a text of the device plugin's ConfigMap; None if the text is no configuration."""
     import yaml  # 30 ms that only this stage pays
 
     if len(text) > MAX_CONFIG:
@@ -73,7 +73,7 @@ MOST_STALE = 8
 
 
 class _PluginConfig(Struct, frozen=True):
-    """ConfigMap that the device plugin reads."""
+    """The ConfigMap of sharing configurations that the device plugin reads."""
 
     name: str = ""
     default: str = ""
@@ -102,7 +102,7 @@ class _Root(Struct, frozen=True):
 
 
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
-    """Return the objects that decide about sharing, in the operator's namespace and cluster-wide."""
+    """Return the objects that decide how GPUs are shared: root resource, plugin's ConfigMap and pods, DRA classes, workloads."""
     policy = _policy(kube)
     path = f"/api/v1/namespaces/{OPERATOR}/configmaps/{policy.config if policy else ''}"
     config_map = kube.get(path, probe_charts.DataObject) if policy and policy.config else None
@@ -122,13 +122,13 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
 
 
 def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
-    """Return the resources, labels and devices of every expected node."""
+    """Return the GPU resources, labels and DRA devices of every expected node that is registered."""
     pools, raw_nodes = probe_devices.by_node(kube), probe_workloads.expected_nodes(kube, scope)
     return NodesObservation(nodes=tuple(_node(node, pools.get(node.metadata.name)) for node in raw_nodes))
 
 
 def functional(kube: KubeReader, scope: Scope) -> FunctionalObservation:
-    """Return the pods of check `sharing`."""
+    """Return the pods of check `sharing` with their reports."""
     return FunctionalObservation(pods=probe_checks.read(kube, "sharing", str(scope.arguments.get("namespace", CHECK_NAMESPACE))))
 
 
@@ -159,7 +159,7 @@ def _root(kind: str, root: _Root) -> SharingRoot:
 
 
 def _stale(kube: KubeReader, meta: ManagedMeta) -> tuple[str, ...]:
-    """Return plugin pods that started before the ConfigMap was last written."""
+    """Return the names of device plugin pods that started before their ConfigMap was last written."""
     # a change of labels needs no restart, so only writes of `data` count
     written = [entry.time for entry in meta.managed_fields if entry.time and "f:data" in entry.fields_v1]
     changed = max(written, default=meta.creation_timestamp)

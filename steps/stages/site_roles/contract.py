@@ -15,26 +15,26 @@ LARGEST_BYTES = 8 << 20
 
 
 class Ran(Struct, frozen=True, kw_only=True):
-    """Name and digest of the role that a host reports to have run to its end."""
+    """Name and digest of the site's Ansible role that ran to its end on a host, as the host reports it."""
 
     role: str
     digest: str
 
 
 class RoleHost(Played, frozen=True, kw_only=True, omit_defaults=True):
-    """A host after the play."""
+    """Observation of one host after the play of a site's role: how the play ended, and the role that ran to its end, if one did."""
 
     ran: Ran | None = None
 
 
 class RoleObservation(Struct, frozen=True, kw_only=True):
-    """All hosts of the play."""
+    """Observation of a site role's gate: one entry for each host of the play."""
 
     nodes: tuple[RoleHost, ...]
 
 
 class RoleExpectation(Struct, frozen=True, kw_only=True):
-    """The role that each of these hosts must have run to its end."""
+    """Expectation of a site role's gate: the hosts, and the role that each of them must have run to its end."""
 
     nodes: tuple[str, ...]
     role: str
@@ -42,31 +42,31 @@ class RoleExpectation(Struct, frozen=True, kw_only=True):
 
 
 class BadArchive(ValueError):
-    """Error for a file that is not the archive that its task names."""
+    """Raised for a file that is not the role archive which its task names."""
 
 
 def file_name(role: str) -> str:
-    """Return the name of the file in the tasks folder that holds a role."""
+    """Return the name of the file in the tasks folder that holds a role's archive."""
     return f"role_{role}.tar.gz.b64"
 
 
 def gate(role: str) -> str:
-    """Return the id of a role's gate in plans and records."""
+    """Return the id of a role's gate in plans and records, `site_roles/ROLE`."""
     return f"site_roles/{role}"
 
 
 def digest(tar: bytes) -> str:
-    """Return the digest of a role's content."""
+    """Return `sha256:…` over a role's tar archive."""
     return f"sha256:{hashlib.sha256(tar).hexdigest()}"
 
 
 def encode(tar: bytes) -> bytes:
-    """Return an archive as text, as a ConfigMap needs it."""
+    """Return a tar archive as base64 of gzip, because a ConfigMap holds text."""
     return base64.encodebytes(gzip.compress(tar, mtime=0))
 
 
 def decode(text: bytes, archive: RoleArchive) -> bytes:
-    """Return the tar file. Raise BadArchive if it cannot be unpacked or has another digest than the task names."""
+    """Return the tar archive from its base64 text. Raise BadArchive if it cannot be unpacked or its digest is not the task's."""
     try:
         # wbits 31 is gzip; the bound below stops a decompression bomb
         reader = zlib.decompressobj(wbits=31)

@@ -8,5 +8,5 @@ from steps.stages.site_roles.contract import Ran, RoleHost, RoleObservation
 
 
 def from_play(outcomes: Iterable[HostOutcome]) -> RoleObservation:
-    """Return one observation for each host."""
+    """Return one observation for each host of the play: how it ended there, and the role that the host reports to have run."""
     return RoleObservation(nodes=tuple(probe_plays.host_with_facts(outcome, RoleHost, Ran, "ran") for outcome in outcomes))

@@ -28,10 +28,10 @@ class NodeSet(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Part(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A Controller, RestApi or LoginSet. `bad` are its conditions that are not True, as `Type: message`.
+    """A Controller, RestApi or LoginSet: a custom resource of Slinky.
 
-    Slinky's operator 1.2 sets no condition on them, so the absence of bad conditions is no sign of health; their workloads are
-    judged.
+    `bad` are its conditions that are not True, as `Type: message`. Slinky's operator 1.2 sets no condition on them, so the absence
+    of bad conditions is no sign of health; their workloads are judged.
     """
 
     kind: str
@@ -57,7 +57,10 @@ class SlurmPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Charts, the cluster's parts with the workloads that the operator created for them, NodeSets, and unusable pods."""
+    """Observation of gate slurm/control: charts, Slinky's Controller, RestApi and LoginSets with their workloads, and NodeSets.
+
+    Of the pods that run slurmd, only those that Slurm cannot use are in it.
+    """
 
     releases: tuple[ReleaseState, ...] = ()
     root_app: RootState | None = None
@@ -85,7 +88,7 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 class NodesObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Every pod that runs slurmd, the NodeSets' promises, and Kubernetes' allocatable GPUs by node."""
+    """Observation of gate slurm/nodes: slurmd pods, GPUs that NodeSets promise, and Kubernetes' allocatable GPUs by node."""
 
     pods: tuple[SlurmPod, ...] = ()
     nodesets: tuple[NodeSet, ...] = ()
@@ -116,7 +119,7 @@ class SlurmNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Srun(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Output of the check pod's commands: nodes of `sinfo`, hosts that an srun over all nodes reached, GPUs on each, and errors."""
+    """Parsed output of the srun check: nodes by `sinfo`, hosts that an srun over all nodes reached, GPUs on each, and errors."""
 
     nodes: tuple[SlurmNode, ...] = ()
     hosts: tuple[str, ...] = ()
@@ -126,7 +129,7 @@ class Srun(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The check's pods, the output of srun (None while there is no report), and the Kubernetes node of each Slurm node."""
+    """Observation of gate slurm/functional: check pods, output of srun (None: no report), and Slurm node → Kubernetes node."""
 
     pods: tuple[CheckPod, ...] = ()
     srun: Srun | None = None

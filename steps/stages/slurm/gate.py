@@ -35,7 +35,7 @@ def charts(seen: ChartsObservation, want: ChartsExpectation) -> Verdict:
 
 
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
-    """Check charts, parts with ready workloads, rolled-out NodeSets, and that Slurm can use all nodes but the spare ones."""
+    """Check charts, Slinky's resources with their workloads, rolled-out NodeSets, and that Slurm can use enough nodes."""
     problem = (
         releases.problem(seen.releases, want.releases, seen.root_app, want.root_app) or _parts(seen, want) or _nodesets(seen, want)
     )
@@ -85,7 +85,7 @@ def _nodesets(seen: ControlObservation, want: ControlExpectation) -> Finding | N
 
 
 def _rollout(nodeset: NodeSet) -> str:
-    """Return the difference between a NodeSet's spec and status in words; empty if there is none."""
+    """Return how a NodeSet's status lags behind its spec, in words; empty if it does not."""
     if nodeset.observed != nodeset.generation:
         return f"{nodeset.name}: status is of generation {nodeset.observed}, spec of {nodeset.generation}"
     if nodeset.updated < nodeset.desired or nodeset.ready < nodeset.desired:
@@ -97,7 +97,7 @@ def _rollout(nodeset: NodeSet) -> str:
 
 
 def _short(seen: ControlObservation, want: ControlExpectation, problem: str) -> Finding | None:
-    """Return a finding if too few nodes are usable. A NodeSet that is behind its spec never passes.
+    """Return a finding if Slurm can use too few nodes; None if enough. A NodeSet that is behind its spec never passes.
 
     The operator counts a drained node that is idle as both (`slurmDrain` is a flag), so drained nodes are subtracted.
     """

@@ -20,7 +20,10 @@ def jobs(gate: str, srun: Srun, node_of: Mapping[str, str], want: FunctionalExpe
 
 
 def _exits(srun: Srun, want: FunctionalExpectation) -> Finding | None:
-    """Return inconclusive if a command failed or its exit code is unknown although every node answered: some output was lost."""
+    """Return an inconclusive finding if a command failed, or its exit code is unknown, although every node answered; else None.
+
+    srun can print all hosts and fail afterwards.
+    """
     # srun can print all hosts and fail afterwards
     odd = [name for name in ("sinfo", "hosts", *(("gpus",) if want.gpus else ())) if srun.exits.get(name) != 0]
     if not odd:
@@ -31,7 +34,7 @@ def _exits(srun: Srun, want: FunctionalExpectation) -> Finding | None:
 
 
 def unknown_nodes(srun: Srun) -> Finding | None:
-    """Return a failure if sinfo listed no node at all."""
+    """Return a failure if sinfo listed no node at all, else None."""
     if srun.nodes:
         return None
     failure_class, seen = FailureClass.DEPENDENCY, f"sinfo told of no node (exit codes {srun.exits})"

@@ -1,4 +1,4 @@
-"""Judges from Slurm's states and Gres whether Slurm can use a node."""
+"""Decides if Slurm can use a node, from the states and the Gres (its number of GPUs) that Slurm reports."""
 
 from steps.contract.verdict import FailureClass
 from steps.stages.shared.finding import Finding, fail, unknown
@@ -8,13 +8,14 @@ USABLE = frozenset({"idle", "allocated", "mixed", "completing"})
 """Base states in which a node runs or takes jobs."""
 
 HARMLESS = frozenset({"completing", "planned", "undrain", "dynamic_norm", "cloud", "reservation", "reserved"})
-"""Flags that do not keep jobs away."""
+"""Additional state words of Slurm that do not keep jobs away from a node."""
 
 
 def problem(node: SlurmNode, gpus: int = 0, *, powered_down: bool = False) -> Finding | None:
-    """Return the reason for which Slurm cannot use a node; None if it can.
+    """Return the finding that says why Slurm cannot use a node; None if it can.
 
-    `gpus` 0 means that they are not compared; `powered_down`: the node may sleep until a job wants it.
+    `gpus` is the number of GPUs that Slurm must count, 0 to skip that check. `powered_down`: the node may sleep until a job wants
+    it.
     """
     finding = state(node.states, node.reason, powered_down=powered_down)
     if finding or not gpus or node.gpus == gpus:
@@ -24,7 +25,10 @@ def problem(node: SlurmNode, gpus: int = 0, *, powered_down: bool = False) -> Fi
 
 
 def state(states: tuple[str, ...], reason: str = "", *, powered_down: bool = False) -> Finding | None:
-    """Return the reason for which a node in these states takes no jobs; None if it does."""
+    """Return the finding that says why a node in these states takes no jobs; None if it takes them. `reason` is Slurm's own reason.
+
+    `powered_down`: a sleeping node counts as usable.
+    """
     if not states:
         step = "check that its slurmd reached slurmctld"
         return unknown(FailureClass.HEALTH, "Slurm tells no state of the node", "a state", step)

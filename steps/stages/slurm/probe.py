@@ -65,7 +65,7 @@ def charts(kube: KubeReader, scope: Scope) -> ChartsObservation:
 
 
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
-    """Return charts, parts, workloads of parts, NodeSets, and the pods that are not usable now."""
+    """Return charts, Slinky's custom resources and their workloads, NodeSets, and the slurmd pods that Slurm cannot use now."""
     space = _namespace(scope)
     raw_parts = {kind: kube.list(f"{API}/namespaces/{space}/{plural}", Conditioned) for kind, plural in PARTS.items()}
     nodesets = kube.list(f"{API}/namespaces/{space}/nodesets", _RawNodeSet)
@@ -82,7 +82,7 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
 
 
 def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
-    """Return every pod that runs slurmd, every NodeSet's promise, and Kubernetes' allocatable GPUs by node."""
+    """Return every pod that runs slurmd, every NodeSet's promised GPUs, and Kubernetes' allocatable GPUs by node."""
     space = _namespace(scope)
     nodesets = kube.list(f"{API}/namespaces/{space}/nodesets", _RawNodeSet) or ()
     return NodesObservation(
@@ -93,7 +93,7 @@ def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
 
 
 def functional(kube: KubeReader, scope: Scope) -> FunctionalObservation:
-    """Return the output of the check pod's sinfo and srun, and the Kubernetes node of each Slurm node."""
+    """Return the check pods, the parsed output of sinfo and srun (None: no report), and Slurm node → Kubernetes node."""
     space = _namespace(scope)
     pods = probe_checks.read(kube, CHECK, namespace=space)
     reported = next((pod for pod in pods if pod.report), None)
@@ -206,7 +206,7 @@ def _states(conditions: Iterable[Condition]) -> tuple[tuple[str, ...], str]:
 
 
 def _word(name: str) -> str:
-    """Return `NotResponding` as `not_responding`."""
+    """Return a state from a pod condition in Slurm's own spelling: `NotResponding` → `not_responding`."""
     return "".join(f"_{letter.lower()}" if letter.isupper() and at else letter.lower() for at, letter in enumerate(name))
 
 
@@ -215,6 +215,6 @@ def _is_troubled(pod: SlurmPod) -> bool:
 
 
 def _gpus(resources: Mapping[str, Any]) -> int:
-    """Return the number of allocatable GPUs and GPU instances of a node."""
+    """Return the number of GPUs and MIG instances in a node's allocatable resources."""
     counts = (value for key, value in resources.items() if key == GPU_RESOURCES[0] or key.startswith(GPU_RESOURCES[1]))
     return sum(int(value) for value in counts if str(value).isdigit())

@@ -18,7 +18,7 @@ _PART = re.compile(r"(?P<before>[^\[\],\s]*)\[(?P<ranges>[\d,-]+)\](?P<after>[^\
 
 
 def expand_hostlist(text: str) -> tuple[str, ...]:
-    """Return the hosts of a list, in its order; numbers keep their leading zeros."""
+    """Return the hosts of a Slurm hostlist (`gpu[001-003]`) in its order; numbers keep their leading zeros."""
     hosts: list[str] = []
     for match in _PART.finditer(text):
         if match["plain"]:
@@ -125,7 +125,7 @@ def records(text: str) -> tuple[SlurmNode, ...]:
 
 
 def fields(block: str) -> dict[str, str]:
-    """Return the `Key=Value` pairs of one record."""
+    """Return the `Key=Value` pairs of one record that scontrol or slurm.conf prints."""
     return {match["key"]: match["value"] for match in _FIELD.finditer(block)}
 
 

@@ -99,5 +99,5 @@ _PATTERNS = (
 
 
 def read(text: str) -> tuple[ToolError, ...]:
-    """Return the errors of a text, the most telling first."""
+    """Return the errors of Slurm's daemons and tools in a text, the most telling first."""
     return find(text, _PATTERNS)

@@ -18,7 +18,7 @@ class Install(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The MPI operator: the Job that applied it, its CRD, and its Deployment."""
+    """Observation of gate validation/control: the MPI operator's install Job, its CRD, and its Deployment."""
 
     install: Install | None = None
     crds: tuple[Crd, ...] = ()
@@ -35,7 +35,7 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 class NcclPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """NCCL check of one node: its log after it reported, and the exit codes of its runs."""
+    """A pod of the NCCL check of one node: the parsed log after it reported, and the exit codes of its runs."""
 
     pod: CheckPod
     log: NcclLog | None = None
@@ -43,7 +43,7 @@ class NcclPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class IntraObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """NCCL checks of single nodes."""
+    """Observation of gate validation/intra: the NCCL check of each node by itself."""
 
     pods: tuple[NcclPod, ...] = ()
 
@@ -62,7 +62,7 @@ class IntraExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 
 
 class DcgmPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """DCGM check of one node: the result of `dcgmi diag`; None if it cannot be read."""
+    """A pod of the DCGM check of one node, with the parsed result of `dcgmi diag`; None if it cannot be read."""
 
     pod: CheckPod
     run: DcgmRun | None = None
@@ -70,7 +70,7 @@ class DcgmPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DcgmObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """DCGM checks of single nodes."""
+    """Observation of gate validation/dcgm: the DCGM check of each node."""
 
     pods: tuple[DcgmPod, ...] = ()
 
@@ -95,7 +95,10 @@ class MpiJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The NCCL test over all nodes: its MPIJob, its pods, the launcher's log after it ended, and the exit codes of its runs."""
+    """Observation of gate validation/functional: the NCCL test over all nodes.
+
+    It has the MPIJob, its pods, the launcher's parsed log after it ended, and the exit codes of its runs.
+    """
 
     job: MpiJob | None = None
     launcher: CheckPod | None = None

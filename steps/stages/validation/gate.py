@@ -81,7 +81,7 @@ def _operator(seen: ControlObservation, want: ControlExpectation) -> Finding | N
 def _rows(
     nodes: Iterable[str], pods: Sequence[CheckedPod], judged: Callable[[str, CheckedPod], NodeVerdict], what: str
 ) -> list[NodeVerdict]:
-    """Return one row a node: the judged report of its pod, or the state of a node without one. `what` names the content."""
+    """Return one verdict for each node: on its pod's report, or on its absence. `what` names the expected content in messages."""
     by_pod = {checked.pod.name: checked for checked in pods}
     best = gate_checks.by_node(checked.pod for checked in pods)
     pending = [checked.pod for checked in pods if not checked.pod.node]
@@ -115,7 +115,10 @@ def _speed(log: NcclLog | None) -> str:
 
 
 def _judged(exits: tuple[int, ...], log: NcclLog | None, want: NcclWant) -> Finding | None:
-    """Return the problem of a check that has ended: from its log, then from the exit codes of its runs (124 is `timeout`'s)."""
+    """Return the problem of a check that has ended: from its log, else from the exit codes of its runs; None if it passed.
+
+    Exit code 124 is that of `timeout`.
+    """
     finding = gate_nccl.problem(log or NcclLog(), want)
     bad = next((code for code in exits if code != 0), None)
     exit_problem = "" if bad is None else "a run hung until its time-out" if bad == 124 else f"a run ended with exit code {bad}"
@@ -173,7 +176,7 @@ def _notes(log: NcclLog) -> list[str]:
 
 
 def _launched(seen: FunctionalObservation) -> Finding | None:
-    """Return mpirun's own error if the log has no finished run: it explains why."""
+    """Return mpirun's own error if the log has no finished run, because it explains why; else None."""
     if not seen.errors or (seen.log is not None and any(run.ended for run in seen.log.runs)):
         return None
     first = seen.errors[0]
@@ -182,7 +185,10 @@ def _launched(seen: FunctionalObservation) -> Finding | None:
 
 
 def _placed(seen: FunctionalObservation, want: FunctionalExpectation) -> Finding | None:
-    """Return a finding unless the workers ran on different nodes: NCCL's log names pods, and pods on one node use no fabric."""
+    """Return a finding unless the workers ran on different nodes.
+
+    NCCL's log names pods, not nodes, and pods on one node use no fabric.
+    """
     placed = [pod.node for pod in seen.workers if pod.node]
     nodes = set(placed)
     if len(nodes) >= len(want.nodes):
@@ -198,7 +204,7 @@ def _placed(seen: FunctionalObservation, want: FunctionalExpectation) -> Finding
 
 
 def _waiting(seen: FunctionalObservation, want: FunctionalExpectation) -> Finding:
-    """Return the finding while the launcher has not ended."""
+    """Return the inconclusive finding for a launcher that has not ended, with what it waits for."""
     job, launcher = seen.job, seen.launcher
     stuck = next((pod for pod in (*seen.workers, *([launcher] if launcher else [])) if pod.reason in RUNTIME_REASONS), None)
     running = sum(pod.phase == "Running" for pod in seen.workers)

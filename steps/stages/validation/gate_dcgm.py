@@ -15,7 +15,7 @@ _CLASSES = (
     (r"NvLink|link \d+ is|XID|ECC|remap|retired|thermal|power brake|inforom|page", FailureClass.HARDWARE),
     (r"did not (exceed|meet)|below|bandwidth|stress level|latency", FailureClass.PERFORMANCE),
 )
-"""Words of a warning and the failure class that they mean; the first match wins. A failed test without such words is hardware."""
+"""Pattern of a warning → the failure class that it means; the first match wins. A failed test without such words is hardware."""
 
 _LINKS = re.compile(r"NvLink link (\d+) is currently down")
 

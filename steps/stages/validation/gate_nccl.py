@@ -12,7 +12,7 @@ from steps.stages.shared.finding import Finding, fail, unknown
 
 
 def problem(log: NcclLog, want: NcclWant) -> Finding | None:
-    """Return the first problem of this log; None if there is none."""
+    """Return the first problem of a node's or a job's NCCL log; None if it shows every run complete, correct and fast enough."""
     first = _stated(log) or network(log.transport, want)
     if first:
         return first
@@ -142,7 +142,7 @@ def _shape(run: NcclRun, want: NcclWant) -> Finding | None:
 
 
 def _truth(run: NcclRun) -> Finding | None:
-    """Return a finding if data were wrong or the run did not come to its end."""
+    """Return a finding if data were wrong or the run did not reach its end; else None."""
     if run.wrong_sides or run.out_of_bounds or run.out_of_bounds_ok is False:
         sizes = ", ".join(str(row.size) for row in run.rows if row.wrong) or "unknown"
         return fail(
@@ -177,7 +177,7 @@ def _bandwidth(run: NcclRun, want: NcclWant) -> Finding | None:
 
 
 def _certainty(run: NcclRun, want: NcclWant) -> Finding | None:
-    """Return a finding if a fast run is no pass because its data were not checked or its end is missing."""
+    """Return a finding if a run is fast enough but proves nothing, because its data were not checked or its end is missing."""
     if want.checked and not run.checked:
         return unknown(
             FailureClass.RUNTIME,

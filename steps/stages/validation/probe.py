@@ -42,17 +42,17 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
 
 
 def intra(kube: KubeReader, _scope: Scope) -> IntraObservation:
-    """Return the NCCL check of each node."""
+    """Return the pods of the NCCL check, one a node, with their parsed logs."""
     return IntraObservation(pods=tuple(_nccl_pod(kube, pod) for pod in probe_checks.read(kube, INTRA)))
 
 
 def dcgm(kube: KubeReader, _scope: Scope) -> DcgmObservation:
-    """Return the DCGM check of each node."""
+    """Return the pods of the DCGM check, one a node, with their parsed results."""
     return DcgmObservation(pods=tuple(_dcgm_pod(kube, pod) for pod in probe_checks.read(kube, DCGM)))
 
 
 def functional(kube: KubeReader, _scope: Scope) -> FunctionalObservation:
-    """Return the NCCL test over all nodes; the launcher's log is read after it ended."""
+    """Return the MPIJob of the NCCL test over all nodes and its pods; the launcher's log is read only after it ended."""
     pods = probe_checks.read(kube, INTER)
     launcher = next((pod for pod in pods if pod.name.startswith(f"{JOB}-launcher")), None)
     raw = kube.get(f"/apis/kubeflow.org/v2beta1/namespaces/{CHECK_NAMESPACE}/mpijobs/{JOB}", Conditioned)
@@ -91,7 +91,10 @@ def _dcgm_pod(kube: KubeReader, pod: CheckPod) -> DcgmPod:
 
 
 def _output(kube: KubeReader, pod: CheckPod) -> str:
-    """Return the tool's output from the report, or from the log if too long for the report; empty while there is no report."""
+    """Return the tool's output from a check pod's report, or from its log if the output is too long for the report.
+
+    Empty while there is no report.
+    """
     if not pod.report:
         return ""
     return probe_checks.unpack_output(pod.report) or kube.log(CHECK_NAMESPACE, pod.name, tail=POD_LINES)

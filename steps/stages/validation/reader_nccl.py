@@ -34,7 +34,7 @@ _WORLD = re.compile(r"\bcomm 0x[0-9a-f]+ rank \d+ n[rR]anks (\d{1,9})")
 
 
 def read(text: str) -> NcclLog:
-    """Return the runs, the network and the errors of one log."""
+    """Return the runs, the network and the errors that an nccl-tests log shows."""
     text = text[:MAX_TEXT]
     if text.lstrip()[:1] == "{":
         written = reader_nccl_json.read(text)
@@ -43,7 +43,7 @@ def read(text: str) -> NcclLog:
 
 
 def runs(text: str) -> tuple[NcclRun, ...]:
-    """Return the runs of one log, in order; empty if no line belongs to a run."""
+    """Return the runs of nccl-tests in a log, in order; empty if no line belongs to a run."""
     drafts: list[_Draft] = []
     for match in _LINE.finditer(text):
         if not drafts or drafts[-1].over(match.lastgroup or ""):
@@ -54,7 +54,7 @@ def runs(text: str) -> tuple[NcclRun, ...]:
 
 
 class _Draft:
-    """A run while its lines are being read."""
+    """Builder of one run of nccl-tests, which takes the run's lines as they are read."""
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self.columns = columns
@@ -65,11 +65,11 @@ class _Draft:
 
     @property
     def started_here(self) -> bool:
-        """Return True if any line but a header was read."""
+        """Return True if any line of this run, apart from header lines, has been read."""
         return bool(self._rows or self._ranks or self._said)
 
     def over(self, group: str) -> bool:
-        """Return True if a line of this group belongs to the next run: it comes after the footer, or starts a run a second time."""
+        """Return True if a line of this group belongs to the next run, because it follows the footer or begins a run again."""
         if group in ("average", "concluded"):
             return group in self._said
         if group == "unit":
@@ -83,7 +83,7 @@ class _Draft:
         return False
 
     def take(self, match: re.Match[str]) -> None:
-        """Add one line to the run."""
+        """Add one matched line to the run."""
         groups = {key: value for key, value in match.groupdict().items() if value is not None}
         if "row" in groups:
             row = reader_nccl_table.row(groups["row"].split(), self.columns)

@@ -87,5 +87,5 @@ _PATTERNS = (
 
 
 def read(text: str) -> tuple[ToolError, ...]:
-    """Return the errors of a log, the most telling first."""
+    """Return the errors of NCCL, nccl-tests and PyTorch's watchdog in a log, the most telling first."""
     return find(text, _PATTERNS)

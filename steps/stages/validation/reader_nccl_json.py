@@ -16,7 +16,7 @@ Number = int | float | str | None
 
 
 class _Side(Struct, frozen=True):
-    """A side of a result: out of place or in place."""
+    """Measured values of one side (out of place or in place) of a result."""
 
     bus_bw: Number = None
     nwrong: Number = None

@@ -30,7 +30,7 @@ MOST_DIGITS = 18
 
 
 class Cells(Struct, frozen=True, kw_only=True):
-    """A row. `reduces` is True if every rank holds and reduces all of the data, which only all_reduce does."""
+    """Parsed row of a table. `reduces` is True if every rank holds and reduces all of the data, which only all_reduce does."""
 
     row: NcclRow
     reduces: bool
@@ -88,7 +88,7 @@ def collective(rows: Iterable[Cells]) -> str:
 
 
 def number(text: str) -> float | None:
-    """Return the text as a finite number; None if it is none."""
+    """Return the text as a finite number; None if it is no number or not finite."""
     try:
         value = float(text)
     except ValueError:

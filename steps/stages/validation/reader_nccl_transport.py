@@ -17,7 +17,7 @@ _VERSION = re.compile(r"NCCL version (\S+)")
 
 
 def read(text: str) -> NcclTransport:
-    """Return the transport that the log shows; an empty Transport if NCCL logged nothing."""
+    """Return the network transport that a log with NCCL_DEBUG=INFO shows; an empty NcclTransport if NCCL logged nothing."""
     channels = _CHANNEL.findall(text)
     kinds = [kind for kind, _, _ in channels]
     rdma = [gdr for kind, _, gdr in channels if kind.lower() != "socket"]
