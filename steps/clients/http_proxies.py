@@ -21,7 +21,7 @@ def on_the_way(url: str, otherwise: Callable[[str], str] = lambda _: "") -> str:
 
 
 def in_environment(url: str) -> str:
-    """Return the proxy variable for a URL's scheme (`HTTPS_PROXY`, in capitals or not), else `ALL_PROXY`; empty if unset."""
+    """Return the value of the proxy variable for a URL's scheme (`HTTPS_PROXY` or `https_proxy`), else of `ALL_PROXY`; else ""."""
     from urllib.request import getproxies_environment
 
     known = getproxies_environment()

@@ -81,9 +81,9 @@ class RecipeRequest:
 
 
 def spec_request(spec: ImageSpec, folder: Path, command: str = "") -> RecipeRequest:
-    """Return a request for the recipe that an image spec names, with the spec's variables, lock, mirrors and secrets.
+    """Return the input for resolving the recipe that an image spec names, with the spec's variables, lock, mirrors and secrets.
 
-    `folder` is the spec's folder, from which its paths start; `command` is the command that locks it.
+    Relative paths start at `folder`, the spec's own; hints name `command` as the command that writes the recipe's lock.
     """
     return RecipeRequest(
         recipe=spec.recipe,

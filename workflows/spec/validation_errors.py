@@ -187,7 +187,7 @@ def _as_entries(value: object, sample: str) -> str:
 
 
 def _as_name(value: object, pattern: str) -> str:
-    """Return a text in the form of a name (lower case, dashes or underscores).
+    """Return the name to propose for a text that `pattern` refused: in lower case, with dashes or underscores.
 
     Empty if the pattern is not that of a name, if the text cannot be turned into one, or if it may be a secret.
     """

@@ -1,4 +1,4 @@
-"""The pipeline of clusters: bring-up, and operations on a cluster."""
+"""Reads a cluster spec and plans its pipeline: the bring-up of a cluster, or an operation on one that stands (upgrade, add-node …)."""
 
 from pathlib import Path
 

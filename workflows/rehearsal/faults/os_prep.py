@@ -1,4 +1,4 @@
-"""Faults of stage os_prep."""
+"""Faults that a rehearsal can inject into the simulated cluster for the gates of stage os_prep to catch."""
 
 from workflows.rehearsal.faults.fault_registry import Fault
 

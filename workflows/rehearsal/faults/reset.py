@@ -1,4 +1,4 @@
-"""Faults of operation reset."""
+"""Faults that a rehearsal can inject into the simulated cluster for the gates of operation reset to catch."""
 
 from workflows.rehearsal.faults.fault_registry import Fault
 

@@ -1,4 +1,4 @@
-"""Faults of stage rke2."""
+"""Faults that a rehearsal can inject into the simulated cluster for the gates of stage rke2 to catch."""
 
 from workflows.rehearsal.faults.fault_registry import Fault
 
