@@ -176,7 +176,7 @@ def cancel(screen: Screen, away: ArgoRun, *, now: bool) -> None:
 
 
 def sweep(away: ArgoRun) -> str:
-    """Finish a run whose exit handler failed: write report and seal, unlock the target cluster, fetch the evidence; return a sentence.
+    """Finish a run whose exit handler failed: write report and seal, unlock the target, fetch the evidence; return a sentence.
 
     For a sealed run only the evidence is fetched; for a run that ended before its first task nothing is done.
     """

@@ -1,4 +1,4 @@
-"""Reads a cluster spec and plans its pipeline: the bring-up of a cluster, or an operation on one that stands (upgrade, add-node …)."""
+"""Reads a cluster spec and plans its pipeline: the bring-up of a cluster, or an operation on it (upgrade, add-node …)."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Faults that a rehearsal can inject into the simulated cluster for the gates of stage sharing to catch. Most can show in one sharing mode only."""
+"""Faults that a rehearsal can inject into the simulated cluster for the gates of stage sharing to catch. Most need one mode."""
 
 from workflows.rehearsal.faults.fault_registry import Fault
 

@@ -391,7 +391,7 @@ def _together(world: World, pod: Obj, own: list[Obj], runs: int) -> tuple[str, i
 
 
 def _fabric(world: World, hosts: list[str], nodes: list[str], gpus: int) -> tuple[Communicator, str, bool]:
-    """Return the simulated all-reduce (its workers and GB/s), the network used (`IB` or `Socket`), and True if by GPUDirect RDMA."""
+    """Return the simulated all-reduce (its workers and GB/s), the network used (`IB` or `Socket`), and True if by GPUDirect."""
     hardware = world.hardware(nodes[0])
     busbw = min(fabric_bandwidth(hardware), node_bandwidth(hardware))
     product, gdr, network = hardware.product, True, "IB"
