@@ -42,7 +42,7 @@ Namespace = Annotated[str, typer.Option("--namespace", help="Namespace of the sp
 
 @dataclass(frozen=True)
 class LoginOptions(CheckedOptions):
-    """Options for the SSH login to a boot server: the user's own key, or the cluster of Argo, of which a Secret may hold the key."""
+    """Options for the SSH login to a boot server: the user's own key, or the cluster of Argo, where a Secret may hold the key."""
 
     ssh_key: SshKey = None
     ssh_user: SshUser = ""
