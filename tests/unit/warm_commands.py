@@ -4,6 +4,8 @@ to do its work. A forked command is a process of its own, with its own folder, e
 Run as a program, this is that process; its argument is the descriptor of a socket that brings one command after another.
 """
 
+import atexit
+import functools
 import gc
 import importlib
 import json
@@ -18,6 +20,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+COMMAND = Path(sys.executable).with_name("bringup")
 LARGEST = 100_000
 EARLY = (
     "workflows.cli.main",
@@ -27,6 +30,10 @@ EARLY = (
     "rich.table",
     "steps.report.html",
     "urllib3",
+    "workflows.app.runs.argo_runs",
+    "workflows.engines.argo.follower",
+    "workflows.engines.argo.installer",
+    "workflows.engines.argo.submission",
     "workflows.engines.launch",
     "workflows.rehearsal.rehearsal_run",
     "workflows.render.bundle",
@@ -76,6 +83,20 @@ class Commands:
     def close(self) -> None:
         self._connection.close()
         self._process.wait()
+
+
+@functools.cache
+def shared() -> Commands:
+    """Return the warm process that all tests of this process share; it ends with them."""
+    made = Commands(COMMAND)
+    atexit.register(made.close)
+    return made
+
+
+def run(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; raises subprocess.TimeoutExpired after two minutes."""
+    code, out, err = shared().call(words, environment, folder, 120)
+    return subprocess.CompletedProcess(list(words), code, out, err)
 
 
 def serve(connection: socket.socket) -> None:

@@ -4,7 +4,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.warm_commands import Commands
+from tests.unit import warm_commands
+from tests.unit.warm_commands import COMMAND, Commands
 from workflows import examples
 
-COMMAND = Path(sys.executable).with_name("bringup")
 INTERPRETER = ("PYTHON", "LC_", "LANG", "COLUMNS", "NO_COLOR", "FORCE_COLOR", "TERM")
 """Beginnings of variables that are read when an interpreter starts, or when libraries are imported."""
 PATIENCE = 60.0
@@ -144,17 +143,9 @@ class Machine:
                 one.process.wait()
 
 
-@pytest.fixture(scope="session")
-def commands() -> Iterator[Commands]:
-    """The warm process that commands are forked from."""
-    made = Commands(COMMAND)
-    yield made
-    made.close()
-
-
 @pytest.fixture
-def machine(tmp_path: Path, commands: Commands) -> Iterator[Machine]:
-    made = Machine(tmp_path, commands)
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    made = Machine(tmp_path, warm_commands.shared())
     yield made
     made.close()
 
@@ -184,9 +175,9 @@ def approved(small: str) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="module")
-def rehearsed(tmp_path_factory: pytest.TempPathFactory, approved: Callable[..., str], commands: Commands) -> tuple[Machine, Done]:
+def rehearsed(tmp_path_factory: pytest.TempPathFactory, approved: Callable[..., str]) -> tuple[Machine, Done]:
     """A machine with one finished rehearsal of the small spec, which opened its approval itself."""
-    made = Machine(tmp_path_factory.mktemp("rehearsed"), commands)
+    made = Machine(tmp_path_factory.mktemp("rehearsed"), warm_commands.shared())
     spec = made.folder / "small.yaml"
     spec.write_text(approved())
     return made, made.call("rehearse", spec)

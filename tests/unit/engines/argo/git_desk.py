@@ -3,7 +3,6 @@
 import base64
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from dulwich.repo import Repo
 from steps.clients.git import repositories
 from steps.clients.git.git_access import GitAccess
 from steps.clients.git.repositories import Author
-from tests.unit import small_image
+from tests.unit import small_image, warm_commands
 from tests.unit.engines.argo.lab import Lab, full_crd, until
 from workflows import image
 from workflows.app.images import image_pipeline
@@ -25,7 +24,6 @@ from workflows.engines.argo import installer, schedules, submission
 from workflows.engines.argo.workflow_objects import Workflow
 from workflows.render.steps import Settings
 
-COMMAND = Path(sys.executable).with_name("bringup")
 AUTHOR = Author(name="site", mail="hpc@example.org", when=1_795_000_000)
 PUBLISH = {
     **small_image.SPEC["publish"],
@@ -75,7 +73,7 @@ class Desk:
         """A command about this home cluster."""
         where = ("--home-kubeconfig", self.lab.where.kubeconfig, "--namespace", self.lab.where.namespace)
         environment = {**os.environ, "BRINGUP_HOME": str(self.lab.folder / "runs")}
-        return subprocess.run([str(COMMAND), *words, *where], env=environment, capture_output=True, text=True, timeout=120)
+        return warm_commands.run([*words, *where], environment, Path.cwd())
 
     def starter(self, name: str) -> str:
         """A Workflow as the schedule starts it; its uid."""

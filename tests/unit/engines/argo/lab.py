@@ -5,6 +5,7 @@ A real server needs no controller but must serve nobody else. Whoever starts it 
 the folder BRINGUP_TEST_POD_LOGS."""
 
 import dataclasses
+import functools
 import os
 import select
 import time
@@ -59,8 +60,9 @@ def minimal_crd(plural: str) -> dict[str, Any]:
     return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": meta, "spec": spec}
 
 
+@functools.cache
 def full_crd(plural: str) -> dict[str, Any]:
-    """The published CRD."""
+    """The published CRD, which takes seconds to read: nobody may change what is returned."""
     found: dict[str, Any] = yaml.load((CRDS / f"argoproj.io_{plural}.yaml").read_bytes(), Loader=yaml.CSafeLoader)
     return found
 

@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,14 +19,15 @@ from steps.contract import run as contract
 from steps.contract.canonical import canonical
 from steps.contract.exit import ExitCode
 from steps.errors import Unreachable
+from tests.unit import warm_commands
 from tests.unit.engines.argo.lab import Lab, until
 from tests.unit.engines.argo.test_follow import BY_ADA, Follower, begin, shell
+from tests.unit.warm_commands import COMMAND
 from workflows import examples
 from workflows.engines import approval_announcer
 from workflows.engines.argo import cancellation, installer, prerequisites, run_memory, submission
 from workflows.engines.folders import StateFolder as Runs
 
-COMMAND = Path(sys.executable).with_name("bringup")
 Drill = Callable[..., Any]
 
 
@@ -38,8 +38,7 @@ def bringup(cluster: Lab) -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def call(*words: str, where: tuple[str, ...] | None = None) -> subprocess.CompletedProcess[str]:
         told = ("--namespace", cluster.where.namespace) if words[0] != "run" else ()
-        command = [str(COMMAND), *words, *(told if where is None else where)]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, cwd=cluster.folder)
+        return warm_commands.run([*words, *(told if where is None else where)], environment, cluster.folder)
 
     return call
 

@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from steps.clients.store import Store
 from tests.unit.engines.argo.lab import Lab, until
 from tests.unit.engines.argo.test_follow import Follower, approve, begin
+from tests.unit.warm_commands import COMMAND
 from workflows import examples
 from workflows.app.runs.argo_watch import AwayProgress
 from workflows.engines.argo.workflow_objects import WORKFLOW_LABEL
@@ -26,7 +26,6 @@ from workflows.rehearsal.rehearsal_run import RehearsalOptions
 from workflows.rehearsal.simulated_cluster import simulated_cluster, write_fleet
 from workflows.spec import load
 
-COMMAND = Path(sys.executable).with_name("bringup")
 Drill = Callable[..., Any]
 
 

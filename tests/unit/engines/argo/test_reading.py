@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,14 @@ import pytest
 from steps.clients.kube.client import Kube
 from steps.clients.store import Store
 from steps.contract import quarantine
+from tests.unit import warm_commands
 from tests.unit.engines.argo.lab import Lab
 from tests.unit.engines.argo.test_follow import Follower, approve, begin
+from tests.unit.warm_commands import COMMAND
 from workflows.engines.argo import follower as follow
 from workflows.engines.argo.workflow_objects import ResourceMeta, Workflow, WorkflowNode, WorkflowStatus
 from workflows.engines.local.result import NodeNews, RunNodeStatus
 
-COMMAND = Path(sys.executable).with_name("bringup")
 Drill = Callable[..., Any]
 Machine = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -34,6 +34,8 @@ def machine(cluster: Lab) -> Callable[[str], Machine]:
 
         def call(*words: str, there: bool = False, shell: str = "") -> subprocess.CompletedProcess[str]:
             told = ("--namespace", cluster.where.namespace) if there else ()
+            if not shell:
+                return warm_commands.run([*words, *told], environment, cluster.folder)
             line = ["bash", "-c", f'exec "$@" {shell}', "bash", str(COMMAND), *words, *told]
             return subprocess.run(line, env=environment, capture_output=True, text=True, timeout=120, cwd=cluster.folder)
 

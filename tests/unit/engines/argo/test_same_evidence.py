@@ -4,19 +4,19 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.unit import warm_commands
 from tests.unit.engines.argo.lab import Lab, lab, until
+from tests.unit.warm_commands import COMMAND
 from workflows import examples
 from workflows.plan.compiler import compile_plan
 from workflows.rehearsal.simulated_cluster import simulated_cluster, write_fleet
 from workflows.spec import load
 
-COMMAND = Path(sys.executable).with_name("bringup")
 ADA = "ada@example.org"
 
 
@@ -62,8 +62,7 @@ class Desk:
         return (self.folder / "said").read_text()
 
     def call(self, *words: str, home: str = "home") -> subprocess.CompletedProcess[str]:
-        command = [str(COMMAND), *words]
-        return subprocess.run(command, cwd=self.folder, env=self.environment(home), capture_output=True, text=True, timeout=120)
+        return warm_commands.run(words, self.environment(home), self.folder)
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         with (self.folder / "said").open("w") as out:

@@ -4,14 +4,13 @@ import dataclasses
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from steps.clients.kube.client import Kube
+from tests.unit import warm_commands
 from tests.unit.engines.argo.lab import Lab, full_crd, until
 from workflows import bringup, examples
 from workflows.app.specs.manifests import rendered
@@ -21,7 +20,6 @@ from workflows.render import from_git
 from workflows.render.steps import Settings
 from workflows.spec import load
 
-COMMAND = Path(sys.executable).with_name("bringup")
 TEXT = examples.path("three-hosts").read_text()
 SCHEDULE = 'schedule: {cron: "0 2 * * 6", timezone: Europe/Berlin}\n'
 EVENTS = "events: [{name: merged, selector: 'discriminator == \"x\"'}]\n"
@@ -71,9 +69,9 @@ def account(home: Lab) -> Mapping[str, Any] | None:
 
 
 def command(home: Lab, *words: str) -> subprocess.CompletedProcess[str]:
-    line = [str(COMMAND), "schedule", *words, "--home-kubeconfig", home.where.kubeconfig, "--namespace", home.where.namespace]
+    where = ("--home-kubeconfig", home.where.kubeconfig, "--namespace", home.where.namespace)
     environment = {**os.environ, "BRINGUP_HOME": str(home.folder / "runs")}
-    return subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60)
+    return warm_commands.run(["schedule", *words, *where], environment, home.folder)
 
 
 def test_they_come_and_go_with_their_sections(home: Lab, put: Installs) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.cli.conftest import COMMAND
+from tests.unit import warm_commands
 from tests.unit.clients.published.published_trees import image, place, published
 from tests.unit.engines.argo.lab import Lab
 
@@ -64,7 +64,7 @@ class Site:
         kept = {name: value for name, value in os.environ.items() if name not in ("KUBECONFIG", "HOME")}
         path = f"{self.folder / 'bin'}:{kept['PATH']}"
         told = kept | {"PATH": path, "HOME": str(self.folder), "BRINGUP_HOME": str(self.folder / "home")} | environment
-        return subprocess.run([COMMAND, "image", *words], cwd=self.folder, env=told, capture_output=True, text=True, check=False)
+        return warm_commands.run(["image", *words], told, self.folder)
 
     @property
     def home(self) -> tuple[str, ...]:
