@@ -23,7 +23,7 @@ GROUPS = {
     "parts of a real cluster": 2,
     "ways to build the step image": 1,
     "kills of image builds": 1,
-    "images published": 3,
+    "images published": 2,
     "machines that boot": 1,
     "equal bytes": 1,
 }
