@@ -94,7 +94,7 @@ def test_who_is_not_reached_through_the_proxy_is_told_what_it_said(up: Any, tmp_
         "no_proxy_there": FailureKind.SSH_PROXY,
         "no_http": FailureKind.SSH_PROXY,
         "unplugged": FailureKind.NETWORK,
-    }
+    }, outcomes
     said = {name: outcome.message for name, outcome in outcomes.items()}
     assert "refuses CONNECT to 10.77.0.2:23 (403" in said["another_port"]
     assert all(said[name].startswith(f"HTTP proxy http://{lab.hosts[0].address}:") for name in outcomes if name not in fine)

@@ -44,7 +44,6 @@ class _Answer:
     def _more(self) -> None:
         try:
             self._connection.settimeout(max(self._until - time.monotonic(), 0.001))
-
             byte = self._connection.recv(1)
         except TimeoutError:
             raise ConnectFailed(self._late) from None
