@@ -26,7 +26,7 @@ MOST_NETWORKS = 8
 
 @rule("P18", "warning", source="https://docs.rke2.io/security/selinux", later=("os_prep/nodes",))
 def selinux_is_said(platform: Platform) -> Iterator[RuleFinding]:
-    """A spec names SELinux's mode where RKE2 has a policy for the distribution, and no AppArmor there; elsewhere it enforces none."""
+    """A spec names SELinux's mode where RKE2 has a policy for the distribution, and no AppArmor; elsewhere it enforces none."""
     os = platform.spec.os
     if os.distribution in ENFORCING and os.apparmor is not None:
         yield RuleFinding(
