@@ -120,8 +120,11 @@ def _tail(folder: Path) -> str:
     return ""
 
 
-_CONNECTION_LOST = re.compile(r"proxy dialer did not pass back|kex_exchange_identification")
-"""Messages of ssh when its ProxyCommand fails. The second one appears if the proxy is before a jump host."""
+_CONNECTION_LOST = re.compile(r"proxy dialer did not pass back|kex_exchange_identification|^no SSH connection")
+"""Messages if ssh's ProxyCommand fails. The second one appears if the proxy is before a jump host.
+
+The third one stands for no message at all: Ansible drops ssh's if it was still writing to ssh when that ended.
+"""
 
 
 def with_proxy_reason(event: dict[str, Any], folder: Path, reached: Iterable[PlayHost]) -> dict[str, Any]:

@@ -191,6 +191,7 @@ def test_a_connection_that_came_up_makes_an_older_failure_void(dial: Any) -> Non
 SSH = "Failed to connect to the host via ssh: "
 DIALLER = SSH + "mm_receive_fd: recvmsg: expected received 1 got 0\r\nproxy dialer did not pass back a connection"
 CLOSED = SSH + "kex_exchange_identification: Connection closed by remote host"
+CUT_OFF = "Task failed: Data could not be sent to remote host 'n1'. Make sure this host can be reached over SSH."
 PROXY = HttpProxy(address="192.0.2.9", port=3128)
 
 
@@ -213,6 +214,7 @@ def told(tmp_path: Path) -> Path:
 def test_an_unreachable_host_has_the_reason_of_the_proxy(told: Path) -> None:
     direct = PlayHost(name="n1", address="192.0.2.1", proxy=PROXY)
     assert explained(told, DIALLER, direct) == "HTTP proxy of n1"
+    assert explained(told, CUT_OFF, direct) == "HTTP proxy of n1", "Ansible was still writing to ssh"
     chain = Jump.of("ops@192.0.2.5:2222,root@192.0.2.6").behind(PROXY)
     assert explained(told, CLOSED, PlayHost(name="n1", address="192.0.2.1", jump=chain)) == "HTTP proxy of b1"
 
