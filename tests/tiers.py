@@ -114,7 +114,8 @@ def main() -> int:
     outcomes = []
     for tier in chosen:
         outcomes.append(run_tier(tier, long=options.long))
-        print_slowest(outcomes[-1:])
+        if len(chosen) > 1:
+            print_slowest(outcomes[-1:])
     ci = os.environ.get("CI") == "true"
     failed = summary(outcomes, ci=ci, long=options.long)
     passed = sum(outcome.passed for outcome in outcomes)

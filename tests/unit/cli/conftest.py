@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit import warm_commands
-from tests.unit.warm_commands import COMMAND, Commands
+from tests.unit.warm_commands import COMMAND
 from workflows import examples
 
 INTERPRETER = ("PYTHON", "LC_", "LANG", "COLUMNS", "NO_COLOR", "FORCE_COLOR", "TERM")
@@ -68,7 +68,6 @@ class Machine:
     """A machine with its own home for runs."""
 
     folder: Path
-    commands: Commands
     started: list[Started] = field(default_factory=list)
 
     @property
@@ -91,13 +90,14 @@ class Machine:
         It is forked from a warm process, unless its interpreter itself should start with limits or settings of its own.
         """
         if not ulimit and not any(name.startswith(INTERPRETER) for name in more):
-            done = Done(*self.commands.call([str(one) for one in arguments], self.environment(more), self.folder, 120))
-            assert "Traceback" not in done.text
-            return done
-        command = [str(COMMAND), *map(str, arguments)]
-        if ulimit:
-            command = ["sh", "-c", f'ulimit {ulimit}; exec "$@"', "sh", *command]
-        ended = subprocess.run(command, capture_output=True, text=True, cwd=self.folder, env=self.environment(more), timeout=120)
+            ended = warm_commands.run([str(one) for one in arguments], self.environment(more), self.folder)
+        else:
+            command = [str(COMMAND), *map(str, arguments)]
+            if ulimit:
+                command = ["sh", "-c", f'ulimit {ulimit}; exec "$@"', "sh", *command]
+            ended = subprocess.run(
+                command, capture_output=True, text=True, cwd=self.folder, env=self.environment(more), timeout=120
+            )
         assert "Traceback" not in ended.stderr + ended.stdout
         return Done(ended.returncode, ended.stdout, ended.stderr)
 
@@ -145,7 +145,7 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
-    made = Machine(tmp_path, warm_commands.shared())
+    made = Machine(tmp_path)
     yield made
     made.close()
 
@@ -177,7 +177,7 @@ def approved(small: str) -> Callable[..., str]:
 @pytest.fixture(scope="module")
 def rehearsed(tmp_path_factory: pytest.TempPathFactory, approved: Callable[..., str]) -> tuple[Machine, Done]:
     """A machine with one finished rehearsal of the small spec, which opened its approval itself."""
-    made = Machine(tmp_path_factory.mktemp("rehearsed"), warm_commands.shared())
+    made = Machine(tmp_path_factory.mktemp("rehearsed"))
     spec = made.folder / "small.yaml"
     spec.write_text(approved())
     return made, made.call("rehearse", spec)
