@@ -15,10 +15,10 @@ from workflows.spec.fields import (
     OneOrMore,
     Section,
     SnakeId,
-    StageName,
     Url,
     problem,
 )
+from workflows.stage_names import StageName
 
 Sentence = Annotated[str, StringConstraints(min_length=1, max_length=400)]
 FileName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+\.yaml$")]

@@ -8,7 +8,8 @@ from typing import Any
 from workflows.catalog import PlannedRelease
 from workflows.gitops.layout import IN_CLUSTER, Layout, delivery, privileged_namespaces, root_name, waves
 from workflows.gitops.projects import ENVIRONMENTS, chart_source, roots_project
-from workflows.spec import STAGES, ClusterSpec
+from workflows.spec import ClusterSpec
+from workflows.stage_names import STAGES
 
 Object = dict[str, Any]
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from steps.contract.delivery import KUSTOMIZATIONS
 from workflows.catalog import PlannedRelease
-from workflows.spec import STAGES, ClusterSpec
+from workflows.spec import ClusterSpec
 from workflows.spec.argocd_delivery import ArgoCdDelivery
+from workflows.stage_names import STAGES
 
 INSTALLER = "argo_cd"
 """Release id of Argo CD itself, the only chart that Argo CD does not install. Each release has exactly one owner."""

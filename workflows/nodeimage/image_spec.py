@@ -17,7 +17,6 @@ from workflows.spec.fields import (
     SecretRef,
     Section,
     SnakeId,
-    StageName,
     problem,
 )
 from workflows.spec.git_schedule import GitSchedule
@@ -26,6 +25,7 @@ from workflows.spec.hosts import Address, SshPort, SshUser
 from workflows.spec.loading import load_as
 from workflows.spec.pipeline_specs import PipelineSpec, RelativePath, stays_below
 from workflows.spec.proxy import Proxies
+from workflows.stage_names import StageName
 
 PUBLISHED: Final = "image_publish"
 """Stage that waits for the approval of an image spec, if there is one."""

@@ -20,7 +20,7 @@ from workflows.plan import approvals, run_folders
 from workflows.plan.model import Plan, PlanError, Starts
 from workflows.spec import announcement_rule
 from workflows.spec.cluster_spec import ClusterSpec
-from workflows.spec.fields import StageName
+from workflows.stage_names import StageName
 from workflows.stages import OPERATIONS, ORDER, site_roles
 from workflows.stages.host_access import api_arguments, secret_files, ssh_arguments
 from workflows.stages.stage import Site, Stage, Step

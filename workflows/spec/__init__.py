@@ -9,7 +9,7 @@
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.editor_schema import json_schema
 from workflows.spec.errors import Issue, SpecError, SpecErrors
-from workflows.spec.fields import STAGES, SecretRef, StageName
+from workflows.spec.fields import SecretRef
 from workflows.spec.loading import load, load_as
 from workflows.spec.machines import Machine
 from workflows.spec.out_of_scope import OUT_OF_SCOPE, OutOfScope
@@ -19,7 +19,6 @@ from workflows.spec.starter import starter
 
 __all__ = [
     "OUT_OF_SCOPE",
-    "STAGES",
     "BadRange",
     "ClusterSpec",
     "FactorySpec",
@@ -30,7 +29,6 @@ __all__ = [
     "SpecError",
     "SpecErrors",
     "StackSpec",
-    "StageName",
     "expand",
     "json_schema",
     "load",

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from workflows.spec.argocd_delivery import Delivery
-from workflows.spec.fields import STAGES, ClusterName, DnsLabel, Listed, SecretRef, Section, SnakeId, StageName, Text
+from workflows.spec.fields import ClusterName, DnsLabel, Listed, SecretRef, Section, SnakeId, Text
 from workflows.spec.governance import Airgap, ApprovalPoint, Override, Quorum
 from workflows.spec.hosts import Hosts
 from workflows.spec.infrastructure import OsSettings, Rke2Settings, SshSettings, TargetCluster
@@ -24,6 +24,7 @@ from workflows.spec.rke2_parts import MAX_PODS, MAX_PODS_FIELD, Image
 from workflows.spec.roles import SiteRole
 from workflows.spec.schedule import Events, Schedule
 from workflows.spec.services import BaseServices, Slurm, Validation
+from workflows.stage_names import STAGES, StageName
 
 
 class ClusterSpec(Section):

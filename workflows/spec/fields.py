@@ -6,7 +6,7 @@ Editors show the description of a field (JSON Schema). Its first example is the 
 import ipaddress
 import re
 from datetime import timedelta
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -22,13 +22,6 @@ from pydantic import (
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import PydanticCustomError, core_schema
-
-StageName = Literal[
-    "os_prep", "rke2", "base_services", "gpu_operator", "network_operator", "sharing", "gang", "slurm", "validation"
-]
-"""The nine stages of a bring-up, in running order."""
-
-STAGES: tuple[StageName, ...] = get_args(StageName)
 
 
 class Section(BaseModel):

@@ -16,11 +16,11 @@ from workflows.spec.fields import (
     SecretRef,
     Section,
     SnakeId,
-    StageName,
     Url,
     problem,
 )
 from workflows.spec.infrastructure import Registry
+from workflows.stage_names import StageName
 
 _SHARE = re.compile(r"(?:(all)|([1-9]\d{0,5})|([1-9]\d{0,5})/([1-9]\d{0,5})|(\d{1,3}(?:\.\d{1,2})?)%)\Z")
 

@@ -22,7 +22,8 @@ from pydantic import Field, PrivateAttr, StringConstraints, field_validator, mod
 from workflows import user_paths
 from workflows.spec import secrecy
 from workflows.spec.errors import SpecError
-from workflows.spec.fields import Argument, Duration, Section, SnakeId, StageName, problem
+from workflows.spec.fields import Argument, Duration, Section, SnakeId, problem
+from workflows.stage_names import StageName
 
 LARGEST_BYTES = 500_000
 """Limit in bytes of all packed roles together: on Argo they travel in the ConfigMap of the tasks, which holds 1 MiB."""

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from workflows.spec.cluster_spec import ClusterSpec, has_gpu_cluster
 from workflows.spec.errors import SpecError
-from workflows.spec.fields import STAGES, is_address
+from workflows.spec.fields import is_address
+from workflows.stage_names import STAGES
 
 Findings = Iterator[SpecError]
 

@@ -1,8 +1,8 @@
 """Stages of a bring-up and of an image build as plain data without Hera, one module a stage, and the order in which they run."""
 
-from workflows import spec
+from workflows.stage_names import STAGES
 
-ORDER = spec.STAGES
+ORDER = STAGES
 """Ids of the bring-up stages in running order; a stage that the spec leaves out is absent from the plan."""
 
 OPERATIONS = ("reset",)

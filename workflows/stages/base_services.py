@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
-from workflows.spec.fields import StageName
+from workflows.stage_names import StageName
 from workflows.stages import argo_cd_delivery, manifest_objects, rights
 from workflows.stages.stage import Object, Rule, Site, Stage, Step, task
 

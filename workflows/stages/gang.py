@@ -26,7 +26,7 @@ from workflows.spec.cluster_spec import (
     own_taints,
     product_label,
 )
-from workflows.spec.fields import StageName
+from workflows.stage_names import StageName
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
 

@@ -11,7 +11,7 @@ from workflows.catalog import PlannedRelease
 from workflows.catalog.yaml_text import values_text
 from workflows.gitops import argo_applications, layout, projects
 from workflows.spec.cluster_spec import GPU, ClusterSpec, has_gpu_cluster
-from workflows.spec.fields import StageName
+from workflows.stage_names import StageName
 from workflows.stages import rights
 from workflows.stages.stage import Change, Object, Rule, Site, Step, judge_step, task
 

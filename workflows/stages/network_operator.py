@@ -10,7 +10,7 @@ from workflows.catalog import PlannedRelease
 from workflows.catalog.criteria import multus_owner
 from workflows.spec.cluster_spec import ib_write_bw_floor
 from workflows.spec.document import value_at
-from workflows.spec.fields import StageName
+from workflows.stage_names import StageName
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
 

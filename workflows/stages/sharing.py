@@ -19,7 +19,7 @@ from workflows.spec.cluster_spec import (
     sharing_label,
 )
 from workflows.spec.document import value_at
-from workflows.spec.fields import StageName
+from workflows.stage_names import StageName
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
 

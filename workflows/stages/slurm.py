@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.spec.cluster_spec import slurm_groups
-from workflows.spec.fields import StageName
 from workflows.spec.machines import Machine
+from workflows.stage_names import StageName
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
 

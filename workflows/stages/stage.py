@@ -13,8 +13,8 @@ from steps.contract.task import Task, Verb
 from workflows.catalog import PlannedRelease
 from workflows.gitops import repository_tree
 from workflows.spec.cluster_spec import ClusterSpec
-from workflows.spec.fields import StageName
 from workflows.spec.machines import Machine
+from workflows.stage_names import StageName
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import re
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.spec.cluster_spec import ClusterSpec, intra_node_floor
-from workflows.spec.fields import StageName
+from workflows.stage_names import StageName
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
 

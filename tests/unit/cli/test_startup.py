@@ -44,6 +44,19 @@ print("hera" in sys.modules)
     assert done.stdout.split()[-1] == "False"
 
 
+@pytest.mark.parametrize("command", ["faults", "stages", "runs", "status"])
+def test_light_commands_import_no_models_of_specs(command: str, tmp_path: Path) -> None:
+    code = f"""
+import sys
+from workflows.cli.main import run
+run([{command!r}])
+print(*sorted({{"workflows.spec", "yaml", "hera"}} & set(sys.modules)), file=sys.stderr)
+"""
+    home = {"BRINGUP_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=home)
+    assert done.stderr.splitlines()[-1] == ""
+
+
 SPEC = {"apiVersion": "bringup/v1", "kind": "Image", "name": "lab", "owner": "hpc", "revision": "1", "recipe": "base"}
 MOST_MODULES = 520
 """Of Python, of ours and of the libraries that read a spec; reports and templates are another hundred."""

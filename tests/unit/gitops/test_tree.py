@@ -15,6 +15,7 @@ from workflows.gitops.layout import Layout
 from workflows.gitops.repository_tree import published_files, render_tree
 from workflows.spec import ClusterSpec
 from workflows.spec.fields import is_floating
+from workflows.stage_names import STAGES
 
 ARGO_CD: dict[str, Any] = {"repo": "https://git.example.org/platform.git", "revision": "v1.4.0", "project": "platform"}
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -135,7 +136,7 @@ def test_waves_follow_the_stages_and_within_a_stage_what_is_needed() -> None:
         if "/roots/" in path
     }
     ordered = [PurePosixPath(path).stem.replace("-", "_") for path in sorted(roots, key=roots.__getitem__)]
-    assert ordered == [stage for stage in spec.STAGES if stage in ordered]
+    assert ordered == [stage for stage in STAGES if stage in ordered]
     assert len(set(roots.values())) == len(roots)
     waves = {
         one["metadata"]["name"]: one["metadata"]["annotations"]["argocd.argoproj.io/sync-wave"]

@@ -20,7 +20,8 @@ from workflows.plan.compiler import compile_plan
 from workflows.rehearsal.faults import fault_registry
 from workflows.render import closed, grammar, manifest_policy, names, rbac, steps
 from workflows.render.bundle import Build, Bundle, RenderError, render, to_yaml
-from workflows.spec import STAGES, StageName, load
+from workflows.spec import load
+from workflows.stage_names import STAGES, StageName
 from workflows.stages import IMAGE_ORDER, OPERATIONS, ORDER
 from workflows.stages.rights import CLAIM
 from workflows.stages.stage import Rule

@@ -8,6 +8,7 @@ import pytest
 
 from workflows import catalog, spec
 from workflows.spec import compat
+from workflows.stage_names import STAGES
 
 BASE: dict[str, Any] = {
     "apiVersion": "bringup/v1",
@@ -518,7 +519,7 @@ def test_every_rule_says_what_it_wants_and_where_it_is_from() -> None:
     for one in compat.RULES.values():
         assert one.sentence.endswith(".")
         assert one.source.startswith("https://")
-        assert all("/" in gate and gate.split("/")[0] in spec.STAGES for gate in one.later)
+        assert all("/" in gate and gate.split("/")[0] in STAGES for gate in one.later)
 
 
 LATER = {
