@@ -37,34 +37,33 @@ def compile_image(
     Raises PlanError for an unknown stage, an image for an architecture that no test machine boots, kernel arguments that fetch from
     outside the published tree, and a recipe whose files are too large to travel with the tasks.
     """
-    asked = not again and until in ("", image_standing.ID)
     site = ImageSite(
         recipe=recipe,
-        place=place(spec),
+        place=publish_target(spec),
         firmware=tuple(Firmware(name) for name in spec.boot.firmware),
         machines=spec.boot.nodes,
         memory_mib=spec.boot.memory_mib,
         boot_seconds=int(spec.boot.timeout.total_seconds()),
         again=again,
-        asked=asked,
+        asked=not again and until in ("", image_standing.ID),
         relock=relock,
     )
-    built = (importlib.import_module(f"workflows.stages.{name}").build(site) for name in IMAGE_ORDER)
-    stages = _narrowed(tuple(stage for stage in built if stage is not None), until)
+    optional_stages = (importlib.import_module(f"workflows.stages.{name}").build(site) for name in IMAGE_ORDER)
+    stages = _stages_until(tuple(stage for stage in optional_stages if stage is not None), until)
     stages = approvals.attach_approvals(stages, spec.approvals)
-    why = why_not_booted(recipe.name, recipe.architecture)
-    if why and any(stage.id == image_boot.ID for stage in stages):
-        raise PlanError(f"{why}, and none is published unbooted; {UNBOOTED}")
+    boot_obstacle = why_not_booted(recipe.name, recipe.architecture)
+    if boot_obstacle and any(stage.id == image_boot.ID for stage in stages):
+        raise PlanError(f"{boot_obstacle}, and none is published unbooted; {UNBOOTED}")
     if any(stage.id == image_publish.ID for stage in stages):
-        _refuse_elsewhere(site)
-    parts = {
+        _refuse_external_urls(site)
+    plan_data = {
         "image": [spec.name, spec.owner, spec.revision],
         "recipe": site.recipe.digest,
         "stages": [msgspec.to_builtins(stage.digested, enc_hook=dict) for stage in stages],
     }
-    whole = digest(parts)
+    plan_digest = digest(plan_data)
     issues = tuple(announcement_rule.scheduled_issues(spec.approvals if spec.schedule else ()))
-    header = {"plan": whole, "cluster": spec.name, "owner": spec.owner, "revision": spec.revision, "targetless": True}
+    header = {"plan": plan_digest, "cluster": spec.name, "owner": spec.owner, "revision": spec.revision, "targetless": True}
     return Plan(
         name=spec.name,
         owner=spec.owner,
@@ -78,28 +77,28 @@ def compile_image(
         issues=(),
         secrets=_secrets(spec),
         public=frozenset({PUBLISH_KNOWN_HOSTS}),
-        digest=whole,
+        digest=plan_digest,
         open_task=Task(stage=approvals.RUN, name="open", verb=Verb.OPEN, arguments=header, deadline_seconds=OPEN_SECONDS),
         confirm_tasks=approvals.confirm_tasks(stages),
         announce_tasks=approvals.announce_tasks(spec.name, spec.approvals, stages),
         end_tasks=END_TASKS,
-        archives=_beside(site, files),
+        archives=_task_files(site, files),
         proxies=proxy.environment(spec.proxy, (), ()),
         starts=None if until else Starts(schedule=spec.schedule, issues=issues),
     )
 
 
-def _refuse_elsewhere(site: ImageSite) -> None:
+def _refuse_external_urls(site: ImageSite) -> None:
     """Raise PlanError if kernel arguments have nodes fetch from outside the published tree; a gate would refuse the image later."""
     url, arguments = site.place.url, {"the recipe": site.recipe.kernel_arguments}
     arguments |= {f"publish.groups.{group.name}": group.kernel_arguments for group in site.place.groups}
-    for whose, words in arguments.items():
-        if urls := script_links.fetched_elsewhere(words, url):
-            problem = f"kernel arguments of {whose} have nodes fetch {', '.join(urls)}, which is not below publish.url {url}"
+    for origin, kernel_arguments in arguments.items():
+        if urls := script_links.fetched_elsewhere(kernel_arguments, url):
+            problem = f"kernel arguments of {origin} have nodes fetch {', '.join(urls)}, which is not below publish.url {url}"
             raise PlanError(f"{problem}; a published tree leads nowhere else: let a service of the image fetch it")
 
 
-def place(spec: ImageSpec) -> PublishTarget:
+def publish_target(spec: ImageSpec) -> PublishTarget:
     """Return the publish target of an image spec in the form that tasks get: folder, URL, groups, keys, SSH access."""
     publish, ssh = spec.publish, spec.publish.ssh
     groups = (
@@ -123,45 +122,45 @@ def place(spec: ImageSpec) -> PublishTarget:
 
 def _secrets(spec: ImageSpec) -> tuple[SecretFile, ...]:
     references = dict(spec.references)
-    for point in spec.approvals:
-        announce = point.announce
+    for approval_point in spec.approvals:
+        announce = approval_point.announce
         if announce is not None and announce.webhook is not None:
-            references |= {approval.webhook_file(point.before): announce.webhook}
-            references |= {approval.ca_file(point.before): announce.ca} if announce.ca else {}
+            references |= {approval.webhook_file(approval_point.before): announce.webhook}
+            references |= {approval.ca_file(approval_point.before): announce.ca} if announce.ca else {}
     files = [secret_file(name, reference) for name, reference in references.items()]
     if spec.publish.ssh is not None:
         files.append(SecretFile(name=PUBLISH_KNOWN_HOSTS, path=spec.publish.ssh.known_hosts))
     return tuple(sorted(files, key=lambda file: file.name))
 
 
-def _narrowed(stages: tuple[Stage, ...], until: str) -> tuple[Stage, ...]:
-    present = [stage.id for stage in stages]
-    if until and until not in present:
-        named = dict.fromkeys((image_standing.ID, *present))  # which is left out where another is named
-        raise PlanError(f"{until!r} is no stage of an image; stages are {', '.join(named)}")
-    return stages[: present.index(until) + 1] if until else stages
+def _stages_until(stages: tuple[Stage, ...], until: str) -> tuple[Stage, ...]:
+    stage_ids = [stage.id for stage in stages]
+    if until and until not in stage_ids:
+        known_ids = dict.fromkeys((image_standing.ID, *stage_ids))  # which is left out where another is named
+        raise PlanError(f"{until!r} is no stage of an image; stages are {', '.join(known_ids)}")
+    return stages[: stage_ids.index(until) + 1] if until else stages
 
 
-def _beside(site: ImageSite, files: Mapping[str, bytes]) -> dict[str, bytes]:
+def _task_files(site: ImageSite, files: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the files beside the tasks by name: recipe, its own files, machines by group.
 
     Raises PlanError if a ConfigMap is too small.
     """
-    packed = {name: base64.b64encode(data).decode() for name, data in sorted(files.items())}
+    encoded_files = {name: base64.b64encode(data).decode() for name, data in sorted(files.items())}
     groups = site.place.groups
-    found = {
+    files_by_name = {
         contract.FILE: contract.encode(site.recipe),
-        contract.FILES: canonical(packed),
+        contract.FILES: canonical(encoded_files),
         boot_tree.GROUPS: boot_tree.encode_groups(groups),
     }
-    size, fleet = sum(map(len, found.values())), len(found[boot_tree.GROUPS])
+    size, groups_size = sum(map(len, files_by_name.values())), len(files_by_name[boot_tree.GROUPS])
     if size <= contract.MAX_BYTES:
-        return found
-    if fleet > size - fleet:
-        named = plain.count(sum(len(group.nodes) for group in groups), "machine")
-        said = f"publish.groups with {named} has {fleet} bytes, the recipe with its files {size - fleet}"
-        raise PlanError(f"{said}, limit {contract.MAX_BYTES} together: shorten host names, or split them over two specs")
+        return files_by_name
+    if groups_size > size - groups_size:
+        machines = plain.count(sum(len(group.nodes) for group in groups), "machine")
+        sizes = f"publish.groups with {machines} has {groups_size} bytes, the recipe with its files {size - groups_size}"
+        raise PlanError(f"{sizes}, limit {contract.MAX_BYTES} together: shorten host names, or split them over two specs")
     raise PlanError(
-        f"recipe {site.recipe.name} with its files has {size - fleet} bytes, limit {contract.MAX_BYTES - fleet}: "
+        f"recipe {site.recipe.name} with its files has {size - groups_size} bytes, limit {contract.MAX_BYTES - groups_size}: "
         "put large files into a package"
     )

@@ -68,7 +68,7 @@ class Boot(Section):
     )
 
     @model_validator(mode="after")
-    def _once(self) -> "Boot":
+    def _has_each_firmware_once(self) -> "Boot":
         if len(set(self.firmware)) < len(self.firmware):
             raise problem("a firmware stands twice", "name each once; nodes says how many machines boot")
         return self
@@ -128,7 +128,7 @@ class ImagePublish(Section):
 
     @field_validator("report")
     @classmethod
-    def _is_the_folder_of_nodes(cls, report: str | None) -> str | None:
+    def _ends_with_reports_folder(cls, report: str | None) -> str | None:
         """Return the report URL. Raises for one that boot servers do not accept reports at, because nodes would retry for ever."""
         if report is not None and not report.endswith(REPORTS):
             raise problem(
@@ -138,19 +138,19 @@ class ImagePublish(Section):
         return report
 
     @model_validator(mode="after")
-    def _fits(self) -> "ImagePublish":
+    def _has_groups_and_signers(self) -> "ImagePublish":
         if not self.groups:
             raise problem("there is no group of nodes, hence no boot script", "name one, as in groups: {default: {}}")
         if reserved := sorted(name for name in self.groups if name == START or is_machine(name)):
             raise problem(f"group {reserved[0]} has the name of a boot script that bringup writes itself", "give it another name")
         if self.sign is not None and not self.signers:
             raise problem("a signature that nobody is told to trust proves nothing", "add signers, the public keys of sign")
-        seen: dict[str, str] = {}
+        group_by_mac: dict[str, str] = {}
         for name, group in self.groups.items():
             for mac in group.nodes:
-                if first := seen.get(mac):
-                    raise problem(f"{mac} is in group {first} and in {name}", "name each node in one group")
-                seen[mac] = name
+                if other_group := group_by_mac.get(mac):
+                    raise problem(f"{mac} is in group {other_group} and in {name}", "name each node in one group")
+                group_by_mac[mac] = name
         return self
 
 
@@ -206,17 +206,17 @@ class ImageSpec(PipelineSpec):
         """The approval in the form of other specs: a run waits for it before the image is published."""
         if self.approval is None:
             return ()
-        asked = {name: getattr(self.approval, name) for name in type(self.approval).model_fields}
-        return (ApprovalPoint.model_construct(before=cast(StageName, PUBLISHED), **asked),)
+        settings = {name: getattr(self.approval, name) for name in type(self.approval).model_fields}
+        return (ApprovalPoint.model_construct(before=cast(StageName, PUBLISHED), **settings),)
 
     @model_validator(mode="after")
-    def _names_of_their_own(self) -> "ImageSpec":
-        if ours := sorted({SIGN_KEY, PUBLISH_KEY, PUBLISH_KNOWN_HOSTS} & set(self.secrets)):
-            raise problem(f"secrets has {', '.join(ours)}, which bringup names itself", "give yours another name")
+    def _has_no_reserved_secrets(self) -> "ImageSpec":
+        if reserved := sorted({SIGN_KEY, PUBLISH_KEY, PUBLISH_KNOWN_HOSTS} & set(self.secrets)):
+            raise problem(f"secrets has {', '.join(reserved)}, which bringup names itself", "give yours another name")
         return self
 
     @model_validator(mode="after")
-    def _fit_for_a_pod(self) -> "ImageSpec":
+    def _is_buildable_in_a_pod(self) -> "ImageSpec":
         """Raise if a spec that a pod reads from Git needs files or folders of this machine."""
         if self.schedule is None:
             return self
@@ -229,11 +229,11 @@ class ImageSpec(PipelineSpec):
                 "a schedule reads no file outside of the spec's folder, and known_hosts is one", "put it beside the spec, in Git"
             )
         announce = self.approval.announce if self.approval else None
-        own = {"approval.announce.webhook": announce.webhook, "approval.announce.ca": announce.ca} if announce else {}
-        every = {**self.references, **own}
-        if here := sorted(name for name, reference in every.items() if reference is not None and reference.secret is None):
+        announcement = {"approval.announce.webhook": announce.webhook, "approval.announce.ca": announce.ca} if announce else {}
+        secrets = {**self.references, **announcement}
+        if local := sorted(name for name, reference in secrets.items() if reference is not None and reference.secret is None):
             raise problem(
-                f"a schedule has only the secrets of the home cluster, and {', '.join(here)} is of one machine",
+                f"a schedule has only the secrets of the home cluster, and {', '.join(local)} is of one machine",
                 "write {secret: {name: NAME, key: KEY}}",
             )
         return self
@@ -242,8 +242,8 @@ class ImageSpec(PipelineSpec):
     def references(self) -> dict[str, SecretRef]:
         """References to all secrets except those of the approval, by file name in the secrets folder."""
         ssh = self.publish.ssh
-        found = {SIGN_KEY: self.publish.sign, PUBLISH_KEY: ssh.key if ssh else None, **self.secrets}
-        return {name: reference for name, reference in found.items() if reference is not None}
+        references = {SIGN_KEY: self.publish.sign, PUBLISH_KEY: ssh.key if ssh else None, **self.secrets}
+        return {name: reference for name, reference in references.items() if reference is not None}
 
 
 def load_image(source: Path | str) -> ImageSpec:

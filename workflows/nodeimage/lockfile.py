@@ -37,20 +37,20 @@ class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def layer(self, name: str) -> tuple[Package, ...]:
         """Return the packages of a layer; empty if the lock has no layer of this name."""
-        return next((one.packages for one in self.layers if one.name == name), ())
+        return next((layer.packages for layer in self.layers if layer.name == name), ())
 
     @property
-    def tells_sources(self) -> bool:
+    def has_source_versions(self) -> bool:
         """Return True if the lock has source versions; old locks have none.
 
         A package has one only if its source has another version than itself, and every release has such packages.
         """
-        return any(one.source_version for layer in self.layers for one in layer.packages)
+        return any(package.source_version for layer in self.layers for package in layer.packages)
 
     @property
     def packages(self) -> dict[str, Package]:
         """All packages of all layers by name."""
-        return {one.name: one for layer in self.layers for one in layer.packages}
+        return {package.name: package for layer in self.layers for package in layer.packages}
 
 
 def read(path: Path, command: str) -> Lock:
@@ -75,13 +75,13 @@ def read(path: Path, command: str) -> Lock:
 
 def text(lock: Lock) -> str:
     """Return the JSON text of a lock file, one package a line; equal locks give equal bytes."""
-    head = {field: getattr(lock, field) for field in ("schema", "recipe", "distribution", "release", "architecture")}
-    lines = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
-    sources = ",\n".join(f"  {json.dumps(one)}" for one in lock.sources)
-    layers = ",\n".join(_layer(one) for one in lock.layers)
+    fields = {field: getattr(lock, field) for field in ("schema", "recipe", "distribution", "release", "architecture")}
+    lines = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in fields.items()]
+    sources = ",\n".join(f"  {json.dumps(source)}" for source in lock.sources)
+    layers = ",\n".join(_layer_text(layer) for layer in lock.layers)
     return "\n".join(["{", *lines, f' "sources": [\n{sources}\n ],', f' "layers": [\n{layers}\n ]', "}", ""])
 
 
-def _layer(layer: LockedLayer) -> str:
-    packages = ",\n".join(f"   {msgspec.json.encode(one).decode()}" for one in layer.packages)
+def _layer_text(layer: LockedLayer) -> str:
+    packages = ",\n".join(f"   {msgspec.json.encode(package).decode()}" for package in layer.packages)
     return f'  {{"name": {json.dumps(layer.name)}, "packages": [\n{packages}\n  ]}}'

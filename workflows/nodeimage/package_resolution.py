@@ -15,7 +15,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from steps.nodeimage.contract.resolved_recipe import Package, PackageRepository
-from workflows.nodeimage.lock_update import Keeping, KeptPackages, as_found
+from workflows.nodeimage.lock_update import KeptLock, PackageInstaller, as_apt_package
 from workflows.nodeimage.recipe_spec import Foundation, RecipeLayer
 from workflows.podimage import apt_solver
 from workflows.podimage.apt_solver import AptPackage
@@ -24,7 +24,7 @@ from workflows.podimage.errors import BuildError
 KERNEL: Final = re.compile(r"linux-image-(unsigned-)?\d(?!.*-dbg(sym)?$)")
 """Name of a package with a kernel of one version: neither a metapackage nor debug symbols (`-dbg` in Debian, `-dbgsym` in Ubuntu).
 """
-_MERGED: Final = "usr-is-merged"
+_USR_IS_MERGED: Final = "usr-is-merged"
 """Package chosen over `usrmerge`, which would bring Perl into every image: roots have merged /usr from the start."""
 
 
@@ -32,19 +32,19 @@ _MERGED: Final = "usr-is-merged"
 class Distribution:
     """A distribution's mirrors, components and keyring.
 
-    `ports` is the mirror of architectures other than amd64, `security` that of security updates. With `beside`, mirrors have
-    security updates in a folder beside the archive, else in the archive itself, as `ports` has. `components` are always used,
-    `further` ones only if a layer asks for them. `signer` is the package that brings the keyring.
+    `ports` is the mirror of architectures other than amd64, `security` that of security updates. With `has_security_folder`,
+    mirrors have them in a folder beside the archive, else in the archive itself, as `ports` has. `components` are always used,
+    `optional_components` only if a layer asks for them. `keyring_package` is the package that installs the keyring.
     """
 
     mirror: str
     ports: str
     security: str
     components: tuple[str, ...]
-    further: tuple[str, ...]
+    optional_components: tuple[str, ...]
     keyring: str
-    signer: str
-    beside: bool
+    keyring_package: str
+    has_security_folder: bool
 
 
 DISTRIBUTIONS: Final = {
@@ -53,28 +53,28 @@ DISTRIBUTIONS: Final = {
         ports="http://deb.debian.org/debian",
         security="http://deb.debian.org/debian-security",
         components=("main",),
-        further=("contrib", "non-free", "non-free-firmware"),
+        optional_components=("contrib", "non-free", "non-free-firmware"),
         keyring="/usr/share/keyrings/debian-archive-keyring.gpg",
-        signer="debian-archive-keyring",
-        beside=True,
+        keyring_package="debian-archive-keyring",
+        has_security_folder=True,
     ),
     "ubuntu": Distribution(
         mirror="http://archive.ubuntu.com/ubuntu",
         ports="http://ports.ubuntu.com/ubuntu-ports",
         security="http://security.ubuntu.com/ubuntu",
         components=("main", "universe"),
-        further=("restricted", "multiverse"),
+        optional_components=("restricted", "multiverse"),
         keyring="/usr/share/keyrings/ubuntu-archive-keyring.gpg",
-        signer="ubuntu-keyring",
-        beside=False,
+        keyring_package="ubuntu-keyring",
+        has_security_folder=False,
     ),
 }
 
 
-def brought_by(keyring: str) -> str:
+def keyring_hint(keyring: str) -> str:
     """Return the command or the advice that installs a keyring on this machine, for hints."""
-    known = {one.keyring: f"apt-get install {one.signer}" for one in DISTRIBUTIONS.values()}
-    return known.get(keyring, "install the package that brings it")
+    commands = {distribution.keyring: f"apt-get install {distribution.keyring_package}" for distribution in DISTRIBUTIONS.values()}
+    return commands.get(keyring, "install the package that brings it")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,129 +98,129 @@ class Mirror:
     keyring: str = ""
 
 
-def sources(foundation: Foundation, layers: Sequence[tuple[Path, RecipeLayer]], own: Mirror) -> tuple[NamedRepository, ...]:
+def sources(foundation: Foundation, layers: Sequence[tuple[Path, RecipeLayer]], mirror: Mirror) -> tuple[NamedRepository, ...]:
     """Return a recipe's repositories: the distribution's own, then further components and repositories that its layers add.
 
     Each layer comes with its recipe's folder. Paths of keys are absolute, because apt takes any other text for a fingerprint.
     """
-    known = DISTRIBUTIONS[foundation.distribution]
+    distribution = DISTRIBUTIONS[foundation.distribution]
     is_port = foundation.architecture != "amd64"
-    usual = own.url or (known.ports if is_port else known.mirror)
-    updates = known.ports if is_port and not known.beside else known.security
-    own_security = f"{own.url}-security" if known.beside else own.url
-    security = own.security or (own_security if own.url else updates)
-    places = {foundation.release: usual, f"{foundation.release}-updates": usual, f"{foundation.release}-security": security}
-    signed = str(Path(own.keyring or known.keyring).absolute())
+    archive = mirror.url or (distribution.ports if is_port else distribution.mirror)
+    default_security = distribution.ports if is_port and not distribution.has_security_folder else distribution.security
+    mirror_security = f"{mirror.url}-security" if distribution.has_security_folder else mirror.url
+    security = mirror.security or (mirror_security if mirror.url else default_security)
+    suite_urls = {foundation.release: archive, f"{foundation.release}-updates": archive, f"{foundation.release}-security": security}
+    archive_keyring = str(Path(mirror.keyring or distribution.keyring).absolute())
 
-    def of_it(components: Sequence[str], layer: int) -> list[NamedRepository]:
+    def suites_with(components: Sequence[str], layer: int) -> list[NamedRepository]:
         return [
             NamedRepository(
                 name=f"{foundation.distribution} {suite} {' '.join(components)}",
-                source=PackageRepository(url=url, suite=suite, components=tuple(components), keyring=signed),
+                source=PackageRepository(url=url, suite=suite, components=tuple(components), keyring=archive_keyring),
                 layer=layer,
             )
-            for suite, url in places.items()
+            for suite, url in suite_urls.items()
         ]
 
-    taken = list(known.components)
-    found = of_it(known.components, 0)
+    enabled = list(distribution.components)
+    repositories = suites_with(distribution.components, 0)
     for index, (folder, layer) in enumerate(layers):
-        if more := [one for one in layer.components if one not in taken]:
-            taken += more
-            found += of_it(more, index)
-        for one in layer.sources:
-            keyring = (folder / one.keyring).absolute()
-            source = PackageRepository(url=one.url, suite=one.suite, components=one.components, keyring=str(keyring))
-            found.append(NamedRepository(name=" ".join([layer.name, one.suite, *one.components]), source=source, layer=index))
-    return tuple(found)
+        if added := [component for component in layer.components if component not in enabled]:
+            enabled += added
+            repositories += suites_with(added, index)
+        for repo in layer.sources:
+            keyring = (folder / repo.keyring).absolute()
+            source = PackageRepository(url=repo.url, suite=repo.suite, components=repo.components, keyring=str(keyring))
+            repositories += [NamedRepository(name=" ".join([layer.name, repo.suite, *repo.components]), source=source, layer=index)]
+    return tuple(repositories)
 
 
 def resolve(
-    foundation: Foundation, named: Sequence[NamedRepository], wanted: Sequence[Sequence[str]], folder: Path, keeping: Keeping
+    foundation: Foundation, repositories: Sequence[NamedRepository], wanted: Sequence[Sequence[str]], folder: Path, kept: KeptLock
 ) -> list[list[Package]]:
-    """Return the packages that each layer adds, with the dependencies that layers below lack: the newest, or those of `keeping`.
+    """Return the packages that each layer adds, with the dependencies that layers below lack: the newest, or those of `kept`.
 
     `wanted` are package names by layer. `folder` is empty and may be removed afterwards. Raises BuildError, or FetchError if a
     mirror is away.
     """
-    layers = [list(one) for one in keeping.layers]
+    layers = [list(layer) for layer in kept.layers]
     root: apt_solver.AptRoot | None = None
-    held: KeptPackages | None = None
-    repositories: tuple[str, ...] = ()
-    keys = keyring_paths((one.source.keyring for one in named), folder / "keys")
+    installer: PackageInstaller | None = None
+    source_lines: tuple[str, ...] = ()
+    keyring_files = keyring_paths((repository.source.keyring for repository in repositories), folder / "keys")
     for index, packages in list(enumerate(wanted))[len(layers) :]:
-        lines = tuple(_line(one.source, keys[one.source.keyring]) for one in named if one.layer <= index)
-        if root is None or held is None or lines != repositories:
-            below = root.status if root else ""
-            root, repositories = apt_solver.AptRoot(folder / f"layer{index}", foundation.architecture, lines), lines
+        lines = tuple(_source_line(repo.source, keyring_files[repo.source.keyring]) for repo in repositories if repo.layer <= index)
+        if root is None or installer is None or lines != source_lines:
+            lower_status = root.status if root else ""
+            root, source_lines = apt_solver.AptRoot(folder / f"layer{index}", foundation.architecture, lines), lines
             root.update()
-            held = KeptPackages(keeping, root, [one for one in keeping.packages if named[one.source].layer <= index])
-            if index == len(keeping.layers):
-                root.installed([as_found(one) for layer in keeping.layers for one in layer])
+            installer = PackageInstaller(kept, root, [pkg for pkg in kept.packages if repositories[pkg.source].layer <= index])
+            if index == len(kept.layers):
+                root.installed([as_apt_package(package) for layer in kept.layers for package in layer])
             else:
-                root.status = below
-        layers.append(_layer(root, held, packages, named, keeping, first=index == 0))
+                root.status = lower_status
+        layers.append(_install_layer(root, installer, packages, repositories, kept, first=index == 0))
     return layers
 
 
-def _layer(
+def _install_layer(
     root: apt_solver.AptRoot,
-    held: KeptPackages,
-    packages: Sequence[str],
-    named: Sequence[NamedRepository],
-    keeping: Keeping,
+    installer: PackageInstaller,
+    wanted: Sequence[str],
+    repositories: Sequence[NamedRepository],
+    kept: KeptLock,
     *,
     first: bool,
 ) -> list[Package]:
-    essential = held.install([apt_solver.ESSENTIAL, *([_MERGED] if root.has(_MERGED) else [])]) if first else []
-    brought = held.install(packages) if packages else []
-    found = [_package(one, named, packages, keeping, essential=True) for one in essential]
-    found += [_package(one, named, packages, keeping, essential=False) for one in brought]
+    essential = installer.install([apt_solver.ESSENTIAL, *([_USR_IS_MERGED] if root.has(_USR_IS_MERGED) else [])]) if first else []
+    requested = installer.install(wanted) if wanted else []
+    locked = [_locked_package(package, repositories, wanted, kept, essential=True) for package in essential]
+    locked += [_locked_package(package, repositories, wanted, kept, essential=False) for package in requested]
     versions = root.source_versions
-    return sorted((replace(one, source_version=versions.get(one.sha256, "")) for one in found), key=lambda one: one.name)
+    return sorted((replace(pkg, source_version=versions.get(pkg.sha256, "")) for pkg in locked), key=lambda pkg: pkg.name)
 
 
-def _line(source: PackageRepository, key: str) -> str:
+def _source_line(source: PackageRepository, key: str) -> str:
     return " ".join(["deb", f"[signed-by={key}]", source.url, source.suite, *source.components])
 
 
-def _package(
-    found: AptPackage, named: Sequence[NamedRepository], asked: Iterable[str], keeping: Keeping, *, essential: bool
+def _locked_package(
+    package: AptPackage, repositories: Sequence[NamedRepository], wanted: Iterable[str], kept: KeptLock, *, essential: bool
 ) -> Package:
-    if locked := keeping.locked(found):  # a mirror may have it in another place by now, or no longer
-        return replace(locked, asked=found.name in set(asked), essential=essential)
-    urls = [one.source.url for one in named]
-    fits = [index for index, url in enumerate(urls) if found.url.startswith(f"{url}/")]
-    if not fits:
-        raise BuildError(f"{found.name} comes from {found.url}, which is below no source of the recipe")
-    source = max(fits, key=lambda index: (len(urls[index]), -index))
+    if locked := kept.locked(package):  # a mirror may have it in another place by now, or no longer
+        return replace(locked, asked=package.name in set(wanted), essential=essential)
+    urls = [repository.source.url for repository in repositories]
+    matches = [index for index, url in enumerate(urls) if package.url.startswith(f"{url}/")]
+    if not matches:
+        raise BuildError(f"{package.name} comes from {package.url}, which is below no source of the recipe")
+    source = max(matches, key=lambda index: (len(urls[index]), -index))
     return Package(
-        name=found.name,
-        version=found.version,
-        architecture=found.architecture,
-        sha256=found.sha256,
-        size=found.size,
-        path=found.url.removeprefix(f"{urls[source]}/"),
+        name=package.name,
+        version=package.version,
+        architecture=package.architecture,
+        sha256=package.sha256,
+        size=package.size,
+        path=package.url.removeprefix(f"{urls[source]}/"),
         source=source,
-        asked=found.name in set(asked),
+        asked=package.name in set(wanted),
         essential=essential,
     )
 
 
-def kernel(asked: str, locked: Iterable[Package]) -> str:
-    """Return the name of the kernel's package: `asked`, or the versioned one in the lock. Raises BuildError unless that is one."""
-    if KERNEL.match(asked):
-        return asked
-    found = sorted(one.name for one in locked if KERNEL.match(one.name))
-    if len(found) != 1:
-        many = ", ".join(found) or "none"
-        raise BuildError(f"the lock has {many} as kernel of {asked}", hint="ask for one kernel, and lock again")
-    return found[0]
+def kernel(wanted: str, locked: Iterable[Package]) -> str:
+    """Return the name of the kernel's package: `wanted`, or the versioned one in the lock. Raises BuildError unless that is one."""
+    if KERNEL.match(wanted):
+        return wanted
+    kernels = sorted(package.name for package in locked if KERNEL.match(package.name))
+    if len(kernels) != 1:
+        listed = ", ".join(kernels) or "none"
+        raise BuildError(f"the lock has {listed} as kernel of {wanted}", hint="ask for one kernel, and lock again")
+    return kernels[0]
 
 
-_PLAIN: Final = re.compile(r"/[\w/.+~@:=-]*")
+_UNQUOTED_PATH: Final = re.compile(r"/[\w/.+~@:=-]*")
 """Path that sources.list can hold; any other one must be copied, because a blank or a comma ends a path and cannot be quoted."""
-_ARMOURED: Final = ".asc"
+_ARMOURED_SUFFIX: Final = ".asc"
 """File suffix by which alone apt recognises an armoured key."""
 
 
@@ -230,11 +230,11 @@ def keyring_paths(keyrings: Iterable[str], folder: Path) -> Mapping[str, str]:
     Makes the folder. Raises BuildError for a key that cannot be read.
     """
     folder.mkdir(exist_ok=True)
-    return {one: one if _PLAIN.fullmatch(one) else _copied(one, folder) for one in dict.fromkeys(keyrings)}
+    return {path: path if _UNQUOTED_PATH.fullmatch(path) else _copy_keyring(path, folder) for path in dict.fromkeys(keyrings)}
 
 
-def _copied(keyring: str, folder: Path) -> str:
-    copy = folder / f"{len(list(folder.iterdir()))}{_ARMOURED if keyring.endswith(_ARMOURED) else '.gpg'}"
+def _copy_keyring(keyring: str, folder: Path) -> str:
+    copy = folder / f"{len(list(folder.iterdir()))}{_ARMOURED_SUFFIX if keyring.endswith(_ARMOURED_SUFFIX) else '.gpg'}"
     try:
         shutil.copyfile(keyring, copy)
     except OSError as error:

@@ -9,7 +9,7 @@ from workflows.nodeimage import recipe_files
 from workflows.nodeimage.package_resolution import DISTRIBUTIONS
 from workflows.spec.errors import SpecError
 
-_PLACES = {"packages": None, "files": "path"}
+_UNIQUE_LISTS = {"packages": None, "files": "path"}
 """Lists of a layer whose entries are unique, and the key with an entry's name (None: the entry itself is the name)."""
 
 
@@ -19,7 +19,7 @@ class SeenNames:
 
     layers: Counter[str] = field(default_factory=Counter)
     users: Counter[str] = field(default_factory=Counter)
-    numbers: dict[int, str] = field(default_factory=dict)
+    names_by_uid: dict[int, str] = field(default_factory=dict)
 
 
 def repeated_names(layers: object, seen: SeenNames) -> list[SpecError]:
@@ -29,14 +29,15 @@ def repeated_names(layers: object, seen: SeenNames) -> list[SpecError]:
     """
     errors: list[SpecError] = []
     tests: Counter[str] = Counter()
-    for index, layer in _maps(layers):
-        here = f"layers[{index}]"
-        errors += _again(f"{here}.name", _texts([layer.get("name")]), seen.layers, "two layers have this name", "give each its own")
-        for key, name in _PLACES.items():
-            errors += _again(f"{here}.{key}", _texts(layer.get(key), name), Counter())
-        errors += _again(f"{here}.users", _texts(layer.get("users"), "name"), seen.users)
-        errors += _again(f"{here}.tests", _texts(layer.get("tests"), "name"), tests)
-        errors += _same_number(here, layer.get("users"), seen.numbers)
+    for index, layer in _mappings(layers):
+        path = f"layers[{index}]"
+        names = _strings([layer.get("name")])
+        errors += _repeated(f"{path}.name", names, seen.layers, "two layers have this name", "give each its own")
+        for key, name in _UNIQUE_LISTS.items():
+            errors += _repeated(f"{path}.{key}", _strings(layer.get(key), name), Counter())
+        errors += _repeated(f"{path}.users", _strings(layer.get("users"), "name"), seen.users)
+        errors += _repeated(f"{path}.tests", _strings(layer.get("tests"), "name"), tests)
+        errors += _repeated_uids(path, layer.get("users"), seen.names_by_uid)
     return errors
 
 
@@ -46,8 +47,8 @@ def missing_files(layers: object, folder: Path) -> list[SpecError]:
     Names with a variable are skipped.
     """
     errors = []
-    for index, layer in _maps(layers):
-        for number, file in _maps(layer.get("files")):
+    for index, layer in _mappings(layers):
+        for number, file in _mappings(layer.get("files")):
             source = file.get("source")
             if not isinstance(source, str) or "{{" in source or source.startswith("/") or ".." in source.split("/") or not source:
                 continue
@@ -60,54 +61,54 @@ def missing_files(layers: object, folder: Path) -> list[SpecError]:
 
 def unknown_secrets(files: Iterable[object], known: Collection[str]) -> list[SpecError]:
     """Return errors for secrets that commands ask for and that the spec does not have."""
-    layers = [layer for file in files for _, layer in _maps(file)]
-    commands = [command for layer in layers for _, command in _maps(layer.get("commands"))]
-    wanted = dict.fromkeys(name for command in commands for name in _texts(command.get("secrets")))
+    layers = [layer for file in files for _, layer in _mappings(file)]
+    commands = [command for layer in layers for _, command in _mappings(layer.get("commands"))]
+    wanted = dict.fromkeys(name for command in commands for name in _strings(command.get("secrets")))
     problem, fix = "a command of the recipe asks for this secret, and the spec has none of this name", "add it below secrets"
     return [SpecError(f"secrets.{name}", problem, fix, name) for name in wanted if name not in known]
 
 
 def foreign_components(layers: object, distribution: object) -> list[SpecError]:
     """Return errors for components that the distribution does not have; empty for an unknown distribution."""
-    known = DISTRIBUTIONS.get(distribution) if isinstance(distribution, str) else None
-    if known is None:
+    known_distribution = DISTRIBUTIONS.get(distribution) if isinstance(distribution, str) else None
+    if known_distribution is None:
         return []
-    there = (*known.components, *known.further)
-    problem, fix = f"{distribution} has no component of this name", f"it has {', '.join(there)}"
+    components = (*known_distribution.components, *known_distribution.optional_components)
+    problem, fix = f"{distribution} has no component of this name", f"it has {', '.join(components)}"
     return [
         SpecError(f"layers[{index}].components", problem, fix, name)
-        for index, layer in _maps(layers)
-        for name in _texts(layer.get("components"))
-        if name not in there
+        for index, layer in _mappings(layers)
+        for name in _strings(layer.get("components"))
+        if name not in components
     ]
 
 
-def _again(
-    place: str, found: Iterable[str], seen: Counter[str], problem: str = "it stands twice", fix: str = "keep one of the two"
+def _repeated(
+    path: str, names: Iterable[str], seen: Counter[str], problem: str = "it stands twice", fix: str = "keep one of the two"
 ) -> Iterator[SpecError]:
-    for name in found:
+    for name in names:
         seen[name] += 1
         if seen[name] == 2:
-            yield SpecError(place, problem, fix, name)
+            yield SpecError(path, problem, fix, name)
 
 
-def _same_number(here: str, users: object, numbers: dict[int, str]) -> Iterator[SpecError]:
+def _repeated_uids(path: str, users: object, owners: dict[int, str]) -> Iterator[SpecError]:
     """Yield an error for each user whose uid another user has, because they would own each other's files."""
-    for index, user in _maps(users):
+    for index, user in _mappings(users):
         name, uid = user.get("name"), user.get("uid")
         if not isinstance(uid, int) or isinstance(uid, bool) or not isinstance(name, str):
             continue
-        if numbers.setdefault(uid, name) != name:
-            yield SpecError(f"{here}.users[{index}].uid", f"{numbers[uid]} has this number", "give each user its own", str(uid))
+        if owners.setdefault(uid, name) != name:
+            yield SpecError(f"{path}.users[{index}].uid", f"{owners[uid]} has this number", "give each user its own", str(uid))
 
 
-def _maps(data: object) -> Iterator[tuple[int, Mapping[str, object]]]:
-    for index, one in enumerate(data if isinstance(data, list) else ()):
-        if isinstance(one, Mapping):
-            yield index, one
+def _mappings(data: object) -> Iterator[tuple[int, Mapping[str, object]]]:
+    for index, entry in enumerate(data if isinstance(data, list) else ()):
+        if isinstance(entry, Mapping):
+            yield index, entry
 
 
-def _texts(data: object, key: str | None = None) -> Iterator[str]:
+def _strings(data: object, key: str | None = None) -> Iterator[str]:
     """Return the texts in a list, or the texts at `key` in the mappings of a list."""
-    values = (entry.get(key) for _, entry in _maps(data)) if key else data if isinstance(data, list) else ()
+    values = (entry.get(key) for _, entry in _mappings(data)) if key else data if isinstance(data, list) else ()
     return (value for value in values if isinstance(value, str))

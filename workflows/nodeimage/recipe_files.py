@@ -25,12 +25,12 @@ def read(folder: Path, source: str) -> bytes:
     """Return the bytes of a regular file below the folder. Raises CannotTake, also for a link that leads out of the folder."""
     path = folder / source
     try:
-        place = path.resolve(strict=True)
-        if not place.is_relative_to(folder.resolve()):
+        target = path.resolve(strict=True)
+        if not target.is_relative_to(folder.resolve()):
             raise CannotTake("a link leads out of the recipe's folder", f"put the file itself at {path}")
-        if not place.is_file():
+        if not target.is_file():
             raise CannotTake("it is no regular file", f"put a file at {path}")
-        with os.fdopen(os.open(place, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+        with os.fdopen(os.open(target, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
             data = file.read(MOST + 1)
     except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
         raise CannotTake(getattr(error, "strerror", None) or "its links are a circle", f"put it at {path}") from error
@@ -41,9 +41,9 @@ def read(folder: Path, source: str) -> bytes:
     return data
 
 
-def as_error(why: CannotTake, place: str, source: str) -> SpecError:
-    """Return CannotTake as a spec error at `place`, the path of the key that names the file `source`."""
-    return SpecError(place, f"the file cannot be read: {why}", why.fix, source)
+def as_error(error: CannotTake, path: str, source: str) -> SpecError:
+    """Return CannotTake as a spec error at `path`, the path of the key that names the file `source`."""
+    return SpecError(path, f"the file cannot be read: {error}", error.fix, source)
 
 
 IMAGES = Path(__file__).parents[2] / "images"

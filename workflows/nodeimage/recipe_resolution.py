@@ -69,15 +69,15 @@ class RecipeRequest:
         """
         return recipe_chain.read(self.recipe, self.folder, self.variables, by_name=by_name, secrets=self.secrets)
 
-    def lock_path(self, found: Chain) -> Path:
+    def lock_path(self, chain: Chain) -> Path:
         """Return the path of the lock file: the spec's, else the one beside the recipe."""
-        return self.folder / self.lock if self.lock else found.lock
+        return self.folder / self.lock if self.lock else chain.lock
 
-    def sources(self, found: Chain) -> tuple[NamedRepository, ...]:
+    def sources(self, chain: Chain) -> tuple[NamedRepository, ...]:
         """Return the package repositories of the recipe."""
-        layers = [(part.path.parent, layer) for part, layer in found.layers]
-        own = package_resolution.Mirror(url=self.mirror, security=self.security_mirror, keyring=self.keyring)
-        return package_resolution.sources(found.foundation, layers, own)
+        layers = [(part.path.parent, layer) for part, layer in chain.layers]
+        mirror = package_resolution.Mirror(url=self.mirror, security=self.security_mirror, keyring=self.keyring)
+        return package_resolution.sources(chain.foundation, layers, mirror)
 
 
 def spec_request(spec: ImageSpec, folder: Path, command: str = "") -> RecipeRequest:
@@ -104,97 +104,97 @@ def recipe_request(recipe: str, folder: Path, command: str = "") -> RecipeReques
     return RecipeRequest(recipe=recipe, folder=folder, variables={}, command=command or f"bringup image lock {recipe}")
 
 
-def resolve(asked: RecipeRequest) -> Resolved:
+def resolve(request: RecipeRequest) -> Resolved:
     """Return the resolved recipe, with locked packages and own files. Raises SpecErrors for the recipe, BuildError for its lock.
 
     The result has neither keyrings, which lie in folders of this machine and sign only what a lock is made from, nor source
     versions, so that the image changes only if its bytes do.
     """
-    found = asked.chain()
-    lock, named = read_fitting_lock(asked, found), asked.sources(found)
+    chain = request.chain()
+    lock, repositories = read_fitting_lock(request, chain), request.sources(chain)
     files: dict[str, bytes] = {}
-    layers = _layers(found, lock, files)
-    top = found.top.spec
+    layers = _resolve_layers(chain, lock, files)
     recipe = Recipe(
-        name=asked.name or top.name,
-        distribution=found.foundation.distribution,
-        release=found.foundation.release,
-        architecture=found.foundation.architecture,
-        epoch=found.foundation.epoch,
-        sources=tuple(msgspec.structs.replace(one.source, keyring="") for one in named),
+        name=request.name or chain.top.spec.name,
+        distribution=chain.foundation.distribution,
+        release=chain.foundation.release,
+        architecture=chain.foundation.architecture,
+        epoch=chain.foundation.epoch,
+        sources=tuple(msgspec.structs.replace(repository.source, keyring="") for repository in repositories),
         layers=layers,
-        kernel=package_resolution.kernel(found.foundation.kernel, lock.packages.values()),
+        kernel=package_resolution.kernel(chain.foundation.kernel, lock.packages.values()),
         # all of them: what a word says may depend on the one before it, and of two the last may be the one that holds
-        kernel_arguments=tuple(word for _, layer in found.layers for word in layer.kernel_arguments),
-        tests=image_tests(found),
-        budget_mib=next((part.spec.budget.squashfs_mib or 0 for part in reversed(found.parts) if part.spec.budget.squashfs_mib), 0),
+        kernel_arguments=tuple(word for _, layer in chain.layers for word in layer.kernel_arguments),
+        tests=image_tests(chain),
+        budget_mib=next((part.spec.budget.squashfs_mib or 0 for part in reversed(chain.parts) if part.spec.budget.squashfs_mib), 0),
     )
     if sum(len(data) for data in files.values()) > recipe_files.MOST:
         raise BuildError(f"the recipe's own files have more than {recipe_files.MOST} bytes", hint=recipe_files.FIX)
     return Resolved(recipe=recipe, files=files)
 
 
-def read_fitting_lock(asked: RecipeRequest, found: Chain) -> Lock:
+def read_fitting_lock(request: RecipeRequest, chain: Chain) -> Lock:
     """Return a recipe's lock. Raises BuildError if it does not fit the recipe, with all differences in one sentence."""
-    lock = lockfile.read(asked.lock_path(found), asked.command)
-    if differences := list(_differences(found, lock, asked.sources(found))):
+    lock = lockfile.read(request.lock_path(chain), request.command)
+    if differences := list(_differences(chain, lock, request.sources(chain))):
         raise BuildError(
-            f"the lock {asked.lock_path(found).name} is older than the recipe {found.top.spec.name}: {'; '.join(differences)}",
-            hint=f"lock it again, which moves only what it must: {asked.command}",
+            f"the lock {request.lock_path(chain).name} is older than the recipe {chain.top.spec.name}: {'; '.join(differences)}",
+            hint=f"lock it again, which moves only what it must: {request.command}",
         )
     return lock
 
 
-def _differences(found: Chain, lock: Lock, named: tuple[NamedRepository, ...]) -> Iterator[str]:
-    ground = found.foundation
-    here, there = (ground.distribution, ground.release, ground.architecture), (lock.distribution, lock.release, lock.architecture)
-    if here != there:
-        yield f"it is for {' '.join(there)}, the recipe for {' '.join(here)}"
-    if (sources := tuple(one.name for one in named)) != lock.sources:
-        odd = sorted(set(sources) ^ set(lock.sources)) or ["in another order"]
-        yield f"its repositories are not those of the recipe ({', '.join(odd)})"
-    names = tuple(layer.name for _, layer in found.layers)
-    if names != (locked := tuple(one.name for one in lock.layers)):
+def _differences(chain: Chain, lock: Lock, repositories: tuple[NamedRepository, ...]) -> Iterator[str]:
+    foundation = chain.foundation
+    target = (foundation.distribution, foundation.release, foundation.architecture)
+    lock_target = (lock.distribution, lock.release, lock.architecture)
+    if target != lock_target:
+        yield f"it is for {' '.join(lock_target)}, the recipe for {' '.join(target)}"
+    if (sources := tuple(repository.name for repository in repositories)) != lock.sources:
+        differing = sorted(set(sources) ^ set(lock.sources)) or ["in another order"]
+        yield f"its repositories are not those of the recipe ({', '.join(differing)})"
+    names = tuple(layer.name for _, layer in chain.layers)
+    if names != (locked := tuple(layer.name for layer in lock.layers)):
         yield f"it has layers {', '.join(locked)}, the recipe {', '.join(names)}"
         return
-    below: set[str] = set()
-    for _, layer in found.layers:
-        brought = lock.layer(layer.name)
-        below |= {one.name for one in brought}
-        if lacking := sorted(set(wanted_packages(layer, found)) - below):
-            yield f"layer {layer.name} asks for {', '.join(lacking)}, which it lacks"
-        if dropped := sorted({one.name for one in brought if one.asked} - set(wanted_packages(layer, found))):
+    available: set[str] = set()
+    for _, layer in chain.layers:
+        packages = lock.layer(layer.name)
+        available |= {package.name for package in packages}
+        if missing := sorted(set(wanted_packages(layer, chain)) - available):
+            yield f"layer {layer.name} asks for {', '.join(missing)}, which it lacks"
+        if dropped := sorted({package.name for package in packages if package.asked} - set(wanted_packages(layer, chain))):
             yield f"layer {layer.name} no longer asks for {', '.join(dropped)}, which it has"
 
 
-def wanted_packages(layer: RecipeLayer, found: Chain) -> tuple[str, ...]:
+def wanted_packages(layer: RecipeLayer, chain: Chain) -> tuple[str, ...]:
     """Return the names of packages that a layer asks for; the lowest layer also asks for the kernel."""
-    first = layer is found.layers[0][1]
-    return tuple(dict.fromkeys([*([found.foundation.kernel] if first else []), *layer.packages]))
+    is_lowest = layer is chain.layers[0][1]
+    return tuple(dict.fromkeys([*([chain.foundation.kernel] if is_lowest else []), *layer.packages]))
 
 
-def _layers(found: Chain, lock: Lock, files: dict[str, bytes]) -> tuple[ResolvedLayer, ...]:
+def _resolve_layers(chain: Chain, lock: Lock, files: dict[str, bytes]) -> tuple[ResolvedLayer, ...]:
     errors: list[SpecError] = []
     layers = []
-    for index, (part, layer) in enumerate(found.layers):
-        placed = [_placed(part, layer, number, one, files, errors) for number, one in enumerate(layer.files)]
+    for index, (part, layer) in enumerate(chain.layers):
+        placed_files = [_placed_file(part, layer, number, file, files, errors) for number, file in enumerate(layer.files)]
         services = [LayerService(unit=unit, state=state) for unit, state in layer.services.states.items()]
         if index == 0:  # what lets a booted node run its tests is part of every image
             agent = load_as(BootFiles, recipe_files.BOOT_FILES)
-            placed = [*_agent_files(agent, files), *placed]
+            placed_files = [*_agent_files(agent, files), *placed_files]
             services = [*(LayerService(unit=unit) for unit in agent.services), *services]
-        layers.append(_layer(layer, lock.layer(layer.name), tuple(placed), tuple(services)))
+        layers.append(_resolve_layer(layer, lock.layer(layer.name), tuple(placed_files), tuple(services)))
     if errors:
-        raise SpecErrors(found.top.path.name, errors)
+        raise SpecErrors(chain.top.path.name, errors)
     return tuple(layers)
 
 
-def _layer(
-    layer: RecipeLayer, brought: tuple[Package, ...], files: tuple[PlacedFile, ...], services: tuple[LayerService, ...]
+def _resolve_layer(
+    layer: RecipeLayer, packages: tuple[Package, ...], files: tuple[PlacedFile, ...], services: tuple[LayerService, ...]
 ) -> ResolvedLayer:
     return ResolvedLayer(
         name=layer.name,
-        packages=tuple(msgspec.structs.replace(one, source_version="") for one in brought),
+        packages=tuple(msgspec.structs.replace(package, source_version="") for package in packages),
         users=tuple(
             LayerUser(
                 name=user.name,
@@ -208,30 +208,30 @@ def _layer(
             for user in layer.users
         ),
         files=files,
-        commands=tuple(LayerCommand(run=one.run, secrets=one.secrets) for one in layer.commands),
+        commands=tuple(LayerCommand(run=command.run, secrets=command.secrets) for command in layer.commands),
         services=services,
         budget_mib=layer.budget_mib,
     )
 
 
-def _placed(
-    part: RecipePart, layer: RecipeLayer, number: int, one: RecipeFile, files: dict[str, bytes], errors: list[SpecError]
+def _placed_file(
+    part: RecipePart, layer: RecipeLayer, number: int, file: RecipeFile, files: dict[str, bytes], errors: list[SpecError]
 ) -> PlacedFile:
-    if one.link is not None:
-        return PlacedFile(path=one.path, link=one.link, mode=0o777, uid=one.uid, gid=one.gid)
-    data = one.content.encode() if one.content is not None else None
-    if one.source is not None:
+    if file.link is not None:
+        return PlacedFile(path=file.path, link=file.link, mode=0o777, uid=file.uid, gid=file.gid)
+    data = file.content.encode() if file.content is not None else None
+    if file.source is not None:
         try:
-            data = recipe_files.read(part.path.parent, one.source)
+            data = recipe_files.read(part.path.parent, file.source)
         except recipe_files.CannotTake as error:
-            place = f"layers[{part.spec.layers.index(layer)}].files[{number}].source"
-            errors.append(replace(recipe_files.as_error(error, place, one.source), line=line_of(place, part.lines)))
+            key_path = f"layers[{part.spec.layers.index(layer)}].files[{number}].source"
+            errors.append(replace(recipe_files.as_error(error, key_path, file.source), line=line_of(key_path, part.lines)))
     if data is None:
-        return PlacedFile(path=one.path, mode=int(one.mode or _FOLDER_MODE, 8), uid=one.uid, gid=one.gid)
-    return PlacedFile(path=one.path, sha256=_kept(data, files), mode=int(one.mode or _FILE_MODE, 8), uid=one.uid, gid=one.gid)
+        return PlacedFile(path=file.path, mode=int(file.mode or _FOLDER_MODE, 8), uid=file.uid, gid=file.gid)
+    return PlacedFile(path=file.path, sha256=_store(data, files), mode=int(file.mode or _FILE_MODE, 8), uid=file.uid, gid=file.gid)
 
 
-def _kept(data: bytes, files: dict[str, bytes]) -> str:
+def _store(data: bytes, files: dict[str, bytes]) -> str:
     """Add a file's bytes to `files` under their sha256 digest, and return the digest."""
     digest = sha256(data).hexdigest()
     files[digest] = data
@@ -258,24 +258,24 @@ class BootFiles(Section):
 
 def _agent_files(agent: BootFiles, files: dict[str, bytes]) -> Iterator[PlacedFile]:
     for file in agent.files:
-        digest = _kept((recipe_files.BOOT / file.source).read_bytes(), files)
+        digest = _store((recipe_files.BOOT / file.source).read_bytes(), files)
         yield PlacedFile(path=file.path, sha256=digest, mode=int(file.mode, 8))
 
 
 # --- tests ----------------------------------------------------------------------------------------------------------------------
 
 
-def image_tests(found: Chain) -> tuple[ImageTest, ...]:
+def image_tests(chain: Chain) -> tuple[ImageTest, ...]:
     """Return an image's tests: those derived from services, packages and size budget, then the recipe's own.
 
     A test of the recipe replaces a derived one of the same name.
     """
-    own = {test.name: _test(test) for _, layer in found.layers for test in layer.tests}
-    following = {test.name: test for test in _following(found)}
-    return tuple((following | own).values())
+    own_tests = {test.name: _image_test(test) for _, layer in chain.layers for test in layer.tests}
+    derived_tests = {test.name: test for test in _derived_tests(chain)}
+    return tuple((derived_tests | own_tests).values())
 
 
-def _test(test: RecipeTest) -> ImageTest:
+def _image_test(test: RecipeTest) -> ImageTest:
     return ImageTest(
         name=test.name,
         incident=test.incident,
@@ -288,8 +288,8 @@ def _test(test: RecipeTest) -> ImageTest:
     )
 
 
-def _following(found: Chain) -> Iterator[ImageTest]:
-    states = {unit: state for _, layer in found.layers for unit, state in layer.services.states.items()}
+def _derived_tests(chain: Chain) -> Iterator[ImageTest]:
+    states = {unit: state for _, layer in chain.layers for unit, state in layer.services.states.items()}
     if enabled := tuple(unit for unit, state in states.items() if state == "enabled"):
         yield ImageTest(
             name="recipe_services_enabled",
@@ -298,15 +298,15 @@ def _following(found: Chain) -> Iterator[ImageTest]:
             arguments=enabled,
             next_step="look up the unit's name in the package of this release, and correct it in the recipe",
         )
-    if asked := tuple(dict.fromkeys(name for _, layer in found.layers for name in layer.packages)):
+    if package_names := tuple(dict.fromkeys(name for _, layer in chain.layers for name in layer.packages)):
         yield ImageTest(
             name="recipe_packages_installed",
             incident="A package was left half configured by a failing script, and its library was missing on every node.",
             check=BuiltinCheck.PACKAGES_PRESENT,
-            arguments=asked,
+            arguments=package_names,
             next_step="read what the package's script said while its layer was built",
         )
-    budget = next((part.spec.budget.root_mib for part in reversed(found.parts) if part.spec.budget.root_mib), None)
+    budget = next((part.spec.budget.root_mib for part in reversed(chain.parts) if part.spec.budget.root_mib), None)
     if budget is not None:
         yield ImageTest(
             name="root_size",

@@ -52,10 +52,10 @@ def _no_colon(path: str) -> str:
     return path
 
 
-def _anything_but(taken: object, text: str, fix: str) -> AfterValidator:
+def _other_than(reserved: object, description: str, fix: str) -> AfterValidator:
     def check(value: object) -> object:
-        if value == taken:
-            raise problem(text, fix)
+        if value == reserved:
+            raise problem(description, fix)
         return value
 
     return AfterValidator(check)
@@ -63,11 +63,11 @@ def _anything_but(taken: object, text: str, fix: str) -> AfterValidator:
 
 AccountPath = Annotated[ImagePath, AfterValidator(_no_colon)]
 """Absolute path that is valid in /etc/passwd."""
-GroupId = Annotated[Id, _anything_but(0, "group 0 is root's own", "leave gid out for a group of its own, or choose another number")]
-UserId = Annotated[Id, _anything_but(0, "number 0 is root's own", "choose another number")]
+GroupId = Annotated[Id, _other_than(0, "group 0 is root's own", "leave gid out for a group of its own, or choose another number")]
+UserId = Annotated[Id, _other_than(0, "number 0 is root's own", "choose another number")]
 UserName = Annotated[
     Account,
-    _anything_but("root", "root is in every image already", "choose another name; a command of the layer may change what root has"),
+    _other_than("root", "root is in every image already", "choose another name; a command of the layer may change what root has"),
 ]
 Mode = Annotated[str, StringConstraints(pattern=r"^[0-7]{3,4}$")]
 """Octal mode in quotes: YAML would read 0644 as another number."""
@@ -85,7 +85,7 @@ class PackageSource(Section):
     )
 
     @model_validator(mode="after")
-    def _flat_or_not(self) -> "PackageSource":
+    def _has_components_unless_flat(self) -> "PackageSource":
         if (self.suite.endswith("/")) == bool(self.components):
             raise problem("a suite has components, a flat repository (suite /) has none", "write components: [main], or suite: /")
         return self
@@ -107,7 +107,7 @@ class RecipeFile(Section):
     gid: Id = Field(default=0, description="Group.", examples=[1000])
 
     @model_validator(mode="after")
-    def _one_kind(self) -> "RecipeFile":
+    def _is_file_link_or_folder(self) -> "RecipeFile":
         if sum(part is not None for part in (self.content, self.source, self.link)) > 1:
             raise problem("it is of several kinds", "keep one of content, source and link; with none of them it is a folder")
         if self.link is not None and self.mode is not None:
@@ -153,7 +153,7 @@ class RecipeServices(Section):
         return {unit: state for state in ("enabled", "disabled", "masked") for unit in getattr(self, state)}
 
     @model_validator(mode="after")
-    def _one_state(self) -> "RecipeServices":
+    def _has_each_unit_once(self) -> "RecipeServices":
         if len(self.states) < len(self.enabled) + len(self.disabled) + len(self.masked):
             raise problem("a unit has two states", "name each once")
         return self
@@ -180,7 +180,7 @@ class RecipeTest(Section):
     )
 
     @model_validator(mode="after")
-    def _one_way(self) -> "RecipeTest":
+    def _is_script_or_check(self) -> "RecipeTest":
         if (self.run is None) == (self.check is None):
             raise problem("a test is a script or a check", "keep one of run and check")
         if self.arguments and self.check is None:
@@ -277,7 +277,7 @@ class RecipeSpec(Section):
     budget: Budget = Field(default=Budget(), description="What the finished image may weigh.")
 
     @model_validator(mode="after")
-    def _lowest_or_not(self) -> "RecipeSpec":
+    def _has_foundation_unless_extending(self) -> "RecipeSpec":
         if self.extends is None and self.foundation is None:
             raise problem("a recipe stands on another, or on a foundation of its own", "add extends: base, or foundation")
         if self.extends is not None and self.foundation is not None:

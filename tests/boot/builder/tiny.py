@@ -14,7 +14,7 @@ from steps.nodeimage.contract.resolved_recipe import LayerCommand, LayerUser, Pa
 from steps.nodeimage.layer import layer_cache, package_archive
 from steps.stages.image_layers.contract import Built
 from workflows.nodeimage import package_resolution
-from workflows.nodeimage.lock_update import Keeping
+from workflows.nodeimage.lock_update import KeptLock
 from workflows.nodeimage.package_resolution import Mirror
 from workflows.nodeimage.recipe_spec import Foundation
 
@@ -38,7 +38,7 @@ def recipe() -> Recipe:
     foundation = Foundation(distribution="debian", release=release, epoch=EPOCH, kernel="linux-image-cloud-amd64")
     named = package_resolution.sources(foundation, [], _mirror(release))
     with tempfile.TemporaryDirectory() as folder:
-        ground, top = package_resolution.resolve(foundation, named, [(), (SMALL,)], Path(folder), Keeping())
+        ground, top = package_resolution.resolve(foundation, named, [(), (SMALL,)], Path(folder), KeptLock())
     return Recipe(
         name="tiny",
         distribution="debian",

@@ -17,7 +17,7 @@ from steps.nodeimage.publishing.image_kind import local_tree
 from tests.unit.cli.test_ci_snippets import IMAGES
 from tests.unit.clients.published import published_trees
 from workflows.nodeimage import recipe_resolution
-from workflows.nodeimage.image_plan import place
+from workflows.nodeimage.image_plan import publish_target
 from workflows.nodeimage.image_spec import load_image
 from workflows.stages import IMAGE_ORDER
 
@@ -51,7 +51,7 @@ def publish(site: Any, content: str, key: str = "") -> str:
     spec = load_image(site.folder / "image.yaml")
     recipe = recipe_resolution.resolve(recipe_resolution.spec_request(spec, site.folder)).recipe
     made = published_trees.image(site.folder / content, content, name=recipe.name, key=key or build_keys.image(recipe))
-    where = published_trees.order(place(spec), made).target
+    where = published_trees.order(publish_target(spec), made).target
     return published_trees.published(where, made, results=TESTED).version
 
 

@@ -11,7 +11,7 @@ import yaml
 from steps.nodeimage.contract import build_keys
 from tests.unit.clients.published.published_trees import RESULTS, image, published
 from workflows.app.images import image_specs
-from workflows.nodeimage.image_plan import place
+from workflows.nodeimage.image_plan import publish_target
 
 HEAVY = {"hera", "pydantic", "rich", "yaml", "jinja2", "urllib3", "kubernetes", "ansible_runner", "aiohttp"}
 
@@ -70,7 +70,7 @@ def test_a_build_that_finds_nothing_changed_imports_neither_reports_nor_what_ren
     loaded = image_specs.load(file)
     recipe = image_specs.check(file, loaded, None).recipe
     packed = image(tmp_path / "packed", "a", name=recipe.name, key=build_keys.image(recipe))
-    published(place(loaded), packed, results={**RESULTS, "image_boot.boot_uefi": RESULTS["sandbox"]})
+    published(publish_target(loaded), packed, results={**RESULTS, "image_boot.boot_uefi": RESULTS["sandbox"]})
     code = f"""
 import sys
 from workflows.cli.main import run

@@ -128,7 +128,7 @@ def test_doctor_says_what_builds_as_another_user_and_boots_need(command: str) ->
     found = rows()
     key = found["Debian's key, for locks of the shipped recipes"]
     debian = package_resolution.DISTRIBUTIONS["debian"]
-    assert key == (Path(debian.keyring).is_file(), f"apt-get install {debian.signer}")
+    assert key == (Path(debian.keyring).is_file(), f"apt-get install {debian.keyring_package}")
     assert "apt-get install ovmf" in found["UEFI firmware for test machines"]
     assert "apt-get install ipxe-qemu" in found["iPXE's ROM for test machines"]
     assert mounts in found

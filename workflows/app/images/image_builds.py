@@ -16,7 +16,7 @@ from workflows.app.images.published_trees import TreeLogin
 from workflows.app.run_options import LOCAL, Pipeline, StartOptions, UsageError, Wish
 from workflows.engines.folders import StateFolder
 from workflows.engines.run_secrets import SecretMissing
-from workflows.nodeimage.image_plan import place
+from workflows.nodeimage.image_plan import publish_target
 from workflows.nodeimage.image_spec import PUBLISHED, ImageSpec
 from workflows.plan.model import Plan
 from workflows.stages import image_boot
@@ -97,7 +97,7 @@ def _published(path: Path, loaded: ImageSpec, recipe: Recipe, login: TreeLogin) 
 
     If the tree cannot be read from here, the result is empty too, and the run itself reports why.
     """
-    target, image_key = place(loaded), (recipe.name, build_keys.image(recipe), loaded.boot.firmware)
+    target, image_key = publish_target(loaded), (recipe.name, build_keys.image(recipe), loaded.boot.firmware)
     if not target.host:
         return publication_status.current_version(target, *image_key)
     try:

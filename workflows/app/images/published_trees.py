@@ -95,7 +95,7 @@ def opened(tree: str, image: str, login: TreeLogin) -> Iterator[OpenedTree]:
 @contextmanager
 def _of_spec(path: Path, image: str, login: TreeLogin) -> Iterator[OpenedTree]:
     spec = image_specs.load(path)
-    place = replace(image_plan.place(spec), key="")
+    place = replace(image_plan.publish_target(spec), key="")
     place = replace(place, user=login.ssh_user) if place.host and login.ssh_user else place
     with tempfile.TemporaryDirectory(prefix="bringup-") as folder:
         for name, data in _secrets(spec, path.parent, login).items():

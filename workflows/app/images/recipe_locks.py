@@ -15,7 +15,7 @@ from workflows.app.images import recipes
 from workflows.engines.folders import StateFolder
 from workflows.nodeimage import lock_creation, lock_difference, lockfile, recipe_chain, recipe_resolution
 from workflows.nodeimage.lock_difference import Feed, LockDifference, PackageChange
-from workflows.nodeimage.lock_update import Bring
+from workflows.nodeimage.lock_update import PackageDownload
 from workflows.nodeimage.lockfile import Lock
 from workflows.nodeimage.recipe_resolution import RecipeRequest
 from workflows.podimage.errors import BuildError, FetchError
@@ -99,7 +99,7 @@ def _existing_lock(request: RecipeRequest, path: Path) -> Lock | None:
         raise BuildError(str(error), hint=hint) from error
 
 
-def _bringing(request: RecipeRequest, seeds: Sequence[Path] = ()) -> Bring:
+def _bringing(request: RecipeRequest, seeds: Sequence[Path] = ()) -> PackageDownload:
     """Return a function that fetches locked packages into the archive and returns their paths by digest. It raises FetchError."""
     chain = request.chain()
     images, layer = StateFolder.of_environment().store / "images", ResolvedLayer(name="locked")

@@ -204,7 +204,7 @@ def test_the_gpu_recipe_locks_with_stand_ins_of_what_nvidia_has(mirror: Mirror, 
 @pytest.mark.parametrize(("distribution", "package"), [("debian", "debian-archive-keyring"), ("ubuntu", "ubuntu-keyring")])
 def test_a_key_of_a_distribution_is_told_with_its_package(distribution: str, package: str, site: Site) -> None:
     keyring = package_resolution.DISTRIBUTIONS[distribution].keyring
-    assert package_resolution.brought_by(keyring) == f"apt-get install {package}"
+    assert package_resolution.keyring_hint(keyring) == f"apt-get install {package}"
     other = str(site.folder / "lost.gpg")
     with pytest.raises(BuildError, match=r"lost\.gpg, the key of .*, is not on this machine") as error:
         lock_creation.create_lock(dataclasses.replace(asked(site), keyring=other))
