@@ -48,33 +48,33 @@ class FieldEntry:
 def fields(kind: str = "Cluster") -> tuple[FieldEntry, ...]:
     """Return all fields of a kind of spec in the order of its model. Raises KeyError for an unknown kind."""
     schema = json_schema(kind)
-    entries = [entry for entry in _walk(schema, "", schema.get("$defs", {}), ()) if entry.path]
+    entries = [entry for entry in _field_entries(schema, "", schema.get("$defs", {}), ()) if entry.path]
     if kind != "Cluster":
         return tuple(entries)
     rules = rules_by_field(frozenset(entry.path for entry in entries))
     return tuple(replace(entry, rules=rules.get(entry.path, ())) for entry in entries)
 
 
-def _walk(schema: Mapping[str, Any], path: str, models: Mapping[str, Any], seen: tuple[str, ...]) -> Iterator[FieldEntry]:
+def _field_entries(schema: Mapping[str, Any], path: str, models: Mapping[str, Any], seen: tuple[str, ...]) -> Iterator[FieldEntry]:
     """Yield the fields of a model's schema, each followed by its nested fields. A recursive model is entered once."""
     required = set(schema.get("required", ()))
     for name, field in schema.get("properties", {}).items():
-        here = f"{path}.{name}" if path else name
-        text, nested, suffix = _type(field, models)
+        field_path = f"{path}.{name}" if path else name
+        type_text, nested, suffix = _type_of(field, models)
         examples = field.get("examples") or [""]
         yield FieldEntry(
-            path=here,
-            type=text,
-            default="required" if name in required else _value(field.get("default")),
+            path=field_path,
+            type=type_text,
+            default="required" if name in required else _value_text(field.get("default")),
             description=" ".join(str(field.get("description", "")).split()),
-            example=_value(examples[0]) if examples[0] != "" else "",
+            example=_value_text(examples[0]) if examples[0] != "" else "",
         )
         for model in nested:
             if model not in seen:
-                yield from _walk(models[model], here + suffix, models, (*seen, model))
+                yield from _field_entries(models[model], field_path + suffix, models, (*seen, model))
 
 
-def _value(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, dict) and value:
@@ -82,7 +82,7 @@ def _value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _type(field: Mapping[str, Any], models: Mapping[str, Any]) -> tuple[str, tuple[str, ...], str]:
+def _type_of(field: Mapping[str, Any], models: Mapping[str, Any]) -> tuple[str, tuple[str, ...], str]:
     """Return a field's type in words, the names of models below it, and the end of its path: `[]` for lists, `.*` for mappings."""
     if "$ref" in field:
         name = field["$ref"].rpartition("/")[2]
@@ -91,22 +91,22 @@ def _type(field: Mapping[str, Any], models: Mapping[str, Any]) -> tuple[str, tup
             return "secret reference", (), ""
         if "properties" in model:
             return "section", (name,), ""
-        return _type(model, models)
+        return _type_of(model, models)
     if "anyOf" in field or "oneOf" in field:
-        parts = [_type(part, models) for part in field.get("anyOf") or field["oneOf"] if part.get("type") != "null"]
+        parts = [_type_of(part, models) for part in field.get("anyOf") or field["oneOf"] if part.get("type") != "null"]
         nested = tuple(dict.fromkeys(name for part in parts for name in part[1]))
         suffix = next((part[2] for part in parts if part[1]), "")
         return " or ".join(dict.fromkeys(part[0] for part in parts)), nested, suffix
     if "enum" in field:
-        return " · ".join(f"`{_value(value)}`" for value in field["enum"]), (), ""
+        return " · ".join(f"`{_value_text(value)}`" for value in field["enum"]), (), ""
     if "const" in field:
-        return f"`{_value(field['const'])}`", (), ""
+        return f"`{_value_text(field['const'])}`", (), ""
     if field.get("type") == "array":
-        inner, nested, suffix = _type(field.get("items", {}), models)
+        inner, nested, suffix = _type_of(field.get("items", {}), models)
         return f"list of {inner}", nested, f"[]{suffix}"
     if field.get("type") == "object":
         values = field.get("additionalProperties") or next(iter(field.get("patternProperties", {}).values()), None)
-        inner, nested, suffix = _type(values, models) if isinstance(values, dict) else ("anything", (), "")
+        inner, nested, suffix = _type_of(values, models) if isinstance(values, dict) else ("anything", (), "")
         return f"mapping to {inner}", nested, f".*{suffix}"
     return _TYPES.get(str(field.get("type")), "anything"), (), ""
 
@@ -119,24 +119,24 @@ def rules_by_field(paths: frozenset[str]) -> dict[str, tuple[str, ...]]:
     rule_ids: dict[str, list[str]] = {}
     for rule in RULES.values():
         tree = ast.parse(textwrap.dedent(inspect.getsource(rule.find)))
-        for path in {_mention(node, paths) for node in ast.walk(tree)} - {""}:
+        for path in {_mentioned_field(node, paths) for node in ast.walk(tree)} - {""}:
             rule_ids.setdefault(path, []).append(rule.id)
     return {path: tuple(sorted(ids)) for path, ids in rule_ids.items()}
 
 
-def _mention(node: ast.AST, paths: frozenset[str]) -> str:
+def _mentioned_field(node: ast.AST, paths: frozenset[str]) -> str:
     """Return the field path that an expression of a rule names; empty if there is none."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in paths:
         return node.value
     if not isinstance(node, ast.Attribute):
         return ""
     chain = ast.unparse(node).split(".")
-    start = next((place for place, word in enumerate(chain) if word == "spec"), -1)
-    words = chain[start + 1 :] if start >= 0 else []
-    while words:
-        if ".".join(words) in paths:
-            return ".".join(words)
-        words.pop()
+    start = next((index for index, word in enumerate(chain) if word == "spec"), -1)
+    names = chain[start + 1 :] if start >= 0 else []
+    while names:
+        if ".".join(names) in paths:
+            return ".".join(names)
+        names.pop()
     return ""
 
 
@@ -147,7 +147,7 @@ def gates() -> dict[str, str]:
     for stage in (*ORDER, *OPERATIONS, *IMAGE_ORDER):
         source = resources.files("steps.stages").joinpath(stage, "gate.py").read_text(encoding="utf-8")
         for node in ast.parse(source).body:
-            if isinstance(node, ast.FunctionDef) and [one.arg for one in node.args.args] == GATE_PARAMETERS and node.name[0] != "_":
+            if isinstance(node, ast.FunctionDef) and [arg.arg for arg in node.args.args] == GATE_PARAMETERS and node.name[0] != "_":
                 docstrings[f"{stage}/{node.name}"] = " ".join((ast.get_docstring(node) or "").split())
     return docstrings
 
@@ -163,20 +163,20 @@ def explain(word: str) -> list[str]:
     for lines in (_rule(word), _fault(word), _gate(word), _fields(word)):
         if lines:
             return lines
-    near = difflib.get_close_matches(word, words(), n=3, cutoff=0.5)
-    raise UnknownEntry(f"nothing is known about {word!r}" + (f": did you mean {' or '.join(near)}?" if near else ""))
+    similar = difflib.get_close_matches(word, words(), n=3, cutoff=0.5)
+    raise UnknownEntry(f"nothing is known about {word!r}" + (f": did you mean {' or '.join(similar)}?" if similar else ""))
 
 
 def _rule(word: str) -> list[str]:
     rule = RULES.get(word.upper())
     if rule is None:
         return []
-    later = [f"checked again in the running cluster by gate {', '.join(rule.later)}"] if rule.later else []
-    return [f"rule {rule.id} ({rule.severity}): {rule.sentence}", f"source: {rule.source}", *later]
+    rechecks = [f"checked again in the running cluster by gate {', '.join(rule.later)}"] if rule.later else []
+    return [f"rule {rule.id} ({rule.severity}): {rule.sentence}", f"source: {rule.source}", *rechecks]
 
 
 def _fault(word: str) -> list[str]:
-    fault = next((one for one in fault_registry.faults() if one.name == word), None)
+    fault = next((candidate for candidate in fault_registry.faults() if candidate.name == word), None)
     if fault is None:
         return []
     lines = [f"fault {fault.name}: {fault.summary}", f"caught by gate {fault.gate}: {fault.caught_by}"]
@@ -190,29 +190,29 @@ def _gate(word: str) -> list[str]:
     if word not in gates():
         return []
     stage = word.partition("/")[0]
-    caught = [fault.name for fault in fault_registry.faults() if fault.gate == word]
+    faults = [fault.name for fault in fault_registry.faults() if fault.gate == word]
     lines = [f"gate {word}: {gates()[word]}", f"code: steps/stages/{stage}/gate.py, cases: tests/gates/{stage}/"]
-    return lines + ([f"catches the faults {', '.join(caught)}"] if caught else [])
+    return lines + ([f"catches the faults {', '.join(faults)}"] if faults else [])
 
 
 def _fields(word: str) -> list[str]:
     """Return the entries of a field in every kind of spec that has it, each with one line for each field below it."""
     lines: list[str] = []
     for kind in KINDS:
-        known = {entry.path: entry for entry in fields(kind)}
-        entry = known.get(word) or next((one for path, one in known.items() if path.replace("[]", "") == word), None)
+        entries = {entry.path: entry for entry in fields(kind)}
+        entry = entries.get(word) or next((other for path, other in entries.items() if path.replace("[]", "") == word), None)
         if entry is not None:
-            lines += ["", *_field(kind, entry, known)] if lines else _field(kind, entry, known)
+            lines += ["", *_field(kind, entry, entries)] if lines else _field(kind, entry, entries)
     return lines
 
 
-def _field(kind: str, entry: FieldEntry, known: Mapping[str, FieldEntry]) -> list[str]:
+def _field(kind: str, entry: FieldEntry, entries: Mapping[str, FieldEntry]) -> list[str]:
     lines = [f"field {entry.path} of kind {kind}: {entry.description}", f"type: {entry.type.replace('`', '')}"]
     lines += [f"default: {entry.default}"] if entry.default else []
     lines += [f"example: {entry.example}"] if entry.example else []
     lines += [f"read by the rules {', '.join(entry.rules)}"] if entry.rules else []
-    below = [one for path, one in known.items() if path.startswith((f"{entry.path}.", f"{entry.path}[]"))]
-    return lines + [f"  {one.path}: {one.description}" for one in below]
+    nested = [child for path, child in entries.items() if path.startswith((f"{entry.path}.", f"{entry.path}[]"))]
+    return lines + [f"  {child.path}: {child.description}" for child in nested]
 
 
 def spec_page() -> str:

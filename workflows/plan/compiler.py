@@ -110,21 +110,21 @@ def _check_operation(site: Site) -> None:
             "add it to a group in `hosts` first" if operation.kind is OperationKind.ADD_NODE else f"they are {fold(sorted(names))}"
         )
         raise PlanError(f"{fold(strange)} is not among the hosts of {site.spec.name}: {fix}")
-    servers, touched = site.count("server"), len(site.touched("server"))
+    servers, touched = site.count("server"), len(site.changeable_hosts("server"))
     remaining = servers - touched
     if operation.kind is OperationKind.RESET and touched and remaining:
         raise PlanError(
-            f"reset of {fold(site.touched('server'))} alone would leave {remaining} of {servers} servers: "
+            f"reset of {fold(site.changeable_hosts('server'))} alone would leave {remaining} of {servers} servers: "
             "bringup replace-node gives a server's place to another machine, reset without --hosts takes the whole cluster back"
         )
-    if operation.kind is OperationKind.RESET and touched and len(site.touched("all")) < len(names):
+    if operation.kind is OperationKind.RESET and touched and len(site.changeable_hosts("all")) < len(names):
         raise PlanError(
-            f"reset of {fold(site.touched('server'))} ends the cluster, but would leave RKE2 on its agents: reset "
+            f"reset of {fold(site.changeable_hosts('server'))} ends the cluster, but would leave RKE2 on its agents: reset "
             "without --hosts takes the whole cluster back"
         )
     if operation.kind is OperationKind.REPLACE_NODE and touched * 2 >= servers:
         raise PlanError(
-            f"{fold(site.touched('server'))}: replacing {touched} of {servers} servers leaves etcd without a majority; "
+            f"{fold(site.changeable_hosts('server'))}: replacing {touched} of {servers} servers leaves etcd without a majority; "
             "replace them one at a time, or restore an etcd snapshot"
         )
 
@@ -134,7 +134,7 @@ def _operation_header(site: Site) -> dict[str, str]:
     operation = site.operation
     if operation == BRINGUP:
         return {}
-    hosts = f" {fold(site.touched('all'))}" if operation.is_partial else ""
+    hosts = f" {fold(site.changeable_hosts('all'))}" if operation.is_partial else ""
     return {"operation": f"{operation.kind.value}{hosts}"}
 
 
@@ -178,8 +178,8 @@ def _partial_judge(stage: Stage, arguments: dict[str, Any], site: Site) -> dict[
     ]
     if any(check.get("per_node") and check["task"] not in narrowed for check in checks) or not narrowed:
         return arguments | {"checks": checks}
-    members = "agent" if site.touched("agent") else "server"
-    needed = site.spec.quorum.share(cast(StageName, stage.id)).needed(len(site.touched(members)))
+    members = "agent" if site.changeable_hosts("agent") else "server"
+    needed = site.spec.quorum.share(cast(StageName, stage.id)).needed(len(site.changeable_hosts(members)))
     return arguments | {"checks": checks, "members": f"{TOUCHED}{members}", "required": f"{TOUCHED}server", "needed": needed}
 
 

@@ -185,7 +185,7 @@ does not exist on a machine that is reached by name.
 def build(site: Site) -> Stage | None:
     """Return stage os_prep, which covers every machine: all servers must pass, agents by quorum."""
     members = "agent" if site.count("agent") else "server"
-    names, needed = fold(site.touched("all")), site.needed(ID, members)
+    names, needed = fold(site.changeable_hosts("all")), site.needed(ID, members)
     checks = [{"task": name, "gate": gate} for name, gate in GATES.items()]
     return Stage(
         id=ID,

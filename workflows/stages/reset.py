@@ -23,10 +23,10 @@ SECONDS = 1200
 
 def build(site: Site) -> Stage | None:
     """Return stage reset; agents go first, while the servers still run and can delete the agents' Nodes."""
-    agents = (_play(site, "agent", fan_out="agents"),) if site.touched("agent") else ()
-    servers = (_play(site, "server", after=tuple(step.name for step in agents)),) if site.touched("server") else ()
+    agents = (_play(site, "agent", fan_out="agents"),) if site.changeable_hosts("agent") else ()
+    servers = (_play(site, "server", after=tuple(step.name for step in agents)),) if site.changeable_hosts("server") else ()
     steps = (*agents, *servers)
-    names, before = site.touched("all"), "drained, its Node deleted; " if _is_survived(site) else ""
+    names, before = site.changeable_hosts("all"), "drained, its Node deleted; " if _is_survived(site) else ""
     return Stage(
         id=ID,
         title="Take RKE2 off the machines",
@@ -73,11 +73,11 @@ def _play(site: Site, role: str, *, fan_out: str = "", after: tuple[str, ...] = 
 
 def _is_survived(site: Site) -> bool:
     """Return True if at least one server stays, so that the Nodes and etcd members of the removed machines must be deleted."""
-    return len(site.touched("server")) < site.count("server")
+    return len(site.changeable_hosts("server")) < site.count("server")
 
 
 def _judge(site: Site, steps: tuple[Step, ...]) -> Step:
-    members = "agent" if site.touched("agent") else "server"
+    members = "agent" if site.changeable_hosts("agent") else "server"
     checks = [{"task": step.name, "gate": f"{ID}/{step.name}", "select": str(step.task.arguments["select"])} for step in steps]
-    required = "server" if site.touched("server") else ""
-    return judge_step(ID, checks, needed=len(site.touched(members)), members=members, required=required)
+    required = "server" if site.changeable_hosts("server") else ""
+    return judge_step(ID, checks, needed=len(site.changeable_hosts(members)), members=members, required=required)

@@ -68,7 +68,7 @@ def changes(site: Site) -> tuple[Change, ...]:
     return tuple(
         Change(what=f"RKE2 {rke2.version} as {role}{how.get(role, '').format(batch=rke2.upgrade_batch)}", where=fold(names))
         for role in ("server", "agent")
-        if (names := site.touched(role))
+        if (names := site.changeable_hosts(role))
     )
 
 
@@ -185,7 +185,7 @@ DNS = "Deployment rke2-coredns-rke2-coredns"
 def build(site: Site) -> Stage | None:
     """Return stage rke2, which puts RKE2 on every machine. A cluster without agents has no task for agents."""
     spec, members = site.spec, "agent" if site.count("agent") else "server"
-    plays = (_servers(site), *((_agents(site),) if site.touched("agent") else ()))
+    plays = (_servers(site), *((_agents(site),) if site.changeable_hosts("agent") else ()))
     steps = (*plays, _control(site, plays[-1].name), _nodes(site, [play.name for play in plays]), _functional(site))
     gates = tuple(f"{ID}/{step.name}" for step in steps)
     return Stage(

@@ -34,7 +34,7 @@ class Site:
         """Return the number of machines that a selector (`all`, `gpu`, `server` or `agent`) matches."""
         return sum(_takes(machine, select) for machine in self.machines)
 
-    def touched(self, select: str) -> tuple[str, ...]:
+    def changeable_hosts(self, select: str) -> tuple[str, ...]:
         """Return the names of the machines that match the selector and that this operation may change."""
         return tuple(self.operation.touched(machine.name for machine in self.machines if _takes(machine, select)))
 

@@ -163,7 +163,7 @@ class PodLogs:
     def __init__(self) -> None:
         self.logs: dict[tuple[str, str], dict[str, ContainerLog]] = {}
 
-    def of(self, namespace: str, pod: str, container: str) -> ContainerLog:
+    def container_log(self, namespace: str, pod: str, container: str) -> ContainerLog:
         """Return the log of one container of a pod; an empty one is created on first use."""
         return self.logs.setdefault((namespace, pod), {}).setdefault(container, ContainerLog())
 

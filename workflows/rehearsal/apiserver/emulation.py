@@ -42,7 +42,7 @@ async def handle(request: web.Request, state: ClusterState, steps: list[str]) ->
 async def _append_log(request: web.Request, state: ClusterState, namespace: str, pod: str, container: str) -> web.Response:
     """Append the request body to a container's log. With `?restart=true` the present log is first kept as the previous one."""
     entry = state.store.get(state.resources.core("pods"), namespace, pod)
-    log = state.logs.of(namespace, pod, container_of(entry.decode(), container))
+    log = state.logs.container_log(namespace, pod, container_of(entry.decode(), container))
     text = await bodies.read(request)
     if request.query.get("restart") in TRUE_VALUES:
         log.restart()

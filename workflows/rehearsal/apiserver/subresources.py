@@ -234,7 +234,7 @@ async def serve_log(request: web.Request, state: ClusterState, entry: StoredObje
     query = request.query
     pod = entry.decode()
     container = container_of(pod, query.get("container", ""))
-    log = state.logs.of(entry.namespace, entry.name, container)
+    log = state.logs.container_log(entry.namespace, entry.name, container)
     window = requested_window(query)
     if query.get("previous") in TRUE_VALUES:
         if not log.previous:
