@@ -15,15 +15,15 @@ module: cluster_identity
 short_description: Reads which Kubernetes cluster a server belongs to
 description:
   - Returns the UID of the namespace kube-system, through the admin kubeconfig that RKE2, K3s or kubeadm keep on a server.
-  - A machine without such a file is C(bare). The module changes nothing.
-  - Also returns the Lease by which a run holds the cluster and, for RKE2 with C(address), the kubeconfig itself.
+  - Without such a file, the returned state is C(bare). The module changes nothing.
+  - Also returns the Lease by which a bringup run locks the cluster and, for RKE2 with C(address), the kubeconfig itself.
 options:
   address: {description: 'Address of the API to write into the returned kubeconfig; empty: return no kubeconfig.', type: str}
 author: [bringup]
 """
 
 RETURN = r"""
-observation: {description: The fields of ServerIdentity., type: dict, returned: always}
+observation: {description: 'Keys: kind (rke2, k3s, kubeadm), state, uid, lease, kubeconfig, message.', type: dict, returned: always}
 """
 
 PLACES = (

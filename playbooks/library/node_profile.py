@@ -13,68 +13,68 @@ from ansible.module_utils.nodeprofile.item import NodeAccess
 
 DOCUMENTATION = r"""
 module: node_profile
-short_description: Checks and changes a whole node profile in one round trip
+short_description: Checks and changes all host settings of a node profile in one call
 description:
-  - Reads every item of the profile, changes those that differ, and reads the whole profile again.
-  - An item that cannot be changed fails alone; the others go on. The host never fails because of an item.
-  - In check mode nothing changes and the items say what differs.
+  - Reads every host setting of the profile, changes those that differ, and then reads all of them again.
+  - A setting that cannot be changed neither stops the others nor fails the task; C(failing) names it.
+  - In check mode nothing is changed, and C(observation) says which settings differ.
 options:
   profile:
-    description: Profile of every machine; `workflows/catalog/profile` holds it as data.
+    description: The host settings of all machines; bringup's own are the YAML files in `workflows/catalog/profile`.
     type: dict
     required: true
     suboptions: &part
-      packages: {description: 'Packages that must be there; `a or b`: either will do.', type: list, elements: str}
-      files: {description: 'Whole files: path, content, mode, needs, reload, aside.', type: list, elements: dict}
+      packages: {description: 'Packages to install; `a or b` accepts either of the two.', type: list, elements: str}
+      files: {description: 'Files: path, content, mode, needs, reload, aside (keep a backup).', type: list, elements: dict}
       directories: {description: Directories by path with their mode., type: dict}
-      modules: {description: Kernel modules by name with the path that shows one that is built in., type: dict}
+      modules: {description: Kernel modules by name; a path shows by its existence that one is built in., type: dict}
       blacklist: {description: Kernel modules that must not be loaded., type: list, elements: str}
-      sysctls: {description: 'Values of the running kernel and of later boots; some are minimum values.', type: dict}
+      sysctls: {description: 'Values by name, set now and for later boots; some are minimum values.', type: dict}
       kernel_parameters: {description: Words of the kernel's command line., type: list, elements: str}
       hugepages: {description: Huge pages by size (2M or 1G)., type: dict}
       memlock: {description: 'Limit of locked memory, `unlimited` or KiB.', type: str}
-      swap_off: {description: Whether swap must be off now and after a boot., type: bool}
+      swap_off: {description: True to turn swap off now and for later boots., type: bool}
       services: {description: 'Units by name: started, stopped or masked.', type: dict}
-      time_service: {description: Whether a time service must run., type: bool}
+      time_service: {description: True if a time service must run., type: bool}
       time_servers: {description: NTP servers for chrony., type: list, elements: str}
-      disks: {description: Free space by path in MiB., type: dict}
+      disks: {description: Required free space in MiB by path., type: dict}
       ports: {description: Ports on which no program may listen before RKE2 is set up., type: list, elements: str}
-      server_ports: {description: Such ports of servers alone., type: list, elements: str}
-      agent_ports: {description: Such ports of agents alone., type: list, elements: str}
-      mounts: {description: File systems of their own by path with their types., type: dict}
-      dns: {description: 'DNS: servers, search.', type: dict}
-      links: {description: 'Interfaces of the fabric: names, devices, mtu.', type: dict}
-      default_route: {description: Whether there must be a default route., type: bool}
+      server_ports: {description: More such ports for servers only., type: list, elements: str}
+      agent_ports: {description: More such ports for agents only., type: list, elements: str}
+      mounts: {description: 'Paths that must be mount points, with the accepted file system types.', type: dict}
+      dns: {description: 'Resolver settings: servers, search.', type: dict}
+      links: {description: 'Interfaces of the fast network: names, devices, mtu.', type: dict}
+      default_route: {description: True if there must be a default route., type: bool}
       interface_names: {description: 'Names of interfaces, with the PCI address of each.', type: dict}
-      given_away: {description: 'Devices whose interfaces pods may have (vendor:device).', type: list, elements: str}
-      routes: {description: 'Routes: to, via, device.', type: list, elements: dict}
+      given_away: {description: 'PCI devices (vendor:device) whose interfaces may move into pods.', type: list, elements: str}
+      routes: {description: 'Static routes: to, via, device.', type: list, elements: dict}
       selinux: {description: Mode of SELinux., type: str, choices: ['', enforcing, permissive]}
       apparmor: {description: Mode of AppArmor., type: str, choices: ['', enabled, disabled]}
-      system_users: {description: Users of services by name with their comment., type: dict}
-      users: {description: 'People: name, groups, keys, sudo.', type: list, elements: dict}
-      repositories: {description: 'Package: id, path, unless and keys of its repository.', type: dict}
-      firewall: {description: 'Openings of a firewall that stays: nodes, servers, api, networks, pods.', type: dict}
-      pcie_acs: {description: Wanted state of PCIe ACS., type: str, choices: ['', 'off']}
-      system: {description: 'Settings by distribution: ids, package_manager, boot_loader, …', type: dict}
-      gpu_groups: {description: Inventory groups whose machines must also meet C(gpu)., type: list, elements: str}
-      gpu: {description: The same keys for machines with GPUs alone., type: dict}
+      system_users: {description: System users by name with their comment., type: dict}
+      users: {description: 'User accounts: name, groups, keys, sudo.', type: list, elements: dict}
+      repositories: {description: 'Repositories by package name: id, path, unless (pattern of existing files), keys.', type: dict}
+      firewall: {description: 'Ports to open if the firewall is kept: nodes, servers, api, networks, pods.', type: dict}
+      pcie_acs: {description: C(off) to turn PCIe ACS off., type: str, choices: ['', 'off']}
+      system: {description: 'Facts of the distribution: ids, package_manager, boot_loader, …', type: dict}
+      gpu_groups: {description: Inventory groups whose machines also get C(gpu)., type: list, elements: str}
+      gpu: {description: 'More settings, with the same keys, for machines with GPUs.', type: dict}
   groups: {description: Inventory groups of this machine., type: list, elements: str}
   hostname: {description: Name of the machine; empty leaves it alone., type: str}
   address: {description: IP address of the machine for /etc/hosts; empty for no line there., type: str}
   proxy_user: {description: User of the proxies in the environment; empty for none., type: str}
   proxy_password: {description: Password of the proxies., type: str}
-  rebooted_from: {description: Id of the boot before the one that the play has just asked for., type: str}
+  rebooted_from: {description: Boot ID before the reboot that the play has just requested., type: str}
   clock_seconds: {description: 'Longest wait, in seconds, for a running time service to synchronize the clock.', type: int}
 author: [bringup]
 """
 
 RETURN = r"""
-failing: {description: A sentence for each item that failed., type: dict, returned: always}
-unsettled: {description: Names of the items that are not as wanted., type: list, returned: always}
+failing: {description: 'Failed settings by name, each with the reason.', type: dict, returned: always}
+unsettled: {description: Names of the settings that do not have the wanted value., type: list, returned: always}
 reboot: {description: Reasons for a reboot; empty while RKE2 runs or if the initramfs failed., type: list, returned: always}
-continues: {description: True if items can be changed only after that reboot., type: bool, returned: always}
-boot_id: {description: Id of this boot., type: str, returned: always}
-observation: {description: 'Items (name, status, want, before, after, why) and facts, as JSON.', type: str, returned: always}
+continues: {description: True if some settings can be changed only after that reboot., type: bool, returned: always}
+boot_id: {description: Boot ID of the running system., type: str, returned: always}
+observation: {description: 'JSON text: items (name, status, want, before, after, why), facts.', type: str, returned: always}
 """
 
 KINDS = {

@@ -16,17 +16,17 @@ DOCUMENTATION = r"""
 module: rke2_config
 short_description: Writes RKE2's configuration after checking it
 description:
-  - Refuses keys that break joins or checks of a host, also in drop-ins of the host; keys that a drop-in would override; drop-ins
-    that cannot be read; and a profile whose requirements are missing.
-  - Then replaces each differing file in one step, after a backup if it is the site's. The need for a restart of RKE2 is recorded on
-    the host until the restart.
+  - Refuses keys that break joining a cluster or bringup's checks, also in drop-in files; keys that a drop-in file would override;
+    unreadable drop-in files; and a CIS profile whose requirements are missing.
+  - Then replaces each differing file atomically, after a backup if bringup did not write it. A file on the host records that RKE2
+    needs a restart until it has restarted.
 options:
   config:
     description: The parsed config.yaml.
     type: dict
     required: true
   files:
-    description: Whole files.
+    description: Files to write, with their whole content.
     type: list
     elements: dict
     suboptions:
@@ -34,17 +34,17 @@ options:
       content: {description: Content of the file., type: str, required: true}
       mode: {description: Octal mode., type: str}
       restart: {description: True if RKE2 reads the file only at its start., type: bool}
-      absent: {description: True to remove the file if it is ours., type: bool}
-  token: {description: 'The cluster''s token. If it is empty on the first server, one is made.', type: str}
-  joined: {description: 'Role in which the host has already joined a cluster; empty: none.', type: str}
-  etcd_user: {description: True if the profile needs a user etcd on this host., type: bool}
+      absent: {description: True to remove the file if bringup wrote it., type: bool}
+  token: {description: 'The cluster''s token. Empty on the first server: generate one.', type: str}
+  joined: {description: 'Role with which the host has joined a cluster; empty: not joined.', type: str}
+  etcd_user: {description: True if the CIS profile needs a user etcd on this host., type: bool}
 author: [bringup]
 """
 
 RETURN = r"""
-files: {description: The paths that differed., type: list, returned: success}
+files: {description: Paths of the files that differed., type: list, returned: success}
 pending: {description: True if RKE2 must be restarted to read its files., type: bool, returned: success}
-aside: {description: 'Backups of the site''s files that ours have replaced.', type: list, returned: success}
+aside: {description: 'Paths of the backups of replaced files that bringup did not write.', type: list, returned: success}
 restart: {description: True if a restart is due now or after the files are written., type: bool, returned: success}
 """
 

@@ -10,32 +10,32 @@ from ansible.module_utils.rke2 import rke2_versions
 
 DOCUMENTATION = r"""
 module: rke2_nodes
-short_description: Reads, drains, frees or removes Nodes on an RKE2 server
+short_description: Reads, drains, uncordons or removes Nodes on an RKE2 server
 description:
-  - C(drained) cordons each node with a mark of ours and evicts its pods within their grace periods and budgets.
-  - With C(returns) a node whose pods fit on no other node is left alone and named in C(lone).
-  - C(free) uncordons the nodes that carry our mark, and no others.
-  - C(removed) deletes the Nodes; RKE2 then removes etcd member and node password.
-  - A node that refuses is named in C(refused); the others go on.
+  - C(drained) annotates and cordons each node, and evicts its pods within their grace periods and disruption budgets.
+  - With C(returns), a node whose pods fit on no other node is not drained; C(lone) names it.
+  - C(free) uncordons only the nodes with the annotation of C(drained), and removes it.
+  - C(removed) deletes the Nodes; RKE2 then removes their etcd members and node passwords.
+  - A node that cannot be changed does not stop the others; C(refused) names it with the reason.
 options:
   state: {description: 'Action to take.', type: str, choices: [read, drained, free, removed], required: true}
   names: {description: Names of the nodes., type: list, elements: str}
-  mark: {description: 'Reason for the drain, written into the mark.', type: str}
+  mark: {description: 'Reason for the drain, the value of the annotation.', type: str}
   seconds: {description: 'Longest time for the drain of all nodes, in seconds.', type: int}
   returns: {description: True if the nodes come back after the drain., type: bool}
-  leaving: {description: A server that is to stop; C(majority) then says whether etcd keeps its majority., type: str}
-  patience: {description: 'Longest wait, in seconds, until etcd can spare that server.', type: int}
-  wanted: {description: 'A release for this server: C(refusal) then says which node would be too old for it.', type: str}
+  leaving: {description: A server that is about to stop; C(majority) then says why etcd would lose its majority., type: str}
+  patience: {description: 'Longest wait, in seconds, until etcd keeps its majority without that server.', type: int}
+  wanted: {description: 'Release to install on this server; C(refusal) then names a node too old for it.', type: str}
 author: [bringup]
 """
 
 RETURN = r"""
 nodes: {description: Facts of the registered nodes among C(names)., type: dict, returned: success}
 servers: {description: Version of every server by name., type: dict, returned: state read}
-refusal: {description: Why the server may not run the wanted release., type: str, returned: state read}
+refusal: {description: 'Why this server may not run the wanted release; empty if it may.', type: str, returned: state read}
 lone: {description: Nodes that were not drained because their pods fit on no other node., type: list, returned: state drained}
-majority: {description: Why etcd would lose its majority., type: str, returned: state read}
-refused: {description: A sentence for each node that refused., type: dict, returned: success}
+majority: {description: 'Why etcd would lose its majority; empty if not.', type: str, returned: state read}
+refused: {description: 'Nodes that could not be changed, by name, each with the reason.', type: dict, returned: success}
 """
 
 SPEC: dict = {

@@ -15,15 +15,15 @@ DOCUMENTATION = r"""
 module: rke2_release
 short_description: Verifies, installs or restores an RKE2 release on its host
 description:
-  - C(fetched) downloads or finds the archive and the image archives, verifies each against the release's checksums and puts the
-    images in their place. Nothing that runs is touched.
-  - C(supplied) does this only for the site's own image archives, on a host that has the release.
-  - C(installed) backs up the installed release and unpacks the verified archive; each file is replaced in one step.
+  - C(fetched) downloads the archive and the image archives, or takes them from C(artifacts), verifies their checksums and puts the
+    images into RKE2's image folder. The running RKE2 is not changed.
+  - C(supplied) does this only for image archives that are not part of the release, on a host that has the release.
+  - C(installed) backs up the installed release and unpacks the verified archive; each file is replaced atomically.
   - C(restored) restores the backed-up release and its configuration.
 options:
   state: {description: 'Action to take.', type: str, choices: [fetched, supplied, installed, restored], required: true}
-  version: {description: 'The release, as v1.35.7+rke2r1.', type: str, required: true}
-  replaces: {description: 'The installed release, which is backed up; empty: none.', type: str}
+  version: {description: 'The release, such as v1.35.7+rke2r1.', type: str, required: true}
+  replaces: {description: 'The installed release, to back up; empty: none.', type: str}
   source: {description: Base URL of the release files., type: str}
   artifacts: {description: Folder on the host with the release files; empty means download., type: str}
   checksum: {description: 'SHA-256 of the archive, instead of the one in the release''s list.', type: str}

@@ -13,15 +13,15 @@ from ansible.module_utils.rke2 import release_backup, rollback, traces
 
 DOCUMENTATION = r"""
 module: rke2_rollback
-short_description: Does the steps of an RKE2 server when its cluster rolls back to the previous release
+short_description: Rolls one RKE2 server back to the previous release as part of its cluster
 description:
-  - C(looked) returns how far this server is, and its etcd snapshots from before the release that is left.
-  - C(begun) records, before anything is stopped, that the rollback has begun.
+  - C(looked) returns this server's progress, and its etcd snapshots from before the newer release.
+  - C(begun) records that the rollback has begun. Use it before RKE2 is stopped.
   - C(silenced) removes the virtual address from a stopped server, and fails if the address stays.
   - C(restored) restores etcd from the snapshot, as the only member, by RKE2's own cluster reset. A completed
     reset is not repeated; an interrupted one is.
-  - C(cleared) removes the database, without its snapshots, so that the server joins anew.
-  - C(done) records that this server only has to join its cluster; C(ended) removes the marks of the rollback.
+  - C(cleared) removes etcd's database but not its snapshots, so that the server joins as a new member.
+  - C(done) records that this server only has to join its cluster; C(ended) removes the records of the rollback.
 options:
   state:
     description: Action to take.
@@ -30,19 +30,19 @@ options:
     required: true
   to: {description: The release to roll back to., type: str, required: true}
   installed: {description: The release that is installed., type: str}
-  left: {description: The newer release that is left., type: str}
-  snapshot: {description: Path of the snapshot., type: str}
+  left: {description: The newer release that the rollback leaves., type: str}
+  snapshot: {description: Path of the etcd snapshot to restore., type: str}
   seconds: {description: 'Longest time for the reset of etcd, in seconds.', type: int}
-  virtual_address: {description: 'Address that servers hold themselves; a killed kube-vip leaves it on the interface.', type: str}
+  virtual_address: {description: 'Virtual IP address of the servers, which a killed kube-vip leaves on the interface.', type: str}
 author: [bringup]
 """
 
 RETURN = r"""
-step: {description: 'How far this server is: empty, begun or done.', type: str, returned: state looked}
+step: {description: 'Progress of this server: empty, begun or done.', type: str, returned: state looked}
 left: {description: 'The release that this server leaves; empty: none.', type: str, returned: state looked}
-kept: {description: The release that can be put back., type: str, returned: state looked}
-newer: {description: Whether a newer release is installed., type: bool, returned: state looked}
-apart: {description: 'Why RKE2 cannot restore etcd in its folder; empty: it can.', type: str, returned: state looked}
+kept: {description: The backed-up release that can be restored., type: str, returned: state looked}
+newer: {description: True if the installed release is newer than C(to)., type: bool, returned: state looked}
+apart: {description: 'What keeps RKE2 from restoring etcd in its folder; empty: nothing.', type: str, returned: state looked}
 snapshots: {description: 'Path and time of each snapshot, the newest first.', type: list, returned: state looked}
 """
 

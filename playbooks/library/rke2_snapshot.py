@@ -9,11 +9,11 @@ from ansible.module_utils.rke2 import etcd_snapshots, release_backup
 
 DOCUMENTATION = r"""
 module: rke2_snapshot
-short_description: Saves an RKE2 server's etcd once under a name
+short_description: Saves a snapshot of an RKE2 server's etcd once per name
 description:
-  - Lets RKE2 make a snapshot, unless a complete one of this name exists. Partial snapshots of a killed run do not count.
+  - Runs C(rke2 etcd-snapshot save) unless a complete snapshot of this name exists. Partial files of a killed run do not count.
 options:
-  name: {description: Name of the snapshot; RKE2 adds node and time., type: str, required: true}
+  name: {description: Name of the snapshot; RKE2 appends node name and time., type: str, required: true}
 author: [bringup]
 """
 

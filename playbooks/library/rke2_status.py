@@ -32,36 +32,36 @@ DOCUMENTATION = r"""
 module: rke2_status
 short_description: Reads the state of an RKE2 server or agent on its host
 description:
-  - Returns the version of the installed binary and the state of the unit, and whether the host itself calls the service ready.
-  - With C(ready_seconds) it polls in place, so that waiting costs one round trip. It changes nothing except the mark of a due
-    restart, which it removes once the service is ready.
+  - Returns the version of the installed binary, the state of the systemd unit, and whether the service is ready.
+  - With C(ready_seconds) it polls on the host until the service is ready. It changes nothing except bringup's record of a pending
+    restart, which it then removes.
 options:
-  service: {description: 'The unit, rke2-server or rke2-agent.', type: str, required: true}
-  wanted: {description: 'A release; C(refusal) then says why it cannot replace the installed one.', type: str}
-  servers: {description: Version of every server by name; an agent may not be newer., type: dict}
-  ready_seconds: {description: How long to wait until it is ready; 0 reads once and never fails., type: int}
-  not_before: {description: Invocation of the unit that must be over before it counts as ready., type: str}
+  service: {description: 'The systemd unit, rke2-server or rke2-agent.', type: str, required: true}
+  wanted: {description: 'Release to install; C(refusal) then says why it cannot replace the installed one.', type: str}
+  servers: {description: Version of every server by name; C(wanted) of an agent may not be newer., type: dict}
+  ready_seconds: {description: Longest wait until the service is ready; 0 reads once and never fails., type: int}
+  not_before: {description: Invocation ID of the unit before a restart; the service is ready only with another., type: str}
   kubeconfig_address: {description: 'Address for the returned kubeconfig; empty: return neither kubeconfig nor token.', type: str}
-  address: {description: Address that SSH dials; C(own_address) returns it if it is the host's own and IPv4., type: str}
-  ping: {description: 'Addresses of supervisors; C(pings) then says which one answers.', type: list, elements: str}
-  rolled_back: {description: The release that was restored., type: str}
-  restored: {description: The snapshot that etcd was restored from., type: str}
+  address: {description: Address for SSH; C(own_address) returns it if it is the host's own and IPv4., type: str}
+  ping: {description: 'Addresses of RKE2 supervisors to try; C(pings) returns the first that answers.', type: list, elements: str}
+  rolled_back: {description: 'Release that was restored, copied to the observation.', type: str}
+  restored: {description: 'Snapshot that etcd was restored from, copied to the observation.', type: str}
   etcd_writes: {description: 'Number of WAL writes before etcd''s metrics are read; waits 90 s for them.', type: int}
 author: [bringup]
 """
 
 RETURN = r"""
-observation: {description: The fields of HostFacts; kubeconfig and token where asked for., type: dict, returned: always}
+observation: {description: 'State of the service and the host; kubeconfig and token on request.', type: dict, returned: always}
 architecture: {description: Machine architecture., type: str, returned: always}
-adopted: {description: True if somebody else set up RKE2 here., type: bool, returned: always}
-refusal: {description: Why the wanted release is refused., type: str, returned: always}
-start: {description: Which start of the unit this is., type: str, returned: always}
-pending: {description: True if a change needs a restart., type: bool, returned: always}
-cleared: {description: True if this server's etcd was removed by a rollback., type: bool, returned: always}
-half: {description: True if a run was killed while it replaced a release., type: bool, returned: always}
+adopted: {description: True if RKE2 was not set up by bringup., type: bool, returned: always}
+refusal: {description: 'Why the wanted release cannot be installed; empty if it can.', type: str, returned: always}
+start: {description: Invocation ID of the unit., type: str, returned: always}
+pending: {description: True if a change needs a restart of RKE2., type: bool, returned: always}
+cleared: {description: True if this server only has to join to complete a rollback., type: bool, returned: always}
+half: {description: True if the installation of a release was interrupted., type: bool, returned: always}
 server: {description: The server that the configuration joins., type: str, returned: always}
 own_address:
-  description: 'The given address, for the node; empty: not the host''s, IPv6, or a drop-in names another.'
+  description: 'Value for node-ip; empty if C(address) is IPv6 or not the host''s own, or a drop-in file sets it.'
   type: str
   returned: always
 pings: {description: 'The first given address where a supervisor answers; empty: none.', type: str, returned: always}

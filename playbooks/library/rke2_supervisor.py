@@ -11,12 +11,12 @@ DOCUMENTATION = r"""
 module: rke2_supervisor
 short_description: Waits until an RKE2 supervisor is ready to be joined
 description:
-  - Asks /ping and, with the token, /v1-rke2/readyz on port 9345, until both say yes. An open port alone does not count.
-  - A token that is refused, or that means another cluster, fails at once.
+  - Polls /ping and, with the token, /v1-rke2/readyz on port 9345 until both succeed. An open port alone does not count.
+  - A token that is refused, or that belongs to another cluster, fails at once.
 options:
   address: {description: Address of the supervisor., type: str, required: true}
   token: {description: The cluster's token., type: str, required: true}
-  seconds: {description: How long to wait., type: int, required: true}
+  seconds: {description: Longest wait in seconds., type: int, required: true}
 author: [bringup]
 """
 

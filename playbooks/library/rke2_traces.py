@@ -11,28 +11,28 @@ from ansible.module_utils.rke2 import site_backups, site_paths, traces
 
 DOCUMENTATION = r"""
 module: rke2_traces
-short_description: Counts and removes what an RKE2 left on its host
+short_description: Counts and removes what RKE2 leaves behind on its host
 description:
-  - C(looked) only counts. C(begun) records that a reset has begun, if there is something to reset and nothing is C(refused),
-    together with the site's links and repository files that RKE2's script removes.
-  - C(apart) ends RKE2's processes and unmounts volumes of pods and shares of the site below its folders. It fails if one stays
-    mounted, because removing the folders would empty it.
-  - C(gone) restores these, removes the traces and counts again; remaining traces are in the observation.
+  - C(looked) only counts. C(begun) records that a reset has begun, unless there is nothing to reset or C(refused) is set. It also
+    records the links and repository files that RKE2's uninstall script removes although bringup did not create them.
+  - C(apart) ends RKE2's processes and unmounts the file systems below its folders, such as volumes of pods. It fails if one stays
+    mounted, because removing the folders would delete its content.
+  - C(gone) restores the recorded links and files, removes the traces and counts again; C(observation) has the remaining ones.
 options:
   state: {description: 'Action to take.', type: str, choices: [looked, begun, apart, gone], required: true}
-  force: {description: 'True to count paths that another Kubernetes may have made, even if no RKE2 is recognised.', type: bool}
-  virtual_address: {description: 'Address that servers hold themselves; a killed kube-vip leaves it on the interface.', type: str}
-  pods: {description: 'The pod network; blackhole routes to parts of it count too.', type: str}
+  force: {description: 'True to count shared Kubernetes paths even without other signs of RKE2.', type: bool}
+  virtual_address: {description: 'Virtual IP address of the servers, which a killed kube-vip leaves on the interface.', type: str}
+  pods: {description: 'Pod network (CIDR); blackhole routes to parts of it count as traces.', type: str}
 author: [bringup]
 """
 
 RETURN = r"""
-observation: {description: 'traces: what is left by kind, looked: how many things of each kind were examined, aside: backups of the
-  site''s files that ours replaced, foreign_driver: whether a container''s NVIDIA driver is in the kernel, cilium_programs: whether
-  BPF programs of Cilium are.', type: dict}
-refused: {description: 'Why nothing may be removed: a link leads to a folder with other people''s data.', type: str}
+observation: {description: 'traces: what is left, by kind of trace; looked: number of examined things by kind of trace; aside:
+  backups of replaced files; foreign_driver: whether a container''s NVIDIA driver is in the kernel; cilium_programs: whether BPF
+  programs of Cilium are.', type: dict}
+refused: {description: 'Why nothing may be removed: a link leads to a folder with data that RKE2 did not make.', type: str}
 any: {description: True if there were traces before., type: bool}
-joins: {description: The server that the configuration joins; empty where it joins none., type: str}
+joins: {description: URL of the server that the configuration joins; empty if none., type: str}
 """
 
 

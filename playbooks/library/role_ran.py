@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 module: role_ran
 short_description: Reports that a host reached the end of a role
 description:
-  - Runs after a role of the site. A host that failed or left the play early never gets here. It changes nothing.
+  - Put it as the last task after a role. A host that failed or left the play earlier does not run it. It changes nothing.
 options:
   role: {description: Name of the role., type: str, required: true}
   digest: {description: Digest of the role's files., type: str, required: true}
@@ -17,7 +17,7 @@ author: [bringup]
 """
 
 RETURN = r"""
-observation: {description: Role and digest., type: dict, returned: always}
+observation: {description: The values of C(role) and C(digest)., type: dict, returned: always}
 """
 
 
