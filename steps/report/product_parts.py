@@ -11,7 +11,7 @@ from steps.contract.stage_contracts import products_of
 
 
 class ProductReport(Protocol):
-    """Interface of the module `steps.PRODUCT.report`."""
+    """Interface of the module `steps.PRODUCT.product_report`."""
 
     def details(self, latest: Sequence[Evidence]) -> Struct | None:
         """Return what the last records of a run say about the product, for the report's field `product`; None if nothing."""
