@@ -42,7 +42,7 @@ def published_files(spec: ClusterSpec, made: Mapping[str, str]) -> Tree:
 def _common(spec: ClusterSpec) -> Tree:
     layout = Layout.of(spec)
     readme, application_set = layout.common
-    text = Path(__file__).with_name("for_the_repository.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / "templates/repository_readme.md").read_text(encoding="utf-8")
     return {
         readme: text.replace("PATH", layout.path),
         application_set: _file(

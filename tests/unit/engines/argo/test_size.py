@@ -94,7 +94,7 @@ def test_the_largest_fleet_that_is_planned_fits() -> None:
 
 
 def test_the_largest_fleet_that_a_spec_may_name_fits_where_argo_compresses_above_half_the_size() -> None:
-    """`SCALE.md` recommends MAX_WORKFLOW_SIZE=524288: what is larger than that even compressed, Argo refuses."""
+    """`workflows/docs/scale.md` recommends MAX_WORKFLOW_SIZE=524288: what is larger than that even compressed, Argo refuses."""
     plan, bundle = rendered(19_990, announced=True)
     assert submission.shard_counts(plan.hosts)["agents"] == 400
     assert submission.check(plan, bundle) < 524_288
