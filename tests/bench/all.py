@@ -14,7 +14,7 @@ NO_COMMANDS = (
     *("all", "argo_followed", "argo_home", "argo_played", "figures", "real_hosts", "real_server"),
     *("os_prep_items", "os_prep_measured", "os_prep_ours", "os_prep_peers", "os_prep_shell"),
 )
-"""What the commands share, and this one."""
+"""Files in this folder that are no benchmarks: shared modules and this one."""
 
 
 def run(command: Path) -> tuple[list[str], list[str]]:

@@ -1,4 +1,4 @@
-"""How fast and how large the emulated API server is: `python tests/bench/apiserver.py` prints value, limit, PASS or SHORT.
+"""Measure speed and memory of the emulated API server: `python tests/bench/apiserver.py` prints value, limit, PASS or SHORT.
 
 The server runs as its own process, the client here: 5,000 nodes for time, then 1,000 nodes with 12,000 pods for memory.
 """

@@ -32,7 +32,7 @@ IDLE = 121.0
 
 @dataclass
 class Followed:
-    """What was counted: requests of the person by part of the run, watch events and bytes, seconds of each command."""
+    """Measurements of one followed run: API requests by part of the run, seconds of each command, watch events and bytes."""
 
     calls: dict[str, Counter[str]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)

@@ -73,7 +73,7 @@ class Played:
         return PodEnded(at=at, node=start.node, exit_code=0, parameters=given)
 
     def _by_itself(self, state: RunState) -> AnyEvent:
-        """What happens when no pod runs: a person answers, or a wait between two attempts is over."""
+        """Return the next event while no pod runs: the answer to a waiting approval, or the end of a wait between two attempts."""
         gate = next((node for node in state.nodes.values() if node.type == "Suspend" and node.phase == "Running"), None)
         if gate is not None:
             return Operator(at=state.at, verb="approve", node=gate.path, parameters=self.answer, message="answered by ada")

@@ -1,4 +1,4 @@
-"""How long a real single-node Kubernetes takes to start and to go away, as `tests/cluster` makes it; its programs are built."""
+"""Measure how long the real single-node Kubernetes of `tests/cluster` takes to start and to stop, with its programs built."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What the embedded engine adds to a step, beside the child's own time: `python tests/bench/engine.py`.
+"""Measure how much time the embedded engine adds to a step beyond the child process itself: `python tests/bench/engine.py`.
 
 A chain of do-nothing steps (`true`), so nothing overlaps; a step costs the time from the end of the one before to its own end.
 The child's own time is that of the same command started and awaited by itself.  Limit: p95 of 30 ms.

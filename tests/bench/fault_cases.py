@@ -1,4 +1,4 @@
-"""How long one fault case takes on a real API server: set back to the snapshot before its stage, the stage, its verdict.
+"""Measure one fault case on a real API server: restore the snapshot before its stage, run the stage, get the verdict.
 
 Delays have no share of chance, as in `test_same_verdicts`. `faults.py` measures the same on the emulated one. Needs what
 `tests/cluster` needs (root on Linux, its programs).

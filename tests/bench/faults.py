@@ -1,4 +1,4 @@
-"""How long one fault takes to rehearse: back to the snapshot before its stage, the stage with the fault, its verdict."""
+"""Measure how long one fault takes to rehearse: restore the snapshot before its stage, run the stage, get the verdict."""
 
 import argparse
 import os

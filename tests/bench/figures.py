@@ -4,7 +4,7 @@ import sys
 
 SHORT = "SHORT"
 SKIPPED = "NOT MEASURED"
-"""How the line of a figure ends that is over its limit, and what stands in one that this machine cannot tell."""
+"""Text in place of a figure that this machine cannot measure; `SHORT` ends the line of a figure that misses its limit."""
 
 
 class Figures:

@@ -56,7 +56,7 @@ def packages(site: Site) -> list[str]:
 
 
 def plain(folder: Path, chosen: list[str], cache: Path) -> None:
-    """The same packages with plain tools, none of them downloaded now."""
+    """Build an image of these packages by plain mmdebstrap and mksquashfs; packages in the cache are not downloaded again."""
     target = folder / "plain"
     put = f'mkdir -p "$1"/var/cache/apt/archives; cp {cache}/*.deb "$1"/var/cache/apt/archives/'
     keep = f'cp -n "$1"/var/cache/apt/archives/*.deb {cache}/ || true'

@@ -1,4 +1,4 @@
-"""What starting costs: CPU time of interpreter and imports of `python -m steps` by verb, and all of `bringup`'s light commands."""
+"""Measure the CPU time of starting: imports of `python -m steps` by verb, and `bringup`'s light commands from start to end."""
 
 import os
 import resource

@@ -66,7 +66,7 @@ HIDDEN = (
     "hosts and controller share this machine's cores: what hosts do side by side elsewhere (logins, Python, systemd) adds up here; "
     "wall times are sums, their ratios say less than on a cluster, and controller CPU is the figure that carries over"
 )
-"""What the shared cores keep from being seen."""
+"""Caveat printed with the results: figures that shared cores distort, and the one that carries over to a cluster."""
 
 
 def files() -> dict[str, str]:

@@ -16,7 +16,7 @@ from real_hosts import debian, lab
 
 PYINFRA = "pyinfra>=3,<4"
 KUBESPRAY_TOOLS = ("ansible==11.13.0", "netaddr", "jmespath")
-"""What Kubespray 2.29 asks for: ansible-core 2.18 with the community's collections."""
+"""Python packages that Kubespray 2.29 requires: ansible-core 2.18 with the community's collections."""
 
 KUBESPRAY = "BRINGUP_KUBESPRAY"
 """Environment variable that names a checkout of Kubespray."""
@@ -107,7 +107,7 @@ def _tool(name: str, *packages: str) -> Path:
 
 
 def ansible(made: lab.Lab, folder: Path, most: int) -> Peer:
-    """The same items as plain tasks, with ansible-core's own defaults; on the first `most` hosts."""
+    """Return the peer that sets the items by plain tasks with ansible-core's defaults, on the first `most` hosts."""
     (folder / "hosts.json").write_text(_inventory(made, most))
     (folder / "plain.yml").write_text(json.dumps([{"hosts": "all", "tasks": _tasks()}]))
     (folder / "ansible.cfg").write_text("[defaults]\n")
@@ -170,7 +170,7 @@ KUBESPRAY_SETTINGS = {
     "ignore_assert_errors": True,
     "enable_nodelocaldns": False,
 }
-"""These hosts have no kernel modules, no DNS and no clock of their own."""
+"""Settings of Kubespray for hosts that have no kernel modules, no DNS and no clock of their own."""
 
 
 @contextmanager

@@ -18,7 +18,7 @@ PORT = 6743
 
 
 def able(figures: Figures, part: str) -> bool:
-    """Whether this machine can run a real API server; says why where not."""
+    """Return True if this machine can run a real API server; otherwise report the part as not measured, with the reasons."""
     reasons = needs.missing()
     if reasons:
         figures.skip(part, "; ".join(reasons))

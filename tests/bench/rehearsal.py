@@ -60,7 +60,7 @@ class Memory(threading.Thread):
 
 
 def descendants(root: int) -> list[int]:
-    """This process and all that it started, children of children too."""
+    """Return the IDs of a process and of all its descendants."""
     parents: dict[int, list[int]] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and (stat := _read(folder / "stat")):

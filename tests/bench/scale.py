@@ -1,4 +1,4 @@
-"""What grows with a fleet: manifests, the Workflow's status, API calls, watch traffic, check pods; on a real API server.
+"""Measure on a real API server what grows with a fleet: manifests, Workflow status, API calls, watch traffic, check pods.
 
 Needs what `tests/cluster` needs (root on Linux, its programs). The controller's part is played: see argo_played.py.
 """
@@ -49,7 +49,7 @@ def rendered(nodes: int) -> tuple[Plan, Bundle]:
 
 
 def manifests(figures: Figures) -> None:
-    """What is submitted, at 10 and at 10,000 nodes."""
+    """Measure the manifests that are submitted for 10 and for 10,000 nodes."""
     (_, small), (_, large) = rendered(10), rendered(10_000)
     for name, size in (("WorkflowTemplate", len(_json(large.template))), ("Workflow", len(_json(large.workflow)))):
         figures.note(f"{name}, any number of nodes", f"{size} bytes")
@@ -135,7 +135,7 @@ def followed(figures: Figures, folder: Path, shards: int) -> None:
 
 
 def check_pods(figures: Figures) -> None:
-    """What the pods of one per-node check come to: each carries the names of the nodes that it may run on, or may not."""
+    """Measure the size of all pods of one per-node check: each pod lists the names of the nodes that it may, or may not, run on."""
     from steps.verbs import job
     from workflows.stages import manifest_objects
 

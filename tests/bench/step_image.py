@@ -1,4 +1,4 @@
-"""How large the step image is and how soon a change of `steps` is in it: `python tests/bench/step_image.py`.
+"""Measure the size of the step image and the time until a change of `steps` is in it: `python tests/bench/step_image.py`.
 
 The first build takes what the cache lacks from the mirrors; the figures are of the builds after it.
 """
