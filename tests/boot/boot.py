@@ -1,4 +1,4 @@
-"""What node images need on this machine: `boot.py check | install`."""
+"""Check or install what the boot tests need on this machine: `boot.py check | install`."""
 
 import argparse
 import os

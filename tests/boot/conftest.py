@@ -9,7 +9,7 @@ from tests.boot import leftovers
 from tests.hosts.hostlab.waiting import until
 
 ENDING_SECONDS = 30.0
-"""What a killed build has started ends by itself, a moment later."""
+"""Time in which the processes of a killed build must have ended by themselves."""
 _TIER = pytest.StashKey[leftovers.Tier]()
 _LEFT = pytest.StashKey[dict[str, list[str]]]()
 

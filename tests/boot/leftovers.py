@@ -1,8 +1,8 @@
-"""What the boot tier leaves on this machine: nothing. Counted once, by the process that started all test processes, at their end.
+"""Find processes, mounts and folders that the boot tests left on this machine, once, after all test processes have ended.
 
-Each process of the tier has a mark in its environment, also one whose parent is gone; all folders for a moment are made in one of
-the tier's own. So nothing of another tier, or of another session on this machine, is taken for ours. A namespace lives as long as
-a process in it or a mount of it: there is none where these are gone.
+Each process of the tests has a mark in its environment, even if its parent has ended. Temporary folders are made in one folder of
+the tests' own. So nothing that belongs to other tests, or to another session on this machine, is reported. Namespaces are not
+listed: a namespace exists only as long as a process in it or a mount of it, and both are listed.
 """
 
 import contextlib

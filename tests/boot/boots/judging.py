@@ -24,7 +24,7 @@ def judged(
     fault: BootFault | None = None,
     memory: int = MEMORY_MIB,
 ) -> tuple[Booted, Verdict]:
-    """What was seen of a boot from a store, and the gate's verdict."""
+    """Boot an image from a store on test machines; return the observation and the gate's verdict."""
     recipe = quick_image.recipe()
     seen = machine_boots.boot(images, recipe, firmware, machines, memory, SECONDS, print, fault)
     tests = tuple(ExpectedTest(name=one.name) for one in quick_image.TESTS if one.where is not Where.SANDBOX)

@@ -57,7 +57,7 @@ _SHRINK = (
 
 
 def recipe(tests: tuple[ImageTest, ...] = TESTS) -> Recipe:
-    """Its recipe, as far as a boot needs one."""
+    """Return the quick image's recipe, with no more fields than a boot needs."""
     return Recipe(
         name="quick",
         distribution="debian",
@@ -72,7 +72,7 @@ def recipe(tests: tuple[ImageTest, ...] = TESTS) -> Recipe:
 
 
 def cache() -> Path:
-    """Where heavy builds of tests are kept."""
+    """Return the folder that caches expensive builds of the boot tests."""
     return Path(os.environ.get("BRINGUP_CACHE") or Path.home() / ".cache" / "bringup") / "boot"
 
 

@@ -24,7 +24,7 @@ CASES = {
     BootFault.ROOT_NOT_OVERLAY: ("its root is squashfs; expected an overlay", FailureClass.RUNTIME),
 }
 REPORTING = {BootFault.TMPFS_FULL, BootFault.WRONG_CLOCK, BootFault.ROOT_NOT_OVERLAY}
-"""These come up, and report what is wrong."""
+"""Faults with which a machine still boots and reports what is wrong."""
 
 
 def names_the_cause(verdict: Verdict, machine: str, sentence: str, failure_class: FailureClass) -> None:
@@ -35,7 +35,7 @@ def names_the_cause(verdict: Verdict, machine: str, sentence: str, failure_class
 
 
 SLOW = {BootFault.TMPFS_FULL, BootFault.WRONG_CLOCK}
-"""They come up to their end, as one whose root is no overlay does."""
+"""Faults that need a complete boot, so that their tests are `long`; ROOT_NOT_OVERLAY, which boots too, stays in the short run."""
 
 
 @pytest.mark.parametrize("fault", [pytest.param(fault, marks=pytest.mark.long) if fault in SLOW else fault for fault in BootFault])

@@ -11,13 +11,13 @@ from steps.errors import Refused
 
 
 class Word(Struct):
-    """What a function is told."""
+    """Argument of the called functions: one text."""
 
     text: str = ""
 
 
 class Seen(Struct):
-    """What it saw."""
+    """Observations inside a namespace: names in the root, number of processes, user ID and host name."""
 
     names: list[str]
     processes: int

@@ -14,7 +14,7 @@ FILE = Path(__file__).with_name("faults.yaml")
 
 
 class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is disturbed, the test that must catch it, and words of its sentence."""
+    """Fault in a root: the changes to files, the test that must catch it, and a pattern of that test's message."""
 
     name: str
     why: str
@@ -29,7 +29,7 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def faults(file: Path = FILE) -> tuple[Fault, ...]:
-    """All of a file."""
+    """Load all faults of a YAML file."""
     return msgspec.convert(yaml.safe_load(file.read_text()), tuple[Fault, ...])
 
 
@@ -77,7 +77,7 @@ def _copied(stack: tuple[Path, ...], upper: Path, path: str) -> Path:
 
 
 def _place(stack: tuple[Path, ...], upper: Path, path: str) -> Path:
-    """Where to write a path, its folders made like those of the root."""
+    """Return a path in the upper folder, and make its parent folders with the modes that they have in the layers below."""
     place = upper / path.lstrip("/")
     for folder in reversed(place.relative_to(upper).parents):
         below = _lower(stack, str(folder))

@@ -58,7 +58,7 @@ def common(base: Path) -> Path:
 
 
 def tree(images: Path, recipe: Recipe, layer: str) -> Path:
-    """What a layer adds."""
+    """Return the folder with the files that a layer of a recipe adds."""
     return layer_cache.shelf(images) / build_keys.layers(recipe)[layer] / layer_cache.TREE
 
 

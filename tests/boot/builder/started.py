@@ -36,7 +36,7 @@ class Build:
             )
 
     def said(self, line: str) -> bool:
-        """Whether it said a line that starts so."""
+        """Return True if the build has printed a line that starts with this text."""
         return any(found.startswith(line) for found in self.output.read_text().splitlines())
 
     def wait_for(self, line: str) -> None:
@@ -44,7 +44,7 @@ class Build:
         assert self.said(line), self.output.read_text()
 
     def built(self) -> Built:
-        """What it built; waits until it has ended."""
+        """Wait until the build has ended and return its result."""
         self.process.wait(SECONDS)
         return msgspec.json.decode(self.output.read_text().splitlines()[-1], type=Built)
 

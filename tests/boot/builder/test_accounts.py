@@ -1,4 +1,4 @@
-"""What a user of a recipe gets of the root: its account, a home that is made for it, and of one that is there only what is new."""
+"""Users of a recipe in a real root: account entries and a new home; in a home that exists, only what is missing is added."""
 
 from pathlib import Path
 

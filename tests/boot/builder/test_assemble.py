@@ -33,9 +33,9 @@ LATER = 400
 """Days."""
 ODD = Path(__file__).with_name("odd.sh")
 CAPABILITY = struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0)
-"""That of raw sockets, as the file system keeps it."""
+"""Extended attribute `security.capability` that grants raw sockets (CAP_NET_RAW), as the file system stores it."""
 ZSTD = (6).to_bytes(2, "little")
-"""How the superblock of a squashfs, at byte 20, says by what its blocks are compressed."""
+"""Compression ID of zstd in the superblock of a squashfs, at bytes 20 and 21."""
 Base = tuple[Path, Recipe, Assembled]
 
 
@@ -159,7 +159,7 @@ def test_a_year_later_the_same_image(base: Base, tmp_path: Path) -> None:
 
 
 def diff(*words: str | Path, code: int = 0) -> str:
-    """What `bringup image diff` says."""
+    """Run `bringup image diff --exit-code`, which must end with exit code `code`, and return its output."""
     done = subprocess.run([BRINGUP, "image", "diff", "--exit-code", *words], capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout

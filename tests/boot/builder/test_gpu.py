@@ -96,7 +96,7 @@ def test_a_fault_is_caught(fault: Fault, site: Site, recipe: Recipe, tmp_path: P
 
 @pytest.mark.long
 def test_it_boots_where_no_gpu_is(site: Site) -> None:
-    """Its daemons end with an error there, and no unit may fail in a test boot."""
+    """NVIDIA's daemons end with an error on a machine without GPUs, and still no systemd unit may fail in a test boot."""
     site.run("image", "build", "--until", "image_boot")
     (record,) = site.records("image_boot", "boot_uefi")
     assert record["verdict"]["status"] == "pass"
@@ -118,7 +118,7 @@ def test_headers_of_another_kernel_are_told(
 
 @pytest.mark.long
 def test_the_kernel_that_the_recipe_names_itself(nvidia: vendor.Repository, tmp_path: Path) -> None:
-    """That of racked machines, four times as large."""
+    """The recipe also builds with the kernel that it names itself: the one for physical machines, four times as large."""
     site = locked(tmp_path / "site", shipped.common(tmp_path), nvidia)
     site.run("image", "build", "--until", "image_sandbox")
     (record,) = site.records("image_sandbox", "tests")

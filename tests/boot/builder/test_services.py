@@ -16,7 +16,7 @@ CLOCK, NETWORK = "systemd-timesyncd.service", "systemd-networkd.service"
 
 
 class Look(msgspec.Struct):
-    """Where to look in a root."""
+    """Argument of `links`: a folder below the root."""
 
     folder: str = "etc/systemd/system"
 

@@ -38,7 +38,7 @@ class Stand(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Repository(Struct, frozen=True):
-    """Where it is served, the key that signs it, and the folders of its packages and of that key's owner."""
+    """Package repository of a vendor: URL, public key, folder of its packages, and the GnuPG home that signs its index."""
 
     url: str
     key: Path

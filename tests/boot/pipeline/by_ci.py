@@ -22,7 +22,7 @@ def gitlab() -> tuple[str, dict[str, str]]:
 
 
 def github() -> tuple[str, dict[str, str]]:
-    """The same of the other server."""
+    """Return script and variables of the GitHub Actions job that builds an image."""
     job: dict[str, Any] = yaml.safe_load((HERE / "github-actions.yml").read_text())["jobs"]["image"]
     return "\n".join(step["run"] for step in job["steps"] if "run" in step), job["env"]
 
@@ -41,6 +41,6 @@ def start(server: str, site: Site, log: Path) -> subprocess.Popen[str]:
 
 
 def run(server: str, site: Site, log: Path) -> tuple[int, str]:
-    """Its exit code, and what the job's log says."""
+    """Run the job as a CI server does; return its exit code and the text of its log."""
     with start(server, site, log) as job:
         return job.wait(SECONDS), log.read_text()

@@ -34,7 +34,7 @@ CHANGES: Final[dict[str, tuple[Change, set[str]]]] = {
     "a budget": (lambda layers: layers[1].update(budget_mib=6), set()),
     "a layer between": (lambda layers: layers.insert(1, {"name": "between", "commands": [{"run": "true"}]}), {"between", "high"}),
 }
-"""What is changed, and which layers are built anew: those that it is in, and all above."""
+"""Name of a change → the function that makes it, and the layers that are rebuilt: the changed one and all above it."""
 FAT: Final = "yes | head -c 3M > /opt/fat"
 HANGS: Final = "touch /opt/begun; sleep 1000"
 
@@ -67,7 +67,7 @@ def changed(change: Change) -> list[dict[str, Any]]:
 
 
 def built(site: Site) -> set[str]:
-    """Which layers the newest run made, and did not find."""
+    """Return the layers that the newest run built, without those that it found in the cache."""
     folder = site.home / "store/runs" / site.runs[-1] / "evidence/image_layers"
     names = [path.name for path in folder.glob("layer_*")]
     made = [name for name in names if not site.records("image_layers", name)[-1]["observation"].get("cached")]

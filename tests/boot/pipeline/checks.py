@@ -99,7 +99,7 @@ def nothing_changes(site: Site) -> None:
 
 
 def images_of_a_spec_are_kept(site: Site) -> None:
-    """Where the tree is on another machine too."""
+    """Check that `image gc` keeps a published image if the spec in the folder, or one given with `--published`, publishes it."""
     key = decode((site.tree / NAME / "current/manifest.json").read_bytes()).key
     words = ("image", "gc", "--days", "0", "--dry-run", "-o", "json")
     kept = (("base",), (), ("base", "--published", "image.yaml"))

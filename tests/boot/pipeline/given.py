@@ -1,4 +1,4 @@
-"""What the tests of an image's life are given: recipes of a user's own, values of a site, a secret and careless commands."""
+"""Inputs of the tests of an image's life: recipes of a user's own, values of a site, a secret, and commands that leak it."""
 
 from typing import Any, Final
 
@@ -42,7 +42,7 @@ LEAKS: Final = {
     "archived": "tar czf /opt/x.tgz -C /run/secrets token",
     "said": "cat /run/secrets/token /run/secrets/token >&2; exit 3",
 }
-"""What careless commands do, one layer each."""
+"""Name of a layer → a careless command in it that leaks the secret."""
 FAILING: Final = {
     "name": "rack_is_known",
     "incident": "Nodes of a new rack came up under the names of an old one.",

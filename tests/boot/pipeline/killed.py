@@ -28,7 +28,7 @@ STAGES = {
 }
 """Stage → the task whose record lets it begin, and within how many seconds after that it is killed."""
 IN_A_RUN = ("image_layers", "image_assemble", "image_sandbox", "image_boot", "image_publish", "image_publish", "image_lock")
-"""Where kills fall, run after run; those of one run in the order of the stages."""
+"""Stages in which runs are killed, taken in turn; the kills of one run follow the order of the stages."""
 MOST_IN_A_RUN = 5
 END_SECONDS = 600.0
 
@@ -72,7 +72,7 @@ def is_sound(site: Site) -> None:
 
 
 def is_whole(site: Site) -> None:
-    """All that a cache keeps is read to its last byte, as the product itself does it: every layer, every packed image."""
+    """Check that every cached layer and packed image is intact: the product's own verification reads it to its last byte."""
     layer = [path.name for path in site.images.glob("layers/*") if len(path.name) == 64]
     packed = [path for path in site.images.glob("assembled/*") if len(path.name) == 64]
     assert layer, site.images
@@ -92,7 +92,7 @@ def finished(site: Site) -> Finished:
 
 
 def not_made_again(site: Site, before: Finished) -> Finished:
-    """What is done now; all that was done before is the same still."""
+    """Return what is finished now, after a check that nothing finished before is gone or was made again."""
     now = finished(site)
     assert before.items() <= now.items(), f"done, and made again or gone: {dict(before.items() - now.items())}"
     return now
@@ -118,7 +118,7 @@ def in_a_boot(site: Site, luck: random.Random, log: Path) -> None:
 
 
 def _boots(process: subprocess.Popen[str]) -> bool:
-    """Whether a machine runs that the engine has started."""
+    """Return True if the engine runs a test machine, or has ended."""
     return process.poll() is not None or any(works_in(pid, Path("qemu-system")) for pid in descendants(process.pid))
 
 
@@ -166,14 +166,14 @@ def _begins(site: Site, before: str, process: subprocess.Popen[str]) -> bool:
 
 
 def recorded(site: Site, task: str) -> bool:
-    """Whether a task (`STAGE/NAME`) of the run that goes on has left its record."""
+    """Return True if a task (`STAGE/NAME`) of the newest run has written its record."""
     engines = site.home / "engine"
     newest = max((path.name for path in engines.iterdir()), default="") if engines.is_dir() else ""
     return any((site.home / "store/runs" / newest / "evidence" / task).rglob("*.json")) if newest else False
 
 
 def works_in(pid: int, folder: Path) -> bool:
-    """Whether a process names a folder, or a program."""
+    """Return True if the command line of a process contains this path or program name."""
     try:
         return str(folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -24,7 +24,7 @@ ELSEWHERE = {"TZ": "Asia/Tokyo", "LC_ALL": "C", "LANG": "de_DE.UTF-8", "SOURCE_D
 """Of a machine that is set up otherwise."""
 ALONE = ("unshare", "--net")
 IDENTITY = ("-c", "user.name=site", "-c", "user.email=site@example.org", "-c", "commit.gpgsign=false")
-"""Who commits, whatever Git knows of the machine's user."""
+"""Git options that name the committer and switch signing off, whatever the machine's user has configured."""
 
 
 class Site:
@@ -42,7 +42,7 @@ class Site:
         self.program = BRINGUP
         self.environment = {**os.environ, "BRINGUP_HOME": str(self.home)}
         self.within: tuple[str, ...] = ()
-        """What commands run in: `ALONE` for a machine that reaches no other."""
+        """Prefix of all commands, such as `ALONE` for a machine without a network."""
         self.write(**more)
 
     def write(self, **more: Any) -> None:
@@ -78,7 +78,7 @@ class Site:
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=SECONDS).stdout.strip()
 
     def run(self, *words: str, code: int = 0) -> str:
-        """What a command printed; it must end with this code."""
+        """Run a command of bringup, which must end with exit code `code`, and return its output."""
         command = [*self.within, self.program, *words]
         done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=SECONDS)
         assert done.returncode == code, done.stdout[-6000:] + done.stderr[-3000:]
@@ -99,7 +99,7 @@ class Site:
 
     @property
     def images(self) -> Path:
-        """What builds keep."""
+        """Return the folder in which builds keep layers and images."""
         return self.home / "store/images"
 
     @property
@@ -146,7 +146,7 @@ def written(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def stood(folder: Path) -> dict[str, tuple[int, ...]]:
-    """The same so closely that nothing can be written unseen: which file each path is, and when it was changed in any way."""
+    """Return inode, modification and change time of a folder and of each path below it, so that no write goes unnoticed."""
     facts = {path: Path(path).lstat() for path in (str(folder), *written(folder))}
     return {path: (at.st_ino, at.st_mtime_ns, at.st_ctime_ns) for path, at in facts.items()}
 
@@ -162,7 +162,7 @@ def same_image(first: Site, folder: Path) -> Site:
 
 
 def by_ssh(site: Site, home: Path, port: int) -> dict[str, Any]:
-    """What a spec says of a tree that is reached by SSH, signed with another key than the one that logs in."""
+    """Return section `publish` of a spec: a tree reached by SSH, and signed with another key than the one that logs in."""
     way = {"host": "127.0.0.1", "port": port, "key": {"file": str(home / "key")}, "known_hosts": str(home / "known")}
     signed = {"sign": {"file": str(home / "stranger")}, "signers": [(home / "stranger.pub").read_text().strip()]}
     return {**PUBLISH, "root": str(site.tree), "ssh": way, **signed}

@@ -1,4 +1,4 @@
-"""What a change of a recipe costs, and what a build says that goes no further: by the command line, on a base that is built."""
+"""Builds after a change of a recipe, and messages of builds that end early: by the command line, on a base that exists."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def failures(site: Site) -> list[str]:
-    """What the file for CI servers says of what failed."""
+    """Return the failure messages of report.xml, the file that CI servers read."""
     return [one.get("message", "") for one in ElementTree.parse(site.folder / "report.xml").getroot().iter("failure")]
 
 

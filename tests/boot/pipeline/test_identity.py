@@ -10,7 +10,7 @@ from tests.boot.pipeline.site import ELSEWHERE, LOCK, Site, digests
 
 
 def assembled(site: Site) -> Path:
-    """Where the image that was built last lies."""
+    """Return the folder of the image that was assembled last."""
     (record,) = site.records("image_assemble", "outputs")
     return site.images / "assembled" / str(record["observation"]["key"])
 

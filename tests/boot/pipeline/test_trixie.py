@@ -12,7 +12,7 @@ BOOT = {"firmware": ["bios", "uefi"], "memory_mib": 2560, "timeout": "10m"}
 
 
 def outcomes(site: Site, stage: str, task: str) -> set[str]:
-    """How the tests of a task ended, in the root or on the node that booted."""
+    """Return the different outcomes of a task's tests, in the root or on the machines that booted."""
     (record,) = site.records(stage, task)
     seen = record["observation"]
     reports = [one["report"] for one in seen["boots"]] if "boots" in seen else [seen]

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "workflows/examples/images/boot-server"
 NAME, SERVER, WIRE, MAC = "boot.example.org", "10.0.0.1", "eth1", "52:54:00:12:34:56"
 CONSOLE, DHCP, REPORT = "console", "dnsmasq.log", "images/nodes/node001.json"
-"""What is in the folder afterwards."""
+"""Files with the results in the folder: the console's output, dnsmasq's log and the node's report."""
 SECONDS, MOST_SECONDS = 400.0, 460.0
 """Until the machine's report is there; and with the servers' start and end."""
 ALONE = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
@@ -35,7 +35,7 @@ ip tuntap add dev {WIRE} mode tap vnet_hdr
 ip addr add {SERVER}/22 dev {WIRE}
 ip link set {WIRE} up
 """
-"""What other tests have mounted for a moment is not kept from going."""
+"""Shell lines that set up mounts and network in the namespaces; inherited FUSE mounts of other tests are dropped first."""
 CARDS = {Firmware.BIOS: "virtio-net-pci", Firmware.UEFI: "virtio-net-pci,romfile="}
 """A card's ROM in QEMU is iPXE, and all that a BIOS has there to boot from a network. UEFI has its own where the card has none."""
 IS_IPXE = "dhcp-match=set:ipxe,175\n"

@@ -1,4 +1,4 @@
-"""What clients of one file server do in tests of publishing: a node that boots, and a publisher that waits for its turn."""
+"""Clients of one file server in tests of publishing: a node that boots, and a publisher that waits for its turn."""
 
 import traceback
 from functools import partial
@@ -49,6 +49,6 @@ def publish_all(root: Path, sources: list[Path], log: Path, who: str) -> None:
 
 
 def turns(log: str) -> list[tuple[str, str]]:
-    """Who began each publication, and who told its end."""
+    """Return for each publication who began it and who reported its end."""
     said = log.split()
     return list(zip(said[::2], said[1::2], strict=True))

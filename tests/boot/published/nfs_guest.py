@@ -39,8 +39,8 @@ class Asked(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What it returned; or the error's class, its failure class, its sentence and its hint; or how its process ended otherwise.
-    `seconds`: how long it took."""
+    """Result of a call: the returned value; or an error with its class, failure class, message and hint; or the exit status of a
+    process that ended without an answer. `seconds` is the duration."""
 
     value: Any = None
     error: str = ""
@@ -96,7 +96,7 @@ def publish_all(root: str, texts: list[str], log: str, who: str) -> None:
 
 
 def standing_of(root: str, text: str) -> str:
-    """What is said of an image before it is built."""
+    """Return the publication status of an image that is not built yet."""
     where = place(Path(root))
     return publication_status.query(local_tree(Path(root)), where, "compute", "1" * 64, ()).answer
 
@@ -112,7 +112,7 @@ def booted(root: str) -> str:
 
 
 def booted_until(roots: list[str], over: str) -> list[list[str]]:
-    """The same again and again on several mounts, until there is a file: versions that were seen on each, in order."""
+    """Read the version that a node would boot on several mounts until file `over` exists; return each mount's changes in order."""
     seen: list[list[str]] = [[] for _ in roots]
     end = time.monotonic() + SECONDS
     while not os.path.exists(over) and time.monotonic() < end:
@@ -124,14 +124,14 @@ def booted_until(roots: list[str], over: str) -> list[list[str]]:
 
 
 def looked(root: str, kind: str = "local") -> dict[str, Any]:
-    """What is there, what a node is led to, and what is wrong."""
+    """Return the current version of a tree, the version that a node would boot, the history and what verification finds wrong."""
     tree = local_tree(Path(root)).look("compute")
     told = [one.to for one in tree.history]
     return {"current": tree.current, "booted": booted(root), "told": told, "wrong": wrong(Path(root), kind=kind)}
 
 
 def shell(line: str) -> str:
-    """What a line of shell prints."""
+    """Run a line of shell and return its output. Raises OSError if it fails."""
     done = subprocess.run(["sh", "-ec", line], capture_output=True, text=True, timeout=SECONDS)
     if done.returncode:
         raise OSError(f"{line}: {done.returncode}: {done.stderr.strip()}")
@@ -151,14 +151,14 @@ def read_on() -> str:
 
 OPEN: list[IO[bytes]] = []
 HERE: dict[str, Callable[..., Any]] = {one.__name__: one for one in (left_open, read_on)}
-"""What is done in this process itself."""
+"""Functions that run in the agent's own process, not in a child process."""
 CALLS: dict[str, Callable[..., Any]] = HERE | {
     one.__name__: one for one in (publish, publish_all, standing_of, rollback, booted, booted_until, looked, shell)
 }
 
 
 def answered(act: Callable[[], Any]) -> Answer:
-    """What came of it."""
+    """Call a function and return its value, or its error, as an answer."""
     began = time.monotonic()
     try:
         answer = Answer(value=act())
@@ -171,7 +171,7 @@ def answered(act: Callable[[], Any]) -> Answer:
 
 
 def apart(act: Callable[[], Any]) -> Answer:
-    """The same in a process of its own, which may be killed."""
+    """Call a function in a child process, which may be killed, and return the answer."""
     with tempfile.TemporaryDirectory() as folder:
         said = Path(folder) / "answer"
         code = ended(forked(lambda: said.write_bytes(msgspec.json.encode(answered(act)))))

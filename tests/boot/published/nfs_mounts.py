@@ -16,7 +16,7 @@ from tests.hosts.hostlab.waiting import until
 ROOT = Path(__file__).parents[3]
 PROGRAM = Path(__file__).with_name("nfs_stand_in.py")
 KIND = "nfs_stand_in"
-"""What the kernel calls it, after `fuse.`."""
+"""Type of the stand-in's mounts in the kernel's mount table, behind `fuse.`."""
 SECONDS = 60.0
 SILLY = ".nfs"
 """Begins the name that a removed file has as long as it is open."""

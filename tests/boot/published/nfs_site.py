@@ -88,7 +88,7 @@ class Agent:
         self.process.stdin.flush()
 
     def end(self) -> Answer:
-        """What came of it."""
+        """Wait for the answer to the call that was begun, and return it."""
         assert self.process.stdout
         ready, _, _ = select.select([self.process.stdout], [], [], ANSWER_SECONDS)
         assert ready, "no answer in time"
@@ -102,7 +102,7 @@ class Agent:
         return self.end()
 
     def done(self) -> Any:
-        """What came of it, which is no error."""
+        """Wait for the answer to the call that was begun, which must not be an error, and return its value."""
         answer = self.end()
         assert (answer.error, answer.ended) == ("", 0), answer.said
         return answer.value

@@ -27,7 +27,7 @@ PATIENCE = 20.0
 
 
 class Server(Struct, frozen=True, kw_only=True):
-    """Where it listens; the folder has `key` (may log in), `stranger` (may not), `known` (its host key)."""
+    """Running SSH server: port and folder with `key` (may log in), `stranger` (may not) and `known` (the server's host key)."""
 
     port: int
     folder: Path

@@ -26,13 +26,13 @@ SECONDS = 300.0
 ROUNDS = 40
 """Three scripts each, of which iPXE kept every one on its stack of a few kB if they came back to each other."""
 MACHINES = 500
-"""That the group of the node names besides: its lists are as long."""
+"""Number of further machines in the node's boot group, so that its lists are as long as those of a large site."""
 
 
 @pytest.mark.sampled("machines that boot")
 def test_a_node_waits_for_what_is_its_own_sees_a_rollback_boots_what_is_current_and_says_so(store: Path, tmp_path: Path) -> None:
-    """It is one of many. Its script cannot be had for a while, then it leads to a version whose kernel is gone: it asks any number
-    of times, goes on with the version that is current then, and never with what all other machines boot."""
+    """A node of a large group retries its own boot script while that cannot be loaded or names a version without a kernel. After a
+    rollback it boots the version that is current then, never the script of the default group, and reports what it runs."""
     assembled = next(store.glob(f"assembled/*/{MANIFEST}")).parent
     with served(tmp_path / "tree") as (root, url, heard):
         group = BootGroup(name="nodes", kernel_arguments=("console=ttyS0",), nodes={**small_image.fleet(MACHINES), MAC: "node001"})
@@ -70,7 +70,7 @@ def says(running: qemu_machine.Running, text: str) -> None:
 
 @pytest.mark.long
 def test_a_node_whose_root_cannot_be_had_begins_anew_by_itself(store: Path, tmp_path: Path) -> None:
-    """What it waits for is the reboot that the machine asks for: QEMU ends then."""
+    """A node that cannot load its root panics and asks for a reboot, on which QEMU ends."""
     assembled = next(store.glob(f"assembled/*/{MANIFEST}")).parent
     with served(tmp_path / "tree") as (root, url, heard):
         place = PublishTarget(

@@ -1,4 +1,4 @@
-"""What a publication has flushed to disk before which rename, as strace sees it: so a machine that lost its power shows no half."""
+"""Order of flushes and renames in a publication, as strace sees it: after a power cut no half-written version is visible."""
 
 import os
 import re
@@ -32,7 +32,7 @@ class Call(Struct, frozen=True):
 
 
 def calls(folder: Path, root: Path, kind: str) -> list[Call]:
-    """Those of one publication, with all processes that it starts."""
+    """Trace one publication with strace and return the system calls of all its processes."""
     trace = ",".join((*WRITES, *FLUSHES, *RENAMES))
     strace = ["strace", "-f", "-y", "--seccomp-bpf", "-s", "0", "-o", f"{folder}.trace", "-e", f"trace={trace}"]
     command = [*strace, sys.executable, "-c", PROGRAM, root, folder, kind]
@@ -69,7 +69,7 @@ def _paths(name: str, arguments: str) -> tuple[str, ...]:
 
 
 class Seen(Struct, frozen=True):
-    """What was called, in order."""
+    """System calls of one publication, in order."""
 
     calls: list[Call]
 
@@ -81,7 +81,7 @@ class Seen(Struct, frozen=True):
         return at, source
 
     def flushed(self, path: str, after: int, before: int) -> bool:
-        """Whether a file or folder was flushed between two calls."""
+        """Return True if a file or folder was flushed between two calls."""
         return any(one.name in FLUSHES and one.paths == (path,) for one in self.calls[after + 1 : before])
 
     def filled(self, path: str) -> int:
@@ -90,7 +90,7 @@ class Seen(Struct, frozen=True):
 
 
 def _within(source: str, path: Path) -> list[str]:
-    """What lies in a folder, under the name that it had."""
+    """Return the paths of a folder's entries below the name that the folder had before a rename; an empty list for a file."""
     return [os.path.join(source, name) for name in os.listdir(path)] if path.is_dir() else []
 
 

@@ -60,7 +60,7 @@ class Tree(Struct, frozen=True):
         return f"/mnt/{self.version}/{mount}/{self.name}"
 
     def seen(self) -> dict[str, Any]:
-        """What the server has, of which nothing may be wrong, and a node can boot."""
+        """Return the server's view of the tree; nothing in it may be wrong, and a node must boot the current version."""
         found = self.site.server.ask("looked", root=str(self.there))
         assert (found["wrong"], found["booted"], found["told"][-1]) == ([], found["current"], found["current"])
         return dict(found)
@@ -282,5 +282,5 @@ def assert_gave_up(answer: Answer, why: str) -> None:
 
 
 def grace_times(site: Site) -> int:
-    """How often the server has waited for clients that it knew."""
+    """Return how often the NFS server has started a grace period, in which it waits for clients that it knew."""
     return int(site.run("dmesg | grep -c 'starting .*grace period' || true"))

@@ -31,7 +31,7 @@ ASKED_TWICE = {
     "giving the lock back": Odd("truncate", LOCK, errno.ENOENT, done=True),
     "no folder is flushed": Odd("fsyncdir", "/", errno.EINVAL, times=1000),
 }
-"""What is done, and how it is answered: the first answer was lost, and the same was asked again."""
+"""Step of a publication → an odd answer of NFS: mostly the call was done, its answer was lost and the client asked again."""
 OPENED = ("giving the lock back", "shell")
 """A shell empties a file by opening it."""
 CLEARED = {
@@ -111,7 +111,7 @@ def test_a_mount_whose_folder_went_away_is_stale_and_not_called_missing(server: 
 @pytest.mark.sampled_rows(2)
 @pytest.mark.parametrize("call", CLEARED)
 def test_what_another_publisher_clears_away_is_no_failure(server: Path, tmp_path: Path, call: str) -> None:
-    """It has the lock, and removes what it is done with, what others left, and the claims of those who come meanwhile."""
+    """Publishing succeeds if the holder of the lock meanwhile removes its own files, leftovers, and the claims of newcomers."""
     (server / "compute/incoming/left").mkdir()
     (server / "compute/incoming/left/gpu.ipxe").write_text("#!ipxe\n")
     with mounted(server, tmp_path / "mount", CLEARED[call]) as mount:

@@ -32,7 +32,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """One that the server's own user may enter."""
+    """Yield a temporary folder that the user of nginx may enter."""
     with tempfile.TemporaryDirectory(prefix="bringup-nginx-") as name:
         Path(name).chmod(0o755)
         yield Path(name)
