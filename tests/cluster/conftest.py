@@ -27,7 +27,7 @@ FIRST = (
     "test_rights.py",
     "test_simulate.py",
 )
-"""What looks at a machine without a cluster, then the longest: where two processes test side by side, neither is left with one."""
+"""Test files to run first: the one for a machine without a cluster, then the longest, to keep two parallel workers busy."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.sampled("parts of a real cluster")
 
 FOLDER = Path("tests/unit/engines/argo")
 SHORT = ("test_same_evidence.py", "test_starts.py")
-"""The same run on both engines, and what a schedule does."""
+"""Test files about equal evidence of both engines, and about schedules."""
 
 REST = (
     "test_answers.py",
@@ -28,8 +28,8 @@ REST = (
     "test_not_ours.py",
     "test_reading.py",
 )
-"""What a follower, an installation, an approval and a cancellation do: five minutes, of which `test_argo_engine.py` has the
-essence by the command line."""
+"""Test files about followers, installation, approvals and cancellation. They take five minutes, so they run as `long`;
+`test_argo_engine.py` tests the essence by the command line."""
 
 LEFT_OUT = {
     "disturbs the emulated API server": 19,

@@ -64,14 +64,14 @@ class Place:
         return sorted(path.relative_to(kept).as_posix() for path in kept.rglob("*.json"))
 
     def allows(self, account: str, verb: str, group: str, resource: str, sub: str) -> bool:
-        """What the real authorizer says of a ServiceAccount of home."""
+        """Return True if the real authorizer grants a right to a ServiceAccount of the home cluster."""
         about = {"verb": verb, "group": group, "resource": resource, "subresource": sub, "namespace": SPACE}
         spec = {"user": f"system:serviceaccount:{SPACE}:{account}", "resourceAttributes": about}
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         return bool(self.plane.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)["status"]["allowed"])
 
     def lists(self, run: str) -> int:
-        """How often the API server was asked to LIST this one Workflow, as a follower begins."""
+        """Return how often the API server got a LIST of this one Workflow; a follower begins with one."""
         asked = (row for row in self.plane.audited() if row["verb"] == "list" and row["objectRef"]["resource"] == "workflows")
         return sum(f"metadata.name%3D{run}" in row["requestURI"] for row in asked)
 

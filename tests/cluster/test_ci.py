@@ -46,7 +46,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a job ended, and where it worked."""
+    """Result of a job: exit code, output and the folder in which it ran."""
 
     code: int
     said: str
@@ -112,7 +112,7 @@ def shell(text: str, workspace: Path, given: dict[str, str]) -> Ended:
 
 
 def kept(paths: list[str], workspace: Path, ended: Ended) -> None:
-    """What a job keeps is there after a run, whether it passed or not."""
+    """Check that the files that a job keeps exist after a run, whether its gates passed or failed."""
     if ended.code in (0, 65):
         assert not [path for path in paths if not (workspace / path).exists()], ended.said
 

@@ -39,7 +39,7 @@ def running() -> list[str]:
 
 
 def traces() -> dict[str, list[str]]:
-    """What a cluster could leave behind, as this machine has it now."""
+    """Return the things on this machine now that a cluster could leave behind, by kind."""
     folders = (box.folder(), Path("/var/lib/kubelet"), Path("/var/lib/cni"), Path("/var/log/pods"))
     return {
         "processes": running(),

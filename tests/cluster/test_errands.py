@@ -48,12 +48,12 @@ class Home(NamedTuple):
         return found
 
     def phase(self, run: str, phase: str) -> None:
-        """What Argo's controller would write of it."""
+        """Set the phase of a run's Workflow, as Argo's controller would."""
         patch = json.dumps({"metadata": {"labels": {"workflows.argoproj.io/phase": phase}}, "status": {"phase": phase}})
         self.plane.kubectl("-n", SPACE, "patch", "workflow", run, "--type=merge", "-p", patch)
 
     def kept(self, run: str) -> dict[str, bytes]:
-        """What home's store has of a run, but for what is nobody's business."""
+        """Return path and content of a run's files in home's store, without its secrets."""
         top = self.store / "runs" / run
         files = [path for path in top.rglob("*") if path.is_file() and "secrets" not in path.relative_to(top).parts]
         return {str(path.relative_to(self.store)): path.read_bytes() for path in files}

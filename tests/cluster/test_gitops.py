@@ -1,4 +1,4 @@
-"""What `bringup render --gitops` writes, delivered by the real Argo CD from a Git server; the charts are stand-ins by their names.
+"""Output of `bringup render --gitops`, delivered by the real Argo CD from a Git server; stand-ins take the names of the charts.
 
 The steps that set Argo CD up and publish run as in a pipeline; the rest comes by the ApplicationSet, as at a site without it.
 """
@@ -103,12 +103,12 @@ class Site:
         return dict(found["data"])
 
     def greeting(self, release: str, namespace: str) -> str:
-        """What a stand-in was told by its values."""
+        """Return the greeting that a stand-in got by its values."""
         found = self.argo_cd.plane.get(f"/api/v1/namespaces/{namespace}/configmaps/{release}") or {}
         return str(found.get("data", {}).get("greeting", ""))
 
     def problems(self) -> dict[str, str]:
-        """What our gate has against each stage, as the plan expects it; empty when all passes."""
+        """Return the failures of the gates by stage, judged by the plan's expectations; empty if all pass."""
         delivered = delivery.decode(Store(self.folder / "run/store").read(delivery.key(RUN)) or b"{}")
         found: dict[str, str] = {}
         for task in self.steps.plan.tasks:
@@ -182,7 +182,7 @@ def _values(environment: str, tag: str) -> Object:
 
 
 def greeted(environment: str, tag: str = TAG) -> str:
-    """What every stand-in is told."""
+    """Return the greeting that all stand-ins of an environment get by their values."""
     return f"from {environment}" if tag == TAG else f"from {environment} at {tag}"
 
 
@@ -247,7 +247,7 @@ def test_no_application_is_made_before_the_wave_before_it_is_healthy(site: Site)
 
 
 def state(site: Site, name: str) -> tuple[str, str, str]:
-    """What Argo CD says of an Application."""
+    """Return sync status, health and revision of an Application."""
     found = (site.argo_cd.application(name) or {}).get("status", {})
     sync = found.get("sync", {})
     return sync.get("status", ""), found.get("health", {}).get("status", ""), sync.get("revision", "")
@@ -321,7 +321,7 @@ def publish_newer(site: Site, origins: Sources) -> None:
 
 
 def operation(site: Site, name: str) -> str:
-    """What Argo CD says of the sync that it is at."""
+    """Return phase and message of the sync that Argo CD is running for an Application; an empty text if there is none."""
     found = (site.argo_cd.application(name) or {}).get("status", {}).get("operationState", {})
     return f"{found.get('phase')}: {found.get('message')}" if found.get("phase") == "Running" else ""
 

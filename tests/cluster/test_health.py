@@ -27,7 +27,7 @@ def cases(kind: str) -> list[Object]:
 
 
 def manifest(kind: str, case: Object) -> Object:
-    """What Argo CD reads."""
+    """Return the object of a case as the manifest that Argo CD reads."""
     group, _, name = kind.rpartition("_")
     recorded = yaml.safe_load((RECORDED / case["recorded"]).read_text()) if "recorded" in case else {}
     made: Object = recorded | case.get("object", {})

@@ -21,7 +21,7 @@ INSTALL_SECONDS = 90.0
 
 Install = Callable[..., Release]
 Seen = tuple[ReleaseState, Verdict | None]
-"""What our probe saw of a release, and what the gate has against it."""
+"""Observation of a release by the product's probe, and the gate's verdict if something is wrong."""
 
 
 @pytest.fixture(scope="module")

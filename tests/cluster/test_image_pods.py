@@ -30,7 +30,7 @@ UNTIL = ("--until", "image_sandbox")
 
 
 class Made(NamedTuple):
-    """The same image, built by pods and by this machine."""
+    """Image that both pods and this machine have built: the played run, digests of the local build's files, and the image's key."""
 
     argo: Argo
     there: Played
@@ -171,7 +171,7 @@ def test_pods_boot_and_publish_an_image(made: Made) -> None:
 
 
 def _failed(there: Played) -> dict[str, str]:
-    """What the pods that failed said."""
+    """Return the logs of pods that failed, by template."""
     return {one.template: one.log for one in there.pods.ended if one.exit_code}
 
 

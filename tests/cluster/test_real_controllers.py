@@ -35,11 +35,11 @@ CASES = (
 
 
 pytestmark = pytest.mark.long
-"""They wait in wall time, two minutes in all, and a machine that is busy beside them makes real controllers late."""
+"""Marked `long`: the tests wait two minutes of wall time, and on a busy machine real controllers are late."""
 
 
 class Outcomes(NamedTuple):
-    """What became of each case, and the pods at the end: as the API has them, and who placed which."""
+    """Outcomes of all cases, the pods at the end, and pairs of pod and scheduler that placed it."""
 
     cases: dict[str, Pair]
     pods: list[dict[str, Any]]

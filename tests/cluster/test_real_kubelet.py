@@ -66,13 +66,13 @@ PLAY = """
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    """What the product makes of a spec with one agent, the real node."""
+    """Compile the plan of a spec with one agent, the real node."""
     return compile_plan(spec.load(json.dumps(SPEC) + "\n"), until="rke2")
 
 
 @pytest.fixture(scope="module")
 def flags(plan: Plan, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """What RKE2 tells the kubelet after the role has been on its host."""
+    """Write the kubelet's drop-ins as the role does, and return the flags that RKE2 would give the kubelet."""
     written = _written(_arguments(plan, "agents")["variables"], tmp_path_factory.mktemp("role"))
     folder = cluster.node.folder / "kubelet.conf.d"
     folder.mkdir()
@@ -133,7 +133,7 @@ def test_a_node_whose_kubelet_is_gone_is_named(cluster: Cluster, kubelet: node.N
 
 
 def _written(variables: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """What the role would write on the node, by Ansible itself."""
+    """Return the files and settings that the role would write on the node, as Ansible evaluates them."""
     local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "bringup_address": box.ADDRESS}
     groups = {"helpers": {"hosts": {}}, "played": {"hosts": {node.NAME: {"bringup_groups": ["nodes", "agent"]}}}}
     (folder / "hosts.json").write_text(json.dumps({"all": {"vars": local, "children": groups}}))
@@ -157,7 +157,7 @@ def _configz(cluster: Cluster) -> dict[str, Any]:
 
 
 def _row(cluster: Cluster, plan: Plan, version: str = parts.KUBERNETES) -> NodeVerdict:
-    """What the gate says of the node, of what the plan expects of it."""
+    """Judge the node by the plan's expectations and return its row of the verdict."""
     task = next(task for task in plan.tasks if (task.stage, task.name) == ("rke2", "nodes"))
     want = msgspec.convert(task.expectations | {"version": version, "nodes": (node.NAME,)}, NodesExpectation)
     scope = Scope(nodes=(node.NAME,), arguments=task.arguments, now=time.time())

@@ -1,4 +1,4 @@
-"""What is rendered is right for a real Argo: every object is taken with strict field validation, by the published CRDs."""
+"""A real Argo accepts all that is rendered: each object passes strict field validation against the published CRDs."""
 
 import subprocess
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ events:
   - {name: machine-replaced, selector: 'discriminator == "dc1" && payload.event == "machine-replaced"'}
   - {name: nightly, selector: 'payload.ref == "refs/heads/main"'}
 """
-"""What no example has: a schedule and events."""
+"""Sections of a spec that no example has: a schedule and events."""
 
 FORMS = (
     ("h200-16", "bringup"),
@@ -51,7 +51,7 @@ def argo(bare: ControlPlane) -> Iterator[ControlPlane]:
 
 
 def render(folder: Path, example: str, pipeline: str = "bringup") -> Path:
-    """What `bringup render` writes for an example that also has a schedule and events."""
+    """Run `bringup render` on an example with a schedule and events; return the folder of the rendered files."""
     (folder / "spec.yaml").write_text(examples.path(example).read_text() + STARTS)
     made = folder / "made"
     done = product.bringup(folder / "home", "render", str(folder / "spec.yaml"), "--pipeline", pipeline, "--out", str(made))

@@ -33,7 +33,7 @@ GRANTED = {
         ("get", ARGO, "workflowtemplates"),
     },
 }
-"""All that accounts of home may do: Argo's own containers report results, a sender of events starts runs; a verb does nothing."""
+"""All rights of accounts in home: Argo's own containers report results, a sender of events starts runs. Verbs have none."""
 
 DENIED = (
     ("delete", "", "nodes", ""),
@@ -74,7 +74,7 @@ DENIED_IN_HOME = (
     ("create", "rbac.authorization.k8s.io", "rolebindings", SPACE),
     ("patch", "", "persistentvolumeclaims", SPACE),
 )
-"""The same for accounts of home, in their own namespace."""
+"""Verb, API group, resource and namespace that no account of home may have, most of them in home's own namespace."""
 
 
 UNUSED = (
@@ -102,7 +102,7 @@ class Asked(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """What each task asked of the target in one whole rehearsal, what `bringup render` wrote, and the API server."""
+    """Requests of each task to the target in one rehearsal, the rendered files, and the API server."""
 
     asked: tuple[Asked, ...]
     rendered: Path
@@ -202,7 +202,7 @@ def _user(account: str) -> str:
 
 
 def _allowed(api: Http, account: str, verb: str, group: str, resource: str, namespace: str, path: str = "") -> bool:
-    """What the real authorizer says of an account."""
+    """Return True if the real authorizer grants a right to an account."""
     name, _, sub = resource.partition("/")
     about = {"verb": verb, "group": group, "resource": name, "subresource": sub, "namespace": namespace}
     what = {"nonResourceAttributes": {"verb": verb, "path": path}} if path else {"resourceAttributes": about}

@@ -56,7 +56,7 @@ def selected(items: list[pytest.Item]) -> list[Case]:
 def outcomes(
     request: pytest.FixtureRequest, bare: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[Case], Pair]:
-    """What became of a case on the emulated and on the real API server; each spec is walked through once."""
+    """Return a function that gives a case's outcomes on the emulated and the real API server; each spec is walked through once."""
     done: dict[str, dict[str, Pair]] = {}
     wanted = selected(request.session.items)
     fresh = bare.snapshot()

@@ -42,7 +42,7 @@ from workflows.spec import load
 USER = 8737
 RUN, PUBLISHING, TELLING = "by-pods", "by-publish", "by-announce"
 VERBS = {verb.value for verb in Verb} - {"build"}
-"""Those of verb build are in `test_image_pods`."""
+"""All verbs but `build`, which `test_image_pods` tests."""
 STAGES = ("os_prep", "rke2", "base_services")
 ANNOUNCE = "    announce: {webhook: {secret: {name: chat, key: url}}}\n"
 SPEC = (
@@ -92,7 +92,7 @@ class Played(NamedTuple):
 
 @pytest.fixture(scope="module")
 def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `bringup render` wrote."""
+    """Run `bringup render` and return the folder of the rendered files."""
     return render(tmp_path_factory.mktemp("rendered"), SPEC)
 
 
@@ -316,7 +316,7 @@ def test_the_embedded_engines_machine_says_what_runs_and_when(cluster: Cluster, 
 
 
 def test_no_step_asked_anything_of_home(cluster: Cluster, played: Played) -> None:
-    """What it may ask there is in test_rights.py: nothing. Argo's own containers report results by an account of their own."""
+    """No step sends a request to home's API server, where it has no rights (see test_rights.py)."""
     ours = {f"system:serviceaccount:bringup:{ended.pod['spec']['serviceAccountName']}" for ended in played.every}
     assert len(ours) == len(VERBS)
     assert not [row for row in cluster.plane.audited() if row["user"]["username"] in ours]
@@ -339,7 +339,7 @@ def test_argos_containers_find_a_token_that_may_report_results_and_no_more(clust
 
 
 def _answer(store: Path, stage: str) -> dict[str, str]:
-    """What the rehearsal's approver would answer: the evidence of the stage before, as it is now."""
+    """Return the answer of the rehearsal's approver: the digest of the stage before, as its evidence is now."""
     before = STAGES[STAGES.index(stage.replace("-", "_")) - 1]
     evidence = Store(store).evidence_digest(RUN, before)
     return {"decision": approval.PASS, "approver": approval.REHEARSAL, "evidence": evidence}

@@ -29,7 +29,7 @@ REPOSITORY = ("argocd.argoproj.io/secret-type", "repository")
 """The label by which Argo CD finds repositories."""
 
 CLUSTER = ("argocd.argoproj.io/secret-type", "cluster")
-"""The same for clusters."""
+"""Label by which Argo CD finds the Secrets of clusters."""
 
 _API = "/apis/argoproj.io/v1alpha1"
 _REDIS_AT, _REPO_AT, _REPO_METRICS = "127.0.0.1:6399", "127.0.0.1:8091", "8094"
@@ -47,7 +47,7 @@ class ArgoCd:
 
     @property
     def folder(self) -> Path:
-        """What it keeps: programs by their names, caches, logs."""
+        """Return the folder with Argo CD's programs, caches and logs."""
         return box.folder() / "argo-cd"
 
     def start(self) -> None:

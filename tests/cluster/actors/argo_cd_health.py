@@ -37,7 +37,7 @@ _PLACES = re.compile("|".join([*(f'"{one}"' for one in _OUTCOMES), "==", "~="]))
 
 @dataclass(frozen=True)
 class Health:
-    """What Argo CD says of an object."""
+    """Health of an object as Argo CD evaluates it."""
 
     status: str
     message: str
@@ -64,7 +64,7 @@ class Evaluator:
         return Health(found[1], found[2])
 
     def each(self, scripts: Sequence[str], objects: Sequence[Object]) -> list[list[Health]]:
-        """What each script says of each object, `error` where it fails; all in one process."""
+        """Evaluate each script on each object, all in one process; return a row for each script, status `error` where it fails."""
         asked = ",\n".join(f"function(obj)\n{script}end" for script in scripts)
         group, _, kind = SEVERAL.partition("_")
         every = {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": "all"}, "items": list(objects)}

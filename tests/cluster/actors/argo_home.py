@@ -49,7 +49,7 @@ def until(holds: Callable[[], Any], what: Callable[[], str], seconds: float = PA
 
 
 def prepare(plane: ControlPlane) -> None:
-    """What an admin of home makes: CRDs, namespace, volume claim; and a controller's Deployment, which nobody deploys."""
+    """Create what an admin gives a home cluster: CRDs, namespace, volume claim, and a controller's Deployment without pods."""
     custom_kinds.install(plane, CRDS)
     labels = {"app": "workflow-controller"}
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "workflow-controller", "image": CONTROLLER}]}}
@@ -115,7 +115,7 @@ class Started:
         assert self.said.count(text) >= times, self.said
 
     def end(self) -> int:
-        """Its exit code."""
+        """Wait until the command has ended and return its exit code."""
         until(lambda: self.process.poll() is not None, lambda: self.said)
         return int(self.process.returncode)
 
@@ -228,7 +228,7 @@ class Controller:
 
     @property
     def said(self) -> str:
-        """What it printed."""
+        """Return the output of the controller's stand-in."""
         return (self.folder / "log").read_text()
 
 

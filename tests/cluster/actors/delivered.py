@@ -52,7 +52,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Seen:
-    """What our probe saw of a release or a root, and what the gate has against it."""
+    """Observation of a release or a root by the product's probe, and the gate's verdict if something is wrong."""
 
     state: ReleaseState | RootState
     problem: Verdict | None
@@ -95,7 +95,7 @@ class Site:
         self.argo_cd.apply(made | {"metadata": made["metadata"] | {"name": name}})
 
     def seen(self, case: Case) -> Seen:
-        """What our probe and gate say of a release now."""
+        """Observe a release with the product's probe and judge it with its gate."""
         release = Release(
             name=case.name,
             namespace=case.name,
@@ -109,7 +109,7 @@ class Site:
         return Seen(state, finding.verdict("test") if finding else None)
 
     def seen_root(self, name: str, cluster: spec.ClusterSpec, commit: str) -> Seen:
-        """What our probe and gate say of a root without releases now."""
+        """Observe a root without releases with the product's probe and judge it with its gate."""
         argo = cluster.delivery.argo_cd
         assert argo is not None
         path = Layout.of(cluster).stage(STAGE)

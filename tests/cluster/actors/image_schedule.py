@@ -70,11 +70,11 @@ class Schedule:
         )
 
     def source(self, run: Workflow) -> revision.SpecSource:
-        """Where the spec of a run came from."""
+        """Return the commit and path from which a run's spec was taken."""
         return revision.from_token(run.argument("source")) or revision.SpecSource(commit="", path="", dirty=True)
 
     def may(self, verb: str, resource: str) -> bool:
-        """Whether the account of its pod may do something in the namespace of the runs."""
+        """Return True if the account of the schedule's pod has a right in the namespace of the runs."""
         who, group = f"system:serviceaccount:{SPACE}:{from_git.account_name(NAME)}", GROUPS.get(resource, "")
         asked = {"namespace": SPACE, "verb": verb, "group": group, "resource": resource}
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
@@ -86,7 +86,7 @@ class Schedule:
 
 
 def install(argo: Argo, served: Sources) -> Schedule:
-    """What a person does once: the Secrets that the spec names, and what it renders to."""
+    """Install a schedule as its user does: create the Secrets that the spec names, and apply the rendered objects."""
     site, plane = argo.site, argo.cluster.plane
     repository = served.repository("site")
     held = {

@@ -56,7 +56,7 @@ class Argo:
 
     @property
     def images(self) -> Path:
-        """What builds keep."""
+        """Return the folder in which builds keep layers and images."""
         return self.store / "images"
 
     def packed(self, key: str) -> dict[str, str]:

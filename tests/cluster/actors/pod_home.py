@@ -1,4 +1,4 @@
-"""What a cluster with a real node has before steps run there as pods: their image, accounts, store, and another node to choose."""
+"""Preparation of a cluster with a real node for steps that run as pods: image, accounts, store, and a second node to choose."""
 
 import json
 import threading
@@ -32,7 +32,7 @@ def load_image(node: Node, home: Path, *more: str) -> str:
 
 
 def render(folder: Path, spec: str) -> Path:
-    """What `bringup render` writes for a spec."""
+    """Run `bringup render` on a spec and return the folder of the rendered files."""
     (folder / "cluster.yaml").write_text(spec)
     done = product.bringup(folder / "home", "render", str(folder / "cluster.yaml"), "--out", str(folder / "made"))
     assert done.returncode == 0, done.stderr
@@ -113,7 +113,7 @@ def kept_alive(plane: ControlPlane, node: str) -> Iterator[None]:
 
 
 def may_take_pods(plane: ControlPlane, node: str) -> bool:
-    """Whether a node is Ready and nothing keeps pods away from it. What nobody renewed is never Ready again by itself."""
+    """Return True if a node is Ready, schedulable and without taints. A Lease that nobody renewed leaves it NotReady for good."""
     found = plane.get(f"/api/v1/nodes/{node}") or {"spec": {}, "status": {}}
     ready = [row["status"] for row in found["status"].get("conditions", ()) if row["type"] == "Ready"]
     return ready == ["True"] and not found["spec"].get("taints") and not found["spec"].get("unschedulable")

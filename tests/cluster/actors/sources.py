@@ -1,4 +1,4 @@
-"""Where Argo CD reads from: Git repositories (by Git's own HTTP backend) and a Helm repository, at this end of the box's cable."""
+"""Sources that Argo CD reads: Git repositories (by Git's own HTTP backend) and a Helm repository, served outside the box."""
 
 import base64
 import contextlib
@@ -21,7 +21,7 @@ import yaml
 from kubelab import box
 
 USER, PASSWORD = "deploy", "not-a-secret"
-"""Who may read and push; everything else is answered with 401."""
+"""Login with which repositories can be read and pushed to; all other requests are answered with 401."""
 
 CERTIFICATE, CA = "certificate.pem", "ca.pem"
 BRANCH = "main"
@@ -52,7 +52,7 @@ class Repository:
         return self.git("show", f"{revision}:{path}")
 
     def git(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
-        """What git says about the repository."""
+        """Run git on the repository and return its output."""
         command = ["git", "--git-dir", str(self.folder), *arguments]
         return subprocess.run(command, input=stdin, capture_output=True, text=True, check=check).stdout.strip()
 
@@ -66,7 +66,7 @@ class Sources:
 
     @property
     def certificate(self) -> Path:
-        """That of the CA which signed the server's own; it signs nothing else."""
+        """Return the certificate of the CA that signed the server's certificate and nothing else."""
         return self.folder / CA
 
     @property

@@ -69,7 +69,7 @@ which there is one, stays the step's."""
 
 @dataclass(frozen=True)
 class Ended:
-    """How one pod ended. `message` is what the kubelet kept of it, `runtime` what containerd ran, as an OCI specification."""
+    """Result of a pod. `message` is its termination message, `runtime` the OCI specification that containerd ran."""
 
     template: str
     verb: str
@@ -92,7 +92,7 @@ class _Begun:
 
     @property
     def over(self) -> Object | None:
-        """How its one container ended, which runs once. The pod's phase tells it a second later, when its network is gone too."""
+        """Terminated state of the pod's one container; the pod's phase follows a second later, when its network is removed."""
         found: Object = self.latest.get("status", {})
         assert found.get("phase") != "Failed" or "containerStatuses" in found, found
         return next(
@@ -140,7 +140,7 @@ class Pods:
         return self._make(self._called(name, given), command)
 
     def finish(self, made: str) -> Ended:
-        """How a pod ended, once it has."""
+        """Wait until a pod has ended and return its result."""
         if not self._begun[made].over:
             next(name for name in self._seen() if name == made)
         begun = self._begun.pop(made)
@@ -184,7 +184,7 @@ class Pods:
         return make_plan(manifest, {name: self.template}, SIDE_BY_SIDE)
 
     def _do(self, action: Action, at: float, approve: Approve) -> Iterator[AnyEvent]:
-        """What follows at once from what the machine asks for."""
+        """Perform an action of the state machine and yield the events that follow at once."""
         if isinstance(action, StartPod):
             assert not action.capture, "what a pod prints is no output here"
             self._make(action.template, node=action.node)
@@ -249,5 +249,5 @@ class Pods:
 
 
 def _ended(node: str, ended: Ended, at: float) -> PodEnded:
-    """What the machine is told."""
+    """Return the event by which the state machine learns that a pod has ended."""
     return PodEnded(at=at, node=node, exit_code=ended.exit_code, parameters=dict(ended.outputs))

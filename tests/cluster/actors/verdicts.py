@@ -48,7 +48,7 @@ def _walk(place: StageBench, needs: str, wanted: Sequence[Case]) -> dict[str, St
 
 
 def shape(outcome: StageOutcome) -> dict[str, object]:
-    """What two runs must agree on: everything but times and wording."""
+    """Return the parts of an outcome in which two runs must agree: all but times and wording."""
     verdict = outcome.verdict
     assert verdict is not None, "the judge left no record"
     nodes = {row.node: (row.status, row.failure_class) for row in verdict.nodes}

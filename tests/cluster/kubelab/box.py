@@ -12,16 +12,16 @@ from typing import TypeVar
 
 T = TypeVar("T")
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-"""Which of the processes that test side by side this is."""
+"""Number of this process among the parallel test processes."""
 NUMBER = int(os.environ.get("BRINGUP_CLUSTER_BOX") or 0) + WORKER
-"""Which box of this machine: 0 to 63. Two checkouts that test at the same time take different ones, two apart."""
+"""Number of the box on this machine: 0 to 63. Checkouts that test at the same time need numbers that are two apart."""
 
 SUFFIX = f"-{NUMBER}" if NUMBER else ""
 SPACE = f"cluster-bringup{SUFFIX}"
 LINK = f"vc-bringup{SUFFIX}"
 OUTSIDE = f"10.78.0.{4 * NUMBER + 1}"
 ADDRESS = f"10.78.0.{4 * NUMBER + 2}"
-"""This machine's and the box's end of the cable between them."""
+"""Addresses of the veth pair between the machine (`OUTSIDE`) and the box (`ADDRESS`)."""
 
 CGROUP = f"bringup-cluster{SUFFIX}"
 CGROUPS = Path("/sys/fs/cgroup")
@@ -115,13 +115,13 @@ def stop(name: str, how: str = "TERM") -> None:
 
 
 def alive(name: str) -> bool:
-    """Whether a program that `start` started runs."""
+    """Return True if a program that `start` has started is running."""
     kept = folder() / f"{name}.pid"
     return kept.exists() and run("sh", "-c", f"kill -0 {kept.read_text().strip()}", check=False).returncode == 0
 
 
 def log(name: str) -> Path:
-    """What a program printed."""
+    """Return the file with the output of a program."""
     return folder() / f"{name}.log"
 
 
@@ -142,7 +142,7 @@ def until(ready: Callable[[], bool], name: str, seconds: float = START_SECONDS, 
 
 
 def seen(look: Callable[[], T], good: Callable[[T], bool], name: str, seconds: float = START_SECONDS) -> T:
-    """What is seen once it is good. Raises AssertionError at the deadline, with what was seen last."""
+    """Repeat `look` until its result is good and return that. Raises AssertionError with the last result at the deadline."""
     found: list[T] = []
 
     def is_good() -> bool:

@@ -27,14 +27,14 @@ AUDIT: dict[str, Any] = {
         {"level": "None"},
     ],
 }
-"""Who asked what: requests of every service account but the cluster's own."""
+"""Audit policy: metadata of the requests of all ServiceAccounts but those in kube-system."""
 
 ADMIN = {"level": "Metadata", "users": ["admin"]}
 """The admin's requests too, where no controller of Kubernetes uses that name."""
 
 NAMES = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 DISCOVERY = "application/json;v=v2;g=apidiscovery.k8s.io;as=APIGroupDiscoveryList"
-"""What an API server is asked to answer with: objects without their content; all groups, versions and resources at once."""
+"""Media types to request: objects without their content; all groups, versions and resources in one answer."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ControlPlane:
 
     @property
     def folder(self) -> Path:
-        """Its data, keys and kubeconfig."""
+        """Return the folder of data, keys and kubeconfig."""
         return box.folder() / self.name
 
     @property
@@ -143,12 +143,12 @@ class ControlPlane:
             return made
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """What `kubectl` says. Raises CalledProcessError."""
+        """Run `kubectl` as admin and return its output. Raises CalledProcessError."""
         command = [str(self.programs["kubectl"]), "--kubeconfig", str(self.kubeconfig), *arguments]
         return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True).stdout
 
     def audited(self) -> list[dict[str, Any]]:
-        """Who asked for what, oldest first: rows of the audit log."""
+        """Return the rows of the audit log, oldest first."""
         kept = self.folder / "audit.log"
         return [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
 

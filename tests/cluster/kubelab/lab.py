@@ -25,7 +25,7 @@ class Cluster:
     node: Node
     helm: HelmController
     seconds: float
-    """How long it took to start, without building its programs."""
+    """Duration of the start, without building the programs."""
 
     def bare(self) -> ControlPlane:
         """A second control plane, of etcd and API server only, not started."""

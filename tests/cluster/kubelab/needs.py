@@ -1,4 +1,4 @@
-"""What this machine must have to run a real Kubernetes; every lack is a sentence with its remedy."""
+"""Requirements of a real Kubernetes on this machine; each missing one is reported with its remedy."""
 
 import os
 import re

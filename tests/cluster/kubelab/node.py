@@ -47,7 +47,7 @@ class Node:
         return self._listed("images", "ls", "-q")
 
     def runtime(self, container: str) -> dict[str, Any]:
-        """What containerd was told to run for a container that the kubelet still keeps, as an OCI runtime specification."""
+        """Return the OCI runtime specification of a container that the kubelet still keeps, as containerd got it."""
         found: dict[str, Any] = json.loads(self._said("containers", "info", container))["Spec"]
         return found
 
@@ -86,7 +86,7 @@ class Node:
         return "/run/containerd/containerd.sock"
 
     def _service_address(self) -> None:
-        """What kube-proxy would do for the one service that pods need: their own API server's."""
+        """Redirect the Service address of the API server, the only one that pods need, as kube-proxy would."""
         for chain in ("PREROUTING", "OUTPUT"):
             rule = ["-t", "nat", "-A", chain, "-d", f"{SERVICE}/32", "-p", "tcp", "--dport", "443"]
             box.run("iptables", *rule, "-j", "DNAT", "--to-destination", f"{box.ADDRESS}:{self.plane.base}")

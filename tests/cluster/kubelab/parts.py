@@ -30,7 +30,7 @@ class Part:
 
     @property
     def folder(self) -> Path:
-        """Where its go.mod, go.sum and tools.go lie."""
+        """Return the folder of the part's go.mod, go.sum and tools.go."""
         return PINS / self.name
 
 
@@ -47,7 +47,7 @@ PARTS = (
     Part("helm-controller", ("github.com/k3s-io/helm-controller",)),
     Part("helm", ("helm.sh/helm/v3/cmd/helm",)),
 )
-"""What every cluster runs."""
+"""Programs of every cluster."""
 
 ARGO_CD = Part(
     "argo-cd",
@@ -58,7 +58,7 @@ ARGO_CD = Part(
     (("manifests/crds", "crds"), ("manifests/base/config", "config")),
 )
 KUSTOMIZE = Part("kustomize", ("sigs.k8s.io/kustomize/kustomize/v5",))
-"""What Argo CD needs beside `helm`; both are built when a test asks for Argo CD."""
+"""Programs that Argo CD needs beside `helm`; they are built once a test asks for Argo CD."""
 
 
 def cache() -> Path:
@@ -94,7 +94,7 @@ def _flags(part: Part) -> str:
 
 
 def _digest(part: Part) -> str:
-    """What a build depends on: pins, packages, linker flags, toolchain."""
+    """Return a digest of all that a build depends on: pins, packages, linker flags, toolchain."""
     hashed = hashlib.sha256()
     for name in ("go.mod", "go.sum", "tools.go"):
         hashed.update((part.folder / name).read_bytes())
@@ -128,7 +128,7 @@ def _build(part: Part, target: Path) -> None:
 
 
 def _module(part: Part) -> Path:
-    """Where Go keeps a part's module, which is read-only there."""
+    """Return the read-only folder in which Go keeps a part's module."""
     command = ["go", "list", "-m", "-f", "{{.Dir}}", part.module]
     return Path(
         subprocess.run(command, cwd=part.folder, env=_environment(), capture_output=True, text=True, check=True).stdout.strip()

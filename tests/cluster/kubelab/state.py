@@ -19,11 +19,11 @@ _KEPT = (
     b"/registry/apiregistration.k8s.io/",
     b"/registry/leases/kube-system/apiserver-",
 )
-"""What the API server keeps for itself: setting it back would disturb the server, not the cluster."""
+"""Keys that belong to the API server itself: resetting them would disturb the server, and is not needed for the cluster."""
 
 
 def answers(server: str) -> bool:
-    """Whether etcd serves."""
+    """Return True if etcd answers."""
     try:
         _call(server, "kv/range", {"key": EVERYTHING, "count_only": True})
     except OSError:
@@ -62,7 +62,7 @@ def _change(server: str, changes: Iterable[dict[str, Any]]) -> None:
 
 
 def _batches(changes: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """What fits into one transaction each; a change too large for any goes alone."""
+    """Group changes into batches that fit into one transaction; a change that is too large for a batch goes alone."""
     batch: list[dict[str, Any]] = []
     size = 0
     for change in changes:
