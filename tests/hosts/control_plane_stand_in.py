@@ -56,7 +56,7 @@ class ControlPlane:
         self.children: list[subprocess.Popen[bytes]] = []
 
     def shared(self) -> dict[str, str]:
-        """What another server needs to serve the same cluster; text by file name."""
+        """Return the files that another server needs to serve the same cluster: file name → text."""
         return {name: (self.data / name).read_text() for name in SHARED}
 
     def start(self, first: str, shared: Mapping[str, str] | None = None) -> None:
@@ -94,7 +94,7 @@ class ControlPlane:
             time.sleep(RENEW_SECONDS)
 
     def save(self) -> bytes:
-        """All that etcd holds, as `etcdctl snapshot save` writes it."""
+        """Return a snapshot of etcd, as `etcdctl snapshot save` writes it."""
         answers = self._get(f"http://127.0.0.1:{CLIENT}/v3/maintenance/snapshot", b"{}").splitlines()
         return b"".join(base64.b64decode(json.loads(answer)["result"].get("blob", "")) for answer in answers)
 
@@ -111,7 +111,7 @@ class ControlPlane:
             subprocess.run(command, check=True, capture_output=True)
 
     def encrypts(self) -> bool:
-        """Whether Secrets are written encrypted from the next start on."""
+        """Return True if Secrets are written encrypted from the next start on."""
         return "aescbc" in self._providers()[0]
 
     def encrypt(self, on: bool) -> None:
@@ -122,7 +122,7 @@ class ControlPlane:
         self._keep({ENCRYPTION: json.dumps(document)})
 
     def _providers(self) -> list[dict[str, Any]]:
-        """Who may have written a Secret, the one that writes now first; a new key where there is none yet."""
+        """Return the encryption providers, the one for writing first; create a new key if there are none yet."""
         if (self.data / ENCRYPTION).exists():
             return list(json.loads((self.data / ENCRYPTION).read_text())["resources"][0]["providers"])
         key = base64.b64encode(secrets.token_bytes(32)).decode()
@@ -146,7 +146,7 @@ class ControlPlane:
         return (self.data / "tokens.csv").read_text().partition(",")[0]
 
     def _make(self) -> None:
-        """What all servers have in common, made by the first."""
+        """Create the files that all servers have in common; the first server does so."""
         request = ("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", "/CN=stand-in-ca")
         self._openssl(*request, out="ca.crt", keyout="ca.key")
         self._openssl("genrsa", out="sa.key")

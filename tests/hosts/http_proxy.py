@@ -64,7 +64,7 @@ class Behind(Quiet):
 
 @dataclass(frozen=True)
 class Proxy:
-    """Where the proxy listens, and what it wrote down."""
+    """Running proxy: its port, its log and the requests that it passed on."""
 
     port: int
     log: Path
@@ -72,7 +72,7 @@ class Proxy:
     """Every URL that came through to the site."""
 
     def variables(self, lab: Lab) -> dict[str, Any]:
-        """What plays are told of it, without its password."""
+        """Return the variables by which plays learn of the proxy, without its password."""
         spec = proxies.Proxy(http=f"http://{network.GATEWAY}:{self.port}")
         given = proxies.environment(spec, ("10.42.0.0/16", "10.43.0.0/16"), [host.address for host in lab.hosts])
         return {"bringup_proxy": given, "bringup_proxy_user": USER}

@@ -18,7 +18,7 @@ END_SECONDS = 240
 GATE = 65
 """The exit code of a run whose gate has failed."""
 ROUNDS = 4
-"""How often a test begins anew with kills half as far from each other, where its work ended before the last of them."""
+"""Most attempts of a test: if the work ended before the last kill, the next attempt halves the time between kills."""
 
 
 def chance() -> random.Random:

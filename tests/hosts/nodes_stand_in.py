@@ -76,8 +76,8 @@ def _follow(
 
 
 class Look:
-    """What runs on a host. It is asked again only where its files or the processes of its services are others than before: it costs
-    as much as many a step."""
+    """Cached state of RKE2 on a host. The host is asked again only if the program or the processes of its services have changed,
+    since each question takes as long as some of the steps do."""
 
     def __init__(self, lab: Lab, host: Host) -> None:
         self._host = host

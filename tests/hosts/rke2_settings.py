@@ -12,7 +12,7 @@ from hostlab.host import Host
 KUBECTL = ("/var/lib/rancher/rke2/bin/kubectl", "--kubeconfig", "/etc/rancher/rke2/rke2.yaml")
 RKE2_FILES = "/etc/rancher/rke2"
 AUDIT_LOG = "/var/lib/rancher/rke2/server/logs/audit.log"
-"""Where RKE2 has the API server write, when a policy is given."""
+"""Path of the API server's audit log under RKE2, if a policy is given."""
 ETCD_OWNER = "ps -o user= -C etcd"
 SECTIONS: dict[str, dict[str, Any]] = {
     "rke2": {
@@ -35,7 +35,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
 
 
 def assert_files(server: Host, agent: Host) -> None:
-    """What the role wrote on each host."""
+    """Check the files that the role wrote on a server and on an agent."""
     config, joined = (yaml.safe_load(host.run("cat", f"{RKE2_FILES}/config.yaml")) for host in (server, agent))
     assert config["profile"] == joined["profile"] == "cis"
     assert config["kubelet-arg"] == joined["kubelet-arg"] == ["max-pods=110", "topology-manager-policy=best-effort"]
@@ -56,8 +56,8 @@ def assert_files(server: Host, agent: Host) -> None:
 
 
 def assert_guarded(server: Host) -> None:
-    """What the real etcd and API server do of it: etcd is not root's, Secrets lie in it encrypted, and the audit log says who made
-    one, not what is in it."""
+    """Check the settings on the real etcd and API server: etcd does not run as root, Secrets are encrypted in etcd, and the audit
+    log says who created a Secret, not what is in it."""
     assert server.run("sh", "-c", ETCD_OWNER).split() == ["etcd"]
     kubectl(server, "create", "secret", "generic", "one", "--from-literal=word=canary-71")
     assert stored(server, "one").startswith(b"k8s:enc:aescbc:v1:")
@@ -82,7 +82,7 @@ def assert_registered(server: Host) -> None:
 
 
 def kubectl(server: Host, *words: str) -> str:
-    """What the real kubectl says on a server."""
+    """Run the real kubectl on a server and return its output."""
     return server.run(*KUBECTL, *words)
 
 

@@ -60,7 +60,7 @@ def release(folder: Path, version: str, ca: Path, programs: Iterable[Path] = ())
 
 
 def _images(version: str, programs: Iterable[Path]) -> bytes:
-    """What stands for a release's container images: a tar of programs, or some text."""
+    """Return a release's archive of container images: a tar of programs if there are any, else some text."""
     data, found = io.BytesIO(), tuple(programs)
     with tarfile.open(fileobj=data, mode="w") as archive:
         for program in found:

@@ -1,4 +1,4 @@
-"""How hosts are reached, on real SSH hosts: keys enrolled and pinned, a host CA, chains of jump hosts, sudo with a password."""
+"""Ways to reach real SSH hosts: keys enrolled and pinned, a host CA, chains of jump hosts, sudo with a password."""
 
 import json
 import subprocess
@@ -51,7 +51,7 @@ def rows(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
 
 
 def typed(folder: Path, answer: str) -> str:
-    """What `bringup host-keys` prints on a terminal where somebody types this."""
+    """Run `bringup host-keys` on a terminal, type an answer, and return the output."""
     command = ["script", "--quiet", "--return", "--command", f"{BRINGUP} host-keys", "/dev/null"]
     return subprocess.run(command, cwd=folder, input=f"{answer}\n", capture_output=True, text=True, check=False).stdout
 

@@ -70,12 +70,12 @@ def measured(lab: Lab, host: Host, seconds: int = 60, **changes: Any) -> PlayRes
 
 
 def clock_of(result: PlayResult) -> NodeClock:
-    """What the module read of the clock of the play's one host."""
+    """Return the clock of the play's one host, as the module measured it."""
     facts = probe.from_play(result.hosts).nodes[0].facts
     assert facts is not None, result
     return facts.clock
 
 
 def said(result: PlayResult) -> Verdict:
-    """What the gate says, of the clock too."""
+    """Judge a play with the gate of OS prep, the clock included."""
     return judged(result, tolerate=(), clock_synchronized=True)

@@ -124,8 +124,8 @@ def test_every_pod_comes_in_by_the_product_s_ingress_and_a_controller_that_bring
 
 
 def ingress_of(folder: Path) -> dict[str, str]:
-    """What the product tells its pods of the Ingress that it makes in these hosts' cluster, and to which host name and Service that
-    leads."""
+    """Return the variables that the product gives its check pods about its Ingress in the cluster of these hosts; RULE is the host
+    name of the Ingress, SERVICE the Service behind it."""
     site = Site(lab.current(), folder, "http://192.0.2.1")
     site.more = {"rke2": {"ingress_controller": "ingress-nginx"}}
     plan = compile_plan(site.write("n[001-002]"))
@@ -159,7 +159,7 @@ def serve(host: Host, pod: Host) -> None:
 
 
 def ring(pods: Sequence[Host], way: Mapping[str, str] = MappingProxyType({}), controllers: tuple[str, ...] = ()) -> Verdict:
-    """What the gate says of one round of all pods; with a `way` in by ingress, where these nodes have a controller."""
+    """Judge one round of all pods with the gate; with `way`, also through the Ingress, where `controllers` names their nodes."""
     with ThreadPoolExecutor(len(pods)) as at_once:
         reports = list(at_once.map(lambda number: report(pods, number, way), range(len(pods))))
     seen = tuple(

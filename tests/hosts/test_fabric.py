@@ -73,12 +73,12 @@ def manager(host: Host) -> None:
 
 
 def items(result: PlayResult) -> dict[str, Item]:
-    """What the module says of the only host."""
+    """Return the items that the module reports of the only host, by name."""
     return {item.name: item for item in probe.from_play(result.hosts).nodes[0].items}
 
 
 def is_up(host: Host) -> bool:
-    """Whether the interface has its address."""
+    """Return True if the interface has its address."""
     return OWN in host.run("sh", "-c", f"ip -brief address show dev {NAME} 2>&1 || true")
 
 

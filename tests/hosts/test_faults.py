@@ -27,7 +27,7 @@ def reboots(host: Host) -> None:
 
 
 def lost(host: Host) -> None:
-    """It asks for a reboot, and does not come back from it."""
+    """Make a host ask for a reboot from which it does not come back."""
     reboots(host)
     faults.no_way_back(host)
 

@@ -50,7 +50,7 @@ for port in {served}; do systemd-run --quiet python3 -m http.server $port; done
 """
 LED = f"iptables -t nat -A PREROUTING -p tcp --dport {NODE_PORT} -j DNAT --to-destination 10.42.{{own}}.2:{POD_PORT}"
 POLKIT = "polkit.service"
-"""It does not come up in these hosts, and D-Bus would wait for it at each call; root needs no leave of it."""
+"""Unit to mask: polkit does not start in these hosts, D-Bus would wait for it at each call, and root does not need it."""
 CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 3).close()"
 ANSWER_SECONDS = 20.0
 
@@ -77,7 +77,7 @@ class Site:
         return playing.play(request(self.lab, *hosts, variables=told, check=check))
 
     def ways(self) -> dict[str, bool]:
-        """Who reaches what."""
+        """Try all connections between hosts and pods and return which succeed."""
         pods = {host: f"10.42.{number}.2" for number, host in enumerate((self.server, self.agent))}
         asked = {f"{host.name} pod": (host, pods[peer], POD_PORT, "ip", "netns", "exec", "pod") for host, peer in self.pairs}
         for host, peer in (*self.pairs, (self.stranger, self.server), (self.stranger, self.agent)):
@@ -117,7 +117,7 @@ def site(up: Any) -> Site:
 
 
 def connects(host: Host, address: str, port: int, *inside: str) -> bool:
-    """Whether a connection comes about, from a host or from inside a pod of it."""
+    """Return True if a connection succeeds, from a host or, with the prefix `inside`, from one of its pods."""
     try:
         host.run(*inside, "python3", "-c", CONNECT, address, str(port))
     except subprocess.CalledProcessError:
@@ -126,12 +126,12 @@ def connects(host: Host, address: str, port: int, *inside: str) -> bool:
 
 
 def open_ways(ways: dict[str, bool]) -> set[str]:
-    """Those by which something was reached."""
+    """Return the connections that succeeded."""
     return {way for way, is_open in ways.items() if is_open}
 
 
 def assert_open(site: Site, expected: set[str], why: str = "") -> None:
-    """These ways are open, and no others; a busy machine may answer late."""
+    """Check that exactly these connections succeed; a busy machine may take a while to answer."""
     seen: list[set[str]] = []
 
     def as_expected() -> bool:
@@ -142,7 +142,7 @@ def assert_open(site: Site, expected: set[str], why: str = "") -> None:
 
 
 def item(result: PlayResult, host: Host) -> Item:
-    """What the module says of a host's firewall."""
+    """Return the module's item about the firewall of a host."""
     node = next(node for node in probe.from_play(result.hosts).nodes if node.node == host.name)
     return next(one for one in node.items if one.name == "firewall")
 

@@ -33,7 +33,7 @@ SETTINGS = {
         "tolerate": ["time service"],
     },
 }
-"""What an inventory does not say and its user adds to the spec."""
+"""Keys that an inventory cannot give, so that its user adds them to the spec."""
 INI = """[all:vars]
 ansible_ssh_private_key_file=@KEY@
 ansible_ssh_common_args=-o UserKnownHostsFile=@KNOWN@
@@ -108,13 +108,13 @@ def program(path: Path, text: str) -> str:
 
 
 def said(path: Path) -> tuple[Any, ...]:
-    """What a spec says of its machines, their groups and how they are reached."""
+    """Return a spec's machines, their groups and its SSH settings."""
     spec = specs.load(path)
     return spec.machines, dict(spec.hosts), spec.ssh
 
 
 def used(host: Host) -> bool:
-    """Whether the Python that the inventory names has been used since this was asked before."""
+    """Return True if the Python named by the inventory was used since the last call."""
     return host.run("sh", "-c", f"rm {MARK} && echo yes || true") == "yes\n"
 
 

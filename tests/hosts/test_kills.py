@@ -98,7 +98,7 @@ def _files(host: Host) -> dict[str, str]:
 
 
 def _content(path: Path) -> str:
-    """What tells it from another: of a link, where it leads to."""
+    """Return a text that differs if a file's content, or the target of a link, differs."""
     return f"-> {path.readlink()}" if path.is_symlink() else hashlib.sha256(path.read_bytes()).hexdigest()[:12]
 
 

@@ -84,7 +84,7 @@ class Cluster:
             yield
 
     def command(self, phase: Phase) -> Callable[[], subprocess.Popen[str]]:
-        """What begins the phase, and goes on with it where it was begun."""
+        """Return a function that starts the phase's command, or resumes its run if one was begun."""
         bringup = self.site.bringup
         before = set(bringup.home.glob("store/runs/*"))
         self.site.write(AGENTS, phase.version)

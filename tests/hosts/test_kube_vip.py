@@ -40,7 +40,7 @@ mount --bind "$1" "$2"
 mount --bind /run/kube-vip.hosts /etc/hosts
 exec setpriv --bounding-set="$4" --inh-caps="$4" {PLACE} "$5"
 """
-"""What the manifest gives the container of its host: one file, lines of /etc/hosts, and these capabilities."""
+"""Shell that runs kube-vip as the manifest's container: with one mounted file, its lines of /etc/hosts and its capabilities."""
 LOOK_SECONDS, MOVE_SECONDS, SECONDS = 0.3, 15.0, 60.0
 
 
@@ -115,12 +115,12 @@ def kubelets(servers: Sequence[Host], folder: Path) -> Iterator[None]:
 
 
 def held(servers: Sequence[Host]) -> list[str]:
-    """Who has the address."""
+    """Return the servers that hold the registration address."""
     return [host.name for host in servers if f" {ADDRESS}/32 " in host.run("ip", "-oneline", "address", "show")]
 
 
 def answers() -> bool:
-    """Whether a supervisor answers there."""
+    """Return True if a supervisor answers at the registration address."""
     with (
         suppress(OSError),
         urllib.request.urlopen(f"https://{ADDRESS}:9345/ping", timeout=2, context=ssl._create_unverified_context()) as answer,

@@ -1,4 +1,4 @@
-"""What hosts and plays leave on this machine: nothing, also where they were killed."""
+"""Hosts and plays leave nothing on this machine, even if they were killed."""
 
 import os
 import signal

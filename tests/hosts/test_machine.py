@@ -1,4 +1,4 @@
-"""What of the node profile belongs to the kernel, on a machine that has one of its own: a Debian with GRUB under QEMU, emulated.
+"""Kernel settings of the node profile, on a machine with a kernel of its own: a Debian with GRUB, emulated by QEMU.
 
 Modules, the kernel's command line with its IOMMU and huge pages, the reboot that these need, swap, the Access Control Services of
 PCI bridges, the rules of a firewall, and its own clock: looked at by SSH, beside what bringup says of them.
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.long
 
 WORDS = ("iommu=pt", "intel_iommu=on", "hugepages=64", "hugepagesz=1G", "hugepages=1")
 CARD = "pci:v000010DEd00002330sv000010DEsd000016C1bc03sc02i00"
-"""How a GPU of NVIDIA tells udev of itself; this machine has none."""
+"""Modalias by which udev would learn of an NVIDIA GPU; this machine has none."""
 LOOK = f"""
 import glob, json, re, subprocess
 
@@ -77,7 +77,7 @@ update-grub
 SECONDS_AGAIN = 30.0
 """Most of a second run, interpreters that QEMU emulates included; it takes 11."""
 SERVES = "127.0.0.1"
-"""Where the machine's time server listens: HERE, as the machine sees it."""
+"""Address at which the machine's time server listens; the machine sees it as `HERE`."""
 AHEAD = timedelta(hours=2)
 BACK = timedelta(days=2000)
 CLOCKS = r"""date +%s.%N
@@ -91,7 +91,7 @@ AROUND_SECONDS = 30.0
 """By how much what a play measures may differ from what was set: a play takes its time."""
 FIREWALL_SECONDS, SYNC_SECONDS = 60.0, 90.0
 FOUND_SECONDS = 15
-"""How long a play waits for a clock that nobody is going to set right."""
+"""Time that a play waits for a clock that nobody corrects."""
 REPOSITORY = r"""set -e
 mkdir -p /srv/site && cd /srv/site && touch Packages
 sum=$(sha256sum Packages | cut -d' ' -f1)
@@ -117,7 +117,7 @@ def machine(able: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ma
 
 @pytest.fixture
 def on_time(machine: Machine) -> Iterator[None]:
-    """Its time server serves, and is right."""
+    """Run a time server with the right time for the machine."""
     with time_server.serving(SERVES):
         yield
 
@@ -149,12 +149,12 @@ def off_by(verdict: Verdict) -> float:
 
 
 def following(machine: Machine) -> bool:
-    """Whether its time service has measured a server."""
+    """Return True if the machine's time service has measured a server."""
     return "Leap status     : Normal" in machine.run("chronyc tracking")
 
 
 def look(machine: Machine) -> dict[str, Any]:
-    """What the machine shows of itself."""
+    """Read the machine's state with script `LOOK`."""
     return dict(json.loads(machine.run("python3 -", text=LOOK)))
 
 

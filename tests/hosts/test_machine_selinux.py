@@ -78,7 +78,7 @@ def mislabelled(machine: Machine) -> set[str]:
 
 
 def denials(machine: Machine) -> set[tuple[str, ...]]:
-    """What the policy has denied since the machine was booted, or would have, each kind once."""
+    """Return denials by the policy since the last boot, each kind once; in permissive mode they are only logged."""
     said = machine.run("journalctl --boot --output=cat --grep='avc: +denied' || true")
     return {
         (found["comm"], found["what"].strip(), *kinds.groups())

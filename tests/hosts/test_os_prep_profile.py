@@ -1,4 +1,4 @@
-"""What a plan adds to the profile, on real systemd hosts: kernel command line with its reboot, ACS, users, DNS, CIS, mounts, links.
+"""Profile parts that a plan adds, on real systemd hosts: kernel command line and reboot, ACS, users, DNS, CIS, mounts, links.
 
 A host has neither a boot loader nor PCI bridges of its own: `machine` gives it stand-ins for both that outlive its reboots, in the
 files that the module reads, and one for networkctl. Everything else on the host is real, setpci included.

@@ -49,11 +49,11 @@ class NeedsRestarting(dnf.cli.Command):
     def run(self):
         print("Reboot should not be necessary.")
 """
-"""What the real dnf-plugins-core brings, in a few words."""
+"""Short stand-in for the command `needs-restarting`, which the real dnf-plugins-core brings."""
 
 
 def items(result: PlayResult, host: Host) -> dict[str, Item]:
-    """What the module says of a host, item by item."""
+    """Return the items that the module reports of a host, by name."""
     node = next(node for node in probe.from_play(result.hosts).nodes if node.node == host.name)
     return {item.name: item for item in node.items}
 
@@ -215,7 +215,7 @@ def test_a_resolv_conf_that_another_writes_is_left_alone_until_it_is_nobodys(up:
 
 
 def managed(host: Host, link: str) -> str:
-    """What NetworkManager makes of a link."""
+    """Return the state of a link in NetworkManager; an empty text if NetworkManager does not know the link."""
     rows = dict(line.split(":", 1) for line in host.run("nmcli", "--terse", "--fields", "DEVICE,STATE", "device").splitlines())
     return rows.get(link, "")
 

@@ -38,8 +38,8 @@ for start in first second; do mount --rbind /run/driver /run/nvidia/driver; done
 mount --make-rprivate /run/driver
 umount --recursive --lazy /run/driver
 """
-"""What a driver container that was started twice and killed leaves. A folder of the host is in it with all that is mounted there:
-what is unmounted below is unmounted there too, as the folder is shared."""
+"""Mounts of a driver container that was started twice and killed. A folder of the host, with all that is mounted there, is
+mounted in it too; the mounts are shared, so unmounting in the container's copy also unmounts on the host."""
 
 
 SHIM = f"""
@@ -57,7 +57,7 @@ CASES = {
     "driver": DRIVER_CONTAINER + f"mkdir -p {DATA}",
     "no rke2": DRIVER_CONTAINER,
 }
-"""What is made of each host before the first play."""
+"""Name of a case → shell that prepares its host before the first play."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Reset:
 
     @property
     def traces(self) -> dict[str, list[str]]:
-        """What the first play still found of RKE2 at its end."""
+        """Return the traces of RKE2 that the first play still found at its end."""
         return {kind: found for kind, found in self.first.facts["traces"].items() if kind != "looked" and found}
 
 

@@ -1,4 +1,4 @@
-"""What gate rke2/servers says of a real etcd by the command line: a slow disk, a leader that changes, Secrets written as they are.
+"""Verdicts of gate rke2/servers on a real etcd, by the command line: slow disk, leader changes, Secrets without encryption.
 
 Servers run the stand-in for RKE2 with a real etcd and API server; the slow disk is a stand-in too.
 """

@@ -41,7 +41,7 @@ node["status"]["conditions"][0]["status"] = "Unknown"
 data = json.dumps({"nodes": {sys.argv[1]: node}, "removed": []}).encode()
 urllib.request.urlopen(urllib.request.Request("https://127.0.0.1:9345/stand-in/spread", data), context=context).read()
 """
-"""What a real cluster finds out by itself: this node's kubelet is silent."""
+"""Python that reports a node as not ready: in a real cluster the controllers notice that its kubelet is silent."""
 REGISTRY = {
     "registry.example.org": {"endpoints": ["https://192.0.2.5"], "username": "puller", "secrets": {"password": "rke2_secret_1"}},
     "private.example.org": {"secrets": {"ca": "rke2_secret_2"}},
@@ -374,7 +374,7 @@ def test_hosts_are_reset_to_bare_and_replaced(up: Any, site: Site) -> None:
 
 
 def left(host: Host) -> dict[str, list[str]]:
-    """What the stand-in leaves on a host, counted by the test's own means."""
+    """Return what the stand-in left on a host, counted without the product's own code."""
     links = host.run("ls", "/sys/class/net").split()
     return {
         "processes": host.run("sh", "-c", "pgrep -f ^/var/lib/rancher/rke2/data || true").split(),

@@ -22,8 +22,8 @@ KUBE_VIP = f"""[Service]
 ExecStartPre=/bin/bash -c 'if timeout 2 bash -c "</dev/tcp/{VIRTUAL}/22"; then echo somebody; else echo nobody; fi >> {HEARD}'
 ExecStartPost=/bin/sh -c 'ip address replace {VIRTUAL}/32 dev eth0'
 """
-"""What kube-vip does on one server: it takes the address once RKE2 is ready, and leaves it where it is killed. Before RKE2 starts
-it is written down whether any machine answers there."""
+"""Drop-in that stands for kube-vip on one server: the server takes the address once RKE2 is ready, and keeps it if killed. Before
+each start it logs whether any machine answers at the address."""
 DISK_ABOVE = f"""
 systemctl stop rke2-server
 mkdir {DISK}/etcd
@@ -33,7 +33,7 @@ rm {ETCD}
 mount --bind {DISK} {DATABASE}
 systemctl start rke2-server
 """
-"""What the refusal of a disk at etcd's own place says."""
+"""Shell that follows the refusal's advice: mount the disk one level above etcd's folder, with etcd and snapshots in it."""
 
 
 @pytest.mark.long
@@ -169,12 +169,12 @@ def test_a_server_whose_etcd_lies_apart_is_told_where_to_have_it_and_runs_on(up:
 
 
 def hold(servers: list[Host]) -> list[str]:
-    """Who of them has the virtual address."""
+    """Return the servers that hold the virtual address."""
     return [host.name for host in servers if f" {VIRTUAL}/32 " in host.run("ip", "-oneline", "address", "show")]
 
 
 def back(result: PlayResult) -> tuple[int, list[tuple[str, str, str]]]:
-    """How many changes there were, and what failed."""
+    """Return the number of changes and the failures of a play."""
     return sum(outcome.changed for outcome in result.hosts), said(result)
 
 

@@ -1,4 +1,4 @@
-"""What of hosts and plays is on this machine now, by name: after a test tier there must be no more than before."""
+"""List what hosts and plays have on this machine, by name: after the tests there must be no more than before."""
 
 import contextlib
 import os
@@ -34,7 +34,7 @@ def census(work: Path | None = None) -> dict[str, list[str]]:
 
 
 def left(before: Mapping[str, list[str]], work: Path | None = None) -> dict[str, list[str]]:
-    """What is there now and was not before; what others left there earlier may have gone meanwhile."""
+    """Return what exists now and did not before; leftovers of others may have disappeared meanwhile."""
     now = {kind: [name for name in names if name not in before[kind]] for kind, names in census(work).items()}
     return {kind: names for kind, names in now.items() if names}
 

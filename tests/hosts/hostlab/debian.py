@@ -32,14 +32,14 @@ PACKAGES = (
     "ca-certificates",
     "util-linux-extra",
 )
-"""What a machine has after its installer: enough for SSH and Python, and the two inits."""
+"""Packages of a machine after its installer: enough for SSH and Python, and the two init programs."""
 
 OFFERED = ("apparmor", "chrony", "conntrack", "curl", "ethtool", "open-iscsi", "nfs-common", "pciutils", "socat")
 OFFERED += ("dnf", "firewalld", "network-manager", "rpm", "udev", "ufw")
 """Packages that the hosts can install with apt, from a repository inside the root: they have no way to the mirror."""
 
 PROFILE = ("apparmor", "chrony", "conntrack", "curl", "ethtool", "pciutils", "socat")
-"""Those of them that the prepared root has already."""
+"""Packages of `OFFERED` that belong to the node profile and are already installed in the prepared root."""
 
 MASKED = (
     "systemd-udevd.service",
@@ -136,7 +136,7 @@ VERSION_ID="9.5"
     # where the distributions that have rpm for their own keep its database; Debian's rpm has one for each user
     "etc/rpm/macros.place": "%_dbpath /var/lib/rpm\n",
 }
-"""What makes the root a stand-in for one of the RHEL family, besides the real dnf and rpm."""
+"""Files that make the root a stand-in for a distribution of the RHEL family, beside the real dnf and rpm."""
 
 BUILD_SECONDS = 900
 

@@ -48,7 +48,7 @@ def nothing(_host: Host) -> None:
 
 
 def waiting(seconds: int) -> Callable[[Host], str]:
-    """What makes a host where Python waits."""
+    """Return a function that gives a host a Python which waits so many seconds before it starts."""
     return lambda host: python_that_waits(host, seconds)
 
 
@@ -60,7 +60,7 @@ def python_that_waits(host: Host, seconds: int) -> str:
 
 
 def has_started(host: Host) -> bool:
-    """Whether the Python that waits was started."""
+    """Return True if the Python that waits was started on the host."""
     return (host.folder / "upper" / STARTED).exists()
 
 
@@ -99,12 +99,12 @@ def holding(host: Host, *command: str) -> None:
 
 
 def slow_link(host: Host) -> None:
-    """What the host says comes at 30 kB/s, as over a link that is full or damaged."""
+    """Limit the host's outgoing traffic to 30 kB/s, as over a link that is congested or damaged."""
     host.run(*("tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "240kbit", "burst", "4kb", "latency", "10s"))
 
 
 def half_applied(host: Host) -> None:
-    """What a run that was killed in the middle leaves: a package unpacked only, a file cut short, another beside its place."""
+    """Leave a host as a killed run does: a package only unpacked, a file cut short, and a temporary file beside its target."""
     host.run("dpkg", "--purge", "socat")
     host.run("sh", "-c", "dpkg --unpack /srv/packages/socat*.deb")
     host.run("sh", "-c", "echo '# Made by br' > /etc/sysctl.d/zz-bringup.conf; echo x > /etc/sysctl.d/.bringup-cut")

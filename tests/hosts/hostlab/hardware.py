@@ -32,7 +32,7 @@ OLD_KERNEL = "/usr/local/bin/on-an-older-kernel"
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """What a machine shows: `nics` are RDMA devices with their firmware, `driver` is NVIDIA's on the host (none where empty),
+    """Hardware that a machine shows: `nics` are RDMA devices with their firmware, `driver` is NVIDIA's on the host (none if empty),
     `manager` the version of its fabric manager, and `fabric` the state of the GPUs in the NVLink fabric."""
 
     bios: str = "2.1"

@@ -33,7 +33,7 @@ class Host:
 
     @property
     def log(self) -> Path:
-        """What process 1 printed."""
+        """Return the file with the output of process 1."""
         return self.folder / "log"
 
     def run(self, *command: str, text: str = "") -> str:

@@ -1,4 +1,4 @@
-"""What this machine must have to run SSH hosts; every lack is a sentence with its remedy."""
+"""Requirements of SSH hosts on this machine; each missing one is reported with its remedy."""
 
 import os
 import shutil
@@ -54,7 +54,7 @@ def missing() -> tuple[str, ...]:
 
 
 def _lacking() -> list[tuple[str, str]]:
-    """What is not there, and the package that brings it."""
+    """Return missing programs and files, each with the package that brings it."""
     tools = [(tool, package) for tool, package in PACKAGES.items() if shutil.which(tool) is None]
     return tools if FUSE.exists() else [*tools, (str(FUSE), "libfuse3-3")]
 

@@ -14,7 +14,7 @@ from workflows.catalog import profile as catalog
 DISTRIBUTION = "debian"
 FREE = {"/var/lib/rancher": 100}
 NO_TIME = ("time service",)
-"""What no host in namespaces can have: the clock is the whole machine's."""
+"""Items that no host in namespaces can have: the clock belongs to the whole machine."""
 
 CHANGE = "Bring the node to its profile"
 
@@ -25,7 +25,7 @@ def variables(distribution: str = DISTRIBUTION, **changes: Any) -> dict[str, Any
 
 
 def reached(lab: Lab, host: Host, **words: Any) -> PlayHost:
-    """How a host is reached as root; `words` say otherwise."""
+    """Return a host as plays reach it: as root with the lab's key; `words` override fields."""
     return PlayHost(**{"name": host.name, "address": host.address, "key_path": str(lab.key), **words})
 
 
@@ -38,7 +38,7 @@ def request(lab: Lab, *hosts: PlayHost, **words: Any) -> PlayRequest:
 
 
 def judged(result: PlayResult, **words: Any) -> Verdict:
-    """What the gate says of a play."""
+    """Judge a play with the gate of OS prep; `words` override the expectation."""
     names = tuple(outcome.host for outcome in result.hosts)
     want = NodesExpectation(**{"nodes": names, "items": ("package chrony", "sysctl *"), "tolerate": NO_TIME, **words})
     return gate.nodes(probe.from_play(result.hosts), want)

@@ -16,6 +16,6 @@ def until(condition: Callable[[], object], seconds: float, *, every: float = 0.0
 
 
 def listens(address: str, port: int) -> bool:
-    """Whether somebody accepts connections there."""
+    """Return True if somebody accepts connections at an address and port."""
     with socket.socket() as asking:
         return asking.connect_ex((address, port)) == 0

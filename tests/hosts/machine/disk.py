@@ -26,14 +26,14 @@ PACKAGES = (
     *("selinux-policy-default", "selinux-basics", "policycoreutils", "selinux-utils"),
     *("nfs-kernel-server", "nfs-common"),
 )
-"""Those of the node profile too: this machine has no way to a mirror. Its firewall runs from the first boot on; SELinux waits for a
-word on the kernel's command line."""
+"""Packages of the disk, those of the node profile included: the machine has no access to a mirror. Its firewall runs from the
+first boot on; SELinux starts once the kernel's command line asks for it."""
 LABELS = "setfiles -F -e /proc /etc/selinux/default/contexts/files/file_contexts"
-"""What gives files the labels of SELinux's policy, also under a kernel that has none; it finds a file by /proc."""
+"""Command that labels files by SELinux's policy, also under a kernel without SELinux; it needs /proc."""
 MASKED = ("apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "fstrim.timer", "dpkg-db-backup.timer")
-"""They would only cost an emulated machine time."""
+"""Units that only cost an emulated machine time."""
 WAITING = ("nfs-server.service", "nfs-client.target", "nfs-blkmap.service", "rpcbind.service", "rpcbind.socket")
-"""What packages bring for one test alone, which starts it: a machine that an installer left has no servers of it."""
+"""Units of packages that one test alone needs and starts; after an installer no such servers run."""
 FILES = {
     "etc/hostname": "installed\n",
     "etc/hosts": "127.0.0.1 localhost\n",
@@ -68,7 +68,7 @@ BUILD_SECONDS = 900.0
 
 @dataclass(frozen=True)
 class Disk:
-    """What is kept: the disk itself, which nobody may write to, the key that root's login takes, and the machine's own host key."""
+    """Disk of a machine in the cache: the read-only image, the key of root's login, and the machine's host key."""
 
     folder: Path
 

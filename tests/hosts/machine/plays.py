@@ -15,7 +15,7 @@ from workflows import spec as specs
 
 NAME = "m001"
 HERE = "10.0.2.2"
-"""Where the machine sees this one's 127.0.0.1."""
+"""Address at which the machine sees 127.0.0.1 of the machine that runs QEMU."""
 ADDRESS = "10.0.2.15"
 """The machine's own, in its network."""
 REBOOT_SECONDS = 180
@@ -50,5 +50,5 @@ def play(machine: Machine, profile: dict[str, Any], *, check: bool = False, **va
 
 
 def judged(result: PlayResult, **words: Any) -> Verdict:
-    """What the gate says of a play; `words` are what it expects."""
+    """Judge a play with the gate of OS prep; `words` are fields of the expectation."""
     return gate.nodes(probe.from_play(result.hosts), NodesExpectation(nodes=(NAME,), **words))

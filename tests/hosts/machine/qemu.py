@@ -39,17 +39,17 @@ class Machine:
 
     @property
     def known_hosts(self) -> Path:
-        """Its host key, as SSH wants to find it."""
+        """Return the known_hosts file with the machine's host key."""
         return self.folder / "known_hosts"
 
     @property
     def console(self) -> str:
-        """What it printed on its serial line."""
+        """Return the output on the machine's serial line."""
         return (self.folder / "console").read_text(errors="replace")
 
     @property
     def boots(self) -> int:
-        """How often its boot loader has begun."""
+        """Return how often the machine's boot loader has started."""
         return self.console.count(BEGUN)
 
     def run(self, command: str, text: str = "") -> str:
@@ -70,7 +70,7 @@ class Machine:
         return ["ssh", "-F", "none", *options, "-o", "BatchMode=yes", "root@127.0.0.1", command]
 
     def answers(self) -> bool:
-        """Whether its SSH server greets."""
+        """Return True if the machine's SSH server greets."""
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as connection:
             connection.settimeout(3)
             return connection.recv(4) == b"SSH-"
@@ -88,7 +88,7 @@ def started(kept: Disk, folder: Path, ahead: timedelta = timedelta()) -> Iterato
 
 @contextlib.contextmanager
 def powered(kept: Disk, folder: Path, ahead: timedelta = timedelta()) -> Iterator[Machine]:
-    """The same, from the moment on at which it gets power."""
+    """Start a machine on a disk whose changes are discarded; yield it as soon as it has power, before its SSH server answers."""
     port, clock = _free_port(), f"{datetime.now(UTC) + ahead:%Y-%m-%dT%H:%M:%S}"
     words = [
         "-drive",
@@ -125,7 +125,7 @@ def made(folder: Path) -> Disk:
 
 
 def _board(port: int) -> list[str]:
-    """What is in the machine: an IOMMU, its disk, and behind bridges a network card and a source of random numbers."""
+    """Return QEMU's options for the board: an IOMMU, the disk, and behind bridges a network card and a random number generator."""
     ports = [
         word for index, name in enumerate(PORTS) for word in ("-device", f"pcie-root-port,id={name},chassis={index},slot={index}")
     ]

@@ -48,7 +48,7 @@ def setting(key: str) -> str:
 
 
 def node_ip() -> str:
-    """This node's address: what config.yaml says, else the one of the default route; RKE2 refuses what is refused here."""
+    """Return this node's address: from config.yaml, else that of the default route; exit as RKE2 does if it is not usable here."""
     said = setting("node-ip")
     try:
         found = ipaddress.ip_address(said or default_address())
@@ -70,7 +70,7 @@ def default_address() -> str:
 
 
 def is_address(text: str) -> bool:
-    """Whether this is an IP address, and no name."""
+    """Return True if a text is an IP address and not a name."""
     with contextlib.suppress(ValueError):
         return bool(ipaddress.ip_address(text))
     return False
@@ -124,7 +124,7 @@ class Cluster:
 
 
 def own_node(kind: str, known: dict, *, voter: bool = True) -> dict:
-    """This host's Node; what others wrote on it stays."""
+    """Return this host's Node; annotations and spec that others wrote are kept."""
     labels = {"node-role.kubernetes.io/control-plane": "true", "stand-in/roles": "etcd"} if kind == "server" else {}
     conditions = [{"type": "Ready", "status": "True"}] + ([{"type": "EtcdIsVoter", "status": str(voter)}] if labels else [])
     status = {"nodeInfo": {"kubeletVersion": VERSION}, "conditions": conditions, "address": node_ip()}
@@ -135,7 +135,7 @@ def own_node(kind: str, known: dict, *, voter: bool = True) -> dict:
 
 
 def node_password() -> str:
-    """What a server knows this machine by; nothing beside a real API server, whose Nodes are deleted without our knowing."""
+    """Return the password by which servers know this machine; empty with a real API server, which may delete Nodes unseen."""
     if programs():
         return ""
     if not PASSWORD.exists():
@@ -145,7 +145,7 @@ def node_password() -> str:
 
 
 def is_another(nodes: dict, known: dict) -> bool:
-    """Whether one of these nodes is known, by another password."""
+    """Return True if one of these nodes is already known with another password."""
     return any(name in known and known[name]["password"] != node["password"] for name, node in nodes.items())
 
 
@@ -209,7 +209,7 @@ class Say(http.server.BaseHTTPRequestHandler):
 
 
 def metrics(nodes: dict) -> str:
-    """What etcd would say of itself."""
+    """Return metrics as etcd serves them."""
     peers = [name for name, node in nodes.items() if node["metadata"]["labels"] and name != setting("node-name")]
     fsync = "etcd_disk_wal_fsync_duration_seconds"
     lines = [f'{fsync}_bucket{{le="0.001"}} 990', f'{fsync}_bucket{{le="+Inf"}} 1000', f"{fsync}_count 1000"]
@@ -292,7 +292,7 @@ def control_plane(images: Path) -> "ControlPlane":  # noqa: F821 - its module li
 
 
 def flags() -> dict:
-    """What RKE2 makes of config.yaml for the API server."""
+    """Return the API server's flags that RKE2 derives from config.yaml."""
     policy, found = setting("audit-policy-file"), {}
     if policy:
         AUDIT_LOG.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -332,7 +332,7 @@ def agent() -> None:
 
 
 def kubelet() -> None:
-    """Its two ports: health, and what the API server asks."""
+    """Serve the kubelet's two ports: health, and the one that the API server uses."""
     serve("127.0.0.1", 10248)
     serve("", 10250)
 
@@ -366,7 +366,7 @@ def reset_etcd(snapshot: str) -> None:
 
 
 def leave_traces() -> None:
-    """What containers leave on a host: shims that outlive the service, mounts (a driver's too), namespaces, links, rules."""
+    """Leave on the host what containers leave: processes that outlive the service, mounts, network namespaces, links, rules."""
     shim = DATA / "data" / VERSION / "bin/containerd-shim-runc-v2"
     shim.parent.mkdir(parents=True, exist_ok=True)
     if not shim.exists():
@@ -392,12 +392,12 @@ def leave_traces() -> None:
 
 
 def faults() -> dict:
-    """How this host is to fail."""
+    """Return the faults that a test has set for this host."""
     return dict(json.loads(FAULTS.read_text())) if FAULTS.exists() else {}
 
 
 def main() -> None:
-    """One of the program's commands."""
+    """Run one command of the program, as its arguments say."""
     word = sys.argv[1]
     if word == "--version":
         print(f"rke2 version {VERSION} (stand-in)")
