@@ -11,7 +11,7 @@ AT_ONE_TIME = 10  # most of a case is waiting
 
 @pytest.fixture(scope="session")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """What the embedded engine did with every case."""
+    """Execute every case with the embedded engine and return the results."""
     if not cases():
         pytest.fail(f"no conformance cases under {DATA}: set BRINGUP_TEST_DATA to the folder that holds argo_conformance/")
     folder = tmp_path_factory.mktemp("results")

@@ -34,7 +34,7 @@ def execute(case: Path, results: Path) -> str:
 
 @dataclass(frozen=True)
 class Results:
-    """What the embedded engine did: a folder with a file a case, and the outcome of each."""
+    """Results of the embedded engine: a folder with a file for each case, and the outcome of each."""
 
     folder: Path
     outcomes: dict[str, str]
@@ -45,7 +45,7 @@ class Results:
         return [name for name, outcome in self.outcomes.items() if outcome == "executed"]
 
     def recorded(self, case: str) -> dict[str, Any]:
-        """What the real controller did with a case."""
+        """Return the recording of a case by the real controller."""
         found: dict[str, Any] = json.loads((DATA / "cases" / case / "recorded.json").read_text())
         return found
 

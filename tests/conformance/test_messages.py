@@ -1,4 +1,4 @@
-"""What the real controller says and users rely on, the embedded engine says too; where it does not, `messages.yaml` says why."""
+"""Messages of the real controller that users rely on come from the embedded engine too; `messages.yaml` explains the others."""
 
 import json
 import re

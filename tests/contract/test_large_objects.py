@@ -1,4 +1,4 @@
-"""What is too large: where the limits are, and what goes first. A Workflow of a large fleet lives near them."""
+"""Size limits of objects, and the parts that are dropped first. A Workflow of a large fleet is close to these limits."""
 
 import json
 from typing import Any

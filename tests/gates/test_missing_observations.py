@@ -1,4 +1,4 @@
-"""What a gate did not see it does not pass: each passing case, with one thing of its observation left out, must not pass any more.
+"""A gate does not pass without evidence: a passing case must not pass any more once one part of its observation is missing.
 
 The things left out are every field and every row, at any depth; a text, time or list that must be there is emptied instead.
 `allowed_gaps.json` lists the paths that no verdict hangs on, each with its reason; entries that nothing needs are told too.
@@ -19,10 +19,10 @@ from steps.runtime import gating
 FOLDER = Path(__file__).parent
 FILES = [path for path in sorted(FOLDER.glob("*/*.json")) if msgspec.json.decode(path.read_bytes())["verdict"] == "pass"]
 NAMES = ("name", "type", "node", "kind", "size")
-"""What a row is called by in a path; a row without any of them is called by its place."""
+"""Fields that name a row in a path, by precedence; a row without any of them is named by its index."""
 SEPARATOR = " > "
 EMPTIED = (str, float, list, dict)
-"""What can be there and say nothing; a number 0 or a `false` says something."""
+"""Types of values that can be present and empty; a number 0 or a `false` is information."""
 
 Steps = tuple[str | int, ...]
 
