@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from steps.contract import plain as plain_text
+from steps.contract import plain_text
 from steps.contract.evidence import Diagnosis, Evidence
 from steps.contract.host_play import PlayEvent
 from steps.contract.task import Verb

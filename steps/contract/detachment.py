@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from steps.contract import plain
+from steps.contract import plain_text
 
 _OF_FACTORY = "of the factory"
 
@@ -67,7 +67,7 @@ def mentions(place: str, text: str, factory: Factory, known: Iterable[ExternalLi
         # a link that is reported already would be found again by its host or folder
         checked = checked.replace(link.leads_to.lower(), " ") if link.why.endswith(_OF_FACTORY) else checked
     for host in factory.hosts:
-        if plain.names(checked, host.lower()):
+        if plain_text.names(checked, host.lower()):
             yield ExternalLink(place=place, leads_to=host, why="a host of the factory")
     for folder in factory.folders:
         if re.search(rf"(?<![\w.-]){re.escape(folder.lower())}(?![\w.-])", checked):

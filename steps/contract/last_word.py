@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from steps.contract import plain
+from steps.contract import plain_text
 from steps.contract.evidence import Evidence
 from steps.contract.verdict import Verdict
 
@@ -74,7 +74,7 @@ def render_last_word(record: Evidence, clean: Callable[[str], str]) -> str:
 
 def render_failure(reason: str) -> str:
     """Return the last word of a pod that runs no task and failed for `reason`."""
-    return _cut(f"fail: {plain.line(reason)}", LONGEST)
+    return _cut(f"fail: {plain_text.line(reason)}", LONGEST)
 
 
 def _cut(text: str, most: int) -> str:
@@ -85,7 +85,7 @@ def _cut(text: str, most: int) -> str:
 def read(text: str) -> Said | None:
     """Return the summary in a last word that `render_last_word` made; None for any other text that a pod may have left."""
     match = _FORM.fullmatch(text)
-    return Said(match[1], plain.line(match[4] or ""), int(match[2] or 0), int(match[3] or 0)) if match else None
+    return Said(match[1], plain_text.line(match[4] or ""), int(match[2] or 0), int(match[3] or 0)) if match else None
 
 
 def of_node(message: str) -> Said | None:

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from steps.contract import plain
+from steps.contract import plain_text
 from steps.contract.canonical import canonical, digest_bytes
 
 VERSIONS, CURRENT, HISTORY, INCOMING, NODES = "versions", "current", "history.jsonl", "incoming", "nodes"
@@ -178,7 +178,7 @@ def abandoning_rollback(history: Sequence[Switch], versions: Collection[str]) ->
 def rolled_back_sentence(rollback: Switch) -> str:
     """Return the sentence that says who left a version by a rollback, and when."""
     who, when = rollback.by.removeprefix("rollback by "), time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(rollback.at))
-    return f"{rollback.before} was left by a rollback (by {plain.line(who)}, {when})"
+    return f"{rollback.before} was left by a rollback (by {plain_text.line(who)}, {when})"
 
 
 def retained_versions(versions: Iterable[str], keep: int, protected: Iterable[str]) -> tuple[str, ...]:

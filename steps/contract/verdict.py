@@ -6,7 +6,7 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from steps.contract import plain
+from steps.contract import plain_text
 from steps.contract.host_ranges import fold
 
 
@@ -69,7 +69,7 @@ class Verdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `final`: waiting cannot change the verdict (a Job that failed for good), so a waiting step ends at once. `nodes` holds every
     node that the gate looked at, passes included; empty if the gate does not judge nodes. Texts may quote hosts and objects, so
-    each is made one harmless line (`plain`).
+    each is made one harmless line (`plain_text`).
     """
 
     gate: str
@@ -87,7 +87,7 @@ class Verdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
         _in_lines(self, "reason", "seen", "expected", "next_step")
         # a fast check: almost all texts stay as they are
         if not all(map(str.isprintable, self.notes)):
-            force_setattr(self, "notes", tuple(map(plain.line, self.notes)))
+            force_setattr(self, "notes", tuple(map(plain_text.line, self.notes)))
 
     @property
     def is_pass(self) -> bool:
@@ -104,7 +104,7 @@ def _in_lines(verdict: Verdict | NodeVerdict, *fields: str) -> None:
     for field in fields:
         text: str = getattr(verdict, field)
         if not text.isprintable():
-            force_setattr(verdict, field, plain.line(text))
+            force_setattr(verdict, field, plain_text.line(text))
 
 
 def passed(gate: str, reason: str, nodes: Iterable[NodeVerdict] = (), notes: Iterable[str] = ()) -> Verdict:

@@ -9,10 +9,10 @@ from steps.contract import approval
 from steps.contract.evidence import Evidence
 from steps.contract.verdict import FailureClass, Status
 from steps.report import checklists, model, product_parts
+from steps.report.release_changes import changed_releases
 from steps.report.source import Record, StoredRun
 from steps.report.stages import CONFIRM, JUDGE, opening
 from steps.report.stages import stages as every_stage
-from steps.report.upgraded import changed_releases
 
 
 def build(source: StoredRun, workflow: str = "", running: bool = False, begun: Iterable[model.Begun] = ()) -> model.Report:

@@ -3,7 +3,7 @@
 from msgspec import Struct, field
 
 from steps.contract.evidence import Diagnosis
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 from steps.contract.quarantine import QuarantineEntry
 from steps.contract.revision import SpecSource as Origin
 from steps.contract.run import Cancelled

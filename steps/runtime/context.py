@@ -19,7 +19,7 @@ from steps.clients.redact import Redactor
 from steps.clients.store import AlreadyWritten, Store
 from steps.contract import last_word as last_word_contract
 from steps.contract import log_keys as log_contract
-from steps.contract import plain, quarantine
+from steps.contract import plain_text, quarantine
 from steps.contract.canonical import canonical
 from steps.contract.evidence import Diagnosis, Evidence
 from steps.contract.host_play import PlayEvent
@@ -197,7 +197,7 @@ class Context:
             observation=observation,
             changes=tuple(self._changes),
             reused=reused,
-            error=plain.line(error),
+            error=plain_text.line(error),
             tools=_tools(self.task.verb),
             diagnosis=findings,
         )

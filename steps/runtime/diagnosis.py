@@ -13,7 +13,7 @@ import msgspec
 from steps import timeouts
 from steps.contract.checks import CHECK_LABEL
 from steps.contract.evidence import Diagnosis
-from steps.contract.plain import truncate
+from steps.contract.plain_text import truncate
 from steps.errors import StepError, Temporary
 from steps.runtime.diagnosis_objects import (
     MESSAGE,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from steps.contract.plain import truncate
+from steps.contract.plain_text import truncate
 from steps.stages.shared.probe_containers import ContainerStatus, States
 
 MOST_EVENTS = 25

@@ -12,7 +12,7 @@ from steps.contract import run as contract
 from steps.contract.host_play import HostOutcome, HostStatus
 from steps.contract.run import PLAYBOOK, ServerIdentity, ServerState
 from steps.errors import Refused, Unreachable
-from steps.runtime import reach, target
+from steps.runtime import play_requests, target
 from steps.runtime.context import Context
 
 
@@ -31,7 +31,7 @@ class Way(Struct, frozen=True):
     server_name: str = ""
 
 
-def identify(context: Context, ssh: reach.Ssh, way: Way) -> ClusterIdentity:
+def identify(context: Context, ssh: play_requests.Ssh, way: Way) -> ClusterIdentity:
     """Ask the servers over SSH which cluster they run; nothing is changed on them.
 
     If the spec names no cluster, the one that was found becomes the run's. It is held from now on if its API answers. Raises
@@ -45,7 +45,7 @@ def identify(context: Context, ssh: reach.Ssh, way: Way) -> ClusterIdentity:
     from steps.clients.ansible import playing  # imported here: a run without plays does not need it
 
     played = playing.play(
-        reach.request(context, PLAYBOOK, ssh, hosts, variables={"rke2_registration_address": way.registration}),
+        play_requests.request(context, PLAYBOOK, ssh, hosts, variables={"rke2_registration_address": way.registration}),
         on_event=context.hear,
     )
     identities = {outcome.host: _identity(outcome) for outcome in played.hosts}

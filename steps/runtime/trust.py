@@ -5,7 +5,7 @@ from msgspec import Struct
 from steps.clients.git import git_access
 from steps.contract import delivery
 from steps.contract.delivery import HOST_KEYS, HostKey, KnownHosts, ServerCertificates
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 from steps.errors import BadTask
 from steps.runtime import config_maps
 from steps.runtime.context import Context

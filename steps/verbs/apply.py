@@ -9,7 +9,7 @@ from msgspec import Struct
 from steps.clients.kube.api import ApiError
 from steps.contract.delivery import ConfigMapKeys, KnownHosts, RepositorySecret, ServerCertificates
 from steps.contract.exit import ExitCode
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
 from steps.errors import Conflict, Refused
 from steps.runtime import config_maps, delivery_inputs, gating, reuse, settings, target, trust, upgrade_path

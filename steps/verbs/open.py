@@ -9,7 +9,7 @@ from steps.contract import run as contract
 from steps.contract.canonical import canonical
 from steps.contract.exit import ExitCode
 from steps.errors import BadTask, Refused
-from steps.runtime import reach, reuse
+from steps.runtime import play_requests, reuse
 from steps.runtime.context import Context
 from steps.runtime.identify import ClusterIdentity, Way, identify
 
@@ -33,7 +33,7 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     operation: str = ""
     targetless: bool = False
     standing: bool = False
-    ssh: reach.Ssh | None = None
+    ssh: play_requests.Ssh | None = None
     registration: str = ""
     server: str = ""
     server_name: str = ""

@@ -12,10 +12,10 @@ from steps.contract import run as run_contract
 from steps.contract.exit import ExitCode
 from steps.contract.fleet import Host
 from steps.contract.host_play import HostStatus, PlayResult, RoleArchive
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 from steps.contract.verdict import NodeVerdict, Status, Verdict
 from steps.errors import Unreachable
-from steps.runtime import gating, reach, target
+from steps.runtime import gating, play_requests, target
 from steps.runtime.context import KUBECONFIG, Context
 from steps.runtime.diagnose import diagnose_play
 from steps.stages.site_roles import contract as site_roles
@@ -41,7 +41,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     """
 
     playbook: str
-    ssh: reach.Ssh
+    ssh: play_requests.Ssh
     gate: str
     select: str = "all"
     fanned: bool = False
@@ -52,7 +52,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     after: str = ""
     helpers: str = ""
     variables: dict[str, Any] = {}
-    forks: int = reach.FORKS
+    forks: int = play_requests.FORKS
     kubeconfig_from: str = ""
     server: str = ""
     server_name: str = ""
@@ -83,7 +83,7 @@ def run(context: Context) -> ExitCode:
             target.renew(context, restored=wanted.restores)
     uid = run_contract.target_uid(context.environment.run, context.store.read)
     result = playing.play(
-        reach.request(
+        play_requests.request(
             context,
             wanted.playbook,
             wanted.ssh,

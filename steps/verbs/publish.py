@@ -19,7 +19,7 @@ from steps.contract import run as runs
 from steps.contract.canonical import canonical
 from steps.contract.delivery import KUSTOMIZATIONS, Delivered, Publication
 from steps.contract.exit import ExitCode
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
 from steps.errors import BadTask, Temporary
 from steps.runtime import delivery_inputs, product_tasks, reuse

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steps.contract.exit import ExitCode
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 from workflows.app.specs import sources
 from workflows.host_keys import enrolment, known_hosts, model
 from workflows.host_keys.model import KeyState, ScannedKey

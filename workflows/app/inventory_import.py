@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 from workflows.app.specs.starter_files import write_starter
 from workflows.inventory import ansible_inventory, spec_conversion
 from workflows.inventory.grouping import snake

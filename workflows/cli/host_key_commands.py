@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 from workflows.cli import output
 from workflows.cli.options import Output, Spec
 from workflows.cli.output import Format

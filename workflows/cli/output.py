@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from steps.contract import plain
+from steps.contract import plain_text
 from workflows.cli import streams
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def console(*, stderr: bool = False) -> "QuietConsole":
 def data(value: Any, form: Format) -> None:
     """Print data for a script, as JSON or YAML."""
     if form is Format.JSON:
-        lines([plain.escape_json(json.dumps(value, indent=2, ensure_ascii=False))])
+        lines([plain_text.escape_json(json.dumps(value, indent=2, ensure_ascii=False))])
     else:
         import yaml
 
@@ -67,7 +67,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = ""
 
     from workflows.cli.terminal import STATE_STYLES
 
-    cells = [[plain.line(str(cell)) for cell in row] for row in rows]
+    cells = [[plain_text.line(str(cell)) for cell in row] for row in rows]
     out = console()
     widths = _widths([columns, *cells], out.width - _GAP * (len(columns) - 1))
     if not widths:
@@ -126,7 +126,7 @@ def lines(rows: Iterable[str]) -> None:
     """Print lines, with control characters escaped; stop silently once the reader of a pipe is gone."""
     try:
         for row in rows:
-            print(plain.block(row))
+            print(plain_text.block(row))
     except BrokenPipeError:
         streams.drop(sys.stdout)
 
@@ -134,15 +134,15 @@ def lines(rows: Iterable[str]) -> None:
 def note(message: str) -> None:
     """Print one sentence on stderr, so that no script takes it for a part of the result; print nothing for an empty one."""
     if message:
-        console(stderr=True).print(f"note: {plain.line(message)}")
+        console(stderr=True).print(f"note: {plain_text.line(message)}")
 
 
 def error(message: str, hint: str = "") -> None:
     """Print one sentence, or several lines, and a hint on stderr."""
     out = console(stderr=True)
-    out.print(f"error: {plain.block(message)}", style="red" if out.is_terminal else None)
+    out.print(f"error: {plain_text.block(message)}", style="red" if out.is_terminal else None)
     if hint:
-        out.print(f"hint: {plain.line(hint)}")
+        out.print(f"hint: {plain_text.line(hint)}")
 
 
 def can_ask() -> bool:

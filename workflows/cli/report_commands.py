@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from steps.contract.exit import ExitCode
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 from workflows.cli import output
 from workflows.cli.options import LocationOptions, Output, Run, placed, read_public_key
 from workflows.cli.output import Format

@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.table import Table
 
-from steps.contract import plain
+from steps.contract import plain_text
 from workflows.app.runs.run_progress import OPEN, Progress
 from workflows.cli.terminal import STATE_STYLES
 from workflows.engines.local.result import News, NodeNews, RunNews
@@ -54,7 +54,7 @@ class View(_Drawn):
             for line in self._progress.take(news.node):
                 # the table has no row for `open`; lines with a command are not folded, so that they can be copied
                 if not self._live or news.waits or news.node.template == OPEN:
-                    self._console.print(plain.line(line), markup=False, emoji=False, soft_wrap=news.waits or None)
+                    self._console.print(plain_text.line(line), markup=False, emoji=False, soft_wrap=news.waits or None)
 
     def _render(self) -> RenderableType:
         now = time.time()
@@ -75,5 +75,5 @@ class StageTable(_Drawn):
             return
         grid = Table("stage", "status", "reason", box=None, pad_edge=False, header_style="bold")
         for row in rows:
-            grid.add_row(*map(plain.line, row), style=STATE_STYLES.get(row[1], "dim"))
+            grid.add_row(*map(plain_text.line, row), style=STATE_STYLES.get(row[1], "dim"))
         self._live.update(grid)

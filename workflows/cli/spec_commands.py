@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steps.contract.exit import ExitCode
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 from workflows.cli import output
 from workflows.cli.options import Hosts, Only, Output, Spec, Until, pipeline_of
 from workflows.cli.output import Format

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from steps.contract.exit import ExitCode
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 from workflows.cli import completion, output
 from workflows.cli.options import Output, Spec
 from workflows.cli.output import Format

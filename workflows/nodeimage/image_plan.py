@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from steps.contract import approval, plain
+from steps.contract import approval, plain_text
 from steps.contract.canonical import canonical, digest
 from steps.contract.task import Task, Verb
 from steps.nodeimage.contract import boot_tree, script_links
@@ -157,7 +157,7 @@ def _task_files(site: ImageSite, files: Mapping[str, bytes]) -> dict[str, bytes]
     if size <= contract.MAX_BYTES:
         return files_by_name
     if groups_size > size - groups_size:
-        machines = plain.count(sum(len(group.nodes) for group in groups), "machine")
+        machines = plain_text.count(sum(len(group.nodes) for group in groups), "machine")
         sizes = f"publish.groups with {machines} has {groups_size} bytes, the recipe with its files {size - groups_size}"
         raise PlanError(f"{sizes}, limit {contract.MAX_BYTES} together: shorten host names, or split them over two specs")
     raise PlanError(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from steps.contract import plain
+from steps.contract import plain_text
 from steps.contract.host_ranges import fold
 from workflows.catalog import PlannedRelease
 from workflows.plan.model import Plan
@@ -42,8 +42,8 @@ def is_targetless(plan: Plan) -> bool:
 
 def size_text(plan: Plan) -> str:
     """Return the size of a run as text, such as `16 hosts, 9 stages`; without hosts only the number of stages."""
-    hosts = f"{plain.count(len(plan.hosts), 'host')}, " if plan.hosts else ""
-    return f"{hosts}{plain.count(len(plan.stages), 'stage')}"
+    hosts = f"{plain_text.count(len(plan.hosts), 'host')}, " if plan.hosts else ""
+    return f"{hosts}{plain_text.count(len(plan.stages), 'stage')}"
 
 
 def starts(plan: Plan) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from hera.workflows import WorkflowTemplate
 
 from workflows.plan import run_folders
 from workflows.plan.model import Plan
-from workflows.render import closed, names, rbac, starts
+from workflows.render import names, rbac, starts, unknown_fields
 from workflows.render.steps import Settings
 
 Object = dict[str, Any]
@@ -60,7 +60,7 @@ def render(plan: Plan, build: Build, settings: Settings | None = None) -> Bundle
         "spec": {"workflowTemplateRef": {"name": template["metadata"]["name"]}},
     }
     started = starts.starts(plan, template, chosen)
-    lost = [field for manifest in (template, workflow, *(started or ())) for field in closed.unknown_fields(manifest)]
+    lost = [field for manifest in (template, workflow, *(started or ())) for field in unknown_fields.unknown_fields(manifest)]
     if lost:
         raise RenderError(f"Argo does not know the field {lost[0]}" + (f" and {len(lost) - 1} more" if len(lost) > 1 else ""))
     return Bundle(

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from steps.contract import plain
+from steps.contract import plain_text
 from steps.contract.host_play import FailureKind
 
 MESSAGE_LIMIT = 800
@@ -97,7 +97,7 @@ def of_unreachable(message: str, others: Iterable[str] = ()) -> FailureKind:
     """
     kind = _first(_UNREACHABLE, message, FailureKind.NETWORK)
     about = _PROXY.sub("", message)  # the proxy itself may run on one of the others
-    named = any(plain.names(about, other) for other in others)
+    named = any(plain_text.names(about, other) for other in others)
     return FailureKind.HELPER if named and kind is FailureKind.NETWORK else kind
 
 
@@ -183,4 +183,4 @@ def _first(table: tuple[tuple[FailureKind, str], ...], text: str, default: Failu
 
 def _text(value: object) -> str:
     text = "; ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
-    return plain.line(" ".join(text.split()))
+    return plain_text.line(" ".join(text.split()))

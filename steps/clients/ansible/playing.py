@@ -15,8 +15,8 @@ import msgspec
 
 from steps.clients.ansible import failures, retry, workspace
 from steps.clients.ansible.events import Ledger
-from steps.clients.ansible.over_ssh import SshTransport
-from steps.clients.ansible.simulated import SimulatedTransport
+from steps.clients.ansible.simulated_plays import SimulatedTransport
+from steps.clients.ansible.ssh_plays import SshTransport
 from steps.clients.ansible.stop import Stop
 from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
 from steps.contract.host_play import PlayEvent, PlayRequest, PlayResult, PlayStatus

@@ -14,11 +14,11 @@ from typing import Any
 from msgspec import Struct
 
 import steps
-from steps.clients.ansible import packed
+from steps.clients.ansible import module_packing
 from steps.clients.private_folder import private_folder
 from steps.clients.ssh import configuration as ssh_configuration
 from steps.clients.ssh import proxies
-from steps.clients.ssh.met import Met
+from steps.clients.ssh.first_contact_keys import FirstContactKeys
 from steps.contract.host_play import ENDED, HostKeys, HttpProxy, Jump, PlayHost, PlayRequest, RoleArchive
 from steps.errors import BadTask
 from steps.stages.site_roles.contract import BadArchive, decode
@@ -192,7 +192,7 @@ def _fill(folder: Path, playbook: Path, request: PlayRequest) -> Workspace:
         subfolder.mkdir()
     for path in _with_imported(playbook):
         (folder / path.name).write_text(path.read_text())
-    for name, script in packed.modules(playbook.parent, request.playbook).items():
+    for name, script in module_packing.modules(playbook.parent, request.playbook).items():
         (space.library / name).write_text(script)
     space.configuration.write_text(_configuration(request, keys, folder))
     space.inventory.write_text(json.dumps(_inventory(request, space.configuration)))
@@ -249,14 +249,14 @@ def _configuration(request: PlayRequest, keys: dict[str, Path], folder: Path) ->
         check="no" if request.host_keys is HostKeys.OFF else "yes",
         exchanges=exchanges,
         proxies=proxies.commands(folder, request.reached, passwords),
-        met=_met(request) if request.host_keys is HostKeys.ACCEPT_NEW else None,
+        first_contacts=_first_contacts(request) if request.host_keys is HostKeys.ACCEPT_NEW else None,
     )
 
 
-def _met(request: PlayRequest) -> Met:
+def _first_contacts(request: PlayRequest) -> FirstContactKeys:
     path = Path(request.known_hosts or "/nowhere")
     known = path.read_text(errors="replace") if path.is_file() else ""
-    return Met(Path(request.met), known, (str(path),) if path.is_file() else ())
+    return FirstContactKeys(Path(request.met), known, (str(path),) if path.is_file() else ())
 
 
 def _ssh_settings() -> str:

@@ -24,7 +24,7 @@ from msgspec import Struct
 from steps import timeouts
 from steps.clients.clock import Clock
 from steps.clients.releases.tree_operations import Claimed, MakeFolder, ReleaseLock, TreeTransport
-from steps.contract import plain, release_layout
+from steps.contract import plain_text, release_layout
 from steps.contract.canonical import canonical
 from steps.errors import StepError, StoreBusy
 
@@ -141,7 +141,7 @@ def _busy(where: str, folder: str, claimed: Claimed) -> StoreBusy:
     try:
         holder = msgspec.json.decode(claimed.holder, type=Holder)
         machine = holder.machine
-        who = plain.line(f"process {holder.process} on {holder.host}" + (f" ({holder.by})" if holder.by else ""))
+        who = plain_text.line(f"process {holder.process} on {holder.host}" + (f" ({holder.by})" if holder.by else ""))
     except msgspec.MsgspecError:
         who = "somebody"
     hint = f"wait for it; one that is gone loses its lock after {left:.0f} s more"

@@ -19,7 +19,7 @@ from steps import timeouts
 from steps.clients.releases import tree_operations as do
 from steps.clients.releases.release_tree import ALL, MOST_NODES, MOST_REPORT, ReleaseTree, TreeEntry, TreeLayout
 from steps.clients.releases.tree_operations import CHUNK, Claimed, Operation, failure
-from steps.contract import plain
+from steps.contract import plain_text
 from steps.errors import BadTask, Garbled, Unreachable
 
 PROGRAM = Path(__file__).with_name("session.sh")
@@ -181,16 +181,16 @@ class ShellTransport:
                 elif name in tree.nodes:
                     tree.reported_at[name] = int(modified)
             case _:
-                raise self._broken(plain.line(token[:200]))
+                raise self._broken(plain_text.line(token[:200]))
 
     def _finished(self) -> None:
         if (answer := self._answer()) != "done":
-            raise self._broken(plain.line(answer[:200]))
+            raise self._broken(plain_text.line(answer[:200]))
 
     def _answer(self) -> str:
         line = self._out.readline(1 << 16).decode(errors="replace")
         if not line.endswith("\n"):
-            raise self._broken(plain.line(line[:200]))
+            raise self._broken(plain_text.line(line[:200]))
         self._failed(line[:-1])
         return line[:-1]
 
@@ -202,14 +202,14 @@ class ShellTransport:
             if sign == b"\n" and token.startswith(b"error "):
                 self._failed(token[:-1].decode(errors="replace"))
         if not sign:
-            raise self._broken(plain.line(token.decode(errors="replace")[:200]))
+            raise self._broken(plain_text.line(token.decode(errors="replace")[:200]))
         return token.decode(errors="surrogateescape")
 
     def _failed(self, line: str) -> None:
         word, _, rest = line.partition(" ")
         if word == "error":
             code, _, what = rest.partition(" ")
-            raise failure(code, plain.line(what.strip()), self.where)
+            raise failure(code, plain_text.line(what.strip()), self.where)
 
     def _bytes(self, count: int) -> bytes:
         data = self._out.read(count)
@@ -235,7 +235,7 @@ class ShellTransport:
             self._process.wait(timeouts.PUBLISH_CLOSE)
         self._errors.seek(0)
         lines = self._errors.read()[-2000:].decode(errors="replace").strip().splitlines()
-        why = plain.line(lines[-1]) if lines else answer
+        why = plain_text.line(lines[-1]) if lines else answer
         if answer and self._process.returncode is None:
             return Garbled(f"{self.where}: said {answer!r}, which is no answer", hint="see what its login shell prints by itself")
         hint = "see that it runs, its key is in known_hosts, and the user may log in"

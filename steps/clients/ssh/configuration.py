@@ -1,9 +1,9 @@
-"""Writes the SSH configuration for a play: the way to each host, jump hosts, trusted host keys. Pure, but for `met`."""
+"""Writes the SSH configuration for a play: the way to each host, jump hosts, trusted host keys. Pure, but for first contacts."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from steps.clients.ssh.met import Met
+from steps.clients.ssh.first_contact_keys import FirstContactKeys
 from steps.contract.host_play import HttpProxy, Jump, PlayHost
 
 COMMON = """Host *
@@ -53,20 +53,20 @@ def configuration(
     check: str,
     proxies: Mapping[HttpProxy, str],
     exchanges: Iterable[str] = (),
-    met: Met | None = None,
+    first_contacts: FirstContactKeys | None = None,
 ) -> str:
     """Return the text of the SSH configuration for the hosts of a play.
 
     `keys` maps each `key_path` to the private key's current path. `known` are the files with host keys, `check` is SSH's
-    StrictHostKeyChecking; `met`, if given, sets both for each host. `exchanges` are key exchanges by preference. `proxies` maps
-    each HTTP proxy to its command. Jump hosts get the same options and key checks as the hosts behind them.
+    StrictHostKeyChecking; `first_contacts`, if given, sets both for each host. `exchanges` are key exchanges by preference.
+    `proxies` maps each HTTP proxy to its command. Jump hosts get the same options and key checks as the hosts behind them.
     """
     members = tuple(hosts)
     aliases = {jump: f"bringup-jump-{number}" for number, jump in enumerate(jumps(members))}
     accesses: list[tuple[str, PlayHost | Jump]] = [(alias, jump) for jump, alias in aliases.items()]
     accesses += [(host.name, host) for host in members]
     sections = [
-        "\n".join(_section(alias, access, keys, aliases, proxies) + (met.lines(access) if met else []))
+        "\n".join(_section(alias, access, keys, aliases, proxies) + (first_contacts.lines(access) if first_contacts else []))
         for alias, access in accesses
     ]
     exchange = ",".join(exchanges)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from steps.contract import plain
+from steps.contract import plain_text
 from steps.nodeimage.contract import debian
 from steps.nodeimage.contract.boot_tests import NodeReport
 from steps.nodeimage.contract.image_tests import BuiltinCheck, ImageTest, ImageTestOutcome, ImageTestResult, Where
@@ -100,7 +100,7 @@ def read(data: bytes) -> NodeReport:
         raise ReportError(f"the report has {len(data)} bytes, limit {MAX_REPORT}")
     lines = data.decode("ascii", errors="replace").split("\n")
     if lines[0] != REPORT_FORM or lines[-1]:
-        start = plain.line(lines[0][:40])
+        start = plain_text.line(lines[0][:40])
         raise ReportError(f"no whole report: it begins with {start!r}, not with {REPORT_FORM!r}, or has no last line end")
     if len(lines) > MAX_ROWS:
         raise ReportError(f"the report has {len(lines)} lines, limit {MAX_ROWS}")
@@ -123,12 +123,12 @@ def _take(line: str, fields: dict[str, Any], rows: dict[str, list[Any]]) -> None
     elif name in _READERS:
         fields[name] = _READERS[name](rest)
     else:
-        raise ReportError(f"the report says {plain.line(name[:40])!r}, which is no word of a report")
+        raise ReportError(f"the report says {plain_text.line(name[:40])!r}, which is no word of a report")
 
 
 def _whole(last: str, tests: int, fields: dict[str, Any]) -> None:
     if last != f"end {tests}":
-        raise ReportError(f"the report has {tests} tests and ends with {plain.line(last[:40])!r}: it came in part")
+        raise ReportError(f"the report has {tests} tests and ends with {plain_text.line(last[:40])!r}: it came in part")
     missing = [name for name in ("mac", "address", "kernel", "root", "clock", "uptime") if name not in fields]
     if missing:
         raise ReportError(f"the report does not say {', '.join(missing)}")
@@ -137,12 +137,12 @@ def _whole(last: str, tests: int, fields: dict[str, Any]) -> None:
 def _word(text: str) -> str:
     if len(text) > MAX_WORD:
         raise ReportError(f"a word of the report has {len(text)} characters, limit {MAX_WORD}")
-    return plain.line(text)
+    return plain_text.line(text)
 
 
 def _number(text: str) -> float:
     if not re.fullmatch(r"\d{1,12}(\.\d{1,12})?", text):
-        raise ReportError(f"{plain.line(text[:40])!r} is no number")
+        raise ReportError(f"{plain_text.line(text[:40])!r} is no number")
     return float(text)
 
 
@@ -158,10 +158,10 @@ _READERS: dict[str, Callable[[str], Any]] = {
 def _result(text: str) -> ImageTestResult:
     words = text.split(" ")
     if len(words) != 4 or words[1] not in set(ImageTestOutcome):
-        raise ReportError(f"{plain.line(text[:60])!r} is no result of a test")
+        raise ReportError(f"{plain_text.line(text[:60])!r} is no result of a test")
     try:
         output = base64.b64decode(words[3], validate=True).decode(errors="replace")
     except binascii.Error as error:
-        raise ReportError(f"the output of test {plain.line(words[0][:40])} is no base64") from error
+        raise ReportError(f"the output of test {plain_text.line(words[0][:40])} is no base64") from error
     name, outcome = _word(unquote(words[0])), ImageTestOutcome(words[1])
-    return ImageTestResult(name=name, outcome=outcome, seconds=_number(words[2]), output=plain.line(output)[-MAX_OUTPUT:])
+    return ImageTestResult(name=name, outcome=outcome, seconds=_number(words[2]), output=plain_text.line(output)[-MAX_OUTPUT:])

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from steps.contract import plain
+from steps.contract import plain_text
 from steps.contract.verdict import FailureClass
 from steps.nodeimage.contract.ipxe import SAID
 
@@ -216,20 +216,20 @@ class Reading(Struct, frozen=True, kw_only=True):
     kernel: str = ""
 
 
-def plain_text(text: str) -> str:
+def strip_escapes(text: str) -> str:
     """Return a console's text without terminal control sequences, with plain line ends."""
     return _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def last_lines(text: str) -> tuple[str, ...]:
     """Return the last LAST_LINES lines of a console that have text, each cut to LONGEST_LINE characters."""
-    lines = [line for line in plain_text(text).split("\n") if line.strip()]
-    return tuple(plain.line(line)[:LONGEST_LINE] for line in lines[-LAST_LINES:])
+    lines = [line for line in strip_escapes(text).split("\n") if line.strip()]
+    return tuple(plain_text.line(line)[:LONGEST_LINE] for line in lines[-LAST_LINES:])
 
 
 def read(text: str) -> Reading:
     """Return the state of a boot from all text that its console has shown so far."""
-    clean = plain_text(text)
+    clean = strip_escapes(text)
     started = list(KERNEL_LINE.finditer(clean))
     # a firmware's screen ends lines at 80 signs, wherever that is
     signs, lines = (KERNEL_SIGNS, clean[started[-1].start() :]) if started else (LOADER_SIGNS, clean.replace("\n", ""))

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 from steps.nodeimage.contract.image_manifest import INITRD, KERNEL, PARTS, Manifest
 
 ADDED, REMOVED, CHANGED = "added", "removed", "changed"

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from steps import timeouts
-from steps.contract import plain
+from steps.contract import plain_text
 from steps.errors import BadTask
 from steps.nodeimage.containment import namespace
 from steps.nodeimage.contract import build_keys
@@ -111,5 +111,5 @@ def _kept(images: Path, key: str) -> CachedLayer:
 
 
 def _sentence(layer: CachedLayer, paths: Sequence[str]) -> str:
-    what = f"{plain.some([f'/{path}' for path in paths], _NAMED)} changed in the cache" if paths else "its bytes have changed"
+    what = f"{plain_text.some([f'/{path}' for path in paths], _NAMED)} changed in the cache" if paths else "its bytes have changed"
     return f"layer {layer.name} ({layer.key[:12]}) is no longer what was built: {what}"

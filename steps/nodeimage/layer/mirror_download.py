@@ -14,7 +14,7 @@ import urllib3
 
 from steps import timeouts
 from steps.clients import http_proxies
-from steps.contract import plain
+from steps.contract import plain_text
 from steps.errors import BadTask, NotUnderstood, StepError, Unreachable
 from steps.nodeimage.contract.resolved_recipe import Package
 from steps.nodeimage.layer import mirror_settings
@@ -191,7 +191,7 @@ def _short(answer: urllib3.BaseHTTPResponse, url: str, size: int, package: Packa
     what = f"the {package.size} bytes of {package.name}={package.version}"
     if "Content-Length" not in answer.headers and "chunked" not in answer.headers.get("Transfer-Encoding", "").lower():
         return Unreachable(f"{_host(url)} sent {size} of {what}")
-    kind = plain.line(answer.headers.get("Content-Type", ""))[:_LONGEST_KIND]
+    kind = plain_text.line(answer.headers.get("Content-Type", ""))[:_LONGEST_KIND]
     return _ShortAnswer(f"{_host(url)} answers with {size} bytes{f' of {kind}' if kind else ''} for {what}")
 
 

@@ -14,7 +14,7 @@ from typing import Self
 from msgspec import Struct
 
 from steps import timeouts
-from steps.contract import plain
+from steps.contract import plain_text
 from steps.nodeimage.contract import boot_test_protocol
 from steps.nodeimage.contract.boot_tests import REPORT_PATH, TESTS_PATH, BootEvent, NodeReport
 
@@ -119,8 +119,8 @@ class BootTestServer:
 
     def refuse(self, machine: str, why: str) -> bytes:
         """Record why a machine's report is not read at all, and return the body of the answer that says so."""
-        self._heard[machine].problem = plain.line(why)
-        return f"{plain.line(why)}\n".encode()
+        self._heard[machine].problem = plain_text.line(why)
+        return f"{plain_text.line(why)}\n".encode()
 
     def take(self, machine: str, data: bytes) -> str:
         """Record a machine's report if it is valid and the first one; return why it is refused, empty if it is not."""

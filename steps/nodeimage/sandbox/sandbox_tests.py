@@ -11,7 +11,7 @@ from typing import IO, Final
 from msgspec import Struct
 
 from steps import timeouts
-from steps.contract import plain
+from steps.contract import plain_text
 from steps.errors import StepError, Temporary
 from steps.nodeimage.containment import bubblewrap, namespace
 from steps.nodeimage.contract import build_keys, root_checks
@@ -70,7 +70,7 @@ def _check(listing: RootListing, test: ImageTest) -> tuple[ImageTestOutcome, str
         problems = root_checks.judge(test.check, test.arguments, listing)
     except root_checks.UnknownCheck as error:
         return ImageTestOutcome.ERROR, _end(str(error))
-    line = plain.line(" ".join(root_checks.summarise_problems(problems).split()))
+    line = plain_text.line(" ".join(root_checks.summarise_problems(problems).split()))
     line = line if len(line) <= KEPT else f"{line[: KEPT - 1]}…"
     return (ImageTestOutcome.FAIL if problems else ImageTestOutcome.PASS), line
 
@@ -104,7 +104,7 @@ def _last(stream: IO[bytes]) -> str:
 
 
 def _end(text: str) -> str:
-    line = plain.line(" ".join(text.split()))
+    line = plain_text.line(" ".join(text.split()))
     return line if len(line) <= KEPT else f"…{line[1 - KEPT :]}"
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from steps.contract.checks import CHECK_NAMESPACE, CheckPod
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.base_services import gate_delivery
 from steps.stages.base_services.contract import (

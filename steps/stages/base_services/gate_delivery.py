@@ -3,7 +3,7 @@
 from typing import Any
 
 from steps.contract.charts import Workload
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.base_services.contract import (
     REDIS,

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from steps.contract import plain
+from steps.contract import plain_text
 from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes
 from steps.nodeimage.contract import console
 from steps.nodeimage.contract.boot_tests import TESTS_ARGUMENT, BootEvent, MachineBoot, NodeReport
@@ -67,7 +67,7 @@ def _fetched(boot: MachineBoot, seen: Booted) -> Iterator[Finding]:
     """Yield a problem for each file that the machine did not fetch from this server: a disk could have served it instead."""
     whole = {event.what for event in boot.events if event.sent == event.size > 0}
     if missing := [what for what in FETCHED if what not in whole]:
-        fetched = f"it reported, and did not fetch {plain.some(missing, MOST_TOLD)} whole"
+        fetched = f"it reported, and did not fetch {plain_text.some(missing, MOST_TOLD)} whole"
         step = f"read the console of {boot.name}: what it booted came from elsewhere"
         yield fail(FailureClass.COMPARISON, fetched, "all from the server", step)
     roots = [event.size for event in boot.events if event.what == "root"]
@@ -113,7 +113,7 @@ def _health(boot: MachineBoot, report: NodeReport, want: BootsExpectation) -> It
         yield fail(FailureClass.RUNTIME, f"its clock is off by {off:+.0f} s", f"at most {want.clock_seconds:.0f} s", step)
     if report.failed_units:
         step = f"`systemctl status {report.failed_units[0]}` there, and its part of the console; {LEFT_OUT}"
-        yield fail(FailureClass.HEALTH, f"failed units: {plain.some(report.failed_units, MOST_TOLD)}", "none", step)
+        yield fail(FailureClass.HEALTH, f"failed units: {plain_text.some(report.failed_units, MOST_TOLD)}", "none", step)
 
 
 def _tests(report: NodeReport, want: BootsExpectation) -> Iterator[Finding]:
@@ -129,7 +129,7 @@ def _tests(report: NodeReport, want: BootsExpectation) -> Iterator[Finding]:
         yield fail(FailureClass.HEALTH, outcome, f"pass{f': {case.incident}' if case and case.incident else ''}", step)
     if missing := [name for name in cases if counted[name] != 1]:
         step = "boot it again, and see on its console why it left them out"
-        absent = f"{len(missing)} of {len(cases)} tests are not in its report once: {plain.some(missing, MOST_TOLD)}"
+        absent = f"{len(missing)} of {len(cases)} tests are not in its report once: {plain_text.some(missing, MOST_TOLD)}"
         yield unknown(FailureClass.RUNTIME, absent, "each of them once", step)
 
 

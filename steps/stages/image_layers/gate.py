@@ -1,6 +1,6 @@
 """Gate of image_layers: a layer is whole, holds the locked packages and no secret, and keeps its budget."""
 
-from steps.contract import plain
+from steps.contract import plain_text
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.image_layers.contract import Built, LayerExpectation
 from steps.stages.shared.finding import Finding, fail, unknown
@@ -34,7 +34,7 @@ def _failure(seen: Built, want: LayerExpectation) -> Finding | None:
         step = "render the run again: the recipe or the builder has changed since"
         return fail(FailureClass.COMPARISON, problem, f"key {want.key[:12]}", step)
     if seen.secrets_found:
-        problem = f"layer {want.layer} holds a build secret: {plain.some(seen.secrets_found, 3)}"
+        problem = f"layer {want.layer} holds a build secret: {plain_text.some(seen.secrets_found, 3)}"
         step = "have the command read the secret from /run/secrets and write it nowhere; the layer was thrown away"
         return fail(FailureClass.INPUT, problem, "no secret's bytes in any file, name or link", step)
     if seen.failed:

@@ -1,6 +1,6 @@
 """Gate of image_lock: every locked package is in the archive, byte for byte; a build takes packages from nowhere else."""
 
-from steps.contract import plain
+from steps.contract import plain_text
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.image_lock.contract import Archive, ArchiveExpectation
 from steps.stages.shared.finding import Finding, fail, unknown
@@ -52,4 +52,4 @@ def _finding(seen: Archive, want: ArchiveExpectation) -> Finding | None:
 
 def _list(names: tuple[str, ...], what: str, problems: tuple[str, ...]) -> str:
     why = f" ({problems[0]})" if problems else ""
-    return f"{len(names)} {what}: {plain.some(names, MOST_TOLD)}{why}"
+    return f"{len(names)} {what}: {plain_text.some(names, MOST_TOLD)}{why}"

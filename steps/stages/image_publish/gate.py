@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from steps.contract import plain, release_layout
+from steps.contract import plain_text, release_layout
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.image_publish.contract import Published, PublishedExpectation
 from steps.stages.shared.finding import Finding, fail, unknown
@@ -130,4 +130,4 @@ def _too_many(seen: Published, want: PublishedExpectation) -> tuple[str, ...]:
 
 
 def _some(names: Sequence[str]) -> str:
-    return plain.some(names, 3)
+    return plain_text.some(names, 3)

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from steps.contract import plain
+from steps.contract import plain_text
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.nodeimage.contract.image_tests import SANDBOX_SECONDS, ExpectedTest, ImageTestOutcome, ImageTestResult
 from steps.stages.image_sandbox.contract import Sandboxed, SandboxExpectation
@@ -68,7 +68,7 @@ def _summed(findings: list[tuple[str, Finding]], tests_wanted: int) -> Verdict:
     """Return the first failed finding, else the first finding, as the gate's verdict, followed by the names of the other tests."""
     name, first = next((pair for pair in findings if pair[1].status == "fail"), findings[0])
     others = sorted({other for other, _ in findings if other != name})
-    tail = f"; also {plain.some(others, _MOST_NAMED)}" if others else ""
+    tail = f"; also {plain_text.some(others, _MOST_NAMED)}" if others else ""
     whole = f"{len(others) + 1} of {tests_wanted} tests did not pass: {first.seen}{tail}"
     return replace(first, seen=whole).verdict(GATE)
 

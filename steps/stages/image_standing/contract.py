@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from steps.contract import plain
+from steps.contract import plain_text
 from steps.contract.evidence import read_observation
 from steps.contract.stage_contracts import Shortcut
 
@@ -53,7 +53,7 @@ class Standing(Struct, frozen=True, kw_only=True, omit_defaults=True):
         if not self.version or self.is_current:
             return ""
         kinds = {"changed": self.packages_changed, "added": self.packages_added, "removed": self.packages_removed}
-        changes = [f"{len(rows)} {kind} ({plain.some(rows, MOST_NAMED)})" for kind, rows in kinds.items() if rows]
+        changes = [f"{len(rows)} {kind} ({plain_text.some(rows, MOST_NAMED)})" for kind, rows in kinds.items() if rows]
         return f"packages against {self.version}: {', '.join(changes) or 'the same'}"
 
     @property

@@ -4,7 +4,7 @@ See `steps/docs/facts/gpu.md`, Network Operator.
 """
 
 from steps.contract.charts import ChartsExpectation, ChartsObservation, Workload
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes, passed
 from steps.stages.network_operator import gate_ring
 from steps.stages.network_operator.contract import (

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from steps.contract.host_play import FailureKind, HostStatus
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes
 from steps.stages.os_prep import gate_facts, gate_fleet
 from steps.stages.os_prep.contract import (

@@ -20,7 +20,7 @@ from steps.contract.charts import (
     Trouble,
     Workload,
 )
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.shared import causes, gate_applications
 from steps.stages.shared.finding import Finding, fail, unknown

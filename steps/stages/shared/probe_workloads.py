@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.contract.charts import Trouble, Workload
-from steps.contract.plain import truncate
+from steps.contract.plain_text import truncate
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_containers import ContainerStatus
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from steps.contract.nccl import NcclLog, NcclWant
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes, passed
 from steps.stages.shared import gate_checks
 from steps.stages.shared.causes import HELM, RUNTIME_REASONS, Cause, classify

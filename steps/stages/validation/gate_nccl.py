@@ -6,7 +6,7 @@ nothing about the largest one. A run on one host, on sockets, or cut in the midd
 """
 
 from steps.contract.nccl import NcclLog, NcclRun, NcclTransport, NcclWant
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass
 from steps.stages.shared.finding import Finding, fail, unknown
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from steps.clients.ansible import packed as ansible_packed
+from steps.clients.ansible import module_packing
 from steps.clients.ansible.workspace import playbook_path
 from steps.stages.os_prep.contract import NodesExpectation
 from workflows.spec.hosts import HostGroup
@@ -64,7 +64,7 @@ def before(script: str, line: str) -> str:
 
 def test_both_ways_say_the_same(tmp_path: Path) -> None:
     mark = tmp_path / "packed-ran"
-    script = before(ansible_packed.packed_module(PLAYBOOKS, "node_profile"), f"open({str(mark)!r}, 'w').close()")
+    script = before(module_packing.packed_module(PLAYBOOKS, "node_profile"), f"open({str(mark)!r}, 'w').close()")
     (tmp_path / "node_profile.py").write_text(script)
     plain = answer(tmp_path, profile=PROFILE)
     assert not mark.exists()
@@ -102,7 +102,7 @@ LOGGED += "sys.modules['syslog'] = log"
 def test_the_machines_log_is_written_as_ansible_says(words: dict[str, Any], logged: str) -> None:
     said = {"profile": {}, "_ansible_check_mode": True, "_ansible_module_name": "node_profile"}
     given = json.dumps(said | {f"_ansible_{key}": value for key, value in words.items()}).encode()
-    script = ansible_packed.packed_module(PLAYBOOKS, "node_profile")
+    script = module_packing.packed_module(PLAYBOOKS, "node_profile")
     script = script.replace('"<<INCLUDE_ANSIBLE_MODULE_COMPLEX_ARGS>>"', repr(given))
     ended = subprocess.run([sys.executable, "-"], input=before(script, LOGGED), capture_output=True, text=True, check=True)
     assert "observation" in json.loads(ended.stdout)
@@ -113,7 +113,7 @@ def test_no_target_syslog_of_ansible_reaches_the_module_as_no_log(tmp_path: Path
     settings = {"ANSIBLE_NO_TARGET_SYSLOG": "true"}
     kept = tmp_path / "given"
     leave = f"import atexit, pathlib; atexit.register(lambda: pathlib.Path({str(kept)!r}).write_bytes(ARGUMENTS))"
-    (tmp_path / "node_profile.py").write_text(before(ansible_packed.packed_module(PLAYBOOKS, "node_profile"), leave))
+    (tmp_path / "node_profile.py").write_text(before(module_packing.packed_module(PLAYBOOKS, "node_profile"), leave))
     answer(tmp_path, "--module-path", str(tmp_path), profile={}, settings=settings)
     assert json.loads(kept.read_bytes())["_ansible_no_log"] is True
 
@@ -126,7 +126,7 @@ def test_what_a_module_does_not_catch_is_told_as_its_failure(tmp_path: Path) -> 
     (tmp_path / "module_utils/broken.py").write_text("raise OSError('no space left')\n")
     (tmp_path / "library/broken.py").write_text("from ansible.module_utils import broken\n")
     ended = subprocess.run(
-        [sys.executable, "-"], input=ansible_packed.packed_module(tmp_path, "broken"), capture_output=True, text=True, check=False
+        [sys.executable, "-"], input=module_packing.packed_module(tmp_path, "broken"), capture_output=True, text=True, check=False
     )
     said = json.loads(ended.stdout)
     assert (ended.returncode, said["failed"], said["msg"]) == (1, True, "broken: OSError: no space left")
@@ -135,12 +135,12 @@ def test_what_a_module_does_not_catch_is_told_as_its_failure(tmp_path: Path) -> 
 
 def test_a_module_that_needs_more_of_ansible_is_not_packed() -> None:
     with pytest.raises(ValueError, match=r"ansible\.module_utils\.urls is Ansible's own"):
-        ansible_packed.packed_module(PLAYBOOKS, "rke2_release")
+        module_packing.packed_module(PLAYBOOKS, "rke2_release")
 
 
 def test_only_what_is_listed_is_packed() -> None:
-    assert ansible_packed.modules(PLAYBOOKS, "os_prep").keys() == {"node_profile.py"}
-    assert ansible_packed.modules(PLAYBOOKS, "rke2_agent") == {}
+    assert module_packing.modules(PLAYBOOKS, "os_prep").keys() == {"node_profile.py"}
+    assert module_packing.modules(PLAYBOOKS, "rke2_agent") == {}
 
 
 GOOD: tuple[dict[str, Any], ...] = (

@@ -16,7 +16,7 @@ from ansible.module_utils import proxy_login
 from ansible.module_utils.rke2 import release_files
 from ansible.module_utils.urls import open_url
 
-from steps.clients.ansible import packed
+from steps.clients.ansible import module_packing
 from steps.clients.ansible.failures import failure_reason
 from steps.clients.redact import Redactor
 from steps.contract.host_play import FailureKind
@@ -111,7 +111,7 @@ def test_neither_form_of_the_password_is_repeated(form: str, tmp_path: Path) -> 
 
 def test_a_module_tells_no_password_and_has_none_on_its_command_line(tmp_path: Path) -> None:
     given = {"profile": {}, **LOGIN, "_ansible_check_mode": True, "_ansible_no_log": True}
-    script = packed.packed_module(PLAYBOOKS, "node_profile")
+    script = module_packing.packed_module(PLAYBOOKS, "node_profile")
     script = script.replace('"<<INCLUDE_ANSIBLE_MODULE_COMPLEX_ARGS>>"', repr(json.dumps(given).encode()))
     environment = {**os.environ, "http_proxy": "http://proxy:3128"}
     done = subprocess.run([sys.executable, "-"], input=script, env=environment, capture_output=True, text=True, check=True)

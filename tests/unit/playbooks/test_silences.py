@@ -8,7 +8,7 @@ import pytest
 import yaml
 from ansible.module_utils import host_lock
 
-from steps.clients.ansible import over_ssh
+from steps.clients.ansible import ssh_plays
 from steps.contract.host_play import PlayHost, PlayRequest
 from workflows.plan.compiler import OPEN_SECONDS
 
@@ -36,7 +36,7 @@ def test_what_waits_on_one_host_ends_before_the_whole_play_does() -> None:
 
 @pytest.mark.parametrize("seconds", [15, OPEN_SECONDS, 600, 1800, 4200])
 def test_what_hangs_on_one_host_of_a_short_play_ends_before_it_too(seconds: int) -> None:
-    of_task = over_ssh.task_seconds(PLAYBOOKS, PlayRequest(playbook="identify", hosts=(), timeout_seconds=seconds))
+    of_task = ssh_plays.task_seconds(PLAYBOOKS, PlayRequest(playbook="identify", hosts=(), timeout_seconds=seconds))
 
     assert 0 < of_task <= 0.8 * seconds
     assert of_task <= 1200

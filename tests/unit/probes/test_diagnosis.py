@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from steps.contract.plain import truncate
+from steps.contract.plain_text import truncate
 from steps.errors import Refused, StepError, Unreachable
 from steps.runtime import diagnosis
 from steps.runtime.diagnosis import Findings

@@ -11,7 +11,7 @@ from workflows.app.specs.manifests import rendered
 from workflows.nodeimage.image_plan import compile_image
 from workflows.plan import diff, show
 from workflows.plan.model import Plan
-from workflows.render import closed, from_git, manifest_policy, starts
+from workflows.render import from_git, manifest_policy, starts, unknown_fields
 from workflows.render.bundle import Bundle
 from workflows.render.steps import Settings
 
@@ -128,7 +128,7 @@ def test_its_account_may_submit_and_not_change_who_may_do_what(tmp_path: Path) -
 
 
 def test_argo_knows_every_field(tmp_path: Path) -> None:
-    assert not [field for one in made(tmp_path, source=OPENED).starts or () for field in closed.unknown_fields(one)]
+    assert not [field for one in made(tmp_path, source=OPENED).starts or () for field in unknown_fields.unknown_fields(one)]
 
 
 @pytest.mark.parametrize(

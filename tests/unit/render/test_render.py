@@ -18,7 +18,7 @@ from workflows import bringup, examples, factory, image, stack
 from workflows.engines import open_approvals
 from workflows.plan.compiler import compile_plan
 from workflows.rehearsal.faults import fault_registry
-from workflows.render import closed, grammar, manifest_policy, names, rbac, steps
+from workflows.render import grammar, manifest_policy, names, rbac, steps, unknown_fields
 from workflows.render.bundle import Build, Bundle, RenderError, render, to_yaml
 from workflows.spec import load
 from workflows.stage_names import STAGES, StageName
@@ -261,15 +261,15 @@ def test_each_rule_for_our_own_manifests_catches_its_breach(change: Callable[[di
 )
 def test_no_field_is_dropped_in_silence(path: str, change: Callable[[dict[str, Any]], None]) -> None:
     template = copy.deepcopy(bundle().template)
-    assert closed.unknown_fields(template) == ()
+    assert unknown_fields.unknown_fields(template) == ()
     change(template["spec"])
-    assert closed.unknown_fields(template) == (path,)
+    assert unknown_fields.unknown_fields(template) == (path,)
 
 
 def test_fields_newer_than_the_models_are_known() -> None:
     template = copy.deepcopy(bundle().template)
     template["spec"]["templates"][0]["pendingTimeout"] = "15m"
-    assert closed.unknown_fields(template) == ()
+    assert unknown_fields.unknown_fields(template) == ()
 
 
 def test_the_image_and_the_namespace_are_chosen_by_the_installation() -> None:

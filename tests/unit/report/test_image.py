@@ -11,7 +11,7 @@ from steps.nodeimage.contract.boot_tests import BootEvent, Firmware, MachineBoot
 from steps.nodeimage.contract.image_manifest import ImageFile
 from steps.nodeimage.contract.image_tests import ImageTestOutcome, ImageTestResult
 from steps.nodeimage.product_report import details
-from steps.report import html, junit, public
+from steps.report import html, junit, public_report
 from steps.report import text as plain
 from steps.report.assembly import build
 from steps.report.model import Report
@@ -136,7 +136,7 @@ def test_the_page_has_it_escaped_and_on_its_own() -> None:
 
 def test_other_runs_have_no_such_part_and_outsiders_see_none() -> None:
     assert details([]) is None
-    assert public.public(report(boot())).product is None
+    assert public_report.public(report(boot())).product is None
 
 
 def test_an_observation_that_cannot_be_read_shows_nothing() -> None:

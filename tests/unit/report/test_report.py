@@ -13,7 +13,7 @@ from steps.contract.revision import SpecSource
 from steps.contract.run import Cancelled
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, failed, of_nodes
 from steps.errors import BadTask
-from steps.report import checklists, html, junit, model, public, source, text, timeline
+from steps.report import checklists, html, junit, model, public_report, source, text, timeline
 from steps.report.assembly import build
 
 
@@ -70,7 +70,7 @@ def test_text_and_timeline(stored: source.StoredRun) -> None:
 
 
 def test_the_public_report_names_no_host_address_path_or_place(stored: source.StoredRun) -> None:
-    whole = msgspec.json.encode(public.public(build(stored))).decode()
+    whole = msgspec.json.encode(public_report.public(build(stored))).decode()
     for secret in ("gpu00", "sv1", "10.77", "/etc/", "/opt/", "rack7", "ada@example.org", "charts.example.org", "volcano-system"):
         assert secret not in whole, secret
     assert "node 3" in whole
@@ -190,7 +190,7 @@ def test_what_was_cut_off_is_not_called_not_run(
     assert report.sentence == f"gang: {reason}"
     if cancelled:
         assert (125.0, "cancelled by ada (Ctrl-C)") in {(entry.time, entry.text) for entry in timeline.timeline(report)}
-        assert "ada" not in public.public(report).sentence
+        assert "ada" not in public_report.public(report).sentence
 
 
 def test_a_task_that_kept_a_log_and_no_record_was_cut_off(stored: source.StoredRun) -> None:
@@ -246,7 +246,7 @@ def test_the_git_commit_of_the_spec_is_told(stored: source.StoredRun) -> None:
     said = "Git 3f2a9c, sites/lab.yaml with changes that are not committed"
     for shown in (text.text(report), html.html(report), timeline.note(report)):
         assert said in shown
-    assert public.public(report).source is None
+    assert public_report.public(report).source is None
 
 
 def changing(stored: source.StoredRun, *attempts: dict[str, int]) -> model.Report:
@@ -280,7 +280,7 @@ def test_a_stage_with_plays_says_how_many_hosts_were_changed(stored: source.Stor
         (line,) = (line for line in text.text(report).splitlines() if line.startswith("os_prep "))
         assert line.endswith(f"; {said}")
         assert said in html.html(report)
-        assert public.public(report).stages[0].hosts == said
+        assert public_report.public(report).stages[0].hosts == said
 
 
 def test_a_stage_without_a_play_or_its_record_says_nothing_of_hosts(stored: source.StoredRun) -> None:
@@ -334,7 +334,7 @@ def test_the_timeline_tells_git_revisions_whenever_they_change(stored: source.St
     where, planned = "gang/control, release volcano", "planned chart 1.15.1, values v1.4.0; compared with 1.15.1, 3f2a9c; "
     assert told == [(121.0, where, f"{planned}synced nothing"), (123.0, where, f"{planned}synced 1.15.1, 3f2a9c")]
     assert "3f2a9c" in timeline.note(report)
-    assert public.public(report).revisions == ()
+    assert public_report.public(report).revisions == ()
 
 
 def test_a_link_to_a_checklist_is_shown_as_the_checklist_itself(stored: source.StoredRun) -> None:
@@ -370,7 +370,7 @@ def test_a_run_that_could_not_be_opened_says_why_everywhere(store: Store, stored
     assert {(stage.status, stage.reason) for stage in report.stages} == {("not run", "open did not pass")}
     assert text.text(report).splitlines()[:2] == [f"lab: fail: {said}", "class of the failure: input"]
     assert "open: run nope &lt;never&gt; came" in html.html(report)
-    assert public.public(report).opening is not None
+    assert public_report.public(report).opening is not None
     suites = {suite.get("name"): suite for suite in ElementTree.fromstring(junit.junit(report))}
     assert [(name, suite.get("failures")) for name, suite in suites.items()] == [
         ("run", "1"), ("os_prep", "0"), ("gang", "0"), ("slurm", "0"),

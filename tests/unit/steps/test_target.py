@@ -17,7 +17,7 @@ from steps.contract.run import ServerIdentity, ServerState
 from steps.contract.task import Task, Verb
 from steps.errors import Refused, Unreachable
 from steps.runtime import identify, target
-from steps.runtime.reach import Ssh
+from steps.runtime.play_requests import Ssh
 from steps.verbs import apply, play, seal
 
 TASK = Task(

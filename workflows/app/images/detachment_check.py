@@ -10,7 +10,7 @@ from pathlib import Path
 from steps.clients.releases.release_tree import ReleaseTree
 from steps.contract import detachment, release_layout
 from steps.contract.detachment import Factory
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 from steps.errors import StepError
 from steps.nodeimage.contract import boot_tree, image_manifest
 from steps.nodeimage.files import squashfs_listing

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 from steps.errors import Temporary
 from steps.nodeimage.contract import debian
 from steps.nodeimage.contract.resolved_recipe import Package, Recipe, ResolvedLayer

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 from steps.nodeimage.contract.boot_tests import UNBOOTED, why_not_booted
 from workflows.app.images import image_specs
 from workflows.app.run_options import UsageError

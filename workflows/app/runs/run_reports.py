@@ -12,7 +12,7 @@ import yaml
 
 from steps.contract.exit import ExitCode
 from steps.errors import StepError
-from steps.report import html, junit, model, public, text, timeline
+from steps.report import html, junit, model, public_report, text, timeline
 from workflows.app.runs import run_evidence
 from workflows.app.runs.report_assembly import RunEvidence, assemble
 from workflows.app.runs.screen import Screen
@@ -42,7 +42,7 @@ def report(evidence: RunEvidence, form: str, *, for_public: bool) -> str:
     With `for_public`, hosts, addresses, paths and topology are left out.
     """
     report = assemble(evidence)
-    return FORMS[form](public.public(report) if for_public else report)
+    return FORMS[form](public_report.public(report) if for_public else report)
 
 
 def keep_junit(screen: Screen, home: StateFolder, run: str, file: Path, code: int) -> int:

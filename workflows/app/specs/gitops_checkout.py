@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 from workflows import catalog
 from workflows.app.specs import sources
 from workflows.gitops import drift

@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from steps.contract.exit import ExitCode
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 from workflows.cli import output
 from workflows.cli.images.tree_commands import DAY, NOBODY, LoginOptions
 from workflows.cli.options import Output, placed

@@ -13,7 +13,7 @@ import typer
 
 from steps import timeouts
 from steps.contract.exit import ExitCode
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 from workflows.cli import output, streams
 from workflows.cli.options import CheckedOptions, HomeContext, HomeKubeconfig, Output, placed, read_public_key
 from workflows.cli.output import Format

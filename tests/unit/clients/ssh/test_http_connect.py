@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from steps.clients.ansible import failures
-from steps.clients.ansible.over_ssh import with_proxy_reason
+from steps.clients.ansible.ssh_plays import with_proxy_reason
 from steps.clients.ssh import proxies
 from steps.contract.host_play import FailureKind, HttpProxy, Jump, PlayHost
 from tests.unit.served import served

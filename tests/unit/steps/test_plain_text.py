@@ -8,7 +8,7 @@ import pytest
 
 from steps.clients.ansible import failures
 from steps.clients.redact import MARK, Redactor
-from steps.contract import last_word, plain
+from steps.contract import last_word, plain_text
 from steps.contract.evidence import decode
 from steps.contract.last_word import Said
 from steps.contract.task import Task, Verb
@@ -26,19 +26,19 @@ APPLY = Task(stage="rke2", name="apply", verb=Verb.APPLY, arguments={"objects": 
 
 @pytest.mark.parametrize("text", ["", "two  spaces", " 3 of 3 nodes: é … [/dev/sda1] [redacted] :x: 東京"])
 def test_ordinary_text_stays_as_it_is(text: str) -> None:
-    assert (plain.line(text), plain.block(text), plain.escape_json(text)) == (text, text, text)
+    assert (plain_text.line(text), plain_text.block(text), plain_text.escape_json(text)) == (text, text, text)
 
 
 def test_what_commands_a_terminal_is_replaced() -> None:
-    assert plain.line(FORGED) == SHOWN
-    assert plain.block("a\tb\r\nc\n\x1bd\r") == "a\tb\nc\n\ufffdd\ufffd"
-    assert plain.line("half \ud800") == "half \ufffd"
-    assert plain.line("line\u2028end\x85s") == "line end s"
+    assert plain_text.line(FORGED) == SHOWN
+    assert plain_text.block("a\tb\r\nc\n\x1bd\r") == "a\tb\nc\n\ufffdd\ufffd"
+    assert plain_text.line("half \ud800") == "half \ufffd"
+    assert plain_text.line("line\u2028end\x85s") == "line end s"
 
 
 def test_json_says_the_same_without_commands() -> None:
     data = {"a": "\x9b2J \u202e é …\n\x7f"}
-    text = plain.escape_json(msgspec.json.encode(data).decode())
+    text = plain_text.escape_json(msgspec.json.encode(data).decode())
     assert text.isprintable()
     assert msgspec.json.decode(text) == data
 
@@ -58,8 +58,8 @@ def test_json_says_the_same_without_commands() -> None:
     ],
 )
 def test_a_host_is_named_by_its_whole_name(text: str, named: bool) -> None:
-    assert plain.names(text, "n1") is named
-    assert not plain.names(text, "n."), "a dot stands for itself"
+    assert plain_text.names(text, "n1") is named
+    assert not plain_text.names(text, "n."), "a dot stands for itself"
 
 
 def test_every_verdict_is_one_line_however_it_was_made() -> None:

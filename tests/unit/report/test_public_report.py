@@ -5,7 +5,7 @@ import time
 import msgspec
 import pytest
 
-from steps.report import model, public, source
+from steps.report import model, public_report, source
 from steps.report.assembly import build
 
 RUN, REUSED = "lab-17-20261121-101500-3f2a", "nightly-3"
@@ -76,7 +76,7 @@ HIDDEN = [
 
 @pytest.mark.parametrize(("said", "shown"), HIDDEN, ids=[said for said, _ in HIDDEN])
 def test_a_sentence_for_outsiders(stored: source.StoredRun, said: str, shown: str) -> None:
-    assert public.public(_report(stored, said)).sentence == shown
+    assert public_report.public(_report(stored, said)).sentence == shown
 
 
 @pytest.mark.parametrize(
@@ -92,37 +92,37 @@ def test_a_sentence_for_outsiders(stored: source.StoredRun, said: str, shown: st
     ],
 )
 def test_ordinary_sentences_stay(stored: source.StoredRun, said: str) -> None:
-    assert public.public(_report(stored, said)).sentence == said
+    assert public_report.public(_report(stored, said)).sentence == said
 
 
 def test_own_words_stay_even_where_a_group_or_cluster_has_such_a_name(stored: source.StoredRun) -> None:
-    shown = public.public(msgspec.structs.replace(_report(stored, ""), cluster="gang"))
+    shown = public_report.public(msgspec.structs.replace(_report(stored, ""), cluster="gang"))
     assert [stage.id for stage in shown.stages] == ["os_prep", "gang", "slurm"]
     assert shown.nodes[0].gates == {"os_prep/nodes": "pass"}
 
 
 def test_nothing_of_a_whole_report_leaks(stored: source.StoredRun) -> None:
-    whole = msgspec.json.encode(public.public(_report(stored, f"{RUN}: cp1 in r02"))).decode().lower()
+    whole = msgspec.json.encode(public_report.public(_report(stored, f"{RUN}: cp1 in r02"))).decode().lower()
     for word in ("cp1", "gpu00", "hgx", "r02", "su-alpha", "helios", "lab-17", REUSED, "grace", '"ada', "ada ", "example.org"):
         assert word not in whole, word
 
 
 def test_approvers_are_numbered_in_their_order(stored: source.StoredRun) -> None:
-    shown = public.public(_report(stored, ""))
+    shown = public_report.public(_report(stored, ""))
     assert [approval.approver for approval in shown.approvals] == ["approver 1", "approver 2"]
 
 
 def test_the_rehearsal_is_no_person(stored: source.StoredRun) -> None:
     made = _report(stored, "the rehearsal itself approved")
     itself = msgspec.structs.replace(made.approvals[0], approver="rehearsal")
-    shown = public.public(msgspec.structs.replace(made, approvals=(itself,)))
+    shown = public_report.public(msgspec.structs.replace(made, approvals=(itself,)))
     assert (shown.approvals[0].approver, shown.sentence) == ("rehearsal", "the rehearsal itself approved")
 
 
 def test_ten_thousand_nodes_with_reasons_are_quick(stored: source.StoredRun) -> None:
     nodes = tuple(_in_rack(number) for number in range(10_000))
     began = time.process_time()
-    shown = public.public(msgspec.structs.replace(build(stored), nodes=nodes))
+    shown = public_report.public(msgspec.structs.replace(build(stored), nodes=nodes))
     assert time.process_time() - began < 5.0
     assert shown.nodes[9_999].reason == "node 10000: 7 of 8 GPUs on [place]"
 

@@ -76,7 +76,7 @@ def request(
         secret_variables=_existing(context, named),
         known_hosts=_path(secrets, ssh.known_hosts),
         host_keys=ssh.host_keys,
-        met=_met(context) if ssh.host_keys is HostKeys.ACCEPT_NEW else "",
+        met=_first_contacts(context) if ssh.host_keys is HostKeys.ACCEPT_NEW else "",
         post_quantum=ssh.post_quantum,
         forks=forks,
         together=together,
@@ -86,7 +86,7 @@ def request(
     )
 
 
-def _met(context: Context) -> str:
+def _first_contacts(context: Context) -> str:
     """Return the store folder of host keys from first contacts, shared by all tasks of all runs about this cluster.
 
     Raises BadTask before task `open` has stored the run's header.

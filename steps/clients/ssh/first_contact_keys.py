@@ -13,7 +13,7 @@ from steps.contract.host_play import Jump, PlayHost
 SSH_PORT = 22
 
 
-class Met(Struct, frozen=True):
+class FirstContactKeys(Struct, frozen=True):
     """Store folder of the host keys that were accepted at first contacts.
 
     `folder` has a file for each address and port, so that plays that run at the same time, on any machine, never write one file for

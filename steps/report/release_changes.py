@@ -6,7 +6,7 @@ from typing import Any
 
 from steps.contract.evidence import Evidence
 from steps.contract.operation import OperationKind
-from steps.contract.plain import count
+from steps.contract.plain_text import count
 
 STAGE = "rke2"
 
