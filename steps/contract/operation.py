@@ -16,7 +16,7 @@ class OperationKind(StrEnum):
     RESET = "reset"
 
 
-STANDING = (OperationKind.ADD_NODE, OperationKind.REPLACE_NODE, OperationKind.UPGRADE)
+NEED_RUNNING_CLUSTER = (OperationKind.ADD_NODE, OperationKind.REPLACE_NODE, OperationKind.UPGRADE)
 """Operations on a cluster that must already run. Rollback is none of them: it is mostly needed because the API is down."""
 
 RELEASES = (OperationKind.UPGRADE, OperationKind.ROLLBACK)

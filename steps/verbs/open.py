@@ -19,8 +19,8 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     `plan` is the plan's digest. `ssh` is given if the plan changes hosts; then the servers are asked which cluster they run.
     `registration` is the API address of a cluster that they run, by which it is held before anything is changed; `server` and
-    `server_name` are as for a play. `standing`: the operation needs a running cluster and is refused without one. The other fields
-    are kept in `run.json` (`steps.contract.run.Header`).
+    `server_name` are as for a play. `needs_running_cluster`: the operation is refused without one; tasks call
+    the field `standing`. The other fields are kept in `run.json` (`steps.contract.run.Header`).
     """
 
     plan: str
@@ -32,7 +32,7 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     left_out: tuple[str, ...] = ()
     operation: str = ""
     targetless: bool = False
-    standing: bool = False
+    needs_running_cluster: bool = msgspec.field(default=False, name="standing")
     ssh: play_requests.Ssh | None = None
     registration: str = ""
     server: str = ""
@@ -66,7 +66,7 @@ def run(context: Context) -> ExitCode:
         if wanted.ssh is not None
         else ClusterIdentity()
     )
-    if wanted.standing and not identity.uid and not context.kubeconfig().exists():
+    if wanted.needs_running_cluster and not identity.uid and not context.kubeconfig().exists():
         raise Refused(
             f"{wanted.operation} is for a cluster that runs, and no server of {wanted.cluster} shows one",
             hint="nothing was changed; `bringup run` makes the cluster",

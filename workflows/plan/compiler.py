@@ -12,7 +12,7 @@ import msgspec
 from steps.contract.canonical import digest
 from steps.contract.fleet import TOUCHED
 from steps.contract.host_ranges import fold
-from steps.contract.operation import BRINGUP, STANDING, Operation, OperationKind
+from steps.contract.operation import BRINGUP, NEED_RUNNING_CLUSTER, Operation, OperationKind
 from steps.contract.run import LEASE_SECONDS
 from steps.contract.task import Task, Verb
 from workflows import catalog as catalogs
@@ -218,7 +218,7 @@ def _open_task(spec: ClusterSpec, plan: str, stages: tuple[Stage, ...], excluded
         "lease_seconds": _lease_seconds(stages),
     }
     header |= ({"left_out": excluded} if excluded else {}) | _operation_header(site)
-    header |= {"standing": True} if site.operation.kind in STANDING else {}
+    header |= {"standing": True} if site.operation.kind in NEED_RUNNING_CLUSTER else {}
     plays = any(step.task.verb is Verb.PLAY for stage in stages for step in stage.steps)
     header |= {"ssh": ssh_arguments(spec), "registration": spec.registration_address, **api_arguments(spec)} if plays else {}
     return Task(stage=approvals.RUN, name="open", verb=Verb.OPEN, arguments=header, deadline_seconds=OPEN_SECONDS)
