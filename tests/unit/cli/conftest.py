@@ -165,7 +165,7 @@ def small() -> str:
 
 @pytest.fixture(scope="session")
 def approved(small: str) -> Callable[..., str]:
-    """The same with an approval before RKE2, by these people (names or SSH public keys)."""
+    """A function that returns the small spec with an approval before RKE2 by the given people (names or SSH public keys)."""
 
     def text(*people: str) -> str:
         named = people or ("ada@example.org", "grace@example.org")

@@ -224,7 +224,7 @@ def slow_home(tmp_path: Path) -> Iterator[Home]:
 
 
 def is_finishing(thread: int) -> bool:
-    """Whether a thread waits for the last lines of a view."""
+    """Return True if a thread is inside `Listener.finish`, where it waits for the last lines of a view."""
     frame = sys._current_frames()[thread]
     while frame.f_back and frame.f_code is not Listener.finish.__code__:
         frame = frame.f_back

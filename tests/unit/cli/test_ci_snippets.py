@@ -39,7 +39,7 @@ def github() -> tuple[str, dict[str, str]]:
 
 
 def _own(given: dict[str, str]) -> dict[str, str]:
-    """Those that do not depend on the server."""
+    """Return the variables whose values do not refer to variables of the CI server (no `$` in them)."""
     return {name: text for name, text in given.items() if "$" not in text}
 
 
@@ -47,7 +47,7 @@ SNIPPETS = {"gitlab": gitlab, "github": github}
 
 
 def gitlab_image() -> tuple[str, dict[str, str]]:
-    """The same of the job that builds a node image."""
+    """Return the script, as one shell text, and the variables of the GitLab job that builds a node image."""
     job: dict[str, Any] = yaml.safe_load((HERE / "images/gitlab-ci.yml").read_text())["image"]
     assert job["retry"]["exit_codes"] == ExitCode.TEMPORARY
     assert job["interruptible"], "a newer push ends it"

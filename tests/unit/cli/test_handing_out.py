@@ -1,4 +1,4 @@
-"""What a run leaves for others: verified evidence without its secrets, and the Git commit of its spec."""
+"""Evidence handed out to others holds no secrets and verifies, and a run records the Git commit of its spec."""
 
 import json
 import subprocess

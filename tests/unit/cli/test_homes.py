@@ -1,4 +1,4 @@
-"""Where runs lie: homes that cannot be used end a command with one sentence; two runs in one home do not disturb each other."""
+"""Home folders of runs: an unusable one ends a command with a one-sentence error, and two runs in one home do not interfere."""
 
 import subprocess
 from pathlib import Path

@@ -144,7 +144,7 @@ def test_a_resumed_run_shows_its_progress(machine: Any, folder: RunFolder) -> No
 
 
 def test_resuming_a_run_that_has_ended_starts_a_new_one_that_reuses_it(machine: Any, folder: RunFolder) -> None:
-    """What it was told is taken from its folder, secrets as closed as they were; nothing is replayed."""
+    """The new run copies the old run's inputs, and its secrets with closed permissions; the old run's folders stay unchanged."""
     (folder.inputs / "secrets/token").chmod(0o600)
     assert launch.start(folder, {}, None).exit_code == 65
     before = everything(folder.engine), everything(folder.stored)

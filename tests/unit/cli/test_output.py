@@ -1,4 +1,4 @@
-"""What is printed is what was read: no markup, no pictures, nothing that moves a cursor or begins a line of its own."""
+"""Printed text is the text that was read: no markup, no emoji codes, no control characters, no line breaks of its own."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Where the recipe of an image comes from: the commit of every file that decides what it says, and bringup's own version."""
+"""Origin of an image recipe: the commit of each file that decides what the recipe says, and the version of bringup."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def committed(folder: Path) -> str:
 
 
 def origin(folder: Path) -> str:
-    """What a plan of the spec there says of its recipe."""
+    """Return the recipe origin that a plan of the image spec in this folder records."""
     path, loaded = image_pipeline.IMAGE.read(str(folder / "image.yaml"))
     plan = image_pipeline.IMAGE.plan(path, loaded, Wish())
     return resolved_recipe.decode(plan.archives[resolved_recipe.FILE]).origin

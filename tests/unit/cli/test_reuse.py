@@ -36,7 +36,7 @@ def test_a_run_about_something_else_is_a_usage_error(machine: Any, fields: dict[
 
 
 def test_a_run_that_never_reached_its_cluster_is_no_obstacle(machine: Any) -> None:
-    """What is missing here is a secret, which is looked for after that."""
+    """The command fails only at a later step, for lack of a secret (`known_hosts`), and not because of the run to reuse."""
     store = Store(machine.home / "store")
     store.write(contract.header_key("old"), canonical(msgspec.structs.replace(HEADER, simulated=False, target_uid="")))
     done = machine.call("run", "three-hosts", "--reuse", "old")

@@ -20,7 +20,7 @@ from workflows.engines.folders import StateFolder
 pytestmark = pytest.mark.xdist_group("rehearsed")  # they share one rehearsal
 
 INSIDE = re.compile(r"\b(?:sv[1-3]|gpu0\d\d)\b|10\.10\.|/tmp|/var|/etc|gpu-platform|rack\d|leaf\d|h200-16")
-"""What only insiders may see of the example: hosts, addresses, paths, people, topology, names."""
+"""Pattern of hosts, addresses, paths and names in the example that a public report must not show."""
 
 
 def test_a_rehearsal_prints_plain_lines_and_leaves_its_reports(rehearsed: tuple[Any, Any]) -> None:
