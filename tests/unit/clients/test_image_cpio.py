@@ -57,7 +57,7 @@ def test_what_is_no_whole_initrd_is_told(data: bytes, sentence: str, tmp_path: P
 
 
 PACKERS = [words for words in ("cat", "gzip -cn", "zstd -cq", "xz -c --check=crc32", "lz4 -lc") if shutil.which(words.split()[0])]
-"""Those that this machine has; each packs as the kernel takes it."""
+"""Commands on this machine that pack an initrd in a form that the kernel accepts."""
 
 
 @pytest.mark.parametrize("words", PACKERS)

@@ -1,4 +1,4 @@
-"""What differs between two images, by file and package."""
+"""Differences between two images, by file and package."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Which paths of a root could change its initrd: those that its scripts name, look for, or copied; and no others."""
+"""Paths of a root that can change its initrd: those that the initrd's scripts name, search for or copied, and no others."""
 
 from steps.nodeimage.files import initrd_sources
 

@@ -142,7 +142,7 @@ def test_helpers_are_reached_and_not_played(secrets: Path) -> None:
 
 
 def believed(space: Any, alias: str) -> tuple[str, str]:
-    """Which files SSH looks into for the key of a host, and what it does with one that is in none of them."""
+    """Return the known_hosts files that SSH reads for a host alias, and its policy for a key that is in none of them."""
     command = ["ssh", "-F", str(space.configuration), "-G", alias]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     settings = dict(line.partition(" ")[::2] for line in said.splitlines())

@@ -1,4 +1,4 @@
-"""What a commit holds, as a folder: files, rights and links, and nothing that leads out of it."""
+"""Writing a commit into a folder: files, permissions and links match the commit, and whatever leads out of it is refused."""
 
 from pathlib import Path
 
@@ -119,7 +119,7 @@ def committed(repo: Repo, root: Tree) -> None:
 
 
 def test_only_the_folder_that_is_asked_for_is_read(tmp_path: Path) -> None:
-    """What lies elsewhere may be as odd as it likes: trees that hold themselves a million times, blobs that the server lacks."""
+    """Other folders of the commit are not read, not even one whose trees nest themselves into a million entries."""
     bare = tmp_path / "server.git"
     with Repo.init_bare(str(bare), mkdir=True, default_branch=b"main") as repo:
         blob, root, folder, bomb = Blob.from_string(b"spec"), Tree(), Tree(), Tree()

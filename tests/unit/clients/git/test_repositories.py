@@ -73,7 +73,7 @@ with repositories.open_repository(GitAccess(url="https://git.example.org/apps.gi
 
 
 def test_the_place_of_a_killed_client_goes_with_the_next(bare: Path, tmp_path: Path) -> None:
-    """It lies where TMPDIR says, however long that is: no socket is in it."""
+    """A client removes the folder that a killed client left in TMPDIR, even if that path is too long for a socket."""
     place = tmp_path / ("long-" * 12)
     place.mkdir()
     environment = os.environ | {"TMPDIR": str(place), "PYTHONPATH": str(Path(steps.__file__).parents[1])}

@@ -176,7 +176,7 @@ def test_half_made_initial_ram_disks_go_too(tmp_path: Path) -> None:
 
 
 def test_packages_that_a_run_has_just_counted_on_stay(tmp_path: Path) -> None:
-    """Its recipe was not known yet when the collector asked which there are, and nothing is installed yet."""
+    """A run marks the kept packages that it needs as used, so a collector that does not know its recipe yet leaves them."""
     data = b"a package"
     digest = hashlib.sha256(data).hexdigest()
     place = package_archive.path(tmp_path, digest)

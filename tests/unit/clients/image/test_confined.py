@@ -1,4 +1,4 @@
-"""What a root's links say leads no code of ours out of the root: neither to read nor to write."""
+"""Links inside the root of an image never make bringup read or write outside that root."""
 
 from pathlib import Path
 

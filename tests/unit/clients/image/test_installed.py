@@ -1,4 +1,4 @@
-"""What dpkg's database says is installed: completely, and nothing else."""
+"""Reading the installed packages from dpkg's database: completely installed ones, and no others."""
 
 from pathlib import Path
 

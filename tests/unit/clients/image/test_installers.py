@@ -1,4 +1,4 @@
-"""What installs the packages of a layer is named with it, and is told where it is not what this machine has."""
+"""A layer records the versions of the tools that installed its packages; a cached layer made with other versions is reported."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ def recipe() -> Recipe:
 
 
 def taken(images: Path, recipe: Recipe) -> list[str]:
-    """What is said when the lowest layer is taken from the cache."""
+    """Return the messages printed when the lowest layer is taken from the cache."""
     said: list[str] = []
     built = layer_cache.build(images, recipe, {}, "base", Path("/nonexistent"), said.append)
     assert built.cached

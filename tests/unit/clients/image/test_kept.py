@@ -1,4 +1,4 @@
-"""What is kept so that it need not be made again is believed only where its bytes are those that were made."""
+"""Cached initrds and layer blobs are reused only if they are undamaged and the inputs of the initrd have not changed."""
 
 import os
 import re
@@ -68,7 +68,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def put(root: Path, folder: Path) -> tuple[bool, bytes]:
-    """Whether the initrd was a kept one, and its bytes."""
+    """Make an initrd of the root, and return whether it came from the cache, and its bytes."""
     out = folder / "out.img"
     made = initrds.put(root, root_scan.read(root), folder / "kept", out, 1)
     return made.cached, out.read_bytes()

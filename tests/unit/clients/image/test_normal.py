@@ -1,4 +1,4 @@
-"""What differs from build to build does not stay in a layer, and what hides or replaces something below does."""
+"""Normalising a layer removes what varies between builds or equals the layers below, and keeps what hides or replaces a file."""
 
 import os
 import py_compile

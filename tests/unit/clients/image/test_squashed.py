@@ -1,4 +1,4 @@
-"""What other versions of unsquashfs tell of a squashfs than the one of this machine; recorded, and said again by a stand-in."""
+"""Listings of a squashfs by other versions of unsquashfs than the installed one: recorded, and printed by a stand-in program."""
 
 import hashlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the API answers: nulls of Go's empty lists are as good as absent, and what else is odd is an error that says what."""
+"""Answers of the Kubernetes API: null for an empty list of Go counts as absent; other odd forms are errors that say so."""
 
 from pathlib import Path
 

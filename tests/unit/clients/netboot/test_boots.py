@@ -28,7 +28,7 @@ from steps.stages.image_boot.contract import Booted
 
 QEMU = shutil.which("qemu-system-x86_64")
 LEVEL_3 = {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}
-"""What a processor of level x86-64-v3 has and one of v2 lacks."""
+"""CPU features that level x86-64-v3 has and x86-64-v2 lacks."""
 STAND_IN = """#!/bin/bash
 # a stand-in for QEMU: writes what it is told to the serial console
 for word; do case $word in file:*) console=${word#file:} ;; esac; done
@@ -58,7 +58,7 @@ RECIPE = Recipe(
 
 @pytest.fixture
 def private() -> Iterator[Path]:
-    """Where private folders are made: a short path, since longer ones are not taken."""
+    """A short folder in which private folders are made; a path that is too long is not used for them."""
     with tempfile.TemporaryDirectory(prefix="nb-", dir="/tmp") as folder:
         before, tempfile.tempdir = tempfile.tempdir, folder
         yield Path(folder)
@@ -108,7 +108,7 @@ def boot(images: Path, machines: int = 1, seconds: float = 60.0, recipe: Recipe 
 
 
 def features(processor: str) -> set[str]:
-    """What QEMU says that this processor has."""
+    """Return the CPU features that QEMU reports for a processor, which is given as a value of `-cpu`."""
     name, *settings = processor.split(",")
     props = {key: value == "on" for key, _, value in (one.partition("=") for one in settings)}
     expand = {"type": "full", "model": {"name": name, "props": props}}
@@ -157,7 +157,7 @@ def test_a_machine_that_stops_is_noticed_at_once(
 def test_a_machine_that_stops_is_told_from_one_that_was_ended(
     images: Path, monkeypatch: pytest.MonkeyPatch, stays: str, broken: str
 ) -> None:
-    """What QEMU says of a network packet is not why its machine stopped."""
+    """A message of QEMU about network packets is not taken for the reason why the machine stopped."""
     monkeypatch.setenv("STAYS", stays)
     monkeypatch.setenv("CONSOLE_TEXT", "[    0.0] Linux version 6.1.0 (x)\\nKernel panic - not syncing: x\\n")
     (seen,) = boot(images).boots

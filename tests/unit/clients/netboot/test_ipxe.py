@@ -66,7 +66,7 @@ def test_what_cannot_go_on_begins_anew_and_sees_what_is_current_then() -> None:
 
 
 def ways(text: str, mac: str, start: str) -> list[str]:
-    """What a machine chains to, as a script goes when every `chain` fails, until it begins anew."""
+    """Return the URLs that a boot script chains to for a MAC address if every `chain` fails, until it starts over at `start`."""
     lines, at, found = text.splitlines(), 0, list[str]()
     while not (line := lines[at]).startswith(f"chain --autofree --replace {start}"):
         words, at = line.split(), at + 1

@@ -1,4 +1,4 @@
-"""What a node posts is hostile until it was read."""
+"""Reports posted by nodes are untrusted input: invalid ones are refused, and none can send control characters to a terminal."""
 
 import base64
 

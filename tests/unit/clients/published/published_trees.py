@@ -121,7 +121,7 @@ def silent(what: str) -> None:
 
 
 def wrong(root: Path, name: str = "compute", signers: tuple[str, ...] = (), kind: str = "local") -> list[str]:
-    """What verify finds: `path why`."""
+    """Return the problems that `verify` finds in a tree, each as "PATH REASON"."""
     with transport(kind, root) as way:
         return [f"{one.place} {one.why}" for one in image_kind.problems(way.look(name, (ALL,)), signers)]
 
@@ -165,5 +165,5 @@ def forked(act: Callable[[], object]) -> int:
 
 
 def ended(child: int) -> int:
-    """How the process ended; a signal is its negative number."""
+    """Wait for a child process and return its exit code, which is the negative signal number if a signal ended it."""
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -83,7 +83,7 @@ def settled(tmp_path: Path) -> Path:
 
 
 def assert_readable(root: Path) -> None:
-    """What nodes can see is whole, whatever was stopped."""
+    """Check that the versions, the pointer and the boot entries that nodes can see are complete, whatever step was interrupted."""
     tree = local_tree(root).look("compute", (ALL,))
     assert [
         problem for version in tree.versions for problem in verification.version_problems(image_kind.image_kind(), tree, version)
@@ -131,7 +131,7 @@ def test_killed_at_every_step_of_the_first_publication(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("again", ["2", ""], ids=["by_number", "to_the_one_before"])
 def test_killed_at_every_step_of_a_rollback(tmp_path: Path, again: str) -> None:
-    """Who is stopped says the same line again: it brings to its end what it had begun, and goes no step further."""
+    """A rollback command that is repeated after a kill completes the rollback and does not go back a further version."""
     root = settled(tmp_path)
     shutil.copytree(root, tmp_path / "before", symlinks=True)
     count, code = 0, -signal.SIGKILL
@@ -160,7 +160,7 @@ def test_killed_at_every_step_of_a_rollback(tmp_path: Path, again: str) -> None:
 
 
 def test_killed_at_every_step_a_rollback_is_one_from_its_switch_on(tmp_path: Path) -> None:
-    """What nodes went back from is not published again, and whoever writes next says who went back."""
+    """A rollback that is killed after the pointer was switched counts: the version it left is refused, and its author named."""
     root = settled(tmp_path)
     shutil.copytree(root, tmp_path / "before", symlinks=True)
     count, code, halfway = 0, -signal.SIGKILL, 0

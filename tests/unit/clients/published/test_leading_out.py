@@ -1,4 +1,4 @@
-"""What would lead out of a tree is told before nodes boot it; then the gate passes, and what stands was judged good."""
+"""Publishing fails if a link or boot script would lead out of the tree, and whatever is published passes the gate."""
 
 import os
 import shutil
@@ -129,7 +129,7 @@ def test_an_older_version_that_leads_out_can_be_left_by_publishing(root: Path, t
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_stopped_publication_left_leads_nowhere(root: Path, tmp_path: Path, kind: str) -> None:
-    """It goes before anything else is done, also a script that was written in part."""
+    """A publication first removes the leftovers of an interrupted one, even a half-written boot script, and passes the gate."""
     half = root / "compute/incoming/5f"
     half.mkdir(parents=True)
     (half / "gpu.ipxe").write_text("#!ipxe\nchain http://boot.example.org/ima")

@@ -248,7 +248,7 @@ LINKS = {
     "denied": "echo 'ln: Operation not permitted' >&2; exit 1",
     "made, and said not to be": '/bin/ln "$@"; echo "ln: File exists" >&2; exit 1',
 }
-"""What a file system without hard links says, and a network one whose answer came twice."""
+"""Shell code for a stand-in `ln`: hard links are not supported, or a link is made and then reported as already existing."""
 
 
 @pytest.mark.parametrize("link", LINKS)

@@ -43,7 +43,7 @@ def gone_holder(root: Path) -> None:
 
 
 def taken(way: TreeTransport, token: str, holders: ExitStack) -> bool:
-    """Whether the lock was had; it is kept as long as `holders`."""
+    """Return whether the lock was acquired; it is held until `holders` closes."""
     try:
         holders.enter_context(release_lease.hold_lease(way, "compute", token, ""))
     except StoreBusy:
@@ -52,7 +52,7 @@ def taken(way: TreeTransport, token: str, holders: ExitStack) -> bool:
 
 
 class Stopped:
-    """Who takes the lock in a process of its own, and waits before each of its steps until it may go on."""
+    """A process that takes the lock and pauses before each of its steps until it is told to go on."""
 
     def __init__(self, kind: str, root: Path, folder: Path) -> None:
         folder.mkdir()
@@ -64,7 +64,7 @@ class Stopped:
         self._child = forked(partial(self._by_calls, root) if kind == "local" else partial(self._by_programs, root, folder))
 
     def said(self) -> bytes:
-        """What it says: that a step comes, or how it ended."""
+        """Wait for the next byte from the process: `STEP` before a step, `HAD` or `BUSY` when it has ended."""
         return os.read(self._said, 1)
 
     def go_on(self) -> None:

@@ -1,4 +1,4 @@
-"""What SSH is told to start at the other end is read by the user's login shell first, whichever that is."""
+"""Commands that are started through SSH work whatever login shell the remote user has."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from steps.clients.releases import connections
 from steps.nodeimage.contract.boot_tree import PublishTarget
 
 SHELLS = [name for name in ("sh", "bash", "dash", "ksh", "mksh", "zsh", "csh", "tcsh", "fish") if shutil.which(name)]
-"""Those of this machine."""
+"""Login shells to test with: those that are installed on this machine."""
 
 
 @pytest.mark.parametrize("name", SHELLS)

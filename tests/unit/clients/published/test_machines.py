@@ -21,7 +21,7 @@ from workflows import examples
 
 FIRST, SECOND = "52:54:00:00:00:01", "52:54:00:00:00:02"
 NO_CARD = "00:00:00:00:00:00"
-"""What a tunnel says of itself: no machine's own."""
+"""The all-zero MAC address that a tunnel interface reports; it identifies no machine."""
 OWN, OTHER = "mac-52-54-00-00-00-01.ipxe", "mac-52-54-00-00-00-02.ipxe"
 
 
@@ -56,7 +56,7 @@ def test_a_machine_is_led_to_the_script_of_its_group_in_the_version_that_is_curr
 
 
 def test_the_default_sends_machines_of_other_groups_back(tmp_path: Path, root: Path) -> None:
-    """Their own script could not be had for a moment: that must not make them boot as all others do."""
+    """The default script sends a machine of another group back to the start: a failed fetch must not make it boot the default."""
     published(place(root, *groups(gpu001=FIRST)), image(tmp_path / "a", "a"))
     lines = (root / "compute/current/boot/default.ipxe").read_text().splitlines()
     assert lines.index(f"iseq ${{netX/mac}} {FIRST} && goto elsewhere ||") < lines.index("goto load") < lines.index(":elsewhere")
@@ -235,7 +235,7 @@ def test_when_nodes_told_is_known_by_every_way(tmp_path: Path, root: Path) -> No
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_machine_that_has_got_a_name_counts_once_and_keeps_what_it_told_last(tmp_path: Path, root: Path, kind: str) -> None:
-    """Its first report, by its address, stays where it is; it must not keep a version for ever."""
+    """Of several reports with one MAC address only the latest counts, so that an older one keeps no version in use forever."""
     first, second, third = (published(place(root), image(tmp_path / text, text)).version for text in "abc")
     (root / "nodes").mkdir()
     reports = [("mac-52-54-00-00-00-01", FIRST, first, 5000), ("new9", FIRST, third, 6000)]

@@ -1,4 +1,4 @@
-"""Which trees are taken for another one than was published to before."""
+"""Detecting a tree that is not the one published to before, for example because its disk is not mounted."""
 
 import shutil
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What an image would change of the published one, told before it is built: to approvers, in `status` and in the report."""
+"""Package changes of an image against the published one, shown to approvers and in the report before the image is built."""
 
 from pathlib import Path
 

@@ -273,7 +273,7 @@ def test_two_images_share_a_root(tmp_path: Path, root: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_images_that_enter_a_root_at_once(tmp_path: Path, root: Path, kind: str) -> None:
-    """Where every machine begins knows of both, whoever came first; nobody takes a group that came meanwhile."""
+    """The start script knows the entries of both images, whichever came first; a group that the other just took is refused."""
     other = image(tmp_path / "b", "b", name="login")
     image(tmp_path / "a", "a")
     with transport(kind, root) as inner:

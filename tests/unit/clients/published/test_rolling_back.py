@@ -165,7 +165,7 @@ NOT_MENDED = {
     "the report": lambda where: replace(where, report="http://other.example.org/images"),
     "the address": lambda where: replace(where, url="http://other.example.org/images"),
 }
-"""What says nothing of how the image of a place starts."""
+"""Changes of a publish target that leave the way its image starts as it was."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -234,7 +234,7 @@ def test_a_group_that_boots_nothing_now_holds_no_rollback_back(root: Path, tmp_p
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_version_that_nodes_fetch_from_another_address_must_be_named(root: Path, tmp_path: Path, kind: str) -> None:
-    """Whether that still serves the tree only a person knows."""
+    """Rolling back to a version with another address needs its number: only an operator knows whether that address still works."""
     old, new = place(root).url, "http://other.example.org/images"
     published(replace(place(root), url=new), image(tmp_path / "d", "d"), kind)
     was = state(root / "compute/versions")

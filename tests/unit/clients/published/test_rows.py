@@ -1,4 +1,4 @@
-"""What runs where, of many nodes: a tree is read once, not once for each of them, and each is heard with its own report."""
+"""Versions in use on many nodes: a tree is read once and not once per node, and each node is matched with its own report."""
 
 import json
 import os
@@ -23,7 +23,7 @@ NODES = 90
 
 
 class Counted(dict[str, Any]):
-    """What was read of a tree, and how often anything of it was asked for."""
+    """A dictionary that counts how often it is read."""
 
     asked = 0
 
@@ -127,7 +127,7 @@ WHILE_READ = {"comes": f"echo '{COMES}' >aaa.json", "goes": "rm -f node00002.jso
 
 @pytest.mark.parametrize("what", WHILE_READ)
 def test_no_node_is_taken_for_its_neighbour_where_one_comes_or_goes_while_reports_are_read(root: Path, what: str) -> None:
-    """Where a whole room is switched on, others report while one looks: here right before the files are named to who reads them."""
+    """A report that appears or vanishes between listing and reading the folder does not shift the reports of other nodes."""
     had = reports(root, 9)
     assert "node00002.json" in had.nodes
     act = f'case $BASH_COMMAND in *"paste -s"*) (cd "{root}/nodes" && {WHILE_READ[what]}) ;; esac'

@@ -1,4 +1,4 @@
-"""What counts as published already: only what a publication of today would leave as it is."""
+"""A version counts as published already only if publishing again today would change nothing."""
 
 import json
 import subprocess
@@ -84,7 +84,7 @@ def test_what_cannot_be_seen_does_not_stand(root: Path, tmp_path: Path) -> None:
 
 
 def asked(root: Path, kind: str = "local", key: str = KEY, where: PublishTarget | None = None, name: str = "compute") -> Standing:
-    """What the tree answers through a transport, and that asking wrote nothing."""
+    """Return the publication status that a tree reports through a transport, and check that the query wrote nothing."""
     before = state(root)
     with transport(kind, root) as way:
         found = publication_status.query(way, where or place(root), name, key, ("uefi",))

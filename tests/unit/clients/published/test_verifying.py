@@ -1,4 +1,4 @@
-"""What verify and detach-check find in a tree that somebody damaged: every wrong file by name, and nothing else."""
+"""Problems that verify and detach-check report in a damaged tree: each wrong file by name, and nothing else."""
 
 import os
 import shutil
@@ -139,7 +139,7 @@ def test_everything_wrong_is_named_at_once(root: Path) -> None:
 
 
 def test_what_a_machine_of_another_image_loads_first_is_compared_as_well(root: Path, tmp_path: Path) -> None:
-    """Who verifies one image alone sees also what its machines load that seem to have moved to another."""
+    """Verifying one image also checks the boot scripts of its machines that seem to have moved to another image."""
     mac = "52:54:00:00:00:01"
     published(place(root, BootGroup(name="login", nodes={mac: "login1"})), image(tmp_path / "c", "c", name="login"))
     assert wrong(root) == wrong(root, "login") == []
