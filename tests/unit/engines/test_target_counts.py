@@ -83,7 +83,7 @@ def prepared(root: Path, plan: Plan, access: Path) -> RunFolder:
 
 
 def evidence(folder: RunFolder) -> dict[str, Any]:
-    """What is final about each task: the status of its last verdict, and what it changed in all its attempts together."""
+    """Return verb, shard and verdict status of each task, which must have exactly one final record."""
     store = Store(folder.home.store)
     found = {}
     for stage, task in (("run", "open"), ("drill", "apply"), ("drill", "judge")):
@@ -100,7 +100,7 @@ class Watched:
         self._since = str(msgspec.json.decode(self._get(""))["metadata"]["resourceVersion"])
 
     def changes(self) -> Counter[str]:
-        """How often each ConfigMap was created or changed."""
+        """Return how often each ConfigMap was created or changed."""
         lines = self._get(f"?watch=true&resourceVersion={self._since}&timeoutSeconds=1").splitlines()
         events = [msgspec.json.decode(line) for line in lines if line.strip()]
         assert all(event["type"] in ("ADDED", "MODIFIED", "BOOKMARK") for event in events), events

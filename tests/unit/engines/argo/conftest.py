@@ -1,4 +1,4 @@
-"""What the Argo engine's tests share: a home cluster with the stand-in, and a small pipeline whose steps are the real ones."""
+"""Fixtures of the Argo engine's tests: a home cluster with a stand-in controller, and a small pipeline with real steps."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ def cluster(tmp_path: Path) -> Iterator[Lab]:
 
 @pytest.fixture
 def emulated(cluster: Lab) -> Lab:
-    """The same, where the test disturbs the server itself; `tests/cluster/test_argo_engine.py` disturbs a real one."""
+    """An emulated home cluster whose API server the test may disturb; `tests/cluster/test_argo_engine.py` disturbs a real one."""
     if REAL:
         pytest.skip("disturbs the emulated API server")
     return cluster
@@ -109,5 +109,5 @@ def drill() -> Callable[..., tuple[Plan, Bundle]]:
 
 @pytest.fixture
 def said() -> list[Any]:
-    """Where sentences are collected."""
+    """A list in which a test collects sentences."""
     return []

@@ -58,7 +58,7 @@ class Desk:
         return made
 
     def install(self, **more: Any) -> None:
-        """What a person does once: accounts and schedule."""
+        """Install the accounts and the schedule, as an operator does once."""
         path = self.lab.folder / "image.yaml"
         path.write_text(yaml.safe_dump({**SPEC, **more}))
         plan = image_pipeline.IMAGE.plan(path, image_pipeline.IMAGE.read(str(path))[1], Wish())

@@ -50,7 +50,7 @@ def until(holds: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any
 
 
 def minimal_crd(plural: str) -> dict[str, Any]:
-    """What Argo's `minimal` CRDs are: no schema but "keep everything"."""
+    """Return a CRD like one of Argo's `minimal` manifests, whose schema only says that unknown fields are kept."""
     kind = KINDS[plural]
     names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"metadata": {"type": "object"}}}
@@ -81,7 +81,7 @@ class Lab:
 
     @property
     def store(self) -> Path:
-        """What the pods see as the run store."""
+        """Return the folder that pods see as the run store."""
         return self.folder / "shared-store"
 
     @property
@@ -130,7 +130,7 @@ class Lab:
         return {"apiVersion": version, "kind": kind, "metadata": meta, **more}
 
     def served(self, plural: str) -> bool:
-        """Whether the API server serves a kind of Argo's, and says so in its discovery."""
+        """Return True if the API server serves a kind of Argo and lists it in its discovery."""
         try:
             found = msgspec.json.decode(self.home.fetch(f"/apis/{API}"))
             self.home.fetch(f"/apis/{API}/namespaces/default/{plural}", {"limit": "1"})

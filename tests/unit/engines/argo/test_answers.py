@@ -75,7 +75,7 @@ def test_one_answer_opens_one_gate(cluster: Lab) -> None:
 
 
 def test_a_bare_resume_approves_nothing(cluster: Lab, drill: Drill) -> None:
-    """What `argo resume` writes: the phase alone. The parameters take no value, and `confirm` refuses that."""
+    """`argo resume` sets only the gate's phase: its parameters get no value, and task `confirm` refuses to go on without one."""
     cluster.stand_in()
     begin(cluster, drill)
     follower = Follower(cluster)
@@ -234,7 +234,7 @@ def test_a_run_that_waits_for_its_lock_ends_at_once_when_cancelled(cluster: Lab,
 
 
 def test_a_run_that_began_while_it_was_cancelled_still_reports(cluster: Lab, drill: Drill) -> None:
-    """What is written for a run that waits is not taken by one that does so no longer."""
+    """A cancellation written for a run that is still pending is not accepted once the run has begun."""
     begin(cluster, drill, "r1")
     seen = cluster.home.workflow("r1")
     cluster.stand_in()

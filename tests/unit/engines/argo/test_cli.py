@@ -267,7 +267,7 @@ BEFORE = "run one never reached its cluster: nothing of it is reused"
 def test_a_run_that_failed_before_it_reached_its_cluster_is_resumed(
     emulated: Lab, drill: Drill, bringup: Callable[..., Any], nodes: dict[str, Any], reuse: str, said: str
 ) -> None:
-    """One that failed in its first stage, and one whose first pod never came up: the first stage of the new run begins."""
+    """A new run begins at the first stage, whether the old run failed in that stage or its first pod never started."""
     cluster = emulated
     begin(cluster, drill, "one")
     if nodes:
@@ -326,7 +326,7 @@ def test_a_run_without_evidence_keeps_its_code(emulated: Lab) -> None:
 
 
 def unfinished(cluster: Lab, run: str) -> None:
-    """What CI is shown of a run that goes on: an error, which neither passed nor failed, and how to follow it."""
+    """Check that the JUnit report of a run that goes on holds one error, which says how to follow the run, and no failure."""
     suites = ElementTree.fromstring((cluster.folder / "junit.xml").read_bytes())
     (suite,) = suites.iter("testsuite")
     assert [suite.get(count) for count in ("tests", "errors", "failures", "skipped")] == ["1", "1", "0", "0"]

@@ -75,7 +75,7 @@ def records(lab: Lab, run: str = "r1") -> list[str]:
 
 
 ONCE = [f"{task}/0000/01.json" for task in ("drill/apply", "drill/judge", "parade/apply", "parade/confirm", "parade/judge")]
-"""What a run leaves when each of its tasks ran exactly once."""
+"""Evidence records that a run leaves if each of its tasks ran exactly once."""
 
 
 def assert_whole(lab: Lab, last: Any, run: str = "r1") -> None:

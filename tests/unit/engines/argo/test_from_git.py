@@ -1,4 +1,4 @@
-"""What a schedule of a node image starts: a branch of a real Git repository becomes a build on a home cluster, once a state."""
+"""The schedule of a node image: each state of a branch in a real Git repository is built once on a home cluster."""
 
 from pathlib import Path
 from typing import Any

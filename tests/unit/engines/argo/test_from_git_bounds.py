@@ -1,4 +1,4 @@
-"""What a commit may not ask of a schedule's pod: files and Secrets that are not its own, and to be published unasked."""
+"""Limits of a commit that a schedule's pod builds: it gets no foreign files or Secrets, and cannot drop or change an approval."""
 
 import base64
 import json

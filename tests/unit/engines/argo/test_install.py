@@ -1,4 +1,4 @@
-"""What is checked before anything is written, what is installed, and that a submission happens once."""
+"""Installing into a home cluster: checks before anything is written, the installed objects, and a submission that happens once."""
 
 import base64
 import dataclasses

@@ -20,7 +20,7 @@ from workflows.spec import load
 DIGITS = "abcdef"
 """Plans by the only digit of their digests; f is the newest, since all are made in the same second or nearly."""
 IMAGES = "bringup-public-"
-"""What only plans of images have."""
+"""Name prefix of objects that only plans of images have."""
 Names = dict[str, set[str]]
 
 

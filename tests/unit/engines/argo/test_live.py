@@ -65,7 +65,7 @@ class Person:
 
     @property
     def lines(self) -> list[str]:
-        """What the view printed of its stages, without times."""
+        """Return the lines of the view about stages, without those about waiting, and with times replaced by "(TIME)"."""
         view = re.sub(r"\(\d+\.\d s\)", "(TIME)", self.out.partition("\n\n")[0])
         return [line for line in view.splitlines() if re.match("(os_prep|drill|parade): (?!waits)", line)]
 
@@ -82,7 +82,7 @@ def pods(lab: Lab, run: str) -> list[str]:
 
 
 def readers(lab: Lab) -> int:
-    """How many pods were made to read the store."""
+    """Return how many pods were created to read the run store."""
     found = json.loads(lab.home.fetch(lab.home.core("pods"), {"labelSelector": "bringup/errand"}))
     return len(found["items"])
 
@@ -145,7 +145,7 @@ def test_a_failed_gate_is_told_by_its_node(emulated: Lab, drill: Drill, ada: Per
 
 
 def test_a_late_follower_of_a_stage_that_passed(cluster: Lab, drill: Drill, ada: Person) -> None:
-    """Its pods are gone by then: that it passed is on the node, why the report tells."""
+    """When the pods of a stage are gone, its status comes from the Workflow's node and its details from the report."""
     cluster.stand_in(delete_delay="0s")
     begin(cluster, drill, "one")
     Follower(cluster, "one").await_approval()

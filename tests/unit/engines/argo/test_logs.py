@@ -1,4 +1,4 @@
-"""What a container said, without what Argo's executor says among it."""
+"""Logs of containers without the lines of Argo's executor."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the watchdog says of a pod whose node is gone, what a second `cancel` leaves, and a run that cannot be started at once."""
+"""Runs in trouble on Argo: a pod whose node is lost, a second `cancel`, and a run that cannot be started at once."""
 
 from typing import Any
 

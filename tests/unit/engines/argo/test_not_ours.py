@@ -28,7 +28,7 @@ COMMANDS = {
 
 
 class Done(NamedTuple):
-    """How a command line ended."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -135,7 +135,7 @@ def test_cancelling_tells_the_run_though_its_template_is_gone(cluster: Lab, dril
 
 
 def test_a_name_that_somebody_else_has_taken(cluster: Lab, drill: Drill, call: Call) -> None:
-    """This machine knows a run of that name, which is gone; what is there now is not ended in its place."""
+    """Commands about a run that is gone, whose name a foreign Workflow has taken, are refused and end nothing."""
     cluster.stand_in()
     begin(cluster, drill, "one")
     Follower(cluster, "one").await_approval()

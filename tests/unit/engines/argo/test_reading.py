@@ -1,4 +1,4 @@
-"""What commands on another machine say of a run on Argo: as it is now, or how old it is; never that it ended while it goes on."""
+"""Commands on another machine show a run on Argo as it is now, or how old their view is, and never end it while it goes on."""
 
 import json
 import os

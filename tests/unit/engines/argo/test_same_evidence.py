@@ -1,4 +1,4 @@
-"""The same spec on both engines: evidence that `bringup diff-runs` finds equal but for times and ids; all by the command line."""
+"""One spec on both engines, by the command line: `bringup diff-runs` finds evidence that is equal except for times and ids."""
 
 import json
 import os
@@ -58,7 +58,7 @@ class Desk:
         return {**os.environ, "BRINGUP_HOME": str(self.folder / home), "KUBECONFIG": self.home.where.kubeconfig}
 
     def said(self) -> str:
-        """What the started command has printed."""
+        """Return the output of the started command so far."""
         return (self.folder / "said").read_text()
 
     def call(self, *words: str, home: str = "home") -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""What starts runs on a home cluster with Argo's published CRDs: installed, suspended, kept so, and taken away with its section."""
+"""Schedules and event bindings with Argo's published CRDs: installed, kept suspended, and removed with their section."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""What the engine's tests share: small manifests, and a scripted world for the pure machine."""
+"""Fixtures of the local engine's tests: small manifests, and forked processes that a test can kill."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def engine(run_dir: Path, workflow: dict[str, Any], grace: float) -> Callable[[]
 
 
 def ends(pid: int) -> bool:
-    """Whether a process that has been killed is gone, or will be as soon as it gets its turn."""
+    """Return True if a process that has been killed is gone, or goes within 60 seconds."""
     handle = process_control.open_pidfd(pid)
     if handle is None:
         return True
@@ -124,7 +124,7 @@ def test_background_children_do_not_outlive_their_pod(tmp_path: Path, manifest: 
 
 
 def test_children_of_background_children_do_not_outlive_their_pod(tmp_path: Path, manifest: Make, script: Make) -> None:
-    """They are nobody's of the engine until who started them has ended, which is killed with the pod's group."""
+    """A grandchild becomes the engine's child only after its parent has ended, which is killed with the pod's process group."""
     kept = "/bringup/store/{{inputs.parameters.n}}"
     text = f"sh -c 'setsid sleep 300 & echo $! > {kept}; wait' & until [ -s {kept} ]; do sleep 0.02; done"
     number = {"parameters": [{"name": "n", "value": "{{item}}"}]}

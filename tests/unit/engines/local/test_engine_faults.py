@@ -1,4 +1,4 @@
-"""What can be wrong around a run: a second engine, a full disk, no folder, a journal that is not ours, clocks that jump."""
+"""Faults around a run of the local engine: a second engine, a full disk, a bad folder, a foreign journal, clocks that jump."""
 
 from __future__ import annotations
 

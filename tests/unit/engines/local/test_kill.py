@@ -75,7 +75,7 @@ def approving(run_dir: Path) -> Callable[[News], None]:
 
 
 def shape(result: RunResult) -> dict[str, Any]:
-    """What has to be the same however often the engine died: everything but times."""
+    """Return the parts of a result that are equal however often the engine was killed: no times and no ranks of nodes."""
     found = record(result)
     for node in found["nodes"]:
         node.pop("rank")

@@ -1,4 +1,4 @@
-"""What a pod sees and what of it is kept: paths, environment, logs, outputs, results, time limits."""
+"""Pods of the local engine: paths, environment, logs, outputs, results and how many run at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a process at any moment of its life."""
+"""The mark in the environment of a process, read at any moment of its life."""
 
 import os
 import subprocess
