@@ -1,5 +1,18 @@
-"""Entry point `python -m workflows`: the command `bringup`, as pods of a schedule start it."""
+"""Entry point of the command `bringup` and of `python -m workflows`, as pods of a schedule start it."""
 
-from workflows.cli.main import main
+import sys
 
-main()
+
+def main() -> None:
+    """Run the command line of this process and exit with its code; Ctrl-C while modules are imported ends it with one word."""
+    try:
+        from workflows.cli import main as command_line  # takes a third of a second, in which Ctrl-C may come
+
+        command_line.main()
+    except KeyboardInterrupt:
+        print("error: interrupted before anything began", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -46,6 +46,10 @@ _HINTS = {
 
 INTERRUPTED = 130
 """Exit code that shells expect of a program ended by Ctrl-C."""
+FOLLOWING = frozenset({"watch", "logs"})
+"""Commands that say themselves, at Ctrl-C, how the run goes on."""
+STARTING = frozenset({"rehearse", "run", "resume", "add-node", "replace-node", "upgrade", "rollback", "reset", "build"})
+"""Commands that start runs."""
 
 
 def application() -> typer.Typer:
@@ -96,20 +100,33 @@ def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code."""
     try:
         # in standalone mode typer would print errors itself and end the process
-        return int(application()(args=arguments, standalone_mode=False, prog_name="bringup") or 0)
+        code = int(application()(args=arguments, standalone_mode=False, prog_name="bringup") or 0)
     except _UsageError as problem:
         return _misused(problem, arguments)
     except UsageError as problem:
         output.error(str(problem), f"{_command_path(arguments)} --help")
         return ExitCode.USAGE
     except (typer.Abort, KeyboardInterrupt):
-        output.error("interrupted")
-        return INTERRUPTED
+        code = INTERRUPTED
     except BrokenPipeError:
         streams.drop(sys.stdout)  # the reader of the output is gone
         return ExitCode.OK
     except Exception as problem:  # noqa: BLE001 - the outermost edge
         return _failed(problem, "--debug" in arguments)
+    if code == INTERRUPTED:  # typer turns Ctrl-C within a command into this code
+        output.error("interrupted", _way_on(arguments))
+    return code
+
+
+def _way_on(arguments: list[str]) -> str:
+    """Return the hint for an interrupted command: a run's engine tells by itself how it ended, unless it had not begun."""
+    words = [word for word in arguments if not word.startswith("-")]
+    command = words[1] if words[:1] == ["image"] and len(words) > 1 else next(iter(words), "")
+    if command in FOLLOWING:
+        return ""
+    if command in STARTING:
+        return "`bringup runs` lists what has begun, and `bringup resume RUN` goes on with it; what is not listed changed nothing"
+    return "the same command begins anew; what it printed as done is done"
 
 
 def _misused(problem: typer.BadParameter, arguments: list[str]) -> int:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from workflows.cli.terminal import QuietConsole
 
 _GAP = 2
+_PIPE_WIDTH = 200
 
 
 class Format(StrEnum):
@@ -37,8 +38,7 @@ def console(*, stderr: bool = False) -> "QuietConsole":
     from workflows.cli.terminal import QuietConsole
 
     stream = sys.stderr if stderr else sys.stdout
-    # lines of a pipe are wide, so that scripts see one record a line
-    width = None if stream.isatty() else int(os.environ.get("COLUMNS", "0") or 0) or 200
+    width = None if stream.isatty() else _columns() or _PIPE_WIDTH
     return QuietConsole(
         stderr=stderr,
         no_color="NO_COLOR" in os.environ or None,
@@ -48,6 +48,12 @@ def console(*, stderr: bool = False) -> "QuietConsole":
         emoji=False,
         soft_wrap=not stream.isatty(),
     )
+
+
+def _columns() -> int:
+    """Return the width that COLUMNS sets; 0 if it is unset or no positive number."""
+    text = os.environ.get("COLUMNS", "")
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def data(value: Any, form: Format) -> None:
@@ -61,18 +67,26 @@ def data(value: Any, form: Format) -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
-    """Print a table for a person. If the terminal is too narrow for the words, each row becomes a block: nothing is cut."""
+    """Print a table for a person. If the terminal is too narrow for the words, each row becomes a block: nothing is cut.
+
+    In a pipe each row is one line, without blanks at its end, unless COLUMNS asks for a width.
+    """
+    cells = [[plain_text.line(str(cell)) for cell in row] for row in rows]
+    if not sys.stdout.isatty() and not _columns():
+        wide = [max(map(len, column)) + _GAP for column in zip(columns, *cells, strict=True)]
+        texts = ("".join(map(str.ljust, row, wide)).rstrip() for row in (columns, *cells))
+        lines([*([title] if title else []), *texts])
+        return
     from rich.table import Column, Table
     from rich.text import Text
 
     from workflows.cli.terminal import STATE_STYLES
 
-    cells = [[plain_text.line(str(cell)) for cell in row] for row in rows]
     out = console()
     widths = _widths([columns, *cells], out.width - _GAP * (len(columns) - 1))
     if not widths:
         lines([title] if title else [])
-        lines(line for row in cells for line in _block(columns, row, out.width))
+        prose(line for row in cells for line in _block(columns, row, out.width))
         return
     sized = (Column(name, width=width) for name, width in zip(columns, widths, strict=True))
     grid = Table(*sized, title=title or None, title_justify="left", show_lines=False, box=None, pad_edge=False, header_style="bold")
@@ -129,6 +143,32 @@ def lines(rows: Iterable[str]) -> None:
             print(plain_text.block(row))
     except BrokenPipeError:
         streams.drop(sys.stdout)
+
+
+def prose(rows: Iterable[str]) -> None:
+    """Print lines for a person: on a terminal folded between words, with states in colour; in a pipe as they are."""
+    if not sys.stdout.isatty():
+        lines(rows)
+        return
+    from workflows.cli.terminal import with_colours
+
+    out = console()
+    for row in rows:
+        for text in plain_text.block(row).split("\n"):
+            out.print(with_colours("\n".join(_folded(text, out.width))), soft_wrap=True)
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """Return a line in parts of at most `width` characters, further parts indented; a longer word, such as a URL, stays whole."""
+    import textwrap
+
+    if len(text) <= width:
+        return [text]
+    indent = text[: len(text) - len(text.lstrip())] + "  "
+    # textwrap would drop the indent of the first part if it were not a part of the text
+    return textwrap.wrap(
+        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, replace_whitespace=False
+    )
 
 
 def note(message: str) -> None:

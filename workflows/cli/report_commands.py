@@ -56,7 +56,7 @@ def report(
     content = run_reports.report(evidence, form, for_public=for_public)
     output.note(evidence.note)
     if not out:
-        output.lines([content.rstrip("\n")])
+        (output.prose if form == Format.TABLE else output.lines)([content.rstrip("\n")])
     else:
         Path(out).write_text(content)
         output.lines([f"wrote {out}"])
@@ -79,14 +79,14 @@ def check(
     is_folder = os.sep in run or Path(run or "none").is_dir()
     folder = Path(run) if is_folder else run_evidence.find(run, place).folder.stored
     problems = verify.problems(folder, signed_by)
-    output.lines(problems)
+    output.prose(problems)
     if problems:
-        output.lines([f"{folder}: {count(len(problems), 'problem')}"])
+        output.prose([f"{folder}: {count(len(problems), 'problem')}"])
     else:
         covered = verify.cover(folder)
         signed = f" and signed by {signed_by[0]}" if signed_by else ""
         result = f"unchanged since it was sealed{signed}: {count(covered.files, 'file')}"
-        output.lines([f"{folder}: {result}", *covered.lines()])
+        output.prose([f"{folder}: {result}", *covered.lines()])
     return ExitCode.GATE_FAILED if problems else ExitCode.OK
 
 
@@ -97,7 +97,7 @@ def incident(run: Run = "", form: Output = Format.TABLE, *, place: LocationOptio
     evidence = run_evidence.find(run, place)
     output.note(evidence.note)
     if form is Format.TABLE:
-        output.lines([run_reports.note(evidence)])
+        output.prose([run_reports.note(evidence)])
     else:
         output.data(run_reports.moments(evidence), form)
     return ExitCode.OK

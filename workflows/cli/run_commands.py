@@ -147,11 +147,11 @@ def status(run: Run = "", form: Output = Format.TABLE, *, place: LocationOptions
     if form is not Format.TABLE:
         output.data(view, form)
         return ExitCode.OK
-    output.lines([f"run {view['run']}: {view['phase']} {view['message']}".rstrip()])
+    output.prose([f"run {view['run']}: {view['phase']} {view['message']}".rstrip()])
     for wait in view["waiting"]:
         subject = wait.get("for") or f"an approval before {wait['stage']}"  # a local run waits for nothing else
-        output.lines([f"waits for {subject} since {wait['since']}" + (f": {wait['how']}" if wait["how"] else "")])
-        output.lines([f"  it is about {wait['about']}"] if wait.get("about") else [])
+        output.prose([f"waits for {subject} since {wait['since']}" + (f": {wait['how']}" if wait["how"] else "")])
+        output.prose([f"  it is about {wait['about']}"] if wait.get("about") else [])
     output.table(("stage", "status", "reason"), [(row["stage"], row["status"], row["reason"]) for row in view["stages"]])
     return ExitCode.OK
 

@@ -100,9 +100,9 @@ def validate(spec: Spec = "cluster.yaml", form: Output = Format.TABLE) -> int:
     elif checked.unreadable:
         raise checked.unreadable
     else:
-        output.lines(f"{issue.block()}\n" for issue in checked.issues)
+        output.prose(f"{issue.block()}\n" for issue in checked.issues)
         counts = f"{count(checked.errors, 'error')}, {count(len(checked.issues) - checked.errors, 'warning')}"
-        output.lines([f"{checked.path}: {'not usable' if checked.errors else 'valid'}, {counts}"])
+        output.prose([f"{checked.path}: {'not usable' if checked.errors else 'valid'}, {counts}"])
     return ExitCode.USAGE if checked.errors else ExitCode.OK
 
 
@@ -146,18 +146,18 @@ def _show_plan(plan: "Plan", form: str) -> None:
     from workflows.plan import show
 
     if form == "tree":
-        output.lines([*show.outline(plan), *show.warnings(plan)])
+        output.prose([*show.outline(plan), *show.warnings(plan)])
     elif form == "table":
         target = "" if show.is_targetless(plan) else f", target {plan.target_uid or 'not known yet'}"
         identity = f"{plan.name}, owner {plan.owner}, revision {plan.revision}{target}"
         others = "; the other hosts are only read" if any(host.untouched for host in plan.hosts) else ""
         operation_lines = [f"operation {operation_text}{others}"] if (operation_text := show.operation(plan)) else []
-        output.lines([f"plan {plan.digest}", identity, *operation_lines, ""])
+        output.prose([f"plan {plan.digest}", identity, *operation_lines, ""])
         output.table(show.COLUMNS, show.table_rows(plan))
-        output.lines(["", *show.release_lines(plan)] if plan.releases else [])
-        output.lines(["", *text_lines] if (text_lines := show.start_lines(plan)) else [])
-        output.lines(["", *text_lines] if (text_lines := show.warnings(plan)) else [])
-        output.lines(quarantine_list.reminder(plan.name, (host.name for host in plan.hosts)))
+        output.prose(["", *show.release_lines(plan)] if plan.releases else [])
+        output.prose(["", *text_lines] if (text_lines := show.start_lines(plan)) else [])
+        output.prose(["", *text_lines] if (text_lines := show.warnings(plan)) else [])
+        output.prose(quarantine_list.reminder(plan.name, (host.name for host in plan.hosts)))
     else:
         output.data(show.to_data(plan) | show.starts(plan) | {"issues": show.issues(plan)}, Format(form))
 

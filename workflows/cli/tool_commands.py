@@ -40,7 +40,7 @@ def explain(
     """Explain a field of a spec, a compatibility rule, a fault or a gate."""
     from workflows.app import reference
 
-    output.lines(reference.explain(word))
+    output.prose(reference.explain(word))
     return ExitCode.OK
 
 

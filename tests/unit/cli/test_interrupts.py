@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.cli.conftest import until
+from workflows.cli.main import run
 
 
 @pytest.mark.parametrize("how", ["ctrl-c", "cancel"])
@@ -44,10 +45,10 @@ def test_a_cancelled_run_is_reported_and_sealed(machine: Any, approved: Callable
 
 def test_ctrl_c_ends_steps_that_run(machine: Any, small: str) -> None:
     (machine.folder / "small.yaml").write_text(small)
-    run = machine.start("rehearse", "small.yaml")
-    run.say("rke2: servers pass")
-    run.send(signal.SIGINT)
-    done = run.end()
+    started = machine.start("rehearse", "small.yaml")
+    started.say("rke2: servers pass")
+    started.send(signal.SIGINT)
+    done = started.end()
     assert done.code == 65
     assert "report.html" in done.out
     assert machine.processes() == []
@@ -56,26 +57,49 @@ def test_ctrl_c_ends_steps_that_run(machine: Any, small: str) -> None:
 
 def test_ctrl_c_before_the_run_begins_is_one_word(machine: Any, small: str) -> None:
     (machine.folder / "small.yaml").write_text(small)
-    run = machine.start("rehearse", "small.yaml")
-    run.say("run h200-16-")
-    run.send(signal.SIGINT)
-    done = run.end()
+    started = machine.start("rehearse", "small.yaml")
+    started.say("run h200-16-")
+    started.send(signal.SIGINT)
+    done = started.end()
     assert done.code in (65, 130)  # the engine had begun, or not yet
+    assert done.code == 65 or done.err.startswith("error: interrupted\nhint: `bringup runs` lists what has begun")
     assert "Traceback" not in done.err
     until(lambda: not machine.processes(), "the end of what the rehearsal started")
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["faults"], "hint: the same command begins anew"),
+        (["image", "list", "image.yaml"], "hint: the same command begins anew"),
+        (["image", "build"], "hint: `bringup runs` lists"),
+        (["watch"], ""),
+    ],
+)
+def test_ctrl_c_within_any_command_says_how_to_go_on(
+    words: list[str], hint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("typer.core.TyperCommand.invoke", interrupted)
+    assert run(words) == 130
+    told = capsys.readouterr().err
+    assert told.startswith("error: interrupted\n")
+    assert (hint in told) and (bool(hint) == ("hint:" in told))
+
+
 def test_nothing_outlives_a_killed_rehearsal(machine: Any, small: str) -> None:
     (machine.folder / "small.yaml").write_text(small)
-    run = machine.start("rehearse", "small.yaml")
-    run.say("rke2: servers pass")
-    run.send(signal.SIGSTOP)  # or it ends while we ask
+    started = machine.start("rehearse", "small.yaml")
+    started.say("rke2: servers pass")
+    started.send(signal.SIGSTOP)  # or it ends while we ask
     assert len(machine.processes()) >= 3  # the command, the API server, the simulator, perhaps a step
     driven = machine.call("resume")
     assert driven.code == 75
     assert "is being driven by another process" in driven.err
-    run.send(signal.SIGKILL)
-    run.end()
+    started.send(signal.SIGKILL)
+    started.end()
     until(lambda: not machine.processes(), "the end of what the rehearsal started")
     assert "interrupted" in machine.call("status").out
     # it fell while a task ran, or between two
