@@ -102,6 +102,7 @@ def test_no_run_begins_where_nothing_changed(site: Any) -> None:
     assert list(case) == []
 
 
+@pytest.mark.long  # three retries of a temporary failure take 70 s
 def test_a_server_that_does_not_answer_is_told_by_the_run(site: Any) -> None:
     publish(site, "a")
     (site.folder / "bin/ssh").write_text(
@@ -114,7 +115,7 @@ def test_a_server_that_does_not_answer_is_told_by_the_run(site: Any) -> None:
 
 
 def test_nothing_is_fetched_built_booted_or_written_by_a_run_where_nothing_changed(site: Any) -> None:
-    """Where the command could not ask, as from outside of an Argo."""
+    """A command that cannot reach the boot server leaves the question to the run, which skips all stages if nothing changed."""
     version = publish(site, "a")
     before = published_trees.state(site.folder / "tree")
     (site.folder / "bin/ssh").write_text(SSH.replace("for", f"test -d '{site.home}' || exit 255\nfor", 1))

@@ -135,11 +135,16 @@ class EmulatedServer:
         for _, table in self.state.store.tables():
             table.log.close()
         server = self._runner.server
+        connections = list(server.connections) if server is not None else []
         await self._runner.cleanup()
         for _ in range(_ACCEPT_ROUNDS):  # aiohttp's cleanup leaves a connection open that was accepted after it began
             await asyncio.sleep(0)
         if server is not None:
+            connections += server.connections
+            transports = [connection.transport for connection in connections if connection.transport is not None]
             await server.shutdown(0)
+            for transport in transports:  # a closed one waits as long as its client does not read
+                transport.abort()
             await asyncio.sleep(0)
 
 
