@@ -98,7 +98,7 @@ def test_nothing_floats_and_nothing_uses_the_project_default(variant: str) -> No
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_application_may_do_what_it_does(variant: str) -> None:
-    """Its project allows its sources and its destination; in which namespace it lies is Argo CD's own."""
+    """The project of each application allows its sources and its destination, and the application lies in Argo CD's namespace."""
     one = cluster(**VARIANTS[variant])
     files, argo = made(one), one.delivery.argo_cd
     assert argo is not None
@@ -275,7 +275,7 @@ def test_retries_outlast_a_network_that_was_away_and_still_end() -> None:
 
 
 def test_the_health_of_an_application_asks_what_its_status_was_compared_with() -> None:
-    """Its behaviour is shown by the real Argo CD (tests/cluster); here only that this check comes before a state is believed."""
+    """Pins are compared before a status is believed; `tests/cluster` shows how the real Argo CD behaves."""
     text = projects.settings(())["resource.customizations.health.argoproj.io_Application"]
     assert 0 < text.index("pins(sync.comparedTo) ~= pins(obj.spec)") < text.index("Degraded")
 

@@ -1,4 +1,4 @@
-"""What known_hosts says of the keys that a host shows: new, same, changed, revoked; and that writing keeps the rest of the file."""
+"""Keys that a host shows against known_hosts: new, same, changed or revoked; writing a key keeps the rest of the file."""
 
 import os
 import subprocess

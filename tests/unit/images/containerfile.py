@@ -38,5 +38,5 @@ def containerfile(path: Path) -> list[Stage]:
 
 
 def step_stages() -> dict[str, Stage]:
-    """Those of the step image by name; the last one, which has none, is `image`."""
+    """Return the stages of the step image's Containerfile by name; the last stage, which has none, is `image`."""
     return {stage.name or "image": stage for stage in containerfile(ROOT / "images/step/Containerfile")}

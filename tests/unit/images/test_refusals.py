@@ -1,4 +1,4 @@
-"""What cannot be built is refused with one sentence and a hint, and leaves no archive behind."""
+"""Image builds that are refused: with one sentence and a hint, and without leaving an archive behind."""
 
 import hashlib
 import threading

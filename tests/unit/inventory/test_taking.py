@@ -434,7 +434,7 @@ NAMES = st.sampled_from(
 
 
 def problems(written: str) -> set[str]:
-    """What is wrong with a spec."""
+    """Return the problems that loading a spec reports; none if the spec loads."""
     try:
         load(written)
     except SpecErrors as refused:

@@ -1,4 +1,4 @@
-"""What is shipped works away from the sources: the wheel holds all data and rehearses, and pods need no compile-side package."""
+"""The built wheel works away from the sources: it holds all data and rehearses, and pods need no compile-side package."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What differs between two plans, said with old and new values, bounded for people and whole for scripts."""
+"""Differences between two plans, with old and new values: shortened for people, and complete for scripts."""
 
 import yaml
 

@@ -236,7 +236,7 @@ def test_only_a_plan_that_changes_hosts_asks_the_servers_whose_they_are() -> Non
 
 
 def tree_of(plan: Plan) -> dict[str, str]:
-    """What lies beside the tasks for verb `publish`."""
+    """Return the rendered tree, by path, that lies beside the tasks for verb `publish`."""
     return decode_tree(run_folders.tasks_folder(plan)[TREE_FILE])
 
 

@@ -36,7 +36,7 @@ class Deb:
 
     @property
     def control(self) -> list[str]:
-        """What it says of itself."""
+        """Return the lines of the control file of this package."""
         lines = [f"Package: {self.name}", f"Version: {self.version}", "Architecture: amd64", "Maintainer: nobody <n@example.org>"]
         lines += ["Essential: yes"] if self.essential else []
         lines += [f"Depends: {self.depends}"] if self.depends else []
@@ -44,12 +44,12 @@ class Deb:
         return [*lines, "Description: stand-in"]
 
     def stanza(self, folder: str) -> str:
-        """What an index says of it."""
+        """Return the stanza of this package in the index of a mirror."""
         placed = [f"Filename: {self.place(folder)}", f"Size: {len(self.content)}", f"SHA256: {self.sha256}"]
         return "\n".join([*self.control, *placed, ""])
 
     def place(self, folder: str) -> str:
-        """Where it lies: in a pool as Debian's, whose file names have no epoch, or flat."""
+        """Return the path of this package on a mirror: in a pool as Debian has it, without the epoch in the file name, or flat."""
         file = f"{self.name}_{self.version.rpartition(':')[2]}_amd64.deb"
         return f"{folder}{self.of or self.name}/{file}" if folder else f"./{file}"
 

@@ -94,7 +94,7 @@ layers:
 
 
 def test_no_error_of_a_recipe_hides_another(tmp_path: Path) -> None:
-    """What one round says is all: nothing is found only after something else was mended."""
+    """All errors of a recipe are reported at once: none appears only after another one was mended."""
     written(tmp_path, LOWEST, WRONG)
     with pytest.raises(SpecErrors) as caught:
         recipe_chain.read("upper.yaml", tmp_path, {"banner": "hello"}, secrets=())

@@ -48,7 +48,7 @@ PROXIES = tuple(name for one in ("http_proxy", "https_proxy", "all_proxy", "no_p
 
 @pytest.fixture
 def behind(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
-    """The same site behind a proxy that apt alone is told of: nobody else knows the mirror's name."""
+    """A site behind a proxy that only apt is configured for: no other program can resolve the mirror's name."""
     for name in PROXIES:
         monkeypatch.delenv(name, raising=False)
     site.spec.write_text(site.spec.read_text().replace(site.mirror.url, "http://mirror.invalid"))

@@ -1,4 +1,4 @@
-"""What a newer lock changes, and which known vulnerabilities go and come with it."""
+"""Changes of a newer image lock, and the known vulnerabilities that go or come with it."""
 
 import json
 import re

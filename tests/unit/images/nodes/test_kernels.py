@@ -1,4 +1,4 @@
-"""Which kernel an image starts, and with which arguments."""
+"""The kernel that an image starts, and its arguments."""
 
 from pathlib import Path
 

@@ -44,7 +44,7 @@ def test_what_this_machine_runs_around_an_update_does_not_run(mirror: Mirror, ma
 
 
 def test_indexes_that_this_machine_wants_are_not_fetched(mirror: Mirror, machine: Machine, tmp_path: Path) -> None:
-    """Those of software centres and of apt-file have several times the size of those that a lock is made from."""
+    """Indexes that apt on this machine fetches for other programs, such as apt-file, are several times larger and not needed."""
     target = "Acquire::IndexTargets::deb::Further"
     machine.has(
         f'{target}::MetaKey "contrib/binary-amd64/Packages"',

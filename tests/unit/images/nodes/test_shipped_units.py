@@ -21,7 +21,7 @@ def dropins(folder: Path) -> dict[str, list[str]]:
 
 
 def words(*, tests: bool) -> set[str]:
-    """What is on the kernel's command line of a test boot, or of a node."""
+    """Return the words of the boot script of a test boot, or of a node; the kernel's command line is among them."""
     told = {"title": "gpu", "kernel": "http://x/k", "initrd": "http://x/i", "root": "http://x/r.squashfs", "image": "sha256:aa"}
     return set(ipxe.script(ipxe.Loaded(**told, report="http://10.0.0.1/x", tests=tests)).split())
 
