@@ -1,4 +1,4 @@
-"""What chrony says of the clock, and how long one that has just started is waited for."""
+"""The state of the clock as chrony reports it, and how long a service that has just started is waited for."""
 
 import pytest
 from ansible.module_utils.nodeprofile import clock_state

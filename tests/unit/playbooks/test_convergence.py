@@ -1,4 +1,4 @@
-"""What a second reading of the whole profile makes of the items: it has the last word on what was changed or found."""
+"""A second reading of the whole profile decides for each item whether it was changed, stayed as wanted or failed."""
 
 import pytest
 from ansible.module_utils.nodeprofile import convergence

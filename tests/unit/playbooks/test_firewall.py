@@ -158,7 +158,7 @@ def settled(node: Machine, wanted: dict[str, list[str]] = WANTED, *, server: boo
 
 
 def changes(node: Machine) -> list[str]:
-    """What was done, without what was only asked."""
+    """Return the commands that changed something, as shell lines, without those that only asked."""
     asked = ("--list-all-zones", "--get-default-zone", "-S", "show", "address")
     return [shlex.join(command) for command in node.said if not set(command) & set(asked)]
 

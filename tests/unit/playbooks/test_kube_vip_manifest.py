@@ -13,7 +13,7 @@ TEMPLATE = playbook_path("os_prep").parent / "roles/rke2/templates/kube-vip.yaml
 
 
 def manifest(address: str) -> dict[str, Any]:
-    """What the role writes for a registration address."""
+    """Render the kube-vip manifest of the role for a registration address."""
     kept = jinja2.Environment(undefined=jinja2.StrictUndefined)
     kept.filters["to_json"] = json.dumps
     given = {"interface": "eth0", "image": "registry.example.org:5000/kube-vip/kube-vip:v1.0.1"}

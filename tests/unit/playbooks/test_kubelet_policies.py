@@ -11,7 +11,7 @@ STATIC = "# Made by bringup.\napiVersion: kubelet.config.k8s.io/v1beta1\ncpuMana
 
 @pytest.fixture
 def folder(tmp_path: Path) -> str:
-    """What a kubelet without any such setting leaves."""
+    """A folder with the checkpoints of a kubelet that has no CPU or memory policy set."""
     (tmp_path / "cpu_manager_state").write_text(json.dumps({"policyName": "none", "defaultCpuSet": "", "checksum": 1353318690}))
     (tmp_path / "memory_manager_state").write_text(json.dumps({"policyName": "None", "checksum": 4066466990}))
     return str(tmp_path)

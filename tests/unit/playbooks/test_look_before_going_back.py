@@ -1,5 +1,4 @@
-"""What stops servers from going back while all of them still run: the look of the role as Ansible runs it, with modules that say
-what a server shows."""
+"""The check before servers roll back, run by Ansible with stand-in modules: if one server cannot go back, none is stopped."""
 
 import json
 import os
@@ -57,7 +56,7 @@ def test_a_server_whose_etcd_is_back_already_may_have_it_where_it_likes(tmp_path
 
 
 def looked(folder: Path, way: dict[str, str], snapshots: list[dict[str, Any]]) -> str:
-    """What Ansible says of a look at one server, and that it ended well where nothing is said against going back."""
+    """Run the check on one server and return Ansible's output; the play must fail exactly if it says that nothing was stopped."""
     shutil.copytree(PLAYBOOKS / "roles/rke2", folder / "roles/rke2")
     (folder / "library").mkdir()
     for name, shown in (("rke2_status", SEEN), ("rke2_rollback", WAY | way | {"snapshots": snapshots})):

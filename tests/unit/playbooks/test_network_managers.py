@@ -1,4 +1,4 @@
-"""What keeps an interface's MTU and routes over a boot: systemd-networkd's drop-ins, NetworkManager, or nobody whom we know."""
+"""Keeping an interface's MTU and routes over a boot: by a drop-in of systemd-networkd, by NetworkManager, or by nothing known."""
 
 import os
 from typing import Any

@@ -19,7 +19,7 @@ gpgkey=https://rpm.rancher.io/public.key
 name=Rancher RKE2 Common (stable)
 repo_gpgcheck=1
 """
-"""What RKE2's install.sh writes of its part `common`, keys in order."""
+"""The section `common` of the repository file that RKE2's install.sh writes, with its keys in order."""
 module = loaded("node_profile")
 KEYS = dict(row.split("=", 1) for row in INSTALL_SH.splitlines() if "=" in row)
 

@@ -31,7 +31,7 @@ def loaded(path: Path) -> Any:
 
 
 def answer(folder: Path, *more: str, profile: dict[str, Any], settings: dict[str, str] | None = None) -> dict[str, Any]:
-    """What Ansible makes of node_profile in check mode on this machine; `more` are options, such as where the module lies."""
+    """Run module node_profile by Ansible in check mode on this machine and return its result; `more` are further options."""
     told = json.dumps({"profile": profile, "hostname": "other", "groups": ["gpu"]})
     command = [str(Path(sys.executable).with_name("ansible")), "localhost", "--check", "--diff", "--connection", "local", *more]
     command += ["--extra-vars", json.dumps({"ansible_python_interpreter": sys.executable}), "--module-name", "node_profile"]

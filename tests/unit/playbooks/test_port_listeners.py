@@ -1,4 +1,4 @@
-"""Who listens where RKE2 is to: others, who are named, or RKE2 itself, whoever has set it up."""
+"""Listeners on the ports of RKE2: other programs are named, and RKE2 itself is accepted however it was set up."""
 
 from pathlib import Path
 

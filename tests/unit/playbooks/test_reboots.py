@@ -1,4 +1,4 @@
-"""How plays reboot machines: whatever holds a reboot back, as a package manager at work does, is not overridden."""
+"""Reboots by plays respect inhibitors, such as a package manager at work."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where containerd asks for images, as registries.yaml tells it: RKE2 puts /v2 before no path that is given."""
+"""The registries.yaml for containerd: endpoints with a path of their own get the /v2 that RKE2 does not put before it."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ TEMPLATES = Path(__file__).parents[3] / "playbooks/roles/rke2/templates"
 
 
 def rendered(mirror: str, registries: dict[str, object] | None = None, *, fallback: bool = True) -> dict[str, object]:
-    """What the role makes of a mirror for all and of what is said of some; secrets are as their variables are called."""
+    """Render registries.yaml for one mirror of all registries and for settings of single ones; secrets appear as variable names."""
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), trim_blocks=True)
     environment.filters["to_json"] = json.dumps
     variables = {"rke2_registry_mirror": mirror, "rke2_registries": registries or {}, "lookup": lambda _, name: name}

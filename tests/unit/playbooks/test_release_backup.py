@@ -25,7 +25,7 @@ def write(root: Path, *paths: str, text: str) -> None:
 
 
 def files(root: Path) -> dict[str, str]:
-    """What is on the host but in the store, without the mark of a restart to do."""
+    """Return the texts of the host's files by path, without the store and the mark of a restart that is owed."""
     found = {f"/{path.relative_to(root)}": path for path in root.rglob("*") if path.is_file()}
     return {name: path.read_text() for name, path in found.items() if "/download/" not in name and "restart-owed" not in name}
 
@@ -50,7 +50,7 @@ def test_an_upgrade_that_is_taken_back_leaves_the_configuration_of_before(host: 
 
 
 def test_folders_are_kept_as_open_as_they_are(tmp_path: Path) -> None:
-    """Who goes back by hand copies them over those of the host (`cp --preserve=mode`), /etc and /usr among them."""
+    """Backed-up folders keep their modes: a rollback by hand (`cp --preserve=mode`) applies them to the host's /etc and /usr."""
     write(tmp_path, release_backup.PROGRAM, CONFIG, text="old")
     for folder in ("usr", "usr/local", "usr/local/bin", "etc", "etc/rancher", "etc/rancher/rke2"):
         (tmp_path / folder).chmod(0o750 if folder == "etc/rancher/rke2" else 0o755)

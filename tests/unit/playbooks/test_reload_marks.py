@@ -1,4 +1,4 @@
-"""What reads a changed file learns of it, also where the run that changed it ended before, or its reload failed."""
+"""Programs reload a changed file even if the run that changed it ended before, or if its reload failed."""
 
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ class Host:
         return rows
 
     def run(self, *, check: bool = False) -> dict[str, tuple[str, str]]:
-        """What such a run says, by the kind of item."""
+        """Run the module and return status and reason by the kind of item."""
         rows = self.rows(check=check)
         return {row["name"].split("/")[0].strip(): (row["status"], row.get("why", "")) for row in rows}
 

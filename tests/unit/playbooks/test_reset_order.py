@@ -1,5 +1,7 @@
-"""What a reset asks of the cluster: nothing for a host that it leaves alone, and one thing for all others. Run by Ansible, with
-modules that say what a host shows, and were asked."""
+"""Calls of a reset to the cluster: none for a host that is left alone, and one for all others together.
+
+Ansible runs the role with stand-in modules that report the state of a host and record calls.
+"""
 
 import json
 import os
@@ -78,7 +80,7 @@ esac
 
 
 def reset(folder: Path, nodes: str) -> str:
-    """What Ansible says of a reset of three hosts; `nodes` answers for the cluster, and something is left on gpu2."""
+    """Run a reset of three hosts and return Ansible's output; `nodes` is the stand-in for rke2_nodes, and gpu2 stays unclean."""
     shutil.copytree(PLAYBOOKS / "roles/rke2_reset", folder / "roles/rke2_reset")
     (folder / "library").mkdir()
     (folder / "library/rke2_traces").write_text(LEFT)

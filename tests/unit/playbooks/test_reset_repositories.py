@@ -1,4 +1,4 @@
-"""What of the site's RKE2's own script removes outlives a reset: files of repositories, also where the reset is killed."""
+"""A site's repository files survive a reset, although RKE2's own script removes them, and even if the reset is killed."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def uninstalled(folder: Path) -> None:
-    """What RKE2's script does to them."""
+    """Remove the repository files of RKE2, as its own uninstall script does."""
     for path in folder.glob("rancher-rke2*.repo"):
         path.unlink()
 

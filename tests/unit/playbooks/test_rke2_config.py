@@ -1,4 +1,4 @@
-"""What the module rke2_config refuses before it writes anything."""
+"""Settings and files that the module rke2_config refuses before it writes anything."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who founds a cluster, and where others join: run by Ansible up to the point where a server's course is known, and no further."""
+"""Founding or joining a cluster: Ansible runs the role up to the point where the course of a server is decided."""
 
 import json
 import os
@@ -73,7 +73,7 @@ def supervisor(tmp_path: Path) -> Iterator[None]:
 
 
 def course(folder: Path, *, aside: bool = False) -> str:
-    """What the first server, bare and alone in the play, is to do, and where it would join; `aside`: the other is left out."""
+    """Return course and join address of a bare first server, alone in the play; `aside` says that the other server is left out."""
     hosts = {"sv1": {"bringup_address": FIRST}} | ({} if aside else {"sv2": {"bringup_address": OTHER}})
     common = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     groups = {"helpers": {"hosts": {}}, "played": {"hosts": dict.fromkeys(hosts)}}
@@ -105,7 +105,7 @@ def test_a_bare_first_server_joins_the_cluster_of_a_server_that_we_do_not_see(tm
 
 
 def joining(folder: Path, **hosts: dict[str, object]) -> str:
-    """What a bare second server says that is to join a cluster where no server has one; `hosts`: who is in the play beside it."""
+    """Return the output of a play in which a bare second server cannot join any cluster; `hosts` are the others in the play."""
     common = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     every = {"sv2": {"bringup_address": OTHER}} | hosts
     groups = {"helpers": {"hosts": {}}, "played": {"hosts": dict.fromkeys(every)}}

@@ -11,7 +11,7 @@ ASKED = ["systemctl", "is-active", "fapolicyd"]
 
 
 class Commands:
-    """What was run; those that are named here fail."""
+    """A stand-in that records commands; those that contain a word of `failing` end with an error."""
 
     def __init__(self, *failing: str) -> None:
         self.failing = failing

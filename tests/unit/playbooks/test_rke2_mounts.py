@@ -8,7 +8,7 @@ from ansible.module_utils.rke2 import rke2_mounts
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """What an RKE2 keeps, with what a file system brings itself in two places."""
+    """A data folder of RKE2 that also holds, in two places, the `lost+found` of a file system."""
     for path in ("agent/images/core.tar", "server/db/etcd/member", "server/token", "server/db/lost+found/part", "lost+found/part"):
         (tmp_path / "rke2" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "rke2" / path).touch()

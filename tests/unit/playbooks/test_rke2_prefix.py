@@ -1,4 +1,4 @@
-"""Where a release goes on hosts whose /usr/local is a file system of its own, and where it cannot go."""
+"""Target paths of a release on hosts whose /usr/local is a file system of its own, and hosts that cannot take a release."""
 
 from pathlib import Path
 

@@ -96,7 +96,7 @@ Dumper.add_representer(str, yaml.SafeDumper.represent_str)
 
 
 def seen(text: str, parser: Any = None) -> dict[str, str] | None:
-    """What the reader sees; None where it says that it cannot."""
+    """Return the settings that the reader finds in a text, or None if it says that it cannot read the text."""
     try:
         return dict(rke2_settings.parse(text, parser))
     except rke2_settings.SettingsUnreadable:
@@ -104,7 +104,7 @@ def seen(text: str, parser: Any = None) -> dict[str, str] | None:
 
 
 def known(text: str) -> dict[Any, Any] | None:
-    """What a YAML parser sees; None where it is no YAML, or no mapping."""
+    """Return the mapping that a YAML parser finds in a text, or None if the text is not YAML or not a mapping."""
     try:
         found = yaml.load(text.removeprefix("\ufeff"), yaml.BaseLoader)
     except (yaml.YAMLError, TypeError, ValueError):  # a key that is a list

@@ -1,4 +1,4 @@
-"""What a service shows on its own host: since when it runs, by both clocks."""
+"""Status of a service on its own host: how long it has run, by both clocks, and which parts are not ready."""
 
 import time
 from typing import Any

@@ -40,7 +40,7 @@ def module(folder: Path, name: str, said: dict[str, Any], other: dict[str, Any] 
 
 
 def played(tmp_path: Path, helpers: tuple[str, ...], **also: Any) -> tuple[str, list[tuple[str, dict[str, Any]]]]:
-    """What the playbook said, and what it asked its modules, in order."""
+    """Run the playbook of agents and return its output and the arguments of its modules, in the order of their calls."""
     (tmp_path / "rke2_agent.yml").write_text((PLAYBOOKS / "rke2_agent.yml").read_text())
     local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "bringup_address": "192.0.2.1"}
     groups = {"helpers": {"hosts": dict.fromkeys(helpers)}, "played": {"hosts": dict.fromkeys(("a1", "a2", "a3"))}}

@@ -1,4 +1,4 @@
-"""What modules of all kinds share on the node: a file in place of another, waiting, one writer a host, a restart that is owed."""
+"""Code that modules on a node share: replacing a file, waiting, a lock for one writer per host, a restart that is owed."""
 
 import os
 import subprocess

@@ -153,7 +153,7 @@ def test_the_folder_may_be_gone_once_all_is_in_place(machine: Machine) -> None:
 
 
 def test_a_release_that_the_folder_no_longer_has_is_not_asked_for_again(machine: Machine) -> None:
-    """Who has the release needs its files no longer; the site's archives may come alone."""
+    """A host that has the release no longer needs its files; archives of the site may still come alone."""
     machine.fetch()
     for name in (ARCHIVE, CORE, RELEASE):
         (machine.folder / name).unlink()

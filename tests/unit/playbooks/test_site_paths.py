@@ -1,4 +1,4 @@
-"""What RKE2 and the kubelet make where a link of the site may lead elsewhere: a reset refuses no host for that."""
+"""Names that RKE2 and the kubelet create: a reset refuses no host because of them where a link of the site leads elsewhere."""
 
 import pytest
 from ansible.module_utils.rke2 import rke2_mounts, site_paths

@@ -1,4 +1,4 @@
-"""Whether a server may stop: what it is refused with, run by Ansible with a module that says what kubectl on it says."""
+"""The check whether a server may stop, run by Ansible with a stand-in module that answers as kubectl on the server would."""
 
 import json
 import os
@@ -23,7 +23,7 @@ MAJORITY = "etcd needs 2 of 3 members"
 
 
 def spared(folder: Path, *, ready: bool, said: dict[str, object]) -> str:
-    """What Ansible says of a server of the release before; empty where it may stop. `said`: what the module has to say."""
+    """Return why a server of the release before may not stop, or "" if it may; `said` is the answer of the stand-in module."""
     shutil.copytree(PLAYBOOKS / "roles/rke2", folder / "roles/rke2")
     (folder / "library").mkdir()
     (folder / "library/rke2_nodes").write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps(said)}\nEND\n")

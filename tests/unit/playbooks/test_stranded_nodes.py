@@ -1,4 +1,4 @@
-"""Which nodes are not drained though they are to be upgraded: those whose pods no other node takes."""
+"""Nodes that an upgrade does not drain because no other node would take their pods."""
 
 import json
 from typing import Any
@@ -38,7 +38,7 @@ class Cluster(kubectl.Kubectl):
         return json.dumps({"items": [one for name, one in self.there.items() if name in words]}) if words[0] == "get" else ""
 
     def drained(self, *names: str, returns: bool = True) -> tuple[list[str], list[str]]:
-        """Who is drained of these, and who is left alone."""
+        """Drain nodes by the module and return those that were drained and those that were left alone."""
         wanted = {"state": "drained", "names": list(names), "mark": "v1", "seconds": 60, "returns": returns}
         done = loaded("rke2_nodes").change(self, wanted, check_mode=False)
         assert done["refused"] == {}

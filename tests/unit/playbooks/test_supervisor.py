@@ -1,4 +1,4 @@
-"""Which supervisor is the one that a token means: with CAs that RKE2 made, with the site's own, and with others beside those."""
+"""Recognising the supervisor that a token names: with CAs made by RKE2, with the site's own, and with others beside those."""
 
 import hashlib
 import shutil
@@ -52,8 +52,11 @@ def der(pem: str) -> bytes:
 def shown(
     tmp_path: Path, cacerts: str, chain: str, key: str, wanted: str, said: dict[str, tuple[int, bytes]] | None = None
 ) -> tuple[str, list[str]]:
-    """What a supervisor with this bundle, and this certificate of its own, shows to who has a token of this hash; and the logins
-    that it was told. `said`: what it answers by path, where that is not what one that is ready does."""
+    """Serve a supervisor; return the state that a client with a token of this hash sees, and the logins that the supervisor got.
+
+    `cacerts` is the CA bundle, `chain` and `key` are the supervisor's certificate, `wanted` is the hash in the token, and `said`
+    holds status and body by path where they differ from those of a ready supervisor.
+    """
     logins: list[str] = []
 
     class Supervisor(BaseHTTPRequestHandler):

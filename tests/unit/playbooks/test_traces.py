@@ -1,5 +1,7 @@
-"""Whether a kernel has packet filters at all: where it cannot have any, no rules are left; where nobody can tell, nobody looked.
-And which routes a network of pods has left, whose processes and mounts are RKE2's, and what stays in the kernel."""
+"""Traces that RKE2 leaves on a host: packet filters, routes to pods, processes, mounts, and programs in the kernel.
+
+A kernel that cannot have packet filters has no rules left; if nobody can tell, the rules count as not looked at.
+"""
 
 import os
 import subprocess

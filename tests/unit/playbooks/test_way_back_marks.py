@@ -1,4 +1,4 @@
-"""What a server remembers of its way back to the release before, and which snapshots count."""
+"""A server's record of its rollback to the release before, and the etcd snapshots that may be used for it."""
 
 import json
 import os
