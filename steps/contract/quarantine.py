@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Struct
 
-from steps.contract.run import Read
+from steps.contract.run_records import Read
 
 ANNOTATION = "bringup/quarantine"
 """Annotation of a Node that a run has cordoned: a `CordonNote` as JSON. A cordon without it was made by somebody else."""

@@ -10,8 +10,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from steps.contract import evidence
-from steps.contract import run as runs
+from steps.contract import evidence, run_records
 from steps.contract.evidence import Evidence
 from steps.errors import BadTask, Unreachable
 from steps.nodeimage.contract import boot_tree, build_keys
@@ -194,8 +193,8 @@ def earlier_boot(context: Context, root: str) -> Evidence | None:
     run = context.environment.reuse
     if run in ("", reuse.NONE) or run == context.environment.run:
         return None
-    header, mine = (context.store.read(runs.header_key(name)) for name in (run, context.environment.run))
-    if header is None or mine is None or runs.decode_header(header).cluster != runs.decode_header(mine).cluster:
+    header, mine = (context.store.read(run_records.header_key(name)) for name in (run, context.environment.run))
+    if header is None or mine is None or run_records.decode_header(header).cluster != run_records.decode_header(mine).cluster:
         return None
     records = context.store.records(run, context.task.stage, context.task.name)
     same = (record for record in records if record.input_digest == context.task.input_digest and _booted(record, root))

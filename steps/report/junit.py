@@ -2,7 +2,7 @@
 
 from xml.etree import ElementTree
 
-from steps.contract import run as contract
+from steps.contract import run_records
 from steps.report import model
 
 _BAD = ("fail", "inconclusive")
@@ -18,9 +18,9 @@ def junit(report: model.Report) -> bytes:
     """
     root = ElementTree.Element("testsuites", name=f"bringup {report.cluster}")
     if report.opening:
-        case = _case(f"{contract.STAGE}/{report.opening.id}", report.opening.status, report.opening.reason)
+        case = _case(f"{run_records.STAGE}/{report.opening.id}", report.opening.status, report.opening.reason)
         failed = str(int(case.find("failure") is not None))
-        suite = ElementTree.SubElement(root, "testsuite", name=contract.STAGE, tests="1", failures=failed, skipped="0")
+        suite = ElementTree.SubElement(root, "testsuite", name=run_records.STAGE, tests="1", failures=failed, skipped="0")
         suite.append(case)
     for stage in report.stages:
         cases = [_of_gate(gate) for gate in stage.gates]

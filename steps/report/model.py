@@ -5,8 +5,8 @@ from msgspec import Struct, field
 from steps.contract.evidence import Diagnosis
 from steps.contract.plain_text import count
 from steps.contract.quarantine import QuarantineEntry
-from steps.contract.revision import SpecSource as Origin
-from steps.contract.run import Cancelled
+from steps.contract.revision import SpecSource
+from steps.contract.run_records import Cancelled
 
 NOT_RUN = "not run"
 """Status in a report of a planned stage or gate that left no record."""
@@ -224,7 +224,7 @@ class Report(Struct, frozen=True, kw_only=True):
     attempts: tuple[Attempt, ...]
     overcome: tuple[TroubleReport, ...] = ()
     revisions: tuple[RevisionReport, ...] = ()
-    source: Origin | None = None
+    source: SpecSource | None = None
     cancelled: Cancelled | None = None
     operation: str = ""
     upgraded: str = ""

@@ -6,10 +6,10 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients.store import Store
-from steps.contract import evidence, fleet, log_keys, quarantine, revision, run
+from steps.contract import evidence, fleet, log_keys, quarantine, revision, run_records
 from steps.contract.canonical import digest_bytes
-from steps.contract.revision import SpecSource as Origin
-from steps.contract.run import Cancelled
+from steps.contract.revision import SpecSource
+from steps.contract.run_records import OPEN, STAGE, Cancelled
 from steps.errors import BadTask
 
 
@@ -28,23 +28,23 @@ class StoredRun(Struct, frozen=True, kw_only=True):
     with or without a record.
     """
 
-    header: run.Header
+    header: run_records.Header
     target_uid: str
     plan: dict[str, Any]
     hosts: tuple[fleet.Host, ...]
     records: tuple[Record, ...]
     quarantine: tuple[quarantine.QuarantineEntry, ...]
     logged: tuple[tuple[str, str], ...] = ()
-    origin: Origin | None = None
+    origin: SpecSource | None = None
     cancelled: Cancelled | None = None
 
 
 def read(store: Store, name: str) -> StoredRun:
     """Return records, plan, hosts and quarantine of a run. Raises BadTask if there is no such run, or it was not created."""
-    header = store.read(run.header_key(name))
+    header = store.read(run_records.header_key(name))
     if header is None:
         raise _missing(store, name)
-    target = store.read(run.target_key(name))
+    target = store.read(run_records.target_key(name))
     prefix = f"runs/{name}/"
     records = []
     for key in store.keys(f"runs/{name}/evidence"):
@@ -52,21 +52,21 @@ def read(store: Store, name: str) -> StoredRun:
         records.append(Record(key.removeprefix(prefix), digest_bytes(data), evidence.decode(data)))
     aside = (store.read(key) for key in store.keys(f"runs/{name}/quarantine"))
     return StoredRun(
-        header=run.decode_header(header),
+        header=run_records.decode_header(header),
         target_uid=str(msgspec.json.decode(target).get("uid", "")) if target else "",
-        plan=msgspec.json.decode(store.read(run.plan_key(name)) or b"{}", type=dict[str, Any]),
-        hosts=fleet.decode_hosts(store.read(run.hosts_key(name)) or b"[]"),
+        plan=msgspec.json.decode(store.read(run_records.plan_key(name)) or b"{}", type=dict[str, Any]),
+        hosts=fleet.decode_hosts(store.read(run_records.hosts_key(name)) or b"[]"),
         records=tuple(sorted(records, key=lambda record: (record.evidence.started, record.key))),
         quarantine=tuple(entry for data in aside if data for entry in quarantine.decode(data)),
         logged=tuple(dict.fromkeys((key.split("/")[3], key.split("/")[4]) for key in store.keys(log_keys.folder(name)))),
         origin=revision.decode(stored) if (stored := store.read(revision.key(name))) else None,
-        cancelled=run.decode_cancellation(stored) if (stored := store.read(run.cancellation_key(name))) else None,
+        cancelled=run_records.decode_cancellation(stored) if (stored := store.read(run_records.cancellation_key(name))) else None,
     )
 
 
 def _missing(store: Store, name: str) -> BadTask:
     """Return the error for a run without header; if its first task left a verdict, with the reason in it."""
-    reason = next((record.verdict.reason for record in store.records(name, run.STAGE, run.OPEN) if record.verdict), "")
+    reason = next((record.verdict.reason for record in store.records(name, STAGE, OPEN) if record.verdict), "")
     if reason:
-        return BadTask(f"run {name} was not created: {reason}", hint=f"bringup logs {run.STAGE}.{run.OPEN} --run {name}")
+        return BadTask(f"run {name} was not created: {reason}", hint=f"bringup logs {STAGE}.{OPEN} --run {name}")
     return BadTask(f"the store has no run {name}", hint="the run did not get as far as its first task, or the name is wrong")

@@ -5,10 +5,9 @@ from typing import Any
 
 import msgspec
 
-from steps.contract import approval
-from steps.contract import run as contract
+from steps.contract import approval, run_records
 from steps.contract.evidence import Evidence
-from steps.contract.run import Cancelled
+from steps.contract.run_records import Cancelled
 from steps.contract.task import Verb
 from steps.contract.verdict import Status, Verdict
 from steps.report import model
@@ -24,10 +23,10 @@ def opening(latest: Iterable[Evidence], running: bool) -> model.StageReport | No
 
     None while the run goes on, because the task may be retried.
     """
-    records = [record for record in latest if (record.stage, record.task) == (contract.STAGE, contract.OPEN)]
+    records = [record for record in latest if (record.stage, record.task) == (run_records.STAGE, run_records.OPEN)]
     if running or not any(record.verdict and not record.verdict.is_pass for record in records):
         return None
-    return _stage({"id": contract.OPEN, "title": "Opening the run"}, records, (model.NOT_RUN, ""), {}, judge=contract.OPEN)
+    return _stage({"id": run_records.OPEN, "title": "Opening the run"}, records, (model.NOT_RUN, ""), {}, judge=run_records.OPEN)
 
 
 def stages(

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from steps.contract import run as contract
+from steps.contract import run_records
 from steps.contract.host_play import HostOutcome, HostStatus
-from steps.contract.run import PLAYBOOK, ServerIdentity, ServerState
+from steps.contract.run_records import PLAYBOOK, ServerIdentity, ServerState
 from steps.errors import Refused, Unreachable
 from steps.runtime import play_requests, target
 from steps.runtime.context import Context
@@ -64,7 +64,7 @@ def identify(context: Context, ssh: play_requests.Ssh, way: Way) -> ClusterIdent
                 hint="nothing was changed; correct the hosts, or target.uid in the spec",
             )
         reserve(context, [identity for identity in identities.values() if identity.uid == uid], way)
-    elif contract.target_uid(context.environment.run, context.store.read) and not context.kubeconfig().exists():
+    elif run_records.target_uid(context.environment.run, context.store.read) and not context.kubeconfig().exists():
         raise _no_proof(context, identities)
     return ClusterIdentity(uid=uid, servers={name: _summary(identity) for name, identity in identities.items()})
 
@@ -104,7 +104,7 @@ def reserve(context: Context, servers: Sequence[ServerIdentity], way: Way) -> No
 
 
 def _no_proof(context: Context, shown: Mapping[str, ServerIdentity]) -> Refused | Unreachable:
-    wanted = contract.target_uid(context.environment.run, context.store.read)
+    wanted = run_records.target_uid(context.environment.run, context.store.read)
     silent = next(
         (f"{name}: {_summary(identity)}" for name, identity in shown.items() if identity.state is ServerState.UNREADABLE), ""
     )

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from steps.contract import run
+from steps.contract import run_records
 from steps.contract.fleet import Host
 from steps.contract.host_play import PYTHON, HostKeys, HttpProxy, Jump, PlayHost, PlayRequest, RoleArchive, through
 from steps.errors import BadTask
@@ -91,10 +91,10 @@ def _first_contacts(context: Context) -> str:
 
     Raises BadTask before task `open` has stored the run's header.
     """
-    header = context.store.read(run.header_key(context.environment.run))
+    header = context.store.read(run_records.header_key(context.environment.run))
     if header is None:
         raise BadTask("a first contact needs a run that says which cluster it is about", hint="its task `open` comes first")
-    return str(context.store.folder(run.met_folder(run.decode_header(header).cluster)))
+    return str(context.store.folder(run_records.met_folder(run_records.decode_header(header).cluster)))
 
 
 def _path(secrets: Path, name: str) -> str:

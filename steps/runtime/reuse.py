@@ -6,8 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients.fleet_folder import is_selected
-from steps.contract import fleet, quarantine
-from steps.contract import run as contract
+from steps.contract import fleet, quarantine, run_records
 from steps.contract.evidence import Evidence
 from steps.contract.verdict import Status
 from steps.runtime.context import Context
@@ -39,11 +38,11 @@ def earlier(context: Context) -> Evidence | None:
 
 def _is_about_the_same(context: Context, run: str) -> bool:
     own, read = context.environment.run, context.store.read
-    header, uid = read(contract.header_key(own)), contract.target_uid(own, read)
-    if header is None or not uid or run == own or contract.unreached_sentence(run, read):
+    header, uid = read(run_records.header_key(own)), run_records.target_uid(own, read)
+    if header is None or not uid or run == own or run_records.unreached_sentence(run, read):
         return False
-    own_header = contract.decode_header(header)
-    return not contract.reuse_obstacle(run, read, cluster=own_header.cluster, uid=uid, simulated=own_header.simulated)
+    own_header = run_records.decode_header(header)
+    return not run_records.reuse_obstacle(run, read, cluster=own_header.cluster, uid=uid, simulated=own_header.simulated)
 
 
 # ---- functional checks: what an earlier run measured -----------------------------------------------------------------------------
@@ -78,8 +77,8 @@ def reason_to_repeat(context: Context, record: Evidence, nodes: Collection[str],
     The pass holds if this run found everything below it unchanged: everything applied was reused, no play changed a host, each
     earlier stage passed its judge after this run observed it, no stage is left out, and the earlier check covered these nodes.
     """
-    header = context.store.read(contract.header_key(context.environment.run))
-    left_out = contract.decode_header(header).left_out if header else ()
+    header = context.store.read(run_records.header_key(context.environment.run))
+    left_out = run_records.decode_header(header).left_out if header else ()
     if left_out:
         return f"this run leaves out {', '.join(left_out)}, which may have changed"
     stages, own = _stages(context, context.environment.run), context.task.stage
@@ -146,5 +145,5 @@ def _why_not_covered(context: Context, record: Evidence, nodes: Collection[str],
 def _members(context: Context, run: str, select: str) -> list[str]:
     """Return the nodes of an earlier run that a selector takes and that were not set aside."""
     aside = {entry.node for entry in quarantine.entries(context.store.keys(quarantine.folder(run)), context.store.read)}
-    hosts = fleet.decode_hosts(context.store.read(contract.hosts_key(run)) or b"[]")
+    hosts = fleet.decode_hosts(context.store.read(run_records.hosts_key(run)) or b"[]")
     return [host.name for host in hosts if is_selected(host, select) and host.name not in aside]

@@ -13,9 +13,9 @@ from steps.clients.kube.api import ApiError
 from steps.clients.kube.client import Kube
 from steps.clients.kube.kubeconfig import readdress
 from steps.clients.store import AlreadyWritten
-from steps.contract import run as contract
+from steps.contract import run_records
 from steps.contract.canonical import canonical
-from steps.contract.run import LeaseSpec
+from steps.contract.run_records import LeaseSpec
 from steps.errors import BadTask, NotUnderstood, Refused, Temporary
 from steps.runtime.context import Context
 
@@ -135,19 +135,19 @@ def recognize(context: Context, kubeconfig: str) -> None:
 def agree_on_uid(context: Context, uid: str) -> str:
     """Return the UID of the run's cluster. If the run knows none yet, store `uid` as the one that it found."""
     run = context.environment.run
-    known = contract.target_uid(run, context.store.read)
+    known = run_records.target_uid(run, context.store.read)
     if known:
         return known
     try:
-        context.store.write(contract.target_key(run), canonical(contract.TargetIdentity(uid=uid)))
+        context.store.write(run_records.target_key(run), canonical(run_records.TargetIdentity(uid=uid)))
     except AlreadyWritten:  # another task of this run was faster
-        return contract.target_uid(run, context.store.read)
+        return run_records.target_uid(run, context.store.read)
     return uid
 
 
 def _opened(context: Context) -> float:
     """Return when this run was first opened; minus infinity if it was not."""
-    records = context.store.records(context.environment.run, contract.STAGE, contract.OPEN)
+    records = context.store.records(context.environment.run, run_records.STAGE, run_records.OPEN)
     return min((record.started for record in records), default=-math.inf)
 
 
@@ -177,8 +177,8 @@ def keep_out(context: Context, spec: LeaseSpec, since: float = -math.inf) -> Non
 def _held(context: Context, kube: Kube, since: float) -> bool:
     """Take or renew the lease once; return False if it changed between read and write. Raises Refused for another holder."""
     now, run = context.clock.now(), context.environment.run
-    header = context.store.read(contract.header_key(run))
-    seconds = contract.decode_header(header).lease_seconds if header else contract.LEASE_SECONDS
+    header = context.store.read(run_records.header_key(run))
+    seconds = run_records.decode_header(header).lease_seconds if header else run_records.LEASE_SECONDS
     renewed = datetime.datetime.fromtimestamp(now, datetime.UTC).strftime(_TIME)
     spec = {"holderIdentity": run, "renewTime": renewed, "leaseDurationSeconds": seconds}
     lease = kube.get(LEASE, _Lease)

@@ -4,8 +4,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients.store import AlreadyWritten
-from steps.contract import revision
-from steps.contract import run as contract
+from steps.contract import revision, run_records
 from steps.contract.canonical import canonical
 from steps.contract.exit import ExitCode
 from steps.errors import BadTask, Refused
@@ -20,7 +19,7 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `plan` is the plan's digest. `ssh` is given if the plan changes hosts; then the servers are asked which cluster they run.
     `registration` is the API address of a cluster that they run, by which it is held before anything is changed; `server` and
     `server_name` are as for a play. `needs_running_cluster`: the operation is refused without one; tasks call
-    the field `standing`. The other fields are kept in `run.json` (`steps.contract.run.Header`).
+    the field `standing`. The other fields are kept in `run.json` (`steps.contract.run_records.Header`).
     """
 
     plan: str
@@ -28,7 +27,7 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     owner: str
     revision: str
     target_uid: str = ""
-    lease_seconds: int = contract.LEASE_SECONDS
+    lease_seconds: int = run_records.LEASE_SECONDS
     left_out: tuple[str, ...] = ()
     operation: str = ""
     targetless: bool = False
@@ -53,11 +52,11 @@ def run(context: Context) -> ExitCode:
     if counted != index.hosts:
         raise BadTask(f"fleet holds {counted} hosts, its index says {index.hosts}", hint="render again")
     header = _header(context, wanted)
-    _keep(context, contract.header_key(header.run), canonical(header))
-    _keep(context, contract.hosts_key(header.run), canonical([host for hosts in shards.values() for host in hosts]))
-    summary = context.environment.tasks / contract.PLAN_FILE
+    _keep(context, run_records.header_key(header.run), canonical(header))
+    _keep(context, run_records.hosts_key(header.run), canonical([host for hosts in shards.values() for host in hosts]))
+    summary = context.environment.tasks / run_records.PLAN_FILE
     if summary.exists():
-        _keep(context, contract.plan_key(header.run), summary.read_bytes())
+        _keep(context, run_records.plan_key(header.run), summary.read_bytes())
     origin = _origin(context)
     if origin is not None:
         _keep(context, revision.key(header.run), canonical(origin))
@@ -99,10 +98,10 @@ def _origin(context: Context) -> revision.SpecSource | None:
         raise BadTask(str(error), hint="leave the parameter `source` out, or take the one that bringup submits") from error
 
 
-def _header(context: Context, wanted: Arguments) -> contract.Header:
+def _header(context: Context, wanted: Arguments) -> run_records.Header:
     """Return the header of the run. A rehearsal gets the UID of its simulated cluster, whatever UID the spec names."""
     simulated = bool(context.environment.simulator)
-    return contract.Header(
+    return run_records.Header(
         run=context.environment.run,
         engine=context.environment.engine,
         plan=wanted.plan,
@@ -118,7 +117,7 @@ def _header(context: Context, wanted: Arguments) -> contract.Header:
     )
 
 
-def _check_reuse(context: Context, header: contract.Header) -> str:
+def _check_reuse(context: Context, header: run_records.Header) -> str:
     """Return a sentence if the earlier run left nothing to reuse, else an empty text. Raises BadTask if it may not be reused.
 
     A cluster that is not known yet is compared later, by each task.
@@ -128,11 +127,11 @@ def _check_reuse(context: Context, header: contract.Header) -> str:
         return ""
     if earlier == header.run:
         raise BadTask(f"run {earlier} cannot reuse itself", hint="resume it, or name an earlier run")
-    uid = contract.target_uid(header.run, context.store.read)
-    problem = contract.reuse_obstacle(earlier, context.store.read, cluster=header.cluster, uid=uid, simulated=header.simulated)
+    uid = run_records.target_uid(header.run, context.store.read)
+    problem = run_records.reuse_obstacle(earlier, context.store.read, cluster=header.cluster, uid=uid, simulated=header.simulated)
     if problem:
         raise BadTask(problem, hint="name an earlier run of this very cluster, or start without reuse")
-    return contract.unreached_sentence(earlier, context.store.read)
+    return run_records.unreached_sentence(earlier, context.store.read)
 
 
 def _keep(context: Context, key: str, data: bytes) -> None:

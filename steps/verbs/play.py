@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from steps.clients.ansible import playing
 from steps.clients.fleet_folder import is_selected
-from steps.contract import run as run_contract
+from steps.contract import run_records
 from steps.contract.exit import ExitCode
 from steps.contract.fleet import Host
 from steps.contract.host_play import HostStatus, PlayResult, RoleArchive
@@ -81,7 +81,7 @@ def run(context: Context) -> ExitCode:
             target.claim(context, restored=wanted.restores)
         else:
             target.renew(context, restored=wanted.restores)
-    uid = run_contract.target_uid(context.environment.run, context.store.read)
+    uid = run_records.target_uid(context.environment.run, context.store.read)
     result = playing.play(
         play_requests.request(
             context,

@@ -14,8 +14,7 @@ from steps.clients.git import git_access, repositories
 from steps.clients.git.errors import Raced
 from steps.clients.git.repositories import Author, Git
 from steps.clients.store import AlreadyWritten
-from steps.contract import delivery
-from steps.contract import run as runs
+from steps.contract import delivery, run_records
 from steps.contract.canonical import canonical
 from steps.contract.delivery import KUSTOMIZATIONS, Delivered, Publication
 from steps.contract.exit import ExitCode
@@ -188,8 +187,8 @@ def _message(context: Context, wanted: Publication) -> str:
 
 def _author(context: Context) -> Author:
     """Return the author of bringup's commits, with the mail address of the cluster's owner."""
-    header = context.store.read(runs.header_key(context.environment.run))
-    owner = runs.decode_header(header).owner if header else ""
+    header = context.store.read(run_records.header_key(context.environment.run))
+    owner = run_records.decode_header(header).owner if header else ""
     return Author(name="bringup", mail=owner or "bringup@localhost", when=context.clock.now())
 
 

@@ -6,8 +6,7 @@ from msgspec import Struct
 
 from steps.clients import signature
 from steps.clients.ansible import play_journal
-from steps.contract import log_keys, run_seal
-from steps.contract import run as contract
+from steps.contract import log_keys, run_records, run_seal
 from steps.contract.canonical import canonical, digest_bytes
 from steps.contract.exit import ExitCode
 from steps.errors import StepError
@@ -30,12 +29,12 @@ def run(context: Context) -> ExitCode:
     # before the files are listed, so that collected events are sealed too
     _collect(context, log_keys.all_events(name))
     context.keep_log()  # this task's log is sealed like the others, so later lines go to the engine only
-    header = context.store.read(contract.header_key(name))
+    header = context.store.read(run_records.header_key(name))
     prefix = f"runs/{name}/"
     keys = [key.removeprefix(prefix) for key in context.store.keys(f"runs/{name}")]
     sealed = run_seal.Seal(
         run=name,
-        plan=contract.decode_header(header).plan if header else "",
+        plan=run_records.decode_header(header).plan if header else "",
         status=context.inputs.get("status", "unknown"),
         sealed=time.time(),
         files=tuple(_sealed(context, prefix, key) for key in keys if run_seal.is_sealed(key)),

@@ -18,7 +18,7 @@ from kubelab import custom_kinds
 from kubelab.control_plane import ControlPlane
 from kubelab.lab import Cluster
 
-from steps.contract.run import cancellation_key
+from steps.contract.run_records import cancellation_key
 from workflows import examples
 from workflows.engines.argo import helper_pods
 from workflows.engines.argo import home as argo

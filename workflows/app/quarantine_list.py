@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from steps.clients.store import Store
-from steps.contract import run as contract
+from steps.contract import run_records
 from workflows.engines import node_release as releasing
 from workflows.engines.folders import NoStateFolder, RunFolder, StateFolder
 from workflows.engines.node_release import KUBECONFIG, QuarantinedNode
@@ -27,8 +27,8 @@ def reminder(cluster: str, hosts: Iterable[str]) -> list[str]:
 
 
 def _is_real(store: Store, run: str, cluster: str) -> bool:
-    data = store.read(contract.header_key(run))
-    header = contract.decode_header(data) if data else None
+    data = store.read(run_records.header_key(run))
+    header = run_records.decode_header(data) if data else None
     return header is not None and header.cluster == cluster and not header.simulated
 
 

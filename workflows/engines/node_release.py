@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from steps.clients.kube.client import Kube
 from steps.clients.store import Store
-from steps.contract import approval, quarantine
-from steps.contract import run as contract
+from steps.contract import approval, quarantine, run_records
 from steps.contract.canonical import canonical
 from steps.contract.exit import ExitCode
 from steps.errors import StepError
@@ -127,13 +126,13 @@ def _cluster(store: Store, run: str, kubeconfigs: Sequence[Path]) -> Kube | None
 
     Raises CannotRelease if the kubeconfig leads to another cluster than that of the run.
     """
-    header = store.read(contract.header_key(run))
+    header = store.read(run_records.header_key(run))
     path = next((path for path in kubeconfigs if path.exists()), None)
-    if path is None or (header is not None and contract.decode_header(header).simulated):
+    if path is None or (header is not None and run_records.decode_header(header).simulated):
         return None
     kube = Kube.from_file(path)
     namespace = kube.get("/api/v1/namespaces/kube-system", _NamedObject)
-    uid, expected = namespace.metadata.uid if namespace else "", contract.target_uid(run, store.read)
+    uid, expected = namespace.metadata.uid if namespace else "", run_records.target_uid(run, store.read)
     if not uid or (expected and uid != expected):
         sentence = f"the kubeconfig of run {run} leads to cluster {uid or 'of unknown identity'}"
         sentence += f", but the run worked on {expected or 'another'}"

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from steps.clients.store import Store
-from steps.contract import run as contract
+from steps.contract import run_records
 from steps.errors import BadTask
 
 COMPARED = ("evidence", "quarantine", "hosts.json", "plan.json", "run.json")
@@ -67,7 +67,7 @@ def differences(store: Store, first: str, second: str) -> tuple[str, ...]:
 
 def _bundle(store: Store, run: str) -> dict[str, Any]:
     """Return key → JSON data without times and ids, for each file of a run that is compared."""
-    if store.read(contract.header_key(run)) is None:
+    if store.read(run_records.header_key(run)) is None:
         raise BadTask(f"the store has no run {run}", hint="bring a run of Argo here first: bringup pull RUN")
     prefix = f"runs/{run}/"
     keys = [key.removeprefix(prefix) for key in store.keys(f"runs/{run}")]

@@ -13,7 +13,7 @@ from steps.contract.canonical import digest
 from steps.contract.fleet import TOUCHED
 from steps.contract.host_ranges import fold
 from steps.contract.operation import BRINGUP, NEED_RUNNING_CLUSTER, Operation, OperationKind
-from steps.contract.run import LEASE_SECONDS
+from steps.contract.run_records import LEASE_SECONDS
 from steps.contract.task import Task, Verb
 from workflows import catalog as catalogs
 from workflows.plan import approvals, run_folders

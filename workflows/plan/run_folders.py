@@ -4,7 +4,7 @@ import gzip
 from collections.abc import Iterable
 from itertools import groupby
 
-from steps.contract import fleet, run
+from steps.contract import fleet, run_records
 from steps.contract.canonical import canonical
 from steps.contract.delivery import TREE_FILE
 from steps.contract.operation import BRINGUP, Operation
@@ -23,7 +23,7 @@ def tasks_folder(plan: Plan) -> dict[str, bytes]:
 
     Raises TaskError for a task above 8 kB, or if all files together are too large for a ConfigMap.
     """
-    files = {**plan.task_files, **plan.archives, run.PLAN_FILE: canonical(show.to_data(plan))}
+    files = {**plan.task_files, **plan.archives, run_records.PLAN_FILE: canonical(show.to_data(plan))}
     if plan.tree:
         files[TREE_FILE] = canonical(dict(plan.tree))
     size = sum(map(len, files.values()))

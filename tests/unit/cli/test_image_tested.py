@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from steps.clients.store import Store
-from steps.contract import evidence, run
+from steps.contract import evidence, run_records
 from steps.nodeimage.contract import build_keys, image_manifest
 from tests.unit.clients.published.published_trees import image
 from workflows.app.images import image_pipeline, image_specs, shipped_recipes
@@ -31,8 +31,10 @@ def built(machine: Any, monkeypatch: pytest.MonkeyPatch) -> Leave:
         wish = Wish(until="image_boot")
         planned = image_pipeline.of_image(path, loaded, found).plan(path, loaded, wish)
         store = Store(machine.home / "store")
-        header = run.Header(run=name, engine="local", plan=plan or planned.digest, cluster="base", owner="hpc", revision="1")
-        store.write(run.header_key(name), msgspec.json.encode(header))
+        header = run_records.Header(
+            run=name, engine="local", plan=plan or planned.digest, cluster="base", owner="hpc", revision="1"
+        )
+        store.write(run_records.header_key(name), msgspec.json.encode(header))
         told = {"status": status, "gate": "g/g", "reason": "so", "failure_class": None if status == "pass" else "runtime"}
         record = {"run": name, "stage": "image_boot", "task": "judge", "verb": "judge", "input_digest": "d", "engine": "local"}
         times = {"started": 1.0, "finished": 2.0, "attempt": 1, "shard": 0, "verdict": told}

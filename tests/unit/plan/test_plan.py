@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from steps.contract import fleet as contract
-from steps.contract import run as contract_run
+from steps.contract import run_records
 from steps.contract.delivery import TREE_FILE, decode_tree, tree_digest
 from steps.contract.task import MAX_BYTES, TaskError, Verb, decode
 from workflows import examples
@@ -201,7 +201,7 @@ def test_the_judge_counts_every_task_of_its_stage_in_running_order(name: str) ->
 @pytest.mark.parametrize("name", examples.names())
 def test_the_target_s_lease_outlives_what_may_happen_between_two_writes(name: str) -> None:
     plan = compile_plan(load(examples.path(name)))
-    assert lease_of(plan) >= contract_run.LEASE_SECONDS
+    assert lease_of(plan) >= run_records.LEASE_SECONDS
     longest = waited = 0
     for stage in plan.stages:
         waited += stage.approval.timeout_seconds if stage.approval else 0

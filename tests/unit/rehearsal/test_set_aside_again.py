@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from steps.clients.store import Store
-from steps.contract import quarantine
-from steps.contract import run as contract
+from steps.contract import quarantine, run_records
 from steps.contract.canonical import canonical
 from steps.contract.verdict import Verdict
 from tests.unit.rehearsal.small import SMALL
@@ -52,8 +51,8 @@ class Runs:
 
     def release(self, node: str) -> int:
         """As a person does after a run on real hosts, whose cluster is still there."""
-        key = contract.header_key(RUN)
-        header = contract.decode_header(self.store.read(key) or b"")
+        key = run_records.header_key(RUN)
+        header = run_records.decode_header(self.store.read(key) or b"")
         self.store.replace(key, canonical(msgspec.structs.replace(header, simulated=False)))
         return main.run(["quarantine", "release", node, "--as", "ada"])
 

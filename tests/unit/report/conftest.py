@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from steps.clients.store import Store
-from steps.contract import fleet, quarantine, run
+from steps.contract import fleet, quarantine, run_records
 from steps.contract.canonical import canonical
 from steps.contract.evidence import Diagnosis, Evidence
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, of_nodes, passed
@@ -63,16 +63,16 @@ def _evidence(stage: str, task: str, time: float, verdict: Verdict | None, **mor
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     made = Store(tmp_path)
-    header = run.Header(
+    header = run_records.Header(
         run="r1", engine="local", plan="sha256:p", cluster="lab", owner="ada@example.org", revision="7", simulated=True
     )
-    made.write(run.header_key("r1"), canonical(header))
-    made.write(run.plan_key("r1"), canonical(PLAN))
+    made.write(run_records.header_key("r1"), canonical(header))
+    made.write(run_records.plan_key("r1"), canonical(PLAN))
     hosts = [
         fleet.Host(name=name, address=f"10.77.0.{number}", group="g", role="server" if number == 0 else "agent", rack="rack7")
         for number, name in enumerate(NODES)
     ]
-    made.write(run.hosts_key("r1"), canonical(hosts))
+    made.write(run_records.hosts_key("r1"), canonical(hosts))
     broken = failed(
         "gang/functional",
         FailureClass.RUNTIME,

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from steps.clients.store import Store
-from steps.contract import run
+from steps.contract import run_records
 from steps.contract.canonical import canonical
 from steps.contract.evidence import Evidence
 from steps.report import assembly, model, source
@@ -19,8 +19,8 @@ def host(name: str, *, changed: int = 3, kept: str = OLD, version: str = NEW) ->
 
 
 def reported(store: Store, operation: str, *attempts: list[dict[str, object]]) -> model.Report:
-    header = run.decode_header(store.read(run.header_key("r1")) or b"")
-    store.replace(run.header_key("r1"), canonical(msgspec.structs.replace(header, operation=operation)))
+    header = run_records.decode_header(store.read(run_records.header_key("r1")) or b"")
+    store.replace(run_records.header_key("r1"), canonical(msgspec.structs.replace(header, operation=operation)))
     for rows in attempts:
         record = Evidence(
             run="r1", stage="rke2", task="servers", verb="play", shard=0, attempt=1, input_digest="sha256:0", engine="local",

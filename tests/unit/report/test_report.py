@@ -10,7 +10,7 @@ from steps.clients.store import Store
 from steps.contract.canonical import canonical
 from steps.contract.evidence import Diagnosis
 from steps.contract.revision import SpecSource
-from steps.contract.run import Cancelled
+from steps.contract.run_records import Cancelled
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, failed, of_nodes
 from steps.errors import BadTask
 from steps.report import checklists, html, junit, model, public_report, source, text, timeline

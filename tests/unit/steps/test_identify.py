@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
-from steps.contract import run as contract
+from steps.contract import run_records
 from steps.contract.canonical import canonical
 from steps.contract.host_play import PlayHost, PlayRequest
 from steps.contract.task import Task, Verb
@@ -39,14 +39,14 @@ def has_rke2(world: Any) -> None:
 
 def is_about(desk: Any, uid: str) -> None:
     """The run knows its cluster from before."""
-    desk.store.write(contract.target_key("r1"), canonical(contract.TargetIdentity(uid=uid)))
+    desk.store.write(run_records.target_key("r1"), canonical(run_records.TargetIdentity(uid=uid)))
 
 
 def test_bare_servers_are_noted(desk: Any, bare: Any) -> None:
     done = desk.run(OPEN)
     assert done.returncode == 0, done.stderr
     assert desk.record("run", "open").observation["identity"] == {"uid": "", "servers": {"sv1": "bare"}}
-    assert contract.target_uid("r1", desk.store.read) == ""
+    assert run_records.target_uid("r1", desk.store.read) == ""
 
 
 def test_a_cluster_that_nobody_named_is_noted_and_the_run_is_about_it_from_now_on(desk: Any, bare: Any, api: Any) -> None:
@@ -54,7 +54,7 @@ def test_a_cluster_that_nobody_named_is_noted_and_the_run_is_about_it_from_now_o
     assert desk.run(OPEN).returncode == 0
     seen = desk.record("run", "open").observation["identity"]
     assert seen == {"uid": api.uid, "servers": {"sv1": f"running rke2 {api.uid}"}}
-    assert contract.target_uid("r1", desk.store.read) == api.uid
+    assert run_records.target_uid("r1", desk.store.read) == api.uid
     assert desk.run(OPEN).returncode == 0, "a second attempt finds the same"
 
 

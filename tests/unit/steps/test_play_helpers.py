@@ -11,7 +11,7 @@ import pytest
 
 from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
 from steps.contract import paths
-from steps.contract.run import Header, header_key
+from steps.contract.run_records import Header, header_key
 from steps.contract.task import Task, Verb
 from tests.unit.answered_plays import answered
 from tests.unit.steps.conftest import host

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from steps.contract import quarantine
-from steps.contract import run as contract
+from steps.contract import quarantine, run_records
 from steps.contract.canonical import canonical
 from steps.contract.evidence import Evidence
 from steps.contract.task import Task, Verb, encode, file_name
@@ -184,7 +183,7 @@ def home(desk: Any, monkeypatch: pytest.MonkeyPatch) -> StateFolder:
 
 def header(desk: Any, run: str = "r1", **over: Any) -> None:
     told = {"run": run, "engine": "local", "plan": "p", "cluster": "c", "owner": "o", "revision": "1", **over}
-    desk.store.replace(contract.header_key(run), canonical(contract.Header(**told)))
+    desk.store.replace(run_records.header_key(run), canonical(run_records.Header(**told)))
 
 
 def with_cluster(home: StateFolder, api: Any) -> None:

@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from steps.contract import evidence, quarantine
-from steps.contract import run as contract
+from steps.contract import evidence, quarantine, run_records
 from steps.contract.canonical import canonical
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, passed
@@ -32,8 +31,10 @@ class Runs:
 
     def header(self, run: str, **fields: Any) -> None:
         told = {"run": run, "engine": "local", "plan": "sha256:p", "cluster": "c", "owner": "o", "revision": "1"}
-        self.desk.store.replace(contract.header_key(run), canonical(contract.Header(**{**told, "target_uid": self.uid, **fields})))
-        self.desk.store.replace(contract.hosts_key(run), canonical(list(self.desk.context(CHECK).fleet.hosts())))
+        self.desk.store.replace(
+            run_records.header_key(run), canonical(run_records.Header(**{**told, "target_uid": self.uid, **fields}))
+        )
+        self.desk.store.replace(run_records.hosts_key(run), canonical(list(self.desk.context(CHECK).fleet.hosts())))
 
     def record(self, run: str, stage: str, task: str, verb: str, verdict: Verdict | None = None, **fields: Any) -> None:
         at = 100.0 if run == "old" else 900.0

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 import yaml
 
-from steps.contract import run as contract
+from steps.contract import run_records
 from steps.contract.canonical import canonical
 from steps.contract.host_play import HostOutcome, HostStatus, PlayResult, PlayStatus
-from steps.contract.run import ServerIdentity, ServerState
+from steps.contract.run_records import ServerIdentity, ServerState
 from steps.contract.task import Task, Verb
 from steps.errors import Refused, Unreachable
 from steps.runtime import identify, target
@@ -52,7 +52,7 @@ def ago(seconds: float) -> str:
 
 def header(desk: Any, run: str = "r1", **fields: Any) -> None:
     told = {"run": run, "engine": "local", "plan": "p", "cluster": "c", "owner": "o", "revision": "1", **fields}
-    desk.store.write(contract.header_key(run), canonical(contract.Header(**told)))
+    desk.store.write(run_records.header_key(run), canonical(run_records.Header(**told)))
 
 
 def test_tasks_of_one_run_that_claim_side_by_side_all_hold_the_target(desk: Any, api: Any) -> None:
@@ -90,7 +90,9 @@ def test_another_cluster_than_the_spec_says_gets_no_write_at_all(desk: Any, api:
 
 
 def test_another_cluster_than_the_run_first_found_gets_no_write_at_all(desk: Any, api: Any) -> None:
-    desk.store.write(contract.target_key("r1"), canonical(contract.TargetIdentity(uid="22222222-2222-4222-8222-222222222222")))
+    desk.store.write(
+        run_records.target_key("r1"), canonical(run_records.TargetIdentity(uid="22222222-2222-4222-8222-222222222222"))
+    )
     with pytest.raises(Refused, match="this run is about 22222222"):
         apply.run(desk.context(TASK))
     assert api.writes == []

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from steps.clients.store import Store
-from steps.contract import evidence, run
+from steps.contract import evidence, run_records
 from steps.contract.verdict import Status
 from steps.errors import StepError
 from steps.nodeimage.containment import id_ranges
@@ -133,8 +133,8 @@ def _is_whole(folder: Path) -> bool:
 
 def _has_passed(store: Store, name: str, plan: Plan) -> bool:
     """Return True if run `name` had this plan and passed its boot tests, a stage that begins only after all others have passed."""
-    header = store.read(run.header_key(name))
-    if header is None or run.decode_header(header).plan != plan.digest:
+    header = store.read(run_records.header_key(name))
+    if header is None or run_records.decode_header(header).plan != plan.digest:
         return False
     keys = store.keys(f"runs/{name}/evidence/{image_boot.ID}/judge")
     data = store.read(keys[-1]) if keys else None

@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 
 from steps.clients.store import Store
-from steps.contract import run as contract
-from steps.contract import run_seal
+from steps.contract import run_records, run_seal
 from steps.errors import StepError
 from steps.report import source
 from steps.report.assembly import build
@@ -128,7 +127,7 @@ def _statuses(workflow: Workflow) -> list[RunNodeStatus]:
 def _verdicts(folder: RunFolder) -> dict[str, tuple[str, str]]:
     """Return status and reason by stage, for stages whose verdict is in this machine's store."""
     store = Store(folder.home.store)
-    if store.read(contract.header_key(folder.name)) is None:
+    if store.read(run_records.header_key(folder.name)) is None:
         return {}
     report = build(source.read(store, folder.name))
     return {stage.id: (stage.status, stage.reason) for stage in report.with_opening if stage.judged}

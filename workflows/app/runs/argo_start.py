@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from steps.contract import run as contract
+from steps.contract import run_records
 from steps.contract.exit import ExitCode
 from steps.contract.revision import SpecSource
 from steps.errors import StepError, Temporary
@@ -232,7 +232,7 @@ def _began(run: Workflow) -> bool:
 
     A run whose nodes cannot be read counts as begun, because the new run checks for itself.
     """
-    first = names.template(contract.STAGE, contract.OPEN)
+    first = names.template(run_records.STAGE, run_records.OPEN)
     try:
         return any(node.template_name == first and node.phase == "Succeeded" for node in run.nodes().values())
     except UnreadableStatus:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from steps.clients.store import AlreadyWritten, Store
-from steps.contract import run
+from steps.contract import run_records
 from steps.contract.canonical import canonical
 from steps.errors import StepError
 from workflows.app.runs.screen import Screen
@@ -17,13 +17,13 @@ from workflows.engines.folders import RunFolder
 COMMAND = "bringup cancel"
 
 
-def by_me(how: str = COMMAND) -> run.Cancelled:
+def by_me(how: str = COMMAND) -> run_records.Cancelled:
     """Return a record that the user of this command cancels a run now, by the means `how`."""
     try:
         who = getpass.getuser()
     except (OSError, KeyError):  # an account without a name; Python before 3.13 raises KeyError
         who = f"uid {os.getuid()}"
-    return run.Cancelled(who=who, how=how, when=time.time())
+    return run_records.Cancelled(who=who, how=how, when=time.time())
 
 
 def keep_on_argo(screen: Screen, keep: Callable[[], object]) -> None:
@@ -37,7 +37,7 @@ def keep_on_argo(screen: Screen, keep: Callable[[], object]) -> None:
 def by_command(folder: RunFolder, how: str = COMMAND) -> bool:
     """Record that this user cancels a run, by the means `how`; return False if a cancellation was recorded before."""
     try:
-        Store(folder.home.store).write(run.cancellation_key(folder.name), canonical(by_me(how)))
+        Store(folder.home.store).write(run_records.cancellation_key(folder.name), canonical(by_me(how)))
     except AlreadyWritten:
         return False
     return True
@@ -50,10 +50,10 @@ def by_signal(folder: RunFolder) -> bool:
 
 def take_back(folder: RunFolder) -> None:
     """Delete a run's record of cancellation, because the run was not cancelled after all."""
-    Store(folder.home.store).path(run.cancellation_key(folder.name)).unlink(missing_ok=True)
+    Store(folder.home.store).path(run_records.cancellation_key(folder.name)).unlink(missing_ok=True)
 
 
 def told(folder: RunFolder, message: str) -> str:
     """Return how a run ended: who cancelled it if that is recorded, else the engine's own `message`; empty if that is empty."""
-    data = Store(folder.home.store).read(run.cancellation_key(folder.name))
-    return run.decode_cancellation(data).sentence if data and message else message
+    data = Store(folder.home.store).read(run_records.cancellation_key(folder.name))
+    return run_records.decode_cancellation(data).sentence if data and message else message

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from steps.clients.store import Store
-from steps.contract import log_keys
-from steps.contract import run as contract
+from steps.contract import log_keys, run_records
 from steps.contract.exit import ExitCode
 from steps.report.model import NOT_RUN
 from steps.report.timeline import stamp
@@ -47,7 +46,7 @@ class NoLog(ValueError):
 
 def _task(template: str, folder: RunFolder) -> str:
     """Return the task that a template runs, `os-prep-judge` → `os_prep.judge`; without the run's plan here, the template's name."""
-    stages = [contract.STAGE, *run_progress.planned_tasks(folder)]
+    stages = [run_records.STAGE, *run_progress.planned_tasks(folder)]
     stage = max((name for name in stages if template.startswith(f"{names.dashed(name)}-")), key=len, default="")
     return f"{stage}.{template[len(stage) + 1 :].replace('-', '_')}" if stage else template
 
@@ -78,9 +77,9 @@ def _stages(folder: RunFolder, engine: RunStatus) -> list[dict[str, str]]:
     is_driven = engine.alive and not engine.finished
     if not (folder.stored / "run.json").exists():
         # the verdicts of the task `open` say why a run was not created
-        records = () if is_driven else Store(folder.home.store).records(folder.name, contract.STAGE, contract.OPEN)
+        records = () if is_driven else Store(folder.home.store).records(folder.name, run_records.STAGE, run_records.OPEN)
         verdicts = [record.verdict for record in records if record.verdict]
-        return [{"stage": contract.OPEN, "status": verdict.status.value, "reason": verdict.reason} for verdict in verdicts]
+        return [{"stage": run_records.OPEN, "status": verdict.status.value, "reason": verdict.reason} for verdict in verdicts]
     report = report_assembly.assemble(report_assembly.RunEvidence(folder))
     begun = {node.template for node in engine.nodes}
     return [

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from steps.clients.store import Store
-from steps.contract import run
+from steps.contract import run_records
 from steps.contract.operation import BRINGUP, Operation, OperationKind
 from steps.contract.verdict import Status
 from workflows import bringup
@@ -82,10 +82,10 @@ def check_reuse(screen: Screen, home: StateFolder, plan: Plan, earlier: str) -> 
     if earlier == "none":
         return
     read = Store(home.store).read
-    problem = run.reuse_obstacle(earlier, read, cluster=plan.name, uid=plan.target_uid, simulated=False)
+    problem = run_records.reuse_obstacle(earlier, read, cluster=plan.name, uid=plan.target_uid, simulated=False)
     if problem:
         raise NotReusable(problem)
-    if note := run.unreached_sentence(earlier, read):
+    if note := run_records.unreached_sentence(earlier, read):
         screen.lines([note])
 
 
@@ -118,12 +118,12 @@ def _start_anew(screen: Screen, before: RunFolder) -> int:
     """
     template = _complete(before)
     read = Store(before.home.store).read
-    began = read(run.header_key(before.name)) is not None
+    began = read(run_records.header_key(before.name)) is not None
     folder = before.home.run(new_run_name(template["metadata"]["labels"][CLUSTER]))
     # the folder of secrets gets its mode before any secret is in it
     (folder.inputs / "secrets").mkdir(parents=True, mode=0o700)
     shutil.copytree(before.inputs, folder.inputs, dirs_exist_ok=True)
-    note = run.unreached_sentence(before.name, read) if began else ""
+    note = run_records.unreached_sentence(before.name, read) if began else ""
     with run_inputs.inputs_removed_if_busy(folder), announced(screen, folder) as announcing:
         view = _view(screen, folder, _progress(folder, planned_tasks(folder)))
         view.say(f"run {folder.name}: {continues(before.name, proved=began)}")
@@ -138,7 +138,7 @@ def _complete(before: RunFolder) -> dict[str, Any]:
     manifest = before.inputs / run_inputs.MANIFEST
     _require(before, manifest)
     template: dict[str, Any] = msgspec.json.decode(manifest.read_bytes())["template"]
-    tasks = before.inputs / "tasks" / run.PLAN_FILE
+    tasks = before.inputs / "tasks" / run_records.PLAN_FILE
     for path in (tasks, before.inputs / "fleet", *(before.inputs / "secrets" / name for name in _secrets(template))):
         _require(before, path)
     return template

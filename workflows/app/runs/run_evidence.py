@@ -3,8 +3,7 @@
 import time
 
 from steps.clients.store import Store
-from steps.contract import run as contract
-from steps.contract import run_seal
+from steps.contract import run_records, run_seal
 from steps.errors import StepError
 from steps.report import verify
 from steps.report.timeline import stamp
@@ -85,7 +84,7 @@ def kept(folder: RunFolder, why: str = "") -> RunEvidence:
 
 
 def _has_header(folder: RunFolder) -> bool:
-    return Store(folder.home.store).read(contract.header_key(folder.name)) is not None
+    return Store(folder.home.store).read(run_records.header_key(folder.name)) is not None
 
 
 def sealed(folder: RunFolder) -> bool:

@@ -6,20 +6,19 @@ from dataclasses import dataclass, field
 import msgspec
 
 from steps.clients.store import Store
-from steps.contract import approval, last_word
-from steps.contract import run as contract
+from steps.contract import approval, last_word, run_records
 from steps.contract.last_word import Said
 from workflows.engines.folders import RunFolder
 from workflows.engines.local.result import RunNodeStatus
 from workflows.render import names
 
-OPEN = names.template(contract.STAGE, contract.OPEN)
+OPEN = names.template(run_records.STAGE, run_records.OPEN)
 """Template of the task `open`, the first of every run, which belongs to no stage."""
 
 
 def planned_tasks(folder: RunFolder) -> dict[str, list[str]]:
     """Return the names of the tasks by stage, both in running order; empty if this machine has no plan of the run."""
-    path = folder.inputs / "tasks" / contract.PLAN_FILE
+    path = folder.inputs / "tasks" / run_records.PLAN_FILE
     if not path.exists():
         return {}
     stages = msgspec.json.decode(path.read_bytes())["stages"]
@@ -67,8 +66,8 @@ class Progress:
         """Update the state by a node's news and return the lines to print for it."""
         if node.template == OPEN and node.type == "Pod" and node.phase in ("Failed", "Error"):
             word = self.of_opening(node)
-            why = f"{node.message}; why: bringup logs {contract.STAGE}.{contract.OPEN} --run {self.run}"
-            return [f"{contract.OPEN}: {word.text if word else f'{node.phase}: {why}'}"]
+            why = f"{node.message}; why: bringup logs {run_records.STAGE}.{run_records.OPEN} --run {self.run}"
+            return [f"{run_records.OPEN}: {word.text if word else f'{node.phase}: {why}'}"]
         if node.template not in self.templates or node.type not in ("Pod", "Suspend"):
             return []
         stage, task = self.templates[node.template]
@@ -104,4 +103,4 @@ class Progress:
 
     def of_opening(self, _node: RunNodeStatus) -> Said | None:
         """Return the last word of the task `open`, the only explanation if no stage begins; None if it left no record."""
-        return self.told(contract.STAGE, contract.OPEN).get(0)
+        return self.told(run_records.STAGE, run_records.OPEN).get(0)

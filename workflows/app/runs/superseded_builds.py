@@ -10,7 +10,7 @@ import msgspec
 
 from steps import timeouts
 from steps.contract.exit import ExitCode
-from steps.contract.run import Cancelled
+from steps.contract.run_records import Cancelled
 from workflows.app.runs import cancel_records, local_runs
 from workflows.app.runs.screen import Screen
 from workflows.engines import run_inputs

@@ -4,10 +4,9 @@ from collections.abc import Callable
 from functools import partial
 
 from steps.clients.kube.api import ApiError
-from steps.contract import run as stored_run
-from steps.contract import run_seal
+from steps.contract import run_records, run_seal
 from steps.contract.canonical import canonical
-from steps.contract.run import Cancelled
+from steps.contract.run_records import Cancelled
 from steps.errors import StepError
 from workflows.engines.argo import approval_patches, helper_pods
 from workflows.engines.argo.home import Home, NoWorkflow, Object
@@ -92,7 +91,7 @@ def _kept(home: Home, workflow: Workflow, cancelled_by: Cancelled) -> Callable[[
     The pod starts before the run is told to end, so that the run's report can name the person.
     """
     run = workflow.metadata.name
-    key = stored_run.cancellation_key(run)
+    key = run_records.cancellation_key(run)
     errand = helper_pods.store_file("cancel", key, canonical(cancelled_by), unless=f"{key} runs/{run}/{run_seal.FILE}")
     try:
         name = helper_pods.begin(home, workflow, errand)
@@ -110,7 +109,7 @@ def end_message(workflow: Workflow) -> str:
     cancelled_by = workflow.metadata.annotations.get(CANCELLED)
     through = workflow.status.phase == "Succeeded"
     return (
-        stored_run.decode_cancellation(cancelled_by.encode()).sentence if cancelled_by and not through else workflow.status.message
+        run_records.decode_cancellation(cancelled_by.encode()).sentence if cancelled_by and not through else workflow.status.message
     )
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from steps.contract import last_word, stage_contracts
-from steps.contract import run as contract
+from steps.contract import last_word, run_records, stage_contracts
 from steps.contract.exit import ExitCode
 from workflows.engines.argo import waits
 from workflows.engines.argo.home import Home, NoWorkflow, decode_workflow
@@ -133,7 +132,7 @@ def stages(ids: Iterable[str], nodes: Iterable[RunNodeStatus], run: str) -> list
     by_template: dict[str, list[RunNodeStatus]] = {}
     for node in nodes:
         by_template.setdefault(node.template, []).append(node)
-    opening = _opening(by_template.get(names.template(contract.STAGE, contract.OPEN), ()), run)
+    opening = _opening(by_template.get(names.template(run_records.STAGE, run_records.OPEN), ()), run)
     stage_ids = tuple(ids)
     rows = [_stage(stage, by_template, run, opened=not opening) for stage in stage_ids]
     for shortcut in stage_contracts.declared_shortcuts(stage_ids):
@@ -151,8 +150,8 @@ def _opening(nodes: Sequence[RunNodeStatus], run: str) -> list[dict[str, str]]:
         return []
     message = _last(pods or whole).message
     word = last_word.of_node(message)
-    untold = f"{message}; why: bringup logs {contract.STAGE}.{contract.OPEN} --run {run}".removeprefix("; ")
-    return [_row(contract.OPEN, *((word.status, word.reason) if word else (UNTOLD, untold)))]
+    untold = f"{message}; why: bringup logs {run_records.STAGE}.{run_records.OPEN} --run {run}".removeprefix("; ")
+    return [_row(run_records.OPEN, *((word.status, word.reason) if word else (UNTOLD, untold)))]
 
 
 def _last(nodes: Iterable[RunNodeStatus]) -> RunNodeStatus:
@@ -172,7 +171,7 @@ def _stage(stage: str, nodes: Mapping[str, list[RunNodeStatus]], run: str, *, op
         return _row(stage, "running", "")
     ended = [node for node in whole if node.finished is not None]
     if ended and not opened:
-        return _row(stage, NOT_RUN, f"{contract.OPEN} did not pass")
+        return _row(stage, NOT_RUN, f"{run_records.OPEN} did not pass")
     return _row(stage, NOT_RUN, ended[-1].message) if ended else _row(stage, TO_COME, "")
 
 

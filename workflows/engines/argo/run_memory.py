@@ -8,7 +8,7 @@ import os
 import msgspec
 from msgspec import Struct
 
-from steps.contract.run import PLAN_FILE
+from steps.contract.run_records import PLAN_FILE
 from workflows.engines.approval_announcer import AnnounceCommand
 from workflows.engines.argo.home_address import HomeAddress
 from workflows.engines.folders import RunFolder

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from steps.clients.store import Store
-from steps.contract import run as contract
+from steps.contract import run_records
 from steps.contract.canonical import canonical
 from steps.contract.exit import ExitCode
 from steps.errors import Unreachable
@@ -271,8 +271,8 @@ def test_a_run_that_failed_before_it_reached_its_cluster_is_resumed(
     cluster = emulated
     begin(cluster, drill, "one")
     if nodes:
-        header = contract.Header(run="one", engine="argo", plan="sha256:p", cluster="three-hosts", owner="o", revision="1")
-        Store(cluster.store).write(contract.header_key("one"), canonical(header))
+        header = run_records.Header(run="one", engine="argo", plan="sha256:p", cluster="three-hosts", owner="o", revision="1")
+        Store(cluster.store).write(run_records.header_key("one"), canonical(header))
     cluster.home.ask(lambda kube: kube.merge(cluster.home.workflows("one"), {"status": {"nodes": nodes}}))
     ended(cluster, "one", "Failed")
     cluster.stand_in()

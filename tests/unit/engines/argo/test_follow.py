@@ -10,7 +10,7 @@ import pytest
 
 from steps.clients.store import Store
 from steps.contract.exit import ExitCode
-from steps.contract.run import Cancelled
+from steps.contract.run_records import Cancelled
 from tests.unit.engines.argo.lab import Lab, until
 from workflows.engines.argo import approval_patches, cancellation, installer, prerequisites, submission
 from workflows.engines.argo import follower as follow
