@@ -1,4 +1,4 @@
-"""What a verdict tells beside it: files of the site that ours took the places of, and what a reset leaves to the next boot."""
+"""Notes beside a verdict: files of the site that were moved aside, and what stays in the kernel until the boot after a reset."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What etcd says of itself, as text: percentiles of its histogram, and that no text is read as more than it says."""
+"""Reading etcd's metrics: percentiles of its histogram, and no value that the text does not state."""
 
 import bisect
 import math

@@ -31,7 +31,7 @@ CAUSES = {
     "torch_watchdog_timeout_1800s_v100.txt": "ALLREDUCE ran longer than 1800 s (sequence number 469508)",
     "torch_watchdog_timeout_600s.txt": "ALLREDUCE ran longer than 600 s (sequence number 1580)",
 }
-"""What the gate's sentence must say of each failing log, as far as the log itself tells."""
+"""Text that the gate must report for each failing log, as far as the log itself shows the cause."""
 
 pytestmark = pytest.mark.skipif(not CASES, reason="recorded outputs are not here ($BRINGUP_TEST_DATA)")
 
@@ -41,7 +41,7 @@ def log_of(case: dict[str, Any]) -> NcclLog:
 
 
 def is_excerpt(run: NcclRun) -> bool:
-    """Whether only a part of a log was recorded: its header or some of its rows are not in the file."""
+    """Return True if only a part of a log was recorded: its header or some of its rows are not in the file."""
     return len(run.rows) != run.sizes
 
 

@@ -1,4 +1,4 @@
-"""What steps asked of an emulated API server, against what rendered Roles let their accounts do."""
+"""Comparing the requests of steps to an emulated API server with the rights that rendered Roles give them."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -20,14 +20,14 @@ ANYBODY = frozenset(
         ("create", "authentication.k8s.io", "selfsubjectreviews", ""),
     }
 )
-"""What every account may: system:public-info-viewer, system:basic-user. Discovery (`/api/…`, `/apis/…`) is everybody's too."""
+"""Requests open to every account by system:public-info-viewer and system:basic-user, besides discovery (`/api/…`, `/apis/…`)."""
 
 Right = tuple[str, str, str, str]
 """Verb, API group, resource, namespace ("" for all)."""
 
 
 def asked(file: Path) -> set[RequestKind]:
-    """What was asked so far of the server that a kubeconfig names."""
+    """Return the kinds of requests made so far to the API server that a kubeconfig names."""
     access = kubeconfig.load(file)
     answer = simulated_cluster.call_control_api("GET", access.server + "/emulation/requests", access.token)
     return {RequestKind(**row) for row in msgspec.json.decode(answer)}
@@ -53,7 +53,7 @@ def _place(row: dict[str, Any]) -> tuple[str, str]:
 
 
 def may(held: set[Right], verb: str, group: str, resource: str, namespace: str) -> bool:
-    """Whether rights cover a request."""
+    """Return True if rights cover a request."""
     return bool({(verb, group, resource, ""), (verb, group, resource, namespace)} & held)
 
 

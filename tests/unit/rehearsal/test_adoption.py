@@ -44,7 +44,7 @@ def test_a_cluster_that_runs_passes_unchanged_and_hands_over_its_kubeconfig(tmp_
 
 
 def test_a_cluster_that_is_not_well_is_not_adopted(tmp_path: Path) -> None:
-    """It was made well, and one of its disks has become slow since."""
+    """A cluster whose disk has become slow since it was made fails the gate, and nothing on it is changed."""
     with stage_bench(load(yaml.safe_dump(SMALL)), tmp_path) as place:
         assert place.run("os_prep").exit_code == 0
         run(place)

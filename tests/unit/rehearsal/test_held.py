@@ -57,7 +57,7 @@ class Place:
         return int(result.exit_code), Store(folder.home.store)
 
     def state(self) -> dict[str, Any]:
-        """What the plays made of each simulated machine."""
+        """Return the state of each simulated machine, as plays left it."""
         told = call_control_api("GET", self.cluster.url + "/state", self.cluster.token)
         return dict(msgspec.json.decode(told)["hosts"])
 

@@ -61,7 +61,7 @@ def passes(place: StageBench, stages: list[str], run: str) -> None:
 
 @pytest.mark.parametrize("some", [("os_prep", "rke2", "gang"), pytest.param((), marks=pytest.mark.long)], ids=["some", "all"])
 def test_stages_pass_on_nodes_that_jobs_of_sunk_have_locked(some: tuple[str, ...], tmp_path: Path) -> None:
-    """Its own does not run: SUNK is not public, and nobody plays it."""
+    """The stage of SUNK itself is left out: SUNK is not public, and nothing simulates it."""
     spec = load(yaml.safe_dump(SMALL | {"slurm": SUNK}))
     stages = [stage.id for stage in compile_plan(spec).stages if stage.id in some or (not some and stage.id != "slurm")]
     with stage_bench(spec, tmp_path) as place:

@@ -33,16 +33,16 @@ class Runs:
 
     @property
     def home(self) -> Path:
-        """Where the last run lies."""
+        """Return the folder of the last run."""
         return max(self.folder.glob("*-rke2"))
 
     @property
     def store(self) -> Store:
-        """Its store."""
+        """Return the store of the last run."""
         return Store(self.home / "store")
 
     def record(self, task: str) -> Any:
-        """What a task of the last run left."""
+        """Return the first record that a task of the last run left."""
         return self.store.records(RUN, "rke2", task)[0]
 
     def took(self) -> float:

@@ -1,4 +1,4 @@
-"""How property tests run here: the same examples each time, and no deadline, as machines are shared."""
+"""Settings of property tests: the same examples each time, and no deadline, because machines are shared."""
 
 from hypothesis import settings
 

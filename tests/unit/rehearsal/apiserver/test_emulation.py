@@ -1,4 +1,4 @@
-"""What only the emulated server has: container logs from a client, snapshots, disturbances, who asked for what."""
+"""Features that only the emulated API server has: writing container logs, snapshots, disturbances, and a record of requests."""
 
 import threading
 import time

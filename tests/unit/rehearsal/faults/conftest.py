@@ -51,7 +51,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Sweeps:
 
 @pytest.fixture(scope="session")
 def catch_of(swept: Sweeps) -> Callable[[str, tuple[str, ...]], FaultResult]:
-    """What became of a fault, or of `healthy STAGE`, in the sweep of these stages."""
+    """A function that returns the result of a fault, or of `healthy STAGE`, from the sweep of some stages."""
 
     def find(name: str, stages: tuple[str, ...]) -> FaultResult:
         needs = "" if name.startswith("healthy ") else needed(fault_registry.find_fault(name))
@@ -62,7 +62,7 @@ def catch_of(swept: Sweeps) -> Callable[[str, tuple[str, ...]], FaultResult]:
 
 @pytest.fixture
 def whole_catch() -> Callable[[fault_registry.Fault, Path], FaultResult]:
-    """What a whole bring-up makes of a fault that is in force from its start."""
+    """A function that rehearses a whole bring-up with a fault in force from its start, and returns the result."""
     return lambda fault, folder: rehearse_with_fault(spec_for(needed(fault)), fault, folder)
 
 

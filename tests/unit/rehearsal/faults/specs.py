@@ -16,7 +16,7 @@ BESIDE = {
 }
 """By what faults need."""
 WITHIN = {"fabric.mtu=9000": ("  rate_gbit: 400", "  rate_gbit: 400\n  interfaces: [ibs1]\n  mtu: 9000")}
-"""The same, where it belongs into a section that the example has: a line of it, and that line with what is needed."""
+"""Changes by what a fault needs inside a section of the example: a line of that section, and its replacement."""
 
 
 @functools.cache

@@ -28,5 +28,5 @@ def test_no_false_alarm_between_the_faults(stage: str, catch_of: Callable[[str, 
 
 @pytest.mark.parametrize("needs", sorted({needed(fault) for fault in fault_registry.faults() if fault.stage in STAGES}))
 def test_failing_gates_and_diagnosis_ask_for_nothing_that_their_roles_deny(needs: str, swept: Callable[..., Any]) -> None:
-    """What a healthy run never reads: the same Roles meet a real authorizer in tests/cluster."""
+    """Covers requests that healthy runs never make; `tests/cluster` checks the same Roles with a real authorizer."""
     assert not swept(needs, STAGES).refused

@@ -84,7 +84,7 @@ def test_leases_beat_in_wall_time_and_go_with_their_nodes(make: Make) -> None:
 
 
 def test_a_real_endpoint_controller_leaves_the_simulated_slice_alone(make: Make) -> None:
-    """It deletes what carries its name and is not its own, and two who undo each other never come to rest."""
+    """A real controller deletes slices that name it as manager and are not its own, so the simulated slice names another one."""
     user = make()
     user.bring_up()
     user.api.create(NAMESPACES, {"metadata": {"name": CERT_MANAGER}})

@@ -30,7 +30,7 @@ def test_settling_twice_writes_nothing(make: Make) -> None:
 
 
 def _life(folder: Path) -> tuple[Obj, Obj]:
-    """Where pods ran and when nodes changed in one small life of a cluster, on an API server of its own."""
+    """Run a small cluster on its own API server, and return node and conditions by pod, and conditions by node."""
     folder.mkdir()
     with serve_in_thread() as server:
         (folder / "kubeconfig").write_text(server.kubeconfig)

@@ -52,7 +52,7 @@ def judge(user: User, check: bool = False) -> tuple[Verdict, int]:
 
 
 def shown(user: User, name: str) -> dict[str, Any]:
-    """What the play shows of one machine."""
+    """Run the simulated play on one machine and return the facts that it reports."""
     variables = stage("os_prep", fabric=FABRIC).steps[0].task.arguments["variables"]
     request = PlayRequest(playbook="os_prep", hosts=(PlayHost(name=name, address="10.0.0.1"),), variables=variables)
     ledger = Ledger([name])
