@@ -37,7 +37,7 @@ def secret_files(made: Bundle, template: str) -> list[tuple[str, str, str]]:
 
 
 def depends(made: Bundle) -> dict[str, str]:
-    """What each task of the pipeline comes after."""
+    """Return the `depends` expression of each task of the pipeline."""
     main = next(one for one in made.template["spec"]["templates"] if one["name"] == bringup.KIND)
     return {task["name"]: task.get("depends", "") for task in main["dag"]["tasks"]}
 

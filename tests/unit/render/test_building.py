@@ -1,4 +1,4 @@
-"""What pods that build node images may do, and that no other pod may."""
+"""Rights of pods that build node images, which no other pod may have."""
 
 import copy
 from pathlib import Path

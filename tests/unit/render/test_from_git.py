@@ -1,4 +1,4 @@
-"""What a schedule of a node image starts: one pod with little rights, by rules of its own, and no run of its own."""
+"""The schedule of a node image: one pod with few rights and rules of its own, which is not itself a run of the pipeline."""
 
 from pathlib import Path
 from typing import Any
@@ -166,7 +166,7 @@ def test_an_approval_that_nobody_is_told_of_is_a_warning(tmp_path: Path) -> None
 
 
 def test_what_is_installed_is_named_by_all_that_its_tasks_find(tmp_path: Path) -> None:
-    """The same image from another commit is the same plan; its record of where it came from is another file in the ConfigMap."""
+    """One image from two commits gives one plan and two ConfigMaps, because the file that records its origin differs."""
     spec = small_image.spec(tmp_path)
     here, there = (compile_image(spec, small_image.recipe(origin=origin), {}) for origin in ("3f2a", "9b1c"))
     assert here.digest == there.digest

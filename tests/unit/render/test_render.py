@@ -1,4 +1,4 @@
-"""What is rendered: closed schema, both layers of the linter, size, rights."""
+"""Rendered manifests: no unknown fields, both layers of the linter, size and rights."""
 
 import copy
 import itertools

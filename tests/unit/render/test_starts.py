@@ -1,4 +1,4 @@
-"""What starts runs without a person: by reference to the plan's template, one at a time, inside the linter, with little rights."""
+"""Schedules and event bindings that start runs by the plan's template: one at a time, accepted by the linter, with few rights."""
 
 from typing import Any
 

@@ -212,7 +212,7 @@ def test_an_approval_is_waited_for_then_answered_then_judged(stored: source.Stor
 
 
 def test_that_an_approval_was_announced_is_nothing_of_the_stage_that_waits(store: Store, stored: source.StoredRun) -> None:
-    """Whether the run goes on, was cut off, or ended; a failed announcement is a trouble that the report names."""
+    """An announcement changes neither status nor times of the stage that waits; a failed one is listed among the troubles."""
     waits = model.Begun(stage="slurm", task="approval", started=146.0)
     tells = model.Begun(stage="slurm", task="announce", started=146.0, finished=147.0)
     told = failed("slurm/announce", FailureClass.DEPENDENCY, seen="a 404", expected="a 2xx", next_step="tell them", final=True)

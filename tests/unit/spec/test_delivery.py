@@ -1,4 +1,4 @@
-"""What a delivery and an air gap must not say: tokens in an address, a CA that nothing could use."""
+"""Values that a delivery or an air gap must not have: tokens in an address, and a CA that nothing could use."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the models make of good sections, and the single-section rules that golden texts do not show."""
+"""Values that the models derive from valid sections, and the rules of single sections that golden files do not show."""
 
 import json
 from datetime import timedelta

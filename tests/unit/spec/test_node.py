@@ -1,4 +1,4 @@
-"""What a spec says of its machines' operating system: accepted, defaults that ask for nothing, and errors with place and fix."""
+"""Section `os` of a spec: accepted values, and errors with path and fix."""
 
 from pathlib import Path
 

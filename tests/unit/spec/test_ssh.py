@@ -1,4 +1,4 @@
-"""What a spec says of SSH beside users and keys, as plays get it."""
+"""Section `ssh` of a spec, beside users and keys, as plays receive it."""
 
 from typing import Any
 

@@ -18,7 +18,7 @@ from workflows.stages.stage import Site, Stage
 EXAMPLES = Path(__file__).parents[3] / "workflows/examples"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAbcdefghijklmnopqrstuvwxyz0123456789ABCDEF ops@example.org"
 UNSHOWN = {"system", "ports", "server_ports", "agent_ports", "time_servers", "gpu", "gpu_groups"}
-"""What is no item of the machine, or an item that some of them show not."""
+"""Parts of the profile that are not items of a machine, or items that only some machines show."""
 SAID = {
     "kernel_parameters": ["intel_iommu=on"],
     "hugepages": {"size": "1G", "count": 64},

@@ -1,4 +1,4 @@
-"""What plans give to plays is what the roles declare, in names and types: no play checks it for each of its hosts."""
+"""Variables that plans give to plays have the names and types that roles declare, so no play checks them for each host."""
 
 import json
 import re
@@ -100,7 +100,7 @@ def declared(playbook: str) -> dict[str, Any]:
 
 
 def wrong(playbook: str, variables: dict[str, Any]) -> list[str]:
-    """What a play is given that no role of it declares and no playbook itself reads either (batches), or in another type."""
+    """Return errors about variables of a play: neither declared by its roles nor read by a playbook itself, or of a wrong type."""
     options, text = declared(playbook), "".join(path.read_text() for path in PLAYBOOKS.glob("*.yml"))
     said = [name for name in variables if name not in options and not re.search(rf"\b{name} \| default\(", text)]
     given = {name: value for name, value in variables.items() if name in options}

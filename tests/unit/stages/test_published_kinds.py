@@ -1,4 +1,4 @@
-"""What the stages write is accepted by an API server that serves the published kinds, with unknown fields refused."""
+"""Objects that stages write are accepted by an API server that serves the published CRDs and refuses unknown fields."""
 
 import os
 from collections.abc import Iterator
