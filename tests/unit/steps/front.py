@@ -45,7 +45,7 @@ class Front:
         return str(self.user.get("/api/v1/namespaces/kube-system").body["metadata"]["uid"])
 
     def refuses(self, method: str, path: str) -> bool:
-        """Whether a test wants this request refused."""
+        """Return True if a test wants this request refused; each call counts a matching refusal down."""
         for one in self.refusals:
             if method == one.method and path.startswith(one.path):
                 one.after -= 1

@@ -69,7 +69,7 @@ def test_it_is_told_once(desk: Any, webhook: Chat) -> None:
 
 
 def test_a_pod_tells_a_command_that_works_from_any_machine(desk: Any, webhook: Chat) -> None:
-    """Its digest is that of the evidence to be approved, and no other stage's."""
+    """The command that is announced holds the digest of the evidence to be approved, and of no other stage's."""
     desk.environment |= {paths.ENGINE: "argo", paths.NAMESPACE: "building-1"}
     judged = msgspec.structs.replace(announce(desk, webhook.url)[1], stage="slurm", task="judge", attempt=1)
     empty = webhook.got[0]["evidence"]

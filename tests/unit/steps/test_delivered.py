@@ -1,4 +1,4 @@
-"""Which commit a stage's gate holds on to: this run's own, else what an earlier run delivered of the same tree."""
+"""The commit that a stage's gate expects: the one this run delivered, else one an earlier run delivered of the same tree."""
 
 from typing import Any
 

@@ -168,7 +168,7 @@ def test_a_refused_write_of_an_unknown_kind_says_what_is_missing(context: Contex
 
 
 class Odd(Kube):
-    """What answers in the API server's place owes nobody a `metadata`."""
+    """A client whose answers come from another server than an API server, so that `metadata` has another form."""
 
     def get(self, path: str, kind: Any) -> Any:
         return {"kind": "Login", "metadata": ["odd"]} if kind is dict else None

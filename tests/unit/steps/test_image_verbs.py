@@ -298,7 +298,7 @@ def test_boots_that_an_earlier_run_showed_of_this_image_are_taken_over(image: An
 
 
 def test_boots_of_other_bytes_are_not_taken_over(image: Any) -> None:
-    """It was collected and packed anew by other versions of tools: what publishing would refuse, it need not take over."""
+    """An image that was packed anew with other bytes boots again: publishing would refuse the earlier boots."""
     task = building("boot")
     head(image, "r0")
     root = image_parts.packed_root(Context(task, read(image.environment)), RECIPE)

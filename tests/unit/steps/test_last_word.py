@@ -1,4 +1,4 @@
-"""What a step leaves for its pod's termination message: its record in a line, bounded, without secrets."""
+"""The last word of a step in its pod's termination message: the record in one line, bounded, without secrets."""
 
 import random
 
@@ -83,7 +83,7 @@ def test_what_is_written_is_read_again() -> None:
 
 
 def test_a_fanned_out_task_leaves_one_error_at_most() -> None:
-    """Its shards are as many as the fleet has, and messages of failed pods are in the Workflow."""
+    """Shards leave no errors: they are as many as the fleet has, and messages of failed pods are stored in the Workflow."""
     assert last_word.render_last_word(record(broken("no way"), error="no way", shard=7), str) == ""
     assert last_word.render_last_word(record(broken("no way"), error="no way"), str) == "fail: no way"
     nodes = [NodeVerdict(node="n1", status=Status.PASS)]

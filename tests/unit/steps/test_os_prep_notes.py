@@ -1,5 +1,4 @@
-"""What the gate of OS prep says beside its verdict: a firewall of the site's, with what it must let in; what a boot will undo; a
-package repository that was done without."""
+"""Notes of the OS prep gate beside its verdict: a firewall of the site and its ports, what a boot undoes, a dead repository."""
 
 import json
 from pathlib import Path

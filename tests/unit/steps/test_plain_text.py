@@ -1,4 +1,4 @@
-"""What hosts and objects say reaches verdicts, records and last words as text alone, and a secret in it is found and taken out."""
+"""Text from hosts and objects reaches verdicts, records and last words without control characters and without secrets."""
 
 import random
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What each host did in a play lies in the store beside the log: task by task, without secrets, within a bound, in no evidence."""
+"""Events of each host in a play are stored beside the log: by task, within a bound, without secrets, and not as evidence."""
 
 import json
 from collections.abc import Iterator

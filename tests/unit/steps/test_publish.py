@@ -80,7 +80,7 @@ def delivered(desk: Any) -> Delivered:
 
 
 def put(repo: Git, files: Mapping[str, str | None], tag: str = "") -> str:
-    """What somebody else pushes."""
+    """Push a commit of somebody else, with a tag if one is given, and return its id."""
     tip = repo.tip("main")
     made = repo.commit(tip, files, "a change of theirs", SOMEBODY)
     repo.push({"refs/heads/main": (tip, made)} | ({f"refs/tags/{tag}": ("", made)} if tag else {}))

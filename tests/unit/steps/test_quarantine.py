@@ -66,7 +66,7 @@ def judging(stage: str, task: str, needed: int, *, fanned: bool = False, cordon:
 
 
 def observed(**machines: dict[str, Any]) -> dict[str, Any]:
-    """What one shard's play observed: facts by node, with what differs of them."""
+    """Return the observation of one shard's play: facts by node, with those that differ given for each machine."""
     return {
         "nodes": [
             {"node": name, "outcome": "ok", "facts": {**FACTS, "machine_id": name * 4, **own}} for name, own in machines.items()
@@ -117,7 +117,7 @@ def a_node(api: Any, name: str, *, cordoned: bool = False) -> None:
 
 
 def shown(api: Any, name: str) -> tuple[bool, dict[str, Any]]:
-    """Whether a node is cordoned, and what our annotation on it says."""
+    """Return whether a node is cordoned, and the content of bringup's annotation on it."""
     body = api.user.get(f"{NODES}/{name}").body
     note = body["metadata"].get("annotations", {}).get(quarantine.ANNOTATION, "{}")
     return body["spec"].get("unschedulable", False), json.loads(note)

@@ -1,4 +1,4 @@
-"""What an earlier run proved is taken only for the same cluster, and a measurement only where all below it is found unchanged."""
+"""Results of an earlier run are reused only for the same cluster, and measurements only if all stages below are unchanged."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the gate of sandbox tests notes beside its verdict: the slowest, and each that took longer than a test is to take."""
+"""Notes of the sandbox gate beside its verdict: the slowest tests, and each that took longer than a test should."""
 
 import pytest
 

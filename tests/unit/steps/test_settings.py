@@ -1,4 +1,4 @@
-"""What Argo CD is told: our keys of argocd-cm and no other, and a Secret whose content is never told."""
+"""Settings written into Argo CD: our keys of argocd-cm and no others, host keys and CAs, and a Secret that is never shown."""
 
 import base64
 import functools

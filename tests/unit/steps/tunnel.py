@@ -16,7 +16,7 @@ _IDLE_SECONDS = 20.0
 
 @dataclass
 class Proxy:
-    """Its URL, and the first line of each request."""
+    """A running proxy: its URL, and the first line of each request that it received."""
 
     url: str
     asked: list[str] = field(default_factory=list)
