@@ -1,9 +1,8 @@
-"""What all tests share: what runs on the nodes is importable as Ansible makes it importable there, and the processes that they
-start behave as a person's do, whatever started the tests.
+"""Set-up of all tests: modules for nodes are importable as on nodes, and started processes behave as if a person had started them.
 
-These keep compiled modules: hundreds of commands, steps and simulated clusters are started, and where `PYTHONDONTWRITEBYTECODE` is
-set, as in many images, each would compile all that it imports anew. And Ctrl-C ends them: what a script starts in the background
-ignores SIGINT, and hands that on.
+`playbooks/module_utils` is added to `ansible.module_utils`, where Ansible puts it on the nodes. Started processes keep compiled
+modules: tests start hundreds of commands, and with `PYTHONDONTWRITEBYTECODE`, which many images set, each would compile its imports
+anew. Ctrl-C ends them: a process that a script starts in the background inherits an ignored SIGINT and passes that on.
 """
 
 import os

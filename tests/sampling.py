@@ -27,7 +27,7 @@ GROUPS = {
     "machines that boot": 1,
     "equal bytes": 1,
 }
-"""How many test functions of each group run. A test is put into a group by the mark `sampled`."""
+"""Number of test functions or files that run of each group. The mark `sampled` puts a test into a group."""
 WHOLE_FILES = frozenset({"parts of a real cluster"})
 """Groups of which files are chosen, not functions: the set-up of such a file takes longer than its tests."""
 

@@ -41,7 +41,7 @@ class Tier:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a tier ended. `reason` is why it did not run, `files` the seconds of each test file.
+    """Result of a tier: `reason` says why it did not run, and `files` holds the seconds of each test file.
 
     `prepared` and `seconds` are wall time, `processor` is CPU time of the tests and of every process that they waited for.
     """

@@ -87,7 +87,7 @@ HOSTS = Tier("hosts", ("tests/hosts",), 2000, _hosts, MACHINES, long_arguments=(
 CLUSTER = Tier("cluster", ("tests/cluster",), 700, _cluster, TWO)
 BOOT = Tier("boot", ("tests/boot",), 1200, _boot, TWO)
 TIERS = (FAST, BOOT, HOSTS, CLUSTER)
-"""Those that need no parts of a real Kubernetes come first: these are built meanwhile where they are not cached.
+"""All tiers in running order: first those that need no parts of a real Kubernetes, which are built meanwhile if not cached.
 
 Budgets are seconds on two cores with warm caches, wide until they have been measured on an idle machine. The aim is fast 720,
 boot 360, hosts 420 and cluster 300.

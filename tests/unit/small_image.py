@@ -81,7 +81,7 @@ def recipe(**more: Any) -> contract.Recipe:
 
 
 def files() -> dict[str, bytes]:
-    """What the recipe places, by digest."""
+    """Return the files that the recipe places, by digest."""
     return {hashlib.sha256(TEXT).hexdigest(): TEXT}
 
 

@@ -39,7 +39,7 @@ EARLY = (
     "workflows.render.bundle",
     "yaml",
 )
-"""What commands import when they are called."""
+"""Modules that commands import only when they are called: imported once before commands are forked."""
 
 
 class Commands:
