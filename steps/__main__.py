@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from steps.clients import output_log
-from steps.contract import task as contract
 from steps.contract.exit import ExitCode
+from steps.contract.task import TaskError, Verb, decode
 from steps.errors import BadTask, StepError
 
 INTERRUPTED = 130
@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="python -m steps", description=__doc__)
-    parser.add_argument("verb", choices=[verb.value for verb in contract.Verb])
+    parser.add_argument("verb", choices=[verb.value for verb in Verb])
     parser.add_argument("--task", type=Path, required=True, help="task file; a bare name lies in the tasks folder")
     parser.add_argument("--shard", type=int, default=0, help="number of the shard of hosts to work on")
     parser.add_argument("--input", action="append", default=[], metavar="NAME=VALUE", help="an input parameter of the workflow")
@@ -64,8 +64,8 @@ def _run(options: argparse.Namespace, held: output_log.Log) -> ExitCode:
     here = environment.read()
     path = options.task if options.task.is_absolute() or options.task.exists() else here.tasks / options.task
     try:
-        task = contract.decode(path.read_bytes())
-    except (OSError, contract.TaskError) as error:
+        task = decode(path.read_bytes())
+    except (OSError, TaskError) as error:
         raise BadTask(f"{path}: {error}") from error
     if task.verb.value != options.verb:
         raise BadTask(f"{path} is a task for verb {task.verb.value}, not {options.verb}")

@@ -13,16 +13,14 @@ from msgspec import Struct
 from steps.contract import evidence, run_records
 from steps.contract.evidence import Evidence
 from steps.errors import BadTask, Unreachable
-from steps.nodeimage.contract import boot_tree, build_keys
-from steps.nodeimage.contract import image_manifest as manifests
-from steps.nodeimage.contract import resolved_recipe as contract
+from steps.nodeimage.contract import boot_tree, build_keys, image_manifest, resolved_recipe
 from steps.nodeimage.contract.boot_tests import Firmware
 from steps.nodeimage.contract.boot_tree import PublishTarget
 from steps.nodeimage.contract.image_tests import ExpectedTest, Where
 from steps.nodeimage.files import image_assembly
 from steps.nodeimage.layer import layer_cache, package_archive
 from steps.nodeimage.netboot import machine_boots
-from steps.nodeimage.sandbox import sandbox_tests as sandbox
+from steps.nodeimage.sandbox import sandbox_tests
 from steps.runtime import reuse
 from steps.runtime.context import Context
 from steps.stages.image_assemble.contract import Assembled
@@ -59,7 +57,7 @@ class ImageInput(Struct, frozen=True, kw_only=True):
     """Input of the function of a part: the task's arguments and the recipe."""
 
     wanted: BuildArguments
-    recipe: contract.Recipe
+    recipe: resolved_recipe.Recipe
 
 
 def read_recipe(context: Context, wanted: BuildArguments) -> ImageInput:
@@ -69,14 +67,14 @@ def read_recipe(context: Context, wanted: BuildArguments) -> ImageInput:
     return ImageInput(wanted=wanted, recipe=recipe(context, wanted.recipe))
 
 
-def recipe(context: Context, digest: str) -> contract.Recipe:
+def recipe(context: Context, digest: str) -> resolved_recipe.Recipe:
     """Return the resolved recipe in the tasks folder. Raises BadTask unless it has this digest."""
     try:
-        resolved = contract.decode((context.environment.tasks / contract.FILE).read_bytes())
-    except (OSError, contract.RecipeError) as error:
+        resolved = resolved_recipe.decode((context.environment.tasks / resolved_recipe.FILE).read_bytes())
+    except (OSError, resolved_recipe.RecipeError) as error:
         raise BadTask(str(error), hint=_AGAIN) from error
     if resolved.digest != digest:
-        raise BadTask(f"{contract.FILE} is recipe {resolved.digest}, the task was made for {digest}", hint=_AGAIN)
+        raise BadTask(f"{resolved_recipe.FILE} is recipe {resolved.digest}, the task was made for {digest}", hint=_AGAIN)
     return resolved
 
 
@@ -95,27 +93,29 @@ def read_target(context: Context, place: PublishTarget, groups: str) -> PublishT
 _AGAIN = "render again and submit both together"
 
 
-def packed_folder(context: Context, wanted: contract.Recipe) -> Path:
+def packed_folder(context: Context, wanted: resolved_recipe.Recipe) -> Path:
     """Return the folder in the store for a recipe's packed image, which need not exist."""
     return context.environment.store / IMAGES / "assembled" / build_keys.image(wanted)
 
 
-def packed_root(context: Context, wanted: contract.Recipe) -> str:
+def packed_root(context: Context, wanted: resolved_recipe.Recipe) -> str:
     """Return the digest of a packed image's squashfs; empty if its manifest cannot be read, which another reader reports."""
-    with contextlib.suppress(OSError, manifests.ManifestError):
-        part = manifests.decode((packed_folder(context, wanted) / manifests.MANIFEST).read_bytes()).part(manifests.ROOT)
+    with contextlib.suppress(OSError, image_manifest.ManifestError):
+        part = image_manifest.decode((packed_folder(context, wanted) / image_manifest.MANIFEST).read_bytes()).part(
+            image_manifest.ROOT
+        )
         return part.digest if part else ""
     return ""
 
 
 def _files(context: Context) -> dict[str, bytes]:
     """Return digest → bytes of the recipe's own files, which only layers need. Raises BadTask."""
-    path = context.environment.tasks / contract.FILES
+    path = context.environment.tasks / resolved_recipe.FILES
     try:
         packed = msgspec.json.decode(path.read_bytes(), type=dict[str, str]) if path.exists() else {}
         return {digest: base64.b64decode(text, validate=True) for digest, text in packed.items()}
     except (OSError, msgspec.MsgspecError, binascii.Error) as error:
-        raise BadTask(f"{contract.FILES}: {error}", hint=_AGAIN) from error
+        raise BadTask(f"{resolved_recipe.FILES}: {error}", hint=_AGAIN) from error
 
 
 def _lock(context: Context, image: ImageInput) -> Archive:
@@ -142,7 +142,7 @@ def _assemble(context: Context, image: ImageInput) -> Assembled:
 
 
 def _sandbox(context: Context, image: ImageInput) -> Sandboxed:
-    return sandbox.run(context.environment.store / IMAGES, image.recipe, context.say)
+    return sandbox_tests.run(context.environment.store / IMAGES, image.recipe, context.say)
 
 
 def _boot(context: Context, image: ImageInput) -> Booted:

@@ -17,9 +17,7 @@ from steps.clients.fleet_folder import Fleet
 from steps.clients.output_log import Log
 from steps.clients.redact import Redactor
 from steps.clients.store import AlreadyWritten, Store
-from steps.contract import last_word as last_word_contract
-from steps.contract import log_keys as log_contract
-from steps.contract import plain_text, quarantine
+from steps.contract import last_word, log_keys, plain_text, quarantine
 from steps.contract.canonical import canonical
 from steps.contract.evidence import Diagnosis, Evidence
 from steps.contract.host_play import PlayEvent
@@ -52,7 +50,7 @@ class Context:
         self.events = PlayEvents()
         self.log = log or Log(Redactor([environment.secrets, self.run_secrets]))
         here = (environment.run, task.stage, task.name, shard)
-        self._journal = PlayJournal(self.store, log_contract.events_folder(*here), self.log)
+        self._journal = PlayJournal(self.store, log_keys.events_folder(*here), self.log)
         self._started = time.time()
         self._attempt = 1
         self._changes: list[str] = []
@@ -93,11 +91,11 @@ class Context:
             return
         here = (self.environment.run, self.task.stage, self.task.name, self.shard)
         if events := self.log.redactor.text(self.events.text()):
-            self.say(f"what each host did, task by task: {log_contract.events_folder(*here)}")
+            self.say(f"what each host did, task by task: {log_keys.events_folder(*here)}")
         attempt, data = self._attempt, self.log.text().encode()
         # an attempt that was killed before its record may have left a log with this number
         while True:
-            key = log_contract.key(*here, attempt)
+            key = log_keys.key(*here, attempt)
             try:
                 self.store.write(key, data)
             except AlreadyWritten:
@@ -105,9 +103,9 @@ class Context:
             else:
                 break
         self._log_is_kept = True
-        self.log.write(log_contract.kept_line(key))
+        self.log.write(log_keys.kept_line(key))
         if events:
-            self.store.write(log_contract.events_key(*here, attempt), events.encode())
+            self.store.write(log_keys.events_key(*here, attempt), events.encode())
         self._journal.remove()
 
     @property
@@ -207,7 +205,7 @@ class Context:
             self.log_change(log_line(stored.verdict))
         for line in _about(stored):
             self.say(line)
-        termination_message.leave(self.environment.out, last_word_contract.render_last_word(stored, self.log.redactor.text))
+        termination_message.leave(self.environment.out, last_word.render_last_word(stored, self.log.redactor.text))
         return stored
 
     def output(self, name: str, value: str) -> None:

@@ -10,8 +10,7 @@ from steps.contract import fleet, judging, quarantine, task
 from steps.contract.evidence import Evidence
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import NodeVerdict, Verdict
-from steps.runtime import gating, target
-from steps.runtime import quorum as gate
+from steps.runtime import gating, quorum, target
 from steps.runtime.context import Context
 from steps.stages.shared.probe_workloads import Node
 
@@ -51,8 +50,8 @@ def run(context: Context) -> ExitCode:
         kind=_KINDS.get(wanted.members.removeprefix(fleet.TOUCHED), "nodes"),
     )
     seen = judging.StageObservation(results=tuple(_result(context, check) for check in wanted.checks), aside=aside)
-    verdict = gate.judge(seen, want)
-    fresh = tuple(row for row in gate.nodes_set_aside(verdict) if row.node not in aside)
+    verdict = quorum.judge(seen, want)
+    fresh = tuple(row for row in quorum.nodes_set_aside(verdict) if row.node not in aside)
     changes = _set_aside(context, fresh)
     if verdict.is_pass and wanted.cordon:
         changes += _cordon_all(context)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from steps.clients import termination_message as last_words
+from steps.clients import termination_message
 from steps.clients.git import checkout, git_access, repositories
 from steps.clients.git.errors import Keys
 from steps.clients.git.git_objects import GitEntry
@@ -175,7 +175,7 @@ def build(screen: Screen, wanted: Branch, bounds: Bounds, target: Target, folder
         return _build(screen, wanted, bounds, target, folder)
     except Exception as problem:
         if target.starter:
-            last_words.leave(Path(paths.ENVIRONMENT[paths.variable("out")]), last_word.render_failure(str(problem)))
+            termination_message.leave(Path(paths.ENVIRONMENT[paths.variable("out")]), last_word.render_failure(str(problem)))
         raise
 
 

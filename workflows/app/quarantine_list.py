@@ -4,14 +4,14 @@ from collections.abc import Iterable, Iterator
 
 from steps.clients.store import Store
 from steps.contract import run_records
-from workflows.engines import node_release as releasing
+from workflows.engines import node_release
 from workflows.engines.folders import NoStateFolder, RunFolder, StateFolder
 from workflows.engines.node_release import KUBECONFIG, QuarantinedNode
 
 
 def listed(home: StateFolder, run: str) -> tuple[QuarantinedNode, ...]:
     """Return all nodes that a run quarantined, sorted by name, as this machine's store records them."""
-    return releasing.quarantined_nodes(Store(home.store), run)
+    return node_release.quarantined_nodes(Store(home.store), run)
 
 
 def reminder(cluster: str, hosts: Iterable[str]) -> list[str]:
@@ -39,4 +39,4 @@ def release(folder: RunFolder, nodes: Iterable[str], who: str) -> Iterator[str]:
     """
     # first the kubeconfig that the run wrote itself, then the one that the spec named
     kubeconfigs = folder.stored / "secrets" / KUBECONFIG, folder.inputs / "secrets" / KUBECONFIG
-    yield from releasing.release(Store(folder.home.store), folder.name, kubeconfigs, nodes, who)
+    yield from node_release.release(Store(folder.home.store), folder.name, kubeconfigs, nodes, who)

@@ -7,10 +7,8 @@ from workflows.app.runs import local_start
 from workflows.app.runs.screen import Screen
 from workflows.app.specs import operations, revisions, sources
 from workflows.engines.folders import StateFolder, new_run_name
-from workflows.rehearsal import approver, earlier_stages, loopback, starting_cluster
+from workflows.rehearsal import approver, earlier_stages, loopback, rehearsal_run, starting_cluster
 from workflows.rehearsal.existing_server import existing_server
-from workflows.rehearsal.rehearsal_run import RehearsalOptions
-from workflows.rehearsal.rehearsal_run import rehearse as play
 
 _KEEPS_STATE = "keeps what was simulated: no other rehearsal can use it until its etcd is empty again"
 
@@ -19,7 +17,7 @@ def rehearse(screen: Screen, request: RehearsalRequest) -> int:
     """Run the rehearsal that a command line describes, follow it, and return its exit code."""
     existing = existing_server(request.kubeconfig, request.roles_off, request.speed, request.nodes_at)
     work = operations.named(request.operation, request.hosts or (), request.older)
-    options = RehearsalOptions(
+    options = rehearsal_run.RehearsalOptions(
         faults=tuple(request.fault or ()),
         seed=request.seed,
         existing=existing,
@@ -42,7 +40,7 @@ def rehearse(screen: Screen, request: RehearsalRequest) -> int:
     revisions.keep(folder, request.spec)
     with local_start.new_view(screen, folder, plan) as view:
         approving = [] if request.hold else [approver.approving_observer(folder, request.approve_as, request.key)]
-        result = play(folder, plan, bundle, options, [view.observe, *approving], before)
+        result = rehearsal_run.rehearse(folder, plan, bundle, options, [view.observe, *approving], before)
     code = local_start.conclude(screen, folder, result)
     if request.kubeconfig is not None:
         screen.lines([f"cluster  {request.kubeconfig} {_KEEPS_STATE}"])

@@ -7,7 +7,7 @@ from typing import Any
 
 from workflows import catalog
 from workflows.app.specs import sources
-from workflows.nodeimage.recipe_spec import KIND as RECIPE
+from workflows.nodeimage import recipe_spec
 from workflows.spec import Issue, SpecError, SpecErrors, announcement_rule
 from workflows.spec.loading import read
 from workflows.spec.validation_errors import line_of
@@ -41,7 +41,7 @@ def check(source: str, image_issues: Callable[[Path], Iterable[Issue]]) -> Check
     """
     path = sources.find(source)
     try:
-        if path.is_file() and sources.kind_of(path) in (sources.IMAGE_SPEC, RECIPE):  # a pipe can be read only once
+        if path.is_file() and sources.kind_of(path) in (sources.IMAGE_SPEC, recipe_spec.KIND):  # a pipe can be read only once
             return Checked(path, tuple(image_issues(path)))
         spec = sources.read(source)[1]
         return Checked(path, (*catalog.check(spec, catalog.load()), *announcement_rule.cluster_issues(spec)))

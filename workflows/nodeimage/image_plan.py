@@ -9,10 +9,10 @@ import msgspec
 from steps.contract import approval, plain_text
 from steps.contract.canonical import canonical, digest
 from steps.contract.task import Task, Verb
-from steps.nodeimage.contract import boot_tree, script_links
-from steps.nodeimage.contract import resolved_recipe as contract
+from steps.nodeimage.contract import boot_tree, resolved_recipe, script_links
 from steps.nodeimage.contract.boot_tests import UNBOOTED, Firmware, why_not_booted
 from steps.nodeimage.contract.boot_tree import BootGroup, PublishTarget
+from steps.nodeimage.contract.resolved_recipe import MAX_BYTES, Recipe
 from steps.stages.image_standing import contract as image_standing
 from workflows.nodeimage.image_spec import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS, SIGN_KEY, ImageSpec
 from workflows.plan import approvals
@@ -26,7 +26,7 @@ from workflows.stages.stage import Stage
 
 
 def compile_image(
-    spec: ImageSpec, recipe: contract.Recipe, files: Mapping[str, bytes], until: str = "", *, again: bool = False, relock: str = ""
+    spec: ImageSpec, recipe: Recipe, files: Mapping[str, bytes], until: str = "", *, again: bool = False, relock: str = ""
 ) -> Plan:
     """Return the plan of an image build. Pure: reads and writes no files.
 
@@ -149,18 +149,18 @@ def _task_files(site: ImageSite, files: Mapping[str, bytes]) -> dict[str, bytes]
     encoded_files = {name: base64.b64encode(data).decode() for name, data in sorted(files.items())}
     groups = site.place.groups
     files_by_name = {
-        contract.FILE: contract.encode(site.recipe),
-        contract.FILES: canonical(encoded_files),
+        resolved_recipe.FILE: resolved_recipe.encode(site.recipe),
+        resolved_recipe.FILES: canonical(encoded_files),
         boot_tree.GROUPS: boot_tree.encode_groups(groups),
     }
     size, groups_size = sum(map(len, files_by_name.values())), len(files_by_name[boot_tree.GROUPS])
-    if size <= contract.MAX_BYTES:
+    if size <= MAX_BYTES:
         return files_by_name
     if groups_size > size - groups_size:
         machines = plain_text.count(sum(len(group.nodes) for group in groups), "machine")
         sizes = f"publish.groups with {machines} has {groups_size} bytes, the recipe with its files {size - groups_size}"
-        raise PlanError(f"{sizes}, limit {contract.MAX_BYTES} together: shorten host names, or split them over two specs")
+        raise PlanError(f"{sizes}, limit {MAX_BYTES} together: shorten host names, or split them over two specs")
     raise PlanError(
-        f"recipe {site.recipe.name} with its files has {size - groups_size} bytes, limit {contract.MAX_BYTES - groups_size}: "
+        f"recipe {site.recipe.name} with its files has {size - groups_size} bytes, limit {MAX_BYTES - groups_size}: "
         "put large files into a package"
     )

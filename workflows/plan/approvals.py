@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from steps.contract import approval as contract
+from steps.contract.approval import ANNOUNCE, CONFIRM, ca_file, webhook_file
 from steps.contract.task import Task, Verb
 from workflows.stages.stage import COMMAND, WEBHOOK, Approval, Stage
 from workflows.stages.stage import task as stage_task
@@ -40,7 +40,7 @@ def confirm_tasks(stages: tuple[Stage, ...]) -> dict[str, Task]:
     for before, stage, approval in _waiting(stages):
         keys = {name: list(values) for name, values in approval.approvers.items()}
         arguments = {"approved": before, "approvers": keys}
-        tasks[stage] = stage_task(stage, contract.CONFIRM, Verb.CONFIRM, deadline=120, arguments=arguments)
+        tasks[stage] = stage_task(stage, CONFIRM, Verb.CONFIRM, deadline=120, arguments=arguments)
     return tasks
 
 
@@ -60,8 +60,8 @@ def announce_tasks(cluster: str, approvals: Iterable[Any], stages: tuple[Stage, 
     private = {entry.before for entry in approvals if entry.announce is not None and entry.announce.ca is not None}
     for before, stage, approval in _waiting(stages):
         if approval.announced == WEBHOOK:
-            names, file = list(approval.approvers), contract.webhook_file(stage)
+            names, file = list(approval.approvers), webhook_file(stage)
             arguments = {"cluster": cluster, "approvers": names, "webhook": file, "approved": before}
-            arguments |= {"ca": contract.ca_file(stage)} if stage in private else {}
-            tasks[stage] = stage_task(stage, contract.ANNOUNCE, Verb.ANNOUNCE, deadline=ANNOUNCE_SECONDS, arguments=arguments)
+            arguments |= {"ca": ca_file(stage)} if stage in private else {}
+            tasks[stage] = stage_task(stage, ANNOUNCE, Verb.ANNOUNCE, deadline=ANNOUNCE_SECONDS, arguments=arguments)
     return tasks

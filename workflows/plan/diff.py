@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from steps.contract import approval as approvals
+from steps.contract import approval
 from steps.contract.delivery import Publication
 from steps.contract.host_ranges import fold
 from steps.contract.operation import RELEASES
@@ -212,7 +212,7 @@ def _tasks(before: Plan, after: Plan) -> Iterator[PlanDifference]:
     approvals_by_stage = [{stage.id: stage.approval for stage in plan.stages} for plan in (before, after)]
     for key in (*new, *(key for key in old if key not in new)):
         stage, name = key
-        if stage not in both or (name in approvals.TASKS and approvals_by_stage[0][stage] != approvals_by_stage[1][stage]):
+        if stage not in both or (name in approval.TASKS and approvals_by_stage[0][stage] != approvals_by_stage[1][stage]):
             # the run's own tasks always differ; added stages and changed approvals have lines of their own
             continue
         if key not in new or key not in old:

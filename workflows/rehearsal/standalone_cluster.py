@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import urllib3
 
-from steps.clients.kube import kubeconfig as kubeconfigs
+from steps.clients.kube import kubeconfig
 from steps.contract.host_play import PlayHost, PlayRequest
 from workflows.plan.model import Plan
 from workflows.rehearsal.simulated_cluster import SimulatedCluster, simulated_cluster, write_fleet
@@ -48,7 +48,7 @@ def serving(
             if not bare:
                 _bring_up(plan, cluster)
             with _private_copy(cluster.kubeconfig, kubeconfig_out), _held_back():
-                yield kubeconfigs.load(cluster.kubeconfig).server
+                yield kubeconfig.load(cluster.kubeconfig).server
 
 
 _ENDING = {signal.SIGINT, signal.SIGTERM}

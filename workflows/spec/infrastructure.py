@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from workflows.spec import rke2_parts as parts
+from workflows.spec import rke2_parts
 from workflows.spec.fields import AbsolutePath, Argument, Listed, OneOrMore, SecretRef, Section, Url, problem
 from workflows.spec.hosts import Address, ApiServer, Cidr4, JumpHosts, SshPort, SshProxy, SshUser
 from workflows.spec.node import (
@@ -22,6 +22,7 @@ from workflows.spec.node import (
 )
 from workflows.spec.proxy import User as ProxyUser
 from workflows.spec.proxy import require_whole_login
+from workflows.spec.rke2_parts import EtcdSnapshots, VirtualAddress
 
 Registry = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._/-]+)?$", max_length=300)]
 """A registry host with optional port and path, without a scheme."""
@@ -244,7 +245,7 @@ class Rke2Settings(Section):
         description="Registry that mirrors all others. With a path, images are below it (HOST/PATH/rancher/…).",
         examples=["registry.example.org:5000"],
     )
-    registries: Mapping[parts.RegistryName, parts.RegistryAccess] = Field(
+    registries: Mapping[rke2_parts.RegistryName, rke2_parts.RegistryAccess] = Field(
         default={},
         description="Mirrors, logins and certificates by registry. The login of a mirror has an entry named after the mirror's "
         "host and port. * stands for every registry without an entry of its own.",
@@ -263,8 +264,8 @@ class Rke2Settings(Section):
         description="Detail of the API server's audit log; it never contains bodies of Secrets.",
         examples=["metadata"],
     )
-    etcd_snapshots: parts.EtcdSnapshots = Field(default=parts.EtcdSnapshots(), description="Schedule and number of etcd snapshots.")
-    virtual_address: parts.VirtualAddress | None = Field(
+    etcd_snapshots: EtcdSnapshots = Field(default=EtcdSnapshots(), description="Schedule and number of etcd snapshots.")
+    virtual_address: VirtualAddress | None = Field(
         default=None,
         description="kube-vip on the servers, which then hold registration_address; default: a load balancer of the site holds it.",
     )
@@ -283,10 +284,10 @@ class Rke2Settings(Section):
         description="Limit in ms for the 99th percentile of etcd's WAL fsync on a server's disk; etcd's FAQ advises 10.",
         examples=[10.0],
     )
-    kubelet_args: parts.KubeletArgs = Field(
+    kubelet_args: rke2_parts.KubeletArgs = Field(
         default={}, description="Kubelet flags without the leading dashes.", examples=[{"topology-manager-policy": "best-effort"}]
     )
-    kubelet_config: parts.KubeletConfig = Field(
+    kubelet_config: rke2_parts.KubeletConfig = Field(
         default={},
         description="Fields of KubeletConfiguration, written as a drop-in; kubelet_args take precedence.",
         examples=[{"reservedSystemCPUs": "0-3"}],
@@ -310,7 +311,7 @@ class Rke2Settings(Section):
         description="Base URL of release files (SOURCE/VERSION/FILE); default: the GitHub releases of RKE2.",
         examples=["https://files.example.org/rke2"],
     )
-    images: Annotated[tuple[parts.Archive, ...], Listed] = Field(
+    images: Annotated[tuple[rke2_parts.Archive, ...], Listed] = Field(
         default=(),
         description="Image archives that each machine gets before its first start. core, canal and others are those of the "
         "release; all stands for core and canal. A file name (.tar, also with .gz, .zst, .bz2 or .lz4) is an archive of the site "

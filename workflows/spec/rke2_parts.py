@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from workflows.spec import schedule as cron
+from workflows.spec import schedule
 from workflows.spec.fields import Argument, Listed, SecretRef, Section, Url, problem
 
 RegistryName = Annotated[str, StringConstraints(pattern=r"^(\*|[A-Za-z0-9.-]+(:[0-9]{1,5})?)$", max_length=260)]
@@ -104,7 +104,7 @@ class RegistryAccess(Section):
 Schedule = Annotated[
     str,
     StringConstraints(max_length=100),
-    AfterValidator(lambda text: cron.check(text, "it counts in the time zone of the servers")),
+    AfterValidator(lambda text: schedule.check(text, "it counts in the time zone of the servers")),
 ]
 """Cron line of five fields. It is checked here, because RKE2 ignores an unreadable one silently, and then makes no snapshot."""
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from steps.clients.releases import tree_operations as do
+from steps.clients.releases import tree_operations
 from steps.clients.releases.release_tree import ALL, MOST_BYTES, MOST_NODES, MOST_REPORT, READ, ReleaseTree, TreeEntry, TreeLayout
 from steps.clients.releases.tree_operations import CHUNK, Claimed, Operation, failure
 from steps.contract import release_layout
@@ -116,35 +116,35 @@ class LocalTransport:
 
     def _perform(self, operation: Operation) -> None:
         match operation:
-            case do.MakeFolder(path):
+            case tree_operations.MakeFolder(path):
                 _make_folder(self._root, path)
-            case do.Put(path, source, size):
+            case tree_operations.Put(path, source, size):
                 self._put(self._root / path, source, size, path)
-            case do.CheckFile(path, size, digest):
+            case tree_operations.CheckFile(path, size, digest):
                 if (self._root / path).stat().st_size != size or _digest(self._root / path, self._renew) != digest:
                     raise failure("digest", path, self.where)
-            case do.Sync(path):
+            case tree_operations.Sync(path):
                 _flush(self._root / path)
-            case do.Move(path, to):
+            case tree_operations.Move(path, to):
                 if os.path.lexists(self._root / to):
                     raise failure("exists", to, self.where)
                 _rename(self._root / path, self._root / to)
-            case do.Replace(path, to):
+            case tree_operations.Replace(path, to):
                 _rename(self._root / path, self._root / to)
-            case do.Link(path, target):
+            case tree_operations.Link(path, target):
                 _link(self._root / path, target)
-            case do.Remove(path):
+            case tree_operations.Remove(path):
                 self._remove(path)
             case _:
                 self._about_lock(operation)
 
     def _about_lock(self, operation: Operation) -> None:
         match operation:
-            case do.ConfirmLock(folder, token):
+            case tree_operations.ConfirmLock(folder, token):
                 if not _holds(_newest(self._root / folder), token):
                     raise failure("lost", folder, self.where)
                 self._renew()
-            case do.ReleaseLock(folder, token):
+            case tree_operations.ReleaseLock(folder, token):
                 # Another process that sees the empty file may take the next lock, and remove this one, before this call returns.
                 with suppress(FileNotFoundError):
                     if _holds(lock := _newest(self._root / folder), token):

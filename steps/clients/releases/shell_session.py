@@ -16,24 +16,24 @@ from pathlib import Path
 from typing import IO
 
 from steps import timeouts
-from steps.clients.releases import tree_operations as do
+from steps.clients.releases import tree_operations
 from steps.clients.releases.release_tree import ALL, MOST_NODES, MOST_REPORT, ReleaseTree, TreeEntry, TreeLayout
-from steps.clients.releases.tree_operations import CHUNK, Claimed, Operation, failure
+from steps.clients.releases.tree_operations import CHUNK, CheckFile, Claimed, Operation, Put, failure
 from steps.contract import plain_text
 from steps.errors import BadTask, Garbled, Unreachable
 
 PROGRAM = Path(__file__).with_name("session.sh")
 """Path of the shell program that runs at the other end."""
 _WORDS: dict[type, str] = {
-    do.MakeFolder: "folder",
-    do.CheckFile: "check",
-    do.Sync: "sync",
-    do.Move: "move",
-    do.Replace: "replace",
-    do.Link: "link",
-    do.Remove: "remove",
-    do.ConfirmLock: "held",
-    do.ReleaseLock: "release",
+    tree_operations.MakeFolder: "folder",
+    CheckFile: "check",
+    tree_operations.Sync: "sync",
+    tree_operations.Move: "move",
+    tree_operations.Replace: "replace",
+    tree_operations.Link: "link",
+    tree_operations.Remove: "remove",
+    tree_operations.ConfirmLock: "held",
+    tree_operations.ReleaseLock: "release",
 }
 
 
@@ -110,7 +110,7 @@ class ShellTransport:
     def perform(self, operations: Iterable[Operation]) -> None:
         """Perform operations in order, in one round trip; stop at the first that fails and raise its StepError."""
         pending = tuple(operations)
-        size = sum(operation.size for operation in pending if isinstance(operation, do.Put | do.CheckFile))
+        size = sum(operation.size for operation in pending if isinstance(operation, Put | CheckFile))
         with self._within(size / timeouts.PUBLISH_SLOWEST + len(pending) * timeouts.PUBLISH_STEP):
             for operation in pending:
                 self._ask(operation)
@@ -130,7 +130,7 @@ class ShellTransport:
         self._errors.close()
 
     def _ask(self, operation: Operation) -> None:
-        if not isinstance(operation, do.Put):
+        if not isinstance(operation, Put):
             values = (str(getattr(operation, name)) for name in operation.__struct_fields__)
             self._send(_line(_WORDS[type(operation)], *values))
             return

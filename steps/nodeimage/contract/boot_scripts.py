@@ -4,8 +4,7 @@ import re
 from collections.abc import Collection
 
 from steps.contract import release_layout
-from steps.nodeimage.contract import boot_tree, ipxe
-from steps.nodeimage.contract import image_manifest as manifests
+from steps.nodeimage.contract import boot_tree, image_manifest, ipxe
 from steps.nodeimage.contract.boot_tree import BootGroup, PublishTarget
 from steps.nodeimage.contract.image_manifest import Manifest
 
@@ -38,13 +37,13 @@ def version_script(target: PublishTarget, version: str, manifest: Manifest, grou
     versions.
     """
     folder = _folder(target.url, manifest.name, version)
-    root, start = manifest.part(manifests.ROOT), start_url(target.url)
+    root, start = manifest.part(image_manifest.ROOT), start_url(target.url)
     entry = f"{base(target.url)}/{boot_tree.BOOT}/{group_name(group.name)}{boot_tree.SCRIPT}"
     loaded = ipxe.Loaded(
         title=f"{manifest.name} {version} for group {group_name(group.name)}",
-        kernel=f"{folder}/{manifests.KERNEL}",
-        initrd=f"{folder}/{manifests.INITRD}",
-        root=f"{folder}/{manifests.ROOT}",
+        kernel=f"{folder}/{image_manifest.KERNEL}",
+        initrd=f"{folder}/{image_manifest.INITRD}",
+        root=f"{folder}/{image_manifest.ROOT}",
         image=root.digest if root else "",
         arguments=(*manifest.kernel_arguments, *group.kernel_arguments),
         report=target.report,

@@ -11,8 +11,7 @@ from steps.clients.releases.release_tree import ReleaseTree
 from steps.contract import release_layout
 from steps.contract.release_layout import Switch
 from steps.errors import BadTask
-from steps.nodeimage.contract import boot_scripts, boot_tree, ipxe
-from steps.nodeimage.contract import image_manifest as manifests
+from steps.nodeimage.contract import boot_scripts, boot_tree, image_manifest, ipxe
 from steps.nodeimage.contract.boot_scripts import BootScriptError
 from steps.nodeimage.contract.boot_tree import PublishTarget, Tested
 from steps.nodeimage.contract.image_manifest import Manifest, ManifestError
@@ -56,7 +55,7 @@ class ImageRelease(StagedRelease, frozen=True, kw_only=True):
     def is_same(self, manifest: bytes) -> bool:
         """Return True if the manifest's bytes describe this image (see `Manifest.is_same`); origin and test results may differ."""
         try:
-            return manifests.decode(manifest).is_same(self.image.manifest)
+            return image_manifest.decode(manifest).is_same(self.image.manifest)
         except ManifestError:
             return False
 
@@ -91,19 +90,19 @@ def load(folder: Path, tested: Tested = Tested()) -> PackedImage:
     """
     hint = "build the image again"
     try:
-        manifest = manifests.decode((folder / manifests.MANIFEST).read_bytes())
+        manifest = image_manifest.decode((folder / image_manifest.MANIFEST).read_bytes())
         boot_scripts.name_of(manifest.name, "an image")
     except (OSError, ManifestError, BootScriptError) as error:
         raise BadTask(f"{folder} holds no image: {error}", hint=hint) from error
-    lacking = [name for name in (manifests.ROOT, manifests.KERNEL, manifests.INITRD) if manifest.part(name) is None]
-    if lacking or not {part.name for part in manifest.parts} <= set(manifests.PARTS):
-        raise BadTask(f"{folder}: its manifest lists other files than {', '.join(manifests.PARTS)}", hint=hint)
+    lacking = [name for name in (image_manifest.ROOT, image_manifest.KERNEL, image_manifest.INITRD) if manifest.part(name) is None]
+    if lacking or not {part.name for part in manifest.parts} <= set(image_manifest.PARTS):
+        raise BadTask(f"{folder}: its manifest lists other files than {', '.join(image_manifest.PARTS)}", hint=hint)
     for part in manifest.parts:
         path = folder / part.name
         if not path.is_file() or path.stat().st_size != part.size:
             raise BadTask(f"{path} is not the file of {part.size} bytes that the manifest lists", hint=hint)
     published = msgspec.structs.replace(manifest, origin=tested.origin, outcomes=tested.outcomes)
-    return PackedImage(folder=folder, manifest=published, data=manifests.encode(published))
+    return PackedImage(folder=folder, manifest=published, data=image_manifest.encode(published))
 
 
 def scripts(image: PackedImage, target: PublishTarget, version: str) -> dict[str, bytes]:

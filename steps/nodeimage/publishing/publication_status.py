@@ -10,8 +10,7 @@ from steps.clients.releases.release_tree import ReleaseTree
 from steps.clients.releases.tree_operations import TreeTransport, failure
 from steps.contract import release_layout
 from steps.errors import StepError
-from steps.nodeimage.contract import boot_tree
-from steps.nodeimage.contract import image_manifest as manifests
+from steps.nodeimage.contract import boot_tree, image_manifest
 from steps.nodeimage.contract.boot_tree import PublishTarget, Tested
 from steps.nodeimage.contract.image_manifest import Manifest
 from steps.nodeimage.publishing import boot_entries, image_kind, image_release, image_versions
@@ -142,5 +141,5 @@ def _unfinished(tree: ReleaseTree) -> Iterator[str]:
 
 
 def _packed(tree: ReleaseTree, version: str, manifest: Manifest) -> PackedImage:
-    data = tree.contents[tree.version_path(version, manifests.MANIFEST)]
+    data = tree.contents[tree.version_path(version, image_manifest.MANIFEST)]
     return PackedImage(folder=Path(tree.root) / tree.version_path(version), manifest=manifest, data=data)

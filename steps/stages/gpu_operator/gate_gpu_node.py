@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from steps.contract.verdict import FailureClass, NodeVerdict
-from steps.stages.gpu_operator import gate_validator as validator
+from steps.stages.gpu_operator import gate_validator
 from steps.stages.gpu_operator.contract import GPU_LABELS, AdvertisingMode, GpuNode, NodesExpectation, NodesObservation
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 
@@ -86,8 +86,8 @@ def _upgrade(look: Look) -> Finding | None:
 def _validated(look: Look) -> Finding | None:
     mine = look.node.validator
     if mine is not None:
-        return None if mine.ready else validator.stuck(mine)
-    if validator.all_ready(look.seen, look.want):
+        return None if mine.ready else gate_validator.stuck(mine)
+    if gate_validator.all_ready(look.seen, look.want):
         return None
     step = "kubectl -n gpu-operator get ds; see why the node is not selected"
     return unknown(FailureClass.DEPENDENCY, "no validator pod on this node", "a ready validator", step)

@@ -17,8 +17,7 @@ from steps.stages.network_operator.contract import (
     NodesExpectation,
     NodesObservation,
 )
-from steps.stages.shared import gate_charts as releases
-from steps.stages.shared import gate_checks
+from steps.stages.shared import gate_charts, gate_checks
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 from steps.stages.shared.gate_operands import SETTLE_SECONDS, one_nfd, serves
 
@@ -44,7 +43,7 @@ OPERANDS = {
 
 def charts(seen: ChartsObservation, want: ChartsExpectation) -> Verdict:
     """Check that the chart is deployed and its kinds are served, so that its resources can be applied."""
-    return releases.with_charts(CHARTS, seen, want)
+    return gate_charts.with_charts(CHARTS, seen, want)
 
 
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
@@ -117,7 +116,7 @@ def _state(name: str, tag: str, policy: NicPolicy, seen: ControlObservation, wan
 def _unsettled(daemons: list[Workload], seen: ControlObservation) -> Finding | None:
     """Return a finding on the first DaemonSet with missing pods; None without one, or if no pod of the operator shows a reason."""
     late = next((daemon for daemon in daemons if not daemon.settled()), None)
-    return releases.judge_unsettled(late, seen.trouble, "nvidia-network-operator") if late and seen.trouble else None
+    return gate_charts.judge_unsettled(late, seen.trouble, "nvidia-network-operator") if late and seen.trouble else None
 
 
 def _counts(daemons: list[Workload]) -> str:

@@ -16,8 +16,7 @@ from steps.stages.network_operator.contract import (
     NicPolicy,
     NodesObservation,
 )
-from steps.stages.shared import probe_charts as releases
-from steps.stages.shared import probe_checks, probe_workloads
+from steps.stages.shared import probe_charts, probe_checks, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_workloads import is_nfd_worker, named_daemon_sets
 
@@ -83,7 +82,7 @@ class _NodeState(Struct, frozen=True):
 
 def charts(kube: KubeReader, scope: Scope) -> ChartsObservation:
     """Return the state of the Network Operator's Helm release and of the CRDs that the task names (network_operator/charts)."""
-    return releases.with_charts(kube, scope)
+    return probe_charts.with_charts(kube, scope)
 
 
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
@@ -132,7 +131,7 @@ def _policy(raw: _RawPolicy) -> NicPolicy:
 
 
 def _networks(kube: KubeReader) -> tuple[Network, ...]:
-    attachments = kube.list("/apis/k8s.cni.cncf.io/v1/network-attachment-definitions", releases.AnyObject) or ()
+    attachments = kube.list("/apis/k8s.cni.cncf.io/v1/network-attachment-definitions", probe_charts.AnyObject) or ()
     names = {raw.metadata.name for raw in attachments}
     return tuple(
         Network(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from steps.contract.charts import ChartsExpectation, ChartsObservation
 from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes, passed
-from steps.stages.shared import gate_charts as releases
+from steps.stages.shared import gate_charts
 from steps.stages.shared.causes import RUNTIME_REASONS
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 from steps.stages.slurm import gate_srun, gate_states
@@ -28,7 +28,7 @@ NODES, FUNCTIONAL = "slurm/nodes", "slurm/functional"
 
 def charts(seen: ChartsObservation, want: ChartsExpectation) -> Verdict:
     """Check that the operator is deployed and its kinds are served, so that the chart of the cluster itself can be installed."""
-    return releases.with_charts(CHARTS, seen, want)
+    return gate_charts.with_charts(CHARTS, seen, want)
 
 
 # ---- control -------------------------------------------------------------------------------------------------------------------
@@ -36,9 +36,8 @@ def charts(seen: ChartsObservation, want: ChartsExpectation) -> Verdict:
 
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
     """Check charts, Slinky's resources with their workloads, rolled-out NodeSets, and that Slurm can use enough nodes."""
-    problem = (
-        releases.problem(seen.releases, want.releases, seen.root_app, want.root_app) or _parts(seen, want) or _nodesets(seen, want)
-    )
+    problem = gate_charts.problem(seen.releases, want.releases, seen.root_app, want.root_app)
+    problem = problem or _parts(seen, want) or _nodesets(seen, want)
     if problem is not None:
         return problem.verdict(CONTROL)
     total = sum(nodeset.desired for nodeset in seen.nodesets)

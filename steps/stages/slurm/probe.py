@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from steps.contract.charts import ChartsObservation
 from steps.contract.checks import CheckPod
-from steps.stages.shared import probe_charts as releases
-from steps.stages.shared import probe_checks, probe_workloads, reader_mpi
+from steps.stages.shared import probe_charts, probe_checks, probe_workloads, reader_mpi
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_workloads import Condition, Conditioned
 from steps.stages.slurm import reader, reader_slurm_errors
@@ -61,7 +60,7 @@ class _RawNodeSet(Struct, frozen=True):
 
 def charts(kube: KubeReader, scope: Scope) -> ChartsObservation:
     """Return the operator's charts and CRDs."""
-    return releases.with_charts(kube, scope)
+    return probe_charts.with_charts(kube, scope)
 
 
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
@@ -71,8 +70,8 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
     nodesets = kube.list(f"{API}/namespaces/{space}/nodesets", _RawNodeSet)
     pods = _pods(kube, space)
     return ControlObservation(
-        releases=releases.observe(kube, releases.scoped_releases(scope)),
-        root_app=releases.root(kube, scope),
+        releases=probe_charts.observe(kube, probe_charts.scoped_releases(scope)),
+        root_app=probe_charts.root(kube, scope),
         served=nodesets is not None,
         parts=tuple(_part(kind, raw) for kind, raws in raw_parts.items() for raw in raws or ()),
         workloads=probe_workloads.read(kube, space, _of_a_part, kinds=("Deployment", "StatefulSet")),

@@ -15,8 +15,7 @@ from steps.stages.shared import gate_checks
 from steps.stages.shared.causes import HELM, RUNTIME_REASONS, Cause, classify
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 from steps.stages.shared.gate_charts import missing_crd
-from steps.stages.validation import gate_dcgm as diagnostics
-from steps.stages.validation import gate_nccl
+from steps.stages.validation import gate_dcgm, gate_nccl
 from steps.stages.validation.contract import (
     ControlExpectation,
     ControlObservation,
@@ -146,7 +145,7 @@ def _dcgm_node(name: str, check: DcgmPod, want: DcgmExpectation) -> NodeVerdict:
         step = "check that nv-hostengine starts there"
         finding: Finding | None = fail(FailureClass.RUNTIME, f"dcgmi diag gave no result: {check.error}", "a result", step)
     else:
-        finding = diagnostics.problem(check.run, want.others.get(name, want.gpus), want.level)
+        finding = gate_dcgm.problem(check.run, want.others.get(name, want.gpus), want.level)
     summary = f"DCGM {check.run.version}: {check.run.count('pass')} results passed" if check.run else ""
     return node_verdict(name, finding and msgspec.structs.replace(finding, status=Status.FAIL), summary)
 

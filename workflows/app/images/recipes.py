@@ -10,11 +10,10 @@ from steps.nodeimage.contract.boot_tests import UNBOOTED, why_not_booted
 from workflows.app.images import image_specs
 from workflows.app.run_options import UsageError
 from workflows.app.specs import sources
-from workflows.nodeimage import recipe_chain, recipe_files, recipe_resolution
+from workflows.nodeimage import recipe_chain, recipe_files, recipe_resolution, recipe_spec
 from workflows.nodeimage.image_spec import is_path
 from workflows.nodeimage.lockfile import Lock
 from workflows.nodeimage.recipe_resolution import RecipeRequest
-from workflows.nodeimage.recipe_spec import KIND as RECIPE
 from workflows.podimage.errors import BuildError
 from workflows.spec import Issue, SpecErrors
 from workflows.spec.errors import Severity
@@ -66,7 +65,7 @@ def image_issues(path: Path) -> Iterator[Issue]:
 
     Raises SpecErrors for errors in the files themselves.
     """
-    is_recipe = sources.kind_of(path) == RECIPE
+    is_recipe = sources.kind_of(path) == recipe_spec.KIND
     severity: Severity = "warning" if is_recipe else "error"  # each site may lock a recipe itself
     request = asked(str(path))
     chain = request.chain(by_name=is_recipe)

@@ -4,8 +4,7 @@ The evidence must be named by digest, or have been shown by `status` here, or be
 """
 
 from steps.contract import approval
-from workflows.app.runs import argo_runs as argo
-from workflows.app.runs import local_runs
+from workflows.app.runs import argo_runs, local_runs
 from workflows.app.runs.screen import Screen
 from workflows.engines import open_approvals
 from workflows.engines.argo import approval_patches, follower
@@ -34,7 +33,7 @@ def answer_here(screen: Screen, folder: RunFolder, who: str, stage: str, *, reje
     return _sentence(open_approval, who, reject=reject)
 
 
-def answer_on_argo(screen: Screen, away: argo.ArgoRun, who: str, stage: str, *, reject: bool, key: str, evidence: str) -> str:
+def answer_on_argo(screen: Screen, away: argo_runs.ArgoRun, who: str, stage: str, *, reject: bool, key: str, evidence: str) -> str:
     """Approve (or `reject`) what a run on Argo waits for, and return a sentence.
 
     The evidence is read from the run's store first.

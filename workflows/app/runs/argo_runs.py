@@ -19,8 +19,7 @@ from workflows.engines import open_approvals
 from workflows.engines.argo import approval_patches, cancellation, follower, logs, pull, run_memory, waits
 from workflows.engines.argo.home import Home, NoWorkflow, StarterWorkflow, WorkflowGone
 from workflows.engines.argo.workflow_objects import PIPELINE, Workflow, node_status
-from workflows.engines.folders import RunFolder
-from workflows.engines.folders import StateFolder as Runs
+from workflows.engines.folders import RunFolder, StateFolder
 from workflows.engines.local.result import RunNodeStatus
 
 NEVER_BEGUN = "it ended before its first task, so it has no report"
@@ -61,7 +60,7 @@ def locate(run: str, place: RunLocation) -> ArgoRun | None:
 
     The home cluster is asked only if no run is named, for the name of the newest one.
     """
-    runs = Runs.of_environment()
+    runs = StateFolder.of_environment()
     if not place.is_named:
         folder = runs.find(run)
         memory = run_memory.read(folder)

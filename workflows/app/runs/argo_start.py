@@ -22,8 +22,7 @@ from workflows.engines import approval_announcer, run_inputs, run_secrets
 from workflows.engines.argo import installer, prerequisites, run_memory, submission
 from workflows.engines.argo.home import Home, NoWorkflow
 from workflows.engines.argo.workflow_objects import CLUSTER, PIPELINE, SUBMISSION, OwnerReference, UnreadableStatus, Workflow
-from workflows.engines.folders import StateFolder as Runs
-from workflows.engines.folders import new_run_name
+from workflows.engines.folders import StateFolder, new_run_name
 from workflows.plan import show
 from workflows.plan.model import Plan
 from workflows.render import names
@@ -177,7 +176,7 @@ def _submitted(
     try:
         screen.lines([f"run {name}: {said}"])
         begun(name, how)
-        folder = Runs.of_environment().run(name)
+        folder = StateFolder.of_environment().run(name)
         run_memory.write(folder, memory)
         code = follow(screen, argo_watch.patiently(lambda: argo_runs.known(home, folder)))
     except BrokenPipeError:

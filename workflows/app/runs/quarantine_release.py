@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from steps.contract import quarantine
 from workflows.app import quarantine_list
 from workflows.app.runs import argo_runs, run_evidence
-from workflows.engines import node_release as releasing
+from workflows.engines import node_release
 from workflows.engines.argo import helper_pods, pull
 
 _BY_HAND = f"there: kubectl uncordon NODE, and kubectl annotate node NODE {quarantine.ANNOTATION}-"
@@ -16,11 +16,11 @@ def release_on_argo(away: argo_runs.ArgoRun, nodes: Sequence[str], who: str) -> 
 
     Raises CannotRelease before anything is changed, NotReleased, HelperPodFailed, NoWorkflow.
     """
-    releasing.check_name(who)
+    node_release.check_name(who)
     workflow = argo_runs.reached(away)
     if workflow.status.phase == pull.GONE:
-        raise releasing.CannotRelease(f"the Workflow of run {away.name} is gone, and with it what reaches its cluster", _BY_HAND)
+        raise node_release.CannotRelease(f"the Workflow of run {away.name} is gone, and with it what reaches its cluster", _BY_HAND)
     run_evidence.brought(away)
-    known = releasing.require_quarantined(away.name, nodes, quarantine_list.listed(away.folder.home, away.name))
+    known = node_release.require_quarantined(away.name, nodes, quarantine_list.listed(away.folder.home, away.name))
     yield from helper_pods.release(away.home, workflow, known[nodes[0]].stage, nodes, who)
     run_evidence.brought(away)

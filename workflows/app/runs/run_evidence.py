@@ -8,7 +8,7 @@ from steps.errors import StepError
 from steps.report import verify
 from steps.report.timeline import stamp
 from workflows.app.run_options import RunLocation
-from workflows.app.runs import argo_runs as argo
+from workflows.app.runs import argo_runs
 from workflows.app.runs.report_assembly import RunEvidence
 from workflows.engines.argo import cancellation, pull, run_memory
 from workflows.engines.argo.home import NoHomeCluster, NoWorkflow
@@ -40,7 +40,7 @@ def find(run: str, place: RunLocation, *, fresh: bool = False) -> RunEvidence:
     if folder is not None and (not is_away or (sealed(folder) and not fresh)):
         return RunEvidence(folder, is_away=is_away)
     try:
-        away = argo.locate(run, place)
+        away = argo_runs.locate(run, place)
         assert away is not None  # a run of this machine was returned above
         return brought(away)[1]
     except _OUT_OF_REACH as problem:
@@ -49,12 +49,12 @@ def find(run: str, place: RunLocation, *, fresh: bool = False) -> RunEvidence:
         return kept(folder, f"{problem}".rstrip("."))
 
 
-def brought(away: argo.ArgoRun) -> tuple[int, RunEvidence]:
+def brought(away: argo_runs.ArgoRun) -> tuple[int, RunEvidence]:
     """Fetch what the home cluster has of a run; return the number of files, and the evidence.
 
     Raises HelperPodFailed, Damaged, NoWorkflow.
     """
-    workflow = argo.reached(away)
+    workflow = argo_runs.reached(away)
     count = pull.pull(away.home, workflow, away.folder)
     # only a run whose Workflow is gone has no record here yet: reading a Workflow writes one
     if run_memory.read(away.folder) is None:

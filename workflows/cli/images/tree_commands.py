@@ -155,7 +155,7 @@ def rollback(
 
     A version is refused if it is incomplete, lacks a group, or is not signed by a key that the spec or --signer trusts.
     """
-    from steps.clients.releases import release_signatures as signing
+    from steps.clients.releases import release_signatures
     from steps.nodeimage.publishing import image_publication
     from workflows.app.images import published_trees
 
@@ -163,7 +163,7 @@ def rollback(
     with published_trees.opened(tree, image, place) as opened_tree:
         name = opened_tree.only()
         switch = image_publication.roll_back(opened_tree.transport, name, version, actor, keys or opened_tree.place.signers)
-    notes = f"; {_UNCHECKED}" if switch.signature == signing.UNKNOWN else ""
+    notes = f"; {_UNCHECKED}" if switch.signature == release_signatures.UNKNOWN else ""
     notes += f"; nodes fetch it from {switch.elsewhere}, where the tree was when it was published" if switch.elsewhere else ""
     if form is not Format.TABLE:
         facts = {"image": name, "current": switch.to, "before": switch.before, "by": switch.by, "signature": switch.signature}
@@ -188,11 +188,11 @@ def nodes(
     Each node reports once a day. A node that was silent for longer than --days is stale: it may run another version now, or be
     gone.
     """
-    from steps.nodeimage.publishing import node_reports as rows
+    from steps.nodeimage.publishing import node_reports
     from workflows.app.images import published_trees
 
     with published_trees.opened(tree, image, place) as opened_tree:
-        listed = rows.nodes(opened_tree.looks(), now=time.time(), silence=days * DAY)
+        listed = node_reports.nodes(opened_tree.looks(), now=time.time(), silence=days * DAY)
     if form is not Format.TABLE:
         output.data(msgspec.to_builtins(listed), form)
     elif listed:
@@ -218,7 +218,7 @@ def detach_check(
     Links, scripts, manifests and settings in packed roots are checked. The factory's store is this machine's; name its hosts and
     further folders. Parts that cannot be read, such as packed roots on another machine, are listed and prove nothing.
     """
-    from steps.nodeimage.publishing import external_links as leads
+    from steps.nodeimage.publishing import external_links
     from workflows.app.images import detachment_check, published_trees
     from workflows.engines.folders import StateFolder
 
@@ -226,7 +226,7 @@ def detach_check(
     with published_trees.opened(tree, image, place) as opened_tree:
         looks = opened_tree.looks()
         rows, unread = detachment_check.problems(opened_tree, looks, url, factory)
-        moved = [sentence for look in looks for sentence in leads.moved_sentences(look, url or opened_tree.place.url)]
+        moved = [sentence for look in looks for sentence in external_links.moved_sentences(look, url or opened_tree.place.url)]
     good = not rows and (unread_ok or not unread)
     if form is not Format.TABLE:
         looked_for = {"folders": list(factory.folders), "hosts": list(factory.hosts)}

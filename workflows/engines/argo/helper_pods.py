@@ -18,7 +18,7 @@ from steps import timeouts
 from steps.clients.kube.api import ApiError
 from steps.contract.exit import ExitCode
 from steps.errors import StepError, Temporary
-from workflows.engines import node_release as releasing
+from workflows.engines import node_release
 from workflows.engines.argo import run_pods, store_writer
 from workflows.engines.argo.home import Home, NotOurs, Object
 from workflows.engines.argo.resource_watch import ObjectGone, ObjectState, ResourceWatch, WatchPace
@@ -189,7 +189,7 @@ def release(home: Home, workflow: Workflow, stage: str, nodes: Sequence[str], wh
     environment = {"BRINGUP_STORE": "/bringup/store", "BRINGUP_SECRETS": "/bringup/secrets", "BRINGUP_RUN": workflow.metadata.name}
     errand = HelperPod(
         purpose="release",
-        command=("python", "-c", inspect.getsource(releasing)),
+        command=("python", "-c", inspect.getsource(node_release)),
         environment={**environment, "NODES": " ".join(nodes), "WHO": who},
         template=names.template(stage, "judge"),
         store_only=False,
@@ -202,10 +202,8 @@ def release(home: Home, workflow: Workflow, stage: str, nodes: Sequence[str], wh
 
 
 def _answer(log: bytes) -> _Answer:
-    line = next(
-        (candidate for candidate in log.decode(errors="replace").splitlines() if candidate.startswith(releasing.ANSWER_PREFIX)), ""
-    )
+    line = next((row for row in log.decode(errors="replace").splitlines() if row.startswith(node_release.ANSWER_PREFIX)), "")
     try:
-        return msgspec.json.decode(line.removeprefix(releasing.ANSWER_PREFIX), type=_Answer)
+        return msgspec.json.decode(line.removeprefix(node_release.ANSWER_PREFIX), type=_Answer)
     except msgspec.MsgspecError as error:
         raise HelperPodFailed(f"the pod that releases nodes gave no answer: {log[-400:].decode(errors='replace')}") from error

@@ -22,7 +22,7 @@ from workflows.engines.local.errors import ManifestRefusedError, RunDirectoryErr
 from workflows.engines.local.executor import Executor, PodEnd, StartProcess, start_process
 from workflows.engines.local.inbox import POLL, Inbox
 from workflows.engines.local.journal import Journal, PodProcess
-from workflows.engines.local.manifest_parser import parse_plan as make_plan
+from workflows.engines.local.manifest_parser import parse_plan
 from workflows.engines.local.result import Observer, ProcessNews, RecordNews, RunResult, news_of, node_status
 from workflows.engines.local.run_settings import RunPaths, RunSettings, default_environment
 from workflows.engines.local.run_state import (
@@ -70,7 +70,7 @@ class Driver:
         self.run_dir = run_dir
         self.journal = journal
         self.settings = settings
-        self.plan = make_plan(settings.manifest, settings.templates, settings.parallelism)
+        self.plan = parse_plan(settings.manifest, settings.templates, settings.parallelism)
         self.state: RunState = initial_state()
         self.observer = observer
         self.passing = passing
@@ -322,7 +322,7 @@ class LocalEngine:
 
     def run(self) -> RunResult:
         """Start the run, drive it to its end and return it. Raises RunDirectoryError, RunBusyError, StorageError."""
-        plan = make_plan(self._settings.manifest, self._settings.templates, self._settings.parallelism)
+        plan = parse_plan(self._settings.manifest, self._settings.templates, self._settings.parallelism)
         meta = {
             "settings": msgspec.json.encode(self._settings).decode(),
             "name": plan.name,

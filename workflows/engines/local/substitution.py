@@ -11,8 +11,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from workflows.engines.local.manifest_parser import map_strings
-from workflows.render.grammar import expr
-from workflows.render.grammar import expr_nodes as nodes
+from workflows.render.grammar import expr, expr_nodes
 from workflows.render.grammar.expr_eval import ExprError, evaluate
 from workflows.render.grammar.gotext import json_text
 from workflows.render.grammar.tags import Tag, replace
@@ -47,16 +46,16 @@ ALL = Strictness(everything=True)
 
 
 @lru_cache(maxsize=4096)
-def _read(text: str) -> nodes.ExprNode:
+def _read(text: str) -> expr_nodes.ExprNode:
     return expr.read(text)
 
 
 @lru_cache(maxsize=4096)
 def _references(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for name, guarded in nodes.references(_read(text)) if not guarded))
+    return tuple(dict.fromkeys(name for name, guarded in expr_nodes.references(_read(text)) if not guarded))
 
 
-def read_expression(text: str) -> nodes.ExprNode:
+def read_expression(text: str) -> expr_nodes.ExprNode:
     """Return a parsed expression, from a cache if possible. Raises SubstitutionError if it is outside the supported subset."""
     try:
         return _read(text)

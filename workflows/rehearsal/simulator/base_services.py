@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from workflows.rehearsal.simulator import simulated_pods as podlib
+from workflows.rehearsal.simulator import simulated_pods
 from workflows.rehearsal.simulator.api_kinds import (
     CLAIMS,
     PODS,
@@ -126,7 +126,7 @@ def _endpoints(world: World) -> None:
     endpoints = [
         {
             "addresses": [f"10.42.250.{number + 1}"],
-            "conditions": {"ready": podlib.ready(pod)},
+            "conditions": {"ready": simulated_pods.ready(pod)},
             "targetRef": {"kind": "Pod", "name": pod["metadata"]["name"]},
         }
         for number, pod in enumerate(mine)
@@ -210,8 +210,8 @@ def _users(world: World) -> dict[Ref, str]:
     for pod in world.objects(PODS):
         for volume in pod["spec"].get("volumes") or ():
             name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
-            if name and podlib.node(pod):
-                nodes.setdefault(Ref(pod["metadata"]["namespace"], name), podlib.node(pod))
+            if name and simulated_pods.node(pod):
+                nodes.setdefault(Ref(pod["metadata"]["namespace"], name), simulated_pods.node(pod))
     return nodes
 
 

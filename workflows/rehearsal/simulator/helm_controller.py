@@ -21,8 +21,7 @@ from workflows.rehearsal.simulator.api_kinds import (
     ref,
 )
 from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, installer
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit
-from workflows.rehearsal.simulator.simulated_pods import pod_program as program
+from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, pod_program
 from workflows.rehearsal.simulator.world import Changes, World
 
 SYSTEM = "kube-system"
@@ -149,7 +148,7 @@ def _status(world: World, chart: Obj, failed: tuple[str, str] | None) -> None:
     world.patch(HELM_CHARTS, chart, {"status": {"jobName": name, "conditions": conditions}}, status=True)
 
 
-@program(CHART_LABEL)
+@pod_program(CHART_LABEL)
 def helm(world: World, pod: Obj, _node: str) -> Behaviour:
     """Play Helm in the pod of an install or delete Job. The release is installed or uninstalled when the pod ends."""
     name = pod["metadata"]["labels"][CHART_LABEL]

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from workflows.rehearsal.simulator import simulated_pods as podlib
+from workflows.rehearsal.simulator import simulated_pods
 from workflows.rehearsal.simulator.api_kinds import (
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -240,7 +240,7 @@ def ib_write_bw(world: World, pod: Obj, node: str) -> Behaviour:
 
     The report has the form that `workflows/stages/scripts/ib_write_bw.sh` prints.
     """
-    size = int(podlib.environment(pod)["COUNT"])
+    size = int(simulated_pods.environment(pod)["COUNT"])
     index = int(annotations_of(pod).get("batch.kubernetes.io/job-completion-index", 0))
     peer = (index + 1) % size
     hardware = world.hardware(node)
@@ -273,7 +273,7 @@ class Multus:
         changed_pods = (world.find(PODS, at) for at in changed.refs(PODS))
         for pod in world.objects(PODS) if changed.concern(ATTACHMENTS) else filter(None, changed_pods):
             notes = annotations_of(pod)
-            if NETWORKS_ANNOTATION in notes and STATUS_ANNOTATION not in notes and podlib.node(pod):
+            if NETWORKS_ANNOTATION in notes and STATUS_ANNOTATION not in notes and simulated_pods.node(pod):
                 _join_networks(world, pod, notes[NETWORKS_ANNOTATION])
 
 
@@ -294,7 +294,7 @@ def _network_status(world: World, pod: Obj, places: list[Ref]) -> Iterator[Obj]:
 
     Addresses depend on the node and the number of the interface only.
     """
-    number = world.fleet.number(podlib.node(pod))
+    number = world.fleet.number(simulated_pods.node(pod))
     yield {"name": "k8s-pod-network", "interface": "eth0", "ips": [f"10.42.{number % 256}.9"], "default": True, "dns": {}}
     for index, place in enumerate(places, 1):
         address = f"192.168.{number % 256}.{index}"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from workflows.rehearsal.simulator import gpu_shares, virtual_clock
-from workflows.rehearsal.simulator import simulated_pods as podlib
+from workflows.rehearsal.simulator import gpu_shares, simulated_pods, virtual_clock
 from workflows.rehearsal.simulator.api_kinds import (
     CONFIG_MAPS,
     DEVICE_CLASSES,
@@ -161,8 +160,8 @@ def _admit(world: World, policy: Obj | None, pod: Obj) -> None:
     With `failRequestsGreaterThanOne` the pod fails before any container starts:
     https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-sharing.html
     """
-    node = world.find(NODES, podlib.node(pod))
-    if policy is None or node is None or podlib.phase(pod) != "Pending" or world.fault("two_shares_granted"):
+    node = world.find(NODES, simulated_pods.node(pod))
+    if policy is None or node is None or simulated_pods.phase(pod) != "Pending" or world.fault("two_shares_granted"):
         return
     wanted = annotations_of(node).get(DONE, "whole")
     config = parse_shares(_config(world, policy, wanted.removeprefix("shares:"))) if wanted.startswith("shares:") else None
@@ -186,7 +185,7 @@ def hold(world: World, pod: Obj, node: str) -> Behaviour:
     uuids = [gpu_shares.device_uuid(node, 0, place) if wanted.startswith("mig:") else gpu_shares.device_uuid(node, place)]
     if world.fault("pods_see_every_gpu"):
         uuids = [gpu_shares.device_uuid(node, gpu) for gpu in range(visible_gpus(world, node))]
-    started = podlib.started_at(pod)
+    started = simulated_pods.started_at(pod)
     begin = int(virtual_clock.parse_stamp(started) if started else world.now)
     report = {"node": node, "uuids": uuids, "begin": begin, "end": begin + int(HOLD_SECONDS)}
     return Exit(message=report, log="\n".join(uuids), seconds=HOLD_SECONDS)

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
-from steps.clients.kube import kubeconfig as kubeconfigs
+from steps.clients.kube import kubeconfig
 from workflows.rehearsal.simulator.api_client import Api
 from workflows.rehearsal.simulator.api_kinds import ObjectKind, Ref
 from workflows.rehearsal.simulator.kubelet_port import SimulatedPodLog
@@ -176,7 +176,7 @@ def build(
 
 def _portable(path: Path) -> str:
     """Return a kubeconfig with certificates and token in it, because steps use it where the files it names are missing."""
-    access = kubeconfigs.load(path)
+    access = kubeconfig.load(path)
     connection = {
         "certificate-authority-data": base64.b64encode(access.ca.encode()).decode(),
         "insecure-skip-tls-verify": access.insecure,

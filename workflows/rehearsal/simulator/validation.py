@@ -28,7 +28,6 @@ from workflows.rehearsal.simulator.api_kinds import (
 from workflows.rehearsal.simulator.operators import ensure_deployment, has_ready_pod
 from workflows.rehearsal.simulator.simulated_fleet import HardwareProfile
 from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, LongRunning, check, environment, keep_log, pack
-from workflows.rehearsal.simulator.simulated_pods import pod_program as program
 from workflows.rehearsal.simulator.world import Changes, World
 
 MPI_JOBS = custom("kubeflow.org", "MPIJob")
@@ -37,7 +36,7 @@ JOB_NAME, ROLE = "training.kubeflow.org/job-name", "training.kubeflow.org/job-ro
 INDEX = "training.kubeflow.org/replica-index"
 
 
-@program("bringup/install", OPERATOR)
+@simulated_pods.pod_program("bringup/install", OPERATOR)
 def install(world: World, pod: Obj, _node: str) -> Behaviour:
     """Play the pod that runs `kubectl apply -f URL` for mpi-operator; it fails if a fault makes the URL unreachable."""
     url = next((argument for argument in pod["spec"]["containers"][0].get("args") or () if "://" in argument), "")

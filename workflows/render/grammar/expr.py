@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from workflows.render.grammar import expr_nodes as nodes
+from workflows.render.grammar import expr_nodes
 
 
 class ExprSyntaxError(ValueError):
@@ -71,15 +71,15 @@ class _Reader:
         if not self.take(symbol):
             raise ExprSyntaxError(f"unexpected token {self.peek()[1]} where '{symbol}' is expected")
 
-    def choice(self) -> nodes.ExprNode:
+    def choice(self) -> expr_nodes.ExprNode:
         test = self.operation(0)
         if not self.take("?"):
             return test
         yes = self.choice()
         self.need(":")
-        return nodes.Conditional(test, yes, self.choice())
+        return expr_nodes.Conditional(test, yes, self.choice())
 
-    def operation(self, at_least: int) -> nodes.ExprNode:
+    def operation(self, at_least: int) -> expr_nodes.ExprNode:
         left = self.unary()
         while True:
             kind, symbol = self.peek()
@@ -91,22 +91,22 @@ class _Reader:
             right = self.operation(strength if symbol == "**" else strength + 1)
             if symbol == "??" and self.peek()[1] in _BINARY and self.peek()[1] != "??":
                 raise ExprSyntaxError("'??' beside another operator needs parentheses around it")
-            left = nodes.Binary(_WORDS.get(symbol, symbol), left, right)
+            left = expr_nodes.Binary(_WORDS.get(symbol, symbol), left, right)
 
-    def unary(self) -> nodes.ExprNode:
+    def unary(self) -> expr_nodes.ExprNode:
         kind, symbol = self.peek()
         if kind in ("symbol", "name") and symbol in _UNARY:
             self.position += 1
-            return nodes.Unary(_WORDS.get(symbol, symbol), self.operation(_UNARY[symbol]))
+            return expr_nodes.Unary(_WORDS.get(symbol, symbol), self.operation(_UNARY[symbol]))
         return self.postfix(self.primary())
 
-    def primary(self) -> nodes.ExprNode:
+    def primary(self) -> expr_nodes.ExprNode:
         kind, text = self.peek()
         self.position += 1
         if kind == "number":
-            return nodes.Literal(float(text) if "." in text else int(text))
+            return expr_nodes.Literal(float(text) if "." in text else int(text))
         if kind == "string":
-            return nodes.Literal(_string(text))
+            return expr_nodes.Literal(_string(text))
         if kind == "name":
             return self.named(text)
         if text == "(":
@@ -114,17 +114,17 @@ class _Reader:
             self.need(")")
             return inner
         if text == "[":
-            return nodes.Array(tuple(self.listed("]")))
+            return expr_nodes.Array(tuple(self.listed("]")))
         raise ExprSyntaxError(f"unexpected token {text}")
 
-    def named(self, text: str) -> nodes.ExprNode:
+    def named(self, text: str) -> expr_nodes.ExprNode:
         if text in ("true", "false"):
-            return nodes.Literal(text == "true")
+            return expr_nodes.Literal(text == "true")
         if text == "nil":
-            return nodes.Literal(None)
-        return nodes.Identifier(text)
+            return expr_nodes.Literal(None)
+        return expr_nodes.Identifier(text)
 
-    def listed(self, end: str) -> Iterator[nodes.ExprNode]:
+    def listed(self, end: str) -> Iterator[expr_nodes.ExprNode]:
         if self.take(end):
             return
         yield self.argument()
@@ -132,14 +132,14 @@ class _Reader:
             yield self.argument()
         self.need(end)
 
-    def argument(self) -> nodes.ExprNode:
+    def argument(self) -> expr_nodes.ExprNode:
         if self.take("{"):
             body = self.choice()
             self.need("}")
-            return nodes.Closure(body)
+            return expr_nodes.Closure(body)
         return self.choice()
 
-    def postfix(self, base: nodes.ExprNode) -> nodes.ExprNode:
+    def postfix(self, base: expr_nodes.ExprNode) -> expr_nodes.ExprNode:
         while True:
             optional = self.peek() == ("symbol", "?.")
             if self.take(".") or self.take("?."):
@@ -147,31 +147,31 @@ class _Reader:
                 if kind != "name":
                     raise ExprSyntaxError(f"unexpected token {name} after '.'")
                 self.position += 1
-                base = nodes.MemberAccess(base, nodes.Literal(name), optional)
+                base = expr_nodes.MemberAccess(base, expr_nodes.Literal(name), optional)
             elif self.take("["):
                 key = self.choice()
                 self.need("]")
-                base = nodes.MemberAccess(base, key, False)
+                base = expr_nodes.MemberAccess(base, key, False)
             elif self.take("("):
                 base = self.call(base)
             else:
                 return base
 
-    def call(self, base: nodes.ExprNode) -> nodes.ExprNode:
-        name = nodes.dotted(base)
+    def call(self, base: expr_nodes.ExprNode) -> expr_nodes.ExprNode:
+        name = expr_nodes.dotted(base)
         if name is None or name not in FUNCTIONS:
             raise ExprSyntaxError(f"the function '{name or 'expression'}' is not supported by both engines")
         arguments = tuple(self.listed(")"))
         if len(arguments) != FUNCTIONS[name]:
             raise ExprSyntaxError(f"'{name}' takes {FUNCTIONS[name]} argument(s), not {len(arguments)}")
         for index, argument in enumerate(arguments):
-            if isinstance(argument, nodes.Closure) != (name in CLOSURES and index == 1):
-                problem = "is not called with a closure there" if isinstance(argument, nodes.Closure) else "needs a closure"
+            if isinstance(argument, expr_nodes.Closure) != (name in CLOSURES and index == 1):
+                problem = "is not called with a closure there" if isinstance(argument, expr_nodes.Closure) else "needs a closure"
                 raise ExprSyntaxError(f"'{name}' {problem}")
-        return nodes.FunctionCall(name, arguments)
+        return expr_nodes.FunctionCall(name, arguments)
 
 
-def read(text: str) -> nodes.ExprNode:
+def read(text: str) -> expr_nodes.ExprNode:
     """Return the syntax tree of an expression. Raises ExprSyntaxError if the text is no whole expression of the subset."""
     reader = _Reader(text)
     node = reader.choice()

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from workflows.render.grammar import expr_nodes as nodes
+from workflows.render.grammar import expr_nodes
 from workflows.render.grammar.gotext import display, json_text
 
 Scope = Mapping[str, str | None]
@@ -26,34 +26,34 @@ class MissingNameError(ExprError):
     """Exception: an expression names something that the scope does not have."""
 
 
-def evaluate(node: nodes.ExprNode, scope: Scope, element: Any = None) -> Any:
+def evaluate(node: expr_nodes.ExprNode, scope: Scope, element: Any = None) -> Any:
     """Return the value of an expression: str, bool, int, float, None, list or dict. Raises ExprError.
 
     `element` is the value of `#` inside a closure.
     """
-    name = nodes.dotted(node)
+    name = expr_nodes.dotted(node)
     if name is not None and name != "#" and not name.startswith("#."):
         if name not in scope:
             raise MissingNameError(f"{name} is missing")
         return scope[name]
-    if isinstance(node, nodes.Literal):
+    if isinstance(node, expr_nodes.Literal):
         return node.value
-    if isinstance(node, nodes.Identifier):
+    if isinstance(node, expr_nodes.Identifier):
         return element
-    if isinstance(node, nodes.Conditional):
+    if isinstance(node, expr_nodes.Conditional):
         test = evaluate(node.test, scope, element)
         if not isinstance(test, bool):
             raise ExprError(f"the condition of '? :' is {display(test)}, not a boolean")
         return evaluate(node.yes if test else node.no, scope, element)
-    if isinstance(node, nodes.Array):
+    if isinstance(node, expr_nodes.Array):
         return [evaluate(item, scope, element) for item in node.items]
-    if isinstance(node, nodes.Unary):
+    if isinstance(node, expr_nodes.Unary):
         return _unary(node.symbol, evaluate(node.inner, scope, element))
-    if isinstance(node, nodes.Binary):
+    if isinstance(node, expr_nodes.Binary):
         return _binary(node, scope, element)
-    if isinstance(node, nodes.MemberAccess):
+    if isinstance(node, expr_nodes.MemberAccess):
         return _member(node, scope, element)
-    if isinstance(node, nodes.FunctionCall):
+    if isinstance(node, expr_nodes.FunctionCall):
         return _call(node, scope, element)
     raise ExprError("a closure has no value of its own")
 
@@ -75,7 +75,7 @@ def _kind(value: Any) -> str:
     return names.get(type(value), type(value).__name__)
 
 
-def _binary(node: nodes.Binary, scope: Scope, element: Any) -> Any:
+def _binary(node: expr_nodes.Binary, scope: Scope, element: Any) -> Any:
     symbol = node.symbol
     if symbol == "??":
         # `??` is the only operator whose left side may name something that does not exist
@@ -95,7 +95,7 @@ def _binary(node: nodes.Binary, scope: Scope, element: Any) -> Any:
     right = evaluate(node.right, scope, element)
     if symbol in ("==", "!="):
         # expr-lang reports mismatched types only if it knows both before it runs
-        loose = nodes.is_dynamic(node.left) or nodes.is_dynamic(node.right)
+        loose = expr_nodes.is_dynamic(node.left) or expr_nodes.is_dynamic(node.right)
         return _equal(left, right, loose) is (symbol == "==")
     if symbol == "in":
         return _within(left, right)
@@ -158,7 +158,7 @@ def _arithmetic(symbol: str, left: Any, right: Any) -> Any:
     return _NUMERIC[symbol](left, right)
 
 
-def _member(node: nodes.MemberAccess, scope: Scope, element: Any) -> Any:
+def _member(node: expr_nodes.MemberAccess, scope: Scope, element: Any) -> Any:
     try:
         base = evaluate(node.base, scope, element)
     except MissingNameError:
@@ -175,16 +175,16 @@ def _member(node: nodes.MemberAccess, scope: Scope, element: Any) -> Any:
     raise ExprError(f"cannot fetch {display(key)} from {_kind(base)}")
 
 
-def _call(node: nodes.FunctionCall, scope: Scope, element: Any) -> Any:
+def _call(node: expr_nodes.FunctionCall, scope: Scope, element: Any) -> Any:
     first = evaluate(node.arguments[0], scope, element)
     second = node.arguments[1] if len(node.arguments) > 1 else None
-    if isinstance(second, nodes.Closure):
+    if isinstance(second, expr_nodes.Closure):
         return _closure_call(node.function, first, second, scope)
     rest = [] if second is None else [evaluate(second, scope, element)]
     return _FUNCTIONS[node.function](first, *rest)
 
 
-def _closure_call(function: str, values: Any, closure: nodes.Closure, scope: Scope) -> Any:
+def _closure_call(function: str, values: Any, closure: expr_nodes.Closure, scope: Scope) -> Any:
     if not isinstance(values, list):
         raise ExprError(f"builtin {function} takes only array (got {_kind(values)})")
     results = [evaluate(closure.body, scope, item) for item in values]

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workflows.render.grammar import depends, expr
-from workflows.render.grammar import expr_nodes as nodes
+from workflows.render.grammar import depends, expr, expr_nodes
 from workflows.render.grammar.findings import LintFinding
 from workflows.render.grammar.library import TemplateLibrary, TemplateLocation, parameters
 from workflows.render.grammar.tags import strings, tags
@@ -161,6 +160,6 @@ def _texts(value: Any, path: str, why_not: Known) -> Iterator[LintFinding]:
             except expr.ExprSyntaxError as err:
                 yield LintFinding(below, f"'{{{{{tag.text}}}}}' is not an expression that both engines support: {err}")
                 continue
-            for name, _ in dict.fromkeys(nodes.references(node)):
+            for name, _ in dict.fromkeys(expr_nodes.references(node)):
                 if sentence := why_not(name):
                     yield LintFinding(below, sentence)
