@@ -177,7 +177,9 @@ def test_nodes(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "node003": "unknown",
     }
     assert call("nodes", root) == 0
-    assert "2026-11-22" in capsys.readouterr().out
+    heading, *lines = capsys.readouterr().out.splitlines()
+    assert heading.split() == ["node", "status", "version", "image", "booted", "last", "report", "mac"]
+    assert "2026-11-22" in lines[0]
 
 
 def test_a_node_that_is_silent_for_long_is_stale(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -197,7 +197,7 @@ def nodes(
         output.data(msgspec.to_builtins(listed), form)
     elif listed:
         cells = [(row.node, row.stand.value, row.version, row.image, _when(row.at), _ago(row.age), row.mac) for row in listed]
-        output.table(("node", "stand", "version", "image", "booted", "told", "mac"), cells)
+        output.table(("node", "status", "version", "image", "booted", "last report", "mac"), cells)
     else:
         output.lines(["no node has reported what it runs"])
     return ExitCode.OK
