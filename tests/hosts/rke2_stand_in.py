@@ -1,6 +1,9 @@
 """A stand-in for an RKE2 release: an archive with units, scripts and a program that opens RKE2's ports and says what RKE2 says.
 
 It knows only what the plays ask for; `rke2_stand_in_files` holds its parts.
+
+With the programs that `tests/cluster` builds in its images, its servers run a real etcd and API server
+(`control_plane_stand_in.py`), in which `nodes_stand_in.py` plays nodes and pods.
 """
 
 import hashlib

@@ -1,4 +1,7 @@
-"""Another date for a build, by libfaketime: for the builder's own processes, and by a layer for the packages that it installs."""
+"""Another date for a build, by libfaketime: for the builder's own processes, and by a layer for the packages that it installs.
+
+Programs that make an initrd still see the machine's date.
+"""
 
 import hashlib
 import json

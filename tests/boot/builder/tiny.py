@@ -1,4 +1,7 @@
-"""A tiny recipe of two layers, locked from the machine's own package sources: the essential packages, and one small one on top."""
+"""A tiny recipe of two layers, locked from the machine's own package sources: the essential packages, and one small one on top.
+
+It is locked anew in each test run, so that no test depends on a version that the mirror has dropped.
+"""
 
 import functools
 import hashlib

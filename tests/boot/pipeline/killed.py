@@ -1,4 +1,8 @@
-"""An image build whose engine is killed at random points and told to go on, until it has ended."""
+"""An image build whose engine is killed at random points and told to go on, until it has ended.
+
+A kill counts for the stage that it hit, and only if it ended an engine that was not done. Files that were finished at a kill must
+have the same inode and time at the end.
+"""
 
 import contextlib
 import functools

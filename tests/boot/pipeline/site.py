@@ -1,4 +1,8 @@
-"""A user's folder: an image spec, a home for runs, a folder to publish to, and the command."""
+"""A user's folder: an image spec, a home for runs, a folder to publish to, and the command.
+
+Each site has a home of its own; sites can share one archive of packages. Sites whose images are compared byte by byte are in no Git
+repository, because the manifest names the commit.
+"""
 
 import hashlib
 import json

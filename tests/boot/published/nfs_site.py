@@ -1,6 +1,8 @@
 """A file server and its clients, for real: the kernel's own NFS, in a machine under QEMU.
 
 The clients are network namespaces of that machine, with addresses, names and caches of their own; all of it sees their mounts.
+
+The server can restart, go away, unexport a folder and forget it; mounts wait for it or give up.
 """
 
 import io

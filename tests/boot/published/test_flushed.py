@@ -1,4 +1,7 @@
-"""Order of flushes and renames in a publication, as strace sees it: after a power cut no half-written version is visible."""
+"""Order of flushes and renames in a publication, as strace sees it: after a power cut no half-written version is visible.
+
+Tests that kill a publisher cannot show this, because the kernel keeps written data in memory after a kill.
+"""
 
 import os
 import re

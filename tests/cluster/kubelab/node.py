@@ -1,4 +1,7 @@
-"""One real node: containerd and kubelet from Debian and Kubernetes, pods on a bridge, the API server at its service address."""
+"""One real node: containerd and kubelet from Debian and Kubernetes, pods on a bridge, the API server at its service address.
+
+There is no kube-proxy and no DNS: pods reach the API server at 10.96.0.1 and no other Service.
+"""
 
 import json
 from dataclasses import dataclass

@@ -1,4 +1,10 @@
-"""One host: its folder, its namespaces, its process 1, and what a test may do to it."""
+"""One host: its folder, its namespaces, its process 1, and what a test may do to it.
+
+A host has namespaces of its own for network, mounts, processes, host name, IPC and cgroups, an overlay over the shared Debian root,
+and an SSH host key. What has no namespace is hidden or forbidden: sysctls outside of `net` are plain files, `/proc/swaps` is empty,
+the boot id is the host's own, and no process may set the clock, load modules or make devices. So a host shows a setting as applied
+where a real kernel needs more than a write, and reports time services as `unavailable`.
+"""
 
 import contextlib
 import os

@@ -1,6 +1,11 @@
 """A machine of its own under QEMU: its kernel, its boot loader, PCI bridges and IOMMU, reached by SSH at a port of this one.
 
 Emulated, as no test may count on /dev/kvm. What it writes is gone with it.
+
+Real are BIOS, GRUB, initramfs, kernel and modules, kernel command line, huge pages, swap, IOMMU, PCI configuration space, SELinux
+with Debian's policy, firewalld with its rules, and both clocks. Processor and devices are QEMU's, and the time server at
+127.0.0.1:123 is a stand-in. QEMU ends with the process that started it; its command line names the folder of its test, by which
+`hostlab/census.py` counts it.
 """
 
 import contextlib

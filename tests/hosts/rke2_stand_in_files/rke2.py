@@ -1,5 +1,16 @@
 #!/usr/bin/python3
-"""A stand-in for the program rke2: it opens RKE2's ports, says what RKE2 says there, and knows its cluster's nodes."""
+"""A stand-in for the program rke2: it opens RKE2's ports, says what RKE2 says there, and knows its cluster's nodes.
+
+It leaves processes, mounts, links and rules behind as RKE2 does, so that a reset has something to remove. It recognises a machine
+by its node password, except beside a real API server. It saves etcd and restores it (`--cluster-reset`), and refuses what RKE2
+refuses; a real etcd is saved by its own snapshot and restored by `etcdutl`. A real API server gets what RKE2 makes of config.yaml:
+encryption of Secrets, the audit policy with RKE2's place for the log, `kube-apiserver-arg`. With profile `cis`, etcd does not run
+as root.
+
+/etc/rke2-stand-in.json on a host makes it fail: `crash` (a list of versions), `slow` (seconds until it starts), `learner` (seconds
+until a server votes in etcd), `unready` (seconds for which its supervisor answers 503 at readyz and its own etcd reports that it is
+not healthy).
+"""
 
 import base64
 import contextlib
