@@ -9,7 +9,7 @@ from steps.clients.kube.api import FIELD_MANAGER, ApiError
 from steps.contract.delivery import ConfigMapKeys, KnownHosts, ServerCertificates
 from steps.errors import Conflict, Temporary
 from steps.runtime.context import Context
-from steps.stages.shared.probe_workloads import Managed
+from steps.stages.shared.probe_workloads import Managed, OwningObject
 
 Object = dict[str, Any]
 Wanted = ConfigMapKeys | KnownHosts | ServerCertificates
@@ -19,18 +19,11 @@ _INSTANCE = "app.kubernetes.io/instance"
 """Label by which Argo CD 2.x tracks its objects by default; charts set it too."""
 
 
-class _Owner(Struct, frozen=True):
-    """An entry of an object's `ownerReferences`."""
-
-    kind: str = ""
-    name: str = ""
-
-
-class _Meta(Struct, frozen=True, rename="camel"):
+class _OwnershipMeta(Struct, frozen=True, rename="camel"):
     """Metadata of an object that tell who else manages it."""
 
     resource_version: str = ""
-    owner_references: tuple[_Owner, ...] = ()
+    owner_references: tuple[OwningObject, ...] = ()
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     managed_fields: tuple[Managed, ...] = ()
@@ -52,7 +45,7 @@ class _Meta(Struct, frozen=True, rename="camel"):
 class ConfigMap(Struct, frozen=True):
     """A ConfigMap with the metadata that tell its owner."""
 
-    metadata: _Meta = _Meta()
+    metadata: _OwnershipMeta = _OwnershipMeta()
     data: dict[str, str] = {}
 
     def is_ours(self, key: str) -> bool:

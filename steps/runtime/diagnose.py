@@ -94,14 +94,14 @@ def _host(outcome: HostOutcome) -> str:
 # ---- refused writes ------------------------------------------------------------------------------------------------------------
 
 
-class _Phase(Struct, frozen=True):
+class _NamespacePhase(Struct, frozen=True):
     """Phase of a namespace. `Terminating` refuses everything new."""
 
     phase: str = ""
 
 
 class _Namespace(Struct, frozen=True):
-    status: _Phase = _Phase()
+    status: _NamespacePhase = _NamespacePhase()
 
 
 class _QuotaStatus(Struct, frozen=True):

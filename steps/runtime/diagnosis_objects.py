@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from steps.contract.plain_text import truncate
 from steps.stages.shared.probe_containers import ContainerStatus, States
+from steps.stages.shared.probe_workloads import NodeInfo, NodeSpec, OwningObject
 
 MOST_EVENTS = 25
 MESSAGE = 500
@@ -24,21 +25,17 @@ LABELS = (
 MOST_LABELS = 60
 
 
-class _Owner(Struct, frozen=True):
-    name: str = ""
-
-
 class ShownMeta(Struct, frozen=True, rename="camel"):
     """Name, labels, owner and times of an object."""
 
     name: str = ""
     labels: dict[str, str] = {}
-    owner_references: tuple[_Owner, ...] = ()
+    owner_references: tuple[OwningObject, ...] = ()
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
 
 
-class _Condition(Struct, frozen=True, rename="camel"):
+class _ShownCondition(Struct, frozen=True, rename="camel"):
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -98,43 +95,19 @@ def events_text(events: Iterable[EventDiagnosis]) -> str:
     return "\n".join(event.text() for event in ordered[-MOST_EVENTS:])
 
 
-class _Taint(Struct, frozen=True):
-    key: str = ""
-    value: str = ""
-    effect: str = ""
-
-    def text(self) -> str:
-        """Return the taint as `KEY=VALUE:EFFECT`."""
-        return f"{self.key}={self.value}:{self.effect}"
-
-
-class _NodeSpec(Struct, frozen=True):
-    """Settings that keep pods away from a node."""
-
-    unschedulable: bool = False
-    taints: tuple[_Taint, ...] = ()
-
-
-class _NodeInfo(Struct, frozen=True, rename="camel"):
-    kubelet_version: str = ""
-    kernel_version: str = ""
-    os_image: str = ""
-    container_runtime_version: str = ""
-
-
-class _NodeStatus(Struct, frozen=True, rename="camel"):
-    conditions: tuple[_Condition, ...] = ()
+class _ShownNodeStatus(Struct, frozen=True, rename="camel"):
+    conditions: tuple[_ShownCondition, ...] = ()
     capacity: dict[str, str | int] = {}
     allocatable: dict[str, str | int] = {}
-    node_info: _NodeInfo = _NodeInfo()
+    node_info: NodeInfo = NodeInfo()
 
 
 class NodeDiagnosis(Struct, frozen=True):
     """A node with the fields that a diagnosis shows."""
 
     metadata: ShownMeta = ShownMeta()
-    spec: _NodeSpec = _NodeSpec()
-    status: _NodeStatus = _NodeStatus()
+    spec: NodeSpec = NodeSpec()
+    status: _ShownNodeStatus = _ShownNodeStatus()
 
     def text(self) -> str:
         """Return conditions, resources, taints, versions and the labels that operators act on, one a line."""
@@ -162,7 +135,7 @@ class _Serving(Struct, frozen=True):
     ready: bool | None = None
 
 
-class _Endpoint(Struct, frozen=True):
+class _ReadyEndpoint(Struct, frozen=True):
     conditions: _Serving = _Serving()
 
 
@@ -170,7 +143,7 @@ class EndpointsDiagnosis(Struct, frozen=True):
     """An EndpointSlice: some of a Service's endpoints."""
 
     metadata: ShownMeta = ShownMeta()
-    endpoints: tuple[_Endpoint, ...] | None = None
+    endpoints: tuple[_ReadyEndpoint, ...] | None = None
 
     @property
     def service(self) -> str:
@@ -197,7 +170,7 @@ class _CertificateSpec(Struct, frozen=True, rename="camel"):
 
 
 class _CertificateStatus(Struct, frozen=True, rename="camel"):
-    conditions: tuple[_Condition, ...] = ()
+    conditions: tuple[_ShownCondition, ...] = ()
     not_after: str | None = None
 
 
@@ -219,7 +192,7 @@ class CertificateDiagnosis(Struct, frozen=True):
         return "\n".join([f"{head}; valid to {self.status.not_after or 'never'}", *(row.text() for row in self.status.conditions)])
 
 
-class _JobSpec(Struct, frozen=True, rename="camel"):
+class _JobLimits(Struct, frozen=True, rename="camel"):
     """Limits at which a Job gives up."""
 
     completions: int | None = None
@@ -228,7 +201,7 @@ class _JobSpec(Struct, frozen=True, rename="camel"):
 
 
 class _JobStatus(Struct, frozen=True, rename="camel"):
-    conditions: tuple[_Condition, ...] = ()
+    conditions: tuple[_ShownCondition, ...] = ()
     active: int = 0
     succeeded: int = 0
     failed: int = 0
@@ -239,7 +212,7 @@ class JobDiagnosis(Struct, frozen=True):
     """A Job with the fields that a diagnosis shows."""
 
     metadata: ShownMeta = ShownMeta()
-    spec: _JobSpec = _JobSpec()
+    spec: _JobLimits = _JobLimits()
     status: _JobStatus = _JobStatus()
 
     @property
@@ -299,7 +272,7 @@ class _Name(Struct, frozen=True):
     name: str = ""
 
 
-class _Resources(Struct, frozen=True):
+class _ShownResources(Struct, frozen=True):
     limits: dict[str, str | int] = {}
     claims: tuple[_Name, ...] = ()
 
@@ -315,12 +288,12 @@ class _Mount(Struct, frozen=True, rename="camel"):
     read_only: bool = False
 
 
-class _Container(Struct, frozen=True, rename="camel"):
+class _ShownContainer(Struct, frozen=True, rename="camel"):
     """A container's spec with the fields that a diagnosis shows."""
 
     name: str = ""
     image: str = ""
-    resources: _Resources = _Resources()
+    resources: _ShownResources = _ShownResources()
     volume_mounts: tuple[_Mount, ...] = ()
     liveness_probe: _Probe | None = None
     readiness_probe: _Probe | None = None
@@ -352,7 +325,7 @@ class _SecretName(Struct, frozen=True, rename="camel"):
     secret_name: str = ""
 
 
-class _Claim(Struct, frozen=True, rename="camel"):
+class _ClaimVolume(Struct, frozen=True, rename="camel"):
     """Pod volume that is a persistent volume claim."""
 
     claim_name: str = ""
@@ -363,7 +336,7 @@ class _Volume(Struct, frozen=True, rename="camel"):
     host_path: _Path | None = None
     config_map: _Name | None = None
     secret: _SecretName | None = None
-    persistent_volume_claim: _Claim | None = None
+    persistent_volume_claim: _ClaimVolume | None = None
 
     def text(self) -> str:
         """Return the source of the volume in words."""
@@ -376,18 +349,18 @@ class _Volume(Struct, frozen=True, rename="camel"):
         return f"claim {self.persistent_volume_claim.claim_name}" if self.persistent_volume_claim is not None else self.name
 
 
-class _PodSpec(Struct, frozen=True, rename="camel"):
+class _ShownPodSpec(Struct, frozen=True, rename="camel"):
     node_name: str = ""
-    init_containers: tuple[_Container, ...] = ()
-    containers: tuple[_Container, ...] = ()
+    init_containers: tuple[_ShownContainer, ...] = ()
+    containers: tuple[_ShownContainer, ...] = ()
     volumes: tuple[_Volume, ...] = ()
 
 
-class _PodStatus(Struct, frozen=True, rename="camel"):
+class _ShownPodStatus(Struct, frozen=True, rename="camel"):
     phase: str = ""
     reason: str = ""
     message: str = ""
-    conditions: tuple[_Condition, ...] = ()
+    conditions: tuple[_ShownCondition, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
 
@@ -396,8 +369,8 @@ class PodDiagnosis(Struct, frozen=True):
     """A pod with the fields that a diagnosis shows."""
 
     metadata: ShownMeta = ShownMeta()
-    spec: _PodSpec = _PodSpec()
-    status: _PodStatus = _PodStatus()
+    spec: _ShownPodSpec = _ShownPodSpec()
+    status: _ShownPodStatus = _ShownPodStatus()
 
     @property
     def statuses(self) -> tuple[ContainerStatus, ...]:

@@ -29,7 +29,7 @@ therefore find some of them unhealthy.
 _TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
-class _Meta(Struct, frozen=True, rename="camel"):
+class _IdentityMeta(Struct, frozen=True, rename="camel"):
     name: str = ""
     labels: dict[str, str] = {}
     uid: str = ""
@@ -39,13 +39,13 @@ class _Meta(Struct, frozen=True, rename="camel"):
 class IdentifiedObject(Struct, frozen=True):
     """An object of any kind, read for its UID, resource version and labels."""
 
-    metadata: _Meta = _Meta()
+    metadata: _IdentityMeta = _IdentityMeta()
 
 
-class _Lease(Struct, frozen=True):
+class _TargetLease(Struct, frozen=True):
     """The lease that keeps a second run out of the target."""
 
-    metadata: _Meta = _Meta()
+    metadata: _IdentityMeta = _IdentityMeta()
     spec: LeaseSpec = LeaseSpec()
 
 
@@ -181,7 +181,7 @@ def _held(context: Context, kube: Kube, since: float) -> bool:
     seconds = run_records.decode_header(header).lease_seconds if header else run_records.LEASE_SECONDS
     renewed = datetime.datetime.fromtimestamp(now, datetime.UTC).strftime(_TIME)
     spec = {"holderIdentity": run, "renewTime": renewed, "leaseDurationSeconds": seconds}
-    lease = kube.get(LEASE, _Lease)
+    lease = kube.get(LEASE, _TargetLease)
     try:
         if lease is None:
             meta = {"name": "bringup", "namespace": "kube-system"}
@@ -209,7 +209,7 @@ def release(context: Context) -> None:
         kube = Kube.from_file(opening, _who(context))
     else:
         return
-    lease = kube.get(LEASE, _Lease)
+    lease = kube.get(LEASE, _TargetLease)
     # another run may have taken an expired lease
     if lease is not None and lease.spec.holder_identity == context.environment.run:
         kube.merge(LEASE, {"metadata": {"resourceVersion": lease.metadata.resource_version}, "spec": {"holderIdentity": ""}})

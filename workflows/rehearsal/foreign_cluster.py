@@ -41,7 +41,7 @@ class MissingRights(ValueError):
     hint = "a rehearsal plays all controllers and therefore needs a cluster admin's kubeconfig"
 
 
-class _Meta(Struct, frozen=True):
+class _AnnotatedMeta(Struct, frozen=True):
     name: str
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
@@ -61,7 +61,7 @@ class _Meta(Struct, frozen=True):
 
 
 class _Object(Struct, frozen=True):
-    metadata: _Meta
+    metadata: _AnnotatedMeta
 
 
 def check_unused_cluster(kubeconfig: Path) -> None:
@@ -96,10 +96,10 @@ def check_unused_cluster(kubeconfig: Path) -> None:
         )
 
 
-def _all(api: Api, kind: ObjectKind) -> tuple[_Meta, ...]:
+def _all(api: Api, kind: ObjectKind) -> tuple[_AnnotatedMeta, ...]:
     return tuple(msgspec.json.decode(raw, type=_Object).metadata for raw in api.list(kind) or ())
 
 
-def _names(objects: Iterable[_Meta]) -> str:
+def _names(objects: Iterable[_AnnotatedMeta]) -> str:
     """Return the first five names in alphabetical order, separated by commas; empty if there are none."""
     return ", ".join(sorted(meta.name for meta in objects)[:5])

@@ -39,7 +39,7 @@ class ApiError(StepError):
         self.reason = reason
 
 
-class _Busy(Unreachable):
+class _ServerBusy(Unreachable):
     """Raised if the API server asks to retry later."""
 
     def __init__(self, message: str, wait: float) -> None:
@@ -158,7 +158,7 @@ def _wait(state: tenacity.RetryCallState) -> float:
 
     grown = tenacity.wait_exponential(timeouts.API_BACKOFF_FIRST, max=timeouts.API_BACKOFF_MAX)(state)
     error = state.outcome.exception() if state.outcome else None
-    return max(grown, error.wait) if isinstance(error, _Busy) else grown
+    return max(grown, error.wait) if isinstance(error, _ServerBusy) else grown
 
 
 def _cause(error: BaseException) -> str:
@@ -173,7 +173,7 @@ def _error(what: str, answer: urllib3.BaseHTTPResponse) -> StepError:
         status = _ApiStatus(message=answer.data[:200].decode(errors="replace"))
     message = f"{what}: {answer.status} {status.reason}: {status.message}"
     if answer.status in _RETRIED:
-        return _Busy(message, _seconds(answer.headers.get("Retry-After", "0")))
+        return _ServerBusy(message, _seconds(answer.headers.get("Retry-After", "0")))
     if answer.status in (401, 403):
         return Refused(message, hint="check the service account's role and that the kubeconfig belongs to this cluster")
     return ApiError(message, answer.status, status.reason)

@@ -22,7 +22,7 @@ _ELSE = "see with `kubectl get --raw PATH` whether the server has another versio
 Object = dict[str, Any]
 
 
-class _ListMeta(Struct, frozen=True, rename="camel"):
+class _PageMeta(Struct, frozen=True, rename="camel"):
     """The part of a list's metadata that paging needs."""
 
     continue_: str = msgspec.field(default="", name="continue")
@@ -32,7 +32,7 @@ class Page(Struct, Generic[T], frozen=True):
     """A page of a LIST. `kind` is required, so that JSON of another server without `items` is not taken for an empty list."""
 
     kind: str
-    metadata: _ListMeta = _ListMeta()
+    metadata: _PageMeta = _PageMeta()
     items: tuple[T, ...] = ()
 
 

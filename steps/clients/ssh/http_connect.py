@@ -24,7 +24,7 @@ class ConnectFailed(Exception):
     """Raised if the connection failed. The message continues a sentence that begins with the proxy's name."""
 
 
-class _Answer:
+class _ProxyAnswer:
     """Reader of a proxy's answer, byte by byte.
 
     What follows the answer is the host's own, and must stay in the socket for SSH.
@@ -75,7 +75,7 @@ def connect(settings: Mapping[str, Any], host: str, port: str) -> socket.socket:
         connection.sendall("\r\n".join([*lines, "", ""]).encode("ascii"))
     except OSError as error:
         raise _broken(error) from None
-    _check(*_Answer(connection, until, late).head(), settings, place)
+    _check(*_ProxyAnswer(connection, until, late).head(), settings, place)
     connection.settimeout(None)
     return connection
 

@@ -46,7 +46,7 @@ class _ShortAnswer(Different):
     """
 
 
-class _Busy(Unreachable):
+class _MirrorBusy(Unreachable):
     """Error: the mirror answers that it cannot give this package now (such as HTTP 503)."""
 
 
@@ -77,7 +77,7 @@ class Mirrors:
         self._odd[source] = 0
 
     def _failed(self, source: str, error: _ShortAnswer | Unreachable) -> None:
-        if not isinstance(error, (_ShortAnswer, _Busy)):
+        if not isinstance(error, (_ShortAnswer, _MirrorBusy)):
             self._given_up[source] = error
             return
         self._odd[source] += 1
@@ -168,7 +168,7 @@ def _take(answer: urllib3.BaseHTTPResponse, url: str, package: Package, file: IO
     if answer.status != 200:
         message = f"{_host(url)} answers {answer.status} {answer.reason or ''}".rstrip() + f" to {urlsplit(url).path}"
         message += "; no login is sent, nor is that of apt's auth.conf" if answer.status == _WANTS_LOGIN else ""
-        raise _Busy(message) if answer.status in _LATER else Gone(message)
+        raise _MirrorBusy(message) if answer.status in _LATER else Gone(message)
     digest, size = hashlib.sha256(), 0
     while chunk := answer.read(_CHUNK, decode_content=False):
         size += len(chunk)

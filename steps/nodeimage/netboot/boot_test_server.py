@@ -62,7 +62,7 @@ class BootTestServer:
         self.news = threading.Event()
         server = self
 
-        class Handler(_Handler):
+        class Handler(_BootTestHandler):
             home = server
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -147,7 +147,7 @@ class BootTestServer:
         return tuple(BootEvent(at=float(at), what=str(what), sent=int(sent), size=int(size)) for at, what, sent, size in rows)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _BootTestHandler(BaseHTTPRequestHandler):
     """Handler of one machine's connection; serves `boot.ipxe`, `tests` and files, and takes `report`."""
 
     protocol_version = "HTTP/1.1"

@@ -28,7 +28,7 @@ _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 def server(root: Path, address: str = "127.0.0.1", port: int = 0, say: Callable[[str], None] | None = None) -> ThreadingHTTPServer:
     """Return a listening HTTP server for the folder `root`; `serve_forever` answers requests, `server_address` is its address."""
-    listening = ThreadingHTTPServer((address, port), partial(_Handler, root=root.resolve(), say=say or _silent))
+    listening = ThreadingHTTPServer((address, port), partial(_ReleaseFileHandler, root=root.resolve(), say=say or _silent))
     listening.daemon_threads = True
     return listening
 
@@ -55,7 +55,7 @@ def _write(root: Path, name: str, data: bytes) -> None:
     Path(beside.name).replace(folder / f"{name}.json")
 
 
-class _Handler(SimpleHTTPRequestHandler):
+class _ReleaseFileHandler(SimpleHTTPRequestHandler):
     """Handler that serves files of the release folder, but none in `incoming` and none outside of it."""
 
     timeout = timeouts.SERVE_SILENCE

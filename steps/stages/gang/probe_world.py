@@ -12,23 +12,23 @@ from steps.stages.shared.kube_reader import KubeReader
 _ENDED = ("Succeeded", "Failed")
 
 
-class _Resources(Struct, frozen=True):
+class _ResourceRequests(Struct, frozen=True):
     """Resources of a container; extended resources have equal requests and limits."""
 
     requests: dict[str, str] = {}
     limits: dict[str, str] = {}
 
 
-class _Container(Struct, frozen=True):
-    resources: _Resources = _Resources()
+class _RequestingContainer(Struct, frozen=True):
+    resources: _ResourceRequests = _ResourceRequests()
 
 
-class _PodSpec(Struct, frozen=True, rename="camel"):
+class _RequestingPodSpec(Struct, frozen=True, rename="camel"):
     node_name: str = ""
-    containers: tuple[_Container, ...] = ()
+    containers: tuple[_RequestingContainer, ...] = ()
 
 
-class _Phase(Struct, frozen=True):
+class _PodPhase(Struct, frozen=True):
     phase: str = ""
 
 
@@ -36,8 +36,8 @@ class _RawPod(Struct, frozen=True):
     """A pod as the API returns it."""
 
     metadata: probe_workloads.ObjectMeta = probe_workloads.ObjectMeta()
-    spec: _PodSpec = _PodSpec()
-    status: _Phase = _Phase()
+    spec: _RequestingPodSpec = _RequestingPodSpec()
+    status: _PodPhase = _PodPhase()
 
 
 def nodes(kube: KubeReader, resource: str, labels: Iterable[str] = ()) -> tuple[SchedulableNode, ...]:

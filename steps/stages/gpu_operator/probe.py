@@ -45,7 +45,7 @@ class _DriverSpec(Struct, frozen=True):
     version: str = ""
 
 
-class _RootSpec(Struct, frozen=True):
+class _GpuRootSpec(Struct, frozen=True):
     """The fields of a root resource's spec that the gate compares."""
 
     driver: _DriverSpec | None = None
@@ -60,7 +60,7 @@ class _RawRoot(Struct, frozen=True):
     """A ClusterPolicy or a GPUCluster as the API returns it."""
 
     metadata: probe_workloads.ManagedMeta = probe_workloads.ManagedMeta()
-    spec: _RootSpec = _RootSpec()
+    spec: _GpuRootSpec = _GpuRootSpec()
     status: _RootStatus = _RootStatus()
 
 

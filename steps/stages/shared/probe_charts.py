@@ -62,7 +62,7 @@ class AnyObject(Struct, frozen=True):
     metadata: ManagedMeta = ManagedMeta()
 
 
-class _JobSpec(Struct, frozen=True):
+class _InstallJobSpec(Struct, frozen=True):
     template: AnyObject = AnyObject()
 
 
@@ -70,7 +70,7 @@ class Job(Struct, frozen=True):
     """A Job by which helm-controller installs a chart."""
 
     metadata: ManagedMeta = ManagedMeta()
-    spec: _JobSpec = _JobSpec()
+    spec: _InstallJobSpec = _InstallJobSpec()
     status: Conditions = Conditions()
 
 

@@ -45,7 +45,9 @@ MOST_TROUBLES = 16
 """Most pods of a namespace whose reason for not being ready is kept: hundreds of copies would bury the cause."""
 
 
-class _OwnerReference(Struct, frozen=True):
+class OwningObject(Struct, frozen=True):
+    """An entry of an object's `ownerReferences`."""
+
     kind: str = ""
     name: str = ""
     controller: bool = False
@@ -60,7 +62,7 @@ class ObjectMeta(Struct, frozen=True, rename="camel"):
     generation: int = 0
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    owner_references: tuple[_OwnerReference, ...] = ()
+    owner_references: tuple[OwningObject, ...] = ()
     deletion_timestamp: str = ""
 
 
@@ -136,8 +138,14 @@ class Taint(Struct, frozen=True):
     value: str = ""
     effect: str = ""
 
+    def text(self) -> str:
+        """Return the taint as `KEY=VALUE:EFFECT`."""
+        return f"{self.key}={self.value}:{self.effect}"
 
-class _NodeSpec(Struct, frozen=True):
+
+class NodeSpec(Struct, frozen=True):
+    """Settings that keep pods away from a node."""
+
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
 
@@ -147,22 +155,27 @@ class _Address(Struct, frozen=True):
     address: str = ""
 
 
-class _NodeInfo(Struct, frozen=True, rename="camel"):
+class NodeInfo(Struct, frozen=True, rename="camel"):
+    """Versions of the programs on a node."""
+
     kubelet_version: str = ""
+    kernel_version: str = ""
+    os_image: str = ""
+    container_runtime_version: str = ""
 
 
 class _NodeStatus(Conditions, frozen=True, rename="camel"):
     capacity: dict[str, str] = {}
     allocatable: dict[str, str] = {}
     addresses: tuple[_Address, ...] = ()
-    node_info: _NodeInfo = _NodeInfo()
+    node_info: NodeInfo = NodeInfo()
 
 
 class Node(Struct, frozen=True):
     """A node of the cluster."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: _NodeSpec = _NodeSpec()
+    spec: NodeSpec = NodeSpec()
     status: _NodeStatus = _NodeStatus()
 
     @property

@@ -88,7 +88,7 @@ class _Mig(Struct, frozen=True):
     strategy: str = ""
 
 
-class _RootSpec(Struct, frozen=True, rename="camel"):
+class _SharingRootSpec(Struct, frozen=True, rename="camel"):
     device_plugin: _DevicePlugin = _DevicePlugin()
     mig: _Mig = _Mig()
 
@@ -97,7 +97,7 @@ class _Root(Struct, frozen=True):
     """A ClusterPolicy or GPUCluster as the API returns it."""
 
     metadata: ManagedMeta = ManagedMeta()
-    spec: _RootSpec = _RootSpec()
+    spec: _SharingRootSpec = _SharingRootSpec()
     status: probe_workloads.Conditions = probe_workloads.Conditions()
 
 

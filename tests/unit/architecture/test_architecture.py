@@ -142,7 +142,7 @@ def test_a_class_name_means_one_thing() -> None:
         (node.name, _relative(path))
         for path in CODE
         for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and not may_repeat(node.name, _relative(path))
+        if isinstance(node, ast.ClassDef) and not may_repeat(node.name, _relative(path))
     )
     assert not _named_twice(classes, "class")
 

@@ -174,7 +174,7 @@ class NotReleased(StepError):
         self.exit_code = ExitCode(code)
 
 
-class _Answer(Struct, frozen=True):
+class _ReleaseAnswer(Struct, frozen=True):
     said: tuple[str, ...] = ()
     problem: str = ""
     hint: str = ""
@@ -201,9 +201,9 @@ def release(home: Home, workflow: Workflow, stage: str, nodes: Sequence[str], wh
     return answer.said
 
 
-def _answer(log: bytes) -> _Answer:
+def _answer(log: bytes) -> _ReleaseAnswer:
     line = next((row for row in log.decode(errors="replace").splitlines() if row.startswith(node_release.ANSWER_PREFIX)), "")
     try:
-        return msgspec.json.decode(line.removeprefix(node_release.ANSWER_PREFIX), type=_Answer)
+        return msgspec.json.decode(line.removeprefix(node_release.ANSWER_PREFIX), type=_ReleaseAnswer)
     except msgspec.MsgspecError as error:
         raise HelperPodFailed(f"the pod that releases nodes gave no answer: {log[-400:].decode(errors='replace')}") from error

@@ -137,7 +137,7 @@ class _Refers(Struct, frozen=True, rename="camel"):
     workflow_template_ref: TemplateRef = TemplateRef()
 
 
-class _Spec(Struct, frozen=True, rename="camel"):
+class _StarterSpec(Struct, frozen=True, rename="camel"):
     """The fields in which a Workflow, a CronWorkflow or a WorkflowEventBinding may name its template."""
 
     workflow_template_ref: TemplateRef = TemplateRef()
@@ -146,7 +146,7 @@ class _Spec(Struct, frozen=True, rename="camel"):
 
 
 class _Starter(Struct, frozen=True):
-    spec: _Spec = _Spec()
+    spec: _StarterSpec = _StarterSpec()
 
 
 def remove(home: Home, now: datetime) -> list[str]:

@@ -21,7 +21,7 @@ def logs(home: Home, workflow: Workflow, folder: RunFolder, wanted: str) -> list
     `wanted` is a part of `STAGE.TASK` that selects tasks. The store is read only if a task's pod is gone or its log cannot be read
     now. Raises HelperPodFailed, Damaged or Unreachable if nothing at all can be read.
     """
-    reader, pods_by_node = _Reader(home), run_pods.pods(home, workflow.metadata.name)
+    reader, pods_by_node = _PodLogReader(home), run_pods.pods(home, workflow.metadata.name)
     texts, stored, gone = list[tuple[str, str]](), set[str](), workflow.status.phase == pull.GONE
     for node in (node for node in _pod_nodes(workflow) if is_wanted(node.template, wanted)):
         pod = pods_by_node.get(node.path)
@@ -43,7 +43,7 @@ def starter_logs(home: Home, workflow: Workflow) -> list[tuple[str, str]]:
 
     For a pod that is gone the text says how it ended, because such logs are not kept in the run store.
     """
-    reader, pods_by_node = _Reader(home), run_pods.pods(home, workflow.metadata.name)
+    reader, pods_by_node = _PodLogReader(home), run_pods.pods(home, workflow.metadata.name)
     nodes = _pod_nodes(workflow)
     texts = [(node, reader.text(pods_by_node[node.path]) if node.path in pods_by_node else None) for node in nodes]
     return [(node.path, text or f"(its log is gone; it ended as {node.phase} {node.message})") for node, text in texts]
@@ -81,7 +81,7 @@ Their fields come in any order, so `argo=true` may stand before or after the mes
 
 
 @dataclass
-class _Reader:
+class _PodLogReader:
     """A reader of pod logs that asks a kubelet that does not answer only once, since further requests would time out as well."""
 
     home: Home

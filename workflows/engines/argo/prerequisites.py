@@ -45,7 +45,7 @@ class _ClaimPart(Struct, frozen=True, rename="camel"):
     volume_name: str = ""
 
 
-class _Claim(Struct, frozen=True):
+class _VolumeClaim(Struct, frozen=True):
     spec: _ClaimPart = _ClaimPart()
     status: _ClaimPart = _ClaimPart()
 
@@ -82,7 +82,7 @@ def _check_level(home: Home) -> None:
 
 def _claim(home: Home, claim: str) -> tuple[str, ...]:
     try:
-        volume_claim = home.ask(lambda kube: kube.get(home.core("persistentvolumeclaims", claim), _Claim))
+        volume_claim = home.ask(lambda kube: kube.get(home.core("persistentvolumeclaims", claim), _VolumeClaim))
     except Refused:
         return ()
     if volume_claim is None:
@@ -150,21 +150,21 @@ class NoArgo(ValueError):
     hint = "install Argo Workflows 4.1.2 or newer; if its Deployment may not be read, pass --argo-version VERSION"
 
 
-class _Container(Struct, frozen=True):
+class _DeployedContainer(Struct, frozen=True):
     name: str
     image: str = ""
 
 
-class _PodSpec(Struct, frozen=True):
-    containers: tuple[_Container, ...] = ()
+class _DeployedPodSpec(Struct, frozen=True):
+    containers: tuple[_DeployedContainer, ...] = ()
 
 
-class _Template(Struct, frozen=True):
-    spec: _PodSpec = _PodSpec()
+class _DeploymentTemplate(Struct, frozen=True):
+    spec: _DeployedPodSpec = _DeployedPodSpec()
 
 
 class _DeploymentSpec(Struct, frozen=True):
-    template: _Template = _Template()
+    template: _DeploymentTemplate = _DeploymentTemplate()
 
 
 class _Deployment(Struct, frozen=True):

@@ -19,7 +19,7 @@ class _Terminated(Struct, frozen=True, rename="camel"):
     message: str = ""
 
 
-class _Waiting(Struct, frozen=True):
+class _WaitingReason(Struct, frozen=True):
     """The reason why a container has not started."""
 
     reason: str = ""
@@ -30,7 +30,7 @@ class _ContainerState(Struct, frozen=True):
     """The state of a container: terminated, waiting, or neither, which means that it runs."""
 
     terminated: _Terminated | None = None
-    waiting: _Waiting | None = None
+    waiting: _WaitingReason | None = None
 
 
 class _ContainerStatus(Struct, frozen=True):
@@ -50,7 +50,7 @@ class _PodCondition(Struct, frozen=True, rename="camel"):
     last_transition_time: str | None = None
 
 
-class _PodStatus(Struct, frozen=True, rename="camel"):
+class _RunPodStatus(Struct, frozen=True, rename="camel"):
     """The status of a pod."""
 
     phase: str = ""
@@ -61,7 +61,7 @@ class _PodStatus(Struct, frozen=True, rename="camel"):
     init_container_statuses: tuple[_ContainerStatus, ...] = ()
 
 
-class _PodSpec(Struct, frozen=True, rename="camel"):
+class _RunPodSpec(Struct, frozen=True, rename="camel"):
     """The node and the service account of a pod."""
 
     node_name: str = ""
@@ -72,8 +72,8 @@ class RunPod(Struct, frozen=True):
     """A pod of a run, reduced to the fields that are read here."""
 
     metadata: ResourceMeta
-    spec: _PodSpec = _PodSpec()
-    status: _PodStatus = _PodStatus()
+    spec: _RunPodSpec = _RunPodSpec()
+    status: _RunPodStatus = _RunPodStatus()
 
     @property
     def ended(self) -> float:

@@ -37,7 +37,7 @@ class ScheduleChanged(ValueError):
     hint = "look at it, then try again"
 
 
-class _Meta(Struct, frozen=True, rename="camel"):
+class _ScheduleMeta(Struct, frozen=True, rename="camel"):
     name: str = ""
     resource_version: str = ""
 
@@ -50,7 +50,7 @@ class _ScheduleSpec(Struct, frozen=True):
     timezone: str = ""
 
 
-class _Condition(Struct, frozen=True):
+class _ScheduleCondition(Struct, frozen=True):
     type: str = ""
     status: str = ""
     message: str = ""
@@ -60,8 +60,8 @@ class ScheduleStatus(Struct, frozen=True, rename="camel"):
     """The controller's status of a schedule: the time of its last start, its unfinished Workflows, and its conditions."""
 
     last_scheduled_time: str | None = None
-    active: tuple[_Meta, ...] = ()
-    conditions: tuple[_Condition, ...] = ()
+    active: tuple[_ScheduleMeta, ...] = ()
+    conditions: tuple[_ScheduleCondition, ...] = ()
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ class ScheduleStatus(Struct, frozen=True, rename="camel"):
 class RunTrigger(Struct, frozen=True):
     """A CronWorkflow or a WorkflowEventBinding, reduced to the fields that are read here."""
 
-    metadata: _Meta = _Meta()
+    metadata: _ScheduleMeta = _ScheduleMeta()
     spec: _ScheduleSpec = field(default_factory=_ScheduleSpec)
     status: ScheduleStatus = field(default_factory=ScheduleStatus)
 

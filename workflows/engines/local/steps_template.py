@@ -27,7 +27,7 @@ from workflows.render.grammar.when import WhenError, should_execute
 
 
 @dataclass(slots=True)
-class _Group:
+class _StepGroup:
     run: WorkingRun
     path: str
     boundary: str
@@ -43,7 +43,7 @@ def execute_steps(run: WorkingRun, path: str, template: TemplateModel, call: Tem
         run.create(path, "Steps", RUNNING, call, options, template=template)
     scope = input_scope(template)
     for index, tasks in enumerate(template.steps):
-        group = _Group(run, f"{path}[{index}]", path, template, tasks, options.on_exit, scope)
+        group = _StepGroup(run, f"{path}[{index}]", path, template, tasks, options.on_exit, scope)
         _ensure(group, index)
         node = run.nodes[group.path]
         if not node.fulfilled:
@@ -59,7 +59,7 @@ def execute_steps(run: WorkingRun, path: str, template: TemplateModel, call: Tem
     return run.mark(path, SUCCEEDED, outbound=_ends(run, last) if last else ())
 
 
-def _ensure(group: _Group, index: int) -> None:
+def _ensure(group: _StepGroup, index: int) -> None:
     run = group.run
     if group.path in run.nodes:
         return
@@ -76,7 +76,7 @@ def _ends(run: WorkingRun, group: RunNode) -> tuple[str, ...]:
     return tuple(end for path in group.children for end in outbound(run, run.nodes[path]))
 
 
-def _extend(group: _Group) -> None:
+def _extend(group: _StepGroup) -> None:
     """Add the outputs of a finished group to the variables that the next groups may refer to."""
     for task in group.tasks:
         node = group.run.nodes.get(f"{group.path}.{task.name}")
@@ -90,12 +90,12 @@ def _extend(group: _Group) -> None:
             add_absent(group.scope, "steps", task.name, node, group.run.plan.template(task.call, group.template.scope))
 
 
-def _members(group: _Group, task: TaskModel) -> list[RunNode]:
+def _members(group: _StepGroup, task: TaskModel) -> list[RunNode]:
     names = [branch.name for branch in group.run.nodes[group.path].branches if branch.name.startswith(f"{task.name}(")]
     return [group.run.nodes[path] for name in names if (path := f"{group.path}.{name}") in group.run.nodes]
 
 
-def _execute_group(group: _Group) -> RunNode:
+def _execute_group(group: _StepGroup) -> RunNode:
     run = group.run
     try:
         planned = _planned(group)
@@ -114,7 +114,7 @@ def _execute_group(group: _Group) -> RunNode:
     return run.mark(group.path, SUCCEEDED)
 
 
-def _planned(group: _Group) -> list[tuple[TaskModel, FanOutBranch]]:
+def _planned(group: _StepGroup) -> list[tuple[TaskModel, FanOutBranch]]:
     """Return the steps of a group with references resolved and fan-outs expanded; this happens once, when the group begins."""
     node = group.run.nodes[group.path]
     if not node.branches:
@@ -134,18 +134,18 @@ def _planned(group: _Group) -> list[tuple[TaskModel, FanOutBranch]]:
     return [(by_name[branch.name.split("(", 1)[0]], branch) for branch in node.branches]
 
 
-def _options(group: _Group, task: TaskModel, name: str) -> CallOptions:
+def _options(group: _StepGroup, task: TaskModel, name: str) -> CallOptions:
     return CallOptions(group.boundary, group.path, (("steps.name", name),), task.name, group.on_exit)
 
 
-def _skip(group: _Group, task: TaskModel, name: str, phase: str, message: str) -> None:
+def _skip(group: _StepGroup, task: TaskModel, name: str, phase: str, message: str) -> None:
     path = f"{group.path}.{name}"
     if path not in group.run.nodes:
         group.run.create(path, "Skipped", phase, task.call, _options(group, task, name), message)
         group.run.connect(group.path, path)
 
 
-def _step(group: _Group, task: TaskModel, branch: FanOutBranch) -> bool:
+def _step(group: _StepGroup, task: TaskModel, branch: FanOutBranch) -> bool:
     """Start or continue one step; return True if a limit keeps it from starting."""
     path = f"{group.path}.{branch.name}"
     node = group.run.nodes.get(path)
@@ -171,7 +171,7 @@ def _step(group: _Group, task: TaskModel, branch: FanOutBranch) -> bool:
     return False
 
 
-def _hooks_run(group: _Group, planned: list[tuple[TaskModel, FanOutBranch]]) -> bool:
+def _hooks_run(group: _StepGroup, planned: list[tuple[TaskModel, FanOutBranch]]) -> bool:
     waiting = False
     for task, branch in planned:
         node = group.run.nodes.get(f"{group.path}.{branch.name}")

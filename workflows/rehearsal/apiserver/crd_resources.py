@@ -31,12 +31,12 @@ class _Version(msgspec.Struct):
     version_schema: _VersionSchema = msgspec.field(name="schema", default_factory=_VersionSchema)
 
 
-class _Spec(msgspec.Struct):
+class _DefinitionSpec(msgspec.Struct):
     versions: list[_Version]
 
 
-class _Definition(msgspec.Struct):
-    spec: _Spec
+class _CustomResourceDefinition(msgspec.Struct):
+    spec: _DefinitionSpec
 
 
 def _load_schema(raw: bytes, version: str) -> Schema:
@@ -44,7 +44,7 @@ def _load_schema(raw: bytes, version: str) -> Schema:
 
     A resource calls this when it first needs the schema, because some definitions exceed 1 MB.
     """
-    definition = msgspec.json.decode(raw, type=_Definition)
+    definition = msgspec.json.decode(raw, type=_CustomResourceDefinition)
     declared = next(row for row in definition.spec.versions if row.name == version)
     schema: Object = msgspec.json.decode(declared.version_schema.open_api)
     identity = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"$ref": METADATA}}

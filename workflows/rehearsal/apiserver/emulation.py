@@ -74,7 +74,7 @@ class _Log(msgspec.Struct):
     previous: list[LogLine]
 
 
-class _Snapshot(msgspec.Struct):
+class _StateSnapshot(msgspec.Struct):
     format: int
     revision: int
     tables: list[_Table]
@@ -89,7 +89,7 @@ def take_snapshot(state: ClusterState) -> bytes:
         for (namespace, pod), containers in state.logs.logs.items()
         for container, log in containers.items()
     ]
-    return msgspec.msgpack.encode(_Snapshot(SNAPSHOT_FORMAT, state.store.revision, tables, logs))
+    return msgspec.msgpack.encode(_StateSnapshot(SNAPSHOT_FORMAT, state.store.revision, tables, logs))
 
 
 def restore_snapshot(state: ClusterState, data: bytes) -> None:
@@ -98,7 +98,7 @@ def restore_snapshot(state: ClusterState, data: bytes) -> None:
     Revisions go on from the larger counter. Watches and continue tokens end with 410, so clients list again.
     """
     try:
-        snapshot = msgspec.msgpack.decode(data, type=_Snapshot)
+        snapshot = msgspec.msgpack.decode(data, type=_StateSnapshot)
     except msgspec.DecodeError as error:
         raise errors.bad_request(f"not a snapshot: {error}") from error
     if snapshot.format != SNAPSHOT_FORMAT:

@@ -143,7 +143,7 @@ class _Token(msgspec.Struct):
 
 
 @dataclass(frozen=True)
-class _Snapshot:
+class _ListSnapshot:
     revision: int
     entries: list[StoredObject]
     born: float
@@ -181,7 +181,7 @@ class ListSnapshots:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._snapshots: OrderedDict[str, _Snapshot] = OrderedDict()
+        self._snapshots: OrderedDict[str, _ListSnapshot] = OrderedDict()
 
     def page(self, resource: ServedResource, selection: Selection, query: Mapping[str, str]) -> ListChunk:
         """Return the chunk that a LIST request asks for: the first, or the one that its continue token names.
@@ -198,10 +198,10 @@ class ListSnapshots:
         entries = table.slice(selection.namespace)
         if selection.narrows:
             entries = [entry for entry in entries if selection.matches(entry)]
-        snapshot = _Snapshot(self._store.revision, entries, time.monotonic(), selection.narrows)
+        snapshot = _ListSnapshot(self._store.revision, entries, time.monotonic(), selection.narrows)
         return self._cut(snapshot, "", 0, limit)
 
-    def _cut(self, snapshot: _Snapshot, name: str, offset: int, limit: int) -> ListChunk:
+    def _cut(self, snapshot: _ListSnapshot, name: str, offset: int, limit: int) -> ListChunk:
         metadata: dict[str, Any] = {"resourceVersion": str(snapshot.revision)}
         left = len(snapshot.entries) - offset - limit
         if not limit or left <= 0:
@@ -215,7 +215,7 @@ class ListSnapshots:
             metadata["remainingItemCount"] = left
         return ListChunk(snapshot.entries[offset : offset + limit], metadata)
 
-    def _keep(self, snapshot: _Snapshot) -> str:
+    def _keep(self, snapshot: _ListSnapshot) -> str:
         while len(self._snapshots) >= _MAX_SNAPSHOTS:
             self._snapshots.popitem(last=False)
         self._snapshots[name := secrets.token_hex(8)] = snapshot

@@ -62,13 +62,13 @@ class ObjectHead(Struct, frozen=True):
     metadata: _HeadMetadata
 
 
-class _ListMeta(Struct, frozen=True, rename="camel"):
+class _ChunkMeta(Struct, frozen=True, rename="camel"):
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
 
 
 class _Page(Struct, frozen=True):
-    metadata: _ListMeta
+    metadata: _ChunkMeta
     items: tuple[msgspec.Raw, ...] | None = None
 
 

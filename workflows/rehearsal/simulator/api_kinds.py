@@ -76,7 +76,7 @@ class ObjectKind(Struct, frozen=True):
         }
 
 
-class _Definition(Struct, frozen=True, forbid_unknown_fields=True):
+class _KindEntry(Struct, frozen=True, forbid_unknown_fields=True):
     kind: str
     plural: str
     versions: tuple[str, ...]
@@ -86,15 +86,15 @@ class _Definition(Struct, frozen=True, forbid_unknown_fields=True):
     scale: bool = False
 
 
-class _Group(Struct, frozen=True, forbid_unknown_fields=True):
+class _KindGroup(Struct, frozen=True, forbid_unknown_fields=True):
     group: str
-    kinds: tuple[_Definition, ...]
+    kinds: tuple[_KindEntry, ...]
 
 
 @functools.cache
-def _groups() -> dict[str, dict[str, _Definition]]:
+def _groups() -> dict[str, dict[str, _KindEntry]]:
     text = Path(__file__).with_name("crds.yaml").read_bytes()
-    groups = msgspec.convert(yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)), tuple[_Group, ...])
+    groups = msgspec.convert(yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)), tuple[_KindGroup, ...])
     return {group.group: {entry.kind: entry for entry in group.kinds} for group in groups}
 
 
@@ -110,7 +110,7 @@ def definitions(group: str, *only: str) -> tuple[Obj, ...]:
     return tuple(_definition(group, entry) for entry in chosen)
 
 
-def _definition(group: str, entry: _Definition) -> Obj:
+def _definition(group: str, entry: _KindEntry) -> Obj:
     names = {"kind": entry.kind, "listKind": f"{entry.kind}List", "plural": entry.plural, "singular": entry.kind.lower()}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -125,7 +125,7 @@ def _definition(group: str, entry: _Definition) -> Obj:
     }
 
 
-def _version(entry: _Definition, name: str) -> Obj:
+def _version(entry: _KindEntry, name: str) -> Obj:
     sub: Obj = {"status": {}} if entry.status else {}
     if entry.scale:
         sub["scale"] = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}

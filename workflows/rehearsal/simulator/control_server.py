@@ -152,7 +152,7 @@ class ControlServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, control: ControlApi, token: str, port: int = 0) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
+        super().__init__(("127.0.0.1", port), _ControlHandler)
         self.token = token
         self.routes = control.routes()
 
@@ -175,7 +175,7 @@ class ControlServer(ThreadingHTTPServer):
         self.server_close()
 
 
-class _Handler(QuietHandler, BaseHTTPRequestHandler):
+class _ControlHandler(QuietHandler, BaseHTTPRequestHandler):
     content_type = "application/json"
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True

@@ -93,9 +93,9 @@ def log_server(address: str, log: LogLookup) -> ThreadingHTTPServer:
     from workflows.rehearsal.apiserver.emulated_server import self_signed  # slow to import, and most rehearsals need no port
 
     try:
-        server = _Server((address, 0), _Handler)
+        server = _Server((address, 0), _ContainerLogHandler)
     except OSError:  # the address belongs to another machine, which forwards to this one
-        server = _Server(("", 0), _Handler)
+        server = _Server(("", 0), _ContainerLogHandler)
     server.log = log
     context = self_signed(datetime.datetime.now(datetime.UTC)).context()
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
@@ -120,7 +120,7 @@ class QuietHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-class _Handler(QuietHandler):
+class _ContainerLogHandler(QuietHandler):
     server: _Server
     timeout = 30
 

@@ -42,7 +42,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     return tokens
 
 
-class _Reader:
+class _DependsParser:
     def __init__(self, text: str) -> None:
         self.tokens = _tokens(text)
         self.position = 0
@@ -96,7 +96,7 @@ class _Reader:
 @lru_cache(maxsize=4096)
 def read(text: str) -> Depends:
     """Return a parsed `depends` expression. Raises DependsError if the text is invalid."""
-    reader = _Reader(text)
+    reader = _DependsParser(text)
     test = reader.disjunction()
     if reader.position < len(reader.tokens):
         raise DependsError(f"unexpected '{reader.tokens[reader.position][1]}' after a complete expression")

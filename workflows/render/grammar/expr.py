@@ -45,7 +45,7 @@ def _string(text: str) -> str:
     return re.sub(r"\\(.)", unescaped, text[1:-1], flags=re.DOTALL)
 
 
-class _Reader:
+class _ExprParser:
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens: list[tuple[str, str]] = []
@@ -173,7 +173,7 @@ class _Reader:
 
 def read(text: str) -> expr_nodes.ExprNode:
     """Return the syntax tree of an expression. Raises ExprSyntaxError if the text is no whole expression of the subset."""
-    reader = _Reader(text)
+    reader = _ExprParser(text)
     node = reader.choice()
     if reader.peek()[0] != "end":
         raise ExprSyntaxError(f"unexpected token {reader.peek()[1]}")

@@ -168,7 +168,7 @@ _PATTERN_REFUSED = re.compile(r"\(\?|\\[^.dDwWsS\\^$*+?()\[\]{}|/-]|[*+?}][+]")
 Thunk = Callable[[], Any]
 
 
-class _Reader:
+class _WhenParser:
     """Recursive-descent parser over tokens that builds functions for later evaluation."""
 
     def __init__(self, tokens: list[Token]) -> None:
@@ -307,7 +307,7 @@ def compile_when(text: str) -> Thunk:
     """Return a function that evaluates a condition. Raises WhenError (`parse` is true) if the text is not a condition."""
     all_tokens = _tokens(text)
     _check_order(all_tokens)
-    reader = _Reader(all_tokens)
+    reader = _WhenParser(all_tokens)
     if not all_tokens:
         raise WhenError("Unexpected end of expression", parse=True)
     result = reader.listing()
