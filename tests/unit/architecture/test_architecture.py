@@ -61,7 +61,7 @@ def test_docstrings_stand_alone() -> None:
     """The first word names a thing or an action: nobody has to read the code, or the docstring above, to know what is meant."""
     riddles = [
         f"{_relative(path)}:{line}: {text[:60]}"
-        for path in CODE
+        for path in (*CODE, *TESTS)
         for line, text in _docstrings(ast.parse(path.read_text()))
         if RIDDLE.match(text)
     ]
