@@ -97,9 +97,9 @@ def require_engine(engine: str) -> None:
         raise typer.BadParameter(f"engine {engine!r} is none; use {LOCAL} or {ARGO}")
 
 
-def refuse_for_local(given: Mapping[str, str]) -> None:
+def refuse_for_local(options: Mapping[str, str]) -> None:
     """Raise BadParameter if one of these options of Argo has a value; call it if the engine is local."""
-    if listed := ", ".join(name for name, value in given.items() if value):
+    if listed := ", ".join(name for name, value in options.items() if value):
         raise typer.BadParameter(
             f"the local engine takes no {listed}: for a run on Argo say --engine {ARGO}, else leave out {listed}"
         )
@@ -110,10 +110,10 @@ def placed(command: Callable[..., int], kind: type[CheckedOptions] = LocationOpt
     own_parameters = [parameter for parameter in inspect.signature(command).parameters.values() if parameter.name != "place"]
     options = list(inspect.signature(kind).parameters.values())
 
-    def placing(**given: Any) -> int:
-        place = kind(**{parameter.name: given.pop(parameter.name) for parameter in options})
+    def placing(**values: Any) -> int:
+        place = kind(**{parameter.name: values.pop(parameter.name) for parameter in options})
         place.check()
-        return command(**given, place=place)
+        return command(**values, place=place)
 
     # typer reads options from name, docstring and signature, so the fields become parameters there
     placing.__name__, placing.__doc__ = command.__name__, command.__doc__

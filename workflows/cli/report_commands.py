@@ -170,7 +170,7 @@ def _sweep_plans(run: str, place: LocationOptions) -> int:
 
 
 def diff_runs(
-    one: Annotated[str, typer.Argument(help="Name of a run whose evidence is here.")],
+    run: Annotated[str, typer.Argument(metavar="one", help="Name of a run whose evidence is here.")],
     other: Annotated[str, typer.Argument(help="Name of another.")],
     form: Output = Format.TABLE,
 ) -> int:
@@ -178,11 +178,11 @@ def diff_runs(
     from steps.clients.store import Store
     from workflows.engines.run_comparison import differences
 
-    differing = differences(Store(StateFolder.of_environment().store), one, other)
+    differing = differences(Store(StateFolder.of_environment().store), run, other)
     if form is not Format.TABLE:
-        output.data({"runs": [one, other], "equal": not differing, "differences": list(differing)}, form)
+        output.data({"runs": [run, other], "equal": not differing, "differences": list(differing)}, form)
     else:
-        output.lines(differing or [f"the evidence of {one} and {other} is equal but for times and ids"])
+        output.lines(differing or [f"the evidence of {run} and {other} is equal but for times and ids"])
     return ExitCode.GATE_FAILED if differing else ExitCode.OK
 
 

@@ -77,12 +77,12 @@ def _why(last: "Workflow") -> str:
 
 def suspend(name: Name, *, place: ScheduleOptions) -> int:
     """Suspend the schedule, so that it starts no runs. A run that has started goes on. Installing again keeps it suspended."""
-    return _set(name, place, wanted=True)
+    return _set(name, place, suspended=True)
 
 
 def resume(name: Name, *, place: ScheduleOptions) -> int:
     """Let the schedule start runs again. Missed runs are not made up for beyond the schedule's starting deadline."""
-    return _set(name, place, wanted=False)
+    return _set(name, place, suspended=False)
 
 
 def _where(name: str, place: ScheduleOptions) -> "tuple[Home, str]":
@@ -99,11 +99,11 @@ def _where(name: str, place: ScheduleOptions) -> "tuple[Home, str]":
     return home, place.pipeline or schedules.pipeline_of(home, name, known)
 
 
-def _set(name: str, place: ScheduleOptions, *, wanted: bool) -> int:
+def _set(name: str, place: ScheduleOptions, *, suspended: bool) -> int:
     from workflows.engines.argo import schedules
 
     home, kind = _where(name, place)
-    changed = schedules.suspend(home, name, kind, wanted=wanted)
-    state = "suspended" if wanted else "not suspended"
+    changed = schedules.suspend(home, name, kind, wanted=suspended)
+    state = "suspended" if suspended else "not suspended"
     output.lines([f"the schedule of {name} {'is' if changed else 'was already'} {state} in namespace {home.namespace}"])
     return ExitCode.OK

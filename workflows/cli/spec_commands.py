@@ -203,9 +203,9 @@ def render(
     they are given.
     """
     if gitops is not None:
-        given = {"--only": bool(only), "--until": bool(until), "--out": out is not None, "--image": bool(image)}
-        given |= {"--pipeline": bool(pipeline), "--namespace": namespace != "bringup", "--builder-image": bool(builder)}
-        return _gitops(spec, gitops, check, [name for name, is_given in given.items() if is_given])
+        options = {"--only": bool(only), "--until": bool(until), "--out": out is not None, "--image": bool(image)}
+        options |= {"--pipeline": bool(pipeline), "--namespace": namespace != "bringup", "--builder-image": bool(builder)}
+        return _gitops(spec, gitops, check, [name for name, is_given in options.items() if is_given])
     if check:
         raise typer.BadParameter("--check compares a folder; name it: --gitops DIR --check")
     from workflows.app.specs import manifests
