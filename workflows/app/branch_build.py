@@ -66,39 +66,39 @@ class Branch:
         return f"{git_access.without_credentials(self.repository)}, branch {self.branch}"
 
 
-def newest(wanted: Branch) -> tuple[str, list[GitEntry]]:
+def newest(branch: Branch) -> tuple[str, list[GitEntry]]:
     """Return the id of the branch's newest commit, and the Git entries of the spec's folder in it. Raises NotThere, StepError."""
-    below = str(PurePosixPath(wanted.path).parent)
-    with repositories.open_repository(_access(wanted), MOST_BYTES) as repository:
-        commit = repository.tip(wanted.branch)
+    below = str(PurePosixPath(branch.path).parent)
+    with repositories.open_repository(_access(branch), MOST_BYTES) as repository:
+        commit = repository.tip(branch.branch)
         if not commit:
-            raise NotThere(f"{git_access.without_credentials(wanted.repository)} has no branch {wanted.branch}")
+            raise NotThere(f"{git_access.without_credentials(branch.repository)} has no branch {branch.branch}")
         return commit, checkout.bounded_entries(repository.entries(commit, "" if below == "." else below))
 
 
-def tip(wanted: Branch) -> str:
+def tip(branch: Branch) -> str:
     """Return the id of the branch's newest commit now; empty if the branch is gone."""
-    with repositories.open_repository(_access(wanted)) as repository:
-        return repository.refs().get(f"refs/heads/{wanted.branch}", "")
+    with repositories.open_repository(_access(branch)) as repository:
+        return repository.refs().get(f"refs/heads/{branch.branch}", "")
 
 
-def _access(wanted: Branch) -> git_access.GitAccess:
+def _access(branch: Branch) -> git_access.GitAccess:
     """Return how to reach the repository, with the secret files that exist.
 
     Raises BadTask for a folder `secrets` without any of them, and for credentials that http would reveal.
     """
-    folder = wanted.secrets
+    folder = branch.secrets
     names = {name: name for name in ("credentials", "known_hosts", "ca") if folder and (folder / name).exists()}
     if folder is not None and not names:
         raise BadTask(
             f"folder {folder} has none of credentials, known_hosts and ca", hint="leave out --secrets, or give it one of them"
         )
-    if "credentials" in names and wanted.repository.startswith("http://"):
+    if "credentials" in names and branch.repository.startswith("http://"):
         raise BadTask(
-            f"credentials for {git_access.without_credentials(wanted.repository)} would travel in the clear",
+            f"credentials for {git_access.without_credentials(branch.repository)} would travel in the clear",
             hint="reach it by https or SSH, or leave them out",
         )
-    return git_access.of_files(folder or Path(), wanted.repository, **names, keys=KEYS)
+    return git_access.of_files(folder or Path(), branch.repository, **names, keys=KEYS)
 
 
 class OutOfBounds(ValueError):
@@ -145,8 +145,8 @@ class Bounds:
 class NotBuilt(Exception):
     """Error for a commit that cannot be built. The message names repository, branch and commit, and paths as in the repository."""
 
-    def __init__(self, said: str, problem: Exception, folder: Path) -> None:
-        super().__init__(f"{said}: {_inside(str(problem), folder)}")
+    def __init__(self, where: str, problem: Exception, folder: Path) -> None:
+        super().__init__(f"{where}: {_inside(str(problem), folder)}")
         self.exit_code = int(getattr(problem, "exit_code", ExitCode.USAGE))
         self.hint = _inside(getattr(problem, "hint", ""), folder)
 
@@ -165,48 +165,48 @@ class Target:
     starter: str = ""
 
 
-def build(screen: Screen, wanted: Branch, bounds: Bounds, target: Target, folder: Path) -> int:
+def build(screen: Screen, branch: Branch, bounds: Bounds, target: Target, folder: Path) -> int:
     """Check the branch out into the empty `folder` and start the build of its spec. Raises NotThere, NotBuilt, StepError.
 
     If a schedule starts the build, the error is also left as the pod's termination message, because the schedule's Workflow itself
     reports only that its retries failed.
     """
     try:
-        return _build(screen, wanted, bounds, target, folder)
+        return _build(screen, branch, bounds, target, folder)
     except Exception as problem:
         if target.starter:
             termination_message.leave(Path(paths.ENVIRONMENT[paths.variable("out")]), last_word.render_failure(str(problem)))
         raise
 
 
-def _build(screen: Screen, wanted: Branch, bounds: Bounds, target: Target, folder: Path) -> int:
+def _build(screen: Screen, branch: Branch, bounds: Bounds, target: Target, folder: Path) -> int:
     home, owner = target.home, _owner(target)
-    commit, entries = newest(wanted)
-    with _named_in_errors(f"{wanted.said}, commit {commit}", folder):
+    commit, entries = newest(branch)
+    with _named_in_errors(f"{branch.said}, commit {commit}", folder):
         checkout.write(entries, folder)
-        start = _start_input(wanted, commit, bounds, folder)
+        start = _start_input(branch, commit, bounds, folder)
         settings = manifests.installation(home.namespace, target.image, os.environ, target.builder)
         # the version was checked when the schedule was installed; the pod's account may not read it
         oldest = ".".join(map(str, prerequisites.OLDEST))
         ready = argo_start.prepared(screen, home, start, settings, oldest, settled=True, owner=owner)
     # a newer commit would supersede this build at once
-    if tip(wanted) != commit:
-        raise Moved(f"{wanted.said}: there is a newer commit than {commit} by now", hint="try again")
+    if tip(branch) != commit:
+        raise Moved(f"{branch.said}: there is a newer commit than {commit} by now", hint="try again")
     if same := superseded_builds.end_by_schedule(screen, home, start.plan.name, image.KIND, start.plan.digest, owner):
-        screen.lines([f"run {same} builds exactly this: {wanted.said} is at {commit}"])
+        screen.lines([f"run {same} builds exactly this: {branch.said} is at {commit}"])
         return ExitCode.OK
     return argo_start.leave(screen, ready)
 
 
-def _start_input(wanted: Branch, commit: str, bounds: Bounds, folder: Path) -> argo_start.StartInput:
+def _start_input(branch: Branch, commit: str, bounds: Bounds, folder: Path) -> argo_start.StartInput:
     """Return spec and plan of the commit that lies in `folder`. Raises NotThere, and OutOfBounds if the plan exceeds the limits."""
-    if not (folder / wanted.path).is_file():
-        raise NotThere(f"there is no file {wanted.path}")
-    path, loaded = image_pipeline.IMAGE.read(str(folder / wanted.path))
-    if wanted.name not in ("", loaded.name):
-        raise NotThere(f"{wanted.path} describes image {loaded.name}, not {wanted.name}")
+    if not (folder / branch.path).is_file():
+        raise NotThere(f"there is no file {branch.path}")
+    path, loaded = image_pipeline.IMAGE.read(str(folder / branch.path))
+    if branch.name not in ("", loaded.name):
+        raise NotThere(f"{branch.path} describes image {loaded.name}, not {branch.name}")
     resolved = image_specs.check(path, loaded, image_specs.lacking(loaded, ARGO))
-    source = SpecSource(commit=commit, path=wanted.path, dirty=False)
+    source = SpecSource(commit=commit, path=branch.path, dirty=False)
     plan = image_pipeline.of_image(path, loaded, resolved).plan(path, loaded, Wish(source=source))
     bounds.check(plan, path, folder)
     return argo_start.StartInput(loaded=loaded, plan=plan, build=image.build, folder=path.parent, source=source)

@@ -18,10 +18,10 @@ def require(file: Path, option: str) -> None:
         raise _named(problem, f"name the kubeconfig of a running API server with {option}") from problem
 
 
-def home(given: str, context: str, namespace: str) -> Home:
+def home(file: str, context: str, namespace: str) -> Home:
     """Return a client of the home cluster that options or environment name. Raises NotAName, NoHomeCluster, BadTask."""
     name_checks.require_namespace(namespace)
-    return reached(choose_home(given, context, namespace, os.environ), NoHomeCluster.hint)
+    return reached(choose_home(file, context, namespace, os.environ), NoHomeCluster.hint)
 
 
 def reached(where: HomeAddress, hint: str = "give the home cluster's kubeconfig of now with --home-kubeconfig") -> Home:

@@ -49,11 +49,11 @@ def check(source: str, image_issues: Callable[[Path], Iterable[Issue]]) -> Check
         return Checked(path, unreadable=errors)
 
 
-def _error(one: SpecError) -> dict[str, Any]:
-    row = {"rule": "", "severity": "error", "path": one.path, "line": one.line or None, "value": one.value}
-    return {**row, "problem": one.problem, "fix": one.fix, "source": "", "later": []}
+def _error(error: SpecError) -> dict[str, Any]:
+    row = {"rule": "", "severity": "error", "path": error.path, "line": error.line or None, "value": error.value}
+    return {**row, "problem": error.problem, "fix": error.fix, "source": "", "later": []}
 
 
-def _issue(one: Issue, line: int) -> dict[str, Any]:
-    row = {"rule": one.rule, "severity": one.severity, "path": one.path, "line": line or None, "value": ""}
-    return {**row, "problem": one.problem, "fix": one.fix, "source": one.source, "later": list(one.checked_later)}
+def _issue(issue: Issue, line: int) -> dict[str, Any]:
+    row = {"rule": issue.rule, "severity": issue.severity, "path": issue.path, "line": line or None, "value": ""}
+    return {**row, "problem": issue.problem, "fix": issue.fix, "source": issue.source, "later": list(issue.checked_later)}

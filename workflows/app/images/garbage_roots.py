@@ -46,11 +46,11 @@ def here(login: TreeLogin) -> SpecRoots | None:
     """
     if not SPEC.is_file() or sources.kind_of(SPEC) != sources.IMAGE_SPEC:
         return None
-    asked = recipes.asked(str(SPEC))
-    lock = asked.lock_path(asked.chain())
+    request = recipes.asked(str(SPEC))
+    lock = request.lock_path(request.chain())
     # if its folder is missing too, a disk may not be mounted
     unlocked = lock.name if lock.parent.is_dir() and not os.path.lexists(lock) else ""
-    result = Roots() if unlocked else garbage_collection.of_recipe(recipe_resolution.resolve(asked).recipe)
+    result = Roots() if unlocked else garbage_collection.of_recipe(recipe_resolution.resolve(request).recipe)
     versions = 0
     try:
         for image in _where_a_spec_publishes(str(SPEC), login):
@@ -86,8 +86,8 @@ def roots(
 
 def _locked(name: str) -> bool:
     """Return True if a shipped recipe has a lock file; recipes that need values of a site come without one."""
-    asked = recipes.asked(name)
-    return asked.lock_path(asked.chain(by_name=True)).exists()
+    request = recipes.asked(name)
+    return request.lock_path(request.chain(by_name=True)).exists()
 
 
 def _published(tree: str, login: TreeLogin) -> Iterator[image_manifest.Manifest]:

@@ -80,14 +80,14 @@ def newer_lock(named: str, only: Sequence[str], *, writable: bool) -> NewLock:
     )
 
 
-def _own_lock(request: RecipeRequest, found: recipe_chain.Chain) -> Path:
+def _own_lock(request: RecipeRequest, chain: recipe_chain.Chain) -> Path:
     """Return the lock file that may be written. Raises BuildError for a spec that uses the lock of a shipped recipe."""
-    if request.secrets is not None and not request.lock and found.top.is_shipped:
-        name = found.top.spec.name
+    if request.secrets is not None and not request.lock and chain.top.is_shipped:
+        name = chain.top.spec.name
         raise BuildError(
             f"the spec takes recipe {name} with the lock that it comes with", hint=f"add lock: {name}.lock.json to the spec"
         )
-    return request.lock_path(found)
+    return request.lock_path(chain)
 
 
 def _existing_lock(request: RecipeRequest, path: Path) -> Lock | None:
@@ -110,7 +110,7 @@ def _bringing(request: RecipeRequest, seeds: Sequence[Path] = ()) -> PackageDown
         release=foundation.release,
         architecture=foundation.architecture,
         epoch=foundation.epoch,
-        sources=tuple(one.source for one in request.sources(chain)),
+        sources=tuple(entry.source for entry in request.sources(chain)),
         layers=(),
         kernel=foundation.kernel,
     )
@@ -124,9 +124,8 @@ def _bringing(request: RecipeRequest, seeds: Sequence[Path] = ()) -> PackageDown
                 hint=f"run it again when the mirror answers; {BY_PROXY}",
             )
         lacking = {*filled.missing, *filled.wrong}
-        return {
-            one.sha256: package_archive.path(images, one.sha256) for one in packages if f"{one.name}={one.version}" not in lacking
-        }
+        usable = [package.sha256 for package in packages if f"{package.name}={package.version}" not in lacking]
+        return {sha256: package_archive.path(images, sha256) for sha256 in usable}
 
     return bring
 

@@ -16,19 +16,19 @@ CHANGED: Final = " with changes"
 OUTSIDE: Final = "not in Git"
 
 
-def of(spec: Path, asked: RecipeRequest, source: SpecSource | None = None) -> str:
+def of(spec: Path, request: RecipeRequest, source: SpecSource | None = None) -> str:
     """Return the origin of an image, such as `3f2a… with changes, on bringup 0.1.0`.
 
     The commits are those of spec, recipes, the files that they place, and lock. A shipped recipe counts as part of bringup:
     `bringup 0.1.0, spec 3f2a…`. The version is always included, because every image contains boot files of bringup. `source` is the
     commit from which the spec's folder was read, if that folder is no work tree.
     """
-    chain = asked.chain()
-    files = dict.fromkeys([spec, *_files(chain), asked.lock_path(chain)])
-    brought = [path for path in files if path.is_relative_to(recipe_files.IMAGES)]
-    commits = source.commit if source else _said(path for path in files if path not in brought)
+    chain = request.chain()
+    files = dict.fromkeys([spec, *_files(chain), request.lock_path(chain)])
+    shipped_files = [path for path in files if path.is_relative_to(recipe_files.IMAGES)]
+    commits = source.commit if source else _said(path for path in files if path not in shipped_files)
     boot_files = (path for path in recipe_files.BOOT.iterdir() if path.is_file())
-    version = f"bringup {__version__}{_changed_here([*brought, *boot_files])}"
+    version = f"bringup {__version__}{_changed_here([*shipped_files, *boot_files])}"
     if not chain.top.is_shipped:
         return f"{commits}, on {version}"
     return version if commits == OUTSIDE else f"{version}, spec {commits}"

@@ -105,11 +105,11 @@ def _row(path: Path) -> ListedRecipe:
     )
 
 
-def _locked(request: RecipeRequest, found: recipe_chain.Chain) -> tuple[Lock | None, str]:
-    path = request.lock_path(found)
+def _locked(request: RecipeRequest, chain: recipe_chain.Chain) -> tuple[Lock | None, str]:
+    path = request.lock_path(chain)
     if not path.exists():
         return None, "none"
     try:
-        return recipe_resolution.read_fitting_lock(request, found), "fits"
+        return recipe_resolution.read_fitting_lock(request, chain), "fits"
     except BuildError as error:
         return None, f"unusable: {error}"

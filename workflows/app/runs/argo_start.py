@@ -75,10 +75,10 @@ def run(screen: Screen, spec: str, at: StartOptions, wish: Wish, pipeline: Pipel
     settings = manifests.installation(home.namespace, at.image, os.environ, at.builder)
     plan = pipeline.plan(path, loaded, wish)
     source = revisions.of(Path(spec)) if Path(spec).is_file() else None
-    asked = StartInput(
+    start = StartInput(
         loaded=loaded, plan=plan, build=manifests.PIPELINES[pipeline.kind], folder=sources.beside(spec), source=source
     )
-    ready = prepared(screen, home, asked, settings, at.version, wish.reuse)
+    ready = prepared(screen, home, start, settings, at.version, wish.reuse)
     # last of all: a run that cannot start must not end others
     if wish.supersede:
         superseded_builds.end_on_argo(screen, home, plan.name, ready.manifest["metadata"]["labels"][PIPELINE])
@@ -90,7 +90,7 @@ def run(screen: Screen, spec: str, at: StartOptions, wish: Wish, pipeline: Pipel
 def prepared(
     screen: Screen,
     home: Home,
-    asked: StartInput,
+    start: StartInput,
     settings: Settings,
     vouched: str,
     reuse: str = "none",
@@ -102,18 +102,18 @@ def prepared(
 
     `vouched` is the version of Argo that a person vouches for; `settled` and `owner` are those of `installer.install`.
     """
-    plan = asked.plan
+    plan = start.plan
     _check_reuse(screen, home, plan, reuse)
     run_inputs.require_target(plan)
-    bundle = manifests.rendered(plan, asked.build, settings)
-    version = _version(home, vouched, plan, asked.folder)
+    bundle = manifests.rendered(plan, start.build, settings)
+    version = _version(home, vouched, plan, start.folder)
     submission.check(plan, bundle)
     doubts = prerequisites.check_prerequisites(home, bundle)
-    prerequisites.check_namespaces(asked.loaded, home)
-    secret = prerequisites.collect_secrets(home, plan, asked.folder, os.environ)
+    prerequisites.check_namespaces(start.loaded, home)
+    secret = prerequisites.collect_secrets(home, plan, start.folder, os.environ)
     installer.install(home, plan, bundle, secret, settled=settled, owner=owner)
     screen.lines([*show.warnings(plan), *(f"warning: {doubt}" for doubt in doubts)])
-    manifest = submission.workflow(new_run_name(plan.name), plan, bundle, reuse, asked.source, owner)
+    manifest = submission.workflow(new_run_name(plan.name), plan, bundle, reuse, start.source, owner)
     return PreparedRun(home=home, manifest=manifest, version=version, sizes=f"{show.size_text(plan)}, plan {plan.digest[:19]}")
 
 
@@ -156,7 +156,7 @@ def _submitted(
     screen: Screen,
     home: Home,
     manifest: Mapping[str, Any],
-    said: str,
+    summary: str,
     memory: run_memory.RunMemory,
     follow: Callable[[Screen, argo_runs.ArgoRun], int],
     begun: Begun = lambda _run, _how: None,
@@ -174,7 +174,7 @@ def _submitted(
         begun(name, how)
         raise
     try:
-        screen.lines([f"run {name}: {said}"])
+        screen.lines([f"run {name}: {summary}"])
         begun(name, how)
         folder = StateFolder.of_environment().run(name)
         run_memory.write(folder, memory)

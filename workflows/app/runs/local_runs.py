@@ -34,14 +34,14 @@ class NoEngine(ValueError):
 class NoLog(ValueError):
     """Error for a name that no task of a run has; the hint lists the tasks that ran, taken from the nodes `ran` and stored logs."""
 
-    def __init__(self, wanted: str, folder: RunFolder, ran: Iterable[RunNodeStatus]) -> None:
-        super().__init__(f"no log of {wanted!r} in run {folder.name}")
+    def __init__(self, task: str, folder: RunFolder, ran: Iterable[RunNodeStatus]) -> None:
+        super().__init__(f"no log of {task!r} in run {folder.name}")
         pods = sorted((node for node in ran if node.type == "Pod" and node.started), key=lambda node: node.started)
         stored = (".".join(key.split("/")[3:5]) for key in Store(folder.home.store).keys(log_keys.folder(folder.name)))
         tasks = ", ".join(dict.fromkeys([*(_task(node.template, folder) for node in pods), *stored]))
         self.hint = f"tasks that ran: {tasks}" if tasks else f"none of its tasks has begun: bringup status {folder.name}"
-        if wanted in folder.home.runs():
-            self.hint = f"{wanted} is a run: bringup logs --run {wanted}"
+        if task in folder.home.runs():
+            self.hint = f"{task} is a run: bringup logs --run {task}"
 
 
 def _task(template: str, folder: RunFolder) -> str:
@@ -164,8 +164,8 @@ def _news(folder: RunFolder, engine: RunStatus, rows: list[dict[str, str]]) -> l
     ]
 
 
-def log_files(folder: RunFolder, wanted: str) -> list[tuple[str, str]]:
-    """Return (node or store key, text) of the logs of tasks named like `wanted`, in the order of their starts, each text once.
+def log_files(folder: RunFolder, task: str) -> list[tuple[str, str]]:
+    """Return (node or store key, text) of the logs of tasks named like `task`, in the order of their starts, each text once.
 
     While a task runs, its log is the engine's. Once the task has stored its log, the stored text replaces it, and the engine's
     other text (attempts that were killed) stays beside it. Stored logs that the engine does not know come last.
@@ -176,21 +176,21 @@ def log_files(folder: RunFolder, wanted: str) -> list[tuple[str, str]]:
         if node.type == "Pod" and path.exists():
             text, keys = _with_stored(store, path.read_text(errors="replace"), log_keys.folder(folder.name))
             shown |= keys
-            if _is_wanted(node.template.replace("-", "_"), wanted):
+            if _is_wanted(node.template.replace("-", "_"), task):
                 texts.append((node.path, text.rstrip() or log_keys.SILENT))
     for key in store.keys(log_keys.folder(folder.name)):
-        if key not in shown and _is_wanted("_".join(key.split("/")[3:5]), wanted):
+        if key not in shown and _is_wanted("_".join(key.split("/")[3:5]), task):
             texts.append((key, (store.read(key) or b"").decode(errors="replace").rstrip()))
     return texts
 
 
-def _is_wanted(named: str, wanted: str) -> bool:
-    return wanted.replace(".", "_").replace("-", "_") in named
+def _is_wanted(named: str, task: str) -> bool:
+    return task.replace(".", "_").replace("-", "_") in named
 
 
-def _with_stored(store: Store, said: str, folder: str) -> tuple[str, set[str]]:
+def _with_stored(store: Store, log: str, folder: str) -> tuple[str, set[str]]:
     """Return the engine's log of a node with live parts replaced by the stored logs that it names, and the store keys of those."""
-    parts = log_keys.KEPT.split(said)
+    parts = log_keys.KEPT.split(log)
     text, keys = "", set[str]()
     for live, key in zip(parts[::2], parts[1::2], strict=False):
         data = store.read(key) if key.startswith(f"{folder}/") else None

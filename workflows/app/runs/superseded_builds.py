@@ -51,8 +51,8 @@ def end_here(screen: Screen, home: StateFolder, bundle: Bundle) -> None:
         time.sleep(timeouts.SUPERSEDED_POLL)
 
 
-def _is_of(folder: RunFolder, wanted: dict[str, str]) -> bool:
-    """Return True if the run's manifest has the pipeline and spec labels `wanted`.
+def _is_of(folder: RunFolder, expected: dict[str, str]) -> bool:
+    """Return True if the run's manifest has the pipeline and spec labels `expected`.
 
     Names are not compared, as others may begin alike.
     """
@@ -61,7 +61,7 @@ def _is_of(folder: RunFolder, wanted: dict[str, str]) -> bool:
         labels = manifest["template"]["metadata"]["labels"]
     except (OSError, msgspec.MsgspecError, KeyError, TypeError):
         return False
-    return all(labels.get(key) == wanted[key] for key in (CLUSTER, PIPELINE))
+    return all(labels.get(key) == expected[key] for key in (CLUSTER, PIPELINE))
 
 
 def _alive(folder: RunFolder) -> bool:

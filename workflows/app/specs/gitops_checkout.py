@@ -34,15 +34,15 @@ def write(source: str, folder: Path) -> Iterator[str]:
         raise NoFolder(f"{folder} is no folder")
     present = _read(folder, layout)
     has_overlay = layout.has_overlay(present)
-    wanted = {path: text for path, text in tree.items() if not (has_overlay and path.startswith(f"{layout.overlay}/"))}
-    changed = [path for path, text in wanted.items() if present.get(path) != text]
+    files = {path: text for path, text in tree.items() if not (has_overlay and path.startswith(f"{layout.overlay}/"))}
+    changed = [path for path, text in files.items() if present.get(path) != text]
     extra = [difference.path for difference in drift.differences(layout, tree, present) if difference.what == "extra"]
     # refuse before the first write, so that no tree is left half written
     for path in changed:
         _refuse_others(folder, path)
     for path in changed:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(wanted[path], encoding="utf-8")
+        (folder / path).write_text(files[path], encoding="utf-8")
     for path in extra:
         (folder / path).unlink()
         _drop_empty(folder / path, folder / layout.home)

@@ -27,7 +27,7 @@ def write_starter(spec: Path, text: str, kind: str = "Cluster") -> str:
 
 def _is_ours(path: Path) -> bool:
     try:
-        found = json.loads(path.read_text())
+        document = json.loads(path.read_text())
     except ValueError:
         return False
-    return isinstance(found, dict) and str(found.get("title", "")).startswith(TITLE)
+    return isinstance(document, dict) and str(document.get("title", "")).startswith(TITLE)
