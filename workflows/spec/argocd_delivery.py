@@ -93,8 +93,8 @@ class ArgoCdDelivery(Section):
 
     @model_validator(mode="after")
     def _credentials_fit(self) -> "ArgoCdDelivery":
-        held = {name: getattr(self, name) is not None for name in ("credentials", "ca", "known_hosts")}
-        fields.require_fitting("repo", self.repo, **held)
+        is_set = {name: getattr(self, name) is not None for name in ("credentials", "ca", "known_hosts")}
+        fields.require_fitting("repo", self.repo, **is_set)
         if self.ca is not None and not _KEY.fullmatch(delivery.server(self.repo)):
             raise problem(
                 "ca needs a server with a host name: Argo CD keeps certificates in a ConfigMap, whose keys take no IPv6 address",

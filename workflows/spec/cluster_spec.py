@@ -114,8 +114,8 @@ class ClusterSpec(Section):
             "gang": self.scheduler.gang == "none" and self.scheduler.quota == "none",
             "slurm": self.slurm.kind == "none",
         }
-        wanted = STAGES if self.stages is None else self.stages
-        return tuple(stage for stage in STAGES if stage in wanted and not idle.get(stage, False))
+        selected = STAGES if self.stages is None else self.stages
+        return tuple(stage for stage in STAGES if stage in selected and not idle.get(stage, False))
 
 
 GPU = "nvidia.com/gpu"

@@ -51,8 +51,8 @@ class GitSource(Section):
 
     @model_validator(mode="after")
     def _secrets_fit(self) -> "GitSource":
-        held = {name: getattr(self, name) is not None for name in ("credentials", "ca", "known_hosts")}
-        fields.require_fitting("repository", self.repository, **held)
+        is_set = {name: getattr(self, name) is not None for name in ("credentials", "ca", "known_hosts")}
+        fields.require_fitting("repository", self.repository, **is_set)
         if fields.over_ssh(self.repository) and (self.known_hosts is None or self.credentials is None):
             raise problem(
                 "a repository reached by SSH needs credentials and known_hosts: no pod trusts a server that it was not told of",

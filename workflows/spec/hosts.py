@@ -269,7 +269,7 @@ def _few_enough(groups: Any) -> Any:
     """
     if isinstance(groups, dict):
         written = [group.get("ranges") for group in groups.values() if isinstance(group, dict)]
-        texts = [text for one in written for text in as_tuple(one) or () if isinstance(text, str)]
+        texts = [text for ranges in written for text in as_tuple(ranges) or () if isinstance(text, str)]
         sizes = [range_syntax.size(text) for text in texts]
         if sum(size for size in sizes if size <= range_syntax.MOST_HOSTS) > range_syntax.MOST_HOSTS:
             raise problem(f"more than {range_syntax.MOST_HOSTS} hosts", "split the fleet into several clusters")

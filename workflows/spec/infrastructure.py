@@ -211,10 +211,10 @@ class OsSettings(Section):
 
     @model_validator(mode="after")
     def _apparmor_is_said_once(self) -> "OsSettings":
-        said = [word for word in self.kernel_parameters if word.partition("=")[0] in ("apparmor", "security", "lsm")]
-        if self.apparmor and said:
+        words = [word for word in self.kernel_parameters if word.partition("=")[0] in ("apparmor", "security", "lsm")]
+        if self.apparmor and words:
             raise problem(
-                f"kernel_parameters has {said[0]}, and apparmor is {self.apparmor}", f"leave one out: {said[0]}, or apparmor"
+                f"kernel_parameters has {words[0]}, and apparmor is {self.apparmor}", f"leave one out: {words[0]}, or apparmor"
             )
         return self
 

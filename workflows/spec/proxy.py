@@ -70,8 +70,8 @@ def environment(proxy: Proxies | None, networks: Sequence[str], addresses: Itera
         return {}
     outside = dict.fromkeys([*ALWAYS, *networks, *_around(addresses), *proxy.no_proxy])
     named = {"HTTP_PROXY": proxy.http, "HTTPS_PROXY": proxy.https or proxy.http, "NO_PROXY": ",".join(outside)}
-    given = {name: value for name, value in named.items() if value}
-    return given | {name.lower(): value for name, value in given.items()}
+    variables = {name: value for name, value in named.items() if value}
+    return variables | {name.lower(): value for name, value in variables.items()}
 
 
 def _around(addresses: Iterable[str]) -> list[str]:
@@ -85,10 +85,10 @@ def _around(addresses: Iterable[str]) -> list[str]:
 
 def _networks(addresses: Sequence[ipaddress.IPv4Address | ipaddress.IPv6Address]) -> list[str]:
     for narrow, wide in ((32, 128), (24, 64), (16, 48), (8, 32)):
-        found = dict.fromkeys(
+        networks = dict.fromkeys(
             str(ipaddress.ip_network(f"{address}/{narrow if address.version == 4 else wide}", strict=False))
             for address in addresses
         )
-        if len(found) <= _MOST_NETWORKS:
+        if len(networks) <= _MOST_NETWORKS:
             break
-    return [network.removesuffix("/32").removesuffix("/128") for network in found][:_MOST_NETWORKS]
+    return [network.removesuffix("/32").removesuffix("/128") for network in networks][:_MOST_NETWORKS]

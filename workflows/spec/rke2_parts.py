@@ -79,9 +79,9 @@ class RegistryAccess(Section):
 
     @model_validator(mode="after")
     def _pairs_are_whole(self) -> "RegistryAccess":
-        for one, other in (("username", "password"), ("cert", "key")):
-            if (getattr(self, one) is None) != (getattr(self, other) is None):
-                raise problem(f"{one} and {other} belong together", f"give both {one} and {other}, or none")
+        for first, second in (("username", "password"), ("cert", "key")):
+            if (getattr(self, first) is None) != (getattr(self, second) is None):
+                raise problem(f"{first} and {second} belong together", f"give both {first} and {second}, or none")
         if self.rewrite and not self.endpoints:
             raise problem("rewrite changes names at mirrors, and there are no mirrors", "add endpoints, or remove rewrite")
         if not self.endpoints and not self.access:

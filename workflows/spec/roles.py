@@ -149,9 +149,9 @@ def pack(folder: Path) -> bytes:
                     f"it has more than {LARGEST_BYTES} bytes or {MOST_FILES} files", "let the role download what is large"
                 )
             data = path.read_bytes()
-            found = secrecy.form_of(data.decode("latin-1"))
-            if found and found != secrecy.URL:  # in a template, user and password of a URL are variables
-                raise BadRole(f"{path.name} has {found} in it", "name it under secrets of the role")
+            form = secrecy.form_of(data.decode("latin-1"))
+            if form and form != secrecy.URL:  # in a template, user and password of a URL are variables
+                raise BadRole(f"{path.name} has {form} in it", "name it under secrets of the role")
             entry = tarfile.TarInfo(path.relative_to(folder).as_posix())
             entry.size, entry.mode = len(data), 0o755 if os.access(path, os.X_OK) else 0o644
             tar.addfile(entry, io.BytesIO(data))

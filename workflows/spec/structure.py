@@ -43,7 +43,7 @@ def _rule(*needs: str) -> Callable[[Callable[[ClusterSpec], Findings]], Callable
 
 def check(spec: ClusterSpec, broken: set[str]) -> list[SpecError]:
     """Return the errors that rules between sections find; rules that read one of the `broken` sections are skipped."""
-    return [found for rule in RULES if not rule.needs & broken for found in rule.find(spec)]
+    return [error for rule in RULES if not rule.needs & broken for error in rule.find(spec)]
 
 
 @_rule("hosts")
@@ -65,7 +65,7 @@ def _addresses_are_unique(spec: ClusterSpec) -> Findings:
         if counted[machine.address] > 1 and machine.group not in reported:
             reported.add(machine.group)
             path = f"hosts.{machine.group}.addresses"
-            first, second = [one.name for one in spec.machines if one.address == machine.address][:2]
+            first, second = [other.name for other in spec.machines if other.address == machine.address][:2]
             yield SpecError(path, f"{first} and {second} have the same address", "give every host its own address", machine.address)
 
 
@@ -122,11 +122,11 @@ def _mirrors_alone_are_asked(spec: ClusterSpec) -> Findings:
         problem = "registries without a mirror would be used directly, and there is no mirror for all of them"
         fix = "add registry_mirror, or endpoints of the entry * of registries; or leave registry_fallback out"
         yield SpecError("rke2.registry_fallback", problem, fix, "false")
-    mirrors = {host for one in rke2.registries.values() for host in one.hosts} | {(rke2.registry_mirror or "").partition("/")[0]}
-    for name, one in rke2.registries.items():
-        if one.access and name not in (one.hosts if one.endpoints else mirrors):
-            of = f"of {', '.join(one.hosts)} " if one.endpoints else "of a mirror "
-            problem = f"{', '.join(one.access)} of {name} would make RKE2 use {name} directly, and registry_fallback is false"
+    mirrors = {(rke2.registry_mirror or "").partition("/")[0]}.union(*(entry.hosts for entry in rke2.registries.values()))
+    for name, entry in rke2.registries.items():
+        if entry.access and name not in (entry.hosts if entry.endpoints else mirrors):
+            of = f"of {', '.join(entry.hosts)} " if entry.endpoints else "of a mirror "
+            problem = f"{', '.join(entry.access)} of {name} would make RKE2 use {name} directly, and registry_fallback is false"
             fix = f"move the keys {of}into an entry named after that host; or add https://{name} to the endpoints of {name}"
             yield SpecError(f"rke2.registries.{name}", problem, fix if name != "*" else fix.partition(";")[0])
 

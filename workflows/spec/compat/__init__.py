@@ -30,4 +30,4 @@ def check(spec: ClusterSpec, planned: Iterable[ReleaseFacts]) -> tuple[Issue, ..
     """Return the issues that all rules find in a spec and its planned releases, errors first, then sorted by rule."""
     platform = Platform(spec, {release.id: release for release in planned})
     issues = [issue(rule, finding) for rule in RULES.values() for finding in rule.find(platform)]
-    return tuple(sorted(issues, key=lambda one: (one.severity != "error", one.rule, one.path)))
+    return tuple(sorted(issues, key=lambda entry: (entry.severity != "error", entry.rule, entry.path)))

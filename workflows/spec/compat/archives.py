@@ -38,9 +38,9 @@ def _of_release(platform: Platform) -> Iterator[RuleFinding]:
     rke2 = platform.spec.rke2
     if rke2.artifacts or _is_mirrored(rke2, _RELEASES):
         return
-    held = set(rke2.images) | (set(_LEGACY) if "all" in rke2.images else set())
+    archives = set(rke2.images) | (set(_LEGACY) if "all" in rke2.images else set())
     needed = ["core", *rke2.cni, *_ingress_archive(platform)]
-    if missing := [name for name in needed if name not in held]:
+    if missing := [name for name in needed if name not in archives]:
         problem = (
             f"no image archive holds the images of {', '.join(missing)}: machines load them from a registry at their first start"
         )
@@ -50,9 +50,9 @@ def _of_release(platform: Platform) -> Iterator[RuleFinding]:
 
 def _ingress_archive(platform: Platform) -> list[str]:
     """Return the ingress controller in a list if it has its own archive; empty for the default one, whose images are in core."""
-    wanted = platform.spec.rke2.ingress_controller
+    controller = platform.spec.rke2.ingress_controller
     in_core = "traefik" if platform.kubernetes >= TRAEFIK_SINCE else "ingress-nginx"
-    return [] if wanted in (None, "none", in_core) else [wanted]
+    return [] if controller in (None, "none", in_core) else [controller]
 
 
 def _of_no_release(platform: Platform) -> Iterator[RuleFinding]:

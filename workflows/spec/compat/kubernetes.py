@@ -123,12 +123,12 @@ def _argo_cd_range(platform: Platform) -> Iterator[RuleFinding]:
     yield from _argo_cd_chart(platform, argo_cd.version)
 
 
-def _argo_cd_chart(platform: Platform, wanted: str) -> Iterator[RuleFinding]:
+def _argo_cd_chart(platform: Platform, version: str) -> Iterator[RuleFinding]:
     """Yield a finding if the pinned chart installs another Argo CD version than the spec names, which a gate expects."""
     chart = platform.releases.get("argo_cd")
-    if chart is None or not chart.app_version or f"{chart.app_version}.".startswith(f"{wanted}."):
+    if chart is None or not chart.app_version or f"{chart.app_version}.".startswith(f"{version}."):
         return
-    problem = f"chart argo-cd {chart.version} installs Argo CD {chart.app_version}, the spec says {wanted}"
+    problem = f"chart argo-cd {chart.version} installs Argo CD {chart.app_version}, the spec says {version}"
     fix = f'write version: "{".".join(chart.app_version.split(".")[:2])}", overrides.argo_cd.version, or install: false'
     yield RuleFinding("delivery.argo_cd.version", problem, fix)
 

@@ -46,13 +46,13 @@ def selinux_is_said(platform: Platform) -> Iterator[RuleFinding]:
 
 def _policy_comes(spec: ClusterSpec) -> Iterator[RuleFinding]:
     """Yield findings about the repository of RKE2's SELinux policy: only enforcing machines use it, offline ones need a mirror."""
-    os, said = spec.os, spec.os.rke2_repository
+    os, repository = spec.os, spec.os.rke2_repository
     if os.distribution not in ENFORCING or os.selinux != "enforcing":
-        if said != PolicyRepository():
+        if repository != PolicyRepository():
             problem = "rke2_repository brings RKE2's SELinux policy, which needs selinux: enforcing on RHEL's family"
             yield RuleFinding("os.rke2_repository", problem, "leave it out, or write os.selinux: enforcing", "error")
-    elif (spec.airgap or spec.rke2.artifacts) and said.write and not (said.baseurl and said.gpgkey):
-        lacking = " and ".join(key for key in ("baseurl", "gpgkey") if getattr(said, key) is None)
+    elif (spec.airgap or spec.rke2.artifacts) and repository.write and not (repository.baseurl and repository.gpgkey):
+        lacking = " and ".join(key for key in ("baseurl", "gpgkey") if getattr(repository, key) is None)
         problem = (
             f"without {lacking} of a mirror, machines ask {OF_RANCHER} for RKE2's SELinux policy, and this site has no internet"
         )
@@ -85,7 +85,7 @@ def firewall_lets_machines_in(platform: Platform) -> Iterator[RuleFinding]:
         yield RuleFinding("os.firewall_networks", problem, fix)
     sources = [ipaddress.ip_network(text) for text in os.firewall_networks]
     for machine in platform.spec.machines if sources else ():
-        if is_address(machine.address) and not any(ipaddress.ip_address(machine.address) in one for one in sources):
+        if is_address(machine.address) and not any(ipaddress.ip_address(machine.address) in network for network in sources):
             problem = (
                 f"{machine.name} ({machine.address}) is in none of these networks: firewalls of the others refuse what it says"
             )
@@ -101,8 +101,8 @@ def _around(addresses: list[str]) -> list[str]:
 
     A public address stays alone, since its neighbours belong to others. Host names are left out.
     """
-    known = [ipaddress.ip_address(one) for one in addresses if is_address(one)]
-    sizes = [(str(one), one.version, (24 if one.version == 4 else 64) if one.is_private else one.max_prefixlen) for one in known]
-    fours = [ipaddress.IPv4Network(f"{one}/{size}", strict=False) for one, version, size in sizes if version == 4]
-    sixes = [ipaddress.IPv6Network(f"{one}/{size}", strict=False) for one, version, size in sizes if version == 6]
+    known = [ipaddress.ip_address(text) for text in addresses if is_address(text)]
+    sizes = [(str(ip), ip.version, (24 if ip.version == 4 else 64) if ip.is_private else ip.max_prefixlen) for ip in known]
+    fours = [ipaddress.IPv4Network(f"{ip}/{size}", strict=False) for ip, version, size in sizes if version == 4]
+    sixes = [ipaddress.IPv6Network(f"{ip}/{size}", strict=False) for ip, version, size in sizes if version == 6]
     return [*map(str, ipaddress.collapse_addresses(fours)), *map(str, ipaddress.collapse_addresses(sixes))]
