@@ -103,7 +103,7 @@ def _set(name: str, place: ScheduleOptions, *, suspended: bool) -> int:
     from workflows.engines.argo import schedules
 
     home, kind = _where(name, place)
-    changed = schedules.suspend(home, name, kind, wanted=suspended)
+    changed = schedules.suspend(home, name, kind, suspended=suspended)
     state = "suspended" if suspended else "not suspended"
     output.lines([f"the schedule of {name} {'is' if changed else 'was already'} {state} in namespace {home.namespace}"])
     return ExitCode.OK

@@ -55,13 +55,13 @@ class Announcer:
     def __init__(
         self,
         run: str,
-        told: Mapping[str, AnnounceCommand],
+        commands: Mapping[str, AnnounceCommand],
         claim: Claim,
         how: EvidenceLookup,
         say: Say,
         about: ChangeSummary = lambda: "",
     ) -> None:
-        self._run, self._told, self._claim, self._how, self._say, self._about = run, told, claim, how, say, about
+        self._run, self._commands, self._claim, self._how, self._say, self._about = run, commands, claim, how, say, about
         self._threads: list[threading.Thread] = []
 
     def observe(self, news: News) -> None:
@@ -69,7 +69,7 @@ class Announcer:
         if not isinstance(news, NodeNews) or not news.waits or not news.node.name.startswith(approval.NODE_PREFIX):
             return
         stage = news.node.name.removeprefix(approval.NODE_PREFIX).replace("-", "_")
-        if stage in self._told:
+        if stage in self._commands:
             self._threads.append(threading.Thread(target=self._announce, args=(stage, news.node), daemon=True))
             self._threads[-1].start()
 
@@ -89,14 +89,14 @@ class Announcer:
 
     def _announce(self, stage: str, node: RunNodeStatus) -> None:
         try:
-            problem = run_announce_command(self._told[stage].command, self._body(stage, node)) if self._claim(node.path) else ""
+            problem = run_announce_command(self._commands[stage].command, self._body(stage, node)) if self._claim(node.path) else ""
         except StepError as error:
             problem = str(error)
         if problem:
             self._say(f"warning: the approval before {stage} could not be announced: {problem}")
 
     def _body(self, stage: str, node: RunNodeStatus) -> bytes:
-        announcer_command, (evidence, answer) = self._told[stage], self._how(node.name)
+        announcer_command, (evidence, answer) = self._commands[stage], self._how(node.name)
         fields = {"run": self._run, "cluster": announcer_command.cluster, "stage": stage, "evidence": evidence, "how": answer}
         return approval.body(**fields, since=node.started, approvers=announcer_command.approvers, changes=self._about())
 

@@ -55,8 +55,8 @@ class StateFolder:
     def runs(self) -> tuple[str, ...]:
         """Return the names of all runs of this machine, the newest last."""
         folder = self.root / "engine"
-        found = [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
-        return tuple(path.name for path in sorted(found, key=lambda path: (path.stat().st_mtime, path.name)))
+        folders = [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
+        return tuple(path.name for path in sorted(folders, key=lambda path: (path.stat().st_mtime, path.name)))
 
     def find(self, name: str) -> "RunFolder":
         """Return the folders of an existing run; the name "" or `last` means the newest run. Raises NoSuchRun."""

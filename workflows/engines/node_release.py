@@ -59,10 +59,10 @@ class QuarantinedNode(Struct, frozen=True, kw_only=True):
 
 def quarantined_nodes(store: Store, run: str) -> tuple[QuarantinedNode, ...]:
     """Return all nodes that a run quarantined, including released ones, in the order of their names."""
-    found = quarantine.entries(store.keys(quarantine.folder(run)), store.read)
+    entries = quarantine.entries(store.keys(quarantine.folder(run)), store.read)
     return tuple(
         QuarantinedNode(node=entry.node, stage=entry.stage, reason=entry.reason, released=_released(store, run, entry.node))
-        for entry in found
+        for entry in entries
     )
 
 

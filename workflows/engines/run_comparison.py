@@ -97,8 +97,8 @@ def _compare(left: Any, right: Any, place: str) -> Iterator[str]:
         for key in dict.fromkeys((*left, *right)):
             yield from _compare(left.get(key), right.get(key), f"{place}.{key}" if place else key)
     elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
-        for number, (one, other) in enumerate(zip(left, right, strict=True)):
-            yield from _compare(one, other, f"{place}[{number}]")
+        for number, (left_item, right_item) in enumerate(zip(left, right, strict=True)):
+            yield from _compare(left_item, right_item, f"{place}[{number}]")
     elif left != right:
         yield f"{place}: {_short(left)} against {_short(right)}"
 

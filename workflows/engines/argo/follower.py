@@ -71,18 +71,18 @@ def follow(
     """
     digest, watcher, reach = NewsFeed(), waits.Watchdog(home, late), HomeReachability(say)
     latest: Workflow | None = None
-    for seen in ResourceWatch(home, home.workflows(), name, pace or WatchPace()).states():
-        if isinstance(seen, ObjectGone):
+    for event in ResourceWatch(home, home.workflows(), name, pace or WatchPace()).states():
+        if isinstance(event, ObjectGone):
             raise NoWorkflow(f"Workflow {name} is not in namespace {home.namespace} of the home cluster, or was deleted")
-        if isinstance(seen, ObjectState):
-            latest = decode_workflow(seen.data)
+        if isinstance(event, ObjectState):
+            latest = decode_workflow(event.data)
             for news in digest.take(latest):
                 observe(news)
             if latest.finished:
                 return latest
-        elif isinstance(seen, RoundEnded):
-            reach.take(seen)
-            if latest is not None and not seen.trouble:
+        elif isinstance(event, RoundEnded):
+            reach.take(event)
+            if latest is not None and not event.trouble:
                 for sentence in watcher.look(latest):
                     say(sentence)
     raise AssertionError("a stream has no end")

@@ -152,11 +152,11 @@ def _volumes(every: Sequence[Object], model: Object, errand: HelperPod) -> list[
 def _await(home: Home, name: str) -> RunPod:
     """Return the pod once it has ended. Raises HelperPodFailed if it does not end in time, with what it waits for."""
     end, latest = time.monotonic() + timeouts.READER_POD, RunPod(metadata=ResourceMeta(name=name))
-    for seen in ResourceWatch(home, home.core("pods"), name, WatchPace(round=5.0)).states():
-        if isinstance(seen, ObjectGone):
+    for event in ResourceWatch(home, home.core("pods"), name, WatchPace(round=5.0)).states():
+        if isinstance(event, ObjectGone):
             raise HelperPodFailed(f"pod {name} was deleted before it ended")
-        if isinstance(seen, ObjectState):
-            latest = msgspec.json.decode(seen.data, type=RunPod)
+        if isinstance(event, ObjectState):
+            latest = msgspec.json.decode(event.data, type=RunPod)
             if latest.status.phase in ("Succeeded", "Failed"):
                 return latest
         if time.monotonic() > end:

@@ -15,15 +15,15 @@ from workflows.engines.folders import RunFolder
 from workflows.engines.local.result import RunNodeStatus
 
 
-def logs(home: Home, workflow: Workflow, folder: RunFolder, wanted: str) -> list[tuple[str, str]]:
+def logs(home: Home, workflow: Workflow, folder: RunFolder, task: str) -> list[tuple[str, str]]:
     """Return pairs of node name (or store key) and log text in the order in which tasks started, each text once.
 
-    `wanted` is a part of `STAGE.TASK` that selects tasks. The store is read only if a task's pod is gone or its log cannot be read
+    `task` is a part of `STAGE.TASK` that selects tasks. The store is read only if a task's pod is gone or its log cannot be read
     now. Raises HelperPodFailed, Damaged or Unreachable if nothing at all can be read.
     """
     reader, pods_by_node = _PodLogReader(home), run_pods.pods(home, workflow.metadata.name)
     texts, stored, gone = list[tuple[str, str]](), set[str](), workflow.status.phase == pull.GONE
-    for node in (node for node in _pod_nodes(workflow) if is_wanted(node.template, wanted)):
+    for node in (node for node in _pod_nodes(workflow) if is_wanted(node.template, task)):
         pod = pods_by_node.get(node.path)
         text = reader.text(pod) if pod else None
         if text is None:
@@ -34,7 +34,7 @@ def logs(home: Home, workflow: Workflow, folder: RunFolder, wanted: str) -> list
         stored |= set(log_keys.KEPT.findall(text))
         texts.append((node.path, log_keys.KEPT.sub("", text).rstrip() or log_keys.SILENT))
     if gone:
-        texts += _from_store(home, workflow, folder, wanted, stored, alone=len(texts) == len(reader.lost))
+        texts += _from_store(home, workflow, folder, task, stored, alone=len(texts) == len(reader.lost))
     return texts
 
 
@@ -55,7 +55,7 @@ def _pod_nodes(workflow: Workflow) -> list[RunNodeStatus]:
 
 
 def _from_store(
-    home: Home, workflow: Workflow, folder: RunFolder, wanted: str, shown: set[str], *, alone: bool
+    home: Home, workflow: Workflow, folder: RunFolder, task: str, shown: set[str], *, alone: bool
 ) -> list[tuple[str, str]]:
     """Return pairs of store key and text of the selected logs that are not in `shown`.
 
@@ -69,7 +69,7 @@ def _from_store(
         return [("the run store", f"(it cannot be read now: {error})")]
     store = Store(folder.home.store)
     hidden = (key for key in store.keys(log_keys.folder(workflow.metadata.name)) if key not in shown)
-    keys = [key for key in hidden if is_wanted("_".join(key.split("/")[3:5]), wanted)]
+    keys = [key for key in hidden if is_wanted("_".join(key.split("/")[3:5]), task)]
     return [(key, (store.read(key) or b"").decode(errors="replace").rstrip()) for key in keys]
 
 
@@ -107,6 +107,6 @@ class _PodLogReader:
         return None
 
 
-def is_wanted(named: str, wanted: str) -> bool:
-    """Return True if `wanted`, a part of `STAGE.TASK`, occurs in a template name or `STAGE_TASK`; `.`, `-` and `_` are equal."""
-    return wanted.replace(".", "_").replace("-", "_") in named.replace("-", "_")
+def is_wanted(named: str, task: str) -> bool:
+    """Return True if `task`, a part of `STAGE.TASK`, occurs in a template name or `STAGE_TASK`; `.`, `-` and `_` are equal."""
+    return task.replace(".", "_").replace("-", "_") in named.replace("-", "_")

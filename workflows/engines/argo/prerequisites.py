@@ -172,11 +172,11 @@ class _Deployment(Struct, frozen=True):
     spec: _DeploymentSpec = _DeploymentSpec()
 
 
-def check_argo_version(home: Home, told: str = "") -> str:
+def check_argo_version(home: Home, stated_version: str = "") -> str:
     """Return the version of the Argo Workflows that serves the namespace of the runs, as in `4.1.2`.
 
-    `told` is the version given with --argo-version, used where the controller's Deployment may not be read. Raises NoArgo if the
-    CRDs are missing or the version is too old or unknown, Refused if the home cluster rejects the credentials.
+    `stated_version` is the version given with --argo-version, used where the controller's Deployment may not be read. Raises
+    NoArgo if the CRDs are missing or the version is too old or unknown, Refused if the home cluster rejects the credentials.
     """
     try:
         served: ResourceList | None = home.ask(lambda kube: kube.get(f"/apis/{API}", ResourceList))
@@ -186,8 +186,8 @@ def check_argo_version(home: Home, told: str = "") -> str:
     lacking = [name for name in NEEDED if name not in names]
     if lacking:
         raise NoArgo(f"the home cluster does not serve {', '.join(lacking)} of {API}: its CRDs are not installed")
-    if told:
-        return _new_enough(parse_version(told), f"--argo-version {told}")
+    if stated_version:
+        return _new_enough(parse_version(stated_version), f"--argo-version {stated_version}")
     places = tuple(dict.fromkeys((home.namespace, *USUAL_NAMESPACES)))
     # the runs' namespace (a namespaced installation), else the usual namespaces, else all of them
     paths = (*(f"/apis/apps/v1/namespaces/{place}/deployments" for place in places), "/apis/apps/v1/deployments")

@@ -126,7 +126,7 @@ def _find(home: Home, cluster: str, kind: str) -> RunTrigger | None:
 def last_start(home: Home, name: str, kind: str) -> Workflow | None:
     """Return the newest Workflow that a schedule created to start a run of this pipeline and spec, or None if there is none."""
     starters = home.ask(lambda kube: kube.list(home.workflows(), Workflow, labels=f"{STARTS}={kind},{CLUSTER}={name}")) or ()
-    return max(starters, key=lambda one: (one.metadata.creation_timestamp, one.metadata.name), default=None)
+    return max(starters, key=lambda workflow: (workflow.metadata.creation_timestamp, workflow.metadata.name), default=None)
 
 
 def pipeline_of(home: Home, name: str, kinds: Sequence[str]) -> str:
@@ -139,16 +139,16 @@ def pipeline_of(home: Home, name: str, kinds: Sequence[str]) -> str:
     return pipelines[0]
 
 
-def suspend(home: Home, cluster: str, kind: str, *, wanted: bool) -> bool:
-    """Suspend a cluster's schedule, or resume it if `wanted` is False; return True if that changed the schedule.
+def suspend(home: Home, cluster: str, kind: str, *, suspended: bool) -> bool:
+    """Suspend a cluster's schedule, or resume it if `suspended` is False; return True if that changed the schedule.
 
     Resuming removes the field instead of writing false, so that no field manager owns it and a spec with `suspend: true` can be
     installed again. Raises NoSchedule, ScheduleChanged, Refused.
     """
     path, current = home.argo("cronworkflows", starts.cron_name(kind, cluster)), schedule(home, cluster, kind)
-    if current.spec.suspend == wanted:
+    if current.spec.suspend == suspended:
         return False
-    patch = {"metadata": {"resourceVersion": current.metadata.resource_version}, "spec": {"suspend": True if wanted else None}}
+    patch = {"metadata": {"resourceVersion": current.metadata.resource_version}, "spec": {"suspend": True if suspended else None}}
     try:
         home.ask(lambda kube: kube.merge(path, patch))
     except ApiError as error:

@@ -99,13 +99,13 @@ def _execute_group(group: _StepGroup) -> RunNode:
     run = group.run
     try:
         planned = _planned(group)
-        held = False
+        waits = False
         for task, branch in planned:
-            held = _step(group, task, branch) or held
+            waits = _step(group, task, branch) or waits
     except CallError as err:
         return run.mark(group.path, ERROR, str(err))
     children = [run.nodes[path] for path in run.nodes[group.path].children]
-    if held or not all(child.fulfilled for child in children) or _hooks_run(group, planned):
+    if waits or not all(child.fulfilled for child in children) or _hooks_run(group, planned):
         return run.nodes[group.path]
     continues = {f"{group.path}.{branch.name}": task.continue_on for task, branch in planned}
     for child in children:

@@ -101,8 +101,8 @@ def _expression(tag: Tag, scope: Scope, strict: Strictness) -> str | None:
 def resolver(scope: Scope, strict: Strictness) -> Callable[[str], str]:
     """Return a function that returns a text with its tags substituted."""
 
-    def tag(found: Tag) -> str | None:
-        return _expression(found, scope, strict) if found.expression else _simple(found, scope, strict)
+    def tag(template_tag: Tag) -> str | None:
+        return _expression(template_tag, scope, strict) if template_tag.expression else _simple(template_tag, scope, strict)
 
     return lambda text: replace(text, tag) if "{{" in text else text
 

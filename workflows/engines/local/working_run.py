@@ -198,14 +198,14 @@ class WorkingRun:
 
     # --- limits -------------------------------------------------------------------------------------------------------
 
-    def _count(self, node: RunNode | None, by: int) -> None:
+    def _count(self, node: RunNode | None, change: int) -> None:
         if node is None or self._active is None or node.phase not in (PENDING, RUNNING):
             return
         if node.type in ("Pod", "Steps", "DAG"):
-            self._active[node.boundary] = self._active.get(node.boundary, 0) + by
+            self._active[node.boundary] = self._active.get(node.boundary, 0) + change
         if node.type == "Pod":
             # a key that cannot be the path of a node
-            self._active["\0pods"] = self._active.get("\0pods", 0) + by
+            self._active["\0pods"] = self._active.get("\0pods", 0) + change
 
     def has_room(self, boundary: str) -> bool:
         """Return True if the parallelism of the workflow and of the enclosing template allows another child to start."""
