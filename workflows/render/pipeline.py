@@ -135,8 +135,8 @@ class PipelineTasks:
         """Raise RenderError unless the edges that the pipeline has drawn connect all stages in the order of the plan."""
         planned = [("report", "seal"), *pairwise(["open", *self._stages])]
         if sorted(planned) != sorted(self._edges):
-            wanted, drawn = (", ".join(f"{before} >> {after}" for before, after in edges) for edges in (planned, self._edges))
-            raise RenderError(f"workflows/{self._kind}.py draws the edges {drawn}, but the plan has {wanted}; draw those")
+            expected, drawn = (", ".join(f"{before} >> {after}" for before, after in edges) for edges in (planned, self._edges))
+            raise RenderError(f"workflows/{self._kind}.py draws the edges {drawn}, but the plan has {expected}; draw those")
 
     def _approval(self, stage: Stage) -> tuple[tuple[Task, ...], str]:
         """Add the tasks of an approval; return those that start first, and the condition (`depends`) on which the stage starts.
