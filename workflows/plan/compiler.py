@@ -139,9 +139,9 @@ def _operation_header(site: Site) -> dict[str, str]:
 
 
 def _stages(site: Site) -> tuple[Stage, ...]:
-    wanted = site.spec.stages
+    selected = site.spec.stages
     order = OPERATIONS if site.operation.kind is OperationKind.RESET else ORDER
-    names = (name for name in order if wanted is None or name in wanted or name in OPERATIONS)
+    names = (name for name in order if selected is None or name in selected or name in OPERATIONS)
     built = (importlib.import_module(f"workflows.stages.{name}").build(site) for name in names)
     return tuple(_complete_judge(site_roles.add_site_roles(stage, site), site) for stage in built if stage is not None)
 
@@ -191,9 +191,9 @@ def _narrowed(stages: tuple[Stage, ...], only: Sequence[str], until: str) -> tup
             meant = f"did you mean {near[0]}?" if near else f"stages are {', '.join(ORDER)}"
             raise PlanError(f"{name!r} is no stage; {meant}")
         if name not in present:
-            has = ", ".join(present)
+            known = ", ".join(present)
             raise PlanError(
-                f"stage {name} is not in this plan; the spec has {has}: name one of these, or list {name} in its stages"
+                f"stage {name} is not in this plan; the spec has {known}: name one of these, or list {name} in its stages"
             )
     if only:
         return tuple(stage for stage in stages if stage.id in only)

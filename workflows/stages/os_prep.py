@@ -104,9 +104,9 @@ def _boot_loader(adapter: str, parameters: Sequence[str]) -> str:
     )
 
 
-def _services(settings: Object, wanted: str) -> list[str]:
-    """Return the units that the profile puts into the state `wanted`; a service and its timer are listed as one name."""
-    names = (name for name, state in sorted(settings.get("services", {}).items()) if state == wanted)
+def _services(settings: Object, target_state: str) -> list[str]:
+    """Return the units that the profile puts into the state `target_state`; a service and its timer are listed as one name."""
+    names = (name for name, state in sorted(settings.get("services", {}).items()) if state == target_state)
     return list(dict.fromkeys(name.removesuffix(".service").removesuffix(".timer") for name in names))
 
 
