@@ -96,10 +96,10 @@ class _Work:
         The last overlay with `enabled` overrules the criteria, in both directions.
         """
         component = self.catalog.components[name]
-        wanted = criteria.matches(component.when, self.facts)
+        planned = criteria.matches(component.when, self.facts)
         for _, part in self.parts(name):
-            wanted = wanted if part.enabled is None else part.enabled
-        return wanted and component.stage in self.spec.enabled_stages()
+            planned = planned if part.enabled is None else part.enabled
+        return planned and component.stage in self.spec.enabled_stages()
 
     def release(self, name: str, planned: tuple[str, ...]) -> PlannedRelease:
         component = self.catalog.components[name]
@@ -150,9 +150,9 @@ class _Work:
     def coordinate(self, name: str, which: str, override: str | None) -> str:
         """Return a component's version or repo (`which`): the override's, else the spec's, the last overlay's, or the catalog's."""
         component = self.catalog.components[name]
-        given = _optional(component.from_spec.get("version" if which == "version" else "repo"), self.scope)
+        from_spec = _optional(component.from_spec.get("version" if which == "version" else "repo"), self.scope)
         overlaid = [getattr(part, which) for _, part in self.parts(name) if getattr(part, which)]
-        return override or given or (overlaid[-1] if overlaid else "") or getattr(component, which) or ""
+        return override or from_spec or (overlaid[-1] if overlaid else "") or getattr(component, which) or ""
 
     def address(self, chart: str, repo: str, override: Override) -> tuple[str, str]:
         """Return chart and repo as a HelmChart has them: an OCI chart has its whole address in `chart` and an empty `repo`."""

@@ -182,8 +182,8 @@ def _criteria(written: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 def _each(value: Mapping[str, Any], scope: Mapping[str, Any], facts: Facts) -> Any:
     inner = [{**scope, "item": item} for item in look_up(value["$each"], scope)]
     if "$key" not in value:
-        return [_fill(value["$value"], one, facts) for one in inner]
-    return {_fill(value["$key"], one, facts): _fill(value["$value"], one, facts) for one in inner}
+        return [_fill(value["$value"], inner_scope, facts) for inner_scope in inner]
+    return {_fill(value["$key"], inner_scope, facts): _fill(value["$value"], inner_scope, facts) for inner_scope in inner}
 
 
 def look_up(path: str, scope: Mapping[str, Any]) -> Any:

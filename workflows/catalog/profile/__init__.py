@@ -103,7 +103,7 @@ def merge_layers(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> Profile:
             merged[key] = merge_layers(below if isinstance(below, Mapping) else {}, value)
         elif isinstance(value, list | tuple):
             kept = list(below) if isinstance(below, list) else []
-            merged[key] = kept + [one for one in value if one not in kept]
+            merged[key] = kept + [item for item in value if item not in kept]
         else:
             merged[key] = value
     return merged
