@@ -54,7 +54,7 @@ def release_application(spec: ClusterSpec, release: PlannedRelease, *, wave: int
     if release.ignore_differences:
         policy["syncOptions"].append("RespectIgnoreDifferences=true")  # else a sync writes the fields back
         body["ignoreDifferences"] = [
-            {"group": one.group, "kind": one.kind, "jqPathExpressions": list(one.jq)} for one in release.ignore_differences
+            {"group": rule.group, "kind": rule.kind, "jqPathExpressions": list(rule.jq)} for rule in release.ignore_differences
         ]
     return _application(release.release_name, argo.namespace, notes, body)
 

@@ -35,39 +35,39 @@ class TreeDifference:
         )
 
 
-def differences(layout: Layout, made: Mapping[str, str], found: Mapping[str, str]) -> list[TreeDifference]:
-    """Return every differing file between the rendered files `made` and the folder's files `found`, sorted by path.
+def differences(layout: Layout, made: Mapping[str, str], present: Mapping[str, str]) -> list[TreeDifference]:
+    """Return every differing file between the rendered files `made` and the folder's files `present`, sorted by path.
 
     Files of other environments and of the site's overlay are not compared. Only a missing kustomization file of the overlay counts,
     since no stage can be built without it. `shared_file_notes` reports files that several environments share.
     """
-    shared = {path for path in layout.common if path in found} if layout.others(found) else set()
+    shared = {path for path in layout.common if path in present} if layout.others(present) else set()
     # Python takes an empty tuple for no beginning at all
-    left_out = (f"{layout.overlay}/",) if layout.has_overlay(found) else ()
-    wanted = {path: text for path, text in made.items() if path not in shared and not path.startswith(left_out)}
-    every = sorted({*wanted, *(path for path in found if layout.is_ours(path))})
-    compared = (_difference(path, wanted.get(path), found.get(path)) for path in every)
-    return [one for one in compared if one is not None]
+    left_out = (f"{layout.overlay}/",) if layout.has_overlay(present) else ()
+    expected = {path: text for path, text in made.items() if path not in shared and not path.startswith(left_out)}
+    every = sorted({*expected, *(path for path in present if layout.is_ours(path))})
+    compared = (_difference(path, expected.get(path), present.get(path)) for path in every)
+    return [difference for difference in compared if difference is not None]
 
 
-def shared_file_notes(layout: Layout, made: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+def shared_file_notes(layout: Layout, made: Mapping[str, str], present: Mapping[str, str]) -> list[str]:
     """Return a sentence for each differing file (README, ApplicationSet) that other environments share; runs do not change it."""
-    names = layout.others(found)
-    differing = (path for path in layout.common if path in found and found[path] != made.get(path))
-    said = f"differs from what {layout.environment} renders; it is shared with {', '.join(names)}, so it is left as it is"
-    return [f"{path} {said}" for path in differing] if names else []
+    names = layout.others(present)
+    differing = (path for path in layout.common if path in present and present[path] != made.get(path))
+    sentence = f"differs from what {layout.environment} renders; it is shared with {', '.join(names)}, so it is left as it is"
+    return [f"{path} {sentence}" for path in differing] if names else []
 
 
-def _difference(path: str, wanted: str | None, found: str | None) -> TreeDifference | None:
-    if wanted == found:
+def _difference(path: str, expected: str | None, present: str | None) -> TreeDifference | None:
+    if expected == present:
         return None
-    if found is None or wanted is None:
-        return TreeDifference(path, "missing" if found is None else "extra")
-    mine, theirs = wanted.split("\n"), found.split("\n")
+    if present is None or expected is None:
+        return TreeDifference(path, "missing" if present is None else "extra")
+    mine, theirs = expected.split("\n"), present.split("\n")
     shared = min(len(mine), len(theirs))
     at = next((number for number in range(shared) if mine[number] != theirs[number]), shared)
     lines = [text[at].strip() if at < len(text) else "" for text in (mine, theirs)]
-    same = next((at for at, (one, other) in enumerate(zip(*lines, strict=False)) if one != other), 0)
+    same = next((at for at, (left, right) in enumerate(zip(*lines, strict=False)) if left != right), 0)
     start = max(same - 30, 0) if max(map(len, lines)) > LONGEST else 0
     return TreeDifference(path, "differs", at + 1, *(line[start : start + LONGEST] for line in lines))
 

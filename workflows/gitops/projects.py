@@ -105,9 +105,9 @@ def settings(releases: Iterable[PlannedRelease]) -> dict[str, str]:
     The kinds are found by the API groups of the releases' CRDs.
     """
     groups = _ALWAYS | {crd.partition(".")[2] for release in releases for crd in release.crds}
-    found = {f"{HEALTH}{kind}": text for kind, text in health_scripts().items() if _group(kind) in groups}
-    found |= {f"resource.customizations.knownTypeFields.{kind}": _FIELDS for kind in _POD_SPECS if _group(kind) in groups}
-    return dict(sorted(found.items()))
+    texts = {f"{HEALTH}{kind}": text for kind, text in health_scripts().items() if _group(kind) in groups}
+    texts |= {f"resource.customizations.knownTypeFields.{kind}": _FIELDS for kind in _POD_SPECS if _group(kind) in groups}
+    return dict(sorted(texts.items()))
 
 
 def config_map(spec: ClusterSpec, releases: Iterable[PlannedRelease]) -> dict[str, Any]:
@@ -128,5 +128,5 @@ def health_scripts() -> dict[str, str]:
     """
     folder = Path(__file__).with_name("health")
     read = {path.stem: path.read_text(encoding="utf-8").splitlines() for path in sorted(folder.glob("*.lua"))}
-    found = {kind: "".join(f"{line.strip()}\n" for line in lines if not line.startswith("--")) for kind, lines in read.items()}
-    return found | {kind: found[same] for kind, same in _ALIKE.items()}
+    scripts = {kind: "".join(f"{line.strip()}\n" for line in lines if not line.startswith("--")) for kind, lines in read.items()}
+    return scripts | {kind: scripts[same] for kind, same in _ALIKE.items()}
