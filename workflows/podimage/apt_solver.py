@@ -103,9 +103,9 @@ class AptRoot:
         """Return True if the indexes have a package of this name."""
         return self._done("apt-cache", "show", "--no-all-versions", package).returncode == 0
 
-    def known(self, found: Iterable[AptPackage]) -> dict[str, str]:
+    def known(self, packages: Iterable[AptPackage]) -> dict[str, str]:
         """Return apt's control data, by sha256, of those packages that the indexes have in exactly these versions."""
-        exact = [f"{package.name}={package.version}" for package in found]
+        exact = [f"{package.name}={package.version}" for package in packages]
         stdout = self._done("apt-cache", "show", *exact).stdout if exact else ""
         return {_field("SHA256", text): text for text in stdout.split("\n\n") if text.strip()} | self._offered
 
@@ -124,10 +124,10 @@ class AptRoot:
 
     def hold(self, versions: Mapping[str, str]) -> None:
         """Have apt prefer these versions, by package name, to newer ones; versions held before are no longer held."""
-        held = (
+        pins = (
             f"Package: {name}\nPin: version {version}\nPin-Priority: {_OVER_NEWER}\n" for name, version in sorted(versions.items())
         )
-        (self.folder / "preferences").write_text("\n".join([*held, *([_LAST] if self._offered else [])]))
+        (self.folder / "preferences").write_text("\n".join([*pins, *([_LAST] if self._offered else [])]))
 
     def can_install(self, packages: Sequence[str]) -> bool:
         """Return True if apt finds a solution for `install`."""
@@ -137,22 +137,22 @@ class AptRoot:
         """Return what apt would install for `packages`, without recommended ones and without removing any. Raises FetchError."""
         return [_found(*match) for match in _URI.findall(self._run("apt-get", *_INSTALL, *packages))]
 
-    def installed(self, found: Sequence[AptPackage]) -> None:
+    def installed(self, packages: Sequence[AptPackage]) -> None:
         """Count packages as installed from now on. Raises Twice for one that already counts in another version, else BuildError."""
-        if not found:
+        if not packages:
             return
-        if twice := sorted(self.versions.keys() & {one.name for one in found}):
+        if twice := sorted(self.versions.keys() & {package.name for package in packages}):
             raise Twice(
                 twice,
                 f"{', '.join(twice)} would be installed a second time, in another version than a layer below has",
                 hint="give the layer below the repository that has the newer version",
             )
-        stanzas = self.known(found)
-        lacking = [one.name for one in found if one.sha256 not in stanzas]
+        stanzas = self.known(packages)
+        lacking = [package.name for package in packages if package.sha256 not in stanzas]
         if lacking:
             raise BuildError(f"apt's indexes say nothing of {', '.join(lacking)}")
-        self.status += "".join(_as_installed(stanzas[one.sha256]) for one in found)
-        self.source_versions |= {one.sha256: _source_version(stanzas[one.sha256]) for one in found}
+        self.status += "".join(_as_installed(stanzas[package.sha256]) for package in packages)
+        self.source_versions |= {package.sha256: _source_version(stanzas[package.sha256]) for package in packages}
 
     def _run(self, program: str, *arguments: str) -> str:
         done = self._done(program, *arguments)
@@ -204,8 +204,8 @@ def _field(name: str, stanza: str) -> str:
 
 def _source_version(stanza: str) -> str:
     """Return the version of the source package if it differs (`Source: lvm2 (2.03.16-2)`), else an empty text."""
-    found = re.search(r"\((\S+)\)$", _field("Source", stanza))
-    return found[1] if found else ""
+    match = re.search(r"\((\S+)\)$", _field("Source", stanza))
+    return match[1] if match else ""
 
 
 def _as_installed(stanza: str) -> str:

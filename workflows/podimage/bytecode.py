@@ -59,7 +59,7 @@ def _compile(jobs: list[tuple[str, str, str]], root: Path, python: str) -> None:
         check=False,
     )
     if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip()[-500:]
+        stderr = done.stderr.decode(errors="replace").strip()[-500:]
         raise BuildError(
-            f"the image's interpreter does not run here: {said}", hint="build on a Linux machine of the image's architecture"
+            f"the image's interpreter does not run here: {stderr}", hint="build on a Linux machine of the image's architecture"
         )

@@ -26,7 +26,7 @@ STATUS = "var/lib/dpkg/status"
 INSTALLED = "Status: install ok installed"
 
 
-def unpack_debs(debs: Iterable[Deb], wanted: Debian, cache: Cache, below: Iterable[Deb] = ()) -> Tree:
+def unpack_debs(debs: Iterable[Deb], settings: Debian, cache: Cache, below: Iterable[Deb] = ()) -> Tree:
     """Return the files of all packages as one tree; a later package wins. Packages are read from the cache.
 
     The database of dpkg also lists the packages of the layer `below`.
@@ -37,7 +37,7 @@ def unpack_debs(debs: Iterable[Deb], wanted: Debian, cache: Cache, below: Iterab
     for deb in debs:
         path = cache.read_package(deb.sha256)
         status.append(_control(path))
-        whole |= _content(path, wanted.leave_out)
+        whole |= _content(path, settings.leave_out)
     whole[STATUS] = file_tree.file("".join(status).encode())
     if bundle := b"".join(whole[path].data for path in sorted(whole) if path.startswith(CERTIFICATES) and path.endswith(".crt")):
         whole[BUNDLE] = file_tree.file(bundle)

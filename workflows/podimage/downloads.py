@@ -113,25 +113,25 @@ def _debs(debs: Sequence[Deb], recipe: PodRecipe, folder: Path, cache: Cache) ->
             raise BuildError(f"{path.name}: the digest is not the locked one")
 
 
-def _not_had(what: str, where: str, said: str, path: str) -> BuildError:
-    if re.search(rf"{re.escape(path)}\s+404 ", said):
+def _not_had(what: str, where: str, stderr: str, path: str) -> BuildError:
+    if re.search(rf"{re.escape(path)}\s+404 ", stderr):
         return BuildError(f"{PACKAGES}: {where} no longer has {what}, and the cache does not have it", hint=RELOCK)
     return FetchError(
-        f"{PACKAGES}: {what} could not be fetched from {where}: {_last(said)}", hint="try again, or look at apt's sources"
+        f"{PACKAGES}: {what} could not be fetched from {where}: {_last(stderr)}", hint="try again, or look at apt's sources"
     )
 
 
 def _wheels(wheels: Iterable[Wheel], recipe: PodRecipe, folder: Path, cache: Cache) -> None:
-    wanted = folder / "requirements.txt"
-    wanted.write_text("".join(f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}\n" for wheel in wheels))
-    for path in download_wheels(wanted, recipe, folder / "wheels"):
+    requirements = folder / "requirements.txt"
+    requirements.write_text("".join(f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}\n" for wheel in wheels))
+    for path in download_wheels(requirements, recipe, folder / "wheels"):
         cache.add_package(path)
     for wheel in wheels:
         if not cache.package(wheel.sha256).exists():
             raise FetchError(f"{WHEELS}: {wheel.name}=={wheel.version} has another wheel for this platform now", hint=RELOCK)
 
 
-def download_wheels(wanted: Path, recipe: PodRecipe, folder: Path) -> list[Path]:
+def download_wheels(requirements: Path, recipe: PodRecipe, folder: Path) -> list[Path]:
     """Download the best wheel of each requirement for the image's interpreter and return the paths; nothing is built or run."""
     version = recipe.wheels.python
     command = ["uv", "tool", "run", "--quiet", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--require-hashes"]
@@ -139,7 +139,7 @@ def download_wheels(wanted: Path, recipe: PodRecipe, folder: Path) -> list[Path]
     command += ["--abi", f"cp{version.replace('.', '')}", "--abi", "abi3", "--abi", "none"]
     for platform in recipe.wheels.platforms:
         command += ["--platform", platform]
-    done = run([*command, "--dest", str(folder), "--requirement", str(wanted)], "uv")
+    done = run([*command, "--dest", str(folder), "--requirement", str(requirements)], "uv")
     if done.returncode != 0:
         raise FetchError(
             f"{WHEELS}: wheels could not be fetched: {_last(done.stderr)}", hint=f"try again; if a version is gone, {RELOCK}"
@@ -161,6 +161,6 @@ def run(command: Sequence[str], bringer: str, more: Mapping[str, str] | None = N
         raise FetchError(f"{command[0]} took longer than {SECONDS} s", hint="try again") from error
 
 
-def _last(said: str) -> str:
-    lines = [line for line in said.splitlines() if line.startswith(("E:", "ERROR:", "error:"))] or said.splitlines() or ["no word"]
+def _last(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.startswith(("E:", "ERROR:", "error:"))] or text.splitlines() or ["no word"]
     return lines[0].strip()

@@ -14,11 +14,11 @@ MADE = "# Made by `bringup image step lock{option}` from {source}; review change
 
 def lock(tree: Path, cache: Cache) -> tuple[int, int]:
     """Write both locks of the step image into a source tree; return the numbers of packages and wheels."""
-    wanted = pod_recipe.read_recipe(tree)
+    recipe = pod_recipe.read_recipe(tree)
     with cache.locked(), cache.scratch() as scratch:
-        debs = _without(_resolved(wanted, wanted.debian.packages, scratch), wanted.debian.without)
-        wheels = _wheels(wanted, wanted.wheels.group, tree, scratch, cache)
-    _write(tree / STEP, "", wanted.wheels.group, debs, wheels)
+        debs = _without(_resolved(recipe, recipe.debian.packages, scratch), recipe.debian.without)
+        wheels = _wheels(recipe, recipe.wheels.group, tree, scratch, cache)
+    _write(tree / STEP, "", recipe.wheels.group, debs, wheels)
     return len(debs), len(wheels)
 
 
@@ -31,7 +31,7 @@ def lock_builder(tree: Path, cache: Cache) -> tuple[int, int]:
         wheels = _wheels(step.recipe, more.group, tree, scratch, cache) if more.group else []
     below = {deb.name for deb in step.debs}
     debs = _without([deb for deb in resolved if deb.name not in below], more.without)
-    above = [wheel for wheel in wheels if wheel.name not in {one.name for one in step.wheels}]
+    above = [wheel for wheel in wheels if wheel.name not in {locked.name for locked in step.wheels}]
     _write(tree / BUILDER, " --builder", more.group, debs, above)
     return len(debs), len(above)
 
@@ -45,14 +45,14 @@ def _write(folder: Path, option: str, group: str, debs: Iterable[Deb], wheels: I
         (folder / WHEELS).write_text("".join([MADE.format(option=option, source=f"uv.lock, group {group}"), *lines]))
 
 
-def _resolved(wanted: PodRecipe, packages: Sequence[str], folder: Path) -> list[Deb]:
+def _resolved(recipe: PodRecipe, packages: Sequence[str], folder: Path) -> list[Deb]:
     """Return the packages that apt would install on an empty machine."""
-    debian = wanted.debian
-    lines = [f"deb [signed-by={debian.keyring}] {debian.archive}/{one}" for one in debian.repositories]
-    root = apt_solver.AptRoot(folder / "apt", wanted.architecture, lines)
+    debian = recipe.debian
+    lines = [f"deb [signed-by={debian.keyring}] {debian.archive}/{repository}" for repository in debian.repositories]
+    root = apt_solver.AptRoot(folder / "apt", recipe.architecture, lines)
     root.update()
-    found = root.install(packages)
-    return [Deb(one.name, one.version, one.sha256, one.url.removeprefix(f"{debian.archive}/")) for one in found]
+    resolved = root.install(packages)
+    return [Deb(deb.name, deb.version, deb.sha256, deb.url.removeprefix(f"{debian.archive}/")) for deb in resolved]
 
 
 def _without(resolved: Iterable[Deb], without: Collection[str]) -> list[Deb]:
@@ -65,14 +65,14 @@ def _without(resolved: Iterable[Deb], without: Collection[str]) -> list[Deb]:
     return [deb for deb in debs if deb.name not in without]
 
 
-def _wheels(wanted: PodRecipe, group: str, tree: Path, folder: Path, cache: Cache) -> list[Wheel]:
+def _wheels(recipe: PodRecipe, group: str, tree: Path, folder: Path, cache: Cache) -> list[Wheel]:
     exported = folder / "requirements.txt"
     command = ["uv", "export", "--project", str(tree), "--frozen", "--quiet", "--only-group", group]
     done = downloads.run([*command, "--no-emit-project", "--no-annotate", "--no-header", "--output-file", str(exported)], "uv")
     if done.returncode != 0:
         raise BuildError(f"uv.lock: {done.stderr.strip()}")
-    found = []
-    for path in downloads.download_wheels(exported, wanted, folder / "wheels"):
+    wheels = []
+    for path in downloads.download_wheels(exported, recipe, folder / "wheels"):
         name, version = path.name.split("-")[:2]
-        found.append(Wheel(re.sub(r"[-_.]+", "-", name).lower(), version, cache.add_package(path)))
-    return found
+        wheels.append(Wheel(re.sub(r"[-_.]+", "-", name).lower(), version, cache.add_package(path)))
+    return wheels

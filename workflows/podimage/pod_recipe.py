@@ -180,7 +180,7 @@ def read(source: Path, *, builder: bool = False) -> Sources:
     added, more = read_more(source), _debs(source, BUILDER, RELOCK_BUILDER)
     more_wheels = _wheels(source, BUILDER, RELOCK_BUILDER) if added.group else ()
     for lock, below, above in ((PACKAGES, debs, more), (WHEELS, wheels, more_wheels)):
-        if twice := sorted({one.name for one in below} & {one.name for one in above}):
+        if twice := sorted({entry.name for entry in below} & {entry.name for entry in above}):
             raise BuildError(f"{BUILDER / lock}: the step image has {', '.join(twice)} already", hint=RELOCK_BUILDER)
     return Sources(source, added.on(recipe), debs, wheels, more, more_wheels)
 
@@ -225,25 +225,25 @@ def _text(path: Path) -> str:
 
 
 def _lines(source: Path, name: Path, pattern: re.Pattern[str], relock: str) -> list[tuple[str, ...]]:
-    found = []
+    pins = []
     for number, line in enumerate(_text(source / name).splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
         matched = pattern.fullmatch(line.strip())
         if matched is None:
             raise BuildError(f"{name} line {number}: {line.strip()!r} is no pin", hint=relock)
-        found.append(matched.groups())
-    return found
+        pins.append(matched.groups())
+    return pins
 
 
-def application_tree(wanted: SourceCopy, source: Path) -> file_tree.Tree:
+def application_tree(application: SourceCopy, source: Path) -> file_tree.Tree:
     """Return the folders of `source` that are copied into the image, as a tree. Raises BuildError if one is missing."""
     whole: file_tree.Tree = {}
-    for name in wanted.copy:
+    for name in application.copy:
         if not (source / name).is_dir():
             raise BuildError(f"{source} has no folder {name}", hint="name a checkout of bringup with --tree")
         for path, entry in file_tree.of_folder(source / name).items():
             parts = PurePosixPath(path).parts
-            if not any(fnmatchcase(part, pattern) for part in parts for pattern in wanted.leave_out):
-                whole[f"{wanted.folder}/{name}/{path}"] = entry
+            if not any(fnmatchcase(part, pattern) for part in parts for pattern in application.leave_out):
+                whole[f"{application.folder}/{name}/{path}"] = entry
     return whole

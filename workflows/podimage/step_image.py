@@ -45,8 +45,8 @@ class StepImageBuild:
     def __init__(self, source: Path, cache: Cache, say: Callable[[str], None], *, builder: bool = False) -> None:
         self._sources, self._cache, self._say = pod_recipe.read(source, builder=builder), cache, say
         self._code = digest([path.read_text() for path in sorted(Path(__file__).parent.glob("*.py"))])
-        wanted = self._sources.recipe
-        settings = (wanted.debian, wanted.folders, wanted.epoch, wanted.bytecode, wanted.wheels.python)
+        recipe = self._sources.recipe
+        settings = (recipe.debian, recipe.folders, recipe.epoch, recipe.bytecode, recipe.wheels.python)
         self._base = self._key("debian", settings, self._sources.debs, self._sources.files)
 
     def write(self, out: Path, name: str = "") -> BuiltImage:
@@ -85,11 +85,11 @@ class StepImageBuild:
         return self._cache.add_layer(key, blob)
 
     def _debian_tree(self) -> Tree:
-        wanted = self._sources.recipe
-        folders = {folder.path: file_tree.folder(int(folder.mode, 8), folder.owner) for folder in wanted.folders}
-        debs = deb_unpacking.unpack_debs(self._sources.debs, wanted.debian, self._cache)
+        recipe = self._sources.recipe
+        folders = {folder.path: file_tree.folder(int(folder.mode, 8), folder.owner) for folder in recipe.folders}
+        debs = deb_unpacking.unpack_debs(self._sources.debs, recipe.debian, self._cache)
         whole = debs | self._sources.files | folders
-        below = [path.format(python=wanted.wheels.python) for path in STANDARD_LIBRARY]
+        below = [path.format(python=recipe.wheels.python) for path in STANDARD_LIBRARY]
         return whole | self._compiled(whole, below)
 
     def _more_tree(self) -> Tree:
@@ -106,14 +106,14 @@ class StepImageBuild:
         return whole | self._compiled(whole, [folder])
 
     def _application(self, code: Tree, bill: bytes) -> tuple[Blob, Path]:
-        wanted = self._sources.recipe.application
-        below = [f"{wanted.folder}/{name}" for name in wanted.bytecode]
+        application = self._sources.recipe.application
+        below = [f"{application.folder}/{name}" for name in application.bytecode]
 
         def make() -> Tree:
             return code | self._compiled(code, below) | {sbom.PLACE: file_tree.file(bill)}
 
         key = self._key("application", self._base, below, digest(code), digest_bytes(bill))
-        return self._layer(key, "application", ", ".join(wanted.copy), make)
+        return self._layer(key, "application", ", ".join(application.copy), make)
 
     def _compiled(self, whole: Tree, below: list[str]) -> Tree:
         """Return the bytecode of a tree's modules below some paths; empty if the recipe wants none."""
@@ -133,20 +133,20 @@ class StepImageBuild:
         return root
 
     def _settings(self, layers: list[Blob]) -> bytes:
-        wanted = self._sources.recipe
+        recipe = self._sources.recipe
         labels = {
-            "org.opencontainers.image.title": wanted.title,
+            "org.opencontainers.image.title": recipe.title,
             "org.opencontainers.image.version": self._sources.version,
             RECIPE_LABEL: self._sources.digest,
         }
         settings = {
-            "User": wanted.config.user,
-            "Env": [f"{name}={value}" for name, value in wanted.config.env.items()],
-            "Entrypoint": wanted.config.entrypoint,
-            "WorkingDir": wanted.config.workdir,
+            "User": recipe.config.user,
+            "Env": [f"{name}={value}" for name, value in recipe.config.env.items()],
+            "Entrypoint": recipe.config.entrypoint,
+            "WorkingDir": recipe.config.workdir,
             "Labels": labels,
         }
-        return oci.config(settings, layers, wanted.architecture, wanted.created)
+        return oci.config(settings, layers, recipe.architecture, recipe.created)
 
 
 GZIP_LEVEL = 6

@@ -30,23 +30,23 @@ def unpack_wheels(wheels: Iterable[Wheel], folder: str, cache: Cache) -> Tree:
         data = cache.read_package(wheel.sha256).read_bytes()
         try:
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
-                found = _content(archive)
+                content = _content(archive)
         except zipfile.BadZipFile as error:
             raise BuildError(f"{wheel.name}=={wheel.version} is no wheel: {error}") from error
-        whole |= {f"{folder}/{path}": entry for path, entry in found.items()}
+        whole |= {f"{folder}/{path}": entry for path, entry in content.items()}
     return whole
 
 
 def _content(archive: zipfile.ZipFile) -> Tree:
-    found: Tree = {}
+    tree: Tree = {}
     for member in archive.infolist():
         place = _place(file_tree.normal_path(member.filename))
         if place is None or member.is_dir():
             continue
-        found[place] = _entry(archive.read(member), member.external_attr >> 16, is_program=place.startswith("bin/"))
+        tree[place] = _entry(archive.read(member), member.external_attr >> 16, is_program=place.startswith("bin/"))
         if place.endswith(".dist-info/entry_points.txt"):
-            found |= _programs(found[place].data.decode())
-    return found
+            tree |= _programs(tree[place].data.decode())
+    return tree
 
 
 def _place(path: str) -> str | None:
@@ -68,9 +68,9 @@ def _programs(text: str) -> Tree:
     parser.optionxform = str  # type: ignore[assignment,method-assign]  # the documented way to keep the case of names
     parser.read_string(text)
     section = parser["console_scripts"] if parser.has_section("console_scripts") else {}
-    found: Tree = {}
+    programs: Tree = {}
     for name, target in section.items():
         module, _, call = target.partition("[")[0].strip().partition(":")
         script = SCRIPT.format(python=PYTHON, module=module, name=call.split(".")[0], call=call)
-        found[f"bin/{PurePosixPath(name).name}"] = file_tree.file(script.encode(), file_tree.PROGRAM_MODE)
-    return found
+        programs[f"bin/{PurePosixPath(name).name}"] = file_tree.file(script.encode(), file_tree.PROGRAM_MODE)
+    return programs
