@@ -30,26 +30,27 @@ _VARIABLES = ("group_vars", "host_vars")
 _MOST_FILES = 500
 
 
-def inventory_error(said: str, named: Path, source: Path) -> BadInventory:
-    """Return Ansible's stderr (`said`) as an error about `named`; `source` is the file that Ansible was given in its place."""
-    rows = [line.strip() for line in said.splitlines() if line.strip()]
-    told = {match[1]: match[2] for row in rows if (match := re.fullmatch(rf"\[WARNING\]: {_ONE}", row))}
+def inventory_error(stderr: str, named: Path, source: Path) -> BadInventory:
+    """Return Ansible's `stderr` as an error about `named`; `source` is the file that Ansible was given in its place."""
+    rows = [line.strip() for line in stderr.splitlines() if line.strip()]
+    messages = {match[1]: match[2] for row in rows if (match := re.fullmatch(rf"\[WARNING\]: {_ONE}", row))}
     whole = next((row.removeprefix(_WHOLE) for row in rows if row.startswith(_WHOLE)), "")
     file = Path(whole) if whole and Path(whole) != source else named
-    why = _of_plugins(told, file) if told else _of_error(rows, file) if not whole else "it is no inventory of a form that is known"
+    why = "it is no inventory of a form that is known" if whole else ""
+    why = _of_plugins(messages, file) if messages else why or _of_error(rows, file)
     place = f"{file}: " if file != named else ""
-    return BadInventory(f"Ansible cannot read {named}: {place}{why}{_last_of_script(said)}", _hint(said, named))
+    return BadInventory(f"Ansible cannot read {named}: {place}{why}{_last_of_script(stderr)}", _hint(stderr, named))
 
 
-def _of_plugins(told: Mapping[str, str], file: Path) -> str:
+def _of_plugins(messages: Mapping[str, str], file: Path) -> str:
     """Return the message of the inventory plugin for the file's form; other plugins complain about a form that it does not have."""
-    if "script" in told:
-        return _plain(told["script"])
+    if "script" in messages:
+        return _plain(messages["script"])
     text = _text(file)
-    if "ini" in told and ("yaml" not in told or re.search(r"^\s*\[", text, re.MULTILINE)):
-        return _of_ini(_plain(told["ini"]), text)
+    if "ini" in messages and ("yaml" not in messages or re.search(r"^\s*\[", text, re.MULTILINE)):
+        return _of_ini(_plain(messages["ini"]), text)
     mark = _mark(text)
-    return f"{mark}{': ' if mark else ''}{_plain(told['yaml'])}"
+    return f"{mark}{': ' if mark else ''}{_plain(messages['yaml'])}"
 
 
 def _of_ini(why: str, text: str) -> str:
@@ -62,8 +63,8 @@ def _of_ini(why: str, text: str) -> str:
 def _lines_with(part: str, text: str) -> str:
     """Return `line 3: ` or `line 3 or 7: `, the lines that hold the text quoted by Ansible; empty if there is none."""
     rows = [row.strip() for row in text.splitlines()]
-    found = [n for n, row in enumerate(rows, 1) if row == part] or [n for n, row in enumerate(rows, 1) if part and part in row]
-    return f"line {' or '.join(map(str, found[:3]))}: " if found else ""
+    numbers = [n for n, row in enumerate(rows, 1) if row == part] or [n for n, row in enumerate(rows, 1) if part and part in row]
+    return f"line {' or '.join(map(str, numbers[:3]))}: " if numbers else ""
 
 
 def _mark(text: str) -> str:
@@ -109,10 +110,10 @@ def _plain(words: str) -> str:
     return secrecy.REDACTED if secrecy.form_of(text) else text
 
 
-def _last_of_script(said: str) -> str:
+def _last_of_script(stderr: str) -> str:
     """Return a sentence with the last line that a script wrote to stderr, redacted if it holds a credential; empty without one."""
-    _, _, told = said.partition(f"\n{OF_SCRIPT}\n")
-    rows = [line.strip() for line in told.partition("\n[ERROR]")[0].splitlines() if line.strip()]
+    _, _, output = stderr.partition(f"\n{OF_SCRIPT}\n")
+    rows = [line.strip() for line in output.partition("\n[ERROR]")[0].splitlines() if line.strip()]
     if not rows:
         return ""
     return f" Its last words: {secrecy.REDACTED if _is_secret(rows[-1]) else rows[-1][:300]}"
@@ -125,11 +126,11 @@ def _is_secret(row: str) -> bool:
     return shown or any(secrecy.names_secret(name) for name in named)
 
 
-def _hint(said: str, named: Path) -> str:
-    if "vault" in said.lower():
+def _hint(stderr: str, named: Path) -> str:
+    if "vault" in stderr.lower():
         return "name the file with the vault's password: --vault-password-file FILE"
-    if "MemoryError" in said:
+    if "MemoryError" in stderr:
         return "a range in it names more hosts than anybody has"
-    if "Plugin configuration YAML file" in said or (_WHOLE in said and "Failed to parse" not in said):
+    if "Plugin configuration YAML file" in stderr or (_WHOLE in stderr and "Failed to parse" not in stderr):
         return f"where Ansible itself can: ansible-inventory --list -i {named} > hosts.json, then name hosts.json"
     return f"see what Ansible says: ansible-inventory --list -i {named}"

@@ -109,12 +109,12 @@ def _as_inventory(answer: Mapping[str, Any]) -> dict[str, Any]:
     groups = {name: group if isinstance(group, dict) else {"hosts": group} for name, group in answer.items() if name != "_meta"}
     meta = answer.get("_meta")
     variables = meta.get("hostvars") if isinstance(meta, dict) else None
-    found: dict[str, Any] = {name: _group(group) for name, group in groups.items()}
+    inventory: dict[str, Any] = {name: _group(group) for name, group in groups.items()}
     if isinstance(variables, dict):
-        known = found.setdefault("all", {}).setdefault("hosts", {})
+        known = inventory.setdefault("all", {}).setdefault("hosts", {})
         hosts = {host for group in groups.values() for host in _names(group.get("hosts"))}
         known |= {host: values for host, values in variables.items() if host in hosts or not groups}
-    return found
+    return inventory
 
 
 def _group(group: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def _group(group: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _names(value: Any) -> list[str]:
-    return [str(one) for one in value] if isinstance(value, list | dict) else []
+    return [str(name) for name in value] if isinstance(value, list | dict) else []
 
 
 def _listed(source: Path, named: Path, folder: Path, plugins: str, vault: Path | None) -> Any:
@@ -150,14 +150,14 @@ def _run(command: list[str], named: Path, env: Mapping[str, str]) -> subprocess.
         command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, start_new_session=True
     ) as child:
         try:
-            said, errors = child.communicate(timeout=SECONDS)
+            stdout, errors = child.communicate(timeout=SECONDS)
         except subprocess.TimeoutExpired as late:
             hint = "does the script wait for something?" if is_program(named) else "is it an inventory? YAML may unfold without end"
             raise BadInventory(f"{named} gave no answer within {SECONDS} s", hint) from late
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
-    return subprocess.CompletedProcess(command, child.returncode, said, errors)
+    return subprocess.CompletedProcess(command, child.returncode, stdout, errors)
 
 
 def _environment(folder: Path, plugins: str) -> dict[str, str]:

@@ -68,27 +68,27 @@ class HostAccess:
 
 def host_access(variables: Mapping[str, Any]) -> HostAccess:
     """Return how a host is reached, from its variables, into which Ansible has merged those of its groups."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     lost: list[tuple[str, str]] = []
     for field, names in _NAMES.items():
         for name in names:
-            if name in variables and field not in found:
+            if name in variables and field not in fields:
                 value, why = _value(field, variables[name])
-                found |= {field: value} if not why else {}
+                fields |= {field: value} if not why else {}
                 lost += [(name, why)] if why else []
     for name in _ARGUMENTS:
         if name in variables:
             options, refused = _options(variables[name])
-            taken = found.keys() | (_THROUGH if found.keys() & _THROUGH else set())
-            found |= {key: value for key, value in options.items() if key not in taken}
+            taken = fields.keys() | (_THROUGH if fields.keys() & _THROUGH else set())
+            fields |= {key: value for key, value in options.items() if key not in taken}
             lost += [(name, why) for why in refused]
     if hosts.SSH_PROXY.fullmatch(str(variables.get(SSH_PROXY, ""))):
-        found["proxy"] = variables[SSH_PROXY]
+        fields["proxy"] = variables[SSH_PROXY]
     known = {*_ARGUMENTS, *(name for names in _NAMES.values() for name in names)}
     lost += [(name, _why(name)) for name in sorted(variables) if _is_ansibles(name) and name not in known | _SILENT and _why(name)]
     own = tuple(sorted(name for name in variables if not _is_ansibles(name) and not name.startswith("bringup_")))
     local = not _SSH.fullmatch(str(variables.get("ansible_connection") or ""))
-    return HostAccess(**found, is_local=local, lost=tuple(lost), own=own)
+    return HostAccess(**fields, is_local=local, lost=tuple(lost), own=own)
 
 
 def _is_ansibles(name: str) -> bool:
@@ -127,26 +127,26 @@ def _options(raw: Any) -> tuple[dict[str, str], list[str]]:
     """
     if why := _unread(raw):
         return {}, [why]
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     refused: list[str] = []
     for option, value in _pairs(str(raw or "")):
         if option in _HOPS:
-            hop, lost = _hop(option, value) if not found.keys() & _THROUGH else ({}, [])
-            found |= hop
+            hop, lost = _hop(option, value) if not fields.keys() & _THROUGH else ({}, [])
+            fields |= hop
             refused += lost
         elif option == "userknownhostsfile" and value != "/dev/null" and "{{" not in value:
-            found.setdefault("known_hosts", _first(value))
+            fields.setdefault("known_hosts", _first(value))
         elif option in ("stricthostkeychecking", "userknownhostsfile"):
             if value.lower() in ("yes", "ask"):
                 continue
             refused.append("host keys are verified: `bringup host-keys` enrols them")
         elif option == "identityfile":
             key, why = _value("key", value)
-            found |= {"key": key} if not why and "key" not in found else {}
+            fields |= {"key": key} if not why and "key" not in fields else {}
             refused += [why] if why else []
         elif not _HARMLESS.fullmatch(option):
             refused.append(f"a spec has no place for {option if ' ' in option else f'the SSH option {option}'}")
-    return found, list(dict.fromkeys(refused))
+    return fields, list(dict.fromkeys(refused))
 
 
 def _unread(raw: Any) -> str:
@@ -215,11 +215,11 @@ def _proxy(command: str) -> tuple[str, str]:
     name = program.rpartition("/")[2].removesuffix(".openbsd")
     if name == "corkscrew" and len(words) == 4:
         name, words = "connect", ["-H", ":".join(words[:2]), *words[2:]]
-    given = dict(zip(words[:-2:2], words[1:-2:2], strict=False))
-    url = f"http://{given.pop(_PROXY_OPTIONS.get(name, ''), '')}"
-    user = given.pop("-P", "") if name == "nc" else ""
-    plain = len(words) % 2 == 0 and words[-2:] == ["%h", "%p"] and given.items() <= _PROXY_HTTP.items()
-    return (url, user) if plain and hosts.SSH_PROXY.fullmatch(url) and (name != "nc" or "-X" in given) else ("", "")
+    options = dict(zip(words[:-2:2], words[1:-2:2], strict=False))
+    url = f"http://{options.pop(_PROXY_OPTIONS.get(name, ''), '')}"
+    user = options.pop("-P", "") if name == "nc" else ""
+    plain = len(words) % 2 == 0 and words[-2:] == ["%h", "%p"] and options.items() <= _PROXY_HTTP.items()
+    return (url, user) if plain and hosts.SSH_PROXY.fullmatch(url) and (name != "nc" or "-X" in options) else ("", "")
 
 
 def _jump(command: str) -> str:

@@ -39,10 +39,10 @@ class GroupedHosts:
     notes: tuple[str, ...] = ()
 
 
-def group_hosts(inventory: Inventory, hosts: Sequence[str], servers: str = "", wanted: Sequence[str] = ()) -> GroupedHosts:
-    """Assign each host to one group; the user may choose `servers` and the groups `wanted`. Raises BadInventory without servers."""
+def group_hosts(inventory: Inventory, hosts: Sequence[str], servers: str = "", group_names: Sequence[str] = ()) -> GroupedHosts:
+    """Assign each host to one group; the user may choose `servers` and `group_names`. Raises BadInventory without servers."""
     groups = inventory.groups
-    for name in (*wanted, *([servers] if servers else [])):
+    for name in (*group_names, *([servers] if servers else [])):
         if name not in groups:
             raise BadInventory(f"the inventory has no group {name}", f"it has {', '.join(sorted(groups)) or 'no groups'}")
     chosen = servers or _servers(hosts, groups)
@@ -54,33 +54,33 @@ def group_hosts(inventory: Inventory, hosts: Sequence[str], servers: str = "", w
             "name a group of 1, 3 or 5 hosts: --servers GROUP",
         )
     parts = _kinds(inventory, set(heads), within=set(heads)) if chosen in inventory.parents else []
-    found, rest = _dealt(groups, parts, heads)
-    found |= {_unused(snake(chosen), found): tuple(rest)} if rest else {}
-    above = tuple(found)
+    assigned, rest = _dealt(groups, parts, heads)
+    assigned |= {_unused(snake(chosen), assigned): tuple(rest)} if rest else {}
+    above = tuple(assigned)
     free = [host for host in hosts if host not in heads]
-    below, free = _dealt(groups, wanted or _kinds(inventory, set(free)), free, found)
-    found |= below
-    notes = [f"hosts {fold(free)}: in none of the groups {', '.join(wanted)}"] if free and wanted else []
-    notes += _unnamed({name: known & set(members) for name, members in groups.items()}, found)
-    if free and not wanted:
-        found[_unused("nodes", found)] = tuple(free)
-    gpu = tuple(name for name in found if _GPU.search(name) and name not in above)
-    return GroupedHosts(groups=found, servers=above, gpu=gpu, notes=tuple(notes))
+    below, free = _dealt(groups, group_names or _kinds(inventory, set(free)), free, assigned)
+    assigned |= below
+    notes = [f"hosts {fold(free)}: in none of the groups {', '.join(group_names)}"] if free and group_names else []
+    notes += _unnamed({name: known & set(members) for name, members in groups.items()}, assigned)
+    if free and not group_names:
+        assigned[_unused("nodes", assigned)] = tuple(free)
+    gpu = tuple(name for name in assigned if _GPU.search(name) and name not in above)
+    return GroupedHosts(groups=assigned, servers=above, gpu=gpu, notes=tuple(notes))
 
 
 def _dealt(
     groups: Mapping[str, tuple[str, ...]], names: Sequence[str], hosts: Sequence[str], taken: Mapping[str, object] | None = None
 ) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     """Return the hosts that each named group gets (a host goes to the first group that has it), and the hosts that are left."""
-    found: dict[str, tuple[str, ...]] = {}
+    assigned: dict[str, tuple[str, ...]] = {}
     free = dict.fromkeys(hosts)
     for name in names:
         members = tuple(host for host in groups[name] if host in free)
         if members:
-            found[_unused(snake(name), {**(taken or {}), **found})] = members
+            assigned[_unused(snake(name), {**(taken or {}), **assigned})] = members
             for host in members:
                 del free[host]
-    return found, list(free)
+    return assigned, list(free)
 
 
 def snake(name: str) -> str:
@@ -117,16 +117,16 @@ def _kinds(inventory: Inventory, free: set[str], within: set[str] | None = None)
     return sorted(kinds, key=lambda name: (not _GPU.search(snake(name)), -counted[name], name))
 
 
-def _unused(name: str, found: Mapping[str, object]) -> str:
-    return name if name not in found else _unused(f"{name}_", found)
+def _unused(name: str, taken: Mapping[str, object]) -> str:
+    return name if name not in taken else _unused(f"{name}_", taken)
 
 
-def _unnamed(groups: Mapping[str, set[str]], found: Mapping[str, tuple[str, ...]]) -> list[str]:
+def _unnamed(groups: Mapping[str, set[str]], assigned: Mapping[str, tuple[str, ...]]) -> list[str]:
     """Return a note about inventory groups that are neither a group of the spec nor a union of some; empty without such groups."""
-    whole = [set(members) for members in found.values()]
+    whole = [set(members) for members in assigned.values()]
     lost = [
         name
         for name, members in sorted(groups.items())
-        if not is_bastion(name) and members != set().union(*(one for one in whole if one <= members))
+        if not is_bastion(name) and members != set().union(*(part for part in whole if part <= members))
     ]
     return [f"groups {', '.join(lost)}: in a spec each host stands in one group (choose with --group NAME)"] if lost else []

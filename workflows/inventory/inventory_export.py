@@ -35,7 +35,7 @@ def export_inventory(spec: ClusterSpec, folder: Path) -> dict[str, Any]:
     for machine in spec.machines:
         children[machine.group]["hosts"][machine.name] = _variables(spec, machine, folder)
     for role, name in ROLES.items():
-        members = [group for group, one in spec.hosts.items() if one.role == role and group != name]
+        members = [group for group, host_group in spec.hosts.items() if host_group.role == role and group != name]
         if members and name not in children:
             children[name] = {"children": {member: {} for member in members}}
     return {"all": {"vars": _common(spec, folder), "children": children}}

@@ -29,8 +29,8 @@ def fleet_gpu_variables(spec: ClusterSpec) -> dict[str, Any]:
     """Return the inventory variables about GPUs that all hosts share; empty without an accelerator."""
     if spec.accelerator is None:
         return {}
-    said = spec.accelerator.model_dump(mode="json", exclude_defaults=True) | {"per_node": spec.accelerator.per_node}
-    return {_FIELDS[field]: value for field, value in said.items() if field in _FIELDS}
+    fields = spec.accelerator.model_dump(mode="json", exclude_defaults=True) | {"per_node": spec.accelerator.per_node}
+    return {_FIELDS[field]: value for field, value in fields.items() if field in _FIELDS}
 
 
 def host_gpu_variables(spec: ClusterSpec, machine: Machine) -> dict[str, Any]:
@@ -42,14 +42,14 @@ def host_gpu_variables(spec: ClusterSpec, machine: Machine) -> dict[str, Any]:
 
 def accelerator(variables: Mapping[str, Any]) -> dict[str, Any]:
     """Return the section `accelerator` that the variables of a host describe; empty if they describe no valid one."""
-    said = {field: variables[name] for field, name in _FIELDS.items() if name in variables}
-    if isinstance(said.get("driver_version"), int | float):  # an INI file has numbers where a version has two parts
-        said["driver_version"] = str(said["driver_version"])
+    fields = {field: variables[name] for field, name in _FIELDS.items() if name in variables}
+    if isinstance(fields.get("driver_version"), int | float):  # an INI file has numbers where a version has two parts
+        fields["driver_version"] = str(fields["driver_version"])
     try:
-        found = Accelerator.model_validate(said)
+        model = Accelerator.model_validate(fields)
     except ValidationError:
         return {}
-    return said | {"per_node": found.per_node}
+    return fields | {"per_node": model.per_node}
 
 
 def all_have_gpus(members: Sequence[str], hosts: Mapping[str, Mapping[str, Any]]) -> bool:

@@ -67,18 +67,18 @@ def convert(inventory: Inventory, choice: ConversionOptions) -> ConvertedSpec:
         raise BadInventory(_with(str(error), notes), error.hint) from None
     planned = [host for members in used.groups.values() for host in members]
     ways = {host: reached[host] for host in planned}
-    ssh, said = _ssh(ways, choice.folder)
+    ssh, more_notes = _ssh(ways, choice.folder)
     through = {name: _through(members, ways, ssh) for name, members in used.groups.items()}
     groups = {name: _group(name, members, ways, used, ssh, through[name][0]) for name, members in used.groups.items()}
-    said += [note for _, notes in through.values() for note in notes]
+    more_notes += [note for _, notes in through.values() for note in notes]
     product = _mark_gpus(inventory, used, groups)
     for name, members in used.groups.items():
-        said += machine_variables.set_topology(members, inventory.hosts, groups[name])
+        more_notes += machine_variables.set_topology(members, inventory.hosts, groups[name])
     unmarked = ", ".join(name for name in used.gpu if "gpu" not in groups[name])
     remedy = "add accelerator: {product: H200, per_node: 8} and gpu: true to the group"
     lacking = [f"GPUs of {unmarked}: an inventory does not say which; {remedy}"] if unmarked else []
     heads = [host for name in used.servers for host in used.groups[name]]
-    front, told = _front(inventory, heads, ways)
+    front, front_notes = _front(inventory, heads, ways)
     network, wide = _network(len(planned))
     rke2 = ({"registration_address": front} if front else {}) | ({"cluster_cidr": network} if network else {})
     data = {
@@ -92,7 +92,7 @@ def convert(inventory: Inventory, choice: ConversionOptions) -> ConvertedSpec:
         **({"ssh": ssh} if ssh else {}),
         **({"rke2": rke2} if rke2 else {}),
     }
-    return ConvertedSpec(data=data, notes=(*notes, *used.notes, *said, *told, *wide, *lacking, *_variables(ways)))
+    return ConvertedSpec(data=data, notes=(*notes, *used.notes, *more_notes, *front_notes, *wide, *lacking, *_variables(ways)))
 
 
 def _with(sentence: str, dropped: Sequence[str]) -> str:
@@ -141,17 +141,17 @@ def _through(members: Sequence[str], ways: Mapping[str, HostAccess], ssh: Mappin
 
     Keys that the section `ssh` has for all hosts are left out.
     """
-    found: dict[str, str] = {}
+    section: dict[str, str] = {}
     notes: list[str] = []
     for field, key in _THROUGH.items():
         if key in ssh:
             continue
         value = str(_most(getattr(ways[host], field) for host in members))
         others = [host for host in members if getattr(ways[host], field) != value]
-        found |= {key: value} if value else {}
+        section |= {key: value} if value else {}
         what = key.replace("_", " ")
         notes += [f"{what} of {_named(others)}: not {value or 'none'}, and a group has one for all its hosts"] if others else []
-    return found, notes
+    return section, notes
 
 
 def _most(values: Iterable[Any]) -> Any:
@@ -217,9 +217,9 @@ def _front(inventory: Inventory, servers: Sequence[str], ways: Mapping[str, Host
     if len(servers) == 1:
         return "", []
     variables = inventory.hosts[servers[0]]
-    told = next((str(variables[name]) for name in _FRONT if _ADDRESS.fullmatch(str(variables.get(name, "")))), "")
-    if told:
-        return told, []
+    address = next((str(variables[name]) for name in _FRONT if _ADDRESS.fullmatch(str(variables.get(name, "")))), "")
+    if address:
+        return address, []
     first = ways[servers[0]].address or servers[0]
     return first, [
         f"rke2.registration_address: no variable has the address in front of the servers; {first}, the first of them, "
