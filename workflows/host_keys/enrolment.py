@@ -51,8 +51,8 @@ def scan_targets(spec: ClusterSpec, folder: Path, out: Path | None) -> ScanTarge
     named = folder / user_paths.expand_home(ssh.known_hosts) if ssh.known_hosts else user_paths.expand_home(USERS_KNOWN_HOSTS)
     passwords = {}
     if ssh.http_proxy_password:
-        wanted = secret_file(SSH_PROXY_PASSWORD, ssh.http_proxy_password)
-        passwords[SSH_PROXY_PASSWORD] = run_secrets.read_secret(wanted, folder, os.environ)
+        password_file = secret_file(SSH_PROXY_PASSWORD, ssh.http_proxy_password)
+        passwords[SSH_PROXY_PASSWORD] = run_secrets.read_secret(password_file, folder, os.environ)
     return ScanTargets(
         hosts=tuple(_host(spec, machine, key) for machine in spec.machines),
         keys={key: Path(key)} if key else {},
@@ -77,13 +77,13 @@ def _host(spec: ClusterSpec, machine: Machine, key: str) -> PlayHost:
     )
 
 
-def scan_host_keys(asked: ScanTargets) -> tuple[ScannedKey, ...]:
+def scan_host_keys(targets: ScanTargets) -> tuple[ScannedKey, ...]:
     """Scan all jump hosts, then all hosts; return their keys with states according to known_hosts. Raises NoOpenSsh."""
     if missing := [name for name in ("ssh", "ssh-keyscan", "ssh-keygen") if not shutil.which(name)]:
         raise NoOpenSsh(f"host keys are read by OpenSSH, and this machine has no {missing[0]}")
-    jumps = configuration.jumps(asked.hosts)
+    jumps = configuration.jumps(targets.hosts)
     with tempfile.TemporaryDirectory(prefix="bringup-host-keys-") as folder:
-        return _Look(asked, jumps, Path(folder)).all()
+        return _Look(targets, jumps, Path(folder)).all()
 
 
 class _Look:
@@ -92,18 +92,18 @@ class _Look:
     `_believed` is a known_hosts file to which keys of jump hosts are added, to reach the hosts behind them.
     """
 
-    def __init__(self, asked: ScanTargets, jumps: Sequence[Jump], folder: Path) -> None:
-        self._asked, self._jumps = asked, jumps
+    def __init__(self, targets: ScanTargets, jumps: Sequence[Jump], folder: Path) -> None:
+        self._targets, self._jumps = targets, jumps
         self._believed = folder / "known_hosts"
-        self._believed.write_bytes(asked.file.read_bytes() if asked.file.is_file() else b"")
+        self._believed.write_bytes(targets.file.read_bytes() if targets.file.is_file() else b"")
         self._folder = folder
-        commands = proxies.commands(folder, asked.hosts, asked.passwords)
-        keys = _linked(asked.keys, folder)
-        self._through = key_scan.SshScan(folder=folder, hosts=asked.hosts, keys=keys, known=self._believed, proxies=commands)
-        self._known = known_hosts.look_up(asked.file, [*map(place, jumps), *map(place, asked.hosts)])
+        commands = proxies.commands(folder, targets.hosts, targets.passwords)
+        keys = _linked(targets.keys, folder)
+        self._through = key_scan.SshScan(folder=folder, hosts=targets.hosts, keys=keys, known=self._believed, proxies=commands)
+        self._known = known_hosts.look_up(targets.file, [*map(place, jumps), *map(place, targets.hosts)])
 
     def all(self) -> tuple[ScannedKey, ...]:
-        found: list[ScannedKey] = []
+        scanned: list[ScannedKey] = []
         names = {jump: f"bringup-jump-{number}" for number, jump in enumerate(self._jumps)}
         for depth in sorted({len(configuration.chain(jump)) for jump in self._jumps}):
             level = {place(jump): (jump, names[jump]) for jump in self._jumps if len(configuration.chain(jump)) == depth}
@@ -112,9 +112,9 @@ class _Look:
                 file.writelines(
                     f"{row.place} {row.key.kind} {row.key.blob}\n" for row in rows if row.key and row.state is KeyState.NEW
                 )
-            found += rows
-        hosts = {place(host): (host, host.name) for host in self._asked.hosts}
-        return (*found, *self._rows(hosts, {name: host.name for name, (host, _) in hosts.items()}))
+            scanned += rows
+        hosts = {place(host): (host, host.name) for host in self._targets.hosts}
+        return (*scanned, *self._rows(hosts, {name: host.name for name, (host, _) in hosts.items()}))
 
     def _rows(self, hosts: Mapping[str, tuple[PlayHost | Jump, str]], called: Mapping[str, str]) -> list[ScannedKey]:
         """Return the keys of hosts behind the same number of jumps.
@@ -132,42 +132,42 @@ class _Look:
             if self._known[name].authorities and not any(state in (KeyState.SAME, KeyState.REVOKED) for _, state in states[name])
         }
         certified = self._through.accepted(doubtful, self._believed)
-        found: list[ScannedKey] = []
+        scanned: list[ScannedKey] = []
         for name, (access, _) in hosts.items():
             silent = self._silent(access)
-            found += _of_host(called[name], name, states[name], self._known[name], certified.get(name), silent)
-        return found
+            scanned += _of_host(called[name], name, states[name], self._known[name], certified.get(name), silent)
+        return scanned
 
     def _silent(self, access: PlayHost | Jump) -> str:
         before = access.jump.address if access.jump else access.proxy.url if access.proxy else ""
-        said = f"no host key came from port {access.port}" + (f" through {before}" if before else "")
-        return proxies.failure_of(self._folder, access) or said
+        reason = f"no host key came from port {access.port}" + (f" through {before}" if before else "")
+        return proxies.failure_of(self._folder, access) or reason
 
 
 def _linked(keys: Mapping[str, Path], folder: Path) -> dict[str, Path]:
     """Return links in `folder` to the private keys, because a path with a space would make the whole SSH configuration invalid."""
-    found = {}
+    links = {}
     for number, (name, path) in enumerate(keys.items()):
-        found[name] = folder / f"key{number}"
-        found[name].symlink_to(path)
-    return found
+        links[name] = folder / f"key{number}"
+        links[name].symlink_to(path)
+    return links
 
 
 def _of_host(
-    host: str, name: str, states: Sequence[tuple[Key, KeyState]], told: KnownKeys, certified: bool | None, silent: str
+    host: str, name: str, states: Sequence[tuple[Key, KeyState]], known: KnownKeys, certified: bool | None, silent: str
 ) -> list[ScannedKey]:
     if certified:
-        return [ScannedKey(host=host, place=name, state=KeyState.CERTIFIED, key=told.authorities[0], said="key of the CA")]
+        return [ScannedKey(host=host, place=name, state=KeyState.CERTIFIED, key=known.authorities[0], said="key of the CA")]
     if not states:
         return [ScannedKey(host=host, place=name, state=KeyState.SILENT, said=silent)]
-    said = "" if certified is None else "no certificate that the CA in known_hosts vouches for"
-    return [ScannedKey(host=host, place=name, state=state, key=key, said=said) for key, state in states]
+    remark = "" if certified is None else "no certificate that the CA in known_hosts vouches for"
+    return [ScannedKey(host=host, place=name, state=state, key=key, said=remark) for key, state in states]
 
 
-def replaceable_places(asked: ScanTargets, named: Collection[str]) -> set[str]:
+def replaceable_places(targets: ScanTargets, named: Collection[str]) -> set[str]:
     """Return the known_hosts names of the hosts that the user named, by name or address. Raises NoSuchHost."""
-    names = {host.name: place(host) for host in asked.hosts} | {host.address: place(host) for host in asked.hosts}
-    names |= {jump.address: place(jump) for jump in configuration.jumps(asked.hosts)}
+    names = {host.name: place(host) for host in targets.hosts} | {host.address: place(host) for host in targets.hosts}
+    names |= {jump.address: place(jump) for jump in configuration.jumps(targets.hosts)}
     if unknown := [name for name in named if name not in names]:
         raise NoSuchHost(f"there is no host {unknown[0]} to replace the key of")
     return {names[name] for name in named}

@@ -45,30 +45,30 @@ def scan_directly(hosts: Iterable[PlayHost | Jump], longest: float = LONGEST) ->
     batches = [
         (port, tuple(places)[first : first + _BATCH]) for port, places in by_port.items() for first in range(0, len(places), _BATCH)
     ]
-    found: dict[str, list[Key]] = {name: [] for places in by_port.values() for name in places.values()}
+    keys_by_name: dict[str, list[Key]] = {name: [] for places in by_port.values() for name in places.values()}
     left: list[tuple[int, tuple[str, ...]]] = []
     scanned = functools.partial(_scanned, longest=longest)
     for (port, part), (keys, ended) in zip(batches, _side_by_side(scanned, batches), strict=True):
-        _add(found, keys)
-        left += [] if ended else [(port, (address,)) for address in part if not found[by_port[port][address]]]
+        _add(keys_by_name, keys)
+        left += [] if ended else [(port, (address,)) for address in part if not keys_by_name[by_port[port][address]]]
     for keys, _ in _side_by_side(scanned, left):
-        _add(found, keys)
-    return {name: tuple(dict.fromkeys(keys)) for name, keys in found.items()}
+        _add(keys_by_name, keys)
+    return {name: tuple(dict.fromkeys(keys)) for name, keys in keys_by_name.items()}
 
 
-def _add(found: Mapping[str, list[Key]], keys: Iterable[tuple[str, Key]]) -> None:
+def _add(keys_by_name: Mapping[str, list[Key]], keys: Iterable[tuple[str, Key]]) -> None:
     for name, key in keys:
-        if name in found:
-            found[name].append(key)
+        if name in keys_by_name:
+            keys_by_name[name].append(key)
 
 
 def _scanned(batch: tuple[int, tuple[str, ...]], longest: float) -> tuple[list[tuple[str, Key]], bool]:
     """Return the names and keys that ssh-keyscan found at addresses of one port, and True if it finished in time."""
     port, addresses = batch
     command = ["ssh-keyscan", "-T", str(SCAN_SECONDS), "-t", "ed25519,ecdsa,rsa", "-p", str(port), "-f", "-"]
-    asked = ("\n".join(addresses) + "\n").encode()
+    stdin = ("\n".join(addresses) + "\n").encode()
     try:
-        done = subprocess.run(command, input=asked, capture_output=True, timeout=longest, check=False)
+        done = subprocess.run(command, input=stdin, capture_output=True, timeout=longest, check=False)
     except subprocess.TimeoutExpired as late:
         whole = (late.stdout or b"").rpartition(b"\n")[0]
         return parse_keys(whole.decode(errors="replace")), False
@@ -105,12 +105,12 @@ class SshScan:
         return {name: _ACCEPTED.search(stderr) is not None for name, stderr in zip(aliases, answers, strict=True)}
 
     def _all_kinds(self, alias: str) -> tuple[Key, ...]:
-        found: list[Key] = []
+        keys: list[Key] = []
         for kind in KINDS:
             file = self.folder / f"{alias}.{kind}"
             self._ask(alias, file, "accept-new", kind)
-            found += [key for _, key in parse_keys(file.read_text())] if file.exists() else []
-        return tuple(dict.fromkeys(found))
+            keys += [key for _, key in parse_keys(file.read_text())] if file.exists() else []
+        return tuple(dict.fromkeys(keys))
 
     def _ask(self, alias: str, known: Path, check: str, kind: str = "") -> str:
         """Return stderr of an SSH login without any authentication method; the host shows its key before. Empty after a timeout."""

@@ -24,8 +24,8 @@ class NotKnownHosts(ValueError):
 
     hint = "correct or remove these lines, and do it again"
 
-    def __init__(self, file: Path, said: str) -> None:
-        lines = re.findall(r":(\d+): invalid", said)
+    def __init__(self, file: Path, stderr: str) -> None:
+        lines = re.findall(r":(\d+): invalid", stderr)
         what = f"line {', '.join(lines[:5])}" if lines else "some line"
         super().__init__(f"{file} was left as it is: {what} is none of known_hosts")
 
@@ -66,14 +66,14 @@ def look_up(file: Path, places: Iterable[str]) -> Mapping[str, KnownKeys]:
 def _one(file: Path, name: str) -> KnownKeys:
     command = ["ssh-keygen", "-F", name, "-f", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)  # comments have any bytes
-    found: dict[str, list[Key]] = {"": [], "REVOKED": [], "CA": []}
+    by_marker: dict[str, list[Key]] = {"": [], "REVOKED": [], "CA": []}
     marker = ""
     for line in done.stdout.splitlines():
         if line.startswith("#"):
             marker = line.rpartition(" ")[2] if line.endswith((" CA", " REVOKED")) else ""
         elif match := _LINE.match(line):
-            found[marker].append(Key(kind=match["kind"], blob=match["blob"]))
-    return KnownKeys(keys=tuple(found[""]), revoked=tuple(found["REVOKED"]), authorities=tuple(found["CA"]))
+            by_marker[marker].append(Key(kind=match["kind"], blob=match["blob"]))
+    return KnownKeys(keys=tuple(by_marker[""]), revoked=tuple(by_marker["REVOKED"]), authorities=tuple(by_marker["CA"]))
 
 
 def write(file: Path, new: Iterable[tuple[str, Key]], forget: Iterable[str] = ()) -> None:

@@ -88,8 +88,8 @@ def fold_rows(rows: Sequence[ScannedKey]) -> list[Cells]:
 
 def columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
     """Return names and cells without the columns that are empty (or `-`) in every row."""
-    told = [number for number, _ in enumerate(names) if any(row[number] not in ("", NOTHING) for row in rows)]
-    return [names[number] for number in told], [[row[number] for number in told] for row in rows]
+    filled = [number for number, _ in enumerate(names) if any(row[number] not in ("", NOTHING) for row in rows)]
+    return [names[number] for number in filled], [[row[number] for number in filled] for row in rows]
 
 
 def key_rows(rows: Iterable[ScannedKey]) -> Iterator[Cells]:
@@ -102,8 +102,8 @@ def _line(batch: Sequence[ScannedKey]) -> Cells:
     if len({row.host for row in batch}) == 1:
         return _cells(first, first.host, first.place, first.key.fingerprint if first.key else NOTHING)
     prints = {row.key.fingerprint for row in batch if row.key}
-    told = next(iter(prints)) if len(prints) == 1 else f"{len(prints)} fingerprints" if prints else NOTHING
-    return _cells(first, fold(row.host for row in batch), f"{len({row.place for row in batch})} addresses", told)
+    fingerprint = next(iter(prints)) if len(prints) == 1 else f"{len(prints)} fingerprints" if prints else NOTHING
+    return _cells(first, fold(row.host for row in batch), f"{len({row.place for row in batch})} addresses", fingerprint)
 
 
 def _cells(row: ScannedKey, host: str, place: str, fingerprint: str) -> Cells:
