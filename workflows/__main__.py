@@ -10,7 +10,7 @@ def main() -> None:
 
         command_line.main()
     except KeyboardInterrupt:
-        print("error: interrupted before anything began", file=sys.stderr)
+        sys.stderr.write("error: interrupted before anything began\n")
         sys.exit(130)
 
 

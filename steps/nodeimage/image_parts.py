@@ -127,7 +127,7 @@ def _lock(context: Context, image: ImageInput) -> Archive:
     if archive.is_only_away:
         lacking = f"{len(archive.missing)} of {archive.packages} locked packages are not in the archive"
         hint = "run again when the mirror answers"
-        raise Unreachable(f"{lacking}, and their mirror is away ({archive.problems[0]})", hint=hint)
+        raise Unreachable(f"{lacking}, and their mirror does not answer ({archive.problems[0]})", hint=hint)
     return archive
 
 

@@ -77,8 +77,6 @@ def _field_entries(schema: Mapping[str, Any], path: str, models: Mapping[str, An
 def _value_text(value: Any) -> str:
     if value is None:
         return "none"
-    if isinstance(value, dict) and value:
-        return "as its fields say"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -163,7 +161,7 @@ def explain(word: str) -> list[str]:
     for lines in (_rule(word), _fault(word), _gate(word), _fields(word)):
         if lines:
             return lines
-    similar = difflib.get_close_matches(word, words(), n=3, cutoff=0.5)
+    similar = difflib.get_close_matches(word, words(), n=3, cutoff=0.7)
     raise UnknownEntry(f"nothing is known about {word!r}" + (f": did you mean {' or '.join(similar)}?" if similar else ""))
 
 
@@ -228,7 +226,7 @@ def spec_page() -> str:
         lines += ["", f"## {kind}", "", "| field | type | default | description | example | rules |", "|---|---|---|---|---|---|"]
         lines += [_row(entry) for entry in fields(kind)]
     lines += ["", "## Rules", "", "| rule | severity | sentence | source |", "|---|---|---|---|"]
-    lines += [f"| {rule.id} | {rule.severity} | {_cell(rule.sentence)} | {rule.source} |" for rule in RULES.values()]
+    lines += [f"| {rule.id} | {rule.severity} | {_cell(rule.sentence)} | {rule.source} |" for _, rule in sorted(RULES.items())]
     return "\n".join(lines) + "\n"
 
 

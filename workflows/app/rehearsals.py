@@ -35,7 +35,9 @@ def rehearse(screen: Screen, request: RehearsalRequest) -> int:
     if request.kubeconfig is not None:
         kubeconfigs.require(request.kubeconfig, "--kubeconfig")
     options.check(loaded, plan)  # refuse options before a run exists
-    screen.lines([f"first, healthy and unseen: {', '.join(stage.id for stage in before.stages)}"] if before else [])
+    screen.lines(
+        [f"brought up first, healthy and without output: {', '.join(stage.id for stage in before.stages)}"] if before else []
+    )
     folder = StateFolder.of_environment().run(new_run_name(plan.name))
     revisions.keep(folder, request.spec)
     with local_start.new_view(screen, folder, plan) as view:

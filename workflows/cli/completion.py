@@ -39,6 +39,34 @@ def specs() -> Iterable[str]:
 
 
 @_silent
+def recipes() -> Iterable[str]:
+    """Return the names of the shipped image recipes and the YAML files of the current folder for shell completion."""
+    from pathlib import Path
+
+    from workflows.nodeimage import recipe_files
+
+    return [*recipe_files.shipped_names(), *sorted(str(path) for path in Path().glob("*.yaml"))]
+
+
+@_silent
+def operations() -> Iterable[str]:
+    """Return the names of the operations on an existing cluster for shell completion."""
+    from steps.contract.operation import OperationKind
+
+    return [kind.value for kind in OperationKind if kind is not OperationKind.BRINGUP]
+
+
+@_silent
+def quarantined_nodes() -> Iterable[str]:
+    """Return the nodes that the newest run of this machine quarantined and nobody has released for shell completion."""
+    from workflows.app import quarantine_list
+    from workflows.engines.folders import StateFolder
+
+    home = StateFolder.of_environment()
+    return [node.node for node in quarantine_list.listed(home, home.runs()[-1]) if not node.released]
+
+
+@_silent
 def stages() -> Iterable[str]:
     """Return the stages of a bring-up and of an image build for shell completion."""
     from workflows.stages import IMAGE_ORDER, ORDER

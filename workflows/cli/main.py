@@ -184,7 +184,11 @@ def _hint(problem: OSError) -> str:
         return "runs lie in BRINGUP_HOME: choose a folder with room that you may write to"
     if problem.errno == errno.ENOENT:
         has_folder = path.parent.is_dir()
-        return "name a file that is there" if has_folder else "its folder is not there: make it, or name another path"
+        return (
+            "name a file that is there, or a folder that takes new files"
+            if has_folder
+            else "its folder is not there: make it, or name another path"
+        )
     return _HINTS.get(problem.errno or 0, "name another file or folder")
 
 

@@ -26,7 +26,9 @@ Until = Annotated[str, typer.Option("--until", help="Up to and with this stage."
 Hosts = Annotated[list[str] | None, typer.Option("--hosts", metavar="RANGE", help="With --operation: which hosts.")]
 Engine = Annotated[
     str,
-    typer.Option("--engine", help="argo: on Argo, also where this machine does not know the run; local: here.", show_default=False),
+    typer.Option(
+        "--engine", help="Where the run is: argo or local; default: what this machine remembers of it.", show_default=False
+    ),
 ]
 HomeKubeconfig = Annotated[
     str, typer.Option("--home-kubeconfig", metavar="FILE", help="Kubeconfig of the home cluster, where Argo runs; or KUBECONFIG.")
@@ -94,7 +96,7 @@ class RunOptions(HomeOptions, StartOptions):
 def require_engine(engine: str) -> None:
     """Raise BadParameter if the engine is neither `local` nor `argo`."""
     if engine not in (LOCAL, ARGO):
-        raise typer.BadParameter(f"engine {engine!r} is none; use {LOCAL} or {ARGO}")
+        raise typer.BadParameter(f"engine {engine!r} is unknown; use {LOCAL} or {ARGO}")
 
 
 def refuse_for_local(options: Mapping[str, str]) -> None:

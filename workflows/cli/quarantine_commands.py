@@ -6,7 +6,8 @@ import msgspec
 import typer
 
 from steps.contract.exit import ExitCode
-from workflows.cli import output
+from workflows.cli import completion, output
+from workflows.cli.command_sections import SectionedGroup
 from workflows.cli.options import LocationOptions, Output, Run, RunOption, placed
 from workflows.cli.output import Format
 from workflows.engines.folders import StateFolder
@@ -14,7 +15,7 @@ from workflows.engines.folders import StateFolder
 
 def register(app: typer.Typer) -> None:
     """Add the group `quarantine` to the application."""
-    group = typer.Typer(no_args_is_help=True, help="Nodes that a run set aside: list them, release them.")
+    group = typer.Typer(cls=SectionedGroup, no_args_is_help=True, help="Nodes that a run set aside: list them, release them.")
     group.command(name="list")(placed(show))
     group.command()(placed(release))
     app.add_typer(group, name="quarantine")
@@ -40,7 +41,12 @@ def show(run: Run = "", form: Output = Format.TABLE, *, place: LocationOptions) 
 
 
 def release(
-    nodes: Annotated[list[str], typer.Argument(help="Names of nodes, or ranges as gpu[017-018].", metavar="NODE…")],
+    nodes: Annotated[
+        list[str],
+        typer.Argument(
+            help="Names of nodes, or ranges as gpu[017-018].", metavar="NODE…", autocompletion=completion.quarantined_nodes
+        ),
+    ],
     run: RunOption = "",
     who: Annotated[str, typer.Option("--as", metavar="NAME", help="Your name; it becomes evidence.")] = "",
     *,

@@ -139,7 +139,9 @@ def pull(run: Run = "", *, place: LocationOptions) -> int:
 
 def sweep(
     run: Run = "",
-    plans: Annotated[bool, typer.Option("--plans", help="No run, but home: remove old plans that nothing refers to.")] = False,
+    plans: Annotated[
+        bool, typer.Option("--plans", help="Instead of a run, clean the home cluster: remove old plans that no run refers to.")
+    ] = False,
     *,
     place: LocationOptions,
 ) -> int:

@@ -74,7 +74,9 @@ class RehearseOptions(CheckedOptions, RehearsalRequest):
     seed: Annotated[int, typer.Option("--seed", help="Seed of the simulated cluster's delays.")] = 1
     kubeconfig: Annotated[
         Path | None,
-        typer.Option("--kubeconfig", help="Play in this API server, new and nobody else's; it keeps what is simulated."),
+        typer.Option(
+            "--kubeconfig", help="Use this empty API server, which keeps the simulated objects; default: an emulated one."
+        ),
     ] = None
     roles_off: Annotated[str, typer.Option("--roles-off", metavar="ROLE,…", help="Roles that real programs play there.")] = ""
     speed: Annotated[
@@ -89,7 +91,13 @@ class RehearseOptions(CheckedOptions, RehearsalRequest):
     only: Only = None
     until: Until = ""
     operation: Annotated[
-        str, typer.Option("--operation", metavar="NAME", help="Rehearse add-node, replace-node, upgrade, rollback or reset.")
+        str,
+        typer.Option(
+            "--operation",
+            metavar="NAME",
+            help="Rehearse add-node, replace-node, upgrade, rollback or reset.",
+            autocompletion=completion.operations,
+        ),
     ] = ""
     hosts: Hosts = None
     older: Annotated[
@@ -160,7 +168,11 @@ def runs(form: Output = Format.TABLE) -> int:
     """List the runs that this machine knows, the newest first."""
     from workflows.app import run_list
 
-    listed = run_list.listed_runs(StateFolder.of_environment())
+    home = StateFolder.of_environment()
+    listed = run_list.listed_runs(home)
+    if not listed and form is Format.TABLE:
+        output.note(f"there are no runs in {home.root}; start one with `bringup rehearse` or `bringup run`")
+        return ExitCode.OK
     cells = [(row.run, row.engine, row.started, row.state) for row in listed]
     output.listing(("run", "engine", "started", "state"), cells, [asdict(row) for row in listed], form)
     return ExitCode.OK

@@ -7,6 +7,7 @@ import typer
 
 from steps.contract.exit import ExitCode
 from workflows.cli import output
+from workflows.cli.command_sections import SectionedGroup
 from workflows.cli.options import HomeOptions, Output, placed
 from workflows.cli.output import Format
 
@@ -28,7 +29,7 @@ class ScheduleOptions(HomeOptions):
 
 def register(app: typer.Typer) -> None:
     """Add the group `schedule` to the application."""
-    group = typer.Typer(no_args_is_help=True, help="A schedule on Argo: show it, suspend it, resume it.")
+    group = typer.Typer(cls=SectionedGroup, no_args_is_help=True, help="A schedule on Argo: show it, suspend it, resume it.")
     for command in (show, suspend, resume):
         group.command()(placed(command, ScheduleOptions))
     app.add_typer(group, name="schedule")

@@ -9,7 +9,7 @@ import typer
 
 from steps.contract.exit import ExitCode
 from steps.contract.plain_text import count
-from workflows.cli import output
+from workflows.cli import completion, output
 from workflows.cli.options import Hosts, Only, Output, Spec, Until, pipeline_of
 from workflows.cli.output import Format
 
@@ -64,6 +64,8 @@ def init(
         output.lines([shipped_recipes.write_spec(path, force=force, hint=EXISTS_HINT)])
         return ExitCode.OK
     path = path or Path("cluster.yaml")
+    if path.is_dir():
+        raise typer.BadParameter(f"{path} is a folder: name a file in it, such as {path / 'cluster.yaml'}")
     if path.exists() and not force:
         raise typer.BadParameter(f"{path} exists; {EXISTS_HINT}")
     if source is not None:
@@ -113,7 +115,13 @@ def plan(
     until: Until = "",
     against: Annotated[str, typer.Option("--against", help="Another spec: print only what differs from its plan.")] = "",
     operation: Annotated[
-        str, typer.Option("--operation", metavar="NAME", help="Of add-node, replace-node, upgrade, rollback or reset, not of run.")
+        str,
+        typer.Option(
+            "--operation",
+            metavar="NAME",
+            help="Plan this operation instead of a bring-up: add-node, replace-node, upgrade, rollback or reset.",
+            autocompletion=completion.operations,
+        ),
     ] = "",
     hosts: Hosts = None,
 ) -> int:

@@ -45,13 +45,15 @@ def explain(
 
 
 def execute(
-    manifest: Annotated[Path, typer.Argument(help="A Workflow manifest of the portable subset.")],
+    manifest: Annotated[Path, typer.Argument(help="A Workflow manifest of Argo, of the fields that both engines know.")],
     record: Annotated[
         Path | None, typer.Option("--record", help="Write the node record in the conformance format to this file.")
     ] = None,
-    actions: Annotated[Path | None, typer.Option("--actions", help="Operator actions to play (conformance corpus).")] = None,
+    actions: Annotated[
+        Path | None, typer.Option("--actions", help="File of operator actions (stop, suspend, retry …) to play while it runs.")
+    ] = None,
 ) -> int:
-    """Run a Workflow manifest of the portable subset on the embedded engine."""
+    """Run a Workflow manifest on the embedded engine; a field that the engine does not know is refused."""
     from workflows.engines.local.manifest_execution import execute_manifest
 
     messages: list[str] = []

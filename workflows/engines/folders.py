@@ -20,7 +20,7 @@ class NoSuchRun(ValueError):
 
 
 class NoStateFolder(ValueError):
-    """Exception: no environment variable tells where the folder of the runs is."""
+    """Exception: no environment variable names a usable folder for the runs."""
 
     hint = f"set {HOME_VARIABLE} to a folder on a local disk"
 
@@ -36,7 +36,10 @@ class StateFolder:
         """Return the folder that the environment names. Raises NoStateFolder if it names none: runs must not land just anywhere."""
         env = os.environ if environ is None else environ
         if env.get(HOME_VARIABLE):
-            return cls(Path(env[HOME_VARIABLE]).absolute())
+            root = Path(env[HOME_VARIABLE]).absolute()
+            if root.exists() and not root.is_dir():
+                raise NoStateFolder(f"{HOME_VARIABLE} names {root}, which is no folder")
+            return cls(root)
         if env.get("XDG_STATE_HOME"):
             return cls(Path(env["XDG_STATE_HOME"]).absolute() / "bringup")
         if not env.get("HOME"):

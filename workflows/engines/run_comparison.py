@@ -68,7 +68,9 @@ def differences(store: Store, first: str, second: str) -> tuple[str, ...]:
 def _bundle(store: Store, run: str) -> dict[str, Any]:
     """Return key → JSON data without times and ids, for each file of a run that is compared."""
     if store.read(run_records.header_key(run)) is None:
-        raise BadTask(f"the store has no run {run}", hint="bring a run of Argo here first: bringup pull RUN")
+        raise BadTask(
+            f"no run {run} on this machine", hint="`bringup runs` lists them; bring a run of Argo here first: bringup pull RUN"
+        )
     prefix = f"runs/{run}/"
     keys = [key.removeprefix(prefix) for key in store.keys(f"runs/{run}")]
     compared = [key for key in keys if key.split("/", 1)[0] in COMPARED and key.endswith(".json")]

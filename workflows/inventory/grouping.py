@@ -101,7 +101,9 @@ def _servers(hosts: Sequence[str], groups: Mapping[str, tuple[str, ...]]) -> str
         return "servers"
     if not chosen:
         said = ", ".join(f"{name} ({len(members)})" for name, members in sorted(groups.items())) or "none"
-        raise BadInventory("no group of the inventory is called as servers are", f"say which one: --servers GROUP; groups: {said}")
+        raise BadInventory(
+            "no group of the inventory has a usual name of servers", f"say which one: --servers GROUP; groups: {said}"
+        )
     return chosen
 
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from workflows.spec import roles, secrecy, structure, validation_errors
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.document import LARGEST_BYTES, BadDocument, YamlDocument, parse
+from workflows.spec.editor_schema import KINDS
 from workflows.spec.errors import SpecError, SpecErrors
 from workflows.spec.validation_errors import line_of, similar_key, translate
 
@@ -41,6 +42,9 @@ def load(source: Path | str) -> ClusterSpec:
         SpecErrors: every error of the file (exit code 64).
     """
     name, document = read(source)
+    if isinstance(kind := document.data.get("kind"), str) and kind not in KINDS:
+        problem = SpecError("kind", "this kind of spec is unknown", f"write one of {', '.join(KINDS)}", f'"{kind}"')
+        raise SpecErrors(name, [replace(problem, line=line_of("kind", document))])
     errors, spec = _validate(ClusterSpec, document)
     sound = spec if spec is not None else _sound_sections(document, errors)
     if sound is not None:
@@ -87,7 +91,7 @@ def _text(source: Path | str) -> tuple[str, str]:
     if isinstance(source, str) and "\n" in source:
         return "spec", source
     path = Path(source)
-    name = path.name or "spec"
+    name = path.name or str(source)
     try:
         with path.open("rb") as file:
             raw = file.read(LARGEST_BYTES + 1)

@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 
 from workflows.cli.command_sections import SECTIONS
 from workflows.cli.main import application
+from workflows.rehearsal.faults import fault_registry
 
 
 def test_every_command_stands_in_one_section() -> None:
@@ -39,6 +40,8 @@ def test_help_shows_whole_sentences_by_section_in_eighty_columns(machine: Any) -
         (("explain", "P02"), "P02"),
         (("explain", "rke2/no"), "rke2/nodes"),
         (("status", "one-"), "one-run"),
+        (("rehearse", "--operation", "up"), "upgrade"),
+        (("image", "build", "comp"), "compute"),
     ],
 )
 def test_the_shell_completes(machine: Any, typed: tuple[str, ...], proposed: str) -> None:
@@ -46,6 +49,20 @@ def test_the_shell_completes(machine: Any, typed: tuple[str, ...], proposed: str
     words = " ".join(("bringup", *typed))
     done = machine.call(_BRINGUP_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=str(len(typed)))
     assert proposed in done.out.split(), done.text
+
+
+def test_a_table_in_a_pipe_has_one_line_a_record_and_no_blanks_at_its_end(machine: Any) -> None:
+    lines = machine.call("faults").out.splitlines()
+    assert len(lines) == len(fault_registry.faults()) + 1
+    assert [line for line in lines if line != line.rstrip()] == []
+    assert machine.call("faults", COLUMNS="wide").out.splitlines() == lines
+
+
+def test_no_runs_is_said_and_a_home_that_is_a_file_is_refused(machine: Any) -> None:
+    assert f"there are no runs in {machine.home}" in machine.call("runs").err
+    (machine.folder / "file").write_text("")
+    done = machine.call("runs", BRINGUP_HOME=str(machine.folder / "file"))
+    assert (done.code, "which is no folder" in done.err) == (64, True), done.text
 
 
 @pytest.mark.parametrize(("options", "name"), [((), "cluster"), (("--image",), "image")])

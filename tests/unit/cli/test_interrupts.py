@@ -86,7 +86,8 @@ def test_ctrl_c_within_any_command_says_how_to_go_on(
     assert run(words) == 130
     told = capsys.readouterr().err
     assert told.startswith("error: interrupted\n")
-    assert (hint in told) and (bool(hint) == ("hint:" in told))
+    assert hint in told
+    assert bool(hint) == ("hint:" in told)
 
 
 def test_nothing_outlives_a_killed_rehearsal(machine: Any, small: str) -> None:

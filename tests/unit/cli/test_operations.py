@@ -78,7 +78,7 @@ def test_a_plan_says_what_an_operation_does_and_to_whom(machine: Any, spec: Path
     [
         (
             ["rehearse", "--operation", "repair"],
-            "--operation 'repair' is none; use add-node, replace-node, upgrade, rollback, reset",
+            "--operation 'repair' is unknown; use add-node, replace-node, upgrade, rollback, reset",
         ),
         (["rehearse", "--hosts", "gpu1"], "--hosts and --from belong to --operation NAME"),
         (["rehearse", "--operation", "add-node"], "--operation add-node needs --hosts RANGE"),
@@ -98,7 +98,7 @@ def test_a_plan_says_what_an_operation_does_and_to_whom(machine: Any, spec: Path
         (["reset", "--yes", "--hosts", "sv1"], "reset of sv1 ends the cluster, but would leave RKE2 on its agents"),
         (["reset", "--yes", "--hosts", "zz"], "zz is not among the hosts of h200-16: they are gpu[1-3],sv1"),
         (["plan", "--operation", "upgrade", "--only", "os_prep"], "upgrade is stage rke2 alone: leave out --only and --until"),
-        (["plan", "--operation", "repair"], "--operation 'repair' is none; use add-node, replace-node, upgrade, rollback, reset"),
+        (["plan", "--operation", "repair"], "--operation 'repair' is unknown; use add-node, replace-node, upgrade, rollback"),
         (["reset"], "its pods and their data off all 4 hosts of cluster h200-16, and nobody is here to ask: add --yes"),
         (["reset", "--hosts", "gpu1"], "off hosts gpu1 of cluster h200-16, and nobody is here to ask"),
         (["reset", "--hosts", "gpu9"], "gpu9 is not among the hosts of h200-16"),

@@ -237,7 +237,7 @@ def test_one_stage_is_rehearsed_with_the_stages_before_it_in_place(machine: Any,
     (machine.folder / "small.yaml").write_text(approved())
     done = machine.call("rehearse", "small.yaml", "--only", "rke2", "--fault", "coredns_not_ready")
     assert done.code == 65, done.text
-    assert done.out.startswith("first, healthy and unseen: os_prep\n")
+    assert done.out.startswith("brought up first, healthy and without output: os_prep\n")
     assert "os_prep: " not in done.out
     assert "CoreDNS" in done.out or "coredns" in done.out
     assert len(machine.runs) == 1

@@ -35,3 +35,13 @@ def test_a_character_that_the_output_cannot_take_ends_no_command(printed: str) -
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, timeout=60)
     assert (done.returncode, done.stdout.rstrip(), done.stderr) == (0, rb"n1 \u2026 n9", b"")
+
+
+def test_what_people_read_is_folded_between_words_with_severities_in_colour(machine: Any, command: str) -> None:
+    environment = machine.environment({"TERM": "xterm-256color", "NO_COLOR": None})
+    code, written = in_a_terminal(environment, [command, "validate", "h200-16"], 50)
+    assert code == 0, written
+    assert "\x1b[33mwarning\x1b[0m P02" in written
+    rows = re.sub(r"\x1b\[[0-9;]*m", "", written).splitlines()
+    assert [row for row in rows if len(row) > 50 and " " in row.strip()] == [], "longer than the terminal is only a URL"
+    assert "  fix    use SLES, or go on: the gates of stage" in rows

@@ -578,7 +578,7 @@ def test_a_machine_that_ssh_reaches_by_another_network_is_named_with_what_would_
     floating = load(os=NARROW, hosts=dialled("198.51.100.7"))
     (one,) = (issue for issue in catalog.check(floating, catalog.load()) if issue.rule == "P21")
     assert one.problem.startswith("sv1 (198.51.100.7) is in none of these networks")
-    assert "unless the machine has another address" in one.problem
+    assert "unless the machine also has an address in one" in one.problem
     managed = load(hosts=dialled("fd00:10::11"))
     (one,) = (issue for issue in catalog.check(managed, catalog.load()) if issue.rule == "P22")
     assert one.problem.startswith(

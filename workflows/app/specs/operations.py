@@ -37,7 +37,7 @@ def named(name: str, hosts: Sequence[str], older: str = "") -> Operation:
     """
     kinds = {kind.value: kind for kind in OperationKind if kind is not OperationKind.BRINGUP}
     if name and name not in kinds:
-        raise UsageError(f"--operation {name!r} is none; use {', '.join(kinds)}")
+        raise UsageError(f"--operation {name!r} is unknown; use {', '.join(kinds)}")
     if not name and (hosts or older):
         raise UsageError("--hosts and --from belong to --operation NAME")
     if name in (OperationKind.ADD_NODE, OperationKind.REPLACE_NODE) and not hosts:

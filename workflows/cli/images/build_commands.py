@@ -8,12 +8,17 @@ import typer
 
 from steps.contract.exit import ExitCode
 from workflows.app.run_options import Wish
-from workflows.cli import output
+from workflows.cli import completion, output
 from workflows.cli.images.tree_commands import NOBODY
 from workflows.cli.options import HomeOptions, RunOptions, placed
 
 Spec = Annotated[
-    str, typer.Argument(metavar="SPEC|RECIPE", help="Image spec (image.yaml), or a shipped recipe, to build and test it alone.")
+    str,
+    typer.Argument(
+        metavar="SPEC|RECIPE",
+        help="Image spec (image.yaml), or a shipped recipe, to build and test it alone.",
+        autocompletion=completion.recipes,
+    ),
 ]
 
 
@@ -50,7 +55,7 @@ def build(
     until: Annotated[str, typer.Option("--until", help="Up to and with this stage.")] = "",
     reuse: Annotated[str, typer.Option("--reuse", help="Reuse boots that this earlier run showed of the same image.")] = "none",
     again: Annotated[
-        bool, typer.Option("--again", help="Also where nothing changed, a rollback left this version, or the tree was made anew.")
+        bool, typer.Option("--again", help="Build even if nothing changed, or if a rollback left this version.")
     ] = False,
     supersede: Annotated[bool, typer.Option("--supersede", help="End builds of the same image that go on.")] = False,
     *,

@@ -9,7 +9,7 @@ import typer
 
 from steps.contract.exit import ExitCode
 from steps.contract.plain_text import count
-from workflows.cli import output
+from workflows.cli import completion, output
 from workflows.cli.options import Output
 from workflows.cli.output import Format
 
@@ -23,7 +23,12 @@ _UNCHANGED = (
     ", as before: the recipe asks for nothing else (what is newer, or at another URL now: `bringup image update … --write`)"
 )
 Named = Annotated[
-    str, typer.Argument(metavar="RECIPE|SPEC", help="Name of a shipped recipe, path of a recipe, or of an image spec.")
+    str,
+    typer.Argument(
+        metavar="RECIPE|SPEC",
+        help="Name of a shipped recipe, path of a recipe, or of an image spec.",
+        autocompletion=completion.recipes,
+    ),
 ]
 
 

@@ -87,12 +87,10 @@ def firewall_lets_machines_in(platform: Platform) -> Iterator[RuleFinding]:
     for machine in platform.spec.machines if sources else ():
         if is_address(machine.address) and not any(ipaddress.ip_address(machine.address) in network for network in sources):
             problem = (
-                f"{machine.name} ({machine.address}) is in none of these networks: firewalls of the others refuse what it says"
+                f"{machine.name} ({machine.address}) is in none of these networks: other machines' firewalls refuse its packets"
             )
-            problem += ", unless the machine has another address, which is in one"
-            yield RuleFinding(
-                "os.firewall_networks", problem, "add its network, or correct its address; or see that it has the other"
-            )
+            problem += ", unless the machine also has an address in one of them"
+            yield RuleFinding("os.firewall_networks", problem, "add its network, or correct its address")
             return
 
 
