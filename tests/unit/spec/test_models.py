@@ -356,6 +356,6 @@ def test_a_group_is_a_node_label() -> None:
 
 def test_an_unknown_kind_is_one_error_that_names_the_kinds() -> None:
     with pytest.raises(spec.SpecErrors, match="this kind of spec is unknown") as refused:
-        load("apiVersion: bringup/v1\nkind: Foo\nname: x\n")
+        spec.load("apiVersion: bringup/v1\nkind: Foo\nname: x\n")
     (error,) = refused.value.errors
     assert (error.path, error.line, error.fix) == ("kind", 2, "write one of Cluster, Factory, Stack, Image, ImageRecipe")
