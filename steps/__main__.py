@@ -31,20 +31,20 @@ def main(arguments: list[str] | None = None) -> int:
     Errors go to stderr as one sentence and a hint. All output of this process and its children passes through the log, which
     redacts secrets and is kept in the store.
     """
-    with output_log.RedirectedOutput(os.environ) as held:
+    with output_log.RedirectedOutput(os.environ) as log:
         options = _parser().parse_args(arguments)
         try:
-            return int(_run(options, held))
+            return int(_run(options, log))
         except StepError as error:
-            held.write(f"{options.verb}: {error}\n" + (f"hint: {error.hint}\n" if error.hint else ""))
+            log.write(f"{options.verb}: {error}\n" + (f"hint: {error.hint}\n" if error.hint else ""))
             return int(error.exit_code)
         except KeyboardInterrupt:
-            held.write(f"{options.verb}: interrupted\n")
+            log.write(f"{options.verb}: interrupted\n")
             return INTERRUPTED
         except Exception as error:  # noqa: BLE001 - the outermost edge: a bug must end with its own code and a traceback in the log
             import traceback  # imported here: only a bug needs it
 
-            held.write(f"{traceback.format_exc()}{options.verb}: bug: {type(error).__name__}: {error}\n")
+            log.write(f"{traceback.format_exc()}{options.verb}: bug: {type(error).__name__}: {error}\n")
             return int(ExitCode.BUG)
 
 
@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(options: argparse.Namespace, held: output_log.Log) -> ExitCode:
+def _run(options: argparse.Namespace, log: output_log.Log) -> ExitCode:
     from steps.clients import environment
     from steps.runtime.context import Context
 
@@ -73,8 +73,8 @@ def _run(options: argparse.Namespace, held: output_log.Log) -> ExitCode:
     if importlib.util.find_spec(f"steps.verbs.{task.verb.value}") is None:
         raise BadTask(f"verb {task.verb.value} is not in this version", hint="render with the version that runs the steps")
     module = importlib.import_module(f"steps.verbs.{task.verb.value}")
-    context = Context(task, here, options.shard, _inputs(options.input), held)
-    held.at_end = context.keep_log
+    context = Context(task, here, options.shard, _inputs(options.input), log)
+    log.at_end = context.keep_log
     context.say(f"{task.verb.value} {task.stage}.{task.name} shard {options.shard} of run {here.run}: input {task.input_digest}")
     try:
         code: ExitCode = module.run(context)

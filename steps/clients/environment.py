@@ -44,8 +44,8 @@ class Environment(Struct, frozen=True, kw_only=True):
 def read(environ: Mapping[str, str] | None = None) -> Environment:
     """Return the environment of this process. Raises BadTask naming every missing variable."""
     env = os.environ if environ is None else environ
-    wanted = [paths.variable(folder) for folder in paths.FOLDERS] + [paths.RUN]
-    missing = [name for name in wanted if not env.get(name)]
+    required = [paths.variable(folder) for folder in paths.FOLDERS] + [paths.RUN]
+    missing = [name for name in required if not env.get(name)]
     if missing:
         raise BadTask(
             f"environment lacks {', '.join(missing)}", hint="a step is started by an engine, or by hand with these variables set"

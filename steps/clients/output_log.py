@@ -28,9 +28,9 @@ LONGEST = 64_000
 
 def folders(environ: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the folders of a step's secrets that its environment names: those given to it, and those that its run made."""
-    given, store = environ.get(paths.variable("secrets"), ""), environ.get(paths.variable("store"), "")
+    secrets, store = environ.get(paths.variable("secrets"), ""), environ.get(paths.variable("store"), "")
     of_run = [Path(store) / f"runs/{environ[paths.RUN]}/secrets"] if store and environ.get(paths.RUN) else []
-    return (*((Path(given),) if given else ()), *of_run)
+    return (*((Path(secrets),) if secrets else ()), *of_run)
 
 
 class Log:

@@ -101,10 +101,10 @@ def _files(folder: Path) -> Iterable[Path]:
 def _stamp(path: Path) -> tuple[int, int, int]:
     """Return a value that changes when the file does; zeros for a file that has just been removed."""
     try:
-        seen = path.stat()
+        status = path.stat()
     except OSError:
         return 0, 0, 0
-    return seen.st_ino, seen.st_mtime_ns, seen.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _of_file(path: Path) -> Iterator[str]:

@@ -42,7 +42,7 @@ def names(text: str, name: str) -> bool:
 
 def escape_json(text: str) -> str:
     """Return JSON text with control characters escaped; its meaning stays the same."""
-    return text if text.isprintable() else _COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return text if text.isprintable() else _COMMANDS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def some(names: Sequence[str], most: int) -> str:

@@ -60,11 +60,11 @@ class ImageInput(Struct, frozen=True, kw_only=True):
     recipe: resolved_recipe.Recipe
 
 
-def read_recipe(context: Context, wanted: BuildArguments) -> ImageInput:
+def read_recipe(context: Context, arguments: BuildArguments) -> ImageInput:
     """Return the task's arguments with their recipe. Raises BadTask for an unknown part, or if the recipe is not the task's."""
-    if wanted.part not in PARTS:
-        raise BadTask(f"part {wanted.part!r} of an image is not one of {', '.join(PARTS)}")
-    return ImageInput(wanted=wanted, recipe=recipe(context, wanted.recipe))
+    if arguments.part not in PARTS:
+        raise BadTask(f"part {arguments.part!r} of an image is not one of {', '.join(PARTS)}")
+    return ImageInput(wanted=arguments, recipe=recipe(context, arguments.recipe))
 
 
 def recipe(context: Context, digest: str) -> resolved_recipe.Recipe:
@@ -93,15 +93,15 @@ def read_target(context: Context, place: PublishTarget, groups: str) -> PublishT
 _AGAIN = "render again and submit both together"
 
 
-def packed_folder(context: Context, wanted: resolved_recipe.Recipe) -> Path:
+def packed_folder(context: Context, recipe: resolved_recipe.Recipe) -> Path:
     """Return the folder in the store for a recipe's packed image, which need not exist."""
-    return context.environment.store / IMAGES / "assembled" / build_keys.image(wanted)
+    return context.environment.store / IMAGES / "assembled" / build_keys.image(recipe)
 
 
-def packed_root(context: Context, wanted: resolved_recipe.Recipe) -> str:
+def packed_root(context: Context, recipe: resolved_recipe.Recipe) -> str:
     """Return the digest of a packed image's squashfs; empty if its manifest cannot be read, which another reader reports."""
     with contextlib.suppress(OSError, image_manifest.ManifestError):
-        part = image_manifest.decode((packed_folder(context, wanted) / image_manifest.MANIFEST).read_bytes()).part(
+        part = image_manifest.decode((packed_folder(context, recipe) / image_manifest.MANIFEST).read_bytes()).part(
             image_manifest.ROOT
         )
         return part.digest if part else ""
@@ -146,8 +146,8 @@ def _sandbox(context: Context, image: ImageInput) -> Sandboxed:
 
 
 def _boot(context: Context, image: ImageInput) -> Booted:
-    wanted, at = image.wanted, context.environment.store / IMAGES
-    return machine_boots.boot(at, image.recipe, wanted.firmware, wanted.machines, wanted.memory_mib, wanted.seconds, context.say)
+    build, at = image.wanted, context.environment.store / IMAGES
+    return machine_boots.boot(at, image.recipe, build.firmware, build.machines, build.memory_mib, build.seconds, context.say)
 
 
 Seen = Archive | Built | Assembled | Sandboxed | Booted
@@ -173,14 +173,14 @@ def gate_expectation(context: Context, image: ImageInput) -> dict[str, Any]:
     return expectation
 
 
-def changes(seen: Seen) -> Iterator[str]:
+def changes(observation: Seen) -> Iterator[str]:
     """Yield a sentence for the record about each thing that was written to the store; nothing for parts that were found there."""
-    if isinstance(seen, Archive) and seen.fetched:
-        yield f"fetched {seen.fetched} packages into the archive"
-    elif isinstance(seen, Built) and not seen.cached and not seen.failed:
-        yield f"built layer {seen.key[:12]}"
-    elif isinstance(seen, Assembled) and not seen.cached and not seen.problem:
-        yield f"packed image {seen.key[:12]}"
+    if isinstance(observation, Archive) and observation.fetched:
+        yield f"fetched {observation.fetched} packages into the archive"
+    elif isinstance(observation, Built) and not observation.cached and not observation.failed:
+        yield f"built layer {observation.key[:12]}"
+    elif isinstance(observation, Assembled) and not observation.cached and not observation.problem:
+        yield f"packed image {observation.key[:12]}"
 
 
 def earlier_boot(context: Context, root: str) -> Evidence | None:

@@ -58,21 +58,21 @@ def find_status(context: Context) -> ExitCode:
     The task's output says whether anything is left to build. Raises a StepError if the folder cannot be read, because the image
     could not be published there either.
     """
-    wanted = context.arguments(StatusArguments)
-    place = image_parts.read_target(context, wanted.place, wanted.groups)
-    place = msgspec.structs.replace(place, key=_SIGNED) if wanted.signed else place
-    recipe = image_parts.recipe(context, wanted.recipe)
+    arguments = context.arguments(StatusArguments)
+    place = image_parts.read_target(context, arguments.place, arguments.groups)
+    place = msgspec.structs.replace(place, key=_SIGNED) if arguments.signed else place
+    recipe = image_parts.recipe(context, arguments.recipe)
     packages = {package.name: package.version for layer in recipe.layers for package in layer.packages}
     known = known_versions(context, place)
     with image_kind.connect(place, context.environment.secrets) as transport:
-        seen = publication_status.query(transport, place, wanted.image, wanted.key, wanted.firmware, packages, known)
-    if seen.version:
-        remember_version(context, place, wanted.image, seen.version)
-    gate = gating.find(wanted.gate)
-    verdict = gate.decide(seen, gate.expect(context.task.expectations, ()))
+        status = publication_status.query(transport, place, arguments.image, arguments.key, arguments.firmware, packages, known)
+    if status.version:
+        remember_version(context, place, arguments.image, status.version)
+    gate = gating.find(arguments.gate)
+    verdict = gate.decide(status, gate.expect(context.task.expectations, ()))
     context.say(verdict.reason)
-    context.record(verdict, observation=msgspec.to_builtins(seen))
-    context.output(OUTPUT, CURRENT if verdict.is_pass and seen.is_current else CHANGED)
+    context.record(verdict, observation=msgspec.to_builtins(status))
+    context.output(OUTPUT, CURRENT if verdict.is_pass and status.is_current else CHANGED)
     return ExitCode.OK
 
 
@@ -99,28 +99,30 @@ def publish_image(context: Context) -> ExitCode:
 
     Raises Refused unless this run's tests have passed.
     """
-    wanted = context.arguments(PublicationArguments)
-    recipe = image_parts.recipe(context, wanted.recipe)
-    place = image_parts.read_target(context, wanted.place, wanted.groups)
+    arguments = context.arguments(PublicationArguments)
+    recipe = image_parts.recipe(context, arguments.recipe)
+    place = image_parts.read_target(context, arguments.place, arguments.groups)
     key = build_keys.image(recipe)
     assembled = image_parts.packed_folder(context, recipe)
-    by, secrets, known = f"run {context.environment.run}", context.environment.secrets, known_versions(context, place)
+    run, secrets, known = f"run {context.environment.run}", context.environment.secrets, known_versions(context, place)
     with store_entries.hold_entry(assembled):
         results = _results(context, key, image_parts.packed_root(context, recipe))
 
         def publish() -> Published:
             release = image_publication.stage(assembled, place, results, origin=recipe.origin)
-            request = PublishRequest(release=release, target=place, secrets=secrets, by=by, again=wanted.again, known=dict(known))
+            request = PublishRequest(
+                release=release, target=place, secrets=secrets, by=run, again=arguments.again, known=dict(known)
+            )
             return image_publication.publish(request, context.say)
 
-        seen = release_lease.retry_while_locked(publish, context.clock, context.task.deadline_seconds, context.say)
-    if seen.version:
-        remember_version(context, place, recipe.name, seen.version, again=wanted.again)
-    gate = gating.find(wanted.gate)
-    verdict = gate.decide(seen, gate.expect(context.task.expectations, ()))
-    done = () if seen.unchanged else (f"published {recipe.name} {seen.version}",)
-    removed = (f"removed version {version}" for version in seen.removed)
-    context.record(verdict, observation=msgspec.to_builtins(seen), changes=(*done, *removed))
+        published = release_lease.retry_while_locked(publish, context.clock, context.task.deadline_seconds, context.say)
+    if published.version:
+        remember_version(context, place, recipe.name, published.version, again=arguments.again)
+    gate = gating.find(arguments.gate)
+    verdict = gate.decide(published, gate.expect(context.task.expectations, ()))
+    done = () if published.unchanged else (f"published {recipe.name} {published.version}",)
+    removed = (f"removed version {version}" for version in published.removed)
+    context.record(verdict, observation=msgspec.to_builtins(published), changes=(*done, *removed))
     context.output("verdict", verdict.status.value)
     return ExitCode.OK
 
@@ -141,21 +143,21 @@ def _results(context: Context, key: str, root: str) -> dict[str, list[ImageTestR
             if record.verdict is None or not record.verdict.is_pass:
                 message = f"{stage}.{task}: {record.verdict.reason if record.verdict else 'no verdict'}"
                 raise Refused(message, hint="an image is published only where each of its tests has passed")
-            seen: Sandboxed | Booted = msgspec.convert(record.observation, _TESTED[stage])
-            if seen.key != key:
-                message = f"{stage}.{task} tested image {seen.key[:12]}, this is {key[:12]}"
+            tested: Sandboxed | Booted = msgspec.convert(record.observation, _TESTED[stage])
+            if tested.key != key:
+                message = f"{stage}.{task} tested image {tested.key[:12]}, this is {key[:12]}"
                 raise Refused(message, hint="run the whole pipeline again")
-            if isinstance(seen, Booted) and root and seen.root_digest not in ("", root):
-                message = f"{stage}.{task} booted a root of {seen.root_digest[:19]}, that of the image is {root[:19]}"
+            if isinstance(tested, Booted) and root and tested.root_digest not in ("", root):
+                message = f"{stage}.{task} booted a root of {tested.root_digest[:19]}, that of the image is {root[:19]}"
                 raise Refused(message, hint="it was packed anew since, by other versions of tools: run the whole pipeline again")
-            results[f"{stage}.{task}"] = _of(seen)
+            results[f"{stage}.{task}"] = _of(tested)
     return results
 
 
-def _of(seen: Sandboxed | Booted) -> list[ImageTestResult]:
-    if isinstance(seen, Sandboxed):
-        return list(seen.results)
-    return [result for boot in seen.boots if boot.report is not None for result in boot.report.results]
+def _of(tested: Sandboxed | Booted) -> list[ImageTestResult]:
+    if isinstance(tested, Sandboxed):
+        return list(tested.results)
+    return [result for boot in tested.boots if boot.report is not None for result in boot.report.results]
 
 
 def _tasks(context: Context, stage: str) -> list[str]:

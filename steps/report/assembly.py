@@ -68,8 +68,8 @@ def _revisions(records: Iterable[Record]) -> Iterator[model.RevisionReport]:
     """Yield the states of each release that Argo CD showed, in order of time; a state that repeats is yielded once."""
     last: dict[str, tuple[object, ...]] = {}
     for attempt in sorted((record.evidence for record in records), key=lambda attempt: attempt.finished):
-        seen = attempt.observation.get("releases") if isinstance(attempt.observation, dict) else None
-        for release in seen if isinstance(seen, list) else ():
+        releases = attempt.observation.get("releases") if isinstance(attempt.observation, dict) else None
+        for release in releases if isinstance(releases, list) else ():
             app = release.get("application") if isinstance(release, dict) else None
             if not isinstance(app, dict):
                 continue

@@ -52,12 +52,12 @@ def _forward(rows: Iterable[dict[str, Any]]) -> str:
     changed: set[str] = set()
     upgrades: dict[str, tuple[str, str]] = {}
     for node, facts, touched in _shown(rows):
-        before, now = str(facts.get("kept", "")), str(facts.get("version", ""))
+        before, after = str(facts.get("kept", "")), str(facts.get("version", ""))
         changed |= {node} if touched else set()
-        if before and now:
-            upgrades[node] = (before, now)
+        if before and after:
+            upgrades[node] = (before, after)
     counts = Counter(pair for node, pair in upgrades.items() if node in changed and pair[0] != pair[1])
-    return "; ".join(f"RKE2 {before} → {now} on {count(number, 'host')}" for (before, now), number in counts.most_common())
+    return "; ".join(f"RKE2 {before} → {after} on {count(number, 'host')}" for (before, after), number in counts.most_common())
 
 
 def _shown(rows: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any], bool]]:

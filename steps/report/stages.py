@@ -119,8 +119,8 @@ def _played(records: Iterable[Evidence]) -> dict[str, bool]:
     """Return node → True if a play changed it, for all hosts that plays observed."""
     changed_hosts: dict[str, bool] = {}
     for record in records:
-        seen = record.observation if record.verb == Verb.PLAY and isinstance(record.observation, dict) else {}
-        for row in seen.get("nodes", ()):
+        observation = record.observation if record.verb == Verb.PLAY and isinstance(record.observation, dict) else {}
+        for row in observation.get("nodes", ()):
             changed_hosts[row["node"]] = changed_hosts.get(row["node"], False) or bool(row.get("changed"))
     return changed_hosts
 

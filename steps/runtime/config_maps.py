@@ -83,9 +83,9 @@ def write(context: Context, wanted: Wanted, live: ConfigMap, key: str, text: str
 
     Raises Temporary if somebody else has written the ConfigMap since it was read.
     """
-    path, seen = context.kube.path(config_map(wanted)), {"resourceVersion": live.metadata.resource_version}
+    path, version = context.kube.path(config_map(wanted)), {"resourceVersion": live.metadata.resource_version}
     try:
-        context.kube.merge(path, {"metadata": seen, "data": {key: text}})
+        context.kube.merge(path, {"metadata": version, "data": {key: text}})
     except ApiError as error:
         # 409: the resourceVersion in the patch is no longer the current one
         if error.status == 409:

@@ -138,9 +138,9 @@ def diagnose_refusal(context: Context, manifest: dict[str, Any], error: StepErro
         findings.add("field managers", name, _managers(live[0] or {}))
     space = str(meta.get("namespace", ""))
     if space:
-        held = findings.read(f"namespace {space}", lambda: (kube.get(f"/api/v1/namespaces/{space}", _Namespace),))
-        if held is not None:
-            findings.add("namespace", space, f"phase {held[0].status.phase}" if held[0] is not None else "it does not exist")
+        answer = findings.read(f"namespace {space}", lambda: (kube.get(f"/api/v1/namespaces/{space}", _Namespace),))
+        if answer is not None:
+            findings.add("namespace", space, f"phase {answer[0].status.phase}" if answer[0] is not None else "it does not exist")
         _quotas(findings, space)
     _webhooks(findings, str(error))
     return findings.entries()
@@ -262,9 +262,9 @@ def diagnose_error(context: Context, error: StepError) -> tuple[Diagnosis, ...]:
         findings.add("readiness", "API server", diagnosis.end(ready))
     if not isinstance(error, Temporary):
         _account(findings, kube)
-        held = findings.read("lease of the target", lambda: (kube.get(LEASE, dict),))
-        if held is not None:
-            findings.add("lease", "kube-system/bringup", _object(held[0]) if held[0] is not None else "nobody holds the target")
+        answer = findings.read("lease of the target", lambda: (kube.get(LEASE, dict),))
+        if answer is not None:
+            findings.add("lease", "kube-system/bringup", _object(answer[0]) if answer[0] is not None else "nobody holds the target")
     if ready is not None:
         _webhooks(findings, str(error))
     return findings.entries()

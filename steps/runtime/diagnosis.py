@@ -225,9 +225,9 @@ def _logs(findings: Findings, namespace: str, pod: PodDiagnosis, status: Contain
 def node(findings: Findings, name: str) -> None:
     """Add a node's conditions, resources, taints and labels, and the events about it."""
     missing = "the API server does not know it"
-    seen = findings.read(f"node {name}", lambda: (findings.kube.get(f"/api/v1/nodes/{name}", NodeDiagnosis),))
-    if seen is not None:
-        findings.add("node state", f"node {name}", seen[0].text() if seen[0] else missing)
+    answer = findings.read(f"node {name}", lambda: (findings.kube.get(f"/api/v1/nodes/{name}", NodeDiagnosis),))
+    if answer is not None:
+        findings.add("node state", f"node {name}", answer[0].text() if answer[0] else missing)
     _events(findings, "events", f"node {name}", "default", f"involvedObject.name={name}")
 
 

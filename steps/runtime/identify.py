@@ -57,10 +57,10 @@ def identify(context: Context, ssh: play_requests.Ssh, way: Way) -> ClusterIdent
         )
     uid = next(iter(uids), "")
     if uid:
-        wanted = target.agree_on_uid(context, uid)
-        if uid != wanted:
+        expected = target.agree_on_uid(context, uid)
+        if uid != expected:
             raise Refused(
-                f"server {uids[uid]} belongs to cluster {uid}, this run is about {wanted}",
+                f"server {uids[uid]} belongs to cluster {uid}, this run is about {expected}",
                 hint="nothing was changed; correct the hosts, or target.uid in the spec",
             )
         reserve(context, [identity for identity in identities.values() if identity.uid == uid], way)
@@ -104,17 +104,17 @@ def reserve(context: Context, servers: Sequence[ServerIdentity], way: Way) -> No
 
 
 def _no_proof(context: Context, shown: Mapping[str, ServerIdentity]) -> Refused | Unreachable:
-    wanted = run_records.target_uid(context.environment.run, context.store.read)
+    expected = run_records.target_uid(context.environment.run, context.store.read)
     silent = next(
         (f"{name}: {_summary(identity)}" for name, identity in shown.items() if identity.state is ServerState.UNREADABLE), ""
     )
     if silent:
         return Unreachable(
-            f"this run is about cluster {wanted}, and no server says which it belongs to; {silent}",
+            f"this run is about cluster {expected}, and no server says which it belongs to; {silent}",
             hint="bring a server's API up, or leave target.uid out of the spec to go on without this check",
         )
     return Refused(
-        f"this run is about cluster {wanted}, but no cluster runs on its servers",
+        f"this run is about cluster {expected}, but no cluster runs on its servers",
         hint="nothing was changed; leave target.uid out of the spec for a new cluster, or name the cluster's kubeconfig",
     )
 

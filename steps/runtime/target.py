@@ -66,10 +66,10 @@ def claim(context: Context, kube: Kube | None = None, *, restored: bool = False)
     """
     kube = kube or context.kube
     uid = cluster_uid(kube)
-    wanted = agree_on_uid(context, uid)
-    if uid != wanted:
+    expected = agree_on_uid(context, uid)
+    if uid != expected:
         raise Refused(
-            f"the kubeconfig leads to cluster {uid}, this run is about {wanted}",
+            f"the kubeconfig leads to cluster {uid}, this run is about {expected}",
             hint="nothing was written to it; name the right kubeconfig, or correct target.uid in the spec",
         )
     _hold(context, kube, _opened(context) if restored else -math.inf)
@@ -124,10 +124,10 @@ def _client(kubeconfig: str, who: str) -> Kube:
 def recognize(context: Context, kubeconfig: str) -> None:
     """Check that a kubeconfig from a play leads to the run's cluster, before it is kept. Raises Refused if not."""
     uid = cluster_uid(_client(kubeconfig, _who(context)))
-    wanted = agree_on_uid(context, uid)
-    if uid != wanted:
+    expected = agree_on_uid(context, uid)
+    if uid != expected:
         raise Refused(
-            f"the hosts belong to cluster {uid}, this run is about {wanted}",
+            f"the hosts belong to cluster {uid}, this run is about {expected}",
             hint="their preparation and the play on the servers have run; correct the hosts, or target.uid in the spec",
         )
 

@@ -92,8 +92,8 @@ class Git:
     def read(self, commit: str, path: str = "") -> dict[str, str]:
         """Return path from the root → text for the files of a commit at or below `path`. Links and submodules are left out."""
         prefix = path.strip("/")
-        wanted = (entry for entry in self.entries(commit) if entry.is_file)
-        below = (entry for entry in wanted if not prefix or entry.path == prefix or entry.path.startswith(f"{prefix}/"))
+        files = (entry for entry in self.entries(commit) if entry.is_file)
+        below = (entry for entry in files if not prefix or entry.path == prefix or entry.path.startswith(f"{prefix}/"))
         return {entry.path: entry.content.decode(errors="replace") for entry in below}
 
     def entries(self, commit: str, folder: str = "") -> Iterator[GitEntry]:
@@ -137,13 +137,13 @@ class Git:
 
         Raises git_errors.Raced if a ref has another current id, Refused if the server denies the push.
         """
-        wanted = {name.encode(): (before.encode() or NOBODY.encode(), after.encode()) for name, (before, after) in updates.items()}
+        encoded = {name.encode(): (before.encode() or NOBODY.encode(), after.encode()) for name, (before, after) in updates.items()}
 
-        def update(seen: dict[Any, Any]) -> dict[Any, Any]:
-            for name, (before, _) in wanted.items():
-                if (seen.get(name) or NOBODY.encode()) != before:
+        def update(refs: dict[Any, Any]) -> dict[Any, Any]:
+            for name, (before, _) in encoded.items():
+                if (refs.get(name) or NOBODY.encode()) != before:
                     raise git_errors.Raced(f"{name.decode()} has moved meanwhile")
-            return {name: after for name, (_, after) in wanted.items()}
+            return {name: after for name, (_, after) in encoded.items()}
 
         def packed(have: Any, want: Any, *, ofs_delta: bool = False, **_: Any) -> Any:
             return self._repo.generate_pack_data(set(have), set(want), ofs_delta=ofs_delta)
@@ -175,12 +175,12 @@ class Git:
     def _fetch(self, shas: Iterable[str], depth: int | None) -> None:
         from dulwich.objects import ObjectID
 
-        wanted = [ObjectID(sha.encode()) for sha in shas if not self._has(sha)]
+        missing = [ObjectID(sha.encode()) for sha in shas if not self._has(sha)]
 
         def all_wanted(refs: Mapping[Any, Any], depth: int | None = None) -> list[ObjectID]:  # noqa: ARG001  # dulwich's form
-            return wanted
+            return missing
 
-        if wanted:
+        if missing:
             self._client.fetch(self._path.encode(), self._repo, all_wanted, depth=depth)
 
     def _has(self, sha: str) -> bool:

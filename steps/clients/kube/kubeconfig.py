@@ -45,8 +45,8 @@ def load(*paths: Path, context: str = "") -> Access:
     milliseconds. Exec plug-ins and auth providers go through the `kubernetes` package, whose import takes 0.7 s.
     """
     entries = Entries(paths)
-    wanted = entries.context(context)
-    chosen = entries.named("contexts", wanted)
+    context_name = entries.context(context)
+    chosen = entries.named("contexts", context_name)
     cluster, user = (entries.named(f"{kind}s", chosen.text(kind)) for kind in ("cluster", "user"))
     reached = Access(
         server=cluster.server(),
@@ -56,7 +56,7 @@ def load(*paths: Path, context: str = "") -> Access:
     )
     # the `kubernetes` package takes 0.7 s to import, so only plug-ins go through it
     has_plugin = user.fields.get("exec") or user.fields.get("auth-provider")
-    access = _through_package(entries, wanted, reached) if has_plugin else _by_itself(user, reached)
+    access = _through_package(entries, context_name, reached) if has_plugin else _by_itself(user, reached)
     # before the first request, so that the message names the kubeconfig and not a TLS failure
     _check_certificates(entries, access)
     return access
@@ -121,8 +121,8 @@ def _file(path: str | None) -> str:
 
 def _check_certificates(entries: Entries, access: Access) -> None:
     if bool(access.certificate) != bool(access.key):
-        has, lacks = ("client-certificate", "client-key") if access.certificate else ("client-key", "client-certificate")
-        raise entries.wrong(f"it has a {has} and no {lacks}")
+        present, lacks = ("client-certificate", "client-key") if access.certificate else ("client-key", "client-certificate")
+        raise entries.wrong(f"it has a {present} and no {lacks}")
     try:
         tls_context(access)
     except NoCertificate as problem:

@@ -104,9 +104,9 @@ class Entries:
         """Return a BadTask that names all files."""
         return BadTask(f"kubeconfig {os.pathsep.join(map(str, self.paths))}: {what}", hint=hint)
 
-    def context(self, wanted: str) -> str:
-        """Return the name of the context to use: `wanted`, else the current one of the files."""
-        name = wanted or next(filter(None, (document.text("current-context") for document in self._documents)), "")
+    def context(self, chosen: str) -> str:
+        """Return the name of the context to use: `chosen`, else the current one of the files."""
+        name = chosen or next(filter(None, (document.text("current-context") for document in self._documents)), "")
         if not name:
             raise self.wrong("it has no current-context", "choose one: kubectl config use-context NAME --kubeconfig FILE")
         return name

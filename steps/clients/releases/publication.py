@@ -194,13 +194,13 @@ def shared_operations(tree: ReleaseTree, shared: SharedFiles, staged: str) -> It
         yield Sync(folder)
 
 
-def switch(tree: ReleaseTree, version: str, staged: str, token: str, by: str, *, rollback: bool = False) -> Iterator[Operation]:
+def switch(tree: ReleaseTree, version: str, staged: str, token: str, actor: str, *, rollback: bool = False) -> Iterator[Operation]:
     """Yield the operations that switch the pointer to a version: one rename of a new link, then one rename of the new history.
 
     Both are prepared before the lock is confirmed, because a flush may take longer than the lease. A process that is killed between
     the two renames leaves the new history in `incoming`, where `ReleaseTree.history` finds it.
     """
-    lines, incoming = _history_lines(tree, version, by, rollback=rollback), tree.path(release_layout.INCOMING)
+    lines, incoming = _history_lines(tree, version, actor, rollback=rollback), tree.path(release_layout.INCOMING)
     history, link = f"{staged}/{release_layout.HISTORY}", f"{staged}/{tree.layout.pointer}"
     if lines:
         data = b"".join(map(release_layout.history_line, (*tree.history, *lines)))
@@ -214,18 +214,18 @@ def switch(tree: ReleaseTree, version: str, staged: str, token: str, by: str, *,
         yield from (Replace(history, tree.path(release_layout.HISTORY)), Sync(tree.product))
 
 
-def _history_lines(tree: ReleaseTree, version: str, by: str, *, rollback: bool) -> list[Switch]:
+def _history_lines(tree: ReleaseTree, version: str, actor: str, *, rollback: bool) -> list[Switch]:
     """Return the lines that the history lacks: this switch, and before it one that a killed publisher made and did not record."""
     switches, now = tree.history, round(time.time(), 3)
     last = switches[-1].to if switches else ""
     lines = []
     if rollback and tree.current == version != last and release_layout.number_of(version) < release_layout.number_of(last):
         # Another rollback to the same version was killed: this one completes it.
-        lines.append(Switch(to=version, before=last, at=now, by=by, rollback=True))
+        lines.append(Switch(to=version, before=last, at=now, by=actor, rollback=True))
     elif tree.current and last != tree.current:
         lines.append(Switch(to=tree.current, before=last, at=now, by="found: whoever switched to it was stopped before saying so"))
     if tree.current != version:
-        lines.append(Switch(to=version, before=tree.current, at=now, by=by, rollback=rollback))
+        lines.append(Switch(to=version, before=tree.current, at=now, by=actor, rollback=rollback))
     return lines
 
 

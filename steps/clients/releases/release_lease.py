@@ -56,8 +56,8 @@ def new_token() -> str:
     return secrets.token_hex(8)
 
 
-def this_process(token: str, by: str) -> Holder:
-    """Return this process as the holder of a lock; `by` names the run or command."""
+def this_process(token: str, actor: str) -> Holder:
+    """Return this process as the holder of a lock; `actor` names the run or command."""
     return Holder(
         token=token,
         host=socket.gethostname(),
@@ -65,7 +65,7 @@ def this_process(token: str, by: str) -> Holder:
         process=os.getpid(),
         started=_started(os.getpid()),
         since=round(time.time(), 3),
-        by=by,
+        by=actor,
     )
 
 
@@ -85,11 +85,11 @@ def is_gone(claimed: Claimed) -> bool:
 
 
 @contextmanager
-def hold_lease(transport: TreeTransport, product: str, token: str, by: str) -> Iterator[None]:
+def hold_lease(transport: TreeTransport, product: str, token: str, actor: str) -> Iterator[None]:
     """Hold the lock of a product during the block. Raises StoreBusy if another process holds it."""
     folder = f"{product}/{release_layout.INCOMING}"
     transport.perform([MakeFolder(folder)])
-    _take(transport, folder, token, by)
+    _take(transport, folder, token, actor)
     try:
         yield
     except BaseException:
@@ -121,8 +121,8 @@ def retry_while_locked(publish: Callable[[], T], clock: Clock, seconds: float, s
         clock.pause(pause, deadline)
 
 
-def _take(transport: TreeTransport, folder: str, token: str, by: str) -> None:
-    holder, over = canonical(this_process(token, by)), 0
+def _take(transport: TreeTransport, folder: str, token: str, actor: str) -> None:
+    holder, over = canonical(this_process(token, actor)), 0
     for _ in range(_TRIES):
         claimed = transport.claim(folder, token, holder, over)
         if claimed.had:

@@ -25,7 +25,7 @@ class RollbackResult(Struct, frozen=True, kw_only=True):
 
 
 def roll_back(
-    kind: ReleaseKind, transport: TreeTransport, product: str, version: str, by: str, signers: tuple[str, ...] = ()
+    kind: ReleaseKind, transport: TreeTransport, product: str, version: str, actor: str, signers: tuple[str, ...] = ()
 ) -> RollbackResult:
     """Switch the pointer to a version (name or number); without one, to the version that was current before.
 
@@ -37,8 +37,8 @@ def roll_back(
     if chosen == tree.current and not _is_unfinished(kind, tree):
         tree = transport.look(product, (chosen,))
         _refuse_broken(kind, tree, chosen, signers)
-        return _result(kind, tree, chosen, chosen, by, signers)
-    with release_lease.hold_lease(transport, product, token, by):
+        return _result(kind, tree, chosen, chosen, actor, signers)
+    with release_lease.hold_lease(transport, product, token, actor):
         chosen = _choose(kind, transport.look(product), version)  # the holder of the lock before may have switched
         tree = transport.look(product, (chosen,))
         _refuse_broken(kind, tree, chosen, signers)
@@ -47,7 +47,7 @@ def roll_back(
         transport.perform(
             (
                 *publication.clear(tree, staged, token),
-                *publication.switch(tree, chosen, staged, token, by, rollback=True),
+                *publication.switch(tree, chosen, staged, token, actor, rollback=True),
                 *publication.shared_operations(tree, kind.shared_files(tree, chosen), staged),
                 Remove(staged),
             )
@@ -57,12 +57,12 @@ def roll_back(
             return kind.shared_files(tree, chosen)
 
         publication.settle_shared_files(transport, shared_files, transport.look(product), token)
-    return _result(kind, tree, chosen, tree.before if tree.current == chosen else tree.current, by, signers)
+    return _result(kind, tree, chosen, tree.before if tree.current == chosen else tree.current, actor, signers)
 
 
-def _result(kind: ReleaseKind, tree: ReleaseTree, to: str, before: str, by: str, signers: tuple[str, ...]) -> RollbackResult:
+def _result(kind: ReleaseKind, tree: ReleaseTree, to: str, before: str, actor: str, signers: tuple[str, ...]) -> RollbackResult:
     state = release_signatures.state(kind, tree, to, signers)
-    return RollbackResult(tree=tree, to=to, before=before, by=by, signature=state)
+    return RollbackResult(tree=tree, to=to, before=before, by=actor, signature=state)
 
 
 def _is_unfinished(kind: ReleaseKind, tree: ReleaseTree) -> bool:

@@ -262,8 +262,8 @@ class ShellTransport:
 
 def _size(tree: ReleaseTree, digests: Sequence[str]) -> int:
     """Return the number of bytes in the versions whose files are to be read whole."""
-    wanted = tree.versions if ALL in digests else digests
-    return sum(entry.size for name in wanted for entry in tree.below(tree.version_path(name)).values())
+    versions = tree.versions if ALL in digests else digests
+    return sum(entry.size for name in versions for entry in tree.below(tree.version_path(name)).values())
 
 
 def _line(*words: str) -> bytes:

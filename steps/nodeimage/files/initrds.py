@@ -108,13 +108,13 @@ def put(root: Path, listing: RootListing, kept: Path, out: Path, epoch: int) -> 
 
 
 def observe(
-    root: Path, listing: RootListing, paths: Iterable[str], found: Words, looked: dict[str, str], epoch: int
+    root: Path, listing: RootListing, paths: Iterable[str], words: Words, looked: dict[str, str], epoch: int
 ) -> dict[str, str]:
     """Return path → state for every path of the root that could change its initrd (see `initrd_sources.relevant`).
 
     The state of a link includes its target's, because copying follows links. `looked` caches states between calls.
     """
-    seen: dict[str, str] = {}
+    states: dict[str, str] = {}
 
     def look(path: str) -> str:
         if path not in looked:
@@ -122,14 +122,14 @@ def observe(
         return looked[path]
 
     kinds = ((path, path in listing.entries and listing.entries[path].kind == FOLDER) for path in paths)
-    for path, content in initrd_sources.relevant(kinds, found):
+    for path, content in initrd_sources.relevant(kinds, words):
         entry = listing.entries.get(path)
         if content or entry is None:
             leads = _leads(listing, path) if entry and entry.kind == LINK else ""
-            seen[path] = f"{look(path)}: {look(leads)}" if leads else look(path)
+            states[path] = f"{look(path)}: {look(leads)}" if leads else look(path)
         else:
-            seen[path] = f"{entry.kind} {entry.size} {entry.link}"
-    return seen
+            states[path] = f"{entry.kind} {entry.size} {entry.link}"
+    return states
 
 
 def _leads(listing: RootListing, path: str) -> str:

@@ -98,8 +98,8 @@ def build(images: Path, recipe: Recipe, files: Mapping[str, bytes], layer: str, 
             if below.failed or below.secrets_found:
                 return msgspec.structs.replace(below, key=keys[layer], failed=below.failed and f"layer {name}: {below.failed}")
         stack = (shelf(images) / keys[name] / TREE, *stack)
-    wanted = layer_build.LayerInputs(images, recipe, files, layer, secrets, say, stack)
-    return _cached(wanted) or _build(wanted)
+    inputs = layer_build.LayerInputs(images, recipe, files, layer, secrets, say, stack)
+    return _cached(inputs) or _build(inputs)
 
 
 def outline(root: Path, layer: namespace.FolderArgument) -> str:
@@ -118,13 +118,13 @@ def _cached(layer: layer_build.LayerInputs) -> Built | None:
     tree = folder / TREE
     try:
         if kernel_calls.may_mount():
-            now = layer_content.outline(tree)
+            current = layer_content.outline(tree)
         else:
             argument = namespace.FolderArgument(str(tree.absolute()))
-            now = namespace.call((), f"{__name__}:outline", argument, str, seconds=timeouts.IMAGE_READ)
+            current = namespace.call((), f"{__name__}:outline", argument, str, seconds=timeouts.IMAGE_READ)
     except FileNotFoundError:
-        now = "nothing"
-    if now != cached.content.outline:
+        current = "nothing"
+    if current != cached.content.outline:
         _discard(folder, say, f"layer {cached.name} ({key[:12]}) is no longer what was built")
         return None
     store_entries.note_use(folder / ENTRY)

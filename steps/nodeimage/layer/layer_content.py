@@ -87,13 +87,13 @@ def changed_paths(tree: Path, digest: str, listing: Path) -> list[str] | None:
 
     An empty list means that the layer has changed and the paths cannot be named, because the stored list is damaged.
     """
-    now = [_line(item) for item in items(tree)]
-    if digest_bytes(b"".join(now)) == digest:
+    lines = [_line(item) for item in items(tree)]
+    if digest_bytes(b"".join(lines)) == digest:
         return None
     before = listing.read_bytes() if listing.is_file() else b""
     if digest_bytes(before) != digest:
         return []
-    different = {*now} ^ {*before.splitlines(keepends=True)}
+    different = {*lines} ^ {*before.splitlines(keepends=True)}
     return sorted({msgspec.json.decode(line, type=ContentItem).path for line in different})
 
 

@@ -161,9 +161,9 @@ def _services(root: Path, work: LayerWork) -> None:
 
 def _installed(root: Path, work: LayerWork) -> list[str]:
     """Return the packages installed in the root. Raises PartFailed unless they are exactly those of the lock."""
-    installed, wanted = package_installation.installed_packages(root), sorted(work.expected)
-    if installed != wanted:
-        extra, lacking = sorted(set(installed) - set(wanted)), sorted(set(wanted) - set(installed))
+    installed, expected = package_installation.installed_packages(root), sorted(work.expected)
+    if installed != expected:
+        extra, lacking = sorted(set(installed) - set(expected)), sorted(set(expected) - set(installed))
         raise PartFailed("packages", f"not as locked: more {', '.join(extra) or 'none'}; lacking {', '.join(lacking) or 'none'}")
     return installed
 

@@ -39,11 +39,11 @@ class AptSettings(Struct, frozen=True, kw_only=True):
 
     def _of_all(self, option: str, url: str) -> str:
         """Return an option's value for the URL's scheme, else its value for http; empty if neither is set."""
-        return next((found for scheme in (urlsplit(url).scheme, "http") if (found := self.options.get(f"{scheme}::{option}"))), "")
+        return next((value for scheme in (urlsplit(url).scheme, "http") if (value := self.options.get(f"{scheme}::{option}"))), "")
 
     def _detected(self, url: str) -> str:
         """Return the proxy that apt's proxy detection program prints for a URL; empty without a program."""
-        program = next((found for name in _DETECTORS if (found := self._of_all(name, url))), "")
+        program = next((value for name in _DETECTORS if (value := self._of_all(name, url))), "")
         return _output(program, url).strip() if program else ""
 
 

@@ -53,16 +53,16 @@ def fill(images: Path, recipe: Recipe, say: Callable[[str], None], seeds: Sequen
     Never raises for a mirror: packages that cannot be fetched are `missing` in the result (or still `wrong`), with the mirror's
     words. Raises StoreBusy for errors of the disk.
     """
-    wanted = {package.sha256: package for layer in recipe.layers for package in layer.packages}
+    packages = {package.sha256: package for layer in recipe.layers for package in layer.packages}
     _clean(images)
     try:
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-            states = dict(zip(wanted, pool.map(lambda sha256: _state(images, sha256), wanted), strict=True))
-            lacking = [package for sha256, package in wanted.items() if states[sha256] != "kept"]
+            states = dict(zip(packages, pool.map(lambda sha256: _state(images, sha256), packages), strict=True))
+            lacking = [package for sha256, package in packages.items() if states[sha256] != "kept"]
             results = _bring_all(images, recipe, lacking, states, say, seeds, pool) if lacking else []
     except OSError as error:
         raise StoreBusy(f"the archive of packages: {error.filename or images}: {error.strerror}") from error
-    return _archive(recipe, list(wanted.values()), states, results)
+    return _archive(recipe, list(packages.values()), states, results)
 
 
 def _state(images: Path, sha256: str) -> str:
@@ -176,7 +176,7 @@ def _clean(images: Path) -> None:
             continue  # somebody writes it just now, or has just ended
 
 
-def _archive(recipe: Recipe, wanted: Sequence[Package], states: dict[str, str], results: Sequence[_PackageResult]) -> Archive:
+def _archive(recipe: Recipe, packages: Sequence[Package], states: dict[str, str], results: Sequence[_PackageResult]) -> Archive:
     counted = Counter(result.how for result in results)
     problems = list(dict.fromkeys(result.problem for result in results if result.problem))
     if len(problems) > MOST_PROBLEMS:
@@ -186,7 +186,7 @@ def _archive(recipe: Recipe, wanted: Sequence[Package], states: dict[str, str], 
         packages=sum(len(layer.packages) for layer in recipe.layers),
         kept=sum(state == "kept" for state in states.values()),
         fetched=counted["fetched"] + counted["seeded"],
-        bytes=sum(package.size for package in wanted),
+        bytes=sum(package.size for package in packages),
         missing=tuple(sorted(_named(result.package) for result in results if result.how == "missing")),
         wrong=tuple(sorted(_named(result.package) for result in results if result.how == "wrong")),
         problems=tuple(problems),

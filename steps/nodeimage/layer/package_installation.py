@@ -135,8 +135,8 @@ def _install_with_apt(root: Path, packages: Sequence[Package], epoch: int) -> No
     settings = {**chroot.environment(epoch), "APT_CONFIG": str(ours / "apt/apt.conf")}
     _succeed(chroot.outside(["apt-get", "-q", "update"], settings))
     suffixes = {package: "" if package.architecture == "all" else f":{package.architecture}" for package in packages}
-    wanted = [f"{package.name}{suffix}={package.version}" for package, suffix in suffixes.items()]
-    _succeed(chroot.outside(["apt-get", "-q", "--yes", "--no-remove", "install", *sorted(wanted)], settings))
+    pins = [f"{package.name}{suffix}={package.version}" for package, suffix in suffixes.items()]
+    _succeed(chroot.outside(["apt-get", "-q", "--yes", "--no-remove", "install", *sorted(pins)], settings))
 
 
 def _configuration(root: Path, packages: Sequence[Package]) -> str:

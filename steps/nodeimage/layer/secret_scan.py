@@ -50,16 +50,16 @@ def forms(secret: bytes) -> list[bytes]:
 def search(tree: Path, secrets: Mapping[str, bytes]) -> list[str]:
     """Return `NAME in PATH` for each secret found in a layer's folder, sorted; `perhaps one …` for files that pack too much."""
     needles = [(name, form) for name, secret in secrets.items() for form in forms(secret)]
-    brought = _Brought(tree)
+    package_files = _PackageFiles(tree)
     places = set()
     for folder, folders, names in os.walk(tree):
         for path in (Path(folder, name) for name in [*folders, *names]):
-            secrets_here = _holding(path, needles) | _packed(path, needles, brought)
+            secrets_here = _holding(path, needles) | _packed(path, needles, package_files)
             places |= {f"{secret} in /{path.relative_to(tree)}" for secret in secrets_here}
     return sorted(places)
 
 
-class _Brought:
+class _PackageFiles:
     """Files that the layer's packages brought, with their MD5 from the package manager's records, which are read on first use."""
 
     def __init__(self, tree: Path) -> None:
@@ -79,12 +79,12 @@ class _Brought:
         return debian.digests(path.read_text(errors="replace") for path in self._tree.glob(debian.DIGESTS))
 
 
-def _packed(path: Path, needles: list[tuple[str, bytes]], brought: _Brought) -> set[str]:
+def _packed(path: Path, needles: list[tuple[str, bytes]], package_files: _PackageFiles) -> set[str]:
     """Return the names of the secrets within a packed file, or `perhaps one …` if it packs too much to be searched."""
     if not stat.S_ISREG(path.lstat().st_mode):
         return set()
     with path.open("rb") as file:
-        if not packed_streams.is_packed(file.read(packed_streams.HEAD)) or brought.has(path):
+        if not packed_streams.is_packed(file.read(packed_streams.HEAD)) or package_files.has(path):
             return set()
         file.seek(0)
         try:

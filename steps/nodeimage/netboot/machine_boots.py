@@ -99,8 +99,8 @@ def boot(
         image = _manifest(folder)
         root = image.part(ROOT)
         plan = BootPlan(folder=folder, image=image, recipe=recipe, disturbance=ALL[fault] if fault else NONE)
-        wanted = [machine(number, firmware, memory_mib) for number in range(1, machines + 1)]
-        boots, digest, size = _all(plan, wanted, seconds, say), root.digest if root else "", root.size if root else 0
+        planned = [machine(number, firmware, memory_mib) for number in range(1, machines + 1)]
+        boots, digest, size = _all(plan, planned, seconds, say), root.digest if root else "", root.size if root else 0
         return Booted(key=key, root_digest=digest, root_size=size, kernel=image.kernel, boots=boots)
 
 

@@ -41,9 +41,9 @@ def keep(root: Path, report: NodeReport, now: float) -> NodeSeen:
     name = report.node or boot_tree.machine_name(report.mac)
     if not _NODE.fullmatch(name) or not _MAC.fullmatch(report.mac):
         raise boot_test_protocol.ReportError("the report names no host and no MAC address")
-    seen = NodeSeen(node=name, image=report.image, mac=report.mac, at=round(now - report.uptime, 1))
-    _write(root, name, canonical(seen) + b"\n")
-    return seen
+    record = NodeSeen(node=name, image=report.image, mac=report.mac, at=round(now - report.uptime, 1))
+    _write(root, name, canonical(record) + b"\n")
+    return record
 
 
 def _write(root: Path, name: str, data: bytes) -> None:
@@ -77,11 +77,11 @@ class _ReleaseFileHandler(SimpleHTTPRequestHandler):
             self._refuse()
             return
         try:
-            seen = keep(self._root, boot_test_protocol.read(data), time.time())
+            record = keep(self._root, boot_test_protocol.read(data), time.time())
         except boot_test_protocol.ReportError as error:
             self._answer(HTTPStatus.BAD_REQUEST, str(error))
             return
-        self._say(f"{seen.node} runs {seen.image}")
+        self._say(f"{record.node} runs {record.image}")
         self._answer(HTTPStatus.OK, "heard")
 
     def do_PUT(self) -> None:

@@ -44,17 +44,17 @@ def _observed(request: PublishRequest, done: PublishOutcome) -> Published:
     tree, kind, version = done.tree, request.release.kind, done.tree.current
     added, removed, changed = image_versions.package_changes(tree, done.before, version)
     scripts, images = image_versions.scripts(tree, version), external_links.entry_images(tree)
-    found, listed = files_found(tree, version), kind.files_of(tree, version)
+    files, listed = files_found(tree, version), kind.files_of(tree, version)
     # Scripts of machines may be thousands: sound ones are left out of the evidence.
     machine_files = {f"{boot_tree.BOOT}/{name}{boot_tree.SCRIPT}" for name in scripts if boot_tree.is_machine(name)}
-    sound = {file for file in set(found) & set(listed) if file.name in machine_files}
+    sound = {file for file in set(files) & set(listed) if file.name in machine_files}
     led = {name: (named, images.get(name)) == (version, tree.product) for name, named in scripts.items()}
     return Published(
         version=version,
         origin=image_versions.published_test_results(tree, version).origin,
         manifest=tree.manifest_digest(version),
         before=done.before,
-        found=tuple(file for file in found if file not in sound),
+        found=tuple(file for file in files if file not in sound),
         listed=tuple(file for file in listed if file not in sound),
         scripts={name: named for name, named in scripts.items() if not boot_tree.is_machine(name)},
         unchanged=done.unchanged,
@@ -85,13 +85,13 @@ class ImageRollback(Struct, frozen=True, kw_only=True):
     elsewhere: str = ""
 
 
-def roll_back(transport: TreeTransport, image: str, version: str, by: str, signers: tuple[str, ...] = ()) -> ImageRollback:
+def roll_back(transport: TreeTransport, image: str, version: str, actor: str, signers: tuple[str, ...] = ()) -> ImageRollback:
     """Make a version current, without one that which was current before, and return the outcome (see `release_rollback.roll_back`).
 
     Raises BadTask for a version that is not there. Raises Refused for one that is not whole, that nodes of a group could not boot,
     or, if it is not named, that nodes fetch from another address.
     """
-    done = release_rollback.roll_back(image_kind.image_kind(), transport, image, version, by, signers)
+    done = release_rollback.roll_back(image_kind.image_kind(), transport, image, version, actor, signers)
     address, here = external_links.version_url(done.tree, done.to), external_links.url_of(done.tree)
     elsewhere = address if address and here and address != here else ""
     return ImageRollback(to=done.to, before=done.before, by=done.by, signature=done.signature, elsewhere=elsewhere)

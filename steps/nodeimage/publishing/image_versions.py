@@ -45,17 +45,17 @@ def scripts(tree: ReleaseTree, version: str) -> dict[str, str]:
 def usage_report(_file: str, data: bytes) -> UsageReport | None:
     """Return the report of a node from the bytes of ROOT/nodes/NODE.json; None if it cannot be read."""
     try:
-        seen = msgspec.json.decode(data, type=NodeSeen)
+        record = msgspec.json.decode(data, type=NodeSeen)
     except msgspec.MsgspecError:
         return None
     return UsageReport(
-        node=seen.node,
-        version=seen.version,
-        digest=seen.image,
-        manifest=seen.manifest,
-        address=seen.mac,
-        machine=boot_tree.mac_in(seen.mac),
-        at=seen.at,
+        node=record.node,
+        version=record.version,
+        digest=record.image,
+        manifest=record.manifest,
+        address=record.mac,
+        machine=boot_tree.mac_in(record.mac),
+        at=record.at,
     )
 
 

@@ -68,7 +68,7 @@ def query(
         added, removed, changed = image_versions.changes(published, packages)
         status = replace(status, packages_added=added, packages_removed=removed, packages_changed=changed)
     manifests_of = {version: image_versions.manifest_of(tree, version) for version in tree.versions}
-    alike = {version: _packed(tree, version, found) for version, found in manifests_of.items() if found and found.key == key}
+    alike = {version: _packed(tree, version, entry) for version, entry in manifests_of.items() if entry and entry.key == key}
     if (rollback := image_release.rolled_back(tree, target, alike)) is not None:
         return replace(status, answer=LEFT, left=rollback.before, left_by=rollback.by, left_at=rollback.at)
     if not tree.current:

@@ -43,8 +43,8 @@ def _entry(entry: "os.DirEntry[str]", seen: set[tuple[int, int]]) -> RootEntry:
 
 def _wanted(entries: dict[str, RootEntry]) -> list[str]:
     kernels = [path for path in entries if path.startswith(f"{root_checks.MODULES}/") and path.count("/") == 3]
-    wanted = [f"{kernel}/{name}" for kernel in kernels for name in root_checks.MODULE_LISTS]
-    return [path for path in (*root_checks.TEXTS, *wanted) if path in entries and entries[path].kind == REGULAR]
+    lists = [f"{kernel}/{name}" for kernel in kernels for name in root_checks.MODULE_LISTS]
+    return [path for path in (*root_checks.TEXTS, *lists) if path in entries and entries[path].kind == REGULAR]
 
 
 def path_in_root(root: Path, path: str) -> Path:
