@@ -44,17 +44,17 @@ class Arguments(Struct, frozen=True, kw_only=True):
 
 def run(context: Context) -> ExitCode:
     """Send the announcement unless an earlier attempt did, or somebody has answered meanwhile. A rehearsal sends none."""
-    wanted = context.arguments(Arguments)
+    arguments = context.arguments(Arguments)
     problem: StepError | None = None
     gate, before = context.own_gate, _earlier(context)
     verdict = _needless(context, gate, before)
     if verdict is None:
-        digest = context.store.evidence_digest(context.environment.run, wanted.approved)
+        digest = context.store.evidence_digest(context.environment.run, arguments.approved)
         here = context.environment
         # for a run on Argo the command finds the run from any machine
         how = approval.command(here.run, evidence=digest, namespace=here.namespace if here.is_on_argo else None)
         try:
-            plain = _tell(context, wanted, min((record.started for record in before), default=time.time()), digest, how)
+            plain = _tell(context, arguments, min((record.started for record in before), default=time.time()), digest, how)
             took = "the webhook took it"  # without names of approvers: reports repeat this text
             verdict = passed(gate, f"{took}, {_PLAIN}" if plain else took)
         except StepError as error:
@@ -81,19 +81,19 @@ def _needless(context: Context, gate: str, before: tuple[Evidence, ...]) -> Verd
     return None
 
 
-def _tell(context: Context, wanted: Arguments, since: float, digest: str, how: str) -> bool:
+def _tell(context: Context, arguments: Arguments, since: float, digest: str, how: str) -> bool:
     """Send the announcement; return True if it went over plain http.
 
     Raises NoWebhook, WebhookUnavailable or NotTaken.
     """
     try:
-        url = (context.environment.secrets / wanted.webhook).read_text().strip()
+        url = (context.environment.secrets / arguments.webhook).read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise NoWebhook(f"the webhook's URL cannot be read from secret {wanted.webhook} ({type(error).__name__})") from None
-    ca = _ca(context, wanted)
+        raise NoWebhook(f"the webhook's URL cannot be read from secret {arguments.webhook} ({type(error).__name__})") from None
+    ca = _ca(context, arguments)
     run, stage = context.environment.run, context.task.stage
-    subject = {"run": run, "cluster": wanted.cluster, "stage": stage, "evidence": digest, "how": how}
-    body = approval.body(**subject, since=since, approvers=wanted.approvers, changes=_changes(context))
+    subject = {"run": run, "cluster": arguments.cluster, "stage": stage, "evidence": digest, "how": how}
+    body = approval.body(**subject, since=since, approvers=arguments.approvers, changes=_changes(context))
     webhook.post(url, body, ca)
     context.say(f"announced the approval before {stage}")
     return webhook.is_plain(url)
@@ -110,12 +110,12 @@ def _changes(context: Context) -> str:
     return "; ".join(line for line in lines if line)
 
 
-def _ca(context: Context, wanted: Arguments) -> tuple[str, ...]:
+def _ca(context: Context, arguments: Arguments) -> tuple[str, ...]:
     """Return the CA certificates that alone are trusted, from the secret file; none if the spec names none. Raises NoWebhook."""
-    if not wanted.ca:
+    if not arguments.ca:
         return ()
     try:
-        return certificates.read(context.environment.secrets, wanted.ca, webhook.CA)
+        return certificates.read(context.environment.secrets, arguments.ca, webhook.CA)
     except BadTask as error:
         raise NoWebhook(str(error), hint=error.hint) from None
 

@@ -47,24 +47,24 @@ class Arguments(Struct, frozen=True, kw_only=True):
 
 def run(context: Context) -> ExitCode:
     """Apply the objects. The record says for each whether it was created, changed or left as it is."""
-    wanted = context.arguments(Arguments)
+    arguments = context.arguments(Arguments)
     target.claim(context)
     earlier = reuse.earlier(context)
-    if earlier is not None and wanted.gate and _still_holds(context, wanted):
+    if earlier is not None and arguments.gate and _still_holds(context, arguments):
         context.record(passed(context.own_gate, f"unchanged since run {earlier.run}, and its gate passes now"), reused=earlier.run)
         return ExitCode.OK
-    if (forbidden := upgrade_path.refusal(context.kube, context.own_gate, wanted.upgrade_from)) is not None:
+    if (forbidden := upgrade_path.refusal(context.kube, context.own_gate, arguments.upgrade_from)) is not None:
         context.record(forbidden)
         return ExitCode.GATE_FAILED
-    refusal = _apply_all(context, wanted.objects) or _label_nodes(context, wanted) or _set_up(context, wanted)
+    refusal = _apply_all(context, arguments.objects) or _label_nodes(context, arguments) or _set_up(context, arguments)
     if refusal is not None:
         manifest, error = refusal
         diagnosis = diagnose_refusal(context, manifest, error)
         context.record(_refused(context, manifest, error), error=str(error), diagnosis=diagnosis)
         return ExitCode.GATE_FAILED
     # without a gate to pass again, the earlier run's work still holds if applying it again changed nothing
-    reused = earlier.run if earlier is not None and not wanted.gate and not context.changed else ""
-    context.record(passed(context.own_gate, f"{count(len(wanted.objects), 'object')} applied"), reused=reused)
+    reused = earlier.run if earlier is not None and not arguments.gate and not context.changed else ""
+    context.record(passed(context.own_gate, f"{count(len(arguments.objects), 'object')} applied"), reused=reused)
     return ExitCode.OK
 
 
@@ -90,45 +90,45 @@ def _apply(context: Context, manifest: Object) -> str:
     return f"{'unchanged' if before.metadata.resource_version == after['resourceVersion'] else 'changed'} {name}"
 
 
-def _label_nodes(context: Context, wanted: Arguments) -> Refusal | None:
+def _label_nodes(context: Context, arguments: Arguments) -> Refusal | None:
     """Set the labels on expected nodes that exist and lack one. Return the refusal that stopped it, else None. Create no Node."""
-    if not wanted.node_labels:
+    if not arguments.node_labels:
         return None
-    expected = set(context.expected_nodes(wanted.select))
+    expected = set(context.expected_nodes(arguments.select))
     every = [node.metadata for node in context.kube.list("/api/v1/nodes", target.IdentifiedObject) or ()]
     nodes, done = [node for node in every if node.name in expected], 0
     try:
-        for name in (node.name for node in nodes if wanted.node_labels.items() - node.labels.items()):
-            manifest = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": wanted.node_labels}}
+        for name in (node.name for node in nodes if arguments.node_labels.items() - node.labels.items()):
+            manifest = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": arguments.node_labels}}
             # by force: operators own these labels with default values
             context.kube.apply(manifest, force=True)
             done += 1
     except (ApiError, Refused) as error:
         return manifest, error
     finally:
-        text = " ".join(f"{key}={value}" for key, value in sorted(wanted.node_labels.items()))
+        text = " ".join(f"{key}={value}" for key, value in sorted(arguments.node_labels.items()))
         context.did(f"{'changed' if done else 'unchanged'} labels of nodes: {text} ({done} of {len(nodes)} nodes)")
     return None
 
 
-def _set_up(context: Context, wanted: Arguments) -> Refusal | None:
+def _set_up(context: Context, arguments: Arguments) -> Refusal | None:
     """Write Argo CD's settings, trusted servers and repository Secret. Return the refusal that stopped this; None if none."""
-    if (config := wanted.config_map) is not None:
+    if (config := arguments.config_map) is not None:
         try:
             settings.merge(context, config)
         except (ApiError, Refused) as error:
             return config_maps.config_map(config), error
-    if (hosts := wanted.known_hosts) is not None:
+    if (hosts := arguments.known_hosts) is not None:
         try:
             trust.hosts(context, hosts)
         except (ApiError, Refused) as error:
             return config_maps.config_map(hosts), error
-    if (servers := wanted.certificates) is not None:
+    if (servers := arguments.certificates) is not None:
         try:
             trust.servers(context, servers)
         except (ApiError, Refused) as error:
             return config_maps.config_map(servers), error
-    return _apply_all(context, [settings.secret(context, wanted.repository)]) if wanted.repository is not None else None
+    return _apply_all(context, [settings.secret(context, arguments.repository)]) if arguments.repository is not None else None
 
 
 def _refused(context: Context, manifest: Object, error: ApiError | Refused) -> Verdict:
@@ -146,14 +146,14 @@ def _refused(context: Context, manifest: Object, error: ApiError | Refused) -> V
     return failed(context.own_gate, kind, seen=seen, expected=expected, next_step=next_step, final=True)
 
 
-def _still_holds(context: Context, wanted: Arguments) -> bool:
+def _still_holds(context: Context, arguments: Arguments) -> bool:
     """Return True if the stage's control-plane gate passes now; the state that an earlier run proved may be gone."""
-    gate, nodes = gating.find(wanted.gate), context.expected_nodes(wanted.select)
+    gate, nodes = gating.find(arguments.gate), context.expected_nodes(arguments.select)
     scope = Scope(
         nodes=nodes,
-        arguments=msgspec.to_builtins(wanted),
+        arguments=msgspec.to_builtins(arguments),
         now=context.clock.now(),
         commit=delivery_inputs.delivered_commit(context),
     )
-    seen = gating.probe(wanted.gate)(context.kube, scope)
-    return gate.decide(seen, gate.expect(wanted.gate_expectations, nodes)).is_pass
+    seen = gating.probe(arguments.gate)(context.kube, scope)
+    return gate.decide(seen, gate.expect(arguments.gate_expectations, nodes)).is_pass

@@ -33,44 +33,43 @@ class Arguments(Struct, frozen=True, kw_only=True):
 
 def run(context: Context) -> ExitCode:
     """Check decision, evidence digest and signature of the answer, and store answer and verdict. Return 0 for a pass, else 65."""
-    wanted = context.arguments(Arguments)
+    arguments = context.arguments(Arguments)
     answer = {name: context.inputs.get(name, default) for name, default in approval.PARAMETERS.items()}
-    digest = context.store.evidence_digest(context.environment.run, wanted.approved)
-    verdict = _judge(context, wanted, answer, digest)
-    signed = verdict.is_pass and bool(wanted.approvers.get(answer["approver"]))
-    diagnosis = () if verdict.is_pass else _found(context, wanted, answer, digest)
-    context.record(
-        verdict, observation={**answer, "approved": wanted.approved, "evidence_now": digest, "signed": signed}, diagnosis=diagnosis
-    )
+    digest = context.store.evidence_digest(context.environment.run, arguments.approved)
+    verdict = _judge(context, arguments, answer, digest)
+    signed = verdict.is_pass and bool(arguments.approvers.get(answer["approver"]))
+    diagnosis = () if verdict.is_pass else _found(context, arguments, answer, digest)
+    observation = {**answer, "approved": arguments.approved, "evidence_now": digest, "signed": signed}
+    context.record(verdict, observation=observation, diagnosis=diagnosis)
     context.output("verdict", verdict.status.value)
     return ExitCode.OK if verdict.is_pass else ExitCode.GATE_FAILED
 
 
-def _judge(context: Context, wanted: Arguments, answer: dict[str, str], now: str) -> Verdict:
+def _judge(context: Context, arguments: Arguments, answer: dict[str, str], current: str) -> Verdict:
     gate, who = f"{context.task.stage}/approval", answer["approver"]
     # a bare resume and a time-out leave `hold`, which is no approval
     if answer["decision"] != approval.PASS:
         seen = "nobody approved in time" if answer["decision"] == approval.HOLD else f"{who} answered {answer['decision']}"
-        return _refused(gate, seen, f"a yes to {wanted.approved} before {context.task.stage}", _start_again(context))
+        return _refused(gate, seen, f"a yes to {arguments.approved} before {context.task.stage}", _start_again(context))
     if not approval.is_name(who) or (who == approval.REHEARSAL and not context.environment.simulator):
         return _refused(gate, "an approval without a name", "the approver's name", "approve with `bringup approve RUN --as NAME`")
     # records may have been added since the approver looked, for example by a retry
-    if answer["evidence"] != now:
+    if answer["evidence"] != current:
         return _refused(
             gate,
             f"{who} approved evidence {answer['evidence']}",
-            f"the evidence as it is now, {now}",
+            f"the evidence as it is now, {current}",
             "look at the report again and approve what it shows now",
         )
-    problem = _signature_problem(context, wanted, who, now)
+    problem = _signature_problem(context, arguments, who, current)
     if problem:
         return _refused(
             gate, problem, "a valid signature of a listed approver", "sign with the key that the spec lists for this name"
         )
-    about = f"{wanted.approved}, before {context.task.stage}"
+    about = f"{arguments.approved}, before {context.task.stage}"
     if _is_rehearsal_itself(context, who):
         return passed(gate, f"the rehearsal itself approved {about}; in a real run a person does")
-    return passed(gate, f"{who} approved {about}{' with a signature' if wanted.approvers.get(who) else ''}")
+    return passed(gate, f"{who} approved {about}{' with a signature' if arguments.approvers.get(who) else ''}")
 
 
 def _start_again(context: Context) -> str:
@@ -79,19 +78,19 @@ def _start_again(context: Context) -> str:
     return f"start a new run with `--reuse {context.environment.run}`: stages proven here that still hold are not done again"
 
 
-def _signature_problem(context: Context, wanted: Arguments, who: str, now: str) -> str:
-    if not wanted.approvers or _is_rehearsal_itself(context, who):
+def _signature_problem(context: Context, arguments: Arguments, who: str, current: str) -> str:
+    if not arguments.approvers or _is_rehearsal_itself(context, who):
         return ""
-    if who not in wanted.approvers:
-        return f"{who} is not among the approvers ({', '.join(sorted(wanted.approvers))})"
-    if not wanted.approvers[who]:
+    if who not in arguments.approvers:
+        return f"{who} is not among the approvers ({', '.join(sorted(arguments.approvers))})"
+    if not arguments.approvers[who]:
         return ""
     run = context.environment.run
-    signed = context.store.read(approval.signature_key(run, wanted.approved, who))
+    signed = context.store.read(approval.signature_key(run, arguments.approved, who))
     if signed is None:
         return f"no signature of {who} in the store"
-    statement = approval.Statement(run=run, stage=wanted.approved, evidence=now, decision=approval.PASS, approver=who)
-    return signature.verify(approval.statement_bytes(statement), signed, who, wanted.approvers[who])
+    statement = approval.Statement(run=run, stage=arguments.approved, evidence=current, decision=approval.PASS, approver=who)
+    return signature.verify(approval.statement_bytes(statement), signed, who, arguments.approvers[who])
 
 
 def _is_rehearsal_itself(context: Context, who: str) -> bool:
@@ -103,22 +102,22 @@ def _refused(gate: str, seen: str, expected: str, next_step: str) -> Verdict:
     return failed(gate, FailureClass.PERMISSION, seen=seen, expected=expected, next_step=next_step, final=True)
 
 
-def _found(context: Context, wanted: Arguments, answer: dict[str, str], now: str) -> tuple[Diagnosis, ...]:
+def _found(context: Context, arguments: Arguments, answer: dict[str, str], current: str) -> tuple[Diagnosis, ...]:
     """Return findings for a refused answer: the answer and its evidence digest, the current evidence, and who may approve."""
     run, who = context.environment.run, answer["approver"]
     answered = [
         f"decision {answer['decision']}",
         f"approver {who}",
         f"evidence approved {answer['evidence']}",
-        f"evidence now {now}",
+        f"evidence now {current}",
     ]
-    listed = [f"{name}: {f'{len(keys)} keys' if keys else 'name alone'}" for name, keys in sorted(wanted.approvers.items())]
-    if wanted.approvers.get(who):
-        key = approval.signature_key(run, wanted.approved, who)
+    listed = [f"{name}: {f'{len(keys)} keys' if keys else 'name alone'}" for name, keys in sorted(arguments.approvers.items())]
+    if arguments.approvers.get(who):
+        key = approval.signature_key(run, arguments.approved, who)
         listed.append(f"signature {key}: {'there' if context.store.read(key) is not None else 'not there'}")
     findings = (
-        ("answer", f"approval of {wanted.approved}", answered),
-        ("records behind the evidence now", f"stage {wanted.approved}", _records(context, wanted.approved)),
+        ("answer", f"approval of {arguments.approved}", answered),
+        ("records behind the evidence now", f"stage {arguments.approved}", _records(context, arguments.approved)),
         ("approvers", "the spec", listed or ["anybody with a name"]),
     )
     return tuple(Diagnosis(what=what, source=source, content="\n".join(lines)) for what, source, lines in findings)

@@ -57,50 +57,50 @@ class _Measured(Struct, frozen=True, kw_only=True):
 
 def run(context: Context) -> ExitCode:
     """Run the check. Its verdict is data for the judge, so the task ends with 0 once the record is written."""
-    wanted = context.arguments(Arguments)
-    nodes = _nodes_under_test(context, wanted)
-    if len(nodes) < wanted.least:
-        reason = f"not run: {len(nodes)} nodes passed the gates before it, {wanted.least} are needed"
-        context.record(Verdict(gate=wanted.gate, status=Status.SKIPPED, reason=reason))
+    arguments = context.arguments(Arguments)
+    nodes = _nodes_under_test(context, arguments)
+    if len(nodes) < arguments.least:
+        reason = f"not run: {len(nodes)} nodes passed the gates before it, {arguments.least} are needed"
+        context.record(Verdict(gate=arguments.gate, status=Status.SKIPPED, reason=reason))
         context.output("verdict", Status.SKIPPED.value)
         return ExitCode.OK
     target.claim(context)
     earlier = reuse.earlier(context)
-    reason = reuse.reason_to_repeat(context, earlier, nodes, wanted.select) if earlier is not None else ""
+    reason = reuse.reason_to_repeat(context, earlier, nodes, arguments.select) if earlier is not None else ""
     if earlier is not None and not reason:
-        _record_reused(context, wanted, earlier, nodes)
+        _record_reused(context, arguments, earlier, nodes)
         return ExitCode.OK
     others = _others(context, nodes)
-    objects = [fill(manifest, nodes, others) for manifest in wanted.objects]
-    if remaining := _removed(context, wanted, objects):
+    objects = [fill(manifest, nodes, others) for manifest in arguments.objects]
+    if remaining := _removed(context, arguments, objects):
         raise Temporary(f"left of an earlier attempt after {timeouts.JOB_DELETE:.0f} s: {remaining}", hint=_HANGS)
     try:
-        measured = _measure(context, wanted, objects, nodes)
+        measured = _measure(context, arguments, objects, nodes)
         # the reason belongs into the record: measuring again takes GPUs from users
         if reason:
             measured = _noted(measured, f"measured again, not reused: {reason}")
         _record(context, measured)  # before the clean-up: a short outage of the API must not lose hours of measuring
         context.output("verdict", measured.verdict.status.value)
     finally:
-        remaining = _cleaned(context, wanted, objects)
+        remaining = _cleaned(context, arguments, objects)
     if remaining:
         _record(context, _noted(measured, f"not cleaned up: {remaining}; {_HANGS}"))
     return ExitCode.OK
 
 
-def _record_reused(context: Context, wanted: Arguments, earlier: Evidence, nodes: tuple[str, ...]) -> None:
+def _record_reused(context: Context, arguments: Arguments, earlier: Evidence, nodes: tuple[str, ...]) -> None:
     """Store an earlier run's pass of the same check as this task's record, because a platform in use has no free GPUs for it."""
-    then = earlier.verdict or passed(wanted.gate, "")
+    then = earlier.verdict or passed(arguments.gate, "")
     rows = tuple(row for row in then.nodes if row.node in nodes)
-    context.record(passed(wanted.gate, f"unchanged since run {earlier.run}: {then.reason}", rows), reused=earlier.run)
+    context.record(passed(arguments.gate, f"unchanged since run {earlier.run}: {then.reason}", rows), reused=earlier.run)
     context.output("verdict", Status.PASS.value)
 
 
-def _measure(context: Context, wanted: Arguments, objects: list[dict[str, Any]], nodes: tuple[str, ...]) -> _Measured:
+def _measure(context: Context, arguments: Arguments, objects: list[dict[str, Any]], nodes: tuple[str, ...]) -> _Measured:
     """Create the check's objects and watch their pods until the gate is decided. Return verdict, observation and findings."""
-    gate, probe = gating.find(wanted.gate), gating.probe(wanted.gate)
+    gate, probe = gating.find(arguments.gate), gating.probe(arguments.gate)
     want = gate.expect(context.task.expectations, nodes)
-    if refused := _create(context, wanted, objects):
+    if refused := _create(context, arguments, objects):
         return refused
     since = context.clock.now()
 
@@ -112,8 +112,8 @@ def _measure(context: Context, wanted: Arguments, objects: list[dict[str, Any]],
     watched = watching.watch_until_decided(look, context.clock, context.task.deadline_seconds)
     verdict, diagnosis = watched.verdict, tuple[Diagnosis, ...]()
     if not verdict.is_pass:  # before the pods are deleted
-        spaces = (wanted.namespace, *wanted.namespaces)
-        diagnosis = diagnose(context.kube, spaces, verdict, checks=wanted.checks, check_namespace=wanted.namespace)
+        spaces = (arguments.namespace, *arguments.namespaces)
+        diagnosis = diagnose(context.kube, spaces, verdict, checks=arguments.checks, check_namespace=arguments.namespace)
     return _Measured(verdict=verdict, observation=watched.observation, diagnosis=diagnosis)
 
 
@@ -152,16 +152,16 @@ def _others(context: Context, nodes: tuple[str, ...]) -> tuple[str, ...] | None:
     return tuple(sorted({node.metadata.name for node in there} - set(nodes)))
 
 
-def _nodes_under_test(context: Context, wanted: Arguments) -> tuple[str, ...]:
-    nodes = context.expected_nodes(wanted.select)
-    for task in wanted.after:
+def _nodes_under_test(context: Context, arguments: Arguments) -> tuple[str, ...]:
+    nodes = context.expected_nodes(arguments.select)
+    for task in arguments.after:
         records = context.store.records(context.environment.run, context.task.stage, task)
         good = {row.node for record in records if record.verdict for row in record.verdict.nodes if row.status is Status.PASS}
         nodes = tuple(node for node in nodes if node in good)
     return nodes
 
 
-def _create(context: Context, wanted: Arguments, objects: Iterable[dict[str, Any]]) -> _Measured | None:
+def _create(context: Context, arguments: Arguments, objects: Iterable[dict[str, Any]]) -> _Measured | None:
     """Create the objects in order. Return the result of the check if one was refused, None if all were created."""
     for manifest in objects:
         try:
@@ -171,7 +171,7 @@ def _create(context: Context, wanted: Arguments, objects: Iterable[dict[str, Any
                 _create_one(context, manifest)
         except (ApiError, Refused) as error:
             diagnosis = diagnose_refusal(context, manifest, error)
-            return _Measured(verdict=_refusal(wanted, manifest, error), diagnosis=diagnosis)
+            return _Measured(verdict=_refusal(arguments, manifest, error), diagnosis=diagnosis)
     return None
 
 
@@ -189,12 +189,12 @@ def _create_one(context: Context, manifest: dict[str, Any]) -> None:
         context.clock.pause(timeouts.POLL_FIRST, deadline)
 
 
-def _refusal(wanted: Arguments, manifest: dict[str, Any], error: ApiError | Refused) -> Verdict:
+def _refusal(arguments: Arguments, manifest: dict[str, Any], error: ApiError | Refused) -> Verdict:
     kind, next_step = error.failure_class, error.hint  # a right is missing, or the fields are another manager's
     if isinstance(error, ApiError):
         kind, next_step = _REFUSALS.get(error.status, (FailureClass.APPLY, "see the message: a webhook or quota refuses the check"))
     return failed(
-        wanted.gate,
+        arguments.gate,
         kind,
         seen=f"{manifest['kind']} {manifest['metadata']['name']}: {error}",
         expected="the API server to accept the check's objects",
@@ -203,15 +203,15 @@ def _refusal(wanted: Arguments, manifest: dict[str, Any], error: ApiError | Refu
     )
 
 
-def _cleaned(context: Context, wanted: Arguments, objects: Iterable[dict[str, Any]]) -> str:
+def _cleaned(context: Context, arguments: Arguments, objects: Iterable[dict[str, Any]]) -> str:
     """Remove the check's objects; return a text about those that remain. Never raises, so that the verdict is kept."""
     try:
-        return _removed(context, wanted, objects)
+        return _removed(context, arguments, objects)
     except StepError as error:
         return f"the API server did not take the deletion: {error}"
 
 
-def _removed(context: Context, wanted: Arguments, objects: Iterable[dict[str, Any]]) -> str:
+def _removed(context: Context, arguments: Arguments, objects: Iterable[dict[str, Any]]) -> str:
     """Delete the check's objects and pods and wait until the pods are gone, so that no observation sees pods of another attempt.
 
     Return the names of pods that are still there after `timeouts.JOB_DELETE`; empty if all are gone.
@@ -224,10 +224,10 @@ def _removed(context: Context, wanted: Arguments, objects: Iterable[dict[str, An
         except ApiError as error:
             if error.status != 404:  # 404: its kind is not served, so there is nothing to remove
                 raise
-    pods = f"/api/v1/namespaces/{wanted.namespace}/pods"
+    pods = f"/api/v1/namespaces/{arguments.namespace}/pods"
     deadline = context.clock.now() + timeouts.JOB_DELETE
     remaining: list[str] = []
-    for check in wanted.checks:
+    for check in arguments.checks:
         label = f"{CHECK_LABEL}={check}"
         if context.kube.list(pods, target.IdentifiedObject, labels=label):
             context.kube.delete_all(pods, label)

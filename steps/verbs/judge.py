@@ -36,24 +36,24 @@ _KINDS = {"gpu": "GPU nodes", "agent": "agents", "server": "servers"}
 
 def run(context: Context) -> ExitCode:
     """Judge the stage, quarantine failed nodes, and store the record. Return 0 for a pass, else 65."""
-    wanted = context.arguments(Arguments)
+    arguments = context.arguments(Arguments)
     aside = _set_aside_earlier(context)
-    selections = {wanted.members, wanted.required, *(check.select for check in wanted.checks)} - {""}
+    selections = {arguments.members, arguments.required, *(check.select for check in arguments.checks)} - {""}
     everyone = {select: tuple(host.name for host in context.fleet.hosts(select)) for select in selections}
     want = judging.StageExpectation(
         gate=f"{context.task.stage}/judge",
-        checks=wanted.checks,
-        members=everyone[wanted.members],
-        needed=wanted.needed,
-        required=tuple(name for name in everyone.get(wanted.required, ()) if name not in everyone[wanted.members]),
+        checks=arguments.checks,
+        members=everyone[arguments.members],
+        needed=arguments.needed,
+        required=tuple(name for name in everyone.get(arguments.required, ()) if name not in everyone[arguments.members]),
         about=everyone,
-        kind=_KINDS.get(wanted.members.removeprefix(fleet.TOUCHED), "nodes"),
+        kind=_KINDS.get(arguments.members.removeprefix(fleet.TOUCHED), "nodes"),
     )
-    seen = judging.StageObservation(results=tuple(_result(context, check) for check in wanted.checks), aside=aside)
+    seen = judging.StageObservation(results=tuple(_result(context, check) for check in arguments.checks), aside=aside)
     verdict = quorum.judge(seen, want)
     fresh = tuple(row for row in quorum.nodes_set_aside(verdict) if row.node not in aside)
     changes = _set_aside(context, fresh)
-    if verdict.is_pass and wanted.cordon:
+    if verdict.is_pass and arguments.cordon:
         changes += _cordon_all(context)
     # the nodes' verdicts are in the records of the tasks; repeating the observation here would double the store
     context.record(verdict, changes=changes)

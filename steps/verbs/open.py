@@ -40,18 +40,18 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def run(context: Context) -> ExitCode:
     """Create the run; output JSON lists of shard numbers: those with a host that plays may change, and of these the agents'."""
-    wanted = context.arguments(Arguments)
+    arguments = context.arguments(Arguments)
     index = context.fleet.index()
-    if index.plan != wanted.plan:
+    if index.plan != arguments.plan:
         raise BadTask(
-            f"fleet belongs to plan {index.plan}, the task to {wanted.plan}", hint="render again and submit both together"
+            f"fleet belongs to plan {index.plan}, the task to {arguments.plan}", hint="render again and submit both together"
         )
     shards = {number: context.fleet.shard(number) for number in range(index.shards)}
     counted = sum(len(hosts) for hosts in shards.values())
     # a chunk of the fleet is missing, or is from another plan
     if counted != index.hosts:
         raise BadTask(f"fleet holds {counted} hosts, its index says {index.hosts}", hint="render again")
-    header = _header(context, wanted)
+    header = _header(context, arguments)
     _keep(context, run_records.header_key(header.run), canonical(header))
     _keep(context, run_records.hosts_key(header.run), canonical([host for hosts in shards.values() for host in hosts]))
     summary = context.environment.tasks / run_records.PLAN_FILE
@@ -61,13 +61,13 @@ def run(context: Context) -> ExitCode:
     if origin is not None:
         _keep(context, revision.key(header.run), canonical(origin))
     identity = (
-        identify(context, wanted.ssh, Way(wanted.registration, wanted.server, wanted.server_name))
-        if wanted.ssh is not None
+        identify(context, arguments.ssh, Way(arguments.registration, arguments.server, arguments.server_name))
+        if arguments.ssh is not None
         else ClusterIdentity()
     )
-    if wanted.needs_running_cluster and not identity.uid and not context.kubeconfig().exists():
+    if arguments.needs_running_cluster and not identity.uid and not context.kubeconfig().exists():
         raise Refused(
-            f"{wanted.operation} is for a cluster that runs, and no server of {wanted.cluster} shows one",
+            f"{arguments.operation} is for a cluster that runs, and no server of {arguments.cluster} shows one",
             hint="nothing was changed; `bringup run` makes the cluster",
         )
     unreached = _check_reuse(context, header)
@@ -98,22 +98,22 @@ def _origin(context: Context) -> revision.SpecSource | None:
         raise BadTask(str(error), hint="leave the parameter `source` out, or take the one that bringup submits") from error
 
 
-def _header(context: Context, wanted: Arguments) -> run_records.Header:
+def _header(context: Context, arguments: Arguments) -> run_records.Header:
     """Return the header of the run. A rehearsal gets the UID of its simulated cluster, whatever UID the spec names."""
     simulated = bool(context.environment.simulator)
     return run_records.Header(
         run=context.environment.run,
         engine=context.environment.engine,
-        plan=wanted.plan,
-        cluster=wanted.cluster,
-        owner=wanted.owner,
-        revision=wanted.revision,
-        target_uid="" if simulated else wanted.target_uid,
+        plan=arguments.plan,
+        cluster=arguments.cluster,
+        owner=arguments.owner,
+        revision=arguments.revision,
+        target_uid="" if simulated else arguments.target_uid,
         simulated=simulated,
-        lease_seconds=wanted.lease_seconds,
-        left_out=wanted.left_out,
-        operation=wanted.operation,
-        targetless=wanted.targetless,
+        lease_seconds=arguments.lease_seconds,
+        left_out=arguments.left_out,
+        operation=arguments.operation,
+        targetless=arguments.targetless,
     )
 
 

@@ -67,42 +67,42 @@ def run(context: Context) -> ExitCode:
 
     Returns 0 once the record is written, whatever the hosts returned, because the judge decides about the stage.
     """
-    wanted = context.arguments(Arguments)
-    hosts = _hosts(context, wanted)
+    arguments = context.arguments(Arguments)
+    hosts = _hosts(context, arguments)
     names = tuple(host.name for host in hosts)
-    gate = gating.find(wanted.gate)
-    if reason := _why_not(context, wanted, hosts):
+    gate = gating.find(arguments.gate)
+    if reason := _why_not(context, arguments, hosts):
         # named, because they will not join in this run: a later task of the stage does not wait for them until its deadline
         rows = tuple(NodeVerdict(node=name, status=Status.SKIPPED) for name in names)
-        context.record(Verdict(gate=wanted.gate, status=Status.SKIPPED, reason=reason, nodes=rows))
+        context.record(Verdict(gate=arguments.gate, status=Status.SKIPPED, reason=reason, nodes=rows))
         return ExitCode.OK
-    with suppress(Unreachable) if wanted.may_be_down else nullcontext():
+    with suppress(Unreachable) if arguments.may_be_down else nullcontext():
         if context.kubeconfig().exists():  # a play changes machines of a cluster that another run may hold
-            target.claim(context, restored=wanted.restores)
+            target.claim(context, restored=arguments.restores)
         else:
-            target.renew(context, restored=wanted.restores)
+            target.renew(context, restored=arguments.restores)
     uid = run_records.target_uid(context.environment.run, context.store.read)
     result = playing.play(
         play_requests.request(
             context,
-            wanted.playbook,
-            wanted.ssh,
+            arguments.playbook,
+            arguments.ssh,
             hosts,
-            helpers=_helpers(context, wanted, names),
+            helpers=_helpers(context, arguments, names),
             # a play must not create a second cluster in the place of a known one
-            variables=wanted.variables | ({"bringup_target_uid": uid} if uid else {}),
-            secret_variables=wanted.secret_variables,
-            forks=wanted.forks,
-            role=wanted.role,
-            together=wanted.together,
+            variables=arguments.variables | ({"bringup_target_uid": uid} if uid else {}),
+            secret_variables=arguments.secret_variables,
+            forks=arguments.forks,
+            role=arguments.role,
+            together=arguments.together,
         ),
         on_event=context.hear,
     )
-    result = keep_secrets(context, wanted, result)
+    result = keep_secrets(context, arguments, result)
     seen = gating.reader(gate.id)(result.hosts)
     verdict = gate.decide(seen, gate.expect(context.task.expectations, names))
-    if wanted.role is not None:  # a stage may have several roles of the site, so each gate in its records is named by its role
-        verdict = msgspec.structs.replace(verdict, gate=site_roles.gate(wanted.role.name))
+    if arguments.role is not None:  # a stage may have several roles of the site, so each gate in its records is named by its role
+        verdict = msgspec.structs.replace(verdict, gate=site_roles.gate(arguments.role.name))
     changed = [f"{outcome.host}: {count(outcome.changed, 'change')}" for outcome in result.hosts if outcome.changed]
     diagnosis = () if verdict.is_pass else diagnose_play(result.hosts, verdict)
     context.record(verdict, observation=seen, changes=changed, error=result.message, diagnosis=diagnosis)
@@ -110,23 +110,23 @@ def run(context: Context) -> ExitCode:
     return ExitCode.OK
 
 
-def _why_not(context: Context, wanted: Arguments, hosts: tuple[Host, ...]) -> str:
+def _why_not(context: Context, arguments: Arguments, hosts: tuple[Host, ...]) -> str:
     """Return why the play is skipped: task `after` did not pass, or no host takes part. Empty if it is not."""
-    if wanted.after and not _passed(context, wanted.after):
-        return f"{wanted.after} did not pass"
+    if arguments.after and not _passed(context, arguments.after):
+        return f"{arguments.after} did not pass"
     return "" if hosts else "no host of this shard takes part: all are set aside, failed before, left untouched, or another task's"
 
 
-def _hosts(context: Context, wanted: Arguments) -> tuple[Host, ...]:
-    aside = {*context.quarantined(), *context.not_passed(wanted.passed)}
-    hosts = context.fleet.shard(context.shard) if wanted.fanned else context.fleet.hosts(wanted.select)
-    taken = (host for host in hosts if host.name not in aside and is_selected(host, wanted.select))
-    return tuple(host for host in taken if wanted.everyone or not host.untouched)
+def _hosts(context: Context, arguments: Arguments) -> tuple[Host, ...]:
+    aside = {*context.quarantined(), *context.not_passed(arguments.passed)}
+    hosts = context.fleet.shard(context.shard) if arguments.fanned else context.fleet.hosts(arguments.select)
+    taken = (host for host in hosts if host.name not in aside and is_selected(host, arguments.select))
+    return tuple(host for host in taken if arguments.everyone or not host.untouched)
 
 
-def _helpers(context: Context, wanted: Arguments, played: tuple[str, ...]) -> tuple[Host, ...]:
+def _helpers(context: Context, arguments: Arguments, played: tuple[str, ...]) -> tuple[Host, ...]:
     aside = context.quarantined()
-    chosen = context.fleet.hosts(wanted.helpers) if wanted.helpers else ()
+    chosen = context.fleet.hosts(arguments.helpers) if arguments.helpers else ()
     return tuple(host for host in chosen if host.name not in aside and host.name not in played)
 
 
@@ -136,12 +136,12 @@ def _passed(context: Context, task: str) -> bool:
     return bool(records) and all(record.verdict is not None and record.verdict.is_pass for record in records)
 
 
-def keep_secrets(context: Context, wanted: Arguments, result: PlayResult) -> PlayResult:
+def keep_secrets(context: Context, arguments: Arguments, result: PlayResult) -> PlayResult:
     """Move secret facts from the play's result into the run's secret files; return the result without them.
 
     A new kubeconfig fixes the identity of the run's cluster.
     """
-    keep = {**wanted.keep, **({wanted.kubeconfig_from: KUBECONFIG} if wanted.kubeconfig_from else {})}
+    keep = {**arguments.keep, **({arguments.kubeconfig_from: KUBECONFIG} if arguments.kubeconfig_from else {})}
     secrets: dict[str, str] = {}
     outcomes = []
     for outcome in result.hosts:
@@ -153,20 +153,20 @@ def keep_secrets(context: Context, wanted: Arguments, result: PlayResult) -> Pla
         outcomes.append(msgspec.structs.replace(outcome, facts=facts))
     if KUBECONFIG in secrets:
         # before it is kept: a kubeconfig of another cluster must never become the run's
-        secrets[KUBECONFIG] = _reachable(context, wanted, secrets[KUBECONFIG])
+        secrets[KUBECONFIG] = _reachable(context, arguments, secrets[KUBECONFIG])
     for name, text in secrets.items():
         context.keep_secret(name, text)
     if KUBECONFIG in secrets:
-        target.claim(context, restored=wanted.restores)
+        target.claim(context, restored=arguments.restores)
     return msgspec.structs.replace(result, hosts=tuple(outcomes))
 
 
-def _reachable(context: Context, wanted: Arguments, kubeconfig: str) -> str:
+def _reachable(context: Context, arguments: Arguments, kubeconfig: str) -> str:
     """Return a new cluster's kubeconfig with the API address that the spec gives.
 
     Raises Refused if it does not lead to the run's cluster, Unreachable if its API does not answer.
     """
-    kubeconfig = target.readdress_server(context, kubeconfig, wanted.server, wanted.server_name)
+    kubeconfig = target.readdress_server(context, kubeconfig, arguments.server, arguments.server_name)
     try:
         target.recognize(context, kubeconfig)
     except Unreachable as error:

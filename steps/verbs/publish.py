@@ -43,57 +43,57 @@ def run(context: Context) -> ExitCode:
     tasks = product_tasks.tasks_of(context.task.stage)
     if tasks is not None:
         return tasks.publish(context)
-    wanted = context.arguments(Publication)
-    tree = _tree(context, wanted)
-    access = git_access.access_of(context.environment, wanted.repo, wanted.credentials, wanted.known_hosts, wanted.ca)
+    target = context.arguments(Publication)
+    tree = _tree(context, target)
+    access = git_access.access_of(context.environment, target.repo, target.credentials, target.known_hosts, target.ca)
     earlier = reuse.earlier(context)
     with repositories.open_repository(access) as repo:
-        done = _found(context, repo, wanted, tree) if wanted.is_commit else _published(context, repo, wanted, tree)
+        done = _found(context, repo, target, tree) if target.is_commit else _published(context, repo, target, tree)
     delivered = Delivered(
-        repo=git_access.without_credentials(wanted.repo), revision=wanted.revision, commit=done.commit, tree=wanted.tree.digest
+        repo=git_access.without_credentials(target.repo), revision=target.revision, commit=done.commit, tree=target.tree.digest
     )
     refused = done.refused or _kept(context, delivered)
-    seen = {**msgspec.to_builtins(delivered), "branch": wanted.branch, "changed": sorted(done.changes)[:MOST_NAMED]}
+    seen = {**msgspec.to_builtins(delivered), "branch": target.branch, "changed": sorted(done.changes)[:MOST_NAMED]}
     if refused is not None:
         context.record(refused, observation=seen)
         return ExitCode.GATE_FAILED
     reused = earlier.run if earlier is not None and not done.changes else ""
     sentence = (
-        f"{wanted.revision} of {delivered.repo} is {delivered.commit}, with {count(len(tree), 'file')} of {wanted.environment}"
+        f"{target.revision} of {delivered.repo} is {delivered.commit}, with {count(len(tree), 'file')} of {target.environment}"
     )
     context.record(passed(context.own_gate, sentence), observation=seen, reused=reused)
     return ExitCode.OK
 
 
-def _tree(context: Context, wanted: Publication) -> Mapping[str, str]:
+def _tree(context: Context, target: Publication) -> Mapping[str, str]:
     """Return the rendered Git folder to publish (path → text). Raises BadTask if it is not the one that the task was made for."""
-    file, tree = wanted.tree.file, delivery_inputs.tree(context, wanted.tree.file)
-    if delivery.tree_digest(tree) != wanted.tree.digest:
+    file, tree = target.tree.file, delivery_inputs.tree(context, target.tree.file)
+    if delivery.tree_digest(tree) != target.tree.digest:
         raise BadTask(f"{file} is not the tree of this task", hint=delivery_inputs.HINT)
-    below = f"{wanted.path.strip('./')}/".removeprefix("/")
+    below = f"{target.path.strip('./')}/".removeprefix("/")
     strangers = [path for path in tree if {"", ".", ".."} & set(path.split("/")) or not path.startswith(below)]
     if strangers:
-        raise BadTask(f"{file} has {strangers[0]!r}, which does not lie below {wanted.path}")
+        raise BadTask(f"{file} has {strangers[0]!r}, which does not lie below {target.path}")
     return tree
 
 
-def changes(wanted: Publication, tree: Mapping[str, str], present: Mapping[str, str]) -> Changes:
+def changes(target: Publication, tree: Mapping[str, str], present: Mapping[str, str]) -> Changes:
     """Return the changes after which a repository holds the rendered folder.
 
     bringup's own files are replaced or removed, the site's files only added. A file that all environments share is replaced only if
     no other environment exists, because two would overwrite each other's, run by run.
     """
-    alone = not _has_others(wanted, present)
+    alone = not _has_others(target, present)
     changed: Changes = {}
     for path, text in tree.items():
-        if wanted.is_kept(path):
+        if target.is_kept(path):
             stays = not present.keys().isdisjoint(_names_of(path))
         else:
-            stays = path in present and (present[path] == text or not (alone or wanted.is_owned(path)))
+            stays = path in present and (present[path] == text or not (alone or target.is_owned(path)))
         if not stays:
             changed[path] = text
-    ours = (path for path in present if wanted.is_owned(path) and path not in tree)
-    return changed | {path: None for path in ours if not (wanted.is_commit and wanted.names_revision(path))}
+    ours = (path for path in present if target.is_owned(path) and path not in tree)
+    return changed | {path: None for path in ours if not (target.is_commit and target.names_revision(path))}
 
 
 def _names_of(path: str) -> set[str]:
@@ -102,21 +102,21 @@ def _names_of(path: str) -> set[str]:
     return {f"{folder}/{other}" for other in KUSTOMIZATIONS} if name in KUSTOMIZATIONS else {path}
 
 
-def _has_others(wanted: Publication, present: Mapping[str, str]) -> bool:
+def _has_others(target: Publication, present: Mapping[str, str]) -> bool:
     """Return True if another environment's folder exists beside this one's."""
-    beside = tuple(f"{prefix.rstrip('/').rpartition('/')[0]}/" for prefix in wanted.owned)
-    foreign = (path for path in present if not path.startswith(wanted.owned))
+    beside = tuple(f"{prefix.rstrip('/').rpartition('/')[0]}/" for prefix in target.owned)
+    foreign = (path for path in present if not path.startswith(target.owned))
     return any("/" in path.removeprefix(folder) for path in foreign for folder in beside if path.startswith(folder))
 
 
 # ---- a commit is found as it is ------------------------------------------------------------------------------------------------
 
 
-def _found(context: Context, repo: Git, wanted: Publication, tree: Mapping[str, str]) -> _PublicationOutcome:
-    commit = repo.resolve(wanted.revision)
+def _found(context: Context, repo: Git, target: Publication, tree: Mapping[str, str]) -> _PublicationOutcome:
+    commit = repo.resolve(target.revision)
     if commit:
-        return _compared(context, repo, wanted, tree, commit)
-    seen = f"{git_access.without_credentials(wanted.repo)} has no commit {wanted.revision}"
+        return _compared(context, repo, target, tree, commit)
+    seen = f"{git_access.without_credentials(target.repo)} has no commit {target.revision}"
     expected, step = "the commit that delivery.argo_cd.revision names", "push it, or name a tag: then it is made for you"
     return _PublicationOutcome(refused=_refusal(context, seen, expected, step))
 
@@ -125,13 +125,13 @@ def _refusal(context: Context, seen: str, expected: str, next_step: str) -> Verd
     return failed(context.own_gate, FailureClass.COMPARISON, seen=seen, expected=expected, next_step=next_step, final=True)
 
 
-def _compared(context: Context, repo: Git, wanted: Publication, tree: Mapping[str, str], commit: str) -> _PublicationOutcome:
+def _compared(context: Context, repo: Git, target: Publication, tree: Mapping[str, str], commit: str) -> _PublicationOutcome:
     """Return the outcome for a commit or tag that exists already: a refusal unless it holds the rendered folder."""
-    names = sorted(changes(wanted, tree, repo.read(commit, wanted.path)))
+    names = sorted(changes(target, tree, repo.read(commit, target.path)))
     if not names:
         return _PublicationOutcome(commit=commit)
-    kind = "commit" if wanted.is_commit else "tag"
-    seen = f"{kind} {wanted.revision} is there already (commit {commit}) and differs in {count(len(names), 'file')}: {names[0]}"
+    kind = "commit" if target.is_commit else "tag"
+    seen = f"{kind} {target.revision} is there already (commit {commit}) and differs in {count(len(names), 'file')}: {names[0]}"
     seen += f" and {len(names) - 1} more" if len(names) > 1 else ""
     step = "bringup render --gitops shows it; give delivery.argo_cd.revision a new tag: one that is there is never moved"
     return _PublicationOutcome(commit=commit, refused=_refusal(context, seen, "the tree of this plan", step))
@@ -140,48 +140,48 @@ def _compared(context: Context, repo: Git, wanted: Publication, tree: Mapping[st
 # ---- a tag is made -------------------------------------------------------------------------------------------------------------
 
 
-def _published(context: Context, repo: Git, wanted: Publication, tree: Mapping[str, str]) -> _PublicationOutcome:
+def _published(context: Context, repo: Git, target: Publication, tree: Mapping[str, str]) -> _PublicationOutcome:
     """Create the tag, on a new commit if the branch does not hold the rendered folder yet. Return the outcome.
 
     Raises Temporary if others push faster at every try.
     """
-    if f"refs/heads/{wanted.revision}" in repo.refs():
-        seen = f"{git_access.without_credentials(wanted.repo)} has a branch {wanted.revision}"
+    if f"refs/heads/{target.revision}" in repo.refs():
+        seen = f"{git_access.without_credentials(target.repo)} has a branch {target.revision}"
         expected = "a tag's name that no branch has: Argo CD would take the branch, which moves"
         step = "give delivery.argo_cd.revision another name, or remove that branch"
         return _PublicationOutcome(refused=_refusal(context, seen, expected, step))
     for _ in range(timeouts.GIT_TRIES):
         # somebody else, or an attempt that was cut off, may have created the tag meanwhile
-        if tagged := repo.resolve(wanted.revision):
-            return _compared(context, repo, wanted, tree, tagged)
+        if tagged := repo.resolve(target.revision):
+            return _compared(context, repo, target, tree, tagged)
         try:
-            return _push(context, repo, wanted, tree)
+            return _push(context, repo, target, tree)
         except Raced as error:
             context.say(f"pushed by somebody else meanwhile, once more: {error}")
-    raise Temporary(f"branch {wanted.branch} changes all the time", hint="others push to it; the engine tries again")
+    raise Temporary(f"branch {target.branch} changes all the time", hint="others push to it; the engine tries again")
 
 
-def _push(context: Context, repo: Git, wanted: Publication, tree: Mapping[str, str]) -> _PublicationOutcome:
+def _push(context: Context, repo: Git, target: Publication, tree: Mapping[str, str]) -> _PublicationOutcome:
     """Push the branch, then its tag; return the outcome.
 
     In a common push a server may accept the tag and refuse a branch that has moved. The tag would then mark a publication as
     complete that the branch does not have.
     """
-    tip = repo.tip(wanted.branch)
-    changed = changes(wanted, tree, repo.read(tip, wanted.path) if tip else {})
-    commit = repo.commit(tip, changed, _message(context, wanted), _author(context)) if changed or not tip else tip
+    tip = repo.tip(target.branch)
+    changed = changes(target, tree, repo.read(tip, target.path) if tip else {})
+    commit = repo.commit(tip, changed, _message(context, target), _author(context)) if changed or not tip else tip
     if commit != tip:
-        repo.push({f"refs/heads/{wanted.branch}": (tip, commit)})
-        context.did(f"pushed {commit} to {wanted.branch}: {count(len(changed), 'file')} changed")
-    repo.push({f"refs/tags/{wanted.revision}": ("", commit)})
-    context.did(f"created tag {wanted.revision} at {commit}")
+        repo.push({f"refs/heads/{target.branch}": (tip, commit)})
+        context.did(f"pushed {commit} to {target.branch}: {count(len(changed), 'file')} changed")
+    repo.push({f"refs/tags/{target.revision}": ("", commit)})
+    context.did(f"created tag {target.revision} at {commit}")
     return _PublicationOutcome(commit=commit, changes=changed)
 
 
-def _message(context: Context, wanted: Publication) -> str:
+def _message(context: Context, target: Publication) -> str:
     return (
-        f"{wanted.environment}: {wanted.revision}\n\n"
-        f"Rendered by bringup; run {context.environment.run}.\n\nBringup-Tree: {wanted.tree.digest}\n"
+        f"{target.environment}: {target.revision}\n\n"
+        f"Rendered by bringup; run {context.environment.run}.\n\nBringup-Tree: {target.tree.digest}\n"
     )
 
 

@@ -22,7 +22,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
 
 def run(context: Context) -> ExitCode:
     """Seal the run and release its target. A resumed run is sealed again: the seal is derived from the files, hence replaceable."""
-    wanted = context.arguments(Arguments)
+    arguments = context.arguments(Arguments)
     _free_target(context)
     name = context.environment.run
     context.say(f"sealing the run, which ended as {context.inputs.get('status', 'unknown')}")
@@ -40,11 +40,11 @@ def run(context: Context) -> ExitCode:
         files=tuple(_sealed(context, prefix, key) for key in keys if run_seal.is_sealed(key)),
     )
     data = canonical(run_seal.close(sealed))
-    signed = signature.sign(data, context.environment.secrets / wanted.key) if wanted.key else None
+    signed = signature.sign(data, context.environment.secrets / arguments.key) if arguments.key else None
     context.store.replace(prefix + run_seal.FILE, data)
     if signed is not None:
         context.store.replace(prefix + run_seal.SIGNATURE, signed)
-    context.say(f"sealed {len(sealed.files)} files{f' and signed with {wanted.key}' if wanted.key else ''}")
+    context.say(f"sealed {len(sealed.files)} files{f' and signed with {arguments.key}' if arguments.key else ''}")
     return ExitCode.OK
 
 

@@ -30,12 +30,12 @@ class Arguments(Struct, frozen=True, kw_only=True):
 
 def run(context: Context) -> ExitCode:
     """Wait for the gate's verdict, store it, and write it as the task's output."""
-    wanted = context.arguments(Arguments)
-    gate, probe = gating.find(wanted.gate), gating.probe(wanted.gate)
-    nodes = context.expected_nodes(wanted.select)
+    arguments = context.arguments(Arguments)
+    gate, probe = gating.find(arguments.gate), gating.probe(arguments.gate)
+    nodes = context.expected_nodes(arguments.select)
     want = gate.expect(context.task.expectations, nodes)
 
-    lost = context.not_passed(wanted.passed) & set(nodes)
+    lost = context.not_passed(arguments.passed) & set(nodes)
     commit, trusted = delivery_inputs.delivered_commit(context), trust.trusted_digests(context)
     latest: Any = None
 
@@ -48,9 +48,9 @@ def run(context: Context) -> ExitCode:
         context.log_change(log_line(verdict))
         return seen, verdict
 
-    watched = watching.watch_until_decided(look, context.clock, context.task.deadline_seconds, wanted.stable_seconds)
+    watched = watching.watch_until_decided(look, context.clock, context.task.deadline_seconds, arguments.stable_seconds)
     verdict = watched.verdict
-    diagnosis = () if verdict.is_pass else diagnose(context.kube, wanted.namespaces, verdict)
+    diagnosis = () if verdict.is_pass else diagnose(context.kube, arguments.namespaces, verdict)
     context.record(verdict, observation=watched.observation, diagnosis=diagnosis)
     context.output("verdict", verdict.status.value)
-    return ExitCode.OK if verdict.is_pass or not wanted.decides else ExitCode.GATE_FAILED
+    return ExitCode.OK if verdict.is_pass or not arguments.decides else ExitCode.GATE_FAILED

@@ -92,11 +92,11 @@ def _certificates(kube: KubeReader, scope: Scope) -> Trust | None:
 
 
 def _trust(
-    given: tuple[str, ...], config_map: DataObject | None, key: str, parts: Callable[[str], tuple[str, ...]]
+    expected: tuple[str, ...], config_map: DataObject | None, key: str, parts: Callable[[str], tuple[str, ...]]
 ) -> Trust | None:
     if config_map is None:
         return None
-    return Trust(given=given, found=tuple(map(text_digest, parts(config_map.data.get(key, "")))))
+    return Trust(given=expected, found=tuple(map(text_digest, parts(config_map.data.get(key, "")))))
 
 
 def _config_map(kube: KubeReader, space: str, name: str) -> DataObject | None:

@@ -154,12 +154,12 @@ def _advertised(look: Look) -> Finding | None:
     ):
         return None
     for key, count in shapes[0].items():
-        has, free = capacity.get(key, 0), allocatable.get(key, 0)
+        total, free = capacity.get(key, 0), allocatable.get(key, 0)
         # capacity counts all devices, allocatable only the healthy ones
-        if has == count and free < has:
+        if total == count and free < total:
             expected = f"all {count}: fewer means that the device plugin found unhealthy devices"
             step = "dmesg | grep -i xid on the node"
-            return fail(FailureClass.HARDWARE, f"{key}: {free} of {has} allocatable", expected, step)
+            return fail(FailureClass.HARDWARE, f"{key}: {free} of {total} allocatable", expected, step)
     shown = ", ".join(f"{key} {count}" for key, count in sorted(capacity.items())) or "no GPU resource"
     goal = ", ".join(f"{key} {count}" for key, count in shapes[0].items())
     if not any(capacity.get(key, 0) for key in shapes[0]):

@@ -33,28 +33,28 @@ def _findings(seen: Assembled, want: OutputsExpectation) -> Iterator[Finding]:
         yield fail(FailureClass.COMPARISON, image, f"that of {want.key[:12]}", "build with the recipe that was planned")
     if not seen.manifest:
         yield unknown(FailureClass.RUNTIME, "no manifest was read", "manifest.json beside the files", _AGAIN)
-    found, listed = {part.name: part for part in seen.found}, {part.name: part for part in seen.listed}
+    present, listed = {part.name: part for part in seen.found}, {part.name: part for part in seen.listed}
     for name in PARTS:
-        yield from _part(name, found.get(name), listed.get(name))
-    for name in sorted({*found, *listed} - {*PARTS}):
+        yield from _part(name, present.get(name), listed.get(name))
+    for name in sorted({*present, *listed} - {*PARTS}):
         yield fail(FailureClass.COMPARISON, f"{name} is among the files", f"only {', '.join(PARTS)}", _AGAIN)
     yield from _kernel(seen)
-    root = found["root.squashfs"]
+    root = present["root.squashfs"]
     if want.budget_mib and root.size > want.budget_mib * _MIB:
         step = "`bringup image diff` to the version before shows what grew; raise budget_mib where it must"
         yield fail(FailureClass.INPUT, f"root.squashfs has {root.size / _MIB:.1f} MiB", f"at most {want.budget_mib} MiB", step)
 
 
-def _part(name: str, found: ImageFile | None, listed: ImageFile | None) -> Iterator[Finding]:
-    if found is None:
+def _part(name: str, present: ImageFile | None, listed: ImageFile | None) -> Iterator[Finding]:
+    if present is None:
         yield fail(FailureClass.RUNTIME, f"{name} is missing", f"{', '.join(PARTS)} in the store", _AGAIN)
-    elif not found.size:
+    elif not present.size:
         step = "see whether the store is full, then build again"
         yield fail(FailureClass.RUNTIME, f"{name} is empty", "a file with content", step)
     elif listed is None:
         yield fail(FailureClass.COMPARISON, f"{name} is not in the manifest", "a manifest that lists all files", _AGAIN)
-    elif (found.digest, found.size) != (listed.digest, listed.size):
-        actual, expected = (f"{file.digest[:_SHOWN]} and {file.size} bytes" for file in (found, listed))
+    elif (present.digest, present.size) != (listed.digest, listed.size):
+        actual, expected = (f"{file.digest[:_SHOWN]} and {file.size} bytes" for file in (present, listed))
         yield fail(FailureClass.COMPARISON, f"{name} has {actual}", f"{expected} as its manifest says", _AGAIN)
 
 

@@ -13,8 +13,8 @@ _EARLIER = "copy an earlier archive into the store"
 
 def archive(seen: Archive, want: ArchiveExpectation) -> Verdict:
     """Check that all packages of this recipe are in the archive."""
-    if found := _finding(seen, want):
-        return found.verdict(GATE)
+    if finding := _finding(seen, want):
+        return finding.verdict(GATE)
     fetched = f", {seen.fetched} of them brought in now" if seen.fetched else ""
     return passed(GATE, f"the archive has all {seen.packages} locked packages, {seen.bytes / 1e6:.0f} MB{fetched}")
 

@@ -52,11 +52,11 @@ def _read(seen: Published) -> Iterator[Finding]:
 
 
 def _files(seen: Published) -> Iterator[Finding]:
-    found = {part.name: part for part in seen.found}
+    present = {part.name: part for part in seen.found}
     step = "roll back, see the disk of the boot server, publish again"
     wrong = []
     for part in seen.listed:
-        have = found.pop(part.name, None)
+        have = present.pop(part.name, None)
         if have is None:
             wrong.append(f"{part.name} is missing")
         elif have.size != part.size:
@@ -65,7 +65,7 @@ def _files(seen: Published) -> Iterator[Finding]:
             wrong.append(f"{part.name} has the digest {have.digest or 'of nothing: it was not read'} instead of {part.digest}")
     if wrong:
         yield fail(FailureClass.COMPARISON, f"in {seen.version} {_some(wrong)}", "the files that its manifest lists", step)
-    if extra := sorted(set(found) - {"manifest.json.sig"}):
+    if extra := sorted(set(present) - {"manifest.json.sig"}):
         files = f"{seen.version} has files that nothing lists: {_some(extra)}"
         yield fail(FailureClass.COMPARISON, files, "listed files and no others", "see who wrote into a version that is published")
 

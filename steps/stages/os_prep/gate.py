@@ -125,19 +125,19 @@ def _lacking(node: NodeObservation, want: NodesExpectation) -> Iterator[Finding]
 
 def _item(node: NodeObservation, item: Item, want: NodesExpectation) -> Iterator[Finding]:
     name = node.node
-    now = item.after or item.before or "nothing"
+    state = item.after or item.before or "nothing"
     if _is_unbootable(item):
         step = f"do not reboot {name} before it is made: make room in /boot there (old kernels), and play again"
         yield fail(FailureClass.RUNTIME, f"its initramfs could not be made: {item.why}", item.want, step)
     elif item.status is ItemStatus.FAILED:
-        yield fail(_class(item), f"{item.name} is {now}: {item.why}", item.want, f"{_advice(item, name)}, and play again")
+        yield fail(_class(item), f"{item.name} is {state}: {item.why}", item.want, f"{_advice(item, name)}, and play again")
     elif item.status is ItemStatus.DIFFERS and item.why:
         busy = node.facts is not None and node.facts.rke2_running
         step = f"drain and reboot {name}" if busy else f"reboot {name}, or allow it with os.reboot"
-        yield fail(FailureClass.RUNTIME, f"{item.name} is {now}: {item.why}", item.want, f"{step}, and play again")
+        yield fail(FailureClass.RUNTIME, f"{item.name} is {state}: {item.why}", item.want, f"{step}, and play again")
     elif item.status is ItemStatus.DIFFERS:
         step = f"find what changes it back on {name}, and play again"
-        yield fail(FailureClass.COMPARISON, f"{item.name} is {now}", item.want, step)
+        yield fail(FailureClass.COMPARISON, f"{item.name} is {state}", item.want, step)
     elif item.status is ItemStatus.UNAVAILABLE and not any(fnmatchcase(item.name, pattern) for pattern in want.tolerate):
         yield unknown(FailureClass.DEPENDENCY, f"{item.name}: {item.why}", item.want, "make it available, or tolerate it by name")
 

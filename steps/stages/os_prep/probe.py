@@ -39,5 +39,5 @@ def _skew(facts: Facts, outcome: HostOutcome) -> float | None:
     if not outcome.facts_from or not outcome.facts_to:
         return None
     # a slow module must not look like a slow clock
-    now, earliest = facts.clock.epoch, min(outcome.facts_from + facts.clock.after_seconds, outcome.facts_to)
-    return max(0.0, now - outcome.facts_to) - max(0.0, earliest - now)
+    node_time, earliest = facts.clock.epoch, min(outcome.facts_from + facts.clock.after_seconds, outcome.facts_to)
+    return max(0.0, node_time - outcome.facts_to) - max(0.0, earliest - node_time)

@@ -53,9 +53,9 @@ class Ring(Struct, frozen=True):
         pod = self.pods.get(node)
         return pod is not None and pod.report.get("large") is True
 
-    def answered(self, report: Mapping[str, Any], by: str) -> bool:
-        """Return True if the report names an expected node under key `by`: a pod of this check answered, no foreign web page."""
-        return str(report.get(by, "")) in self.names
+    def answered(self, report: Mapping[str, Any], key: str) -> bool:
+        """Return True if the report names an expected node under key `key`: a pod of this check answered, no foreign web page."""
+        return str(report.get(key, "")) in self.names
 
     @property
     def size(self) -> int:

@@ -19,7 +19,7 @@ Spared = Callable[[UnhealthyResource], bool]
 
 def by_kind(want: Release) -> Spared:
     """Return the predicate for one release: resources of the kinds that count nodes may be `Progressing`."""
-    return lambda one: one.kind in want.by_quorum
+    return lambda resource: resource.kind in want.by_quorum
 
 
 def by_child(releases: Iterable[Release]) -> Spared:
@@ -28,7 +28,7 @@ def by_child(releases: Iterable[Release]) -> Spared:
     Each child is judged by itself as well.
     """
     names = {release.name for release in releases if release.by_quorum}
-    return lambda one: one.kind == CHILD and one.name in names
+    return lambda resource: resource.kind == CHILD and resource.name in names
 
 
 def is_good(app: Application, spared: Spared) -> bool:

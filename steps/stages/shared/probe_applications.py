@@ -139,7 +139,7 @@ def application(raw: RawApplication) -> Application:
     git = next((source for source in sources if not source.chart), _ApplicationSource())
     status, operation = raw.status, raw.status.operation_state or _AppOperation()
     result = operation.sync_result or _AppResult()
-    bad = (one for one in result.resources or () if one.failed)
+    bad = (resource for resource in result.resources or () if resource.failed)
     return Application(
         project=raw.spec.project,
         server=raw.spec.destination.server or raw.spec.destination.name,
@@ -151,7 +151,7 @@ def application(raw: RawApplication) -> Application:
         revision=git.target_revision,
         repo=git.repo_url,
         path=git.path,
-        children=tuple(one.name for one in status.resources or () if one.kind == "Application")[:MOST_CHILDREN],
+        children=tuple(resource.name for resource in status.resources or () if resource.kind == "Application")[:MOST_CHILDREN],
         changed=spec_change_time(raw.metadata),
         reconciled=_reconciled(status, sources),
         sync=status.sync.status,
@@ -162,7 +162,7 @@ def application(raw: RawApplication) -> Application:
         # Argo CD fills `revisions` for several sources and `revision` for a single one
         revisions=status.sync.revisions or tuple(filter(None, (status.sync.revision,))),
         synced_revisions=result.revisions or tuple(filter(None, (result.revision,))),
-        conditions=tuple(AppCondition(type=one.type, message=one.message[:MESSAGE]) for one in status.conditions or ()),
+        conditions=tuple(AppCondition(type=row.type, message=row.message[:MESSAGE]) for row in status.conditions or ()),
         failures=tuple(map(_failure, bad))[:MOST_FAILURES],
     )
 

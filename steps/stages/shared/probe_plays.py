@@ -28,8 +28,8 @@ def host_with_facts(outcome: HostOutcome, kind: type[Seen], facts: type[Any], fi
     If the facts cannot be read, the reason becomes the message, unless the play left one.
     """
     seen = host_without_facts(outcome, kind)
-    found, why = decode_facts(outcome.facts, facts)
-    return msgspec.structs.replace(seen, message=seen.message or why, **{field: found})
+    decoded, why = decode_facts(outcome.facts, facts)
+    return msgspec.structs.replace(seen, message=seen.message or why, **{field: decoded})
 
 
 def decode_facts(facts: dict[str, Any], kind: type[Shown]) -> tuple[Shown | None, str]:

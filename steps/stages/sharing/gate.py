@@ -150,11 +150,11 @@ def _daemons(seen: ControlObservation, want: ControlExpectation) -> Iterator[Fin
 _VALUES = "correct the values of release gpu-operator, and apply stage gpu_operator again"
 
 
-def _same(found: Shares, want: Shares) -> bool:
+def _same(shares: Shares, want: Shares) -> bool:
     """Return True if two sharing configurations are equal. The flag that refuses requests for two units counts only for
     time-slicing, because MPS always refuses them."""
-    flags = found.refuse_two == want.refuse_two or want.strategy == "mps"
-    return (found.strategy, found.replicas, found.rename) == (want.strategy, want.replicas, want.rename) and flags
+    flags = shares.refuse_two == want.refuse_two or want.strategy == "mps"
+    return (shares.strategy, shares.replicas, shares.rename) == (want.strategy, want.replicas, want.rename) and flags
 
 
 def _text(shares: Shares) -> str:

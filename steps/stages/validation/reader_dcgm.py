@@ -63,7 +63,7 @@ def _test(category: dict[str, Any], test: dict[str, Any]) -> DcgmTest:
         name=_text(test.get("name")),
         category=_text(category.get("category")),
         statuses=dict(statuses),
-        failures=tuple(DcgmFailure(gpus=tuple(sorted(_result_gpus(one))), warning=_warning(one.get("warnings"))) for one in bad),
+        failures=tuple(DcgmFailure(gpus=tuple(sorted(_result_gpus(row))), warning=_warning(row.get("warnings"))) for row in bad),
     )
 
 
