@@ -190,6 +190,33 @@ def test_each_room_has_a_readme() -> None:
     assert not lacking
 
 
+def _imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            yield node.module
+
+
+IMPORT_BARS = {
+    ("steps/stages", "probe"): r"steps\.stages\.\w+\.gate\w*",
+    ("steps/stages", "gate"): r"steps\.stages\.\w+\.probe\w*|(os|io|shutil|pathlib|socket|http|ssl|subprocess|tempfile)\b",
+    ("steps/stages", "reader"): r"steps\.stages\.\w+\.(gate|probe)\w*|(os|io|shutil|pathlib|socket|http|ssl|subprocess)\b",
+    ("playbooks/module_utils/nodeprofile", ""): r".*\brke2\b",
+    ("playbooks/module_utils/rke2", ""): r".*\bnodeprofile\b",
+}
+"""Folder and beginning of module names → imports that these modules may not have: import-linter has no patterns within a name."""
+
+
+@pytest.mark.parametrize(("modules", "barred"), IMPORT_BARS.items())
+def test_gates_judge_probes_read_and_roles_stand_alone(modules: tuple[str, str], barred: str) -> None:
+    folder, beginning = modules
+    paths = [path for path in sorted((ROOT / folder).rglob("*.py")) if path.name.startswith(beginning)]
+    assert paths
+    assert [f"{_relative(path)}: {name}" for path in paths for name in _imports(path) if re.match(barred, name)] == []
+
+
 def test_layers_hold() -> None:
     script = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([script, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)

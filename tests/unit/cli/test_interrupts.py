@@ -1,6 +1,8 @@
 """Runs that somebody ends: Ctrl-C, `cancel` in another terminal, kill -9; and what is left of them."""
 
+import contextlib
 import getpass
+import os
 import re
 import signal
 from collections.abc import Callable
@@ -9,7 +11,6 @@ from typing import Any
 import pytest
 
 from tests.unit.cli.conftest import until
-from workflows.cli.main import run
 
 
 @pytest.mark.parametrize("how", ["ctrl-c", "cancel"])
@@ -70,24 +71,29 @@ def test_ctrl_c_before_the_run_begins_is_one_word(machine: Any, small: str) -> N
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (["faults"], "hint: the same command begins anew"),
-        (["image", "list", "image.yaml"], "hint: the same command begins anew"),
-        (["image", "build"], "hint: `bringup runs` lists"),
-        (["watch"], ""),
+        (("validate",), "the same command begins anew"),
+        (("rehearse",), "`bringup runs` lists"),
+        (("image", "build"), "`bringup runs`"),
     ],
 )
-def test_ctrl_c_within_any_command_says_how_to_go_on(
-    words: list[str], hint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupted(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
+def test_ctrl_c_within_any_command_says_how_to_go_on(machine: Any, words: tuple[str, ...], hint: str) -> None:
+    pipe = machine.folder / "spec.yaml"
+    os.mkfifo(pipe)
+    started = machine.start(*words, "spec.yaml")
+    writers: list[int] = []
 
-    monkeypatch.setattr("typer.core.TyperCommand.invoke", interrupted)
-    assert run(words) == 130
-    told = capsys.readouterr().err
-    assert told.startswith("error: interrupted\n")
-    assert hint in told
-    assert bool(hint) == ("hint:" in told)
+    def reads() -> bool:
+        """Return True once the command has opened the pipe, so that it waits for text."""
+        with contextlib.suppress(OSError):
+            writers.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(writers)
+
+    until(reads, "reading of the spec")
+    started.send(signal.SIGINT)
+    done = started.end()
+    os.close(writers[0])
+    assert (done.code, done.out) == (130, "")
+    assert done.err.startswith(f"error: interrupted\nhint: {hint}")
 
 
 def test_nothing_outlives_a_killed_rehearsal(machine: Any, small: str) -> None:
