@@ -201,17 +201,17 @@ def check_kubelet(config: dict, entries: list) -> None:
         raise ConfigConflict(why)
 
 
-def token_text(given: str, joined: str) -> str:
+def token_text(token: str, joined: str) -> str:
     """Return the content for RKE2's token file: the present content if its secret is the given one, else the given or a new token.
 
     Raises ConfigConflict if the host, which has joined as `joined` (server, agent or empty), does not accept the token.
     """
     there = atomic_files.read(TOKEN).rstrip("\n")
-    why = supervisor.token_refusal(there, given, joined)
+    why = supervisor.token_refusal(there, token, joined)
     if why:
         raise ConfigConflict("%s: %s" % (TOKEN, why))
-    same = there and (not given or supervisor.password(there) == supervisor.password(given))
-    return there if same else given or secrets.token_hex(32)
+    same = there and (not token or supervisor.password(there) == supervisor.password(token))
+    return there if same else token or secrets.token_hex(32)
 
 
 def differing_files(entries: list) -> list:

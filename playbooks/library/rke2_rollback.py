@@ -91,14 +91,14 @@ def act(wanted: dict) -> bool:
 
 def silence(virtual: str) -> bool:
     """Remove the cluster's virtual IP address from this server; return True if the server had it. Raises StepFailed if it stays."""
-    held, _ = traces.addresses(virtual)
-    traces.remove_addresses(held)
+    addresses, _ = traces.addresses(virtual)
+    traces.remove_addresses(addresses)
     left, looked = traces.addresses(virtual)
     if not looked:
         raise StepFailed("nobody can tell whether this server still has %s: `ip address show` fails" % virtual)
     if left:
         raise StepFailed("%s cannot be removed, and this server would join at itself: `ip address delete` it by hand" % left[0])
-    return bool(held)
+    return bool(addresses)
 
 
 def restore(snapshot: str, seconds: int) -> None:

@@ -19,16 +19,16 @@ class AnsibleModule:
     """The part of Ansible's class of this name that bringup's modules use, with equal names and results."""
 
     def __init__(self, argument_spec: Dict[str, Any], supports_check_mode: bool = False) -> None:
-        given = json.loads(ARGUMENTS)
-        self.check_mode = bool(given.get("_ansible_check_mode"))
-        self._diff = bool(given.get("_ansible_diff"))
-        if not given.get("_ansible_no_log"):
-            _log(given, "Invoked%s" % (" in check mode" if self.check_mode else ""))
+        arguments = json.loads(ARGUMENTS)
+        self.check_mode = bool(arguments.get("_ansible_check_mode"))
+        self._diff = bool(arguments.get("_ansible_diff"))
+        if not arguments.get("_ansible_no_log"):
+            _log(arguments, "Invoked%s" % (" in check mode" if self.check_mode else ""))
         if self.check_mode and not supports_check_mode:
             self.exit_json(skipped=True, msg="remote module does not support check mode")
         try:
             self.params = _settled(
-                "", argument_spec, {key: value for key, value in given.items() if not key.startswith("_ansible_")}
+                "", argument_spec, {key: value for key, value in arguments.items() if not key.startswith("_ansible_")}
             )
         except ValueError as error:
             self.fail_json(msg=str(error))
@@ -62,28 +62,28 @@ class AnsibleModule:
         sys.exit(1)
 
 
-def _log(given: Dict[str, Any], text: str) -> None:
+def _log(arguments: Dict[str, Any], text: str) -> None:
     """Write a line to the machine's syslog, under the name and facility that Ansible passes to the module."""
-    name = str(given.get("_ansible_module_name", "module"))
-    facility = getattr(syslog, str(given.get("_ansible_syslog_facility")), syslog.LOG_USER)
+    name = str(arguments.get("_ansible_module_name", "module"))
+    facility = getattr(syslog, str(arguments.get("_ansible_syslog_facility")), syslog.LOG_USER)
     syslog.openlog("ansible-" + name.rpartition(".")[2], 0, facility)
-    syslog.syslog(syslog.LOG_INFO, " ".join([*filter(None, [given.get("_ansible_target_log_info")]), text]))
+    syslog.syslog(syslog.LOG_INFO, " ".join([*filter(None, [arguments.get("_ansible_target_log_info")]), text]))
 
 
-def _settled(where: str, spec: Dict[str, Any], given: Dict[str, Any]) -> Dict[str, Any]:
+def _settled(where: str, spec: Dict[str, Any], arguments: Dict[str, Any]) -> Dict[str, Any]:
     """Return the module's arguments with defaults and types applied.
 
     Raises ValueError for an unknown, missing or wrong argument.
     """
-    unknown = sorted(set(given) - set(spec))
+    unknown = sorted(set(arguments) - set(spec))
     if unknown:
         raise ValueError(
             "Unsupported parameters: %s. Supported parameters include: %s." % (_named(where, unknown), ", ".join(sorted(spec)))
         )
-    missing = sorted(name for name, rule in spec.items() if rule.get("required") and given.get(name) is None)
+    missing = sorted(name for name, rule in spec.items() if rule.get("required") and arguments.get(name) is None)
     if missing:
         raise ValueError("missing required arguments: %s" % _named(where, missing))
-    return {name: _argument(where + name, rule, given.get(name)) for name, rule in spec.items()}
+    return {name: _argument(where + name, rule, arguments.get(name)) for name, rule in spec.items()}
 
 
 def _named(where: str, names: list) -> str:
@@ -101,7 +101,7 @@ def _argument(where: str, rule: Dict[str, Any], value: Any) -> Any:
     if "options" in rule:
         return _settled(where + ".", rule["options"], value)
     if "elements" in rule:
-        return [_typed(where, rule["elements"], one) for one in value]
+        return [_typed(where, rule["elements"], element) for element in value]
     return value
 
 

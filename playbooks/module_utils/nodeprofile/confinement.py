@@ -23,8 +23,8 @@ def selinux(node: NodeAccess, wanted: str, root: str = "") -> list:
     def read() -> str:
         if not os.path.exists(root + CONFIG):
             raise Unavailable("this machine has no SELinux")
-        now, kept = selinux_mode(root), _mode_at_boot(root) or _configured_mode(root)
-        return now if now == kept else "%s, and %s after a boot" % (now, kept)
+        current, kept = selinux_mode(root), _mode_at_boot(root) or _configured_mode(root)
+        return current if current == kept else "%s, and %s after a boot" % (current, kept)
 
     def change() -> None:
         if selinux_mode(root) == "disabled":
@@ -57,14 +57,14 @@ def apparmor(node: NodeAccess, wanted: str, waiting: list, rebooted: bool, root:
         return []
 
     def read() -> str:
-        now = apparmor_mode(root)
-        if not now:
+        current = apparmor_mode(root)
+        if not current:
             raise Unavailable("this kernel has no AppArmor")
-        if now != (wanted or now):
+        if current != (wanted or current):
             if any("apparmor" in parameter for parameter in waiting) and not rebooted:
-                raise RebootPending("the next boot brings it", now)
-            raise CannotChange("it is %s: see `apparmor` and `lsm` on the kernel's command line" % now)
-        return now if now != "enabled" or node.has(PARSER) else "enabled, without %s" % PARSER
+                raise RebootPending("the next boot brings it", current)
+            raise CannotChange("it is %s: see `apparmor` and `lsm` on the kernel's command line" % current)
+        return current if current != "enabled" or node.has(PARSER) else "enabled, without %s" % PARSER
 
     def refuse() -> None:
         raise CannotChange("%s is missing, without which containerd starts no pod: install the package that has it" % PARSER)

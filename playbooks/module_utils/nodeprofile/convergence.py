@@ -73,7 +73,7 @@ def settle_all(node: NodeAccess, want: dict) -> list:
     system, rebooted = want["system"], bool(want["rebooted_from"])
     boot_loader, manager = _adapter(system, "boot_loader"), _adapter(system, "package_manager")
     # repositories before their packages; a machine of another distribution than the profile's gets none
-    brought = os_packages.repositories(node, want["repositories"] if manager else {})
+    repositories = os_packages.repositories(node, want["repositories"] if manager else {})
     # first of all: a package may bring a kernel, whose boot entry needs our parameters
     installed = os_packages.packages(node, want["packages"], manager, int(system.get("lock_seconds") or 0))
     words = [*want["kernel_parameters"], *confinement.apparmor_parameters(want["apparmor"])]
@@ -88,7 +88,7 @@ def settle_all(node: NodeAccess, want: dict) -> list:
         *host_identity.hostname(node, want["hostname"]),
         *host_identity.hosts(node, want["address"], want["hostname"]),
         *host_identity.cloud_init_hosts(want["address"], want["hostname"]),
-        *brought,
+        *repositories,
         *installed,
         *profile_files.files(node, [*profile_files.boot_files(want), *chrony(want["time_servers"], system)]),
         *profile_files.directories(node, want["directories"]),

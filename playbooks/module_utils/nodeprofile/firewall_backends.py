@@ -80,18 +80,18 @@ class Firewalld:
         include them or this machine. firewalld matches a source before an interface.
         """
         links = self._links()
-        held = {link for zone in zones.values() for link in zone.get("interfaces", [])}
+        assigned = {link for zone in zones.values() for link in zone.get("interfaces", [])}
         by_link = [name for name, zone in zones.items() if links & set(zone.get("interfaces", []))]
-        if not links or links - held:
+        if not links or links - assigned:
             by_link.append(self._node.must("firewall-cmd", "--get-default-zone").strip())
         by_source = [name for name, zone in zones.items() if any(self._is_near(source) for source in zone.get("sources", []))]
         return list(dict.fromkeys([*by_link, *by_source]))
 
     def _links(self) -> set:
         """Return the interfaces with the address that SSH dials (else with a default route) and those in the cluster's networks."""
-        held = reachability.addresses(self._node)
-        dialled = {link for link, local in held if local == self._address} - {"lo"} or set(reachability.default_routes(self._root))
-        return dialled | {link for link, local in held if link != "lo" and self._is_near(local)}
+        rows = reachability.addresses(self._node)
+        dialled = {link for link, local in rows if local == self._address} - {"lo"} or set(reachability.default_routes(self._root))
+        return dialled | {link for link, local in rows if link != "lo" and self._is_near(local)}
 
     def _is_near(self, source: str) -> bool:
         network = _network(source)

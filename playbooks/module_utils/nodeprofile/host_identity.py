@@ -38,8 +38,8 @@ def hostname(node: NodeAccess, want: str) -> list:
         return []
 
     def read() -> str:
-        now, kept = socket.gethostname(), read_text("/etc/hostname").strip()
-        return now if now == kept else "%s, %s in /etc/hostname" % (now, kept)
+        current, kept = socket.gethostname(), read_text("/etc/hostname").strip()
+        return current if current == kept else "%s, %s in /etc/hostname" % (current, kept)
 
     def change() -> None:
         node.write("/etc/hostname", want + "\n", 0o644)

@@ -29,9 +29,9 @@ class Unavailable(Exception):
 class RebootPending(Exception):
     """Error: the change is prepared and takes effect with the next boot. The text says why; `now` is the value until then."""
 
-    def __init__(self, why: str, now: str = "") -> None:
+    def __init__(self, why: str, current: str = "") -> None:
         super().__init__(why)
-        self.now = now
+        self.now = current
 
 
 class CannotChange(Exception):

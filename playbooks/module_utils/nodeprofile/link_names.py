@@ -60,9 +60,9 @@ def _link(node: NodeAccess, name: str, slot: str, mtu: int, address: str, reboot
     """
     label = "name of " + slot
     try:
-        now = _now(slot, root + CLASS)
-        if now != name:
-            _require_renamable(node, now, slot, address, root)
+        link = _now(slot, root + CLASS)
+        if link != name:
+            _require_renamable(node, link, slot, address, root)
     except CannotChange as reason:
         return [item(label, FAILED, want=name, why=str(reason))]
     path, content = FILE % name, link_file(slot, name, mtu)
@@ -76,21 +76,21 @@ def _link(node: NodeAccess, name: str, slot: str, mtu: int, address: str, reboot
 
 def _link_name(node: NodeAccess, label: str, name: str, slot: str, booted: bool, root: str) -> Item:
     def read() -> str:
-        now = _now(slot, root + CLASS)
-        flags = int(read_text("%s/%s/flags" % (root + CLASS, now)).strip() or "0", 16)
-        if now == name or not flags & UP:
-            return now
+        link = _now(slot, root + CLASS)
+        flags = int(read_text("%s/%s/flags" % (root + CLASS, link)).strip() or "0", 16)
+        if link == name or not flags & UP:
+            return link
         if booted:
-            raise CannotChange("the boot did not bring the name, it is %s: see `udevadm info /sys/class/net/%s`" % (now, now))
-        raise RebootPending("it is in use as %s; the next boot brings the name" % now, now)
+            raise CannotChange("the boot did not bring the name, it is %s: see `udevadm info /sys/class/net/%s`" % (link, link))
+        raise RebootPending("it is in use as %s; the next boot brings the name" % link, link)
 
     def change() -> None:
         if os.path.exists("%s/%s" % (root + CLASS, name)):
             raise CannotChange("another interface has this name")
-        now = _now(slot, root + CLASS)
+        link = _now(slot, root + CLASS)
         # the kernel gives no interface one of its own alternative names, as systemd's by slot or path are; mostly there is none
-        node.run("ip", "link", "property", "del", "dev", now, "altname", name)
-        node.must("ip", "link", "set", "dev", now, "name", name)
+        node.run("ip", "link", "property", "del", "dev", link, "altname", name)
+        node.must("ip", "link", "set", "dev", link, "name", name)
 
     return settle(node, label, name, read, change)
 
@@ -112,19 +112,19 @@ def sets_mtu(name: str, mtu: int) -> bool:
     return "MTUBytes=%d\n" % mtu in read_text(FILE % name)
 
 
-def _require_renamable(node: NodeAccess, now: str, slot: str, address: str, root: str) -> None:
-    """Raise CannotChange if renaming the interface `now` would cut the machine off, or if the site names it itself."""
-    if now in reachability.access_links(node, address, root):
-        raise CannotChange("%s carries the default route or this machine's address: its configuration would not find it" % now)
-    index = read_text("%s/%s/ifindex" % (root + CLASS, now)).strip()
+def _require_renamable(node: NodeAccess, link: str, slot: str, address: str, root: str) -> None:
+    """Raise CannotChange if renaming the interface `link` would cut the machine off, or if the site names it itself."""
+    if link in reachability.access_links(node, address, root):
+        raise CannotChange("%s carries the default route or this machine's address: its configuration would not find it" % link)
+    index = read_text("%s/%s/ifindex" % (root + CLASS, link)).strip()
     used = re.search(r"^E:ID_NET_LINK_FILE=(.+)$", read_text(root + UDEV % index), re.MULTILINE)
     if used and os.path.basename(used.group(1)) != DEFAULT and "-bringup-" not in used.group(1):
-        raise CannotChange("%s configures %s: give it the name there" % (used.group(1), now))
-    mac = read_text("%s/%s/address" % (root + CLASS, now)).strip()
+        raise CannotChange("%s configures %s: give it the name there" % (used.group(1), link))
+    mac = read_text("%s/%s/address" % (root + CLASS, link)).strip()
     for path in sorted(glob.glob(root + "/etc/udev/rules.d/*.rules") + glob.glob(root + "/run/udev/rules.d/*.rules")):
         for line in read_text(path).splitlines():
             if re.search(r"\bNAME:?=\s*\"", line) and any(word and word in line for word in (mac, slot)):
-                raise CannotChange("%s names %s (netplan's set-name does that): change it there" % (path[len(root) :], now))
+                raise CannotChange("%s names %s (netplan's set-name does that): change it there" % (path[len(root) :], link))
 
 
 def _is_older_than_boot(path: str, root: str) -> bool:

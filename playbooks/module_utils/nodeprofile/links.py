@@ -73,8 +73,8 @@ def _mtu(node: NodeAccess, name: str, want: int, ours: list, is_pending: bool, s
             raise RebootPending(NAME_AFTER_BOOT)
         if not os.path.exists("%s/%s" % (shown, name)):
             raise Unavailable("the machine has no interface %s" % name)
-        now = read_text("%s/%s/mtu" % (shown, name)).strip()
-        return now if now != str(want) or at_boot or not kept or kept.has(want) else "%s until the next boot" % now
+        current = read_text("%s/%s/mtu" % (shown, name)).strip()
+        return current if current != str(want) or at_boot or not kept or kept.has(want) else "%s until the next boot" % current
 
     def change() -> None:
         if kept is None and not at_boot:

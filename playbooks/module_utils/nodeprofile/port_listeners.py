@@ -46,8 +46,8 @@ def _listeners(root: str) -> Iterator[tuple]:
 
 def _owner(inode: str) -> str:
     """Return the name of the process that holds a socket; `socket NUMBER` if the process has ended."""
-    held = (path for path in glob.glob("/proc/[0-9]*/fd/*") if _target(path) == "socket:[%s]" % inode)
-    return next((read_text("/proc/%s/comm" % path.split("/")[2]).strip() for path in held), "") or "socket " + inode
+    paths = (path for path in glob.glob("/proc/[0-9]*/fd/*") if _target(path) == "socket:[%s]" % inode)
+    return next((read_text("/proc/%s/comm" % path.split("/")[2]).strip() for path in paths), "") or "socket " + inode
 
 
 def _target(link: str) -> str:

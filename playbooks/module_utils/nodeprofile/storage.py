@@ -27,8 +27,8 @@ def disks(node: NodeAccess, wanted: dict, root: str = "") -> list:
     reserve is enough.
     """
     # on a machine with RKE2 the space is rightly used; only a reserve must be left
-    held = is_used(node, wanted, root)
-    return [_disk(path, reserve(path, least) if held else least, held, root) for path, least in sorted(wanted.items())]
+    in_use = is_used(node, wanted, root)
+    return [_disk(path, reserve(path, least) if in_use else least, in_use, root) for path, least in sorted(wanted.items())]
 
 
 def is_used(node: NodeAccess, wanted: dict, root: str = "") -> bool:
@@ -46,8 +46,8 @@ def _free(path: str) -> int:
     return shutil.disk_usage(nearest_existing(path)).free // MIB
 
 
-def _disk(path: str, least: int, held: bool, root: str) -> Item:
-    want = ">= %d MiB free%s" % (least, ", RKE2 being set up" if held else "")
+def _disk(path: str, least: int, in_use: bool, root: str) -> Item:
+    want = ">= %d MiB free%s" % (least, ", RKE2 being set up" if in_use else "")
     if _holder(nearest_existing(path), root)[2]:
         return measured("disk " + path, False, want, "read-only", READ_ONLY)
     free = _free(path)

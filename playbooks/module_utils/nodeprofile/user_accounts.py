@@ -112,8 +112,8 @@ def missing_keys(text: str, wanted: list) -> list:
 def _keys(name: str, wanted: list) -> str:
     missing = len(wanted)
     if _exists(pwd.getpwnam, name) and os.path.lexists(_folder(name)):
-        with _open_folder(_folder(name)) as held:
-            missing = len(missing_keys(read_keys(held), wanted))
+        with _open_folder(_folder(name)) as folder_fd:
+            missing = len(missing_keys(read_keys(folder_fd), wanted))
     return "%d of %d" % (len(wanted) - missing, len(wanted))
 
 
@@ -127,13 +127,13 @@ def _open_folder(folder: str) -> Iterator[int]:
         os.close(handle)
 
 
-def read_keys(held: int) -> str:
-    """Return the text of authorized_keys in the open folder `held`; empty if the file is missing.
+def read_keys(folder_fd: int) -> str:
+    """Return the text of authorized_keys in the open folder `folder_fd`; empty if the file is missing.
 
     Raises OSError for a link, which could lead to a file that only root may read.
     """
     try:
-        handle = os.open(_KEYS, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=held)
+        handle = os.open(_KEYS, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder_fd)
     except FileNotFoundError:
         return ""
     with os.fdopen(handle, errors="replace") as source:
@@ -147,14 +147,14 @@ def _authorize(name: str, wanted: list) -> None:
     fresh = not os.path.lexists(folder)
     if fresh:
         os.mkdir(folder, mode=0o700)
-    with _open_folder(folder) as held:
+    with _open_folder(folder) as folder_fd:
         if fresh:
-            selinux_labels.set_label(held, selinux_labels.policy_label(folder, stat.S_IFDIR))
-        text = read_keys(held)
+            selinux_labels.set_label(folder_fd, selinux_labels.policy_label(folder, stat.S_IFDIR))
+        text = read_keys(folder_fd)
         added = "".join(key + "\n" for key in missing_keys(text, wanted))
-        os.fchown(held, user.pw_uid, user.pw_gid)
-        handle = os.open(_FRESH, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600, dir_fd=held)
+        os.fchown(folder_fd, user.pw_uid, user.pw_gid)
+        handle = os.open(_FRESH, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600, dir_fd=folder_fd)
         with os.fdopen(handle, "w") as out:
             out.write(text + ("" if text.endswith("\n") or not text else "\n") + added)
             os.fchown(out.fileno(), user.pw_uid, user.pw_gid)
-        os.replace(_FRESH, _KEYS, src_dir_fd=held, dst_dir_fd=held)
+        os.replace(_FRESH, _KEYS, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)

@@ -58,12 +58,12 @@ class Kubectl:
         if not names:
             return {}
         output = self.run("get", "nodes", *names, "--ignore-not-found", "--output=json")
-        return {one["metadata"]["name"]: facts(one) for one in _items(output)}
+        return {node["metadata"]["name"]: facts(node) for node in _items(output)}
 
     def servers(self) -> dict:
         """Return name → facts (see `facts`) of every server of the cluster. Raises KubectlError."""
         output = self.run("get", "nodes", "--selector=" + CONTROL_PLANE, "--output=json")
-        return {one["metadata"]["name"]: facts(one) for one in _items(output)}
+        return {node["metadata"]["name"]: facts(node) for node in _items(output)}
 
     def versions(self) -> dict:
         """Return name → kubelet version of every Node. Raises KubectlError."""
@@ -136,16 +136,16 @@ def facts(node: dict) -> dict:
     `taints` are those that keep pods away, as `key=value:effect`; `voter` is None if the Node has no such condition.
     """
     meta, status = node.get("metadata", {}), node.get("status", {})
-    conditions = {one.get("type"): one.get("status") for one in status.get("conditions", [])}
+    conditions = {condition.get("type"): condition.get("status") for condition in status.get("conditions", [])}
     return {
         "version": status.get("nodeInfo", {}).get("kubeletVersion", ""),
         "ready": conditions.get("Ready") == "True",
         "cordoned": bool(node.get("spec", {}).get("unschedulable")),
         "marked": MARK in (meta.get("annotations") or {}),
         "taints": sorted(
-            "%s=%s:%s" % (one.get("key", ""), one.get("value", ""), one["effect"])
-            for one in node.get("spec", {}).get("taints") or []
-            if one.get("effect") in ("NoSchedule", "NoExecute")
+            "%s=%s:%s" % (taint.get("key", ""), taint.get("value", ""), taint["effect"])
+            for taint in node.get("spec", {}).get("taints") or []
+            if taint.get("effect") in ("NoSchedule", "NoExecute")
         ),
         "server": CONTROL_PLANE in (meta.get("labels") or {}),
         "voter": conditions["EtcdIsVoter"] == "True" if "EtcdIsVoter" in conditions else None,
@@ -203,7 +203,7 @@ def stranded_nodes(nodes: dict, pages: Iterable) -> list:
     """
     left = set(nodes)
     for page in pages:
-        others = {one["metadata"]["name"]: facts(one) for one in page}
+        others = {node["metadata"]["name"]: facts(node) for node in page}
         for name in sorted(left):
             if any(other != name and _takes_pods(seen, nodes[name], other in nodes) for other, seen in others.items()):
                 left.remove(name)

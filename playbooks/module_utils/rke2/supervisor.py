@@ -28,17 +28,17 @@ def ca_hash(token: str) -> str:
     return token[3:].partition("::")[0] if token.startswith("K10") and "::" in token else ""
 
 
-def token_refusal(there: str, given: str, joined: str) -> str:
-    """Return why a host with token `there` does not accept `given`; empty if it does. It has joined as `joined` (may be empty).
+def token_refusal(there: str, token: str, joined: str) -> str:
+    """Return why a host with token `there` does not accept `token`; empty if it does. It has joined as `joined` (may be empty).
 
     A server's file cannot change its cluster's token. An agent accepts a new token of its own cluster and none of another, because
     a spec that names somebody else's host would otherwise take it over.
     """
-    if not (joined and there and given):
+    if not (joined and there and token):
         return ""
-    if ca_hash(there) and ca_hash(given) and ca_hash(there) != ca_hash(given):
+    if ca_hash(there) and ca_hash(token) and ca_hash(there) != ca_hash(token):
         return "this host is part of another cluster: correct the hosts in the spec, or reset this one first"
-    if joined == "server" and password(there) != password(given):
+    if joined == "server" and password(there) != password(token):
         return "this host's cluster was made with another token than rke2.join_token: give that one"
     return ""
 

@@ -90,7 +90,7 @@ def find(force: bool, virtual: str = "", pods: str = "") -> tuple:
     """
     rules, ways = packet_rules()
     units, unit_count = find_units()
-    held, address_count = addresses(virtual)
+    present, address_count = addresses(virtual)
     dropping, route_count = routes(pods)
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     targets = site_paths.targets()
@@ -103,7 +103,7 @@ def find(force: bool, virtual: str = "", pods: str = "") -> tuple:
         "processes": ["%d %s" % (pid, name) for pid, name in sorted(started.items())],
         "mounts": sorted(target for target in targets if rke2_mounts.is_of_pods(target) and target not in kept),
         "links": [link for link in links if LINKS.fullmatch(link)],
-        "addresses": held,
+        "addresses": present,
         "routes": dropping,
         "rules": rules,
         "paths": sorted(ours + [path for path in SHARED if rke2_mounts.has_content(path, kept)]),
@@ -179,8 +179,8 @@ def addresses(virtual: str) -> tuple:
         return [], 1  # there is none to look for
     wanted = str(ipaddress.ip_address(virtual))
     rows = [line.split() for line in run(["ip", "-oneline", "address", "show"])[1].splitlines()]
-    held = [row for row in rows if row[3:4] and row[3] in (wanted + "/32", wanted + "/128")]
-    return ["%s on %s" % (row[3], row[1].partition("@")[0]) for row in held], len(rows)
+    matching = [row for row in rows if row[3:4] and row[3] in (wanted + "/32", wanted + "/128")]
+    return ["%s on %s" % (row[3], row[1].partition("@")[0]) for row in matching], len(rows)
 
 
 def routes(pods: str) -> tuple:
@@ -204,9 +204,9 @@ def remove_routes(blackholes: list) -> None:
         run(["ip", "-4", "route", "delete", "blackhole", route])
 
 
-def remove_addresses(held: list) -> None:
+def remove_addresses(entries: list) -> None:
     """Delete the addresses that `addresses` returned from their interfaces."""
-    for entry in held:
+    for entry in entries:
         address, _, link = entry.partition(" on ")
         run(["ip", "address", "delete", address, "dev", link])
 

@@ -135,13 +135,13 @@ class SettingsReader:
         return value
 
     def _escaped(self, match: Any) -> str:
-        joined, two, four, eight, one, breaks = match.groups()
+        joined, two, four, eight, single, breaks = match.groups()
         if joined is not None:
             return "\n" * joined.count("\n")
         if breaks is not None:
             return _folded(match)
         try:
-            return ESCAPED[one] if one else chr(int(two or four or eight, 16))
+            return ESCAPED[single] if single else chr(int(two or four or eight, 16))
         except (KeyError, ValueError, OverflowError):
             raise self._refusal() from None
 
