@@ -343,9 +343,9 @@ def _check_preconditions(resource: ServedResource, old: Object, meta: Object) ->
 
 
 def _check_deletion(resource: ServedResource, meta: Object, deletion: Deletion) -> None:
-    for what, wanted, held in (("UID", deletion.uid, meta["uid"]), ("ResourceVersion", deletion.revision, meta["resourceVersion"])):
-        if wanted and wanted != held:
-            why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {held}"
+    for what, wanted, live in (("UID", deletion.uid, meta["uid"]), ("ResourceVersion", deletion.revision, meta["resourceVersion"])):
+        if wanted and wanted != live:
+            why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {live}"
             raise errors.conflict(resource.group, resource.plural, meta["name"], why)
 
 

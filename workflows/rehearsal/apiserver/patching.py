@@ -71,9 +71,9 @@ def _list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any]:
     for element in patch:
         if not isinstance(element, dict) or key not in element:
             raise StrategicPatchError(f"map: {element} does not contain declared merge key: {key}")
-        same = [at for at, held in enumerate(merged) if isinstance(held, dict) and held.get(key) == element[key]]
+        same = [at for at, entry in enumerate(merged) if isinstance(entry, dict) and entry.get(key) == element[key]]
         if element.get(_DIRECTIVE) == "delete":
-            merged = [held for at, held in enumerate(merged) if at not in same]
+            merged = [entry for at, entry in enumerate(merged) if at not in same]
         elif not same:
             merged.append(strategic_merge({}, element, schema.items))
         else:

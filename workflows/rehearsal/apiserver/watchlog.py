@@ -34,11 +34,11 @@ class ObjectChange:
 
         An object that starts or stops matching is ADDED or DELETED for that watcher.
         """
-        now = selection.matches(self.entry)
+        matches = selection.matches(self.entry)
         before = self.previous is not None and selection.matches(self.previous)
         if self.kind != "MODIFIED":
-            return self if (now if self.kind == "ADDED" else before) else None
-        if now:
+            return self if (matches if self.kind == "ADDED" else before) else None
+        if matches:
             return self if before else replace(self, kind="ADDED")
         if before and self.previous is not None:
             return replace(self, kind="DELETED", entry=_restamped(self.previous, self.entry.revision))
@@ -68,10 +68,10 @@ class Subscription:
 
     def offer(self, change: ObjectChange) -> None:
         """Queue a change if it concerns the watcher's selection. A watcher with too many waiting events is ended."""
-        seen = change.seen_through(self.selection)
-        if seen is None:
+        event = change.seen_through(self.selection)
+        if event is None:
             return
-        self.waiting.append(seen)
+        self.waiting.append(event)
         if len(self.waiting) > self._max_backlog:
             self.waiting.clear()
             self.end("closed")

@@ -195,9 +195,9 @@ def _ended(world: World, before: Obj, phase: str, message: str, result: Obj) -> 
 
 def _shows(app: Obj, status: Obj) -> bool:
     """Return True if the Application shows this status already, written after its spec last changed."""
-    seen = app.get("status") or {}
-    looked = parse_stamp(seen["reconciledAt"]) if "reconciledAt" in seen else 0.0
-    return contains(_timeless(seen), _timeless(status)) and looked + 1 >= _changed(app)
+    present = app.get("status") or {}
+    looked = parse_stamp(present["reconciledAt"]) if "reconciledAt" in present else 0.0
+    return contains(_timeless(present), _timeless(status)) and looked + 1 >= _changed(app)
 
 
 def _timeless(value: Any) -> Any:

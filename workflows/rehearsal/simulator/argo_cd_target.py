@@ -381,6 +381,6 @@ def _workload_resource(kind: ObjectKind, workload: Obj) -> Obj:
 def _health_of(workload: Obj) -> str:
     status: dict[str, Any] = workload.get("status") or {}
     wanted = status.get("desiredNumberScheduled", workload["spec"].get("replicas", 1))
-    seen = status.get("observedGeneration", 0) >= workload["metadata"].get("generation", 1)
-    settled = seen and int(status.get("numberReady", status.get("readyReplicas")) or 0) >= int(wanted or 0)
+    observed = status.get("observedGeneration", 0) >= workload["metadata"].get("generation", 1)
+    settled = observed and int(status.get("numberReady", status.get("readyReplicas")) or 0) >= int(wanted or 0)
     return "Healthy" if settled else "Progressing"

@@ -149,9 +149,9 @@ def _advertise(world: World, name: str) -> None:
 
 
 def _amounts(world: World, name: str) -> Obj:
-    seen = visible_gpus(world, name)
-    healthy = seen - (1 if world.fault("gpu_unhealthy", name) else 0)
-    return {"capacity": {GPU: str(seen)}, "allocatable": {GPU: str(healthy)}}
+    visible = visible_gpus(world, name)
+    healthy = visible - (1 if world.fault("gpu_unhealthy", name) else 0)
+    return {"capacity": {GPU: str(visible)}, "allocatable": {GPU: str(healthy)}}
 
 
 def visible_gpus(world: World, name: str) -> int:

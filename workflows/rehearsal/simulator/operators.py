@@ -58,8 +58,8 @@ def fleet_nodes(world: World, changed: Changes, *kinds: ObjectKind) -> Iterator[
 def serves_every_node(daemon_set: Obj | None) -> bool:
     """Return True if operators would call a DaemonSet ready: current status, no unavailable pod, even if it selects no node."""
     status = (daemon_set or {}).get("status") or {}
-    seen = daemon_set is not None and status.get("observedGeneration", 0) >= daemon_set["metadata"].get("generation", 1)
-    return seen and not status.get("numberUnavailable", 0)
+    observed = daemon_set is not None and status.get("observedGeneration", 0) >= daemon_set["metadata"].get("generation", 1)
+    return observed and not status.get("numberUnavailable", 0)
 
 
 def has_ready_pod(world: World, namespace: str, deployment: str) -> bool:

@@ -215,8 +215,8 @@ def _disturbed(machine: PreparedHost, item: Item) -> Item:
     return item
 
 
-def _failed(item: Item, seen: str, why: str) -> Item:
-    return item | {"status": "failed", "before": seen, "after": seen, "why": why}
+def _failed(item: Item, state: str, why: str) -> Item:
+    return item | {"status": "failed", "before": state, "after": state, "why": why}
 
 
 def _facts(machine: PreparedHost, epoch: float) -> dict[str, Any]:

@@ -159,11 +159,11 @@ def _without_time(state: dict[str, Any] | None) -> dict[str, Any]:
     return {key: value for key, value in (state or {}).items() if key not in ("since", "kept")}
 
 
-def _kept(before: dict[str, Any] | None, now: dict[str, Any]) -> str:
-    """Return the RKE2 release that a host keeps for a rollback: the one before `now`; empty before its first upgrade."""
+def _kept(before: dict[str, Any] | None, after: dict[str, Any]) -> str:
+    """Return the RKE2 release that a host keeps for a rollback: the one before `after`; empty before its first upgrade."""
     if before is None:
         return ""
-    return str(before["version"] if before["version"] != now["version"] else before.get("kept", ""))
+    return str(before["version"] if before["version"] != after["version"] else before.get("kept", ""))
 
 
 def _facts(world: World, name: str, service: str, changed: bool) -> dict[str, Any]:

@@ -300,7 +300,7 @@ def _srun(world: World, namespace: str, gpus: int) -> tuple[str, dict[str, int]]
     refused = {simulated_pods.node(pod) for pod in idle if world.fault("slurm_key_differs", simulated_pods.node(pod))}
     names = sorted(simulated_pods.node(pod) for pod in idle)
     hosts = [name for name in names if name not in refused]
-    seen = {name: world.host(name).gpus - bool(world.fault("slurm_job_misses_gpu", name)) for name in hosts if gpus}
+    gpus_by_node = {name: world.host(name).gpus - bool(world.fault("slurm_job_misses_gpu", name)) for name in hosts if gpus}
     errors = [f"srun: error: Task launch for 1.0 failed on node {name}: Invalid job credential" for name in sorted(refused)]
     sections = {
         "sinfo": _sinfo(world, slurmds),
@@ -310,7 +310,7 @@ def _srun(world: World, namespace: str, gpus: int) -> tuple[str, dict[str, int]]
             if node_conditions(pod)[0].get("message")
         ),
         "hosts": hosts,
-        "gpus": (f"{name} {count}" for name, count in seen.items()),
+        "gpus": (f"{name} {count}" for name, count in gpus_by_node.items()),
         "errors": errors,
     }
     text = "".join(f"@{name}\n" + "".join(f"{line}\n" for line in lines) for name, lines in sections.items())

@@ -342,10 +342,10 @@ def nccl_intra(world: World, pod: Obj, node: str) -> Behaviour:
 def _machine(world: World, node: str, host: str) -> Communicator:
     hardware, gpus = world.hardware(node), world.host(node).gpus
     full = node_bandwidth(hardware)
-    seen = gpus - bool(world.fault("nccl_gpu_missing", node))
+    visible = gpus - bool(world.fault("nccl_gpu_missing", node))
     return Communicator(
         hosts=(host,),
-        gpus=seen,
+        gpus=visible,
         busbw=full * (DEGRADED if world.fault("nvlink_degraded", node) else 1),
         product=hardware.product,
         slow_at=full * SLOW_LARGE if world.fault("nccl_slow_large_messages", node) else 0.0,
