@@ -18,20 +18,20 @@ class TreeDifference:
     """A file whose text in a folder is not the rendered one; printing it gives a sentence.
 
     `what` is `missing` or `extra` (in the folder) or `differs`. For `differs`, `line` is the first differing line, counted from 1,
-    with its rendered text `wanted` and its text `found` in the folder.
+    with its rendered text `wanted` and its text `actual` in the folder.
     """
 
     path: str
     what: str
     line: int = 0
     wanted: str = ""
-    found: str = ""
+    actual: str = ""
 
     def __str__(self) -> str:
         if self.what != "differs":
             return f"{self.what}: {self.path}"
         return (
-            f"differs: {self.path}, line {self.line}: has {self.found or 'nothing'!r}, the spec gives {self.wanted or 'nothing'!r}"
+            f"differs: {self.path}, line {self.line}: has {self.actual or 'nothing'!r}, the spec gives {self.wanted or 'nothing'!r}"
         )
 
 

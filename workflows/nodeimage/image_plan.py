@@ -45,7 +45,7 @@ def compile_image(
         memory_mib=spec.boot.memory_mib,
         boot_seconds=int(spec.boot.timeout.total_seconds()),
         again=again,
-        asked=not again and until in ("", image_standing.ID),
+        checked=not again and until in ("", image_standing.ID),
         relock=relock,
     )
     optional_stages = (importlib.import_module(f"workflows.stages.{name}").build(site) for name in IMAGE_ORDER)

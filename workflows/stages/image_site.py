@@ -20,8 +20,8 @@ class ImageSite:
     """Everything that decides the build of one node image: the resolved recipe, the boot tests, and where to publish.
 
     The image must boot with each of `firmware`, on `machines` test machines of `memory_mib` MiB each, within `boot_seconds`.
-    `again`: publish even a version that was rolled back. `asked`: first check whether this image is already published. `relock` are
-    the commands that renew the recipe's lock, for a message of the gate.
+    `again`: publish even a version that was rolled back. `checked`: first check whether this image is already published. `relock`
+    are the commands that renew the recipe's lock, for a message of the gate.
     """
 
     recipe: Recipe
@@ -31,7 +31,7 @@ class ImageSite:
     memory_mib: int = 3072
     boot_seconds: int = 300
     again: bool = False
-    asked: bool = True
+    checked: bool = True
     relock: str = ""
 
     @property

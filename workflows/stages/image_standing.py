@@ -21,7 +21,7 @@ def build(site: ImageSite) -> Stage | None:
 
     The task gets the arguments of publishing without the signing key, because it only reads.
     """
-    if not site.asked:
+    if not site.checked:
         return None
     # reading needs no signing key, so the task gets none
     place = msgspec.structs.replace(site.place, key="")

@@ -200,7 +200,7 @@ def _install_from_others(node: NodeAccess, choices: list, adapter: Adapter, miss
     out: list = []
     while True:
         for word in adapter["without"]:
-            named = [word + name for name in REPOSITORY.findall(getattr(problem, "said", ""))[-1:] if word + name not in out]
+            named = [word + name for name in REPOSITORY.findall(getattr(problem, "output", ""))[-1:] if word + name not in out]
             if not named:
                 raise missed
             out += named

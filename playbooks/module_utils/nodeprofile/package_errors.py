@@ -49,13 +49,13 @@ LOCK_HELD = re.compile(TOOL_FAILURES["another package manager holds the lock"])
 
 
 class PackageManagerBroken(Exception):
-    """Error: the package manager can install no package on this machine. `said` is the tool's own message."""
+    """Error: the package manager can install no package on this machine. `output` is the tool's own message."""
 
 
 class RepositoryAway(PackageManagerBroken):
     """Error: a repository does not answer or is not trusted; packages of other repositories may still be installed."""
 
-    said = ""
+    output = ""
 
 
 def classify(error: CannotChange) -> Exception:
@@ -73,5 +73,5 @@ def classify(error: CannotChange) -> Exception:
     rows = [line.strip() for line in message.splitlines() if line.strip()]
     telling = [row for row in rows if re.search(dict(TOOL_FAILURES, **REPOSITORY_FAILURES).get(reason, ANSWER), row)]
     problem = (PackageManagerBroken if lasting else RepositoryAway)("%s: %s" % (reason, (telling or rows)[0][-300:]))
-    problem.said = message
+    problem.output = message
     return problem

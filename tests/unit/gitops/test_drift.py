@@ -31,12 +31,12 @@ def test_each_file_is_told_with_its_first_line_that_differs() -> None:
 def test_of_a_long_line_the_part_that_differs_is_shown() -> None:
     wanted, found = {"README": "x" * 500 + "a\n"}, {"README": "x" * 500 + "b\n"}
     (one,) = drift.differences(LAYOUT, wanted, found)
-    assert (one.wanted[-1], one.found[-1], len(one.wanted)) == ("a", "b", 31)
+    assert (one.wanted[-1], one.actual[-1], len(one.wanted)) == ("a", "b", 31)
 
 
 def test_a_file_that_ends_early_differs_where_it_ends() -> None:
     (one,) = drift.differences(LAYOUT, {"README": "a\nb\n"}, {"README": "a\n"})
-    assert (one.line, one.wanted, one.found) == (2, "b", "")
+    assert (one.line, one.wanted, one.actual) == (2, "b", "")
 
 
 def test_the_overlay_other_environments_and_foreign_files_are_never_compared() -> None:

@@ -52,7 +52,7 @@ class Progress:
     """Function that returns the command which answers an approval, given the name of its suspend node."""
     rows: dict[str, StageRow] = field(default_factory=dict)
     templates: dict[str, tuple[str, str]] = field(default_factory=dict)
-    said: dict[tuple[str, str, int], str] = field(default_factory=dict)
+    last_words: dict[tuple[str, str, int], str] = field(default_factory=dict)
     """Last text that was printed for a shard, by (stage, task, shard)."""
 
     def __post_init__(self) -> None:
@@ -93,7 +93,7 @@ class Progress:
         if shard not in last_words:
             return []
         word = last_words[shard]
-        before, self.said[stage, task, shard] = self.said.get((stage, task, shard)), word.text
+        before, self.last_words[stage, task, shard] = self.last_words.get((stage, task, shard)), word.text
         # a sentence with which an earlier attempt ended is not repeated
         return [f"{stage}: {task} {word.text if word.text != before else f'{word.status} again, as before'}"]
 
