@@ -100,9 +100,9 @@ def _servers(hosts: Sequence[str], groups: Mapping[str, tuple[str, ...]]) -> str
     if not chosen and len(hosts) == 1:
         return "servers"
     if not chosen:
-        said = ", ".join(f"{name} ({len(members)})" for name, members in sorted(groups.items())) or "none"
+        names = ", ".join(f"{name} ({len(members)})" for name, members in sorted(groups.items())) or "none"
         raise BadInventory(
-            "no group of the inventory has a usual name of servers", f"say which one: --servers GROUP; groups: {said}"
+            "no group of the inventory has a usual name of servers", f"say which one: --servers GROUP; groups: {names}"
         )
     return chosen
 
