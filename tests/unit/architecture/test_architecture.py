@@ -147,6 +147,48 @@ def test_a_class_name_means_one_thing() -> None:
     assert not _named_twice(classes, "class")
 
 
+HIDING_NAMES = {"found", "one", "said", "told", "given", "asked", "brought"}
+"""Names that do not say what a variable or parameter holds."""
+
+SERIALISED_FIELDS = {
+    ("steps/nodeimage/contract/resolved_recipe.py", "asked"),
+    ("steps/nodeimage/publishing/node_reports.py", "told"),
+    ("steps/report/model.py", "asked"),
+    ("steps/report/model.py", "found"),
+    ("steps/stages/base_services/contract.py", "given"),
+    ("steps/stages/base_services/contract.py", "found"),
+    ("steps/stages/image_assemble/contract.py", "found"),
+    ("steps/stages/image_publish/contract.py", "found"),
+    ("workflows/engines/argo/helper_pods.py", "said"),
+    ("workflows/host_keys/model.py", "said"),
+}
+"""Fields that keep such a name, because lock files, records and JSON output that exist have it."""
+
+
+def _bound_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield line and name of each assignment, parameter, caught exception and captured pattern."""
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.arg(arg=name)
+                | ast.Name(id=name, ctx=ast.Store())
+                | ast.ExceptHandler(name=str(name))
+                | ast.MatchAs(name=str(name))
+                | ast.MatchStar(name=str(name))
+            ):
+                yield node.lineno, name
+
+
+def test_variables_say_what_they_hold() -> None:
+    hiding = [
+        f"{_relative(path)}:{line}: rename {name} after what it holds"
+        for path in CODE
+        for line, name in _bound_names(ast.parse(path.read_text()))
+        if name in HIDING_NAMES and (_relative(path), name) not in SERIALISED_FIELDS
+    ]
+    assert hiding == []
+
+
 def test_no_drawer_for_everything() -> None:
     assert not [_relative(path) for path in (*CODE, *TESTS) if path.stem in ("utils", "util", "helpers", "common", "misc")]
 
