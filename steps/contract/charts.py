@@ -1,8 +1,12 @@
 """Charts: the expectations on one Helm release, and the state of it that the cluster shows."""
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
+
+from steps.contract.canonical import digest
 
 
 class Owner(StrEnum):
@@ -23,6 +27,7 @@ class Release(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkn
     - `project`, `server`: its AppProject, and the cluster that it writes to.
     - `by_quorum`: kinds (GROUP/KIND) that count nodes, which the stage's own gates judge by quorum. Argo CD calls them and the
       Application Progressing for as long as one node is missing. Empty if everything must be Healthy.
+    - `values`: top-level keys of the planned Helm values, with the digests of their values (see `value_digests`).
     """
 
     name: str
@@ -38,6 +43,25 @@ class Release(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkn
     workloads: int = 1
     spare: int = 0
     by_quorum: tuple[str, ...] = ()
+    values: dict[str, str] = {}
+
+
+def value_digests(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return top-level key → digest (12 hex digits) of Helm values, so that two sets can be compared without carrying them.
+
+    Helm stores values as JSON made by Go: a float without fraction is an integer there, and a null removes a chart's default.
+    """
+    return {
+        key: digest(_as_stored(value)).removeprefix("sha256:")[:12] for key, value in sorted(values.items()) if value is not None
+    }
+
+
+def _as_stored(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _as_stored(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [_as_stored(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class RootApplication(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -72,10 +96,14 @@ class Chart(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class InstallJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """State of the Job `helm-install-NAME`. `created` in seconds since the epoch; `log`, `events` are read until it is complete."""
+    """State of the Job `helm-install-NAME`. `created` and `completed` are in seconds since the epoch, `completed` 0 if unknown.
+
+    `log` and `events` are read until it is complete.
+    """
 
     uid: str
     created: float
+    completed: float = 0.0
     config_hash: str = ""
     complete: bool = False
     failed: str = ""
@@ -87,13 +115,18 @@ class Revision(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The newest stored revision of a release (Secret `sh.helm.release.v1.NAME.vN`).
 
     `chart_version` is empty if unreadable. `description` is Helm's last message. It has the error of a failed install, whose pod
-    and log are gone by then.
+    and log are gone by then. `deployed` is when Helm deployed it, in seconds since the epoch, 0 if unknown. `manager` is the client
+    that wrote the Secret last. `values` are the top-level keys of its Helm values, and whether each has the planned value; None if
+    they cannot be read. The values themselves are left out, because they may hold secrets.
     """
 
     number: int
     status: str
     chart_version: str = ""
     description: str = ""
+    deployed: float = 0.0
+    manager: str = ""
+    values: dict[str, bool] | None = None
 
 
 class Workload(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -161,6 +194,7 @@ class Application(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `version`, `chart` and `chart_repo` are those of its first chart; `revision`, `repo` and `path` those of its first source in
     Git. `server` is the address or the name of the cluster that it writes to, into `namespace`. `children` are the Applications
     among its resources that the controller has compared. `unhealthy` is None if Argo CD keeps no health of single resources.
+    `paused`: an annotation tells Argo CD not to reconcile it.
     """
 
     project: str = ""
@@ -175,6 +209,7 @@ class Application(Struct, frozen=True, kw_only=True, omit_defaults=True):
     children: tuple[str, ...] = ()
     changed: float = 0.0
     reconciled: float = 0.0
+    paused: bool = False
     sync: str = ""
     health: str = ""
     unhealthy: tuple[UnhealthyResource, ...] | None = None
@@ -194,7 +229,10 @@ class RootState(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ReleaseState(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """State of one release in the cluster. Objects that do not exist are None or empty."""
+    """State of one release in the cluster. Objects that do not exist are None or empty.
+
+    `by_helm` are workloads of an Argo CD Application that Helm has taken over (`KIND NAME`): Argo CD itself keeps no Helm release.
+    """
 
     name: str
     chart: Chart | None = None
@@ -203,6 +241,7 @@ class ReleaseState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     application: Application | None = None
     workloads: tuple[Workload, ...] = ()
     trouble: tuple[Trouble, ...] = ()
+    by_helm: tuple[str, ...] = ()
 
 
 class Crd(Struct, frozen=True, kw_only=True, omit_defaults=True):

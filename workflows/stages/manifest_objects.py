@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from steps.contract.charts import value_digests
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
-from workflows.catalog.yaml_text import values_text
+from workflows.catalog.yaml_text import plain_data, values_text
 from workflows.gitops import argo_applications, layout, projects
 from workflows.spec.cluster_spec import GPU, ClusterSpec, has_gpu_cluster
 from workflows.stage_names import StageName
@@ -140,6 +141,7 @@ def expected_release(site: Site, release: PlannedRelease, *, workloads: int = 1)
     """Return the chart gate's expectation of a release, with the fields of `steps.contract.charts.Release`."""
     argo = site.spec.delivery.argo_cd
     crds_only = release.rollout == "crds_only"
+    values = value_digests(plain_data(release.values))
     expectation: Object = {
         "name": release.release_name,
         "namespace": release.namespace,
@@ -148,7 +150,7 @@ def expected_release(site: Site, release: PlannedRelease, *, workloads: int = 1)
         "spare": spare_nodes(site, release.stage),
     }
     if argo is None or not by_argo_cd(site, (release,)):
-        return expectation
+        return expectation | ({"values": values} if values else {})
     # a tree cannot contain the id of its own commit: the values are then part of the Application
     revision = "" if argo.is_commit else argo.revision
     repo, chart = projects.chart_source(release)

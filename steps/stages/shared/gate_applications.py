@@ -46,6 +46,7 @@ def of_release(state: ReleaseState, want: Release, commit: str = "") -> Finding 
         or _reconciled(app, want.name)
         or _no_error(app, want.name, app.failures)
         or _synced(state, app, want, commit)
+        or _of_helm(state, want)
         or check_date(app.changed, f"Application {want.name}")
     )
 
@@ -78,7 +79,19 @@ def _pointed(name: str, pins: Iterable[tuple[str, str, str]]) -> Finding | None:
     return fail(FailureClass.COMPARISON, f"Application {name} points to {seen_pins}", expected, step)
 
 
+def _of_helm(state: ReleaseState, want: Release) -> Finding | None:
+    """Return a failure if Helm has taken over objects of the Application, which shows an install or upgrade by hand."""
+    if not state.by_helm:
+        return None
+    seen = f"{', '.join(state.by_helm[:3])} of Application {want.name} also belongs to a Helm release {want.name}"
+    step = f"helm -n {want.namespace} history {want.name}: find who installs it by hand; Argo CD is its only owner"
+    return fail(FailureClass.COMPARISON, seen, "no Helm release beside Argo CD's Application", step)
+
+
 def _reconciled(app: Application, name: str) -> Finding | None:
+    if app.paused:
+        seen, step = f"Application {name} is paused", "remove the annotation argocd.argoproj.io/skip-reconcile"
+        return unknown(FailureClass.DEPENDENCY, seen, "Argo CD to reconcile it", step)
     if app.reconciled + SKEW >= app.changed and app.reconciled > 0:
         return None
     seen = f"Argo CD has not looked at Application {name} since its last change"

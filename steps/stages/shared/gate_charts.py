@@ -1,7 +1,8 @@
 """Judges Helm releases: several signals must agree, because none of them alone proves that a release runs.
 
 For helm-controller: HelmChart claimed, not failed, install Job complete and newer than the change, newest release Secret deployed
-with the pinned version, workloads settled. For Argo CD see `gate_applications`. See `steps/docs/facts/gpu.md`, helm-controller.
+by that Job with the pinned version and the planned values, workloads settled. For Argo CD see `gate_applications`. See
+`steps/docs/facts/gpu.md`, helm-controller.
 """
 
 from collections.abc import Iterable
@@ -11,6 +12,7 @@ from steps.contract.charts import (
     ChartsExpectation,
     ChartsObservation,
     Crd,
+    InstallJob,
     Owner,
     Release,
     ReleaseState,
@@ -24,6 +26,13 @@ from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.shared import causes, gate_applications
 from steps.stages.shared.finding import Finding, fail, unknown
+
+JOB_SKEW = 2.0
+"""Seconds by which Helm's time of a revision may be later than the end of its Job.
+
+Helm uses the clock of the node that runs the Job's pod, within half a second of the servers' (stage os_prep). A Job's completion
+time has whole seconds.
+"""
 
 
 def problem(
@@ -69,6 +78,7 @@ def _helm(state: ReleaseState, want: Release) -> Finding | None:
     return (
         _installed(state, chart, want)
         or _deployed(state.newest, want)
+        or _drifted(state, want)
         or gate_applications.check_date(chart.changed, f"HelmChart {want.name}")
     )
 
@@ -127,6 +137,40 @@ def _deployed(newest: Revision | None, want: Release) -> Finding | None:
         seen = f"deployed revision {newest.number} of {want.name} is chart {newest.chart_version}"
         return fail(FailureClass.COMPARISON, seen, want.version, "find who else installs this release: one owner per release")
     return None
+
+
+def _drifted(state: ReleaseState, want: Release) -> Finding | None:
+    """Return a finding if somebody changed the release since the install Job, or if it has other values than planned."""
+    job, newest = state.job, state.newest
+    # the checks before ask for both
+    assert job is not None
+    assert newest is not None
+    again = f"then kubectl -n kube-system delete job helm-install-{want.name}, so that the planned release is installed again"
+    if not job.completed or not newest.deployed:
+        what = f"revision {newest.number}" if job.completed else f"the install Job ({job.uid[:8]})"
+        seen = f"{what} of {want.name} does not tell when it ended"
+        step = f"helm -n {want.namespace} history {want.name}: see whether a revision is newer than the Job"
+        return unknown(FailureClass.COMPARISON, seen, "the time of the Job's end and of the newest revision", step)
+    if newest.deployed > job.completed + JOB_SKEW:
+        return _by_hand(job, newest, want, again)
+    if newest.values is None:
+        seen = f"the values of revision {newest.number} of {want.name} cannot be read"
+        return unknown(FailureClass.COMPARISON, seen, "the planned values", f"helm -n {want.namespace} get values {want.name}")
+    odd = sorted(key for key in want.values.keys() | newest.values.keys() if key not in want.values or not newest.values.get(key))
+    if odd:
+        seen = f"revision {newest.number} of {want.name} has other values than planned in {', '.join(odd)}"
+        step = f"see helm -n {want.namespace} get values {want.name} and HelmChartConfig kube-system/{want.name}"
+        step += f"; write what shall stay into overrides of the spec, {again}"
+        return fail(FailureClass.COMPARISON, seen, "the values of the plan alone", step, final=True)
+    return None
+
+
+def _by_hand(job: InstallJob, newest: Revision, want: Release, again: str) -> Finding:
+    by = f" by {newest.manager}" if newest.manager else ""
+    age = f"{newest.deployed - job.completed:.0f} s after its install Job ({job.uid[:8]}) ended"
+    seen = f"revision {newest.number} of {want.name} was deployed{by} {age}: somebody changed the release by hand"
+    step = f"helm -n {want.namespace} history {want.name}: find who else installs this release (one owner per release), {again}"
+    return fail(FailureClass.COMPARISON, seen, "the revision that the install Job made", step, final=True)
 
 
 # ---- workloads -----------------------------------------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ from steps.stages.shared.probe_workloads import ManagedMeta, spec_change_time
 
 MESSAGE = 2000
 """Characters kept of a message: the cause stands at the end of the failed command, often after 500 characters."""
+SKIP = "argocd.argoproj.io/skip-reconcile"
+"""Annotation with which Argo CD leaves an Application alone (https://argo-cd.readthedocs.io/en/stable/user-guide/skip_reconcile/)."""
 MOST_FAILURES = 10
 MOST_CHILDREN = 100
 """Most child Applications that are kept of a root Application; a stage has a handful."""
@@ -154,6 +156,7 @@ def application(raw: RawApplication) -> Application:
         children=tuple(resource.name for resource in status.resources or () if resource.kind == "Application")[:MOST_CHILDREN],
         changed=spec_change_time(raw.metadata),
         reconciled=_reconciled(status, sources),
+        paused=raw.metadata.annotations.get(SKIP, "") == "true",
         sync=status.sync.status,
         health=status.health.status,
         unhealthy=_unhealthy(status.resources or ()),

@@ -2,9 +2,10 @@
 
 import base64
 import binascii
+import datetime
 import gzip
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from steps.contract.charts import (
     RootState,
     Trouble,
     Workload,
+    value_digests,
 )
 from steps.stages.shared import probe_applications, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
@@ -66,12 +68,16 @@ class _InstallJobSpec(Struct, frozen=True):
     template: AnyObject = AnyObject()
 
 
+class _InstallJobStatus(Conditions, frozen=True, rename="camel"):
+    completion_time: datetime.datetime | None = None
+
+
 class Job(Struct, frozen=True):
     """A Job by which helm-controller installs a chart."""
 
     metadata: ManagedMeta = ManagedMeta()
     spec: _InstallJobSpec = _InstallJobSpec()
-    status: Conditions = Conditions()
+    status: _InstallJobStatus = _InstallJobStatus()
 
 
 class DataObject(Struct, frozen=True):
@@ -91,13 +97,15 @@ class _StoredChart(Struct, frozen=True):
 
 class _StoredInfo(Struct, frozen=True):
     description: str = ""
+    last_deployed: str = ""
 
 
 class Stored(Struct, frozen=True):
-    """A Helm release as decoded from its Secret."""
+    """A Helm release as decoded from its Secret. `config` are the values that the chart was installed with."""
 
     chart: _StoredChart = _StoredChart()
     info: _StoredInfo = _StoredInfo()
+    config: dict[str, Any] | None = None
 
 
 def read_argument(scope: Scope, name: str) -> Any:
@@ -130,7 +138,14 @@ def observe(kube: KubeReader, releases: Iterable[Release]) -> tuple[ReleaseState
 def _application_state(kube: KubeReader, release: Release) -> ReleaseState:
     application = probe_applications.read(kube, release.home, release.name)
     owned, trouble = _workloads(kube, release) if application else ((), ())
-    return ReleaseState(name=release.name, application=application, workloads=owned, trouble=trouble)
+    by_helm = probe_workloads.read(kube, release.namespace, lambda raw: _is_of_helm(raw.metadata, release.name)) if owned else ()
+    return ReleaseState(
+        name=release.name,
+        application=application,
+        workloads=owned,
+        trouble=trouble,
+        by_helm=tuple(f"{entry.kind} {entry.name}" for entry in by_helm),
+    )
 
 
 def _chart_state(kube: KubeReader, release: Release) -> ReleaseState:
@@ -151,7 +166,7 @@ def _chart_state(kube: KubeReader, release: Release) -> ReleaseState:
         name=release.name,
         chart=chart,
         job=_job(kube, release, raw.status.job_name),
-        newest=revision(kube, release.namespace, f"owner=helm,name={release.name}"),
+        newest=revision(kube, release.namespace, f"owner=helm,name={release.name}", release.values),
         workloads=owned,
         trouble=trouble,
     )
@@ -166,6 +181,7 @@ def _job(kube: KubeReader, release: Release, name: str) -> InstallJob | None:
     return InstallJob(
         uid=job.metadata.uid,
         created=seconds(job.metadata.creation_timestamp),
+        completed=seconds(job.status.completion_time),
         config_hash=job.spec.template.metadata.annotations.get(CONFIG_HASH, ""),
         complete=complete,
         failed=job.status.failure,
@@ -185,8 +201,11 @@ def deployed_revision(kube: KubeReader, namespace: str, name: str) -> Revision |
     return revision(kube, namespace, f"owner=helm,name={name},status=deployed")
 
 
-def revision(kube: KubeReader, namespace: str, labels: str) -> Revision | None:
-    """Return the newest stored revision with these labels; None if there is none."""
+def revision(kube: KubeReader, namespace: str, labels: str, planned: Mapping[str, str] | None = None) -> Revision | None:
+    """Return the newest stored revision with these labels; None if there is none.
+
+    `planned` are the digests of the planned Helm values, with which its own are compared (`Release.values`).
+    """
     path = f"/api/v1/namespaces/{namespace}/secrets"
     secrets = kube.list(path, DataObject, labels=labels, fields="type=helm.sh/release.v1") or ()
     numbered = [(int(release.metadata.labels.get("version", "0")), release) for release in secrets]
@@ -200,7 +219,31 @@ def revision(kube: KubeReader, namespace: str, labels: str) -> Revision | None:
         status=secret.metadata.labels.get("status", ""),
         chart_version=kept.chart.metadata.version,
         description=kept.info.description[:500],
+        deployed=_deployed_at(kept.info.last_deployed),
+        manager=_last_manager(secret.metadata),
+        values=_compared(kept, planned or {}),
     )
+
+
+def _compared(kept: Stored, planned: Mapping[str, str]) -> dict[str, bool] | None:
+    """Return the top-level keys of a release's values, and whether each has the planned value; None if it cannot be read."""
+    if not kept.chart.metadata.version:
+        return None
+    return {key: planned.get(key) == digest for key, digest in value_digests(kept.config or {}).items()}
+
+
+def _deployed_at(text: str) -> float:
+    """Return Helm's time (RFC 3339 with up to nine decimals) in seconds since the epoch; 0 if it is no time."""
+    try:
+        return msgspec.convert(text, datetime.datetime).timestamp()
+    except msgspec.ValidationError:
+        return 0.0
+
+
+def _last_manager(meta: ManagedMeta) -> str:
+    """Return the client that wrote an object last, by managedFields; empty if these are absent."""
+    dated = [(entry.time.timestamp(), entry.manager) for entry in meta.managed_fields if entry.time]
+    return max(dated)[1] if dated else ""
 
 
 def decode_release(data: str) -> Stored:
@@ -241,6 +284,11 @@ def _belongs(meta: probe_workloads.ObjectMeta, name: str) -> bool:
         meta.annotations.get(TRACKING[0], "").partition(":")[0],
     )
     return name in marks
+
+
+def _is_of_helm(meta: probe_workloads.ObjectMeta, name: str) -> bool:
+    """Return True if a Helm release of this name owns the object; what Argo CD applies has no annotation of Helm."""
+    return meta.annotations.get(RELEASE_NAME) == name
 
 
 def with_charts(kube: KubeReader, scope: Scope) -> ChartsObservation:

@@ -67,6 +67,14 @@ FAULTS = (
         source="https://github.com/Mellanox/network-operator-docs",
     ),
     Fault(
+        name="release_upgraded_by_hand",
+        gate="gpu_operator/control",
+        summary="Somebody runs helm upgrade --set on the GPU Operator's release after its install Job.",
+        caught_by="The newest revision is younger than the end of the Job, and its values are not the planned ones.",
+        false_green="The install Job is complete, the release is deployed with the pinned chart, and every workload is ready.",
+        source="https://helm.sh/docs/helm/helm_upgrade/",
+    ),
+    Fault(
         name="gpu_missing",
         gate="gpu_operator/nodes",
         node="gpus:2",

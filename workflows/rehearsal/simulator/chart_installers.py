@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -27,9 +28,12 @@ from workflows.rehearsal.simulator.api_kinds import (
     ref,
 )
 from workflows.rehearsal.simulator.simulated_pods import ProgramError
+from workflows.rehearsal.simulator.virtual_clock import stamp
 from workflows.rehearsal.simulator.world import World
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+BY = "simulated/by"
+"""Annotation of a release Secret that no install Job wrote."""
 
 
 def values(world: World, chart: Obj) -> dict[str, Any]:
@@ -47,9 +51,14 @@ def values(world: World, chart: Obj) -> dict[str, Any]:
     return merged
 
 
-def record(world: World, release: ChartRelease, status: str) -> None:
-    """Write a release Secret for a new revision. If `status` is `deployed`, the one deployed before becomes `superseded`."""
+def record(world: World, release: ChartRelease, status: str, by: str = "") -> None:
+    """Write a release Secret for a new revision. If `status` is `deployed`, the one deployed before becomes `superseded`.
+
+    `by` marks a revision that did not come from an install Job. A revision of a Job has the earlier of virtual and real time,
+    because its time is compared with the end of the Job, which a real Job controller writes in real time.
+    """
     revisions = _revisions(world, release.name, release.namespace)
+    at = world.stamp() if by else stamp(min(world.now, time.time()))
     number = max(revisions, default=0) + 1
     for secret in revisions.values():
         if status == "deployed" and secret["metadata"]["labels"]["status"] == "deployed":
@@ -65,12 +74,22 @@ def record(world: World, release: ChartRelease, status: str) -> None:
                 "version": str(number),
                 "modifiedAt": str(int(world.now)),
             },
-            "annotations": {"simulated/chart-version": release.version},
+            "annotations": {"simulated/chart-version": release.version} | ({BY: by} if by else {}),
         },
         "type": "helm.sh/release.v1",
-        "data": {"release": _payload(release, number, status, world.stamp())},
+        "data": {"release": _payload(release, number, status, at)},
     }
     world.create(SECRETS, body)
+
+
+def upgrade_by_hand(world: World, chart: Obj, changes: Mapping[str, Any]) -> None:
+    """Play `helm upgrade --reuse-values --set …` by a person: a new revision with `changes`. Do nothing if it is there already."""
+    release = ChartRelease(world, chart, _merge(values(world, chart), dict(changes)))
+    revisions = _revisions(world, release.name, release.namespace)
+    if not revisions or BY in revisions[max(revisions)]["metadata"]["annotations"]:
+        return
+    installer(release)(world, release)
+    record(world, release, "deployed", by="hand")
 
 
 def uninstall(world: World, chart: Obj) -> None:
@@ -98,13 +117,16 @@ def _revisions(world: World, name: str, namespace: str) -> dict[int, Obj]:
     return {int(secret["metadata"]["labels"]["version"]): secret for secret in secrets}
 
 
+_DONE = ("Install complete", "Upgrade complete")
+
+
 def _payload(release: ChartRelease, number: int, status: str, at: str) -> str:
     """Return a release as Helm stores it in a Secret: JSON in gzip in base64, and base64 again because it is Secret data."""
     body = {
         "name": release.name,
         "namespace": release.namespace,
         "version": number,
-        "info": {"status": status, "first_deployed": at, "last_deployed": at, "description": "Install complete"},
+        "info": {"status": status, "first_deployed": at, "last_deployed": at, "description": _DONE[number > 1]},
         "chart": {"metadata": {"name": release.chart, "version": release.version, "apiVersion": "v2"}},
         "config": release.values,
     }

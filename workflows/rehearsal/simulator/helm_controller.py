@@ -68,6 +68,8 @@ class HelmController:
             self._failed(world, chart, job)
         else:
             _status(world, chart, failed=None)
+            if at.name == "gpu-operator" and has_condition(job, "Complete") and world.fault("release_upgraded_by_hand"):
+                world.later(f"helm/{at.name}/by-hand", 20, 40, functools.partial(_upgrade_by_hand, world, at))
 
     def _failed(self, world: World, chart: Obj, job: Obj) -> None:
         """Report a failed install Job on its HelmChart.
@@ -104,6 +106,13 @@ def _claim(world: World, at: Ref) -> None:
     if chart is not None:
         finalizers = list(dict.fromkeys([*(chart["metadata"].get("finalizers") or ()), FINALIZER]))
         world.patch(HELM_CHARTS, at, {"metadata": {"annotations": {CLAIMED: "helm-controller"}, "finalizers": finalizers}})
+
+
+def _upgrade_by_hand(world: World, at: Ref) -> None:
+    """Play the fault `release_upgraded_by_hand`: a value that no workload shows."""
+    chart = world.find(HELM_CHARTS, at)
+    if chart is not None:
+        chart_installers.upgrade_by_hand(world, chart, {"operator": {"logging": {"develMode": True}}})
 
 
 def config_hash(world: World, chart: Obj) -> str:
